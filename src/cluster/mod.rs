@@ -1,0 +1,331 @@
+//! Where topics live, as a lane sees it: a group member that reads, a transactional producer that
+//! writes, a reader for changelogs, and the questions that a takeover has to ask.
+//!
+//! The engine is written once against these traits. [`kafka`] speaks to Apache Kafka and is the only
+//! room that knows rdkafka; [`embedded`] keeps topics in one folder.
+//!
+//! Nothing here blocks for longer than the deadline it documents; whatever may take as long as a
+//! foreign transaction (the settling of a takeover) is asked for and then polled.
+//!
+//! **Failure**: every call answers with an [`Error`] whose [`Kind`] says what to do next. A kind is a
+//! promise: an implementation that does not know says [`Kind::Unknown`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::record::{Headers, Record, TopicPartition};
+
+pub mod embedded;
+pub mod kafka;
+
+/// The id that a cluster gives a topic when it is created; a topic that is deleted and created again
+/// under the same name has another one (KIP-516).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct TopicId(pub [u8; 16]);
+
+impl fmt::Display for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Records of any number of partitions, each partition's in offset order. Reused from poll to poll.
+pub trait RecordBatch: Default {
+    /// The partitions that [`RecordBatch::source`] points into; one that has no record may be among them.
+    fn partitions(&self) -> &[TopicPartition];
+    /// Which of [`RecordBatch::partitions`] the record at `index` is from.
+    fn source(&self, index: usize) -> usize;
+    /// How many records there are.
+    fn len(&self) -> usize;
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The record at `index`; panics beyond [`RecordBatch::len`].
+    fn record(&self, index: usize) -> Record<'_>;
+}
+
+/// A record to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The topic to write to.
+    pub topic: &'a str,
+    /// The partition to write to.
+    pub partition: i32,
+    /// The key, `None` for null.
+    pub key: Option<&'a [u8]>,
+    /// The value, `None` for null.
+    pub value: Option<&'a [u8]>,
+    /// The headers, in order.
+    pub headers: Headers<'a>,
+    /// Milliseconds since the epoch; `None` lets the cluster set the present.
+    pub timestamp: Option<i64>,
+}
+
+/// What a sender wants to know a record by when its delivery is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// The sender's own number, returned as it was given; at most 2^62 - 1.
+    pub number: u64,
+    /// Whether success is to be reported too (see [`Producer::take_delivered`]); failures always are.
+    pub report: bool,
+}
+
+/// A record that could not be delivered; its transaction can only be aborted.
+#[derive(Clone, Debug)]
+pub struct DeliveryFailure {
+    /// [`Ticket::number`] of the record.
+    pub number: u64,
+    /// Whether the cluster refuses what stands in the record or its batch (too large, timestamp out of
+    /// range), so that trying again as it is cannot help.
+    pub refused: bool,
+    /// The cluster's words.
+    pub message: String,
+}
+
+/// What a consumer group remembers of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommittedOffset {
+    /// The next offset to read.
+    pub offset: i64,
+    /// The text beside it, empty where there is none. Others may have written it; bytes that are not
+    /// UTF-8 come as replacement characters.
+    pub metadata: String,
+}
+
+/// An offset to be committed with a transaction.
+#[derive(Clone, Debug)]
+pub struct OffsetCommit {
+    /// The input partition.
+    pub partition: TopicPartition,
+    /// The next offset to read and the text beside it.
+    pub committed: CommittedOffset,
+}
+
+/// What a cluster says of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicDescription {
+    /// The topic's id.
+    pub id: TopicId,
+    /// How many partitions it has.
+    pub partition_count: i32,
+    /// `cleanup.policy`, as it stands: `delete`, `compact` or `compact,delete`.
+    pub cleanup_policy: String,
+    /// `delete.retention.ms`: for how long a tombstone stays visible.
+    pub delete_retention_ms: i64,
+}
+
+/// A topic to be created.
+#[derive(Clone, Debug)]
+pub struct NewTopic<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// How many partitions it shall have.
+    pub partition_count: i32,
+    /// Replicas of each partition; ignored by the embedded cluster.
+    pub replication_factor: i32,
+    /// Topic settings, by Kafka's names.
+    pub settings: &'a [(&'a str, String)],
+}
+
+/// What changed in a member's assignment. Each event must be answered, by [`Member::accept_assigned`]
+/// or [`Member::accept_revoked`], before the group can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupEvent {
+    /// These partitions are the member's from now on; possibly none.
+    Assigned(Vec<TopicPartition>),
+    /// These partitions go to others once the member has let go; its offsets can still be committed.
+    Revoked(Vec<TopicPartition>),
+    /// These partitions are another's already: nothing of them can be committed any more.
+    Lost(Vec<TopicPartition>),
+}
+
+/// A member of a consumer group.
+pub trait Member: Send {
+    /// What records are read into.
+    type Batch: RecordBatch;
+    /// What proves the membership to [`Producer::commit`].
+    type Metadata: Send;
+
+    /// Serves the group, then reads what is there, up to `records_max`, waiting up to `wait` for a first
+    /// record. The batch is emptied first. While an event is returned, and until it is answered, the
+    /// batch stays empty. [`Kind::Retry`] errors are told once and mended by themselves; a record that
+    /// can no longer be read at a partition's position comes as [`Kind::Refused`].
+    fn poll(&mut self, batch: &mut Self::Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error>;
+
+    /// Takes the partitions of [`GroupEvent::Assigned`] over, paused: nothing is read from them until
+    /// [`Member::start`].
+    fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error>;
+
+    /// Lets the partitions of [`GroupEvent::Revoked`] or [`GroupEvent::Lost`] go.
+    fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error>;
+
+    /// Reads `partition` from `offset` on. What was read before and not yet returned is discarded.
+    fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error>;
+
+    /// Reads nothing of `partition` until the next [`Member::start`]. Records of it that were read
+    /// already, but not yet returned, are discarded.
+    fn pause(&mut self, partition: &TopicPartition) -> Result<(), Error>;
+
+    /// The offset after everything that was returned of `partition`, transaction markers and compacted
+    /// gaps included once they were passed; `None` before the first read.
+    fn position(&self, partition: &TopicPartition) -> Option<i64>;
+
+    /// The end of `partition` for a read_committed reader, as last heard, without asking.
+    fn end(&self, partition: &TopicPartition) -> Option<i64>;
+
+    /// Proof of the membership, as of now. [`Kind::Abort`] while the member has not joined: brokers do
+    /// not fence an unjoined member's commits.
+    fn metadata(&self) -> Result<Self::Metadata, Error>;
+
+    /// Leaves the group, so that others need not wait for the session to time out.
+    fn leave(self) -> Result<(), Error>;
+}
+
+/// A transactional producer. At most one transaction is open at a time.
+pub trait Producer: Send {
+    /// What proves the membership of the group whose offsets are committed.
+    type Metadata: Send;
+
+    /// The transactional id.
+    fn id(&self) -> &str;
+
+    /// Opens a transaction.
+    fn begin(&mut self) -> Result<(), Error>;
+
+    /// Hands a record over; its delivery goes on in the background. A full queue is waited for, up to
+    /// the delivery timeout. An error of kind [`Kind::Refused`] concerns this record alone and leaves the
+    /// transaction as it was.
+    fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error>;
+
+    /// How many records are handed over and neither delivered nor failed.
+    fn in_flight(&self) -> usize;
+
+    /// What could not be delivered since the last call.
+    fn take_failures(&mut self) -> Vec<DeliveryFailure>;
+
+    /// The numbers and offsets of delivered records whose [`Ticket::report`] was set, since the last call.
+    fn take_delivered(&mut self) -> Vec<(u64, i64)>;
+
+    /// Waits for the deliveries, adds the group's offsets and commits. `Ok` means: all of it is visible.
+    /// [`Kind::Abort`]: none of it ever will be, once [`Producer::abort`] was called or the producer
+    /// dropped. Any other kind: the outcome is not known, and the producer must be dropped.
+    fn commit(&mut self, offsets: &[OffsetCommit], group: Self::Metadata) -> Result<(), Error>;
+
+    /// Ends the transaction without effect. After an error the producer must be dropped.
+    fn abort(&mut self) -> Result<(), Error>;
+}
+
+/// Reads one partition from an offset to a known end, read_committed, outside any group.
+pub trait Reader: Send {
+    /// What records are read into.
+    type Batch: RecordBatch;
+
+    /// Reads what is there, up to `records_max`, waiting up to `wait` for a first record. The batch is
+    /// emptied first.
+    fn read(&mut self, batch: &mut Self::Batch, records_max: usize, wait: Duration) -> Result<(), Error>;
+
+    /// The offset after everything returned so far; passes transaction markers and compacted gaps, also
+    /// at the end of the partition where no record follows them.
+    fn position(&self) -> i64;
+}
+
+/// What a task has to know before it can restore, learnt in this order once nobody else can write:
+/// the committed offset (stable: no transaction pending on it), then the changelog's end, then that the
+/// changelog's last stable offset has passed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// What the group has committed for the input partition; `None` where nothing was, or the group is gone.
+    pub committed: Option<CommittedOffset>,
+    /// The input topic's id.
+    pub input_id: TopicId,
+    /// The input partition's first offset that is retained.
+    pub input_start: i64,
+    /// The input partition's end.
+    pub input_end: i64,
+    /// The changelog topic's id.
+    pub changelog_id: TopicId,
+    /// The changelog partition's first offset that is retained.
+    pub changelog_start: i64,
+    /// The changelog partition's end (high watermark), open transactions included when it was read and
+    /// all of them ended since.
+    pub changelog_end: i64,
+}
+
+/// A [`Settled`] in the making.
+pub trait Settling: Send {
+    /// The answer, once it is there. Never blocks. Not to be called again after an answer.
+    fn poll(&mut self) -> Option<Result<Settled, Error>>;
+}
+
+/// A place where topics live. Cheap to clone; shared by all lanes.
+pub trait Cluster: Clone + Send + Sync + 'static {
+    /// What records are read into.
+    type Batch: RecordBatch;
+    /// What proves a membership to a producer.
+    type Metadata: Send;
+    /// A group's member.
+    type Member: Member<Batch = Self::Batch, Metadata = Self::Metadata> + 'static;
+    /// A transactional producer.
+    type Producer: Producer<Metadata = Self::Metadata> + 'static;
+    /// A changelog's reader.
+    type Reader: Reader<Batch = Self::Batch> + 'static;
+    /// A takeover's questions, under way.
+    type Settling: Settling + 'static;
+
+    /// What the cluster says of `topic`; `None` where there is no such topic.
+    fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error>;
+
+    /// Creates a topic and waits until it can be used. Fine if it was created meanwhile by another.
+    fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error>;
+
+    /// Joins `group` and subscribes to `topics`.
+    fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, Error>;
+
+    /// A producer with this transactional id; whatever was open under it has been aborted.
+    fn producer(&self, transactional_id: &str) -> Result<Self::Producer, Error>;
+
+    /// Reads `partition` from `offset` on.
+    fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, Error>;
+
+    /// Starts asking what [`Settled`] lists.
+    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Self::Settling;
+
+    /// What `group` has committed for these partitions, without waiting for pending transactions to end
+    /// any longer than `wait`.
+    fn committed(&self, group: &str, partitions: &[TopicPartition], wait: Duration) -> Result<Vec<Option<CommittedOffset>>, Error>;
+}
+
+/// What to do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Passing trouble; the same call may be made again.
+    Retry,
+    /// The open transaction must be aborted; the producer can go on.
+    Abort,
+    /// Another has taken this producer's or member's place: drop it and make a new one.
+    Fenced,
+    /// What was asked for may or may not have happened: drop the producer and look.
+    Unknown,
+    /// The cluster will not do this whatever is tried (rights, a record too large, a topic that does not
+    /// exist, a wrong setting): a person has to change something.
+    Refused,
+}
+
+/// Something a cluster could not do.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// What to do about it.
+    pub kind: Kind,
+    /// What happened, in lower case and without a full stop; never holds a secret.
+    pub message: String,
+}
+
+impl Error {
+    /// An error of this kind.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}

@@ -1,0 +1,350 @@
+//! The bytes of everything that ratchet persists, in one place. They must last: what stands here is
+//! read by every later release, and a change is a new format number.
+//!
+//! # Changelog and store
+//!
+//! A changelog record is (key, value); the store holds the same bytes under the same key. A kind byte
+//! leads every key, so that nothing collides with an identity. All numbers are big-endian.
+//!
+//! | key | value | cardinality | where |
+//! |---|---|---|---|
+//! | `00` | [`PositionRecord`] | one per partition | changelog and store |
+//! | `02` scope … | epoch segment (reserved) | few per partition | changelog and store |
+//! | `10` identity | [`EntryRef`] | one per identity of up to [`IDENTITY_BYTES_MAX`] bytes | changelog and store |
+//! | `11` SHA-256 of the identity (32 bytes) | [`EntryRef`] | one per longer identity | changelog and store |
+//! | `ff` `m` | [`StoreMeta`] | one per store | store only |
+//!
+//! A null value in the changelog is a tombstone: the key is gone from the store.
+//!
+//! # Identity
+//!
+//! The parts of an identity, one after the other, each with a tag byte and, unless its size is fixed
+//! by the tag, a length, so that parts cannot run into each other: see [`crate::dedup::identity`].
+//!
+//! # Entry
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | format, [`ENTRY_FORMAT`] |
+//! | 1 | flags: 1 has a version, 2 owes a tombstone, 4 has a scope (reserved), 8 the record's key was null |
+//! | 4 | the record key's hash: Kafka's partitioner's (murmur2, 31 bits) |
+//! | 8 | when it was last seen: milliseconds since the epoch, `-1` where no timestamp was known yet |
+//! | rest | the version's bytes (flag 1): their order is the versions' order, see [`crate::dedup::version`] |
+//!
+//! # Position record and store meta
+//!
+//! A format byte, then the struct's fields in order by bincode's standard configuration (version 2:
+//! little-endian varints, zigzag for signed numbers, lengths before sequences).
+//!
+//! # Committed offset's metadata
+//!
+//! `ratchet/1 TOKEN DIGEST OWNER`, where TOKEN is a [`Token`] as text, DIGEST the first 16 hex digits of
+//! the rules' digest, OWNER a transactional id or `released`: see [`OffsetMetadata`].
+
+use std::fmt;
+use std::str::FromStr;
+
+/// An identity longer than this is stored as its SHA-256.
+pub const IDENTITY_BYTES_MAX: usize = 128;
+
+/// The key of the position record.
+pub const POSITION_KEY: &[u8] = &[0x00];
+/// Leads the key of an identity that is stored whole.
+pub const KIND_IDENTITY: u8 = 0x10;
+/// Leads the key of an identity that is stored as its SHA-256.
+pub const KIND_IDENTITY_DIGEST: u8 = 0x11;
+/// The key of the store's own position; never in a changelog.
+pub const STORE_META_KEY: &[u8] = &[0xff, b'm'];
+
+/// The entry format that is written.
+pub const ENTRY_FORMAT: u8 = 1;
+/// The position record format that is written.
+pub const POSITION_FORMAT: u8 = 1;
+/// The store meta format that is written.
+pub const STORE_META_FORMAT: u8 = 1;
+
+/// A time of which nothing is known: no record had a timestamp yet.
+pub const NO_TIME: i64 = -1;
+
+const FLAG_VERSION: u8 = 1;
+const FLAG_OWES_TOMBSTONE: u8 = 2;
+const FLAG_NULL_KEY: u8 = 8;
+const ENTRY_HEAD: usize = 14;
+
+/// Bytes that are not what this release writes or can read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A format number from a later release, or no ratchet bytes at all.
+    #[error("{what} has format {found}, this release reads {expected}")]
+    Format {
+        /// What was read.
+        what: &'static str,
+        /// The format number that was found.
+        found: u8,
+        /// The format number that this release reads.
+        expected: u8,
+    },
+    /// Bytes that end early or say something impossible.
+    #[error("{what} is damaged: {reason}")]
+    Damaged {
+        /// What was read.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What is remembered of an identity, read in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRef<'a> {
+    /// When it was last seen, in stream time: milliseconds since the epoch, or [`NO_TIME`].
+    pub last_seen: i64,
+    /// The version's bytes; `None` where no version was known.
+    pub version: Option<&'a [u8]>,
+    /// Whether a delete was forwarded whose tombstone was not.
+    pub owes_tombstone: bool,
+    /// [`key_hash`] of the record's key, `None` where the key was null.
+    pub key_hash: Option<u32>,
+}
+
+impl<'a> EntryRef<'a> {
+    /// Reads an entry.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
+        const WHAT: &str = "an entry";
+        let damaged = |reason: &str| Error::Damaged { what: WHAT, reason: reason.to_owned() };
+        let &format = bytes.first().ok_or_else(|| damaged("it is empty"))?;
+        if format != ENTRY_FORMAT {
+            return Err(Error::Format { what: WHAT, found: format, expected: ENTRY_FORMAT });
+        }
+        let head: &[u8; ENTRY_HEAD] = bytes.first_chunk().ok_or_else(|| damaged("it ends early"))?;
+        let flags = head[1];
+        if flags & !(FLAG_VERSION | FLAG_OWES_TOMBSTONE | FLAG_NULL_KEY) != 0 {
+            return Err(damaged("it has flags of a later release"));
+        }
+        let version = &bytes[ENTRY_HEAD..];
+        if flags & FLAG_VERSION == 0 && !version.is_empty() {
+            return Err(damaged("bytes follow its end"));
+        }
+        Ok(Self {
+            last_seen: i64::from_be_bytes(head[6..14].try_into().expect("eight bytes")),
+            version: (flags & FLAG_VERSION != 0).then_some(version),
+            owes_tombstone: flags & FLAG_OWES_TOMBSTONE != 0,
+            key_hash: (flags & FLAG_NULL_KEY == 0)
+                .then(|| u32::from_be_bytes(head[2..6].try_into().expect("four bytes"))),
+        })
+    }
+
+    /// Appends the entry's bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let flags = u8::from(self.version.is_some()) * FLAG_VERSION
+            + u8::from(self.owes_tombstone) * FLAG_OWES_TOMBSTONE
+            + u8::from(self.key_hash.is_none()) * FLAG_NULL_KEY;
+        out.extend_from_slice(&[ENTRY_FORMAT, flags]);
+        out.extend_from_slice(&self.key_hash.unwrap_or(0).to_be_bytes());
+        out.extend_from_slice(&self.last_seen.to_be_bytes());
+        out.extend_from_slice(self.version.unwrap_or_default());
+    }
+}
+
+/// The hash by which Kafka's default partitioner places a key: murmur2 with the sign bit off
+/// (`org.apache.kafka.common.utils.Utils.murmur2`, `toPositive`). Without it a state could never be
+/// split by key.
+pub fn key_hash(key: &[u8]) -> u32 {
+    const M: u32 = 0x5bd1_e995;
+    let mut hash = 0x9747_b28c_u32 ^ key.len() as u32;
+    let mut words = key.chunks_exact(4);
+    for word in &mut words {
+        let mut k = u32::from_le_bytes(word.try_into().expect("four bytes")).wrapping_mul(M);
+        k ^= k >> 24;
+        hash = hash.wrapping_mul(M) ^ k.wrapping_mul(M);
+    }
+    let rest = words.remainder();
+    if !rest.is_empty() {
+        for (i, &byte) in rest.iter().enumerate() {
+            hash ^= u32::from(byte) << (8 * i);
+        }
+        hash = hash.wrapping_mul(M);
+    }
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(M);
+    (hash ^ (hash >> 15)) & 0x7fff_ffff
+}
+
+/// Names one committed transaction of one task. It stands in the position record, in the committed
+/// offset's metadata and, after the commit, in the store; where the three agree, the store is current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
+pub struct Token {
+    /// Random for each start of a lane.
+    pub lane: u64,
+    /// The lane's transactions, counted from 1.
+    pub transaction: u64,
+    /// The changelog topic's id.
+    pub changelog_id: [u8; 16],
+    /// The changelog's, and so the input's, partition.
+    pub partition: i32,
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = u128::from_be_bytes(self.changelog_id);
+        write!(f, "{:016x}.{:x}.{id:032x}.{}", self.lane, self.transaction, self.partition)
+    }
+}
+
+impl FromStr for Token {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let parts: Vec<&str> = text.split('.').collect();
+        let &[lane, transaction, id, partition] = parts.as_slice() else { return Err(()) };
+        Ok(Self {
+            lane: u64::from_str_radix(lane, 16).map_err(drop)?,
+            transaction: u64::from_str_radix(transaction, 16).map_err(drop)?,
+            changelog_id: u128::from_str_radix(id, 16).map_err(drop)?.to_be_bytes(),
+            partition: partition.parse().map_err(drop)?,
+        })
+    }
+}
+
+/// What a task has done, as of one transaction: the last changelog record of each of them.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct PositionRecord {
+    /// The transaction.
+    pub token: Token,
+    /// The transactional id that wrote it.
+    pub owner: String,
+    /// The input topic's id.
+    pub input_id: [u8; 16],
+    /// The ranges of source offsets that were processed, from and to (exclusive), ascending and apart.
+    /// One, unless a group reset has skipped records.
+    pub processed: Vec<(i64, i64)>,
+    /// The highest record timestamp seen, or [`NO_TIME`].
+    pub stream_time: i64,
+    /// The highest `stream time - retention` ever in force, `i64::MIN` where nothing ever expired.
+    pub horizon: i64,
+    /// SHA-256 of the rules that the entries were made with.
+    pub rules_digest: [u8; 32],
+    /// Counts the times that the topology was rescaled; 1.
+    pub generation: u32,
+    /// How many tasks the topology has: the input's partition count.
+    pub task_count: u32,
+}
+
+/// Where a store stands.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct StoreMeta {
+    /// The changelog topic's id.
+    pub changelog_id: [u8; 16],
+    /// The next changelog offset to read.
+    pub changelog_offset: i64,
+    /// The transaction that the store is the result of; `None` while it is being restored.
+    pub token: Option<Token>,
+    /// The wall clock, milliseconds since the epoch, when this was written.
+    pub synced_at: i64,
+}
+
+fn encode_struct(format: u8, value: impl bincode::Encode) -> Vec<u8> {
+    let mut out = vec![format];
+    bincode::encode_into_std_write(value, &mut out, bincode::config::standard())
+        .expect("a vector takes every byte and these structs have no unencodable field");
+    out
+}
+
+fn decode_struct<T: bincode::Decode<()>>(what: &'static str, format: u8, bytes: &[u8]) -> Result<T, Error> {
+    let damaged = |reason: String| Error::Damaged { what, reason };
+    let (&found, body) = bytes.split_first().ok_or_else(|| damaged("it is empty".to_owned()))?;
+    if found != format {
+        return Err(Error::Format { what, found, expected: format });
+    }
+    let config = bincode::config::standard().with_limit::<{ 1 << 20 }>();
+    let (value, used) = bincode::decode_from_slice(body, config).map_err(|e| damaged(e.to_string()))?;
+    if used != body.len() {
+        return Err(damaged("bytes follow its end".to_owned()));
+    }
+    Ok(value)
+}
+
+impl PositionRecord {
+    /// The record's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        encode_struct(POSITION_FORMAT, self)
+    }
+
+    /// Reads a position record.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        decode_struct("a position record", POSITION_FORMAT, bytes)
+    }
+}
+
+impl StoreMeta {
+    /// The meta's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        encode_struct(STORE_META_FORMAT, self)
+    }
+
+    /// Reads a store's meta.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        decode_struct("a store's meta", STORE_META_FORMAT, bytes)
+    }
+}
+
+/// The text beside a committed offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetMetadata {
+    /// The transaction that committed the offset.
+    pub token: Token,
+    /// The first 16 hex digits of the rules' digest.
+    pub digest: String,
+    /// The transactional id of the last one who could have written; `None` after a graceful hand-over.
+    pub owner: Option<String>,
+}
+
+/// How an [`OffsetMetadata`] begins, its format number included.
+const METADATA_HEAD: &str = "ratchet/1";
+
+/// The owner of a partition that was handed over.
+const RELEASED: &str = "released";
+
+impl OffsetMetadata {
+    /// The short form of a rules' digest that the metadata carries.
+    pub fn short_digest(digest: &[u8; 32]) -> String {
+        hex(&digest[..8])
+    }
+
+    /// Reads the text beside a committed offset: `None` where it is blank (the group was reset or never
+    /// committed by ratchet), an error where it is not ratchet's.
+    pub fn parse(text: &str) -> Result<Option<Self>, Error> {
+        const WHAT: &str = "the committed offset's metadata";
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let damaged = |reason: String| Error::Damaged { what: WHAT, reason };
+        let mut parts = text.split(' ');
+        let (head, token, digest, owner) = (parts.next(), parts.next(), parts.next(), parts.next());
+        if head != Some(METADATA_HEAD) {
+            return Err(damaged(format!("it does not begin with {METADATA_HEAD:?}")));
+        }
+        match (token.map(str::parse), digest, owner, parts.next()) {
+            (Some(Ok(token)), Some(digest), Some(owner), None) => Ok(Some(Self {
+                token,
+                digest: digest.to_owned(),
+                owner: (owner != RELEASED).then(|| owner.to_owned()),
+            })),
+            _ => Err(damaged("it is not `TOKEN DIGEST OWNER`".to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for OffsetMetadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{METADATA_HEAD} {} {} {}", self.token, self.digest, self.owner.as_deref().unwrap_or(RELEASED))
+    }
+}
+
+/// Bytes as lower-case hex digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! The persisted bytes: they read back as they were written, and stay what they are from release to release.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn token() -> Token {
+    Token { lane: 0xabcd, transaction: 258, changelog_id: [7; 16], partition: 3 }
+}
+
+fn position() -> PositionRecord {
+    PositionRecord {
+        token: token(),
+        owner: "ratchet.payments.1f.0".to_owned(),
+        input_id: [9; 16],
+        processed: vec![(0, 5), (9, 300)],
+        stream_time: 1_700_000_000_000,
+        horizon: i64::MIN,
+        rules_digest: [1; 32],
+        generation: 1,
+        task_count: 4,
+    }
+}
+
+#[test]
+fn entry_bytes_stay_what_they_are() {
+    let mut out = Vec::new();
+    EntryRef { last_seen: 1, version: Some(&[0x81, 7]), owes_tombstone: true, key_hash: Some(0x0102_0304) }.encode(&mut out);
+    assert_eq!(hex(&out), "0103010203040000000000000001".to_owned() + "8107");
+}
+
+#[test]
+fn position_record_bytes_stay_what_they_are() {
+    let bytes = position().encode();
+    assert_eq!(PositionRecord::decode(&bytes), Ok(position()));
+    assert_eq!(hex(&bytes[..12]), "01fbcdabfb02010707070707");
+}
+
+#[test]
+fn a_later_format_is_told_apart_from_damage() {
+    let mut bytes = position().encode();
+    bytes[0] = 2;
+    assert!(matches!(PositionRecord::decode(&bytes), Err(Error::Format { found: 2, .. })));
+    bytes[0] = 1;
+    bytes.pop();
+    assert!(matches!(PositionRecord::decode(&bytes), Err(Error::Damaged { .. })));
+    assert!(matches!(EntryRef::decode(&[9]), Err(Error::Format { found: 9, .. })));
+    assert!(matches!(EntryRef::decode(&[1, 0]), Err(Error::Damaged { .. })));
+}
+
+#[test]
+fn offset_metadata_reads_back_and_foreign_text_is_refused() {
+    for owner in [None, Some("ratchet.payments.1f.0".to_owned())] {
+        let metadata = OffsetMetadata { token: token(), digest: "00ff00ff00ff00ff".to_owned(), owner };
+        assert_eq!(OffsetMetadata::parse(&metadata.to_string()), Ok(Some(metadata)));
+    }
+    assert_eq!(OffsetMetadata::parse(""), Ok(None));
+    for foreign in ["x", "ratchet/2 a b c", "ratchet/1 a b c", "ratchet/1"] {
+        assert!(OffsetMetadata::parse(foreign).is_err(), "{foreign}");
+    }
+}
+
+#[test]
+fn key_hash_is_kafkas() {
+    // Expected values: org.apache.kafka.common.utils.UtilsTest#testMurmur2, sign bit off.
+    let cases: [(&[u8], i32); 6] = [
+        (b"21", -973_932_308),
+        (b"foobar", -790_332_482),
+        (b"a-little-bit-long-string", -985_981_536),
+        (b"a-little-bit-longer-string", -1_486_304_829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+        (b"abc", 479_470_107),
+    ];
+    for (key, murmur2) in cases {
+        assert_eq!(key_hash(key), (murmur2 & 0x7fff_ffff) as u32, "{}", String::from_utf8_lossy(key));
+    }
+}
+
+proptest! {
+    #[test]
+    fn entries_read_back(
+        last_seen in any::<i64>(),
+        version in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
+        owes_tombstone in any::<bool>(),
+        key_hash in proptest::option::of(0..0x8000_0000_u32),
+    ) {
+        let entry = EntryRef { last_seen, version: version.as_deref(), owes_tombstone, key_hash };
+        let mut bytes = Vec::new();
+        entry.encode(&mut bytes);
+        prop_assert_eq!(EntryRef::decode(&bytes), Ok(entry));
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        let _ = EntryRef::decode(&bytes);
+        let _ = PositionRecord::decode(&bytes);
+        let _ = StoreMeta::decode(&bytes);
+        let _ = OffsetMetadata::parse(&String::from_utf8_lossy(&bytes));
+    }
+}

@@ -1,0 +1,43 @@
+//! ratchet, an idempotent receiver for Kafka.
+//!
+//! It reads a topic, drops what it has already seen and what is older than what it has seen, and
+//! forwards the rest exactly once. These nouns mean the same in code, YAML, logs, metrics and docs:
+//!
+//! - **topology**: one YAML file: an input, how its records are identified and versioned, an output
+//! - **record**: one Kafka record of the input
+//! - **identity**: the bytes that say which thing a record is about
+//! - **version**: bytes whose order says which record is newer
+//! - **entry**: what is remembered of an identity
+//! - **verdict**: forwarded, duplicate, stale or invalid, with its reason
+//! - **task**: one input partition's work
+//! - **lane**: one thread with its own consumer, transactional producer and tasks; lanes share nothing
+//! - **store**: a task's RocksDB
+//! - **overlay**: a transaction's writes, in memory until Kafka has committed
+//! - **changelog**: the compacted topic that the store can be rebuilt from
+//! - **stream time**: the highest record timestamp that a task has seen
+//! - **cluster**: where topics live: `kafka` or `embedded`
+//!
+//! The rooms, and who may call whom:
+//!
+//! ```text
+//! cli ─► engine ─► dedup     pure: what a record means and whether it is new
+//!        │  ├──► state      the only room that knows RocksDB as a store
+//!        │  ├──► cluster    the trait a lane speaks to; cluster::kafka, cluster::embedded
+//!        │  └──► observe    metrics, health, logs
+//!        ├─► topology ─► dedup   YAML text -> spec -> compiled topology
+//!        └─► config          the worker's own settings
+//! record: a record as it was read, known to all
+//! format: the bytes of everything that is persisted, known to dedup, state and engine
+//! ```
+#![deny(missing_docs)]
+
+pub mod cli;
+pub mod cluster;
+pub mod config;
+pub mod dedup;
+pub mod engine;
+pub mod format;
+pub mod observe;
+pub mod record;
+pub mod state;
+pub mod topology;
