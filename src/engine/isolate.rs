@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Kind, Reader, RecordBatch};
 use crate::observe::LaneMetrics;
+use crate::record::TopicPartition;
 
 use super::context::{Context, backoff};
 use super::process::{Scratch, process};
@@ -51,8 +52,13 @@ pub struct Isolated<C: Cluster> {
 
 impl<C: Cluster> Isolated<C> {
     /// The means to go on from `next`.
-    pub fn new(cluster: &C, input: &crate::record::TopicPartition, next: i64, transactor: Transactor<C>) -> Result<Self, Trouble> {
-        let reader = cluster.reader(input, next).map_err(Trouble::cluster)?;
+    pub fn new(
+        cluster: &C,
+        input: &TopicPartition,
+        next: i64,
+        transactor: Transactor<C>,
+    ) -> Result<Self, cluster::Error> {
+        let reader = cluster.reader(input, next)?;
         Ok(Self { transactor, reader, batch: C::Batch::default(), sealed: false })
     }
 

@@ -139,7 +139,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             topology,
             topics: preflight.topics,
             dead_letter_partitions: preflight.dead_letter_partitions,
-            commit: config.commit.clone(),
+            commit: config.commit,
             state_dir: state_dir.clone(),
             memory: memory.clone(),
             load_buffer_bytes_max,
@@ -239,7 +239,7 @@ fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool) {
         if jobs.iter().all(Job::is_over) || (until_drained && jobs.iter().all(Job::is_drained)) {
             stop.store(true, Ordering::Relaxed);
         }
-        std::thread::sleep(SUPERVISE_INTERVAL);
+        std::thread::park_timeout(SUPERVISE_INTERVAL);
     }
 }
 
@@ -279,6 +279,6 @@ fn step_until<C: Cluster>(mut lane: Lane<C>, stop: &AtomicBool) -> Result<(), cl
 fn pause(clock: &dyn Clock, length: Duration, stop: &AtomicBool) {
     let until = clock.monotonic() + length;
     while clock.monotonic() < until && !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(SUPERVISE_INTERVAL);
+        std::thread::park_timeout(SUPERVISE_INTERVAL);
     }
 }

@@ -5,7 +5,7 @@
 //! Source offsets alone prove nothing: groups are reset, topics recreated, folders swapped. The token decides.
 
 use crate::cluster::{Settled, TopicId};
-use crate::dedup::{Progress, Ranges};
+use crate::dedup::{self, Progress, Ranges};
 use crate::format::{self, OffsetMetadata, PositionRecord, StoreMeta, Token};
 use crate::topology::Start;
 
@@ -163,8 +163,8 @@ pub enum Refusal {
     #[error("{0}; start the release that wrote them, or give the topology a new name")]
     Unreadable(#[from] format::Error),
     /// Too many skipped stretches.
-    #[error("the group was reset past unread records more often than can be remembered; give the topology a new name")]
-    TooManyRanges,
+    #[error(transparent)]
+    TooManyRanges(#[from] dedup::progress::Error),
 }
 
 /// What a task knows of itself when it resumes.
@@ -216,7 +216,7 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
     let progress = Progress {
         stream_time: position.map_or(format::NO_TIME, |position| position.stream_time),
         horizon: position.map_or(i64::MIN, |position| position.horizon),
-        processed: Ranges::from_pairs(processed).map_err(|_| Refusal::TooManyRanges)?,
+        processed: Ranges::from_pairs(processed.iter().copied())?,
     };
     Ok(Resumption { next, progress, origin })
 }

@@ -4,6 +4,7 @@
 //! are read out of every record; the entries that the overlay does not hold are fetched; then the records are
 //! decided one after the other in input order, each seeing what those before it have left in the overlay.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::cluster::{Cluster, Kind, Message, Producer, RecordBatch, Ticket};
@@ -60,7 +61,7 @@ pub struct Added {
 /// What is to be done with a record, and the words for its dead letter.
 struct Judgement {
     decision: Decision,
-    message: String,
+    message: Cow<'static, str>,
 }
 
 /// Takes the records at `indices` of `batch`, all of the task's partition and in offset order, through the
@@ -88,7 +89,7 @@ pub fn process<C: Cluster>(
         };
         let found = scratch.entries[position].clone().map(|range| &scratch.found[range]);
         let judgement = judge(context, task, &record, reading.as_ref(), found, &scratch.arena, wall_ms)
-            .map_err(|error| Trouble::state(id, error.into()))?;
+            .map_err(|error| Trouble::state(id, task.damaged(&error)))?;
         if judgement.decision.action == Action::Fail {
             let Decision { verdict, reason, .. } = judgement.decision;
             let (verdict, reason) = (verdict.as_str(), reason.as_str());
@@ -102,7 +103,7 @@ pub fn process<C: Cluster>(
             Outlet { context, id, producer: &mut *producer, headers: &mut scratch.headers, added: &mut added };
         let decision = outlet.emit(task, &record, judgement)?;
         if let (Remember::Entry { .. }, Some(candidate)) = (&decision.remember, candidate) {
-            remember(task, &record, &decision, candidate, &scratch.arena, &mut scratch.entry);
+            remember(task, &decision, candidate, &scratch.arena, &mut scratch.entry);
         }
         task.tally.add(decision.verdict, decision.reason);
         task.last_timestamp = record.timestamp.or(task.last_timestamp);
@@ -168,7 +169,7 @@ fn judge<C: Cluster>(
     wall_ms: i64,
 ) -> Result<Judgement, format::Error> {
     let Some(reading) = reading else {
-        return Ok(Judgement { decision: Decision::replayed(), message: String::new() });
+        return Ok(Judgement { decision: Decision::REPLAYED, message: Cow::Borrowed(Reason::Replayed.meaning()) });
     };
     let rules = &context.rules;
     let progress = &mut task.pending.progress;
@@ -185,21 +186,20 @@ fn judge<C: Cluster>(
             };
             let entry = entry.map(EntryRef::decode).transpose()?;
             let version = candidate.version.clone().map(|range| &arena[range]);
-            let decision = dedup::decide(rules, progress, entry, version, record.timestamp);
-            let message = decision.reason.explanation().to_owned();
+            let decision = dedup::decide(rules, progress, entry, version, record.timestamp, record.key.map(key_hash));
+            let message = Cow::Borrowed(decision.reason.meaning());
             Ok(Judgement { decision, message })
         }
     }
 }
 
 fn refused(context: &Context, refusal: &Refusal) -> Judgement {
-    Judgement { decision: dedup::refuse(&context.rules, refusal), message: refusal.message.clone() }
+    Judgement { decision: dedup::refuse(&context.rules, refusal), message: Cow::Owned(refusal.message.clone()) }
 }
 
 /// Puts the record's entry into the overlay.
 fn remember<C: Cluster>(
     task: &mut Task<C>,
-    record: &Record<'_>,
     decision: &Decision,
     candidate: &Candidate,
     arena: &[u8],
@@ -207,7 +207,7 @@ fn remember<C: Cluster>(
 ) {
     entry.clear();
     let version = candidate.version.clone().map(|range| &arena[range]);
-    decision.encode_entry(version, record.key.map(key_hash), entry);
+    decision.encode_entry(version, entry);
     task.overlay.put(&arena[candidate.key.clone()], Some(entry));
 }
 

@@ -140,8 +140,8 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
 fn open<C: Cluster>(context: &Context, task: &Task<C>) -> Result<Option<Held>, Setback> {
     let Some(claim) = context.registry.try_claim(&task.dir) else { return Ok(None) };
     let store = match Store::open(&task.dir, &context.memory) {
-        Err(state::Error::Damaged { message, .. }) => {
-            tracing::error!(task = %task.input, reason = message, "store is damaged; rebuilding it from the changelog");
+        Err(state::Error::Damaged { reason, .. }) => {
+            tracing::error!(task = %task.input, reason, "store is damaged; rebuilding it from the changelog");
             Store::wipe(&task.dir)?;
             Store::open(&task.dir, &context.memory)?
         }

@@ -69,7 +69,7 @@ pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize,
         }
     })?;
     if let Some(error) = damaged {
-        return Err(error.into());
+        return Err(task.damaged(&error));
     }
     task.sweep.walking = cursor.is_some();
     task.sweep.cursor = cursor;

@@ -14,7 +14,7 @@ use crate::dedup::{Progress, Reason, Verdict};
 use crate::format::{PositionRecord, StoreMeta, Token};
 use crate::observe::{Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
-use crate::state::{Claim, Overlay, Store};
+use crate::state::{self, Claim, Overlay, Store};
 
 use super::context::Context;
 use super::isolate::{Isolated, Quarantine};
@@ -210,6 +210,11 @@ impl<C: Cluster> Task<C> {
         self.tally.counts.clear();
         self.token = None;
         self.stop_at = None;
+    }
+
+    /// The error for bytes in the store that are not what was written.
+    pub fn damaged(&self, error: &crate::format::Error) -> state::Error {
+        state::Error::Damaged { path: self.dir.clone(), reason: error.to_string() }
     }
 
     /// The changelog's last word of the open transaction: what was done, and by whom.

@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, CommittedOffset, Kind, Member, Message, OffsetCommit, Producer, Ticket};
-use crate::dedup::RangesFull;
 use crate::format::{OffsetMetadata, POSITION_KEY, Token};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::Headers;
@@ -113,9 +112,8 @@ impl<C: Cluster> Transactor<C> {
         for &id in &open.touched {
             let task = tasks.get_mut(&id).expect("a task leaves only between transactions");
             let (from, to) = (task.committed.next, task.pending.next);
-            task.pending.progress.processed.insert(from, to).map_err(|RangesFull| {
-                Trouble::refused(id, super::plan::Refusal::TooManyRanges.to_string())
-            })?;
+            let processed = task.pending.progress.processed.add_range(from, to);
+            processed.map_err(|error| Trouble::refused(id, error.to_string()))?;
             let token = Token {
                 lane: self.lane,
                 transaction: self.transactions,
