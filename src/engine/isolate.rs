@@ -162,7 +162,7 @@ fn advance<C: Cluster>(
         let passed = isolated.reader.position() >= quarantine.until;
         return Ok(if passed { Outcome::Recovered } else { Outcome::Waiting });
     }
-    isolated.transactor.prepare(cluster)?;
+    isolated.transactor.prepare(cluster).map_err(Trouble::cluster)?;
     let indices: Vec<usize> = (0..isolated.batch.len()).collect();
     let producer = isolated.transactor.touch(context, id)?;
     let added = process(context, id, task, &isolated.batch, &indices, producer, scratch)?;

@@ -15,7 +15,7 @@ use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
 use crate::state;
 
-use super::context::Context;
+use super::context::{Context, backoff};
 use super::isolate::{self, Isolated, Outcome, Quarantine};
 use super::plan::Refusal;
 use super::process::{Scratch, process};
@@ -73,8 +73,11 @@ impl<C: Cluster> Lane<C> {
         let member = cluster.member(&context.topology.group(), &topics)?;
         let transactional_id = context.topology.transactional_id(random, index);
         let now = context.clock.monotonic();
+        // Made at once, so that missing rights show here and not with the first record.
+        let mut transactor = Transactor::new(transactional_id.clone(), random);
+        transactor.prepare(&cluster)?;
         Ok(Self {
-            transactor: Transactor::new(transactional_id.clone(), random),
+            transactor,
             scratch: Scratch::new(&context),
             metrics: context.metrics.lane(&context.topology.name),
             cluster,
@@ -111,9 +114,10 @@ impl<C: Cluster> Lane<C> {
         self.step_isolated();
         if drained {
             self.pass_markers();
-            self.sweep();
         }
-        if self.transactor.is_open() && (drained || self.transactor.is_due(&self.context)) {
+        let due = drained || self.transactor.is_due(&self.context);
+        if due {
+            self.sweep();
             self.commit();
         }
         self.housekeeping();
@@ -267,9 +271,14 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
+    /// Takes a task into the open transaction; begins one if none is open.
+    fn touch(&mut self, id: TaskId) -> Result<&mut C::Producer, Trouble> {
+        self.transactor.prepare(&self.cluster).map_err(Trouble::cluster)?;
+        self.transactor.touch(&self.context, id)
+    }
+
     fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Trouble> {
-        self.transactor.prepare(&self.cluster)?;
-        let producer = self.transactor.touch(&self.context, id)?;
+        let producer = self.touch(id)?;
         let task = self.tasks.get_mut(&id).expect("shares are of tasks at hand");
         let added = process(&self.context, id, task, &self.batch, indices, producer, &mut self.scratch)?;
         self.transactor.add(added);
@@ -288,11 +297,9 @@ impl<C: Cluster> Lane<C> {
             if position <= task.pending.next || task.stop_at.is_some() {
                 continue;
             }
-            let touched = self.transactor.prepare(&self.cluster).and_then(|()| {
-                self.transactor.touch(&self.context, id).map(drop)
-            });
-            if let Err(trouble) = touched {
-                return self.way_back(trouble);
+            if let Err(trouble) = self.touch(id) {
+                self.way_back(trouble);
+                return self.restart_running(id);
             }
             self.tasks.get_mut(&id).expect("looked at above").pending.next = position;
         }
@@ -304,10 +311,7 @@ impl<C: Cluster> Lane<C> {
         let task = self.tasks.get_mut(&id).expect("found above");
         let swept = match sweep::slice(&self.context, task) {
             Ok(0) => return,
-            Ok(_) => self
-                .transactor
-                .prepare(&self.cluster)
-                .and_then(|()| self.transactor.touch(&self.context, id).map(drop)),
+            Ok(_) => self.touch(id).map(drop),
             Err(error) => Err(Trouble::state(id, error)),
         };
         if let Err(trouble) = swept {
@@ -317,6 +321,9 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn commit(&mut self) {
+        if !self.transactor.is_open() {
+            return;
+        }
         let Self { context, transactor, tasks, member, metrics, .. } = self;
         let committed =
             transactor.seal(context, tasks).and_then(|()| transactor.commit(context, tasks, member, metrics));
@@ -377,7 +384,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Sends a task to the beginning of its restore.
+    /// Sends a task to the beginning of its restore: at once the first time, later if it fails again and again
+    /// without a commit between.
     fn restart(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if matches!(task.phase, Phase::Failed) {
@@ -388,7 +396,9 @@ impl<C: Cluster> Lane<C> {
         }
         task.rewind();
         task.sweep.reset();
-        task.set_phase(Phase::Waiting { until: Duration::ZERO });
+        let wait = task.attempts.checked_sub(1).map_or(Duration::ZERO, backoff);
+        task.attempts += 1;
+        task.set_phase(Phase::Waiting { until: self.context.clock.monotonic() + wait });
         self.restoring = true;
     }
 

@@ -43,6 +43,8 @@ use status::LaneStatus;
 
 /// How often the supervisor looks after its lanes.
 const SUPERVISE_INTERVAL: Duration = Duration::from_millis(20);
+/// A lane that has worked for so long begins anew without a long pause.
+const LANE_LASTED: Duration = Duration::from_secs(60);
 /// The share of the memory in which changelogs are gathered during restores, over all lanes.
 const LOAD_MEMORY_SHARE: u64 = 4;
 /// Bounds of a restore's buffer in bytes.
@@ -253,6 +255,7 @@ fn work<C: Cluster>(
 ) -> Result<(), cluster::Error> {
     let mut attempt = 0;
     while !stop.load(Ordering::Relaxed) {
+        let joined_at = context.clock.monotonic();
         let ended = Lane::join(context.clone(), cluster.clone(), index, rand::random(), status.clone())
             .and_then(|lane| step_until(lane, stop));
         context.health.lane_joined(&context.topology.name, index, false);
@@ -262,8 +265,9 @@ fn work<C: Cluster>(
             return Err(error);
         }
         tracing::warn!(topology = context.topology.name, lane = index, reason = error.message, "lane begins anew");
+        let lasted = context.clock.monotonic().saturating_sub(joined_at);
+        attempt = if lasted > LANE_LASTED { 0 } else { attempt + 1 };
         pause(&*context.clock, backoff(attempt), stop);
-        attempt += 1;
     }
     Ok(())
 }

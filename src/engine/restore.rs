@@ -300,7 +300,6 @@ fn finish<C: Cluster>(
     task.changelog_offset = changelog_offset;
     task.committed = Position { next: resumption.next, progress: resumption.progress };
     task.rewind();
-    task.attempts = 0;
     task.metrics.restore_remaining(0);
     let next = resumption.next;
     match resumption.origin {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{Cluster, CommittedOffset, Kind, Member, Message, OffsetCommit, Producer, Ticket};
+use crate::cluster::{self, Cluster, CommittedOffset, Kind, Member, Message, OffsetCommit, Producer, Ticket};
 use crate::format::{OffsetMetadata, POSITION_KEY, Token};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::Headers;
@@ -49,9 +49,9 @@ impl<C: Cluster> Transactor<C> {
     }
 
     /// Makes a producer if there is none. Whatever was open under this transactional id is aborted by it.
-    pub fn prepare(&mut self, cluster: &C) -> Result<(), Trouble> {
+    pub fn prepare(&mut self, cluster: &C) -> Result<(), cluster::Error> {
         if self.producer.is_none() {
-            self.producer = Some(cluster.producer(&self.transactional_id).map_err(Trouble::cluster)?);
+            self.producer = Some(cluster.producer(&self.transactional_id)?);
         }
         Ok(())
     }
