@@ -164,7 +164,8 @@ fn advance<C: Cluster>(
     }
     isolated.transactor.prepare(cluster).map_err(Trouble::cluster)?;
     let indices: Vec<usize> = (0..isolated.batch.len()).collect();
-    let producer = isolated.transactor.touch(context, id)?;
+    isolated.transactor.touch(context, id).map_err(Trouble::cluster)?;
+    let producer = isolated.transactor.producer();
     let added = process(context, id, task, &isolated.batch, &indices, producer, scratch)?;
     isolated.transactor.add(added);
     isolated.transactor.seal(context, tasks)?;

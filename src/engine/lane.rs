@@ -272,13 +272,14 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Takes a task into the open transaction; begins one if none is open.
-    fn touch(&mut self, id: TaskId) -> Result<&mut C::Producer, Trouble> {
+    fn touch(&mut self, id: TaskId) -> Result<(), Trouble> {
         self.transactor.prepare(&self.cluster).map_err(Trouble::cluster)?;
-        self.transactor.touch(&self.context, id)
+        self.transactor.touch(&self.context, id).map_err(Trouble::cluster)
     }
 
     fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Trouble> {
-        let producer = self.touch(id)?;
+        self.touch(id)?;
+        let producer = self.transactor.producer();
         let task = self.tasks.get_mut(&id).expect("shares are of tasks at hand");
         let added = process(&self.context, id, task, &self.batch, indices, producer, &mut self.scratch)?;
         self.transactor.add(added);
@@ -311,7 +312,7 @@ impl<C: Cluster> Lane<C> {
         let task = self.tasks.get_mut(&id).expect("found above");
         let swept = match sweep::slice(&self.context, task) {
             Ok(0) => return,
-            Ok(_) => self.touch(id).map(drop),
+            Ok(_) => self.touch(id),
             Err(error) => Err(Trouble::state(id, error)),
         };
         if let Err(trouble) = swept {

@@ -75,11 +75,10 @@ impl<C: Cluster> Transactor<C> {
             || open.added.bytes >= context.commit.bytes_max
     }
 
-    /// Opens a transaction if none is, and takes `task` into it. Gives the producer to write with.
-    pub fn touch(&mut self, context: &Context, task: TaskId) -> Result<&mut C::Producer, Trouble> {
-        let producer = self.producer.as_mut().expect("prepared before");
+    /// Opens a transaction if none is, and takes `task` into it.
+    pub fn touch(&mut self, context: &Context, task: TaskId) -> Result<(), cluster::Error> {
         if self.open.is_none() {
-            producer.begin().map_err(Trouble::cluster)?;
+            self.producer().begin()?;
             self.transactions += 1;
             let since = context.clock.monotonic();
             self.open = Some(Open { since, touched: Vec::new(), added: Added::default() });
@@ -88,7 +87,12 @@ impl<C: Cluster> Transactor<C> {
         if !open.touched.contains(&task) {
             open.touched.push(task);
         }
-        Ok(producer)
+        Ok(())
+    }
+
+    /// The producer to write with, once it is prepared.
+    pub fn producer(&mut self) -> &mut C::Producer {
+        self.producer.as_mut().expect("prepared before a transaction is begun")
     }
 
     /// Counts what a batch has added.
