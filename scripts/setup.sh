@@ -103,7 +103,10 @@ lint=no
 [[ $# -gt 0 ]] || set -- build
 for part in "$@"; do
     case $part in
-        build) check_rust && check_build ;;
+        build)
+            check_rust
+            check_build
+            ;;
         test) check_test ;;
         lint) lint=yes ;;
         *) fail "no such part: $part (build, test, lint)" ;;
