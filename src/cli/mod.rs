@@ -99,6 +99,8 @@ mod tests {
         for command in Cli::command().get_subcommands().chain([&Cli::command()]) {
             let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(examples.contains("ratchet "), "{} has no examples", command.get_name());
+            // a command that is wrapped cannot be copied
+            assert!(examples.lines().all(|line| line.len() <= 79), "{} has long lines", command.get_name());
         }
     }
 }

@@ -15,14 +15,16 @@ const EXAMPLES: &str = "\
 Examples:
   ratchet run topologies/payments.yaml --config config/ratchet.yaml
 
-  # all topologies of a folder; settings from the environment and the command line
-  RATCHET_STATE_DIR=/var/lib/ratchet ratchet run topologies --set lanes=2 --set http=0.0.0.0:9464
+  # all topologies of a folder; settings from environment and command line
+  RATCHET_STATE_DIR=/var/lib/ratchet \\
+    ratchet run topologies --set lanes=2 --set http=0.0.0.0:9464
 
   # process what is there, then end
-  ratchet run topologies/payments.yaml --config config/ratchet.yaml --until-drained
+  ratchet run topologies/payments.yaml --until-drained
 
 Settings: defaults, then --config, then RATCHET_*, then --set; the later wins.
-SIGINT and SIGTERM finish the open transactions and leave the group, within 25 s; a second one ends at once.
+SIGINT and SIGTERM finish the open transactions and leave the group, within
+25 s; a second one ends at once.
 Exit codes: 0 stopped as asked, 1 the run failed, 2 the input is wrong.";
 
 /// Options of `ratchet run`.

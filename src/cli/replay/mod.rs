@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Failure, inputs};
+use super::Failure;
 use crate::dedup::{Action, Decision, Model, Rules};
 use crate::topology::{self, Process};
 
@@ -29,12 +29,14 @@ Examples:
   ratchet replay topologies/payments.yaml captured.jsonl > survivors.jsonl
 
   # why? one JSON object a record
-  ratchet replay topologies/payments.yaml captured.jsonl --explain | jq -c 'select(.verdict != \"forwarded\")'
+  ratchet replay topologies/payments.yaml captured.jsonl --explain |
+    jq -c 'select(.verdict != \"forwarded\")'
 
   # a real topic, with keys, headers, offsets and timestamps
-  kcat -b localhost:9092 -t payments -C -e -J | ratchet replay topologies/payments.yaml --envelope kcat --summary > /dev/null
+  kcat -b localhost:9092 -t payments -C -e -J |
+    ratchet replay topologies/payments.yaml --envelope kcat --summary > out
 
-Exit codes: 0 fine, 1 the topology says `fail` for a record, 2 the input is wrong.";
+Exit codes: 0 fine, 1 a record met `fail`, 2 the input is wrong.";
 
 /// Options of `ratchet replay`.
 #[derive(Debug, clap::Args)]
@@ -77,7 +79,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::input(text, "leave them out"));
     }
     let loaded = topology::load(&args.topology, &Process)?;
-    inputs::show_warnings(&loaded.warnings);
     let mut lines = Lines::open(&args.files)?;
     let progress = Progress::begin(lines.bytes_total());
     let mut replay = Replay::new(args, loaded.topology);
