@@ -31,7 +31,7 @@ fn meta(offset: usize) -> StoreMeta {
 
 /// Where a store stands that is being restored.
 fn loading(offset: usize) -> StoreMeta {
-    StoreMeta { changelog_id: [7; 16], changelog_offset: offset as i64, token: None, synced_at: 0 }
+    StoreMeta { changelog_id: [7; 16], partition: 0, changelog_offset: offset as i64, token: None, synced_at: 0 }
 }
 
 fn offset(meta: &StoreMeta) -> usize {
