@@ -26,7 +26,7 @@
 //!        │  └──► observe    metrics, health, logs
 //!        ├─► topology ─► dedup   YAML text -> spec -> compiled topology
 //!        └─► config          the worker's own settings
-//! yaml: YAML text with places, for topology and config
+//! yaml: reading YAML with places, known to topology and config
 //! record: a record as it was read, known to all
 //! format: the bytes of everything that is persisted, known to dedup, state and engine
 //! ```
