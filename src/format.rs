@@ -235,6 +235,8 @@ pub struct PositionRecord {
 pub struct StoreMeta {
     /// The changelog topic's id.
     pub changelog_id: [u8; 16],
+    /// The changelog's partition.
+    pub partition: i32,
     /// The next changelog offset to read.
     pub changelog_offset: i64,
     /// The transaction that the store is the result of; `None` while it is being restored.

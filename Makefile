@@ -1,0 +1,105 @@
+# Every recipe that people and CI use. `make help` lists them.
+#
+# There is one profile, release, and one set of features and flags, in every recipe: RocksDB and
+# librdkafka are compiled from source, which takes about a quarter of an hour on two cores, once for
+# each profile, feature set or RUSTFLAGS that they are asked for with. Do not add a second one.
+#
+# Variables: CARGO_TARGET_DIR is honoured. ARGS goes to the program or to the test binaries' filter.
+# INSTALL=no makes the checks name what is missing instead of installing it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CARGO ?= cargo
+ARGS ?=
+INSTALL ?= yes
+IMAGE ?= ratchet:local
+export INSTALL IMAGE
+
+BUILD := --release --locked
+
+##@ Start here
+
+.PHONY: help
+help: ## List every recipe
+	@awk -f scripts/help.awk $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Check for everything that building, testing and linting need; install it where that may be done
+	@scripts/setup.sh build test lint
+
+.PHONY: demo
+demo: build ## Show the whole story on the embedded cluster, without Kafka
+	@$(CARGO) run $(BUILD) --quiet --bin ratchet -- demo $(ARGS)
+
+##@ Build
+
+.PHONY: build
+build: setup-build ## Build the program
+	$(CARGO) build $(BUILD) --bin ratchet
+
+.PHONY: package
+package: build ## Pack program, completions, configuration and docs into dist/ratchet-VERSION-TARGET.tar.gz
+	@scripts/package.sh
+
+.PHONY: docker
+docker: ## Build the container image (IMAGE=ratchet:local)
+	@scripts/docker.sh
+
+.PHONY: compose-check
+compose-check: ## Validate docker-compose.yml, without a container engine
+	@scripts/compose-check.sh
+
+.PHONY: clean
+clean: ## Remove ratchet's own build results, dist/ and the demo's folder; compiled dependencies stay
+	$(CARGO) clean --release --package ratchet
+	rm -rf dist .ratchet
+
+##@ Check
+
+.PHONY: test
+test: setup-test ## Run the whole suite, real Kafka included (ARGS='--test NAME' for a part; RATCHET_TEST_BROKERS for a Kafka of yours)
+	$(CARGO) test $(BUILD) $(ARGS)
+
+.PHONY: bench
+bench: setup-build ## Run the benchmarks
+	$(CARGO) bench --profile release --locked --benches $(ARGS)
+
+.PHONY: lint
+lint: setup-build fmt-check clippy docs-check deny shell-check compose-check ## Run all that can be said of the sources without running them
+
+.PHONY: fmt
+fmt: ## Format the sources
+	$(CARGO) fmt --all
+
+.PHONY: fmt-check
+fmt-check: ## Check the format of the sources
+	$(CARGO) fmt --all -- --check
+
+.PHONY: clippy
+clippy: ## Run clippy on everything; a warning is an error
+	$(CARGO) clippy $(BUILD) --all-targets -- -D warnings
+
+.PHONY: docs
+docs: ## Build the documentation of the code
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(BUILD) --no-deps $(ARGS)
+
+.PHONY: docs-check
+docs-check: docs ## Check the documentation of the code: the same as `docs`, a warning is an error
+
+.PHONY: deny
+deny: ## Check licences, sources and versions of the dependencies, and known advisories where their database can be had
+	@scripts/deny.sh
+
+.PHONY: shell-check
+shell-check: ## Check the shell scripts
+	@scripts/shell-check.sh
+
+# The checks alone, as other recipes call them; `make setup` does both.
+.PHONY: setup-build setup-test
+setup-build:
+	@scripts/setup.sh build
+setup-test:
+	@scripts/setup.sh build test

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Checks for what building (build), testing (test) and linting (lint) need, and installs what is
+# missing with apt-get where it may: as root, or by a sudo that asks for no password. Otherwise it says
+# exactly what to install and exits 1. INSTALL=no never installs. Silent when nothing is missing,
+# except when called for all three.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/lib.sh
+source scripts/lib.sh
+
+# Debian's packages that are missing, and in words what each is for.
+packages=()
+reasons=()
+need() { # PACKAGE REASON
+    packages+=("$1")
+    reasons+=("$1: $2")
+}
+
+# librocksdb-sys reads RocksDB's headers with libclang, which bindgen loads at run time.
+have_libclang() {
+    local folder found
+    for folder in "${LIBCLANG_PATH:-}" /usr/lib/llvm-*/lib /usr/lib/*-linux-gnu /usr/lib64 /usr/local/lib; do
+        for found in "$folder"/libclang.so* "$folder"/libclang-*.so*; do
+            [[ -e $found ]] && return 0
+        done
+    done
+    return 1
+}
+
+have_openssl_headers() {
+    [[ -n ${OPENSSL_DIR:-} ]] || { have pkg-config && pkg-config --exists openssl; }
+}
+
+check_build() {
+    if ! have cc || ! have c++ || ! have make; then
+        need build-essential "a C and C++ compiler, for RocksDB and librdkafka"
+    fi
+    have pkg-config || need pkg-config "finds OpenSSL"
+    have_libclang || need libclang-dev "reads RocksDB's headers"
+    have_openssl_headers || need libssl-dev "OpenSSL, for TLS and SASL"
+}
+
+# The major version of the Java on the path, 0 where there is none: "17.0.15" is 17, "1.8.0" is 1.
+java_major() {
+    have java || { echo 0 && return; }
+    java -version 2>&1 | awk -F '"' '/version/ { split($2, v, /[.+-]/); print v[1]; found = 1; exit } END { if (!found) print 0 }'
+}
+
+# The headless Java of 17 or later that this release of Debian or Ubuntu has.
+java_package() {
+    local name
+    for name in openjdk-17-jre-headless openjdk-21-jre-headless openjdk-25-jre-headless; do
+        if have apt-cache && [[ -n $(apt-cache policy "$name" 2>/dev/null | grep 'Candidate: [^(]' || true) ]]; then
+            echo "$name" && return
+        fi
+    done
+    echo openjdk-17-jre-headless
+}
+
+check_test() {
+    if [[ -n ${RATCHET_TEST_BROKERS:-} ]]; then
+        # Most tests run against the Kafka that was brought along and need neither.
+        if [[ $(java_major) -lt 17 ]] || ! have mvn; then
+            say "note: without Java 17 and Maven the tests that restart a broker cannot run"
+        fi
+        return 0
+    fi
+    [[ $(java_major) -ge 17 ]] || need "$(java_package)" "Java 17 or later, which runs the tests' Apache Kafka"
+    have mvn || need maven "fetches the tests' Apache Kafka"
+}
+
+check_rust() {
+    local wanted found
+    wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+    have cargo || fail "cargo is not on the path
+help: install Rust with rustup (https://rustup.rs); it takes version $wanted by itself, from rust-toolchain.toml"
+    # With rustup, asking also installs the toolchain of rust-toolchain.toml.
+    found=$(cargo --version | awk '{ print $2 }') || fail "cargo does not answer
+help: 'rustup toolchain install $wanted' says why"
+    version_at_least "$found" "$wanted" || fail "cargo is version $found, ratchet needs $wanted or later
+help: install Rust with rustup (https://rustup.rs); it takes version $wanted by itself, from rust-toolchain.toml"
+}
+
+install_missing() {
+    [[ ${#packages[@]} -gt 0 ]] || return 0
+    say "missing:"
+    printf '  %s\n' "${reasons[@]}" >&2
+    if [[ ${INSTALL:-yes} == no ]] || ! have apt-get || ! may_be_root; then
+        fail "please install what is missing, then run make again
+help: on Debian or Ubuntu: sudo apt-get update && sudo apt-get install ${packages[*]}
+help: elsewhere: the same things under your system's names"
+    fi
+    say "installing: ${packages[*]}"
+    apt_install || { as_root apt-get update >&2 && apt_install; } || fail "apt-get could not install ${packages[*]}"
+    packages=()
+    reasons=()
+}
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}" </dev/null >&2
+}
+
+lint=no
+[[ $# -gt 0 ]] || set -- build
+for part in "$@"; do
+    case $part in
+        build)
+            check_rust
+            check_build
+            ;;
+        test) check_test ;;
+        lint) lint=yes ;;
+        *) fail "no such part: $part (build, test, lint)" ;;
+    esac
+done
+wanted=("${packages[@]}")
+install_missing
+if [[ ${#wanted[@]} -gt 0 ]]; then
+    # What was installed must now be found, or the build fails later with words that help nobody.
+    INSTALL=no exec "$0" "$@"
+fi
+if [[ $lint == yes ]]; then
+    scripts/deny.sh --install-only
+    say "setup: everything is there"
+fi

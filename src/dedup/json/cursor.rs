@@ -1,0 +1,246 @@
+//! The tokens of JSON, read one after the other; nothing is copied.
+
+use super::Malformed;
+
+/// A place in a document.
+pub(super) struct Cursor<'d> {
+    document: &'d [u8],
+    at: usize,
+}
+
+/// A string's bytes, without its quotes: from, to (exclusive), and whether there are escapes among them.
+#[derive(Clone, Copy)]
+pub(super) struct Text {
+    pub from: usize,
+    pub to: usize,
+    pub escaped: bool,
+}
+
+const EACH: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x80 * EACH;
+
+/// The high bit of each byte of `word` that ends a run of plain characters: a quote, a backslash or a
+/// control character. Bits above the lowest one that is set may be wrong; the lowest never is.
+fn special(word: u64) -> u64 {
+    let is_zero = |x: u64| x.wrapping_sub(EACH) & !x & HIGH;
+    let quote = is_zero(word ^ (EACH * b'"' as u64));
+    let backslash = is_zero(word ^ (EACH * b'\\' as u64));
+    let control = word.wrapping_sub(EACH * 0x20) & !word & HIGH;
+    quote | backslash | control
+}
+
+impl<'d> Cursor<'d> {
+    pub fn new(document: &'d [u8]) -> Self {
+        Self { document, at: 0 }
+    }
+
+    pub fn is_at_end(&self) -> bool {
+        self.at >= self.document.len()
+    }
+
+    /// The byte here; 0, which no token begins with, at the end.
+    #[inline]
+    pub fn peek(&self) -> u8 {
+        self.document.get(self.at).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    pub fn bump(&mut self) {
+        self.at += 1;
+    }
+
+    #[inline]
+    pub fn skip_space(&mut self) {
+        while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
+            self.at += 1;
+        }
+    }
+
+    pub fn bytes(&self, from: usize, to: usize) -> &'d [u8] {
+        self.document.get(from..to).unwrap_or_default()
+    }
+
+    #[cold]
+    pub fn malformed(&self, what: &'static str) -> Malformed {
+        Malformed { at: self.at, what }
+    }
+
+    /// `true`, `false` or `null`.
+    #[inline]
+    pub fn literal(&mut self, word: &'static [u8]) -> Result<(), Malformed> {
+        if !self.document.get(self.at..).is_some_and(|rest| rest.starts_with(word)) {
+            return Err(self.malformed("expected a value"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// A number; the cursor stands on its first byte.
+    #[inline]
+    pub fn number(&mut self) -> Result<(usize, usize), Malformed> {
+        let from = self.at;
+        if self.peek() == b'-' {
+            self.bump();
+        }
+        match self.peek() {
+            b'0' => self.bump(),
+            b'1'..=b'9' => self.skip_digits(),
+            _ => return Err(self.malformed("expected a digit")),
+        }
+        if self.peek() == b'.' {
+            self.bump();
+            self.digits()?;
+        }
+        if matches!(self.peek(), b'e' | b'E') {
+            self.bump();
+            if matches!(self.peek(), b'+' | b'-') {
+                self.bump();
+            }
+            self.digits()?;
+        }
+        Ok((from, self.at))
+    }
+
+    #[inline]
+    fn skip_digits(&mut self) {
+        while self.peek().is_ascii_digit() {
+            self.at += 1;
+        }
+    }
+
+    fn digits(&mut self) -> Result<(), Malformed> {
+        if !self.peek().is_ascii_digit() {
+            return Err(self.malformed("expected a digit"));
+        }
+        self.skip_digits();
+        Ok(())
+    }
+
+    /// A string; the cursor stands on its opening quote.
+    #[inline]
+    pub fn text(&mut self) -> Result<Text, Malformed> {
+        self.bump();
+        let from = self.at;
+        let mut escaped = false;
+        loop {
+            self.skip_plain();
+            match self.peek() {
+                b'"' => break,
+                b'\\' => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                _ if self.is_at_end() => return Err(self.malformed("the string does not end")),
+                _ => return Err(self.malformed("a control character in a string must be escaped")),
+            }
+        }
+        let to = self.at;
+        self.bump();
+        Ok(Text { from, to, escaped })
+    }
+
+    /// Goes on to the next quote, backslash or control character, or to the end.
+    #[inline]
+    fn skip_plain(&mut self) {
+        while let Some(chunk) = self.document.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
+            let found = special(u64::from_le_bytes(*chunk));
+            if found != 0 {
+                self.at += found.trailing_zeros() as usize / 8;
+                return;
+            }
+            self.at += 8;
+        }
+        while let Some(&byte) = self.document.get(self.at) {
+            if byte < 0x20 || byte == b'"' || byte == b'\\' {
+                return;
+            }
+            self.at += 1;
+        }
+    }
+
+    /// An escape; the cursor stands on its backslash.
+    fn escape(&mut self) -> Result<(), Malformed> {
+        self.bump();
+        match self.peek() {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.bump(),
+            b'u' => {
+                self.bump();
+                match self.hex()? {
+                    0xdc00..=0xdfff => return Err(self.malformed("half of a surrogate pair stands alone")),
+                    0xd800..=0xdbff => self.low_surrogate()?,
+                    _ => {}
+                }
+            }
+            _ => return Err(self.malformed("no such escape")),
+        }
+        Ok(())
+    }
+
+    fn low_surrogate(&mut self) -> Result<(), Malformed> {
+        if self.peek() == b'\\' {
+            self.bump();
+            if self.peek() == b'u' {
+                self.bump();
+                if matches!(self.hex()?, 0xdc00..=0xdfff) {
+                    return Ok(());
+                }
+            }
+        }
+        Err(self.malformed("half of a surrogate pair stands alone"))
+    }
+
+    /// The four hex digits of an escape.
+    fn hex(&mut self) -> Result<u32, Malformed> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = char::from(self.peek()).to_digit(16);
+            unit = unit * 16 + digit.ok_or_else(|| self.malformed("expected four hex digits"))?;
+            self.bump();
+        }
+        Ok(unit)
+    }
+}
+
+/// Appends what the bytes between a string's quotes stand for. They were checked by [`Cursor::text`];
+/// of others, whatever is no escape is left out.
+pub(in super::super) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
+    let mut rest = raw;
+    while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 1..];
+        let Some((&kind, after)) = rest.split_first() else { return };
+        rest = after;
+        match kind {
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'u' => rest = unescape_unit(rest, out),
+            other => out.push(other),
+        }
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Takes the digits that follow `\u`, and a second half where this is a first one, off the front.
+fn unescape_unit<'r>(mut rest: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
+    let mut code = take_hex(&mut rest);
+    if (0xd800..0xdc00).contains(&code)
+        && let Some(mut after) = rest.strip_prefix(b"\\u")
+    {
+        let low = take_hex(&mut after).wrapping_sub(0xdc00) & 0x3ff;
+        code = 0x10000 + ((code - 0xd800) << 10) + low;
+        rest = after;
+    }
+    if let Some(character) = char::from_u32(code) {
+        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    rest
+}
+
+fn take_hex(rest: &mut &[u8]) -> u32 {
+    let (digits, after) = rest.split_at(rest.len().min(4));
+    *rest = after;
+    digits.iter().fold(0, |unit, &digit| unit * 16 + char::from(digit).to_digit(16).unwrap_or(0))
+}

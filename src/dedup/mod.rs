@@ -1,0 +1,79 @@
+//! What a record means, and whether it is new. No I/O, no clock, no thread: the same record after the same
+//! past always gets the same verdict, in the engine, in `check`, `replay` and tests alike.
+//!
+//! - [`Rules`] say how records are identified and versioned, compiled from a topology or put together by hand.
+//! - [`Reader`] reads identity and version out of a record's bytes in one pass, without a tree.
+//! - [`decide()`] compares them with what is remembered; [`mod@decide`] documents the order of all steps.
+//! - [`Progress`] is what of a task's past decides besides the entries.
+//! - [`Model`] runs all of it for one partition in memory.
+//!
+//! **Invariants.** Identities are equal if and only if their bytes are ([`identity`]); versions' order is
+//! their bytes' order ([`version`]). Nothing in a record's bytes can cause a panic, nor work beyond what the
+//! [`Limits`] allow. Reading and deciding allocate nothing once buffers have grown, unless a record is refused.
+//!
+//! **Failure.** A record that cannot be judged is a [`Refusal`]: a value with its reason, never an error that
+//! would stop the others. What becomes of it is the rules' to say ([`Actions`]).
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use ratchet::dedup::{Identity, Model, Path, Reason, Rules, Verdict, Version};
+//! use ratchet::record::{Headers, Record};
+//!
+//! # fn main() -> Result<(), ratchet::dedup::path::Error> {
+//! let identity = Identity { parts: vec![Path::parse("value.order_id")?, Path::parse("value.operation")?] };
+//! let version = Version { of: Path::parse("value.version")? };
+//! let mut model = Model::new(Arc::new(Rules::new(identity, Some(version))));
+//!
+//! let charges: [&[u8]; 3] = [
+//!     br#"{"order_id": 7, "operation": "charge", "version": 2}"#,
+//!     br#"{"operation": "charge", "order_id": 7.0, "version": "2"}"#,
+//!     br#"{"order_id": 7, "operation": "charge", "version": 1}"#,
+//! ];
+//! let mut decisions = charges.iter().enumerate().map(|(offset, value)| {
+//!     let record = Record {
+//!         topic: "payments",
+//!         partition: 0,
+//!         offset: offset as i64,
+//!         timestamp: None,
+//!         key: None,
+//!         value: Some(value),
+//!         headers: Headers::default(),
+//!     };
+//!     model.judge(&record, 0)
+//! });
+//! assert_eq!(decisions.next().map(|d| d.reason), Some(Reason::First));
+//! assert_eq!(decisions.next().map(|d| d.reason), Some(Reason::VersionEqual));
+//! assert_eq!(decisions.next().map(|d| d.verdict), Some(Verdict::Stale));
+//! drop(decisions);
+//! assert_eq!(model.identity().as_deref(), Some(r#"[7,"charge"]"#));
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod decide;
+pub mod identity;
+mod json;
+mod model;
+mod number;
+pub mod path;
+pub mod progress;
+mod reader;
+pub mod rules;
+pub mod version;
+mod vocabulary;
+
+pub use decide::{Decision, Remember, check_time, decide, is_expired, refuse};
+pub use identity::describe as describe_identity;
+pub use model::Model;
+pub use path::{Number, Path, Scalar, Source};
+pub use progress::{Progress, RANGES_MAX, Ranges};
+pub use reader::{Candidate, Reader, Reading, Refusal};
+pub use rules::{Actions, Identity, Limits, Retention, Rules, Version};
+pub use version::describe as describe_version;
+pub use vocabulary::{Action, Format, Reason, Verdict};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Numbers as JSON writes them, exactly: never a double.
+//!
+//! A number's canonical form is its sign, its significant digits without zeros at either end, and,
+//! unless it is 0, the power of ten that they are multiplied by: `-12.50` is `-125e-1`, `1000` is `1e3`,
+//! `0`, `-0` and `0e9` are `0`. Two numbers are equal if and only if their canonical forms are.
+
+/// Exponents of more digits are not read; the number then cannot be an identity.
+const EXPONENT_DIGITS_MAX: usize = 18;
+
+/// A number whose exponent has too many digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+/// Whether this is a number by JSON's grammar that has a canonical form.
+pub(super) fn is_number(text: &[u8]) -> bool {
+    let parts = Parts::of(text);
+    let (whole, exponent) = (parts.whole, parts.exponent.map(unsigned));
+    let digits = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    digits(whole)
+        && (whole.len() == 1 || whole[0] != b'0')
+        && parts.fraction.is_none_or(digits)
+        && exponent.is_none_or(digits)
+        && write_canonical(text, &mut Vec::new()).is_ok()
+}
+
+/// A number's text, taken apart.
+struct Parts<'a> {
+    negative: bool,
+    whole: &'a [u8],
+    fraction: Option<&'a [u8]>,
+    exponent: Option<&'a [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a [u8]) -> Self {
+        let (negative, rest) = match text.strip_prefix(b"-") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (rest, exponent) = split(rest, |byte| matches!(byte, b'e' | b'E'));
+        let (whole, fraction) = split(rest, |byte| byte == b'.');
+        Self { negative, whole, fraction, exponent }
+    }
+}
+
+fn split(text: &[u8], at: impl Fn(u8) -> bool) -> (&[u8], Option<&[u8]>) {
+    match text.iter().position(|&byte| at(byte)) {
+        Some(i) => (&text[..i], Some(&text[i + 1..])),
+        None => (text, None),
+    }
+}
+
+fn unsigned(exponent: &[u8]) -> &[u8] {
+    exponent.strip_prefix(b"-").or_else(|| exponent.strip_prefix(b"+")).unwrap_or(exponent)
+}
+
+fn trim_start(digits: &[u8]) -> &[u8] {
+    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
+    &digits[zeros..]
+}
+
+fn trim_end(digits: &[u8]) -> &[u8] {
+    let zeros = digits.iter().rev().take_while(|&&digit| digit == b'0').count();
+    &digits[..digits.len() - zeros]
+}
+
+/// Appends the canonical form of `text`, which is a number by JSON's grammar. Of anything else, something
+/// is written.
+pub(super) fn write_canonical(text: &[u8], out: &mut Vec<u8>) -> Result<(), TooLong> {
+    // Nearly every number is an integer that is its own canonical form.
+    if let [b'1'..=b'9', .., b'1'..=b'9'] | [b'1'..=b'9'] = text
+        && text.iter().all(u8::is_ascii_digit)
+    {
+        out.extend_from_slice(text);
+        return Ok(());
+    }
+    let parts = Parts::of(text);
+    let mut whole = trim_start(parts.whole);
+    let mut fraction = trim_end(parts.fraction.unwrap_or_default());
+    // The power of ten of the last digit that is written.
+    let mut exponent = -(fraction.len() as i64);
+    if whole.is_empty() {
+        fraction = trim_start(fraction);
+    }
+    if fraction.is_empty() {
+        let trimmed = trim_end(whole);
+        exponent += (whole.len() - trimmed.len()) as i64;
+        whole = trimmed;
+    }
+    if whole.is_empty() && fraction.is_empty() {
+        out.push(b'0');
+        return Ok(());
+    }
+    exponent += exponent_value(parts.exponent.unwrap_or_default())?;
+    if parts.negative {
+        out.push(b'-');
+    }
+    out.extend_from_slice(whole);
+    out.extend_from_slice(fraction);
+    if exponent != 0 {
+        out.push(b'e');
+        out.extend_from_slice(format_i64(exponent, &mut [0; 20]));
+    }
+    Ok(())
+}
+
+/// An exponent's value. Numbers have fewer than 2^62 digits, so that adding those cannot overflow.
+fn exponent_value(text: &[u8]) -> Result<i64, TooLong> {
+    let digits = trim_start(unsigned(text));
+    if digits.len() > EXPONENT_DIGITS_MAX {
+        return Err(TooLong);
+    }
+    let value = digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit.wrapping_sub(b'0') % 10));
+    Ok(if text.starts_with(b"-") { -value } else { value })
+}
+
+/// An integer in decimal.
+pub(super) fn format_i64(value: i64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut from = digits.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        from -= 1;
+        digits[from] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        from -= 1;
+        digits[from] = b'-';
+    }
+    &digits[from..]
+}
+
+/// A canonical form as a person would write it: `1000` for `1e3`, `0.5` for `5e-1`, `1e300` as it is.
+pub(super) fn humanize(canonical: &str) -> String {
+    const ZEROS_MAX: u64 = 20;
+    let (sign, unsigned) = match canonical.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", canonical),
+    };
+    let Some((digits, exponent)) = unsigned.split_once('e') else { return canonical.to_owned() };
+    let exponent = exponent.parse::<i64>().unwrap_or(i64::MAX);
+    if exponent.unsigned_abs() > ZEROS_MAX {
+        return canonical.to_owned();
+    }
+    let places = exponent.unsigned_abs() as usize;
+    if exponent >= 0 {
+        return format!("{sign}{digits}{:0<places$}", "");
+    }
+    let padded = format!("{digits:0>0$}", places + 1);
+    let (whole, fraction) = padded.split_at(padded.len() - places);
+    format!("{sign}{whole}.{fraction}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! What of a task's past decides, besides the entries: which offsets were processed, how far stream
+//! time has come, and the highest retention horizon that was ever in force.
+//!
+//! It is part of the task's state: a transaction works on a copy, which is kept when it commits.
+
+use crate::format::NO_TIME;
+
+use super::rules::{Retention, Rules};
+
+/// More ranges than any group is reset to leave behind.
+pub const RANGES_MAX: usize = 1024;
+
+/// A past that cannot be kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Each reset of the group that skips records leaves one more range.
+    #[error(
+        "the processed offsets fall apart into more than {RANGES_MAX} ranges, because the group was reset to skip records \
+         again and again; begin anew under another topology name"
+    )]
+    TooManyRanges,
+}
+
+/// Offsets, as ascending ranges that neither overlap nor touch; each holds its first offset and not its
+/// second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranges(Vec<(i64, i64)>);
+
+impl Ranges {
+    /// No offsets.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The offsets of these ranges, which may come in any order, overlap or be empty.
+    pub fn from_pairs(pairs: impl IntoIterator<Item = (i64, i64)>) -> Result<Self, Error> {
+        let mut ranges = Self::new();
+        for (from, to) in pairs {
+            ranges.add_range(from, to)?;
+        }
+        Ok(ranges)
+    }
+
+    /// The ranges, ascending and apart.
+    pub fn as_pairs(&self) -> &[(i64, i64)] {
+        &self.0
+    }
+
+    /// Whether `offset` is among them.
+    pub fn contains(&self, offset: i64) -> bool {
+        // Almost always the question is about the offset that follows the last range.
+        match self.0.last() {
+            None => false,
+            Some(&(from, to)) if offset >= from => offset < to,
+            Some(_) => {
+                let after = self.0.partition_point(|&(from, _)| from <= offset);
+                after.checked_sub(1).is_some_and(|i| offset < self.0[i].1)
+            }
+        }
+    }
+
+    /// Adds one offset: the range that ends there grows, or a new one begins.
+    pub fn add(&mut self, offset: i64) -> Result<(), Error> {
+        self.add_range(offset, offset.saturating_add(1))
+    }
+
+    /// Adds the offsets from `from` up to, and not including, `to`. This is the way to note a read that went
+    /// on from `from`: transaction markers and compacted gaps inside it hold no record and never will. On
+    /// an error nothing was added.
+    pub fn add_range(&mut self, from: i64, to: i64) -> Result<(), Error> {
+        if self.0.len() >= RANGES_MAX && from < to && !self.touches(from, to) {
+            return Err(Error::TooManyRanges);
+        }
+        self.insert(from, to);
+        Ok(())
+    }
+
+    /// The nearest range at or below `next` grows up to it: for gaps inside a continuous read. Not to be
+    /// called where reading has just begun elsewhere (the skipped records would count as processed);
+    /// [`Ranges::add_range`] cannot be misunderstood so. Nothing happens where there is no such range.
+    pub fn advance_to(&mut self, next: i64) {
+        let after = self.0.partition_point(|&(from, _)| from <= next);
+        if let Some(&(_, end)) = after.checked_sub(1).and_then(|i| self.0.get(i)) {
+            self.insert(end, next);
+        }
+    }
+
+    /// The end of the last range.
+    pub fn last_end(&self) -> Option<i64> {
+        self.0.last().map(|&(_, end)| end)
+    }
+
+    fn touches(&self, from: i64, to: i64) -> bool {
+        let first = self.0.partition_point(|&(_, end)| end < from);
+        self.0.get(first).is_some_and(|&(start, _)| start <= to)
+    }
+
+    /// [`Ranges::add_range`] without the bound.
+    pub(super) fn insert(&mut self, from: i64, to: i64) {
+        if from >= to {
+            return;
+        }
+        if let Some((start, end)) = self.0.last_mut()
+            && *start <= from
+            && from <= *end
+        {
+            *end = to.max(*end);
+            return;
+        }
+        // All ranges that overlap or touch [from, to) become one with it.
+        let first = self.0.partition_point(|&(_, end)| end < from);
+        let last = self.0.partition_point(|&(start, _)| start <= to);
+        let merged = match self.0.get(first..last) {
+            Some([(start, end)]) => ((*start).min(from), (*end).max(to)),
+            Some([(start, _), .., (_, end)]) => ((*start).min(from), (*end).max(to)),
+            _ => (from, to),
+        };
+        self.0.splice(first..last, [merged]);
+    }
+}
+
+/// What of a task's past decides, besides the entries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// The highest timestamp that was seen, [`NO_TIME`] at first.
+    pub stream_time: i64,
+    /// The highest `stream time - retention` ever in force, `i64::MIN` at first.
+    pub horizon: i64,
+    /// The offsets that were processed.
+    pub processed: Ranges,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { stream_time: NO_TIME, horizon: i64::MIN, processed: Ranges::new() }
+    }
+}
+
+impl Progress {
+    /// Whether the record at `offset` was processed before.
+    pub fn is_replayed(&self, offset: i64) -> bool {
+        self.processed.contains(offset)
+    }
+
+    /// Takes a record's timestamp into account: stream time and horizon move forward, or stay.
+    pub fn advance(&mut self, rules: &Rules, timestamp: Option<i64>) {
+        let Some(timestamp) = timestamp else { return };
+        self.stream_time = self.stream_time.max(timestamp);
+        if let Retention::For { ms } = rules.retention
+            && self.stream_time != NO_TIME
+        {
+            self.horizon = self.horizon.max(self.stream_time.saturating_sub(ms));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

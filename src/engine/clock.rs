@@ -1,0 +1,36 @@
+//! Time, handed in: the engine never asks the machine itself, so that a simulation can.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What time it is.
+pub trait Clock: Send + Sync {
+    /// Time since some fixed moment; never goes back.
+    fn monotonic(&self) -> Duration;
+    /// Milliseconds since the epoch by the wall clock; may jump.
+    fn wall_ms(&self) -> i64;
+}
+
+/// The machine's clocks.
+#[derive(Clone, Debug)]
+pub struct SystemClock {
+    started: Instant,
+}
+
+impl Default for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks the machine's clocks for the engine")]
+    fn default() -> Self {
+        Self { started: Instant::now() }
+    }
+}
+
+impl Clock for SystemClock {
+    fn monotonic(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks the machine's clocks for the engine")]
+    fn wall_ms(&self) -> i64 {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+    }
+}

@@ -1,0 +1,200 @@
+//! What cannot be sent: a task whose output has failed it works on alone.
+//!
+//! After a delivery failure the task leaves the lane's shared transactions: it reads its input by a reader of
+//! its own and writes by a producer of its own, never waiting for a delivery, so that an output partition
+//! without a leader holds up its own input partition only. Where the cluster refuses what stands in a batch,
+//! the task goes record by record until the one is found; `on_unsendable` then applies to it. Once it has
+//! passed the trouble it returns to the shared transactions.
+
+use std::time::Duration;
+
+use crate::cluster::{self, Cluster, Kind, Reader, RecordBatch};
+use crate::observe::LaneMetrics;
+use crate::record::TopicPartition;
+
+use super::context::{Context, backoff};
+use super::process::{Scratch, process};
+use super::task::{Phase, Task, TaskId, Tasks};
+use super::transact::{Aborted, Transactor};
+use super::trouble::{Cause, Trouble};
+
+/// Records in one transaction of an isolated task.
+const RECORDS_MAX: usize = 500;
+
+/// Why and until where a task is isolated. Outlives its restores.
+#[derive(Clone, Debug)]
+pub struct Quarantine {
+    /// The task returns when it has committed up to this source offset.
+    until: i64,
+    /// Whether one record at a time is tried.
+    one_by_one: bool,
+    /// A record that the cluster refuses for good, and its words.
+    pub unsendable: Option<(i64, String)>,
+    attempts: u32,
+    retry_at: Duration,
+}
+
+impl Quarantine {
+    /// For a task whose records up to `until` were in a transaction that could not be delivered.
+    pub fn new(until: i64, refused: bool) -> Self {
+        Self { until, one_by_one: refused, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
+    }
+}
+
+/// An isolated task's means.
+pub struct Isolated<C: Cluster> {
+    transactor: Transactor<C>,
+    reader: C::Reader,
+    batch: C::Batch,
+    /// Whether a sealed transaction waits for its deliveries.
+    sealed: bool,
+}
+
+impl<C: Cluster> Isolated<C> {
+    /// The means to go on from `next`.
+    pub fn new(
+        cluster: &C,
+        input: &TopicPartition,
+        next: i64,
+        transactor: Transactor<C>,
+    ) -> Result<Self, cluster::Error> {
+        let reader = cluster.reader(input, next)?;
+        Ok(Self { transactor, reader, batch: C::Batch::default(), sealed: false })
+    }
+
+    /// Gives up what is open, so that nobody has to wait for it to time out.
+    pub fn abandon(&mut self, metrics: &LaneMetrics) {
+        if self.transactor.is_open() {
+            let cause = Cause::Cluster(cluster::Error::new(Kind::Abort, "the task is another's"));
+            self.transactor.abort(&cause, metrics);
+        }
+    }
+}
+
+/// What a step of an isolated task has come to.
+pub enum Outcome {
+    /// Nothing to do yet.
+    Waiting,
+    /// Something was done.
+    Worked,
+    /// The trouble is behind it: the task can share transactions again.
+    Recovered,
+    /// Its transaction was aborted: the task must restore.
+    SetBack(Cause),
+}
+
+/// Takes an isolated task one step further. Never waits for a delivery.
+pub fn step<C: Cluster>(
+    context: &Context,
+    cluster: &C,
+    id: TaskId,
+    tasks: &mut Tasks<C>,
+    member: &C::Member,
+    scratch: &mut Scratch,
+    metrics: &LaneMetrics,
+) -> Outcome {
+    let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
+    let Phase::Isolated(mut isolated) = std::mem::replace(&mut task.phase, Phase::Failed) else { return Outcome::Waiting };
+    let stepped = advance(context, cluster, id, tasks, member, scratch, metrics, &mut isolated);
+    let task = tasks.get_mut(&id).expect("still there");
+    match stepped {
+        Ok(outcome) => {
+            task.set_phase(Phase::Isolated(isolated));
+            outcome
+        }
+        Err(trouble) => {
+            task.set_phase(Phase::Waiting { until: Duration::ZERO });
+            let Aborted { undelivered, .. } = isolated.transactor.abort(&trouble.cause, metrics);
+            let refused = undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
+            Outcome::SetBack(learn(context, task, refused).unwrap_or(trouble.cause))
+        }
+    }
+}
+
+/// What a failed try teaches: a single refused record is unsendable; several are tried one by one; anything
+/// else is tried again later. Gives the reason to stop where there is no way on: the dead letter topic refuses
+/// the record as well.
+fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<String>) -> Option<Cause> {
+    let last = task.pending.next - 1;
+    let quarantine = task.quarantine.as_mut()?;
+    match refused {
+        Some(message) if quarantine.unsendable.as_ref().is_some_and(|(offset, _)| *offset == last) => {
+            return Some(Cause::Refused(format!(
+                "{}:{last}: the output refuses the record, and so does the dead letter topic: {message}",
+                task.input
+            )));
+        }
+        Some(message) if quarantine.one_by_one => quarantine.unsendable = Some((last, message)),
+        Some(_) => quarantine.one_by_one = true,
+        None => {
+            quarantine.retry_at = context.clock.monotonic() + backoff(quarantine.attempts);
+            quarantine.attempts += 1;
+        }
+    }
+    None
+}
+
+#[expect(clippy::too_many_arguments, reason = "the lane's parts, borrowed apart")]
+fn advance<C: Cluster>(
+    context: &Context,
+    cluster: &C,
+    id: TaskId,
+    tasks: &mut Tasks<C>,
+    member: &C::Member,
+    scratch: &mut Scratch,
+    metrics: &LaneMetrics,
+    isolated: &mut Isolated<C>,
+) -> Result<Outcome, Trouble> {
+    if isolated.sealed {
+        return finish(context, id, tasks, member, metrics, isolated);
+    }
+    let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
+    let quarantine = task.quarantine.as_ref().expect("an isolated task is in quarantine");
+    if context.clock.monotonic() < quarantine.retry_at {
+        return Ok(Outcome::Waiting);
+    }
+    if task.committed.next >= quarantine.until {
+        return Ok(Outcome::Recovered);
+    }
+    let records_max = if quarantine.one_by_one { 1 } else { RECORDS_MAX };
+    isolated.reader.read(&mut isolated.batch, records_max, Duration::ZERO).map_err(Trouble::cluster)?;
+    if isolated.batch.is_empty() {
+        let passed = isolated.reader.position() >= quarantine.until;
+        return Ok(if passed { Outcome::Recovered } else { Outcome::Waiting });
+    }
+    isolated.transactor.prepare(cluster).map_err(Trouble::cluster)?;
+    let indices: Vec<usize> = (0..isolated.batch.len()).collect();
+    isolated.transactor.touch(context, id).map_err(Trouble::cluster)?;
+    let producer = isolated.transactor.producer();
+    let added = process(context, id, task, &isolated.batch, &indices, producer, scratch)?;
+    isolated.transactor.add(added);
+    isolated.transactor.seal(context, tasks)?;
+    isolated.sealed = true;
+    Ok(Outcome::Worked)
+}
+
+/// Commits once everything is delivered.
+fn finish<C: Cluster>(
+    context: &Context,
+    id: TaskId,
+    tasks: &mut Tasks<C>,
+    member: &C::Member,
+    metrics: &LaneMetrics,
+    isolated: &mut Isolated<C>,
+) -> Result<Outcome, Trouble> {
+    if isolated.transactor.in_flight() > 0 {
+        return Ok(Outcome::Waiting);
+    }
+    // Failures are looked at by the abort; a commit with any of them fails at once.
+    let troubles = isolated.transactor.commit(context, tasks, member, metrics)?;
+    isolated.sealed = false;
+    let task = tasks.get_mut(&id).expect("still there");
+    if let Some(quarantine) = &mut task.quarantine {
+        quarantine.attempts = 0;
+        quarantine.unsendable = None;
+    }
+    match troubles.into_iter().next() {
+        None => Ok(Outcome::Worked),
+        Some(trouble) => Err(trouble),
+    }
+}

@@ -1,0 +1,288 @@
+//! The engine: lanes that take records through [`crate::dedup`], remember in [`crate::state`] and read and
+//! write through [`crate::cluster`], exactly once.
+//!
+//! - [`run`] supervises: it looks at the topics ([`preflight`]), starts the lanes and stops them
+//! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
+//! - [`process`] takes a batch through a task; [`transact`] puts it into a transaction
+//! - [`restore`] is the one way back, and [`plan`] its decisions; [`isolate`] is for outputs that fail
+//! - [`sweep`] removes what has expired
+//!
+//! **Failure**: a task that must not go on stops and is logged, the others go on; a lane that cannot go on is
+//! made anew after a pause; a topology that is refused is given up, the other topologies go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::cluster::{self, Cluster, Kind, embedded::Embedded, kafka::Kafka};
+use crate::config::{ClusterKind, Config};
+use crate::observe::{Health, Metrics};
+use crate::state::{self, Memory, Registry, StateDir};
+use crate::topology::Topology;
+
+pub mod clock;
+pub mod context;
+pub mod crash;
+pub mod isolate;
+pub mod lane;
+pub mod plan;
+pub mod preflight;
+pub mod process;
+pub mod restore;
+pub mod status;
+pub mod sweep;
+pub mod task;
+pub mod transact;
+pub mod trouble;
+
+use clock::{Clock, SystemClock};
+use context::{Context, backoff};
+use lane::Lane;
+use status::LaneStatus;
+
+/// How often the supervisor looks after its lanes.
+const SUPERVISE_INTERVAL: Duration = Duration::from_millis(20);
+/// A lane that has worked for so long begins anew without a long pause.
+const LANE_LASTED: Duration = Duration::from_secs(60);
+/// The share of the memory in which changelogs are gathered during restores, over all lanes.
+const LOAD_MEMORY_SHARE: u64 = 4;
+/// Bounds of a restore's buffer in bytes.
+const LOAD_BUFFER_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
+
+/// What a run is given.
+pub struct Options {
+    /// The worker's settings.
+    pub config: Config,
+    /// What to run, each by itself.
+    pub topologies: Vec<Topology>,
+    /// Whether to end once everything that there is to read was committed.
+    pub until_drained: bool,
+    /// Set from outside to end the run: transactions are finished, groups left, stores flushed.
+    pub stop: Arc<AtomicBool>,
+    /// Where counts go.
+    pub metrics: Metrics,
+    /// Where it is said whether this instance can be counted on.
+    pub health: Health,
+}
+
+/// Why a run has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster cannot be used.
+    #[error("{0}")]
+    Cluster(#[from] cluster::Error),
+    /// The state folder cannot be used.
+    #[error("{0}")]
+    State(#[from] state::Error),
+    /// A topology was given up; the others ran to their end.
+    #[error("topology {name}: {reason}")]
+    Topology {
+        /// Its name.
+        name: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Tasks have stopped.
+    #[error("{tasks} of the topology {name}'s tasks have stopped; the log says why")]
+    Tasks {
+        /// The topology's name.
+        name: String,
+        /// How many.
+        tasks: usize,
+    },
+    /// A lane ended without a word.
+    #[error("a lane of topology {name} has panicked; this is a mistake in ratchet")]
+    Panicked {
+        /// The topology's name.
+        name: String,
+    },
+}
+
+/// Runs topologies until they are stopped or, if so asked, drained.
+pub fn run(options: Options) -> Result<(), Error> {
+    match &options.config.cluster {
+        ClusterKind::Kafka => {
+            let kafka = &options.config.kafka;
+            let cluster = Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?;
+            run_on(&cluster, options)
+        }
+        ClusterKind::Embedded { dir, partitions } => {
+            let cluster = Embedded::open(dir, *partitions)?;
+            run_on(&cluster, options)
+        }
+    }
+}
+
+/// Runs topologies on a cluster.
+pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
+    let Options { config, topologies, until_drained, stop, metrics, health } = options;
+    let state_dir = Arc::new(StateDir::claim(&config.state_dir)?);
+    let memory = Memory::new(config.memory_bytes);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let share = config.memory_bytes / LOAD_MEMORY_SHARE / config.lanes.max(1) as u64;
+    let load_buffer_bytes_max = share.clamp(*LOAD_BUFFER_BYTES.start(), *LOAD_BUFFER_BYTES.end()) as usize;
+    let mut outcome = Ok(());
+    let mut jobs = Vec::new();
+    for topology in topologies {
+        let rules_digest = topology.rules.digest();
+        let name = topology.name.clone();
+        let preflight = match look(cluster, &topology, &rules_digest, &config, &*clock, &stop) {
+            Ok(preflight) => preflight,
+            Err(error) => {
+                tracing::error!(topology = name, reason = error.message, "topology refused");
+                outcome = outcome.and(Err(Error::Topology { name, reason: error.message }));
+                continue;
+            }
+        };
+        let context = Context {
+            rules: topology.rules.clone(),
+            rules_digest,
+            topology,
+            topics: preflight.topics,
+            dead_letter_partitions: preflight.dead_letter_partitions,
+            commit: config.commit,
+            state_dir: state_dir.clone(),
+            memory: memory.clone(),
+            load_buffer_bytes_max,
+            registry: Registry::default(),
+            metrics: metrics.clone(),
+            health: health.clone(),
+            clock: clock.clone(),
+        };
+        jobs.push(Job::start(cluster, Arc::new(context), config.lanes, &stop));
+    }
+    supervise(&jobs, until_drained, &stop);
+    jobs.into_iter().map(Job::end).fold(outcome, Result::and)
+}
+
+/// The preflight, tried again while the cluster cannot be reached.
+fn look<C: Cluster>(
+    cluster: &C,
+    topology: &Topology,
+    rules_digest: &[u8; 32],
+    config: &Config,
+    clock: &dyn Clock,
+    stop: &AtomicBool,
+) -> Result<preflight::Preflight, cluster::Error> {
+    let mut attempt = 0;
+    loop {
+        match preflight::check(cluster, topology, rules_digest, &config.topics) {
+            Err(error) if error.kind != Kind::Refused && !stop.load(Ordering::Relaxed) => {
+                tracing::warn!(topology = topology.name, reason = error.message, "the cluster does not answer; trying again");
+                pause(clock, backoff(attempt), stop);
+                attempt += 1;
+            }
+            looked => return looked,
+        }
+    }
+}
+
+/// One topology's lanes.
+struct Job {
+    name: String,
+    task_count: usize,
+    lanes: Vec<RunningLane>,
+}
+
+struct RunningLane {
+    status: Arc<LaneStatus>,
+    thread: JoinHandle<Result<(), cluster::Error>>,
+}
+
+impl Job {
+    fn start<C: Cluster>(cluster: &C, context: Arc<Context>, lanes: usize, stop: &Arc<AtomicBool>) -> Self {
+        let name = context.topology.name.clone();
+        let task_count = context.topics.values().map(|topics| topics.task_count as usize).sum();
+        let lanes = (0..lanes.max(1))
+            .map(|index| {
+                context.health.lane_joined(&name, index, false);
+                let status = Arc::new(LaneStatus::default());
+                let (context, cluster, stop, told) = (context.clone(), cluster.clone(), stop.clone(), status.clone());
+                let thread = std::thread::spawn(move || work(&context, &cluster, index, &told, &stop));
+                RunningLane { status, thread }
+            })
+            .collect();
+        Self { name, task_count, lanes }
+    }
+
+    /// Whether everything that there is to read was committed, or will never be.
+    fn is_drained(&self) -> bool {
+        let counts = self.lanes.iter().map(|lane| lane.status.counts());
+        let (tasks, drained) = counts.fold((0, 0), |sum, counts| {
+            (sum.0 + counts.tasks, sum.1 + counts.drained + counts.failed)
+        });
+        self.is_over() || (tasks == self.task_count && drained == tasks)
+    }
+
+    fn is_over(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.thread.is_finished())
+    }
+
+    fn end(self) -> Result<(), Error> {
+        let Self { name, lanes, .. } = self;
+        let mut outcome = Ok(());
+        let mut stopped = 0;
+        for lane in lanes {
+            outcome = outcome.and(match lane.thread.join() {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => Err(Error::Topology { name: name.clone(), reason: error.message }),
+                Err(_) => Err(Error::Panicked { name: name.clone() }),
+            });
+            stopped += lane.status.counts().failed;
+        }
+        outcome.and(if stopped == 0 { Ok(()) } else { Err(Error::Tasks { name, tasks: stopped }) })
+    }
+}
+
+/// Waits until the run is to end, and says so to the lanes.
+fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        if jobs.iter().all(Job::is_over) || (until_drained && jobs.iter().all(Job::is_drained)) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        std::thread::park_timeout(SUPERVISE_INTERVAL);
+    }
+}
+
+/// A lane's thread: makes the lane, steps it, and makes it anew where it cannot go on.
+fn work<C: Cluster>(
+    context: &Arc<Context>,
+    cluster: &C,
+    index: usize,
+    status: &Arc<LaneStatus>,
+    stop: &AtomicBool,
+) -> Result<(), cluster::Error> {
+    let mut attempt = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let joined_at = context.clock.monotonic();
+        let ended = Lane::join(context.clone(), cluster.clone(), index, rand::random(), status.clone())
+            .and_then(|lane| step_until(lane, stop));
+        context.health.lane_joined(&context.topology.name, index, false);
+        let Err(error) = ended else { return Ok(()) };
+        if error.kind == Kind::Refused {
+            tracing::error!(topology = context.topology.name, lane = index, reason = error.message, "lane refused");
+            return Err(error);
+        }
+        tracing::warn!(topology = context.topology.name, lane = index, reason = error.message, "lane begins anew");
+        let lasted = context.clock.monotonic().saturating_sub(joined_at);
+        attempt = if lasted > LANE_LASTED { 0 } else { attempt + 1 };
+        pause(&*context.clock, backoff(attempt), stop);
+    }
+    Ok(())
+}
+
+fn step_until<C: Cluster>(mut lane: Lane<C>, stop: &AtomicBool) -> Result<(), cluster::Error> {
+    while !stop.load(Ordering::Relaxed) {
+        lane.step()?;
+    }
+    lane.leave()
+}
+
+/// Waits, unless the run is to end.
+fn pause(clock: &dyn Clock, length: Duration, stop: &AtomicBool) {
+    let until = clock.monotonic() + length;
+    while clock.monotonic() < until && !stop.load(Ordering::Relaxed) {
+        std::thread::park_timeout(SUPERVISE_INTERVAL);
+    }
+}

@@ -1,0 +1,239 @@
+//! What a task does with the state it finds: pure decisions, taken once the former owner's transaction is
+//! settled. Two questions: where does the store stand ([`examine`]), and, once it holds what the changelog
+//! holds, where does the input go on ([`resume`]).
+//!
+//! Source offsets alone prove nothing: groups are reset, topics recreated, folders swapped. The token decides.
+
+use crate::cluster::{Settled, TopicId};
+use crate::dedup::{self, Progress, Ranges};
+use crate::format::{self, OffsetMetadata, PositionRecord, StoreMeta, Token};
+use crate::topology::Start;
+
+/// What a store needs before it can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is the result of the transaction that the group has committed.
+    Current,
+    /// It lacks the changelog from this offset on.
+    Behind {
+        /// The first changelog offset to read.
+        from: i64,
+    },
+    /// It cannot be built upon: empty it and read the changelog from this offset on.
+    Unusable {
+        /// The first changelog offset to read.
+        from: i64,
+        /// Why, for the log.
+        reason: String,
+    },
+}
+
+/// Where the store stands. `meta` is the store's own, `None` for an empty one; `committed` the token beside
+/// the committed offset.
+pub fn examine(
+    settled: &Settled,
+    partition: i32,
+    meta: Option<&StoreMeta>,
+    committed: Option<&Token>,
+    wall_ms: i64,
+    delete_retention_ms: i64,
+) -> Standing {
+    let from = settled.changelog_start;
+    let Some(meta) = meta else { return Standing::Behind { from } };
+    let unusable = |reason: String| Standing::Unusable { from, reason };
+    if meta.changelog_id != settled.changelog_id.0 {
+        return unusable(format!("it belongs to a changelog with the id {}", TopicId(meta.changelog_id)));
+    }
+    if meta.partition != partition {
+        return unusable(format!("it belongs to partition {}", meta.partition));
+    }
+    if meta.changelog_offset > settled.changelog_end {
+        let (stands, end) = (meta.changelog_offset, settled.changelog_end);
+        return unusable(format!("it stands at changelog offset {stands}, beyond the changelog's end {end}"));
+    }
+    if meta.token.is_some() && meta.token.as_ref() == committed {
+        return Standing::Current;
+    }
+    if meta.changelog_offset < settled.changelog_start {
+        let (stands, start) = (meta.changelog_offset, settled.changelog_start);
+        return unusable(format!("it stands at changelog offset {stands}, before the changelog's start {start}"));
+    }
+    // Tombstones it has not seen may be compacted away by now: what they removed would stay for ever.
+    if wall_ms.saturating_sub(meta.synced_at) >= delete_retention_ms {
+        return unusable("it was last written longer ago than the changelog keeps tombstones".to_owned());
+    }
+    Standing::Behind { from: meta.changelog_offset }
+}
+
+/// How a task goes on reading its input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resumption {
+    /// The next source offset to read.
+    pub next: i64,
+    /// What the entries were decided with so far.
+    pub progress: Progress,
+    /// How the position was come by.
+    pub origin: Origin,
+}
+
+/// How a position was come by; all but the first are worth a word to the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nothing was ever processed.
+    Fresh,
+    /// The offset that the group has committed with the changelog's last transaction.
+    Committed,
+    /// The group was reset to another offset.
+    Reset,
+    /// The group's offset is gone; the position record tells where it stood.
+    GroupDeleted,
+}
+
+/// What a task must not go on from. Each says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The committed transaction is not the changelog's last.
+    #[error(
+        "the changelog does not hold the transaction {committed} that the group has committed (it holds {found}): \
+         it was deleted, truncated or recreated, and the store cannot be rebuilt from it; \
+         give the topology a new name to begin anew, or bring the changelog back"
+    )]
+    ChangelogLost {
+        /// The committed token.
+        committed: Token,
+        /// The last position record's token, or `nothing`.
+        found: String,
+    },
+    /// The input was deleted and created again.
+    #[error(
+        "the input topic was recreated: its id was {known} and is {found}, so its offsets mean other records; \
+         give the topology a new name to begin anew"
+    )]
+    InputRecreated {
+        /// The id that the position record knows.
+        known: TopicId,
+        /// The id that the topic has.
+        found: TopicId,
+    },
+    /// The entries were made by other rules.
+    #[error(
+        "the changelog was written with other rules (digest {found}, these rules' is {ours}): identities or versions \
+         have changed their meaning; give the topology a new name, or bring its former rules back"
+    )]
+    OtherRules {
+        /// The short digest in the position record.
+        found: String,
+        /// The short digest of the rules at hand.
+        ours: String,
+    },
+    /// The number of partitions has changed.
+    #[error(
+        "the input had {known} partitions and has {found}: records of one identity may be on another partition now; \
+         give the topology a new name to begin anew"
+    )]
+    Rescaled {
+        /// The count in the position record.
+        known: u32,
+        /// The input's count.
+        found: u32,
+    },
+    /// Records were removed before they were read.
+    #[error(
+        "the next offset to read, {next}, is no longer retained (the input begins at {start}): the records between were \
+         removed unread; to accept their loss, stop all instances and reset the group to an offset that is there"
+    )]
+    InputTruncated {
+        /// The next offset to read.
+        next: i64,
+        /// The input's first retained offset.
+        start: i64,
+    },
+    /// The input is shorter than what was read of it.
+    #[error(
+        "the next offset to read, {next}, is beyond the input's end {end}: the input has lost records; \
+         give the topology a new name to begin anew, or reset the group to an offset that is there"
+    )]
+    InputShrunk {
+        /// The next offset to read.
+        next: i64,
+        /// The input's end.
+        end: i64,
+    },
+    /// Bytes that this release cannot read.
+    #[error("{0}; start the release that wrote them, or give the topology a new name")]
+    Unreadable(#[from] format::Error),
+    /// Too many skipped stretches.
+    #[error(transparent)]
+    TooManyRanges(#[from] dedup::progress::Error),
+}
+
+/// What a task knows of itself when it resumes.
+#[derive(Clone, Copy, Debug)]
+pub struct Own<'a> {
+    /// The digest of the rules at hand.
+    pub rules_digest: &'a [u8; 32],
+    /// The input's partition count.
+    pub task_count: u32,
+    /// Where to begin when nothing was ever processed.
+    pub start: Start,
+}
+
+/// Where the input goes on, once the store holds what the changelog holds. `position` is the store's position
+/// record, the changelog's last.
+pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>) -> Result<Resumption, Refusal> {
+    let metadata = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata)).transpose()?.flatten();
+    if let Some(metadata) = &metadata {
+        let ours = OffsetMetadata::short_digest(own.rules_digest);
+        if metadata.digest != ours {
+            return Err(Refusal::OtherRules { found: metadata.digest.clone(), ours });
+        }
+        if position.map(|position| &position.token) != Some(&metadata.token) {
+            let found = position.map_or("nothing".to_owned(), |position| position.token.to_string());
+            return Err(Refusal::ChangelogLost { committed: metadata.token, found });
+        }
+    }
+    if let Some(position) = position {
+        check_position(settled, position, own)?;
+    }
+    let processed = position.map(|p| p.processed.as_slice()).unwrap_or_default();
+    let last_end = processed.last().map(|&(_, end)| end);
+    let (next, origin) = match (&settled.committed, last_end) {
+        (Some(committed), Some(end)) if metadata.is_some() && committed.offset == end => (end, Origin::Committed),
+        (Some(committed), Some(_)) => (committed.offset, Origin::Reset),
+        (Some(committed), None) => (committed.offset, Origin::Fresh),
+        (None, Some(end)) => (end, Origin::GroupDeleted),
+        (None, None) => match own.start {
+            Start::Earliest => (settled.input_start, Origin::Fresh),
+            Start::Latest => (settled.input_end, Origin::Fresh),
+        },
+    };
+    if next < settled.input_start {
+        return Err(Refusal::InputTruncated { next, start: settled.input_start });
+    }
+    if next > settled.input_end {
+        return Err(Refusal::InputShrunk { next, end: settled.input_end });
+    }
+    let progress = Progress {
+        stream_time: position.map_or(format::NO_TIME, |position| position.stream_time),
+        horizon: position.map_or(i64::MIN, |position| position.horizon),
+        processed: Ranges::from_pairs(processed.iter().copied())?,
+    };
+    Ok(Resumption { next, progress, origin })
+}
+
+fn check_position(settled: &Settled, position: &PositionRecord, own: Own<'_>) -> Result<(), Refusal> {
+    if position.input_id != settled.input_id.0 {
+        return Err(Refusal::InputRecreated { known: TopicId(position.input_id), found: settled.input_id });
+    }
+    if position.rules_digest != *own.rules_digest {
+        let short = OffsetMetadata::short_digest;
+        return Err(Refusal::OtherRules { found: short(&position.rules_digest), ours: short(own.rules_digest) });
+    }
+    if position.task_count != own.task_count {
+        return Err(Refusal::Rescaled { known: position.task_count, found: own.task_count });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

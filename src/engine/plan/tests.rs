@@ -1,0 +1,187 @@
+//! What only looks current is told from what is, and every position that must not be gone on from is refused.
+
+use super::*;
+use crate::cluster::CommittedOffset;
+
+const CHANGELOG: TopicId = TopicId([1; 16]);
+const INPUT: TopicId = TopicId([2; 16]);
+const DIGEST: [u8; 32] = [3; 32];
+const DAY_MS: i64 = 86_400_000;
+
+fn token(transaction: u64) -> Token {
+    Token { lane: 7, transaction, changelog_id: CHANGELOG.0, partition: 0 }
+}
+
+fn metadata(token: Token) -> String {
+    let digest = OffsetMetadata::short_digest(&DIGEST);
+    OffsetMetadata { token, digest, owner: Some("ratchet.t.1.0".to_owned()) }.to_string()
+}
+
+fn committed(offset: i64, metadata: String) -> Option<CommittedOffset> {
+    Some(CommittedOffset { offset, metadata })
+}
+
+fn settled(committed: Option<CommittedOffset>) -> Settled {
+    Settled {
+        committed,
+        input_id: INPUT,
+        input_start: 0,
+        input_end: 1000,
+        changelog_id: CHANGELOG,
+        changelog_start: 0,
+        changelog_end: 500,
+    }
+}
+
+fn meta(transaction: Option<u64>) -> StoreMeta {
+    StoreMeta {
+        changelog_id: CHANGELOG.0,
+        partition: 0,
+        changelog_offset: 400,
+        token: transaction.map(token),
+        synced_at: 0,
+    }
+}
+
+fn position(transaction: u64, processed: &[(i64, i64)]) -> PositionRecord {
+    PositionRecord {
+        token: token(transaction),
+        owner: "ratchet.t.1.0".to_owned(),
+        input_id: INPUT.0,
+        processed: processed.to_vec(),
+        stream_time: 77,
+        horizon: 5,
+        rules_digest: DIGEST,
+        generation: 1,
+        task_count: 4,
+    }
+}
+
+fn standing(settled: &Settled, meta: &StoreMeta, committed: Option<&Token>) -> Standing {
+    examine(settled, 0, Some(meta), committed, 1_000, DAY_MS)
+}
+
+fn go_on(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resumption, Refusal> {
+    resume(settled, position, Own { rules_digest: &DIGEST, task_count: 4, start: Start::Earliest })
+}
+
+#[test]
+fn the_committed_token_makes_a_store_current_and_nothing_else_does() {
+    let settled = settled(None);
+    assert_eq!(standing(&settled, &meta(Some(9)), Some(&token(9))), Standing::Current);
+    assert_eq!(standing(&settled, &meta(Some(8)), Some(&token(9))), Standing::Behind { from: 400 });
+    assert_eq!(standing(&settled, &meta(Some(9)), None), Standing::Behind { from: 400 });
+    assert_eq!(standing(&settled, &meta(None), None), Standing::Behind { from: 400 }, "no token is not a match");
+    assert_eq!(examine(&settled, 0, None, Some(&token(9)), 0, DAY_MS), Standing::Behind { from: 0 });
+}
+
+#[test]
+fn a_store_of_another_changelog_or_partition_is_emptied() {
+    let mut foreign = settled(None);
+    foreign.changelog_id = TopicId([9; 16]);
+    assert!(matches!(standing(&foreign, &meta(Some(9)), Some(&token(9))), Standing::Unusable { from: 0, .. }));
+    let swapped = examine(&settled(None), 1, Some(&meta(Some(9))), Some(&token(9)), 0, DAY_MS);
+    assert!(matches!(swapped, Standing::Unusable { .. }));
+}
+
+#[test]
+fn a_store_outside_the_changelog_is_emptied() {
+    let mut short = settled(None);
+    short.changelog_end = 399;
+    assert!(matches!(standing(&short, &meta(Some(9)), Some(&token(9))), Standing::Unusable { .. }), "beyond the end");
+    let mut late = settled(None);
+    late.changelog_start = 401;
+    assert!(matches!(standing(&late, &meta(None), None), Standing::Unusable { from: 401, .. }), "before the start");
+}
+
+#[test]
+fn a_store_that_may_have_missed_tombstones_is_emptied_unless_it_is_current() {
+    let settled = settled(None);
+    let old = |committed| examine(&settled, 0, Some(&meta(Some(9))), committed, DAY_MS, DAY_MS);
+    assert!(matches!(old(None), Standing::Unusable { .. }));
+    assert_eq!(old(Some(&token(9))), Standing::Current);
+}
+
+#[test]
+fn a_fresh_task_begins_where_the_topology_says() {
+    let settled = settled(None);
+    let resumption = go_on(&settled, None).unwrap();
+    assert_eq!((resumption.next, resumption.origin), (0, Origin::Fresh));
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest };
+    assert_eq!(resume(&settled, None, own).unwrap().next, 1000);
+}
+
+#[test]
+fn an_offset_set_by_hand_before_the_first_start_is_begun_at() {
+    let resumption = go_on(&settled(committed(40, String::new())), None).unwrap();
+    assert_eq!((resumption.next, resumption.origin), (40, Origin::Fresh));
+}
+
+#[test]
+fn a_task_resumes_at_the_committed_offset_with_its_progress() {
+    let resumption = go_on(&settled(committed(300, metadata(token(9)))), Some(&position(9, &[(0, 300)]))).unwrap();
+    assert_eq!((resumption.next, resumption.origin), (300, Origin::Committed));
+    assert_eq!((resumption.progress.stream_time, resumption.progress.horizon), (77, 5));
+    assert!(resumption.progress.is_replayed(299) && !resumption.progress.is_replayed(300));
+}
+
+#[test]
+fn a_reset_group_is_read_from_its_offset_and_what_was_processed_is_known() {
+    let resumption = go_on(&settled(committed(0, String::new())), Some(&position(9, &[(0, 300)]))).unwrap();
+    assert_eq!((resumption.next, resumption.origin), (0, Origin::Reset));
+    assert!(resumption.progress.is_replayed(0) && resumption.progress.is_replayed(299));
+}
+
+#[test]
+fn a_deleted_group_resumes_from_the_position_record_never_from_start() {
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest };
+    let resumption = resume(&settled(None), Some(&position(9, &[(0, 300)])), own).unwrap();
+    assert_eq!((resumption.next, resumption.origin), (300, Origin::GroupDeleted));
+}
+
+#[test]
+fn a_changelog_without_the_committed_transaction_is_refused() {
+    let settled = settled(committed(300, metadata(token(9))));
+    assert!(matches!(go_on(&settled, None), Err(Refusal::ChangelogLost { .. })), "recreated and empty");
+    let older = position(8, &[(0, 300)]);
+    assert!(matches!(go_on(&settled, Some(&older)), Err(Refusal::ChangelogLost { .. })), "truncated, same offset");
+}
+
+#[test]
+fn a_recreated_input_is_refused_also_at_the_same_offset() {
+    let mut settled = settled(committed(300, metadata(token(9))));
+    settled.input_id = TopicId([8; 16]);
+    let refused = go_on(&settled, Some(&position(9, &[(0, 300)])));
+    assert!(matches!(refused, Err(Refusal::InputRecreated { .. })));
+}
+
+#[test]
+fn other_rules_and_another_partition_count_are_refused() {
+    let own = |digest, task_count| Own { rules_digest: digest, task_count, start: Start::Earliest };
+    let settled_now = settled(committed(300, metadata(token(9))));
+    let position = position(9, &[(0, 300)]);
+    let other = resume(&settled_now, Some(&position), own(&[4; 32], 4));
+    assert!(matches!(other, Err(Refusal::OtherRules { .. })));
+    let other = resume(&settled(None), Some(&position), own(&[4; 32], 4));
+    assert!(matches!(other, Err(Refusal::OtherRules { .. })), "also with the group gone");
+    let grown = resume(&settled_now, Some(&position), own(&DIGEST, 6));
+    assert_eq!(grown, Err(Refusal::Rescaled { known: 4, found: 6 }));
+}
+
+#[test]
+fn a_gap_at_either_end_of_the_input_is_refused() {
+    let mut input = settled(committed(300, metadata(token(9))));
+    input.input_start = 301;
+    let known = position(9, &[(0, 300)]);
+    assert_eq!(go_on(&input, Some(&known)), Err(Refusal::InputTruncated { next: 300, start: 301 }));
+    input.input_start = 300;
+    assert!(go_on(&input, Some(&known)).is_ok());
+    input.input_end = 299;
+    assert_eq!(go_on(&input, Some(&known)), Err(Refusal::InputShrunk { next: 300, end: 299 }));
+}
+
+#[test]
+fn foreign_metadata_is_refused() {
+    let settled = settled(committed(300, "someone else".to_owned()));
+    assert!(matches!(go_on(&settled, None), Err(Refusal::Unreadable(_))));
+}

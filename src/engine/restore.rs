@@ -1,0 +1,318 @@
+//! The one way back: start, takeover, abort, fence, lost partition, unknown outcome all come through here.
+//!
+//! A task settles (nobody else can write any more), claims its store, and, unless the store is the result of
+//! the committed transaction already, reads the changelog from the store's position to the end that was read
+//! once everything was settled. The lane's other tasks go on meanwhile: each call does a bounded slice.
+
+use std::time::Duration;
+
+use crate::cluster::{self, Cluster, Kind, Reader, RecordBatch, Settled, Settling};
+use crate::format::{self, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::state::{self, LoadBuffer, Store};
+
+use super::context::{Context, backoff};
+use super::crash;
+use super::plan::{self, Origin, Own, Refusal, Standing};
+use super::task::{Held, Phase, Position, Task};
+
+/// How long the store's former holder in this process may take to let go of it.
+const CLAIM_WAIT: Duration = Duration::from_secs(30);
+/// For how long a changelog may bring nothing before its end.
+const NO_PROGRESS_WAIT: Duration = Duration::from_secs(60);
+/// Changelog records taken in one read.
+const READ_RECORDS_MAX: usize = 10_000;
+/// Reads in one slice.
+const SLICE_READS_MAX: usize = 4;
+
+/// A store being rebuilt.
+pub struct Loading<C: Cluster> {
+    settled: Settled,
+    reader: C::Reader,
+    buffer: LoadBuffer,
+    from: i64,
+    records: u64,
+    began: Duration,
+    progressed: Duration,
+}
+
+/// What a slice has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slice {
+    /// Nothing could be done yet.
+    Waiting,
+    /// Something was done, and more is to be.
+    Worked,
+    /// The store is current and the position known.
+    Ready,
+}
+
+/// Why a restore cannot go on.
+#[derive(Debug)]
+pub enum Setback {
+    /// Never: a person has to do something.
+    Refused(String),
+    /// Not now.
+    Later(String),
+}
+
+impl From<cluster::Error> for Setback {
+    fn from(error: cluster::Error) -> Self {
+        match error.kind {
+            Kind::Refused => Self::Refused(error.message),
+            Kind::Retry | Kind::Abort | Kind::Fenced | Kind::Unknown => Self::Later(error.message),
+        }
+    }
+}
+
+impl From<state::Error> for Setback {
+    fn from(error: state::Error) -> Self {
+        Self::Later(error.to_string())
+    }
+}
+
+impl From<Refusal> for Setback {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.to_string())
+    }
+}
+
+impl From<format::Error> for Setback {
+    fn from(error: format::Error) -> Self {
+        Refusal::from(error).into()
+    }
+}
+
+/// Takes a task one slice further, from whatever phase of its restore it is in.
+pub fn step<C: Cluster>(
+    context: &Context,
+    cluster: &C,
+    task: &mut Task<C>,
+    batch: &mut C::Batch,
+) -> Result<Slice, Setback> {
+    let now = context.clock.monotonic();
+    match &mut task.phase {
+        Phase::Waiting { until } if now < *until => Ok(Slice::Waiting),
+        Phase::Waiting { .. } => {
+            let group = context.topology.group();
+            task.set_phase(Phase::Settling(cluster.settle(&group, &task.input, &task.changelog)));
+            Ok(Slice::Worked)
+        }
+        Phase::Settling(settling) => match settling.poll() {
+            None => Ok(Slice::Waiting),
+            Some(answer) => {
+                let settled = Box::new(answer?);
+                task.set_phase(Phase::Claiming { settled, deadline: now + CLAIM_WAIT });
+                Ok(Slice::Worked)
+            }
+        },
+        Phase::Claiming { settled, deadline } => {
+            let (settled, deadline) = (settled.clone(), *deadline);
+            if task.held.is_none() {
+                task.held = open(context, task)?;
+            }
+            match &task.held {
+                Some(_) => begin(context, cluster, task, *settled),
+                None if now < deadline => Ok(Slice::Waiting),
+                None => Err(Setback::Later("the store is still open in another lane of this process".to_owned())),
+            }
+        }
+        Phase::Loading(_) => load(context, task, batch),
+        Phase::Running | Phase::Isolated(_) | Phase::Failed => Ok(Slice::Waiting),
+    }
+}
+
+/// Sends the task back to the beginning of its restore after a setback, or stops it.
+pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Setback) {
+    match setback {
+        Setback::Refused(reason) => task.fail(reason),
+        Setback::Later(reason) => {
+            let wait = backoff(task.attempts);
+            task.attempts += 1;
+            tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore set back");
+            task.rewind();
+            task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
+        }
+    }
+}
+
+/// Opens the task's store, unless another lane still holds it. A damaged one is emptied, loudly: the changelog
+/// has all of it.
+fn open<C: Cluster>(context: &Context, task: &Task<C>) -> Result<Option<Held>, Setback> {
+    let Some(claim) = context.registry.try_claim(&task.dir) else { return Ok(None) };
+    let store = match Store::open(&task.dir, &context.memory) {
+        Err(state::Error::Damaged { reason, .. }) => {
+            tracing::error!(task = %task.input, reason, "store is damaged; rebuilding it from the changelog");
+            Store::wipe(&task.dir)?;
+            Store::open(&task.dir, &context.memory)?
+        }
+        opened => opened?,
+    };
+    Ok(Some(Held::new(store, claim)))
+}
+
+/// Decides what the store needs.
+fn begin<C: Cluster>(
+    context: &Context,
+    cluster: &C,
+    task: &mut Task<C>,
+    settled: Settled,
+) -> Result<Slice, Setback> {
+    task.input_id = settled.input_id;
+    task.changelog_id = settled.changelog_id;
+    let committed = committed_token(&settled)?;
+    let topics = context.topics[&task.input.topic];
+    let now = context.clock.monotonic();
+    let wall_ms = context.clock.wall_ms();
+    let held = task.held.as_mut().expect("claimed before");
+    let meta = held.store.meta()?;
+    let standing = plan::examine(
+        &settled,
+        task.input.partition,
+        meta.as_ref(),
+        committed.as_ref(),
+        wall_ms,
+        topics.delete_retention_ms,
+    );
+    let from = match standing {
+        Standing::Current => {
+            let offset = meta.map_or(settled.changelog_start, |meta| meta.changelog_offset);
+            return finish(context, task, &settled, offset);
+        }
+        Standing::Behind { from } => from,
+        Standing::Unusable { from, reason } => {
+            tracing::warn!(task = %task.input, reason, "store cannot be built upon; rebuilding it from the changelog");
+            held.store.clear()?;
+            from
+        }
+    };
+    let meta = task.store_meta(from, None, wall_ms);
+    task.held.as_mut().expect("claimed before").store.begin_load(&meta)?;
+    if from >= settled.changelog_end {
+        return finish(context, task, &settled, from);
+    }
+    tracing::info!(task = %task.input, from, to = settled.changelog_end, "restoring the store from the changelog");
+    task.metrics.restore_remaining(settled.changelog_end - from);
+    let reader = cluster.reader(&task.changelog, from)?;
+    let buffer = LoadBuffer::default();
+    task.set_phase(Phase::Loading(Box::new(Loading {
+        settled,
+        reader,
+        buffer,
+        from,
+        records: 0,
+        began: now,
+        progressed: now,
+    })));
+    Ok(Slice::Worked)
+}
+
+/// The token beside the committed offset; `None` where the group was reset, deleted, or never committed.
+fn committed_token(settled: &Settled) -> Result<Option<Token>, Setback> {
+    let Some(committed) = &settled.committed else { return Ok(None) };
+    Ok(OffsetMetadata::parse(&committed.metadata)?.map(|metadata| metadata.token))
+}
+
+/// Reads a slice of the changelog.
+fn load<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch) -> Result<Slice, Setback> {
+    let Phase::Loading(loading) = &mut task.phase else { return Ok(Slice::Waiting) };
+    let end = loading.settled.changelog_end;
+    let now = context.clock.monotonic();
+    let before = loading.reader.position();
+    let records_before = loading.records;
+    for _ in 0..SLICE_READS_MAX {
+        loading.reader.read(batch, READ_RECORDS_MAX, Duration::ZERO)?;
+        for index in 0..batch.len() {
+            let record = batch.record(index);
+            let Some(key) = record.key else {
+                let (topic, offset) = (&task.changelog, record.offset);
+                return Err(Setback::Refused(format!("{topic}:{offset} has no key: another program writes to the changelog")));
+            };
+            loading.buffer.put(key, record.value);
+            loading.records += 1;
+        }
+        if !batch.is_empty() {
+            crash::point(crash::Point::DuringRestore);
+        }
+        if batch.is_empty() || loading.reader.position() >= end {
+            break;
+        }
+    }
+    let position = loading.reader.position();
+    let worked = loading.records > records_before || position > before;
+    if worked {
+        loading.progressed = now;
+        task.metrics.restored(loading.records - records_before);
+        task.metrics.restore_remaining((end - position).max(0));
+    } else if now.saturating_sub(loading.progressed) > NO_PROGRESS_WAIT {
+        return Err(Setback::Later(format!(
+            "the changelog brought nothing for {} s: at offset {position} of {end}",
+            NO_PROGRESS_WAIT.as_secs()
+        )));
+    }
+    let done = position >= end;
+    if done || loading.buffer.bytes() >= context.load_buffer_bytes_max {
+        write_loaded(context, task, position)?;
+    }
+    if !done {
+        return Ok(if worked { Slice::Worked } else { Slice::Waiting });
+    }
+    let Phase::Loading(loading) = &task.phase else { return Ok(Slice::Waiting) };
+    let took = now.saturating_sub(loading.began);
+    tracing::info!(
+        task = %task.input,
+        records = loading.records,
+        from = loading.from,
+        to = position,
+        took_ms = took.as_millis() as u64,
+        records_per_second = (loading.records as f64 / took.as_secs_f64().max(0.001)) as u64,
+        "store restored"
+    );
+    let settled = loading.settled.clone();
+    finish(context, task, &settled, position)
+}
+
+/// Writes what was read into the store.
+fn write_loaded<C: Cluster>(context: &Context, task: &mut Task<C>, position: i64) -> Result<(), Setback> {
+    let meta = task.store_meta(position, None, context.clock.wall_ms());
+    let Phase::Loading(loading) = &mut task.phase else { return Ok(()) };
+    let held = task.held.as_mut().expect("claimed before");
+    Ok(held.store.load(&mut loading.buffer, &meta)?)
+}
+
+/// The store holds what the changelog holds: learns from the position record where the input goes on.
+fn finish<C: Cluster>(
+    context: &Context,
+    task: &mut Task<C>,
+    settled: &Settled,
+    changelog_offset: i64,
+) -> Result<Slice, Setback> {
+    let held = task.held.as_mut().expect("claimed before");
+    let position = held.store.get(POSITION_KEY)?.map(|bytes| PositionRecord::decode(&bytes)).transpose()?;
+    let own = Own {
+        rules_digest: &context.rules_digest,
+        task_count: task.task_count,
+        start: context.topology.start,
+    };
+    let resumption = plan::resume(settled, position.as_ref(), own)?;
+    let token = position.as_ref().map(|position| position.token);
+    let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());
+    task.held.as_mut().expect("claimed before").store.set_meta(&meta)?;
+    task.changelog_offset = changelog_offset;
+    task.committed = Position { next: resumption.next, progress: resumption.progress };
+    task.rewind();
+    task.metrics.restore_remaining(0);
+    let next = resumption.next;
+    match resumption.origin {
+        Origin::Fresh => tracing::info!(task = %task.input, next, "task begins anew"),
+        Origin::Committed => tracing::info!(task = %task.input, next, "task resumes"),
+        Origin::Reset => tracing::warn!(
+            task = %task.input, next, processed = ?task.committed.progress.processed.as_pairs(),
+            "the group was reset: reading from its offset; what was processed before is not forwarded again"
+        ),
+        Origin::GroupDeleted => tracing::warn!(
+            task = %task.input, next,
+            "the group has no offset any more: resuming from the changelog's position record"
+        ),
+    }
+    Ok(Slice::Ready)
+}

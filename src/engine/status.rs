@@ -1,0 +1,35 @@
+//! What a lane tells its supervisor: how many tasks it has and how they stand.
+
+use std::sync::{Mutex, PoisonError};
+
+/// A lane's report, the last one it gave.
+#[derive(Debug, Default)]
+pub struct LaneStatus {
+    counts: Mutex<Counts>,
+}
+
+/// How many tasks a lane has, and how they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All its tasks.
+    pub tasks: usize,
+    /// Those that have committed all that there is to read.
+    pub drained: usize,
+    /// Those that have stopped for good.
+    pub failed: usize,
+    /// Those that are not at work yet.
+    pub restoring: usize,
+}
+
+impl LaneStatus {
+    /// Replaces the report.
+    pub fn set(&self, counts: Counts) {
+        // The counts are plain numbers: a panic elsewhere cannot leave them half written.
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+    }
+
+    /// The last report.
+    pub fn counts(&self) -> Counts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,80 @@
+//! The sweeper: walks a task's store slowly and removes what has expired, from the changelog too.
+//!
+//! It only ever writes tombstones into the overlay of the lane's open transaction, so they are committed with
+//! the task's offsets or not at all: a stale owner's tombstones cannot commit. A key that the transaction has
+//! written is left alone. The pace is stream time's: a walk begins when stream time has moved on by a share
+//! of the retention, never by the wall clock.
+
+use crate::cluster::Cluster;
+use crate::dedup::{self, Retention};
+use crate::format::{EntryRef, NO_TIME};
+
+use super::context::Context;
+use super::task::{Phase, Task};
+use crate::state;
+
+/// Keys looked at in one slice.
+const SLICE_KEYS_MAX: usize = 2_000;
+/// A walk begins when stream time has moved on by this part of the retention.
+const WALK_SHARE: i64 = 16;
+/// ... but by no less than this.
+const WALK_MS_MIN: i64 = 1_000;
+
+/// How far the sweeper has walked in a store.
+#[derive(Clone, Debug, Default)]
+pub struct Sweep {
+    /// The last key looked at, while a walk is under way.
+    cursor: Option<Vec<u8>>,
+    /// Stream time when the last walk began.
+    walked_at: Option<i64>,
+    walking: bool,
+}
+
+impl Sweep {
+    /// Begins at the front again: the store may have changed under the cursor.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Whether there is something to walk for.
+pub fn is_due<C: Cluster>(context: &Context, task: &Task<C>) -> bool {
+    let Retention::For { ms } = context.rules.retention else { return false };
+    let stream_time = task.pending.progress.stream_time;
+    if !matches!(task.phase, Phase::Running) || stream_time == NO_TIME {
+        return false;
+    }
+    let share = (ms / WALK_SHARE).max(WALK_MS_MIN);
+    task.sweep.walking || task.sweep.walked_at.is_none_or(|at| stream_time.saturating_sub(at) >= share)
+}
+
+/// Looks at the next keys and puts tombstones for the expired ones into the overlay. Gives their number; with
+/// any, the task must be in the open transaction.
+pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize, state::Error> {
+    let held = task.held.as_ref().expect("a task at work holds its store");
+    let progress = &task.pending.progress;
+    if !task.sweep.walking {
+        task.sweep = Sweep { cursor: None, walked_at: Some(progress.stream_time), walking: true };
+    }
+    let mut expired: Vec<Vec<u8>> = Vec::new();
+    let mut damaged = None;
+    let cursor = held.store.scan(task.sweep.cursor.as_deref(), SLICE_KEYS_MAX, |key, value| {
+        match EntryRef::decode(value) {
+            Ok(entry) => {
+                if dedup::is_expired(&context.rules, progress, entry.last_seen) && task.overlay.get(key).is_none() {
+                    expired.push(key.to_vec());
+                }
+            }
+            Err(error) => damaged = Some(error),
+        }
+    })?;
+    if let Some(error) = damaged {
+        return Err(task.damaged(&error));
+    }
+    task.sweep.walking = cursor.is_some();
+    task.sweep.cursor = cursor;
+    for key in &expired {
+        task.overlay.put(key, None);
+    }
+    Ok(expired.len())
+}

@@ -1,0 +1,259 @@
+//! A task: one input partition's state and where its work stands.
+//!
+//! What is committed and what is pending are kept apart: `committed` changes only after Kafka has said that a
+//! transaction is in; `pending` and the overlay are what the open transaction would make of it, and dropping
+//! both ([`Task::rewind`]) undoes everything.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Settled, TopicId};
+use crate::dedup::{Progress, Reason, Verdict};
+use crate::format::{PositionRecord, StoreMeta, Token};
+use crate::observe::{Phase as PhaseName, TaskMetrics};
+use crate::record::TopicPartition;
+use crate::state::{self, Claim, Overlay, Store};
+
+use super::context::Context;
+use super::isolate::{Isolated, Quarantine};
+use super::restore::Loading;
+use super::sweep::Sweep;
+
+/// A lane's own number for a task, never used twice; what delivery reports are told apart by.
+pub type TaskId = u64;
+
+/// A lane's tasks.
+pub type Tasks<C> = BTreeMap<TaskId, Task<C>>;
+
+/// Where a task's work stands.
+pub enum Phase<C: Cluster> {
+    /// Waiting for the former owner's transaction to end.
+    Settling(C::Settling),
+    /// Settled; waiting for the store's former holder in this process to let go of it.
+    Claiming {
+        /// What was learnt.
+        settled: Box<Settled>,
+        /// When to give up, on the monotonic clock.
+        deadline: Duration,
+    },
+    /// Reading the changelog.
+    Loading(Box<Loading<C>>),
+    /// Working in the lane's shared transactions.
+    Running,
+    /// Working in transactions of its own, since the output has failed it.
+    Isolated(Box<Isolated<C>>),
+    /// Trying again later.
+    Waiting {
+        /// When, on the monotonic clock.
+        until: Duration,
+    },
+    /// Stopped for good; the reason was logged.
+    Failed,
+}
+
+impl<C: Cluster> Phase<C> {
+    /// What metrics and logs call it.
+    pub fn name(&self) -> PhaseName {
+        match self {
+            Self::Settling(_) | Self::Claiming { .. } | Self::Waiting { .. } => PhaseName::Settling,
+            Self::Loading(_) => PhaseName::Restoring,
+            Self::Running => PhaseName::Running,
+            Self::Isolated(_) => PhaseName::Isolated,
+            Self::Failed => PhaseName::Failed,
+        }
+    }
+}
+
+/// How far a task has come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Position {
+    /// The next source offset to read.
+    pub next: i64,
+    /// What decides besides the entries.
+    pub progress: Progress,
+}
+
+/// A store and the proof that nobody else in this process has it open. The store is dropped first.
+pub struct Held {
+    /// The store.
+    pub store: Store,
+    _claim: Claim,
+}
+
+impl Held {
+    /// The store, with its claim.
+    pub fn new(store: Store, claim: Claim) -> Self {
+        Self { store, _claim: claim }
+    }
+}
+
+/// What a transaction has decided, counted once it is committed.
+#[derive(Debug, Default)]
+pub struct Tally {
+    counts: Vec<(Verdict, Reason, u64)>,
+}
+
+impl Tally {
+    /// Counts one record.
+    pub fn add(&mut self, verdict: Verdict, reason: Reason) {
+        match self.counts.iter_mut().find(|(v, r, _)| (*v, *r) == (verdict, reason)) {
+            Some((_, _, count)) => *count += 1,
+            None => self.counts.push((verdict, reason, 1)),
+        }
+    }
+
+    fn publish(&mut self, metrics: &TaskMetrics) {
+        for (verdict, reason, count) in self.counts.drain(..) {
+            metrics.records(verdict, reason, count);
+        }
+    }
+}
+
+/// One input partition's work.
+pub struct Task<C: Cluster> {
+    /// The input partition.
+    pub input: TopicPartition,
+    /// The changelog partition.
+    pub changelog: TopicPartition,
+    /// The output topic; the partition is the input's.
+    pub output: Arc<str>,
+    /// Where the store is kept.
+    pub dir: PathBuf,
+    /// How many partitions the input has.
+    pub task_count: u32,
+    /// Where its work stands.
+    pub phase: Phase<C>,
+    /// The store, from the moment that it was claimed.
+    pub held: Option<Held>,
+    /// The open transaction's writes.
+    pub overlay: Overlay,
+    /// As of the last committed transaction.
+    pub committed: Position,
+    /// As of the open transaction.
+    pub pending: Position,
+    /// The open transaction's verdicts.
+    pub tally: Tally,
+    /// The input topic's id, as settled.
+    pub input_id: TopicId,
+    /// The changelog topic's id, as settled.
+    pub changelog_id: TopicId,
+    /// The changelog offset up to which the store has applied it.
+    pub changelog_offset: i64,
+    /// The token of the open transaction.
+    pub token: Option<Token>,
+    /// Set while the output has failed this task.
+    pub quarantine: Option<Quarantine>,
+    /// How far the sweeper has walked.
+    pub sweep: Sweep,
+    /// The record at which an action `fail` stops the task, and why.
+    pub stop_at: Option<String>,
+    /// The timestamp of the last record read.
+    pub last_timestamp: Option<i64>,
+    /// How often in a row the way back has failed.
+    pub attempts: u32,
+    /// Its metrics.
+    pub metrics: TaskMetrics,
+}
+
+impl<C: Cluster> Task<C> {
+    /// A task that begins to settle.
+    pub fn new(context: &Context, input: TopicPartition, task_count: u32, settling: C::Settling) -> Self {
+        let metrics = context.metrics.task(&context.topology.name, &input);
+        let nothing = Position { next: 0, progress: Progress::default() };
+        let task = Self {
+            changelog: TopicPartition::new(context.topology.changelog(&input.topic), input.partition),
+            output: context.topology.output_topic(&input.topic).into(),
+            dir: context.state_dir.task_dir(&context.topology.name, &input),
+            task_count,
+            phase: Phase::Settling(settling),
+            held: None,
+            overlay: Overlay::new(),
+            committed: nothing.clone(),
+            pending: nothing,
+            tally: Tally::default(),
+            input_id: TopicId::default(),
+            changelog_id: TopicId::default(),
+            changelog_offset: 0,
+            token: None,
+            quarantine: None,
+            sweep: Sweep::default(),
+            stop_at: None,
+            last_timestamp: None,
+            attempts: 0,
+            metrics,
+            input,
+        };
+        task.metrics.phase(task.phase.name());
+        task
+    }
+
+    /// Goes over to `phase`, and tells the metrics.
+    pub fn set_phase(&mut self, phase: Phase<C>) {
+        self.phase = phase;
+        self.metrics.phase(self.phase.name());
+    }
+
+    /// Stops the task for good.
+    pub fn fail(&mut self, reason: &str) {
+        tracing::error!(task = %self.input, reason, "task stopped");
+        self.held = None;
+        self.rewind();
+        self.set_phase(Phase::Failed);
+    }
+
+    /// Drops what the open transaction would have done.
+    pub fn rewind(&mut self) {
+        self.overlay.clear();
+        self.pending.clone_from(&self.committed);
+        self.tally.counts.clear();
+        self.token = None;
+        self.stop_at = None;
+    }
+
+    /// The error for bytes in the store that are not what was written.
+    pub fn damaged(&self, error: &crate::format::Error) -> state::Error {
+        state::Error::Damaged { path: self.dir.clone(), reason: error.to_string() }
+    }
+
+    /// The changelog's last word of the open transaction: what was done, and by whom.
+    pub fn position_record(&self, token: Token, owner: &str, rules_digest: [u8; 32]) -> PositionRecord {
+        let progress = &self.pending.progress;
+        PositionRecord {
+            token,
+            owner: owner.to_owned(),
+            input_id: self.input_id.0,
+            processed: progress.processed.as_pairs().to_vec(),
+            stream_time: progress.stream_time,
+            horizon: progress.horizon,
+            rules_digest,
+            generation: 1,
+            task_count: self.task_count,
+        }
+    }
+
+    /// Where the store stands, having applied the changelog below `changelog_offset`.
+    pub fn store_meta(&self, changelog_offset: i64, token: Option<Token>, wall_ms: i64) -> StoreMeta {
+        StoreMeta {
+            changelog_id: self.changelog_id.0,
+            partition: self.input.partition,
+            changelog_offset,
+            token,
+            synced_at: wall_ms,
+        }
+    }
+
+    /// What Kafka has committed becomes what is: counts are published, the pending position stands.
+    pub fn settle_committed(&mut self, wall_ms: i64) {
+        self.tally.publish(&self.metrics);
+        self.committed.clone_from(&self.pending);
+        self.overlay.clear();
+        self.token = None;
+        self.attempts = 0;
+        self.metrics.committed_at(wall_ms);
+        if self.committed.progress.stream_time != crate::format::NO_TIME {
+            self.metrics.stream_time(self.committed.progress.stream_time);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A transaction from begin to commit: whose records are in it, when it ends, and what is done in which order.
+//!
+//! The order is the promise. First the forwarded records, then each task's changelog writes (the last one per
+//! identity) with its position record as the very last, then the offsets of every task touched, then the
+//! commit; only when Kafka has answered does one WriteBatch per task apply overlay and position to the store.
+
+use std::time::Duration;
+
+use crate::cluster::{self, Cluster, CommittedOffset, Kind, Member, Message, OffsetCommit, Producer, Ticket};
+use crate::format::{OffsetMetadata, POSITION_KEY, Token};
+use crate::observe::{LaneMetrics, TransactionResult};
+use crate::record::Headers;
+
+use super::context::Context;
+use super::crash;
+use super::process::Added;
+use super::task::{TaskId, Tasks};
+use super::trouble::{Cause, Trouble};
+
+/// A transactional producer and the transaction that may be open on it.
+pub struct Transactor<C: Cluster> {
+    transactional_id: String,
+    /// Random for each lane's start; with the count of transactions it makes tokens.
+    lane: u64,
+    transactions: u64,
+    producer: Option<C::Producer>,
+    open: Option<Open>,
+}
+
+/// The open transaction.
+struct Open {
+    since: Duration,
+    touched: Vec<TaskId>,
+    added: Added,
+}
+
+/// What became of a transaction that could not be finished.
+pub struct Aborted {
+    /// The tasks that were in it.
+    pub touched: Vec<TaskId>,
+    /// The tasks whose records could not be delivered, and whether they were refused for good.
+    pub undelivered: Vec<(TaskId, bool, String)>,
+}
+
+impl<C: Cluster> Transactor<C> {
+    /// A transactor without a producer yet.
+    pub fn new(transactional_id: String, lane: u64) -> Self {
+        Self { transactional_id, lane, transactions: 0, producer: None, open: None }
+    }
+
+    /// Makes a producer if there is none. Whatever was open under this transactional id is aborted by it.
+    pub fn prepare(&mut self, cluster: &C) -> Result<(), cluster::Error> {
+        if self.producer.is_none() {
+            self.producer = Some(cluster.producer(&self.transactional_id)?);
+        }
+        Ok(())
+    }
+
+    /// Whether a transaction is open.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether `task` is in the open transaction.
+    pub fn touches(&self, task: TaskId) -> bool {
+        self.open.as_ref().is_some_and(|open| open.touched.contains(&task))
+    }
+
+    /// Whether the open transaction has reached a bound of time, records or bytes.
+    pub fn is_due(&self, context: &Context) -> bool {
+        let Some(open) = &self.open else { return false };
+        let age = context.clock.monotonic().saturating_sub(open.since);
+        age >= Duration::from_millis(context.commit.interval_ms)
+            || open.added.records >= context.commit.records_max
+            || open.added.bytes >= context.commit.bytes_max
+    }
+
+    /// Opens a transaction if none is, and takes `task` into it.
+    pub fn touch(&mut self, context: &Context, task: TaskId) -> Result<(), cluster::Error> {
+        if self.open.is_none() {
+            self.producer().begin()?;
+            self.transactions += 1;
+            let since = context.clock.monotonic();
+            self.open = Some(Open { since, touched: Vec::new(), added: Added::default() });
+        }
+        let open = self.open.as_mut().expect("just opened");
+        if !open.touched.contains(&task) {
+            open.touched.push(task);
+        }
+        Ok(())
+    }
+
+    /// The producer to write with, once it is prepared.
+    pub fn producer(&mut self) -> &mut C::Producer {
+        self.producer.as_mut().expect("prepared before a transaction is begun")
+    }
+
+    /// Counts what a batch has added.
+    pub fn add(&mut self, added: Added) {
+        if let Some(open) = &mut self.open {
+            open.added.records += added.records;
+            open.added.bytes += added.bytes;
+            open.added.dead_letters += added.dead_letters;
+        }
+    }
+
+    /// How many records are not delivered yet.
+    pub fn in_flight(&self) -> usize {
+        self.producer.as_ref().map_or(0, Producer::in_flight)
+    }
+
+    /// Sends the changelog writes of every task touched, each one's position record last.
+    pub fn seal(&mut self, context: &Context, tasks: &mut Tasks<C>) -> Result<(), Trouble> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let producer = self.producer.as_mut().expect("a transaction is open on it");
+        for &id in &open.touched {
+            let task = tasks.get_mut(&id).expect("a task leaves only between transactions");
+            let (from, to) = (task.committed.next, task.pending.next);
+            let processed = task.pending.progress.processed.add_range(from, to);
+            processed.map_err(|error| Trouble::refused(id, error.to_string()))?;
+            let token = Token {
+                lane: self.lane,
+                transaction: self.transactions,
+                changelog_id: task.changelog_id.0,
+                partition: task.input.partition,
+            };
+            task.token = Some(token);
+            let position = task.position_record(token, &self.transactional_id, context.rules_digest).encode();
+            let writes = task.overlay.iter().map(|(key, value)| (key, value, false));
+            for (key, value, report) in writes.chain([(POSITION_KEY, Some(position.as_slice()), true)]) {
+                let message = Message {
+                    topic: &task.changelog.topic,
+                    partition: task.changelog.partition,
+                    key: Some(key),
+                    value,
+                    headers: Headers::default(),
+                    timestamp: None,
+                };
+                producer.send(Ticket { number: id, report }, &message).map_err(Trouble::cluster)?;
+            }
+            task.overlay.put(POSITION_KEY, Some(&position));
+        }
+        crash::point(crash::Point::AfterSends);
+        Ok(())
+    }
+
+    /// Commits a sealed transaction and applies it to the stores. After an error of the cluster nothing was
+    /// applied, and [`Transactor::abort`] must follow; a store's error concerns that task alone and comes in
+    /// the list, for the transaction is in.
+    pub fn commit(
+        &mut self,
+        context: &Context,
+        tasks: &mut Tasks<C>,
+        member: &C::Member,
+        metrics: &LaneMetrics,
+    ) -> Result<Vec<Trouble>, Trouble> {
+        let Some(open) = &self.open else { return Ok(Vec::new()) };
+        let producer = self.producer.as_mut().expect("a transaction is open on it");
+        let started = context.clock.monotonic();
+        let offsets: Vec<OffsetCommit> = open
+            .touched
+            .iter()
+            .map(|id| {
+                let task = tasks.get(id).expect("a lane commits only what it owns");
+                offset_commit(context, task, &self.transactional_id)
+            })
+            .collect();
+        let membership = member.metadata().map_err(Trouble::cluster)?;
+        producer.commit(&offsets, membership).map_err(Trouble::cluster)?;
+        crash::point(crash::Point::AfterCommit);
+        metrics.commit(context.clock.monotonic().saturating_sub(started));
+        metrics.transaction(TransactionResult::Committed);
+        metrics.dead_letters(open.added.dead_letters);
+        let delivered = producer.take_delivered();
+        let open = self.open.take().expect("looked at above");
+        let mut troubles = Vec::new();
+        for id in open.touched {
+            let position = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).max();
+            if let Err(trouble) = apply(context, tasks, id, position) {
+                troubles.push(trouble);
+            }
+        }
+        Ok(troubles)
+    }
+
+    /// Ends the transaction without effect, whatever state it is in. Unless the cause leaves the producer fit
+    /// for use, it is dropped: the next one with its id aborts what may still be open.
+    pub fn abort(&mut self, cause: &Cause, metrics: &LaneMetrics) -> Aborted {
+        let touched = self.open.take().map(|open| open.touched).unwrap_or_default();
+        let Some(mut producer) = self.producer.take() else { return Aborted { touched, undelivered: Vec::new() } };
+        let undelivered = undelivered(&mut producer);
+        let known = match cause {
+            Cause::Cluster(error) => matches!(error.kind, Kind::Abort | Kind::Refused | Kind::Retry),
+            Cause::State(_) | Cause::Refused(_) => true,
+        };
+        metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
+        if known && !touched.is_empty() && producer.abort().is_ok() {
+            // Reports of records that the abort has purged say nothing about the output.
+            producer.take_failures();
+            producer.take_delivered();
+            self.producer = Some(producer);
+        }
+        Aborted { touched, undelivered }
+    }
+
+    /// What could not be delivered so far.
+    pub fn take_undelivered(&mut self) -> Vec<(TaskId, bool, String)> {
+        self.producer.as_mut().map(undelivered).unwrap_or_default()
+    }
+}
+
+/// One line per task: refused for good if any of its records was.
+fn undelivered<P: Producer>(producer: &mut P) -> Vec<(TaskId, bool, String)> {
+    let mut tasks: Vec<(TaskId, bool, String)> = Vec::new();
+    for failure in producer.take_failures() {
+        match tasks.iter_mut().find(|(id, _, _)| *id == failure.number) {
+            Some((_, refused, _)) if *refused || !failure.refused => {}
+            Some(line) => *line = (failure.number, true, failure.message),
+            None => tasks.push((failure.number, failure.refused, failure.message)),
+        }
+    }
+    tasks
+}
+
+fn offset_commit<C: Cluster>(context: &Context, task: &super::task::Task<C>, owner: &str) -> OffsetCommit {
+    let metadata = OffsetMetadata {
+        token: task.token.expect("the transaction is sealed"),
+        digest: OffsetMetadata::short_digest(&context.rules_digest),
+        owner: Some(owner.to_owned()),
+    };
+    OffsetCommit {
+        partition: task.input.clone(),
+        committed: CommittedOffset { offset: task.pending.next, metadata: metadata.to_string() },
+    }
+}
+
+/// Applies what Kafka has committed to the task's store. `position` is the changelog offset of the position
+/// record; where the report is missing the store keeps its former position, from which it can be restored too.
+fn apply<C: Cluster>(
+    context: &Context,
+    tasks: &mut Tasks<C>,
+    id: TaskId,
+    position: Option<i64>,
+) -> Result<(), Trouble> {
+    let task = tasks.get_mut(&id).expect("a task leaves only between transactions");
+    let changelog_offset = position.map_or(task.changelog_offset, |offset| offset + 1);
+    let wall_ms = context.clock.wall_ms();
+    let meta = task.store_meta(changelog_offset, task.token, wall_ms);
+    let held = task.held.as_mut().expect("a task at work holds its store");
+    crash::point(crash::Point::DuringStoreWrite);
+    let written = held.store.commit(&task.overlay, &meta);
+    task.changelog_offset = changelog_offset;
+    task.settle_committed(wall_ms);
+    written.map_err(|error| Trouble::state(id, error))
+}

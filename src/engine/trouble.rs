@@ -1,0 +1,53 @@
+//! What can go wrong in a transaction, and whose trouble it is. Whatever it is, the way back is the same: the
+//! transaction is aborted and its tasks restore; only what follows for the one concerned differs.
+
+use crate::{cluster, state};
+
+use super::task::TaskId;
+
+/// Why a transaction cannot be finished.
+#[derive(Debug)]
+pub struct Trouble {
+    /// The task whose trouble it is; `None` where it is the transaction's.
+    pub task: Option<TaskId>,
+    /// What happened.
+    pub cause: Cause,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Cause {
+    /// The cluster could not do something.
+    Cluster(cluster::Error),
+    /// The store could not do something.
+    State(state::Error),
+    /// The task must not go on.
+    Refused(String),
+}
+
+impl Trouble {
+    /// The cluster could not do something for the transaction.
+    pub fn cluster(error: cluster::Error) -> Self {
+        Self { task: None, cause: Cause::Cluster(error) }
+    }
+
+    /// A task's store could not do something.
+    pub fn state(task: TaskId, error: state::Error) -> Self {
+        Self { task: Some(task), cause: Cause::State(error) }
+    }
+
+    /// A task must not go on.
+    pub fn refused(task: TaskId, reason: impl Into<String>) -> Self {
+        Self { task: Some(task), cause: Cause::Refused(reason.into()) }
+    }
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cluster(error) => error.fmt(f),
+            Self::State(error) => error.fmt(f),
+            Self::Refused(reason) => reason.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Whether this instance can be counted on: what `/readyz` answers from.
+//!
+//! Ready means: at least one lane was started, every lane has joined its group, and no task is being
+//! restored for the first time since it was assigned. A restore after an aborted transaction does not
+//! make an instance unready: it is short, and nobody else could do the work meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::record::TopicPartition;
+
+/// The health of this process. Cheap to clone; clones share everything.
+#[derive(Clone, Default)]
+pub struct Health {
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Whether the lane of this topology and number has joined.
+    lanes: BTreeMap<(String, usize), bool>,
+    /// For each task whether it was restored, and how many hold it: two for a moment when it moves from
+    /// one lane of this process to another.
+    tasks: BTreeMap<(String, TopicPartition), Task>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Task {
+    restored: bool,
+    holders: usize,
+}
+
+/// One thing that must be so for the instance to be ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What is looked at, such as `lane payments/0`.
+    pub name: String,
+    /// Whether it is as it must be.
+    pub ok: bool,
+    /// What was found.
+    pub detail: &'static str,
+}
+
+impl Health {
+    /// Nothing was started yet: not ready.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A lane has joined its group, or has not yet, or no longer is a member. Every lane says `false` when
+    /// it starts, so that readiness waits for all of them.
+    pub fn lane_joined(&self, topology: &str, lane: usize, joined: bool) {
+        self.known().lanes.insert((topology.to_owned(), lane), joined);
+    }
+
+    /// A lane has got a task, which is not restored yet.
+    pub fn task_assigned(&self, topology: &str, partition: &TopicPartition) {
+        let mut known = self.known();
+        let task = known.tasks.entry((topology.to_owned(), partition.clone())).or_default();
+        task.holders += 1;
+        task.restored = false;
+    }
+
+    /// A task was restored, at least once since it was assigned.
+    pub fn task_restored(&self, topology: &str, partition: &TopicPartition) {
+        if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
+            task.restored = true;
+        }
+    }
+
+    /// A lane has let a task go, or has given it up.
+    pub fn task_released(&self, topology: &str, partition: &TopicPartition) {
+        let mut known = self.known();
+        let name = (topology.to_owned(), partition.clone());
+        if let Some(task) = known.tasks.get_mut(&name) {
+            task.holders = task.holders.saturating_sub(1);
+            if task.holders == 0 {
+                known.tasks.remove(&name);
+            }
+        }
+    }
+
+    /// All checks; the instance is ready if every one is fine.
+    pub fn ready(&self) -> Vec<Check> {
+        let known = self.known();
+        if known.lanes.is_empty() {
+            return vec![Check { name: "lanes".to_owned(), ok: false, detail: "none was started yet" }];
+        }
+        let lanes = known.lanes.iter().map(|((topology, lane), &joined)| Check {
+            name: format!("lane {topology}/{lane}"),
+            ok: joined,
+            detail: if joined { "joined" } else { "has not joined" },
+        });
+        let tasks = known.tasks.iter().map(|((topology, partition), task)| Check {
+            name: format!("task {topology}/{partition}"),
+            ok: task.restored,
+            detail: if task.restored { "restored" } else { "is being restored for the first time" },
+        });
+        lanes.chain(tasks).collect()
+    }
+
+    /// A thread that panicked with the lock held left at worst an outdated check, so its poison is ignored.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_ready(health: &Health) -> bool {
+        health.ready().iter().all(|check| check.ok)
+    }
+
+    #[test]
+    fn nothing_started_is_not_ready() {
+        assert!(!is_ready(&Health::new()));
+    }
+
+    #[test]
+    fn every_lane_must_have_joined() {
+        let health = Health::new();
+        health.lane_joined("payments", 0, true);
+        health.lane_joined("payments", 1, false);
+        assert!(!is_ready(&health));
+        health.lane_joined("payments", 1, true);
+        assert!(is_ready(&health));
+        health.lane_joined("payments", 0, false);
+        assert!(!is_ready(&health));
+    }
+
+    #[test]
+    fn only_the_first_restore_of_a_task_counts() {
+        let health = Health::new();
+        let partition = TopicPartition::new("in", 3);
+        health.lane_joined("payments", 0, true);
+        health.task_assigned("payments", &partition);
+        assert!(!is_ready(&health));
+        let failing: Vec<_> = health.ready().into_iter().filter(|check| !check.ok).collect();
+        assert_eq!(failing[0].name, "task payments/in:3");
+        health.task_restored("payments", &partition);
+        assert!(is_ready(&health));
+        health.task_released("payments", &partition);
+        assert_eq!(health.ready().len(), 1);
+    }
+
+    #[test]
+    fn a_task_that_moves_between_lanes_is_not_forgotten() {
+        let health = Health::new();
+        let partition = TopicPartition::new("in", 0);
+        health.lane_joined("payments", 0, true);
+        health.task_assigned("payments", &partition);
+        health.task_restored("payments", &partition);
+        health.task_assigned("payments", &partition);
+        health.task_released("payments", &partition);
+        assert!(!is_ready(&health), "the new holder has yet to restore it");
+        health.task_restored("payments", &partition);
+        assert!(is_ready(&health));
+    }
+}

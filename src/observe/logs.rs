@@ -1,0 +1,128 @@
+//! Logs: one line per event to standard error, as text or as JSON.
+//!
+//! What is written is what the other rooms say; no room ever puts a secret into an event.
+
+use std::io::{self, IsTerminal};
+
+use tracing::Subscriber;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// How an event is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people: time, level, where it happened, what, and its fields; coloured on a terminal.
+    #[default]
+    Text,
+    /// For machines: one JSON object a line, the fields beside `timestamp`, `level`, `target`, `message`.
+    Json,
+}
+
+/// Why logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The filter cannot be read.
+    #[error(
+        "the log filter {filter:?} cannot be read: {reason}; write a level (error, warn, info, debug, trace), or \
+         several with where they apply, such as `info,ratchet::engine=debug`"
+    )]
+    Filter {
+        /// The filter that was given.
+        filter: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// This process logs already.
+    #[error("logging was set up already")]
+    Again,
+}
+
+/// Writes events that pass `filter` (`info`, or `info,ratchet::engine=debug`) to standard error. Once a process.
+pub fn init(format: Format, filter: &str) -> Result<(), Error> {
+    let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    // `try_init` also takes in what librdkafka's binding and other crates say with the `log` crate
+    subscriber(format, filter, color, io::stderr)?.try_init().map_err(|_| Error::Again)
+}
+
+fn subscriber<W>(
+    format: Format,
+    filter: &str,
+    color: bool,
+    writer: W,
+) -> Result<Box<dyn Subscriber + Send + Sync>, Error>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let parsed = EnvFilter::builder().parse(filter);
+    let parsed = parsed.map_err(|error| Error::Filter { filter: filter.to_owned(), reason: error.to_string() })?;
+    let events = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(color).with_writer(writer);
+    Ok(match format {
+        Format::Text => Box::new(events.finish()),
+        Format::Json => Box::new(events.json().flatten_event(true).finish()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Keeps what is written.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: Format, filter: &str) -> String {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let subscriber = subscriber(format, filter, false, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(topology = "payments", records = 7, "transaction committed");
+            tracing::debug!("a detail");
+        });
+        let bytes = kept.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn text_has_one_line_an_event_with_its_fields() {
+        let text = logged(Format::Text, "info");
+        assert_eq!(text.lines().count(), 1);
+        assert!(text.contains("INFO"), "{text}");
+        assert!(text.contains("transaction committed topology=\"payments\" records=7"), "{text}");
+    }
+
+    #[test]
+    fn json_has_one_flat_object_an_event() {
+        let text = logged(Format::Json, "debug");
+        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0]["message"], "transaction committed");
+        assert_eq!(lines[0]["level"], "INFO");
+        assert_eq!(lines[0]["records"], 7);
+    }
+
+    #[test]
+    fn the_filter_may_name_a_room() {
+        assert_eq!(logged(Format::Text, "error,ratchet::observe=debug").lines().count(), 2);
+        assert_eq!(logged(Format::Text, "info,ratchet::observe=off"), "");
+    }
+
+    #[test]
+    fn a_bad_filter_is_told_with_what_to_write() {
+        let error = subscriber(Format::Text, "info,ratchet=loud", false, io::stderr).err().unwrap().to_string();
+        assert!(error.contains("\"info,ratchet=loud\"") && error.contains("debug"), "{error}");
+    }
+}

@@ -1,0 +1,234 @@
+//! The metrics, by their names in the documentation.
+//!
+//! A handle ([`LaneMetrics`], [`TaskMetrics`]) is made once and keeps what it has looked up, so that
+//! counting costs an atomic addition and no search by labels. Labels are bounded: topologies, topics
+//! and partitions that this process works on, verdicts, reasons and a few fixed words.
+//!
+//! A partition's own series live as long as a [`TaskMetrics`] of it does; that of a partition which
+//! has moved to another instance would otherwise stand still for ever and look like a lag.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prometheus::{
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+mod lane;
+mod task;
+
+pub use lane::{LaneMetrics, TransactionResult};
+pub use task::{Phase, TaskMetrics};
+
+/// The media type of [`Metrics::render`].
+pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
+
+/// Labels of what belongs to a topology.
+const TOPOLOGY: &[&str] = &["topology"];
+/// Labels of what belongs to one input partition.
+const PARTITION: &[&str] = &["topology", "topic", "partition"];
+
+/// All metrics of this process. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Metrics {
+    families: Arc<Families>,
+}
+
+/// The families, and how many handles each partition has.
+struct Families {
+    registry: Registry,
+    records: IntCounterVec,
+    lag_records: IntGaugeVec,
+    lag_seconds: GaugeVec,
+    processing_duration: HistogramVec,
+    commit_duration: HistogramVec,
+    transactions: IntCounterVec,
+    state_entries: IntGaugeVec,
+    state_bytes: IntGaugeVec,
+    restore_remaining: IntGaugeVec,
+    restored_records: IntCounterVec,
+    tasks: IntGaugeVec,
+    stream_time: GaugeVec,
+    last_commit: GaugeVec,
+    epoch_changes: IntCounterVec,
+    dead_letters: IntCounterVec,
+    takeovers: IntCounterVec,
+    rebalances: IntCounterVec,
+    handles: Mutex<HashMap<task::Labels, usize>>,
+}
+
+impl Metrics {
+    /// Metrics of which nothing has been counted yet.
+    pub fn new() -> Self {
+        Self { families: Arc::new(Families::new()) }
+    }
+
+    /// The metrics that a lane of `topology` counts; lanes of one topology add up.
+    pub fn lane(&self, topology: &str) -> LaneMetrics {
+        LaneMetrics::new(&self.families, topology)
+    }
+
+    /// The metrics of one task, whose partition's series go away when the last handle of it is dropped.
+    pub fn task(&self, topology: &str, partition: &crate::record::TopicPartition) -> TaskMetrics {
+        TaskMetrics::new(&self.families, topology, partition)
+    }
+
+    /// All metrics in Prometheus' text format (see [`CONTENT_TYPE`]).
+    pub fn render(&self) -> String {
+        let mut text = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&self.families.registry.gather(), &mut text) {
+            tracing::warn!(%error, "metrics could not be rendered");
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Families {
+    fn new() -> Self {
+        let registry = Registry::new();
+        build_info(&registry);
+        Self {
+            records: counter(
+                &registry,
+                "ratchet_records_total",
+                "Records of which a verdict was reached and committed.",
+                &["topology", "topic", "verdict", "reason"],
+            ),
+            lag_records: int_gauge(&registry, "ratchet_lag_records", "Records that are still to be read.", PARTITION),
+            lag_seconds: gauge(
+                &registry,
+                "ratchet_lag_seconds",
+                "Age of the next record to be read; 0 when drained.",
+                PARTITION,
+            ),
+            processing_duration: histogram(
+                &registry,
+                "ratchet_processing_duration_seconds",
+                "Time from reading a batch to having handed over all that is written because of it.",
+                exponential(0.000_05, 4.0, 10),
+            ),
+            commit_duration: histogram(
+                &registry,
+                "ratchet_commit_duration_seconds",
+                "Time of a transaction's end: deliveries, commit and the store's write.",
+                exponential(0.001, 2.0, 16),
+            ),
+            transactions: counter(
+                &registry,
+                "ratchet_transactions_total",
+                "Transactions by how they ended: committed, aborted or unknown.",
+                &["topology", "result"],
+            ),
+            state_entries: int_gauge(
+                &registry,
+                "ratchet_state_entries",
+                "Entries in the store, as estimated.",
+                PARTITION,
+            ),
+            state_bytes: int_gauge(&registry, "ratchet_state_bytes", "Bytes that the store takes on disk.", PARTITION),
+            restore_remaining: int_gauge(
+                &registry,
+                "ratchet_restore_remaining_records",
+                "Changelog offsets that a restore has still to pass; 0 when it has ended.",
+                PARTITION,
+            ),
+            restored_records: counter(
+                &registry,
+                "ratchet_restored_records_total",
+                "Changelog records that were read to restore the store.",
+                PARTITION,
+            ),
+            tasks: int_gauge(
+                &registry,
+                "ratchet_tasks",
+                "Tasks by what they are doing: settling, restoring, running, isolated or failed.",
+                &["topology", "state"],
+            ),
+            stream_time: gauge(
+                &registry,
+                "ratchet_stream_time_timestamp_seconds",
+                "Stream time: the highest record timestamp that the task has seen.",
+                PARTITION,
+            ),
+            last_commit: gauge(
+                &registry,
+                "ratchet_last_commit_timestamp_seconds",
+                "When the task's last transaction was committed.",
+                PARTITION,
+            ),
+            epoch_changes: counter(
+                &registry,
+                "ratchet_epoch_changes_total",
+                "Changes of the scope in which versions are comparable.",
+                TOPOLOGY,
+            ),
+            dead_letters: counter(
+                &registry,
+                "ratchet_dead_letters_total",
+                "Records that were written to the dead letter topic.",
+                TOPOLOGY,
+            ),
+            takeovers: counter(
+                &registry,
+                "ratchet_takeovers_total",
+                "Tasks that were taken over, by kind.",
+                &["topology", "kind"],
+            ),
+            rebalances: counter(&registry, "ratchet_rebalances_total", "Changes of a lane's assignment.", TOPOLOGY),
+            handles: Mutex::default(),
+            registry,
+        }
+    }
+
+    /// How many handles each partition has. A thread that panicked with the lock held cannot have left
+    /// a number half changed, so its poison is ignored.
+    fn handles(&self) -> MutexGuard<'_, HashMap<task::Labels, usize>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn build_info(registry: &Registry) {
+    let info = int_gauge(registry, "ratchet_build_info", "Always 1; the labels say what runs.", &["version"]);
+    info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+}
+
+/// Names and labels are constants of this file, so that only a programmer's mistake can make one of
+/// these fail, and every test would show it.
+const VALID: &str = "names and labels are valid and registered once";
+
+fn counter(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    let family = IntCounterVec::new(Opts::new(name, help), labels).expect(VALID);
+    registry.register(Box::new(family.clone())).expect(VALID);
+    family
+}
+
+fn int_gauge(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    let family = IntGaugeVec::new(Opts::new(name, help), labels).expect(VALID);
+    registry.register(Box::new(family.clone())).expect(VALID);
+    family
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+    let family = GaugeVec::new(Opts::new(name, help), labels).expect(VALID);
+    registry.register(Box::new(family.clone())).expect(VALID);
+    family
+}
+
+fn histogram(registry: &Registry, name: &str, help: &str, buckets: Vec<f64>) -> HistogramVec {
+    let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), TOPOLOGY).expect(VALID);
+    registry.register(Box::new(family.clone())).expect(VALID);
+    family
+}
+
+fn exponential(first: f64, factor: f64, count: usize) -> Vec<f64> {
+    prometheus::exponential_buckets(first, factor, count).expect(VALID)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! What a task counts: one input partition of one topology.
+
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use prometheus::{Gauge, IntCounter, IntGauge};
+
+use super::Families;
+use crate::dedup::{Reason, Verdict};
+use crate::record::TopicPartition;
+
+/// Topology, topic and partition, as the labels [`super::PARTITION`] name them.
+pub(super) type Labels = [String; 3];
+
+/// What a task is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits for the former owner's transaction to end.
+    Settling,
+    /// Its store is being brought to the changelog's end.
+    Restoring,
+    /// It reads and writes.
+    Running,
+    /// It reads and writes in transactions of its own, because its output refuses.
+    Isolated,
+    /// It has stopped; the log says why.
+    Failed,
+}
+
+impl Phase {
+    pub(super) const ALL: [Self; 5] = [Self::Settling, Self::Restoring, Self::Running, Self::Isolated, Self::Failed];
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Settling => "settling",
+            Self::Restoring => "restoring",
+            Self::Running => "running",
+            Self::Isolated => "isolated",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What a task counts. Its partition's series begin when they are first set, so that what is not known
+/// yet does not show as 0, and end when the partition's last handle is dropped. A partition has two for
+/// a moment when it moves from one lane of this process to another.
+pub struct TaskMetrics {
+    families: Arc<Families>,
+    labels: Labels,
+    /// One counter for each verdict and reason that has occurred, at [`slot`].
+    records: Vec<OnceLock<IntCounter>>,
+    lag_records: OnceLock<IntGauge>,
+    lag_seconds: OnceLock<Gauge>,
+    state_entries: OnceLock<IntGauge>,
+    state_bytes: OnceLock<IntGauge>,
+    restore_remaining: OnceLock<IntGauge>,
+    restored_records: OnceLock<IntCounter>,
+    stream_time: OnceLock<Gauge>,
+    last_commit: OnceLock<Gauge>,
+    phase: Mutex<Phase>,
+}
+
+impl TaskMetrics {
+    /// A task that is settling.
+    pub(super) fn new(families: &Arc<Families>, topology: &str, partition: &TopicPartition) -> Self {
+        let labels = [topology.to_owned(), partition.topic.to_string(), partition.partition.to_string()];
+        *families.handles().entry(labels.clone()).or_insert(0) += 1;
+        families.tasks.with_label_values(&[topology, Phase::Settling.as_str()]).inc();
+        Self {
+            families: Arc::clone(families),
+            labels,
+            records: (0..VERDICTS * Reason::ALL.len()).map(|_| OnceLock::new()).collect(),
+            lag_records: OnceLock::new(),
+            lag_seconds: OnceLock::new(),
+            state_entries: OnceLock::new(),
+            state_bytes: OnceLock::new(),
+            restore_remaining: OnceLock::new(),
+            restored_records: OnceLock::new(),
+            stream_time: OnceLock::new(),
+            last_commit: OnceLock::new(),
+            phase: Mutex::new(Phase::Settling),
+        }
+    }
+
+    /// So many records got this verdict for this reason, in a transaction that was committed.
+    pub fn records(&self, verdict: Verdict, reason: Reason, count: u64) {
+        let counter = self.records[slot(verdict, reason)].get_or_init(|| {
+            let [topology, topic, _] = &self.labels;
+            self.families.records.with_label_values(&[topology.as_str(), topic, verdict.as_str(), reason.as_str()])
+        });
+        counter.inc_by(count);
+    }
+
+    /// How many records are still to be read, and how old the next one is (0 when drained).
+    pub fn lag(&self, records: i64, seconds: f64) {
+        self.lag_records.get_or_init(|| self.families.lag_records.with_label_values(&self.labels)).set(records);
+        self.lag_seconds.get_or_init(|| self.families.lag_seconds.with_label_values(&self.labels)).set(seconds);
+    }
+
+    /// How many changelog offsets a restore has still to pass.
+    pub fn restore_remaining(&self, records: i64) {
+        let gauge =
+            self.restore_remaining.get_or_init(|| self.families.restore_remaining.with_label_values(&self.labels));
+        gauge.set(records);
+    }
+
+    /// So many changelog records were read by a restore.
+    pub fn restored(&self, count: u64) {
+        let counter =
+            self.restored_records.get_or_init(|| self.families.restored_records.with_label_values(&self.labels));
+        counter.inc_by(count);
+    }
+
+    /// How many entries the store has, and how many bytes it takes.
+    pub fn state(&self, entries: u64, bytes: u64) {
+        let of = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let labels = &self.labels;
+        self.state_entries.get_or_init(|| self.families.state_entries.with_label_values(labels)).set(of(entries));
+        self.state_bytes.get_or_init(|| self.families.state_bytes.with_label_values(labels)).set(of(bytes));
+    }
+
+    /// The stream time in milliseconds since the epoch; one that is not known yet (negative) is not shown.
+    pub fn stream_time(&self, ms: i64) {
+        if ms >= 0 {
+            let gauge = self.stream_time.get_or_init(|| self.families.stream_time.with_label_values(&self.labels));
+            gauge.set(seconds(ms));
+        }
+    }
+
+    /// When the last transaction was committed, in milliseconds since the epoch.
+    pub fn committed_at(&self, ms: i64) {
+        let gauge = self.last_commit.get_or_init(|| self.families.last_commit.with_label_values(&self.labels));
+        gauge.set(seconds(ms));
+    }
+
+    /// The task goes on to do something else.
+    pub fn phase(&self, phase: Phase) {
+        let mut current = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, phase);
+        if before != phase {
+            self.in_phase(before).dec();
+            self.in_phase(phase).inc();
+        }
+    }
+
+    fn in_phase(&self, phase: Phase) -> IntGauge {
+        self.families.tasks.with_label_values(&[self.labels[0].as_str(), phase.as_str()])
+    }
+
+    /// Removes the partition's series. One that never began is not there to be removed, which is fine.
+    fn remove_series(&self) {
+        let (families, labels) = (&self.families, &self.labels);
+        let _ = families.lag_records.remove_label_values(labels);
+        let _ = families.lag_seconds.remove_label_values(labels);
+        let _ = families.state_entries.remove_label_values(labels);
+        let _ = families.state_bytes.remove_label_values(labels);
+        let _ = families.restore_remaining.remove_label_values(labels);
+        let _ = families.restored_records.remove_label_values(labels);
+        let _ = families.stream_time.remove_label_values(labels);
+        let _ = families.last_commit.remove_label_values(labels);
+    }
+}
+
+impl Drop for TaskMetrics {
+    fn drop(&mut self) {
+        let phase = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        self.in_phase(phase).dec();
+        let mut handles = self.families.handles();
+        if let Entry::Occupied(mut count) = handles.entry(self.labels.clone()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+                // with the lock held: a new handle's series must not be the ones that are removed
+                self.remove_series();
+            }
+        }
+    }
+}
+
+/// How many verdicts there are.
+const VERDICTS: usize = 4;
+
+/// Where the counter of a verdict and a reason stands.
+fn slot(verdict: Verdict, reason: Reason) -> usize {
+    verdict as usize * Reason::ALL.len() + reason as usize
+}
+
+/// Milliseconds as seconds: exact to the millisecond for any time that a double has to hold here.
+fn seconds(ms: i64) -> f64 {
+    ms as f64 / 1000.0
+}

@@ -1,0 +1,134 @@
+//! Every documented name is there, a count is a count, and a partition's series end with its task.
+
+use super::*;
+use crate::dedup::{Reason, Verdict};
+use crate::record::TopicPartition;
+use std::time::Duration;
+
+/// The documentation's list of names.
+const NAMES: [&str; 18] = [
+    "ratchet_records_total",
+    "ratchet_lag_records",
+    "ratchet_lag_seconds",
+    "ratchet_processing_duration_seconds",
+    "ratchet_commit_duration_seconds",
+    "ratchet_transactions_total",
+    "ratchet_state_entries",
+    "ratchet_state_bytes",
+    "ratchet_restore_remaining_records",
+    "ratchet_restored_records_total",
+    "ratchet_tasks",
+    "ratchet_stream_time_timestamp_seconds",
+    "ratchet_last_commit_timestamp_seconds",
+    "ratchet_epoch_changes_total",
+    "ratchet_dead_letters_total",
+    "ratchet_takeovers_total",
+    "ratchet_rebalances_total",
+    "ratchet_build_info",
+];
+
+fn set_all(lane: &LaneMetrics, task: &TaskMetrics) {
+    lane.processing(Duration::from_millis(2));
+    lane.commit(Duration::from_millis(30));
+    lane.transaction(TransactionResult::Committed);
+    lane.rebalance();
+    lane.dead_letters(3);
+    lane.epoch_changes(0);
+    lane.takeover("released");
+    task.records(Verdict::Duplicate, Reason::Seen, 5);
+    task.lag(12, 3.5);
+    task.restore_remaining(8);
+    task.restored(40);
+    task.state(100, 4096);
+    task.stream_time(1_500);
+    task.committed_at(2_250);
+}
+
+/// The value of the series that is written exactly so, if there is one.
+fn value(metrics: &Metrics, series: &str) -> Option<f64> {
+    let text = metrics.render();
+    text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[test]
+fn every_documented_name_is_rendered_and_no_other() {
+    let metrics = Metrics::new();
+    let (lane, task) = (metrics.lane("payments"), metrics.task("payments", &TopicPartition::new("in", 0)));
+    set_all(&lane, &task);
+    let text = metrics.render();
+    for name in NAMES {
+        assert!(text.contains(name), "{name} is missing in\n{text}");
+    }
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let name = line.split(' ').next().unwrap();
+        assert!(NAMES.contains(&name), "{name} is not documented");
+    }
+}
+
+#[test]
+fn values_are_in_base_units_under_their_labels() {
+    let metrics = Metrics::new();
+    let (lane, task) = (metrics.lane("payments"), metrics.task("payments", &TopicPartition::new("in", 2)));
+    set_all(&lane, &task);
+    task.records(Verdict::Duplicate, Reason::Seen, 2);
+    let partition = r#"{partition="2",topic="in",topology="payments"}"#;
+    let of = |name: &str, labels: &str| value(&metrics, &format!("{name}{labels}"));
+    let records = r#"{reason="seen",topic="in",topology="payments",verdict="duplicate"}"#;
+    assert_eq!(of("ratchet_records_total", records), Some(7.0));
+    assert_eq!(of("ratchet_lag_records", partition), Some(12.0));
+    assert_eq!(of("ratchet_lag_seconds", partition), Some(3.5));
+    assert_eq!(of("ratchet_restored_records_total", partition), Some(40.0));
+    assert_eq!(of("ratchet_state_bytes", partition), Some(4096.0));
+    assert_eq!(of("ratchet_stream_time_timestamp_seconds", partition), Some(1.5));
+    assert_eq!(of("ratchet_last_commit_timestamp_seconds", partition), Some(2.25));
+    assert_eq!(of("ratchet_commit_duration_seconds_sum", r#"{topology="payments"}"#), Some(0.03));
+    assert_eq!(of("ratchet_dead_letters_total", r#"{topology="payments"}"#), Some(3.0));
+    assert_eq!(of("ratchet_transactions_total", r#"{result="committed",topology="payments"}"#), Some(1.0));
+    assert_eq!(of("ratchet_transactions_total", r#"{result="unknown",topology="payments"}"#), Some(0.0));
+    assert_eq!(of("ratchet_takeovers_total", r#"{kind="released",topology="payments"}"#), Some(1.0));
+}
+
+#[test]
+fn what_is_not_known_yet_is_not_shown_as_zero() {
+    let metrics = Metrics::new();
+    let task = metrics.task("payments", &TopicPartition::new("in", 0));
+    task.stream_time(-1);
+    let text = metrics.render();
+    assert!(!text.contains("ratchet_stream_time") && !text.contains("ratchet_lag_records{"), "{text}");
+}
+
+#[test]
+fn a_partitions_series_end_with_its_last_handle() {
+    let metrics = Metrics::new();
+    let partition = TopicPartition::new("in", 7);
+    let first = metrics.task("payments", &partition);
+    first.lag(1, 1.0);
+    first.restored(9);
+    // the partition moves to another lane of this process, whose handle is made before the old one goes
+    let second = metrics.task("payments", &partition);
+    second.lag(2, 2.0);
+    drop(first);
+    assert!(metrics.render().contains(r#"ratchet_lag_records{partition="7",topic="in",topology="payments"} 2"#));
+    second.records(Verdict::Forwarded, Reason::First, 1);
+    drop(second);
+    let text = metrics.render();
+    assert!(!text.contains(r#"partition="7""#), "{text}");
+    assert!(text.contains("ratchet_records_total{"), "what has no partition stays\n{text}");
+}
+
+#[test]
+fn tasks_are_counted_in_the_phase_they_are_in() {
+    let metrics = Metrics::new();
+    let _lane = metrics.lane("payments");
+    let tasks: Vec<_> = (0..3).map(|number| metrics.task("payments", &TopicPartition::new("in", number))).collect();
+    let of = |state: &str| value(&metrics, &format!(r#"ratchet_tasks{{state="{state}",topology="payments"}}"#));
+    assert_eq!(of("settling"), Some(3.0));
+    tasks[0].phase(Phase::Restoring);
+    tasks[1].phase(Phase::Running);
+    tasks[1].phase(Phase::Running);
+    assert_eq!((of("settling"), of("restoring"), of("running")), (Some(1.0), Some(1.0), Some(1.0)));
+    drop(tasks);
+    for phase in Phase::ALL {
+        assert_eq!(of(phase.as_str()), Some(0.0), "{}", phase.as_str());
+    }
+}

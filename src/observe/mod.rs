@@ -1,0 +1,17 @@
+//! What a person or a machine sees of a running job: metrics, health and logs.
+//!
+//! - [`Metrics`]: counters, gauges and histograms, rendered in Prometheus' text format
+//! - [`Health`]: which lanes have joined and which tasks are being restored for the first time
+//! - [`http`]: both of them over HTTP, in a thread of their own
+//! - [`logs`]: one line per event to standard error, as text or JSON
+//!
+//! Invariants: nothing in here can hold up a lane (no call waits for the network or a client), no
+//! label takes its values from records, and no secret is ever shown: this room is never given one.
+
+pub mod health;
+pub mod http;
+pub mod logs;
+pub mod metrics;
+
+pub use health::{Check, Health};
+pub use metrics::{LaneMetrics, Metrics, Phase, TaskMetrics, TransactionResult};

@@ -1,0 +1,162 @@
+//! The state folder.
+//!
+//! ```text
+//! state_dir/                  0700 where ratchet made it
+//!   .ratchet-state            the mark: ratchet may remove what is in the slots
+//!   slot-0/                   0700; one process at a time
+//!     lock                    locked for as long as the process lives
+//!     payments/               a topology
+//!       orders-3/             a task's store (topic and partition)
+//! ```
+//!
+//! Two processes with one configuration take different slots. Nothing is ever removed but inside a slot of
+//! a marked folder; a folder that holds something and is not marked is refused.
+
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Error;
+use crate::record::TopicPartition;
+
+/// The file that marks a state folder.
+const MARKER: &str = ".ratchet-state";
+const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds its stores, which can be rebuilt from the changelogs.\n\
+    ratchet removes files in its slots. Keep nothing else here.\n";
+/// The file that holds a slot's lock.
+const LOCK: &str = "lock";
+/// What a freshly made file system may hold.
+const LOST_AND_FOUND: &str = "lost+found";
+/// How many processes can share a state folder.
+const SLOTS_MAX: u32 = 256;
+/// Only this user may look.
+const MODE_DIR: u32 = 0o700;
+const MODE_FILE: u32 = 0o600;
+
+/// One process's slot of the state folder, locked until the last clone is dropped or the process ends.
+#[derive(Clone, Debug)]
+pub struct StateDir {
+    slot: PathBuf,
+    _lock: Arc<File>,
+}
+
+impl StateDir {
+    /// Takes the first slot of the state folder `root` that no other process has, making folder and slot
+    /// where there are none. Slots keep their stores, so a process that starts again finds its own as long
+    /// as the number of processes stays the same.
+    pub fn claim(root: &Path) -> Result<Self, Error> {
+        make_dir(root)?;
+        let root = fs::canonicalize(root).map_err(|error| Error::from_io(root, &error))?;
+        mark(&root)?;
+        // Only now: a folder that is refused is left as it was.
+        close_dir(&root)?;
+        for number in 0..SLOTS_MAX {
+            let slot = root.join(format!("slot-{number}"));
+            create_dir(&slot)?;
+            let path = slot.join(LOCK);
+            let lock = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(MODE_FILE)
+                .open(&path)
+                .map_err(|error| Error::from_io(&path, &error))?;
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { slot, _lock: Arc::new(lock) }),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => {
+                    let reason = format!("{error}; this file system has no locks, set state_dir to a local disk");
+                    return Err(Error::Io { path, reason });
+                }
+            }
+        }
+        Err(Error::NoSlot { root, slots: SLOTS_MAX })
+    }
+
+    /// The slot's folder.
+    pub fn path(&self) -> &Path {
+        &self.slot
+    }
+
+    /// The folder of the store of `topology`'s task for `partition`.
+    pub fn task_dir(&self, topology: &str, partition: &TopicPartition) -> PathBuf {
+        let task = format!("{}-{}", file_name(&partition.topic), partition.partition);
+        self.slot.join(file_name(topology)).join(task)
+    }
+}
+
+/// A name as a file's name. Kafka's names are left as they are; what else a cluster may call a topic is
+/// escaped, so that no name leads out of the slot.
+fn file_name(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for (at, byte) in name.bytes().enumerate() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || (byte == b'.' && at > 0) {
+            out.push(char::from(byte));
+        } else {
+            write!(out, "%{byte:02X}").expect("a string takes all text");
+        }
+    }
+    out
+}
+
+/// Makes `dir` and what is missing above it, for this user only.
+fn make_dir(dir: &Path) -> Result<(), Error> {
+    DirBuilder::new().recursive(true).mode(MODE_DIR).create(dir).map_err(|error| Error::from_io(dir, &error))
+}
+
+/// Closes `dir` to other users if it is this user's; another's (a mounted volume) stays as it is.
+fn close_dir(dir: &Path) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::from_io(dir, &error);
+    let found = fs::metadata(dir).map_err(failed)?;
+    // SAFETY: geteuid has no arguments, touches no memory and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    if found.mode() & 0o777 != MODE_DIR && found.uid() == user {
+        fs::set_permissions(dir, Permissions::from_mode(MODE_DIR)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Makes `dir`, a slot or a store, and sees to it that only this user may look into it.
+pub(super) fn create_dir(dir: &Path) -> Result<(), Error> {
+    make_dir(dir)?;
+    close_dir(dir)
+}
+
+/// Marks `root` as a state folder if it is empty; refuses it if it holds something and is not marked.
+fn mark(root: &Path) -> Result<(), Error> {
+    let marker = root.join(MARKER);
+    if marker.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(root).map_err(|error| Error::from_io(root, &error))? {
+        let entry = entry.map_err(|error| Error::from_io(root, &error))?;
+        // The mark is looked for once more: another process may be making this folder at the same time,
+        // and writes the mark before anything else.
+        if entry.file_name() != LOST_AND_FOUND && !marker.exists() {
+            return Err(Error::Foreign { root: root.to_owned() });
+        }
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(MODE_FILE)
+        .open(&marker)
+        .map_err(|error| Error::from_io(&marker, &error))?;
+    file.write_all(MARKER_TEXT.as_bytes()).map_err(|error| Error::from_io(&marker, &error))
+}
+
+/// Makes sure that `dir`, which exists, lies inside a slot of a marked state folder; says where it really
+/// is. Links are followed first: what they lead to outside is not ours to remove.
+pub(super) fn removable(dir: &Path) -> Result<PathBuf, Error> {
+    let real = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
+    // Neither the folder itself nor a slot can be meant: the mark stands at least two folders above.
+    if real.ancestors().skip(2).any(|above| above.join(MARKER).is_file()) {
+        Ok(real)
+    } else {
+        Err(Error::Unmarked { path: dir.to_owned() })
+    }
+}

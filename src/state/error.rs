@@ -1,0 +1,129 @@
+//! What can go wrong with a store, told apart by what has to be done about it.
+//!
+//! RocksDB's C interface hands errors over as text only, so they are told apart by the words that its
+//! `Status::ToString` and the operating system's `strerror` put into them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Something that a store or the state folder could not do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Another process, or another lane of this one, has the store open.
+    #[error("the store {} is in use by another process or lane; stop that one, or give this one a state folder of its own", .path.display())]
+    InUse {
+        /// The store's folder.
+        path: PathBuf,
+    },
+    /// The store's files are not what was written, or not all there. It can be wiped and rebuilt.
+    #[error("the store {} is damaged ({reason}); it can be removed and is then rebuilt from the changelog", .path.display())]
+    Damaged {
+        /// The store's folder.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// No space left, a quota reached, or a file may not grow. Nothing that was committed is lost: the
+    /// store stays at an earlier state, and the changelog has the rest.
+    #[error("no space for {} ({reason}); free some space on that disk or lift the quota, then start again", .path.display())]
+    Full {
+        /// What could not grow.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+    /// This process may not write there.
+    #[error("{} cannot be written ({reason}); give it to the user that runs ratchet, or set another state_dir", .path.display())]
+    NotWritable {
+        /// What could not be written.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+    /// The state folder holds something and does not carry ratchet's mark.
+    #[error("{} is not empty and is not a state folder of ratchet; set state_dir to an empty or a new folder", .root.display())]
+    Foreign {
+        /// The folder.
+        root: PathBuf,
+    },
+    /// Every slot of the state folder is locked.
+    #[error("all {slots} slots of the state folder {} are in use by other processes; stop some, or set another state_dir", .root.display())]
+    NoSlot {
+        /// The state folder.
+        root: PathBuf,
+        /// How many there are.
+        slots: u32,
+    },
+    /// A folder that does not lie inside a marked state folder is never removed.
+    #[error("{} does not lie in a slot of a state folder of ratchet, so it is not removed; remove it by hand", .path.display())]
+    Unmarked {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The changelog holds a key that only stores have: it was not written by ratchet.
+    #[error("the changelog of {} holds the key of a store's own position, which ratchet never writes there; somebody else writes to the changelog", .path.display())]
+    ReservedKey {
+        /// The store's folder.
+        path: PathBuf,
+    },
+    /// Anything else that the disk or the operating system refused.
+    #[error("{}: {reason}", .path.display())]
+    Io {
+        /// What was read or written.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// An error of the file system at `path`.
+    pub(super) fn from_io(path: &Path, error: &io::Error) -> Self {
+        let (path, reason) = (path.to_owned(), error.to_string());
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::Full { path, reason }
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::NotWritable { path, reason },
+            io::ErrorKind::NotADirectory => {
+                Self::Io { path, reason: format!("{reason}; a folder is needed, set state_dir to one") }
+            }
+            _ => Self::Io { path, reason },
+        }
+    }
+
+    /// An error of RocksDB while opening the store at `path`.
+    pub(super) fn from_opening(path: &Path, error: &rocksdb::Error) -> Self {
+        match error.kind() {
+            // An unknown table format, comparator or column family: files of another program, or of a later
+            // RocksDB. None of them can be used; all can be rebuilt.
+            rocksdb::ErrorKind::NotSupported | rocksdb::ErrorKind::InvalidArgument => {
+                Self::Damaged { path: path.to_owned(), reason: error.as_ref().to_owned() }
+            }
+            _ => Self::from_rocksdb(path, error),
+        }
+    }
+
+    /// An error of RocksDB about the store at `path`.
+    pub(super) fn from_rocksdb(path: &Path, error: &rocksdb::Error) -> Self {
+        let path = path.to_owned();
+        let reason = error.as_ref().to_owned();
+        let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+        match error.kind() {
+            rocksdb::ErrorKind::Corruption => Self::Damaged { path, reason },
+            _ if says(&["No space left", "Disk quota exceeded", "File too large", "Space limit reached"]) => {
+                Self::Full { path, reason }
+            }
+            _ if says(&["lock hold by current process", "While lock file"]) => Self::InUse { path },
+            _ if says(&["Permission denied", "Read-only file system", "Operation not permitted"]) => {
+                Self::NotWritable { path, reason }
+            }
+            // A file that the MANIFEST or CURRENT names is gone.
+            _ if says(&["No such file or directory"]) => Self::Damaged { path, reason },
+            _ if says(&["Too many open files"]) => {
+                Self::Io { path, reason: format!("{reason}; raise the limit of open files (ulimit -n)") }
+            }
+            _ => Self::Io { path, reason },
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! A task's RocksDB: the entries, the position record and the store's own meta in one column family.
+//!
+//! There is no write-ahead log: the changelog is one. A write batch goes into one write buffer whole, write
+//! buffers reach the disk in order, and all keys share them: so whatever is on disk after a crash is the
+//! whole of some earlier commit, with the meta that belongs to it.
+//!
+//! A load breaks that rule, because table files reach the disk at once: so [`Store::begin_load`] makes sure
+//! first that the meta on disk names no transaction. A store that was killed while loading is partly ahead
+//! of its meta's changelog offset, never behind, and reading the changelog again from there mends it.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rocksdb::{
+    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions,
+};
+
+use super::load::{self, LoadBuffer, key_head};
+use super::{Error, Memory, Overlay, dir};
+use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
+
+/// Keys that are looked up at once: more saves nothing and holds more blocks.
+const GET_KEYS_MAX: usize = 512;
+/// A load from this size on becomes a table file.
+const INGEST_BYTES_MIN: usize = 8 << 20;
+/// What a write batch adds to each of its records, about.
+const BATCH_RECORD_BYTES: usize = 12;
+
+/// A task's store. One at a time per folder, in all processes.
+pub struct Store {
+    /// `None` only after a failed [`Store::clear`].
+    db: Option<DB>,
+    dir: PathBuf,
+    memory: Memory,
+    /// Whether the meta names no transaction, on disk too: what is loaded now cannot look current.
+    loading: bool,
+    ingest_bytes_min: usize,
+    /// Kept from commit to commit: the overlay's keys in order.
+    order: Vec<(u128, u32)>,
+}
+
+/// The one column family that everything is in.
+pub(super) fn column_family(db: &DB) -> &ColumnFamily {
+    db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).expect("a store is opened with its column family")
+}
+
+impl Store {
+    /// Opens the store in `dir`, making an empty one where there is none. [`Error::Damaged`] says that it
+    /// can be [wiped](Store::wipe) and rebuilt.
+    pub fn open(dir: &Path, memory: &Memory) -> Result<Self, Error> {
+        dir::create_dir(dir)?;
+        // RocksDB knows its locks by name within a process: one folder must have one name.
+        let dir = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
+        let db = Some(open_db(&dir, memory)?);
+        let memory = memory.clone();
+        let mut store = Self { db, dir, memory, loading: false, ingest_bytes_min: INGEST_BYTES_MIN, order: Vec::new() };
+        load::remove_leftovers(&store.dir)?;
+        match store.meta()? {
+            Some(meta) => store.loading = meta.token.is_none(),
+            None => store.expect_empty()?,
+        }
+        Ok(store)
+    }
+
+    /// Removes the store in `dir` with its folder; fine if there is none. Refused outside a slot of a marked
+    /// state folder, and while anybody has it open.
+    pub fn wipe(dir: &Path) -> Result<(), Error> {
+        if !dir.try_exists().map_err(|error| Error::from_io(dir, &error))? {
+            return Ok(());
+        }
+        let dir = dir::removable(dir)?;
+        // Takes RocksDB's lock, which removing the folder alone would not.
+        DB::destroy(&Options::default(), &dir).map_err(|error| Error::from_rocksdb(&dir, &error))?;
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::from_io(&dir, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the store stands; `None` for one that was never written to.
+    pub fn meta(&self) -> Result<Option<StoreMeta>, Error> {
+        self.get(STORE_META_KEY)?
+            .map(|bytes| StoreMeta::decode(&bytes).map_err(|error| self.damaged(error.to_string())))
+            .transpose()
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let db = self.db()?;
+        db.get_cf(&column_family(db), key).map_err(|error| self.failed(&error))
+    }
+
+    /// Looks up `keys`, which ascend; equal ones may follow each other. `found` is told of each, in order:
+    /// its index and what is under it.
+    pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+        debug_assert!(keys.is_sorted(), "keys must ascend");
+        let db = self.db()?;
+        let family = column_family(db);
+        for (chunk, keys) in keys.chunks(GET_KEYS_MAX).enumerate() {
+            let values = db.batched_multi_get_cf(&family, keys.iter().copied(), true);
+            for (at, value) in values.into_iter().enumerate() {
+                let value = value.map_err(|error| self.failed(&error))?;
+                found(chunk * GET_KEYS_MAX + at, value.as_deref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a transaction that Kafka has committed, and where the store then stands, as one. In memory
+    /// only, until RocksDB's write buffers are flushed: a crash takes back whole commits, the last ones.
+    pub fn commit(&mut self, overlay: &Overlay, meta: &StoreMeta) -> Result<(), Error> {
+        assert!(overlay.get(STORE_META_KEY).is_none(), "the store's meta is written by the store");
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(overlay.iter().zip(0..).map(|((key, _), index)| (key_head(key), index)));
+        // RocksDB's write buffer is a sorted list: in order, each key is found from the one before it.
+        let key = |index: u32| overlay.at(index as usize).0;
+        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
+        let sorted = order.iter().map(|&(_, index)| overlay.at(index as usize));
+        let written = self.write(sorted, overlay.bytes() + overlay.len() * BATCH_RECORD_BYTES, meta);
+        self.order = order;
+        written
+    }
+
+    /// Sets the store to being restored: `meta` names no transaction. On disk when this returns, before
+    /// anything is loaded, so that a store that was killed while loading never looks current.
+    pub fn begin_load(&mut self, meta: &StoreMeta) -> Result<(), Error> {
+        assert!(meta.token.is_none(), "a store that is being restored is the result of no transaction");
+        self.set_meta(meta)?;
+        self.flush()?;
+        self.loading = true;
+        Ok(())
+    }
+
+    /// Writes what a restore has read, then where the changelog was read to. Empties `buffer`, also where
+    /// it fails: the store is then to be opened again. Panics unless [`Store::begin_load`] came first, in
+    /// this or in an earlier life of the store.
+    pub fn load(&mut self, buffer: &mut LoadBuffer, meta: &StoreMeta) -> Result<(), Error> {
+        assert!(self.loading, "a load begins with begin_load");
+        let loaded = self.load_sorted(buffer, meta);
+        buffer.clear();
+        loaded
+    }
+
+    fn load_sorted(&mut self, buffer: &mut LoadBuffer, meta: &StoreMeta) -> Result<(), Error> {
+        buffer.sort();
+        let bytes = buffer.bytes();
+        if buffer.iter().rev().any(|(key, _)| key == STORE_META_KEY) {
+            return Err(Error::ReservedKey { path: self.dir.clone() });
+        }
+        if bytes < self.ingest_bytes_min || buffer.is_empty() {
+            return self.write(buffer.iter(), bytes, meta);
+        }
+        load::ingest(self.db()?, &self.dir, &self.memory.options(), buffer)?;
+        // After the file: a crash in between leaves the older meta, from which all is read again.
+        self.set_meta(meta)
+    }
+
+    /// Says where the store stands, without any entry.
+    pub fn set_meta(&mut self, meta: &StoreMeta) -> Result<(), Error> {
+        self.write(std::iter::empty(), 0, meta)
+    }
+
+    /// Brings all that was written to the disk.
+    pub fn flush(&self) -> Result<(), Error> {
+        let db = self.db()?;
+        let options = FlushOptions::default();
+        db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.failed(&error))
+    }
+
+    /// Shows up to `keys_max` (at least 1) entries to `visit`, in order of key, from the first after `after`
+    /// on. Answers where to go on, `None` when there is no more. The position record is not an entry.
+    pub fn scan(
+        &self,
+        after: Option<&[u8]>,
+        keys_max: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Vec<u8>>, Error> {
+        assert!(keys_max > 0, "a scan makes progress");
+        let db = self.db()?;
+        let mut options = ReadOptions::default();
+        // A walk through everything must not push out what lookups need.
+        options.fill_cache(false);
+        options.set_iterate_lower_bound([KIND_IDENTITY]);
+        options.set_iterate_upper_bound([KIND_IDENTITY_DIGEST + 1]);
+        let mut entries = db.raw_iterator_cf_opt(&column_family(db), options);
+        match after {
+            None => entries.seek_to_first(),
+            // The next key in order after `after`.
+            Some(after) => entries.seek([after, &[0]].concat()),
+        }
+        let mut cursor = Vec::new();
+        let mut visited = 0;
+        while let Some((key, value)) = entries.item() {
+            if visited == keys_max {
+                return Ok(Some(cursor));
+            }
+            visit(key, value);
+            visited += 1;
+            if visited == keys_max {
+                cursor.extend_from_slice(key);
+            }
+            entries.next();
+        }
+        entries.status().map_err(|error| self.failed(&error))?;
+        Ok(None)
+    }
+
+    /// Empties the store, its meta included, by removing its files: killed in the midst of it, it is as
+    /// it was, damaged or empty, never partly there. After an error nothing can be done with it but to drop it.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        // Closed before its files are removed.
+        self.db = None;
+        self.loading = false;
+        DB::destroy(&Options::default(), &self.dir).map_err(|error| self.failed(&error))?;
+        dir::create_dir(&self.dir)?;
+        self.db = Some(open_db(&self.dir, &self.memory)?);
+        Ok(())
+    }
+
+    /// How many entries there are, about: overwritten and deleted ones count until a compaction has seen
+    /// them.
+    pub fn entries_estimate(&self) -> u64 {
+        self.property("rocksdb.estimate-num-keys")
+    }
+
+    /// The bytes of table files and write buffers.
+    pub fn bytes(&self) -> u64 {
+        self.property("rocksdb.live-sst-files-size") + self.property("rocksdb.cur-size-all-mem-tables")
+    }
+
+    /// The store's folder.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// One write batch: `records`, then `meta`.
+    fn write<'a>(
+        &mut self,
+        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+        bytes: usize,
+        meta: &StoreMeta,
+    ) -> Result<(), Error> {
+        let db = self.db()?;
+        let family = column_family(db);
+        let mut batch = WriteBatch::with_capacity_bytes(bytes);
+        for (key, value) in records {
+            match value {
+                Some(value) => batch.put_cf(&family, key, value),
+                None => batch.delete_cf(&family, key),
+            }
+        }
+        batch.put_cf(&family, STORE_META_KEY, meta.encode());
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        db.write_opt(batch, &options).map_err(|error| self.failed(&error))?;
+        // Loading begins with begin_load alone, which knows the meta to be on disk.
+        self.loading &= meta.token.is_none();
+        Ok(())
+    }
+
+    /// A store without meta must hold nothing: it could be of any changelog.
+    fn expect_empty(&self) -> Result<(), Error> {
+        let db = self.db()?;
+        let mut all = db.raw_iterator_cf(&column_family(db));
+        all.seek_to_first();
+        if all.valid() {
+            return Err(self.damaged("it holds entries and does not say of which changelog".to_owned()));
+        }
+        all.status().map_err(|error| self.failed(&error))
+    }
+
+    fn property(&self, name: &str) -> u64 {
+        let value = self.db.as_ref().and_then(|db| db.property_int_value_cf(&column_family(db), name).ok());
+        value.flatten().unwrap_or(0)
+    }
+
+    fn db(&self) -> Result<&DB, Error> {
+        self.db.as_ref().ok_or_else(|| Error::Io {
+            path: self.dir.clone(),
+            reason: "the store is closed, because it could not be emptied".to_owned(),
+        })
+    }
+
+    fn failed(&self, error: &rocksdb::Error) -> Error {
+        Error::from_rocksdb(&self.dir, error)
+    }
+
+    fn damaged(&self, reason: String) -> Error {
+        Error::Damaged { path: self.dir.clone(), reason }
+    }
+
+    /// Lets a test see small loads become table files.
+    #[cfg(test)]
+    pub(super) fn set_ingest_bytes_min(&mut self, bytes: usize) {
+        self.ingest_bytes_min = bytes;
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("dir", &self.dir).field("loading", &self.loading).finish_non_exhaustive()
+    }
+}
+
+fn open_db(dir: &Path, memory: &Memory) -> Result<DB, Error> {
+    // RocksDB takes a folder without CURRENT for an empty one, whatever else is in it.
+    if !dir.join("CURRENT").exists() && holds_tables(dir)? {
+        let reason = "its file CURRENT is gone".to_owned();
+        return Err(Error::Damaged { path: dir.to_owned(), reason });
+    }
+    let options = memory.options();
+    DB::open_cf_with_opts(&options, dir, [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())])
+        .map_err(|error| Error::from_opening(dir, &error))
+}
+
+fn holds_tables(dir: &Path) -> Result<bool, Error> {
+    for entry in fs::read_dir(dir).map_err(|error| Error::from_io(dir, &error))? {
+        let entry = entry.map_err(|error| Error::from_io(dir, &error))?;
+        if Path::new(&entry.file_name()).extension().is_some_and(|extension| extension == "sst") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

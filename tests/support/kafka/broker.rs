@@ -1,0 +1,253 @@
+//! One Apache Kafka broker in KRaft mode, on free ports, with the settings that make faults quick.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::install::{Install, KEYSTORE_PASSWORD};
+use super::process;
+
+/// How long a broker may take to answer on a busy machine.
+const START_WAIT: Duration = Duration::from_secs(90);
+/// How often another set of ports is tried.
+const PORT_ATTEMPTS_MAX: usize = 5;
+const STARTED: &str = "Kafka Server started";
+
+/// A running broker. Dropped, it is killed.
+///
+/// It listens on PLAINTEXT, where everyone is a superuser, and on SASL_SSL with SCRAM-SHA-256, where
+/// `ratchet` (password `ratchet-secret`) is one and `limited` (password `limited-secret`) has no right
+/// but those that a test grants.
+#[derive(Debug)]
+pub struct Broker {
+    folder: PathBuf,
+    ports: Ports,
+    process: Option<Child>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    plaintext: u16,
+    sasl_ssl: u16,
+    controller: u16,
+}
+
+impl Broker {
+    /// Starts a broker with an empty data folder and waits until it answers.
+    pub fn start() -> Broker {
+        Broker::start_with(&[])
+    }
+
+    /// The same with further server properties, which win over the usual ones.
+    pub fn start_with(properties: &[(&str, &str)]) -> Broker {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let install = Install::get();
+        for _ in 0..PORT_ATTEMPTS_MAX {
+            let folder = process::run_folder().join(format!("broker-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+            fs::create_dir_all(&folder).expect("the run's folder is writable");
+            let mut broker = Broker { ports: free_ports(), folder, process: None };
+            fs::write(broker.folder.join("server.properties"), broker.server_properties(install, properties))
+                .expect("the run's folder is writable");
+            broker.format(install);
+            if broker.launch() {
+                return broker;
+            }
+        }
+        panic!("{PORT_ATTEMPTS_MAX} times another process took a port before Kafka could");
+    }
+
+    /// Where clients connect in plain text.
+    pub fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.plaintext)
+    }
+
+    /// Where clients connect by SASL_SSL.
+    pub fn sasl_bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.sasl_ssl)
+    }
+
+    /// The certificate that clients of [`Broker::sasl_bootstrap`] have to trust.
+    pub fn ca_pem(&self) -> &Path {
+        &Install::get().ca_pem
+    }
+
+    /// What the broker has logged.
+    pub fn log(&self) -> PathBuf {
+        self.folder.join("broker.log")
+    }
+
+    /// Kills the broker at once (SIGKILL). What it had acknowledged is in its files.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Stops the broker in good order (SIGTERM).
+    pub fn stop(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        process::signal(&process, libc::SIGTERM);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while process.try_wait().expect("it is our child").is_none() {
+            if Instant::now() > deadline {
+                let _ = process.kill();
+                let _ = process.wait();
+                panic!("the broker did not stop within 30 s, see {}", self.log().display());
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts the broker again after [`Broker::kill`] or [`Broker::stop`], with its data, on its ports.
+    pub fn restart(&mut self) {
+        self.kill();
+        assert!(self.launch(), "the broker's ports {:?} were taken while it was down", self.ports);
+    }
+
+    /// Freezes the broker (SIGSTOP): connections stay open and nothing answers.
+    pub fn freeze(&self) {
+        process::signal(self.process.as_ref().expect("the broker runs"), libc::SIGSTOP);
+    }
+
+    /// Lets a frozen broker go on (SIGCONT).
+    pub fn thaw(&self) {
+        process::signal(self.process.as_ref().expect("the broker runs"), libc::SIGCONT);
+    }
+
+    fn server_properties(&self, install: &Install, further: &[(&str, &str)]) -> String {
+        let Ports { plaintext, sasl_ssl, controller } = self.ports;
+        let listeners = format!("PLAINTEXT://127.0.0.1:{plaintext},SASL_SSL://127.0.0.1:{sasl_ssl}");
+        let mut text = format!(
+            "process.roles=broker,controller\n\
+             node.id=1\n\
+             controller.quorum.voters=1@127.0.0.1:{controller}\n\
+             listeners={listeners},CONTROLLER://127.0.0.1:{controller}\n\
+             advertised.listeners={listeners}\n\
+             log.dirs={}\n\
+             ssl.keystore.location={}\n\
+             ssl.keystore.password={KEYSTORE_PASSWORD}\n",
+            self.folder.join("data").display(),
+            install.keystore.display(),
+        );
+        text.push_str(SERVER_PROPERTIES);
+        for (name, value) in further {
+            text.push_str(&format!("{name}={value}\n"));
+        }
+        text
+    }
+
+    fn format(&self, install: &Install) {
+        let done = java(install)
+            .args(["kafka.tools.StorageTool", "format", "-t", "cmF0Y2hldC10ZXN0LTAwMQ", "--ignore-formatted", "-c"])
+            .arg(self.folder.join("server.properties"))
+            .args(["--add-scram", "SCRAM-SHA-256=[name=ratchet,password=ratchet-secret]"])
+            .args(["--add-scram", "SCRAM-SHA-256=[name=limited,password=limited-secret]"])
+            .output()
+            .expect("java was started a moment ago");
+        assert!(
+            done.status.success(),
+            "formatting the broker's folder: {}{}",
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+
+    /// Whether the broker came up; not if another process had one of its ports.
+    fn launch(&mut self) -> bool {
+        let log: File =
+            OpenOptions::new().create(true).append(true).open(self.log()).expect("the run's folder is writable");
+        let before = log.metadata().expect("an open file").len() as usize;
+        let mut command = java(Install::get());
+        command
+            .args(["-Xmx768m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "kafka.Kafka"])
+            .arg(self.folder.join("server.properties"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("an open file"))
+            .stderr(log);
+        let mut process = process::spawn(command).expect("java was started a moment ago");
+        let deadline = Instant::now() + START_WAIT;
+        loop {
+            let all = fs::read(self.log()).expect("the log was just opened");
+            let text = String::from_utf8_lossy(&all[before..]);
+            if text.contains(STARTED) {
+                self.process = Some(process);
+                return true;
+            }
+            let ended = process.try_wait().expect("it is our child");
+            if ended.is_some() && text.contains("Address already in use") {
+                return false;
+            }
+            if ended.is_some() || Instant::now() > deadline {
+                let _ = process.kill();
+                let _ = process.wait();
+                let tail: Vec<&str> = text.lines().rev().take(30).collect();
+                let tail: Vec<&str> = tail.into_iter().rev().collect();
+                panic!(
+                    "Kafka did not start within {START_WAIT:?} ({ended:?}), {}:\n{}",
+                    self.log().display(),
+                    tail.join("\n")
+                );
+            }
+            sleep(Duration::from_millis(30));
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Java with Kafka's jars. Compiling only once and one collector thread: a broker that lives for minutes
+/// on two cores is better off so.
+fn java(install: &Install) -> Command {
+    let mut command = Command::new("java");
+    command
+        .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"])
+        .arg(format!("{}/*", install.libs.display()))
+        .arg("-Dorg.slf4j.simpleLogger.showDateTime=true")
+        .arg("-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS");
+    command
+}
+
+fn free_ports() -> Ports {
+    // All three are held until all three are known, so that they differ.
+    let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [plaintext, sasl_ssl, controller] = sockets.each_ref().map(|s| s.local_addr().expect("a bound socket").port());
+    Ports { plaintext, sasl_ssl, controller }
+}
+
+/// What every broker has in common. The abort scan, the cleaner and retention run twice a second, and
+/// sessions may be a second long: a takeover is over in seconds.
+const SERVER_PROPERTIES: &str = "\
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+sasl.enabled.mechanisms=SCRAM-SHA-256
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+ssl.keystore.type=PKCS12
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:ratchet
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+transaction.abort.timed.out.transaction.cleanup.interval.ms=500
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+log.initial.task.delay.ms=500
+log.retention.check.interval.ms=500
+log.segment.delete.delay.ms=500
+log.cleaner.backoff.ms=500
+log.cleaner.dedupe.buffer.size=16777216
+num.network.threads=2
+num.io.threads=4
+";

@@ -1,0 +1,87 @@
+//! Processes that cannot outlive the test binary, and the folder of one run.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use super::install;
+
+/// Starts `command`. The kernel kills the process when this one ends, however it ends.
+///
+/// The death signal is tied to the *thread* that starts a process, and a test's thread ends with its
+/// test: so one thread that lives as long as the process starts them all.
+pub fn spawn(command: Command) -> std::io::Result<Child> {
+    type Request = (Command, Sender<std::io::Result<Child>>);
+    static KEEPER: OnceLock<Sender<Request>> = OnceLock::new();
+    let keeper = KEEPER.get_or_init(|| {
+        let (sender, requests) = channel::<Request>();
+        thread::spawn(move || {
+            for (mut command, answer) in requests {
+                let _ = answer.send(spawn_tied(&mut command));
+            }
+        });
+        sender
+    });
+    let (answer, answered) = channel();
+    keeper.send((command, answer)).expect("the keeper runs as long as the process");
+    answered.recv().expect("the keeper answers every request")
+}
+
+fn spawn_tied(command: &mut Command) -> std::io::Result<Child> {
+    let parent = std::process::id();
+    // SAFETY: between fork and exec only async-signal-safe calls are made, and nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            // The parent may have died before the signal was asked for.
+            if libc::getppid() as u32 != parent {
+                libc::_exit(1);
+            }
+            Ok(())
+        });
+    }
+    command.spawn()
+}
+
+/// Sends `signal` to a process that this one has started.
+pub fn signal(child: &Child, signal: i32) {
+    // SAFETY: plain system call; the child has not been waited for, so its number is still its own.
+    let sent = unsafe { libc::kill(child.id() as i32, signal) };
+    assert_eq!(sent, 0, "signal {signal} to {}: {}", child.id(), std::io::Error::last_os_error());
+}
+
+/// This run's folder: the brokers' data and logs and whatever the tests put there. It stays after the
+/// run, to be looked at, until the next run begins.
+pub fn run_folder() -> &'static Path {
+    static FOLDER: OnceLock<(PathBuf, File)> = OnceLock::new();
+    let (folder, _lock) = FOLDER.get_or_init(|| {
+        let runs = install::folder().join("runs");
+        fs::create_dir_all(&runs).unwrap_or_else(|e| panic!("cannot create {}: {e}", runs.display()));
+        // Between another run's folder and its lock nobody may look.
+        let gate = File::create(runs.join("gate.lock")).expect("the target folder is writable");
+        gate.lock().expect("the target folder's file system has locks");
+        remove_finished(&runs);
+        let folder = runs.join(std::process::id().to_string());
+        fs::create_dir_all(&folder).expect("the target folder is writable");
+        let lock = File::create(folder.join("lock")).expect("the target folder is writable");
+        lock.lock().expect("the target folder's file system has locks");
+        (folder, lock)
+    });
+    folder
+}
+
+fn remove_finished(runs: &Path) {
+    for entry in fs::read_dir(runs).expect("it was just created").flatten() {
+        let Ok(lock) = File::open(entry.path().join("lock")) else { continue };
+        if lock.try_lock().is_ok() {
+            // Something in it may be unreadable by design of a test; then it stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
