@@ -98,7 +98,7 @@ impl Broker {
         state: MutexGuard<'a, State>,
         deadline: Instant,
     ) -> Result<(MutexGuard<'a, State>, bool), Error> {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(super::now());
         if left.is_zero() {
             return Ok((state, false));
         }

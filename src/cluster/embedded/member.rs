@@ -1,15 +1,15 @@
 //! A group's member: see [`super::group`] for the protocol.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::Membership;
 use super::batch::Batch;
 use super::broker::{Broker, State, refused};
 use super::disk::Scan;
 use super::group::Served;
 use super::reader::Cursor;
 use super::topics::check_group;
+use super::{Membership, now};
 use crate::cluster::{self, Error, GroupEvent, Kind, RecordBatch};
 use crate::record::TopicPartition;
 
@@ -169,7 +169,7 @@ impl cluster::Member for Member {
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         batch.clear();
-        let deadline = Instant::now() + wait;
+        let deadline = now() + wait;
         let broker = Arc::clone(&self.broker);
         let mut state = broker.state()?;
         loop {

@@ -30,7 +30,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Cluster, CommittedOffset, Error, NewTopic, Settled, TopicDescription};
 use crate::record::TopicPartition;
@@ -76,7 +76,13 @@ impl Default for Options {
     }
 }
 
-/// The one place that asks the machine for the time.
+/// The moment that calls measure their deadlines from.
+#[expect(clippy::disallowed_methods, reason = "how long a call may wait is a matter of the machine's clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the default of the clock that is handed in")]
 fn wall_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
@@ -174,4 +180,5 @@ impl Cluster for Embedded {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests let moments pass")]
 mod tests;

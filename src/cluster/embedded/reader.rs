@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::batch::Batch;
 use super::broker::{Broker, State, refused};
@@ -94,7 +94,7 @@ impl cluster::Reader for Reader {
 
     fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
         batch.clear();
-        let deadline = Instant::now() + wait;
+        let deadline = super::now() + wait;
         let mut state = self.broker.state()?;
         loop {
             if self.cursor.refresh(&state)? && records_max > 0 {

@@ -83,16 +83,9 @@ fn a_killed_process_loses_nothing_committed_and_tears_nothing() {
         let mut last: Vec<i64> = (0..10).filter_map(|digit| (0..end).rev().find(|n| n % 10 == digit)).collect();
         last.sort_unstable();
         let log = pairs(&cluster, "log", 0);
-        let mut left: Vec<i64> = log.iter().map(|(_, value)| value.as_ref().unwrap().parse().unwrap()).collect();
-        left.reverse();
-        left.sort_by_key(|number| number % 10);
-        left.reverse();
-        left.dedup_by_key(|number| *number % 10);
-        let mut left: Vec<i64> = (0..10)
-            .filter_map(|digit| {
-                log.iter().rev().find_map(|(_, v)| v.as_ref()?.parse().ok().filter(|n: &i64| n % 10 == digit))
-            })
-            .collect();
+        let numbers = log.iter().map(|(_, value)| value.as_ref().unwrap().parse::<i64>().unwrap());
+        let fold: std::collections::BTreeMap<i64, i64> = numbers.map(|number| (number % 10, number)).collect();
+        let mut left: Vec<i64> = fold.into_values().collect();
         left.sort_unstable();
         assert_eq!(left, last, "the changelog folds to the last of each key");
         before = end;

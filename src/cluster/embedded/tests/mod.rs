@@ -15,6 +15,7 @@ mod basics;
 mod compaction;
 mod crash;
 mod groups;
+mod lanes;
 mod model;
 
 /// No test waits for as long as this unless it fails.
