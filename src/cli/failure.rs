@@ -3,11 +3,12 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::process::ExitCode;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, MietteDiagnostic, ThemeCharacters, ThemeStyles};
 
+use super::stderr::{is_colored, say};
 use crate::topology::Diagnostics;
 
 /// Exit code: the run failed.
@@ -66,7 +67,7 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         let text = self.render(is_colored());
         if !text.is_empty() {
-            eprintln!("{}", text.trim_end());
+            say(format_args!("{}\n", text.trim_end()));
         }
         self.code()
     }
@@ -107,11 +108,6 @@ impl Message {
             Err(fmt::Error) => format!("{}\n", self.text),
         }
     }
-}
-
-/// Whether messages on standard error may have colours: it is a terminal, and `NO_COLOR` is not set.
-pub fn is_colored() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// An error and what caused it, leaving out a cause that the error has put into its own words.
