@@ -28,6 +28,8 @@ pub enum Failure {
     Input(Message),
     /// Something failed while the command ran.
     Run(Message),
+    /// Something failed that the log has told already: a run's standard error is its log, one event a line.
+    Logged,
     /// Whoever read standard output has had enough (`| head`). Nothing is wrong, so nothing is said.
     ReaderGone,
 }
@@ -55,6 +57,12 @@ impl Failure {
         Self::Run(Message { text: text.into(), help: Some(help.into()) })
     }
 
+    /// The run failed with `error`, and its log is where that is told.
+    pub fn logged(error: &dyn Error) -> Self {
+        tracing::error!("{}", with_causes(error));
+        Self::Logged
+    }
+
     /// Standard output could not be written to.
     pub fn output(error: &io::Error) -> Self {
         match error.kind() {
@@ -75,7 +83,7 @@ impl Failure {
     fn code(&self) -> ExitCode {
         match self {
             Self::Mistakes(_) | Self::Input(_) => INPUT_WRONG.into(),
-            Self::Run(_) => RUN_FAILED.into(),
+            Self::Run(_) | Self::Logged => RUN_FAILED.into(),
             Self::ReaderGone => ExitCode::SUCCESS,
         }
     }
@@ -84,7 +92,7 @@ impl Failure {
         match self {
             Self::Mistakes(mistakes) => mistakes.render(colored),
             Self::Input(message) | Self::Run(message) => message.render(colored),
-            Self::ReaderGone => String::new(),
+            Self::Logged | Self::ReaderGone => String::new(),
         }
     }
 }

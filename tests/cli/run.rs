@@ -40,3 +40,17 @@ fn an_address_that_is_taken_fails_the_run() {
     let ran = room.run(&format!("run payments.yaml --set cluster=embedded --set http={address}")).ended(1).wrote(&[]);
     ran.said(&["cannot listen on", &address.to_string(), "`http`"]);
 }
+
+#[test]
+fn what_fails_in_a_run_is_one_event_of_its_log() {
+    let room = Room::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let command = format!(
+        "run payments.yaml --set cluster=embedded --set log.format=json --set http={}",
+        taken.local_addr().unwrap()
+    );
+    let ran = room.run(&command).ended(1);
+    let events: Vec<serde_json::Value> = ran.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&events[0]["message"], &events[0]["topologies"]), (&"starting".into(), &"payments".into()));
+    assert_eq!(events.last().unwrap()["level"], "ERROR");
+}
