@@ -17,6 +17,7 @@ mod inputs;
 mod replay;
 mod run;
 mod signals;
+mod stderr;
 
 pub use failure::Failure;
 
