@@ -26,6 +26,7 @@
 //!        │  └──► observe    metrics, health, logs
 //!        ├─► topology ─► dedup   YAML text -> spec -> compiled topology
 //!        └─► config          the worker's own settings
+//! yaml: YAML text with places, for topology and config
 //! record: a record as it was read, known to all
 //! format: the bytes of everything that is persisted, known to dedup, state and engine
 //! ```
@@ -41,3 +42,4 @@ pub mod observe;
 pub mod record;
 pub mod state;
 pub mod topology;
+pub mod yaml;

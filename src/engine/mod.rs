@@ -104,7 +104,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     match &options.config.cluster {
         ClusterKind::Kafka => {
             let kafka = &options.config.kafka;
-            let cluster = Kafka::new(&kafka.common, &kafka.consumer, &kafka.producer)?;
+            let cluster = Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?;
             run_on(&cluster, options)
         }
         ClusterKind::Embedded { dir, partitions } => {

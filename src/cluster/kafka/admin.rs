@@ -1,0 +1,281 @@
+//! Questions about topics, and their creation, by librdkafka's admin calls. rust-rdkafka does not offer
+//! topic ids.
+//!
+//! **Failure**: a topic that does not exist is `None`, not an error; a cluster that does not answer in
+//! time is [`Kind::Retry`], unless rights or a password stand behind it.
+
+use std::ffi::{CStr, CString, c_char};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rdkafka::bindings as rd;
+
+use super::errors::{Code, Failure};
+use super::native::{Client, Event, Queue, c_millis, c_string};
+use crate::cluster::{Error, Kind, NewTopic, TopicDescription, TopicId};
+
+/// How long an answer may take.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
+/// Added for librdkafka to give its own time-out as an answer.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long a new topic may take until all of its partitions have a leader.
+const USABLE_DEADLINE: Duration = Duration::from_secs(30);
+/// Between two looks at a new topic.
+const USABLE_STEP: Duration = Duration::from_millis(20);
+
+/// A topic, without its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outline {
+    /// Its id.
+    pub id: TopicId,
+    /// How many partitions it has.
+    pub partition_count: i32,
+    /// Whether each of them has a leader.
+    pub is_led: bool,
+}
+
+/// Options of one admin call.
+struct Options(NonNull<rd::rd_kafka_AdminOptions_t>);
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { rd::rd_kafka_AdminOptions_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// Makes an admin call and waits for its answer; `call` is given the options and the queue to answer to.
+fn ask(
+    client: &Arc<Client>,
+    api: rd::rd_kafka_admin_op_t,
+    call: impl FnOnce(*const rd::rd_kafka_AdminOptions_t, *mut rd::rd_kafka_queue_t),
+) -> Result<Event, Failure> {
+    let queue = Queue::new(client);
+    let mut words = [0 as c_char; 256];
+    // SAFETY: the client is alive; the buffer is as long as is said. The time-outs are within bounds.
+    let options = unsafe {
+        let raw = rd::rd_kafka_AdminOptions_new(client.raw(), api);
+        let options = Options(NonNull::new(raw).expect("librdkafka knows all of its calls"));
+        rd::rd_kafka_AdminOptions_set_request_timeout(raw, c_millis(ANSWER_DEADLINE), words.as_mut_ptr(), words.len());
+        if api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS {
+            rd::rd_kafka_AdminOptions_set_operation_timeout(
+                raw,
+                c_millis(ANSWER_DEADLINE),
+                words.as_mut_ptr(),
+                words.len(),
+            );
+        }
+        options
+    };
+    call(options.0.as_ptr(), queue.raw());
+    let late = || Failure::new(Code::RD_KAFKA_RESP_ERR__TIMED_OUT, "the cluster does not answer");
+    let answer = queue.next_event(ANSWER_DEADLINE + GRACE).ok_or_else(late);
+    match answer.and_then(|event| event.failure().map_or(Ok(event), Err)) {
+        Ok(event) => Ok(event),
+        // What stands behind a time-out may be a password.
+        Err(failure) => Err(client.trouble().unwrap_or(failure)),
+    }
+}
+
+/// `count` pointers of librdkafka's at `start`, as a slice.
+///
+/// # Safety
+/// `start` points to that many pointers that live for `'a`, or `count` is 0.
+unsafe fn pointers<'a, T>(start: *mut *const T, count: usize) -> &'a [*const T] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { std::slice::from_raw_parts(start, count) }
+}
+
+/// The words at `text`, empty for null.
+///
+/// # Safety
+/// `text` is null or a string that ends in NUL.
+unsafe fn words(text: *const c_char) -> String {
+    // SAFETY: by the caller's promise.
+    if text.is_null() { String::new() } else { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() }
+}
+
+/// What the cluster says of `topic`, without its settings.
+pub(super) fn outline(client: &Arc<Client>, topic: &str) -> Result<Option<Outline>, Failure> {
+    let Ok(name) = CString::new(topic) else { return Ok(None) };
+    let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS, |options, queue| {
+        let mut names = [name.as_ptr()];
+        // SAFETY: all is alive for the call, which copies what it needs.
+        unsafe {
+            let topics = rd::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len());
+            rd::rd_kafka_DescribeTopics(client.raw(), topics, options, queue);
+            rd::rd_kafka_TopicCollection_destroy(topics);
+        }
+    })?;
+    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
+    unsafe {
+        let result = rd::rd_kafka_event_DescribeTopics_result(answer.raw());
+        let mut count = 0;
+        let topics = pointers(rd::rd_kafka_DescribeTopics_result_topics(result, &mut count), count);
+        let Some(&topic) = topics.first() else { return Ok(None) };
+        let error = rd::rd_kafka_TopicDescription_error(topic);
+        let code = if error.is_null() { Code::RD_KAFKA_RESP_ERR_NO_ERROR } else { rd::rd_kafka_error_code(error) };
+        match Failure::of(code) {
+            None => Ok(Some(read_outline(topic))),
+            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => Ok(None),
+            Some(failure) => Err(failure),
+        }
+    }
+}
+
+/// # Safety
+/// `topic` is a description that is alive.
+unsafe fn read_outline(topic: *const rd::rd_kafka_TopicDescription_t) -> Outline {
+    // SAFETY: by the caller's promise; all that it points to lives as long.
+    unsafe {
+        let id = rd::rd_kafka_TopicDescription_topic_id(topic);
+        let high = rd::rd_kafka_Uuid_most_significant_bits(id).cast_unsigned();
+        let low = rd::rd_kafka_Uuid_least_significant_bits(id).cast_unsigned();
+        let mut count = 0;
+        let partitions = pointers(rd::rd_kafka_TopicDescription_partitions(topic, &mut count), count);
+        let is_led = |partition: &*const rd::rd_kafka_TopicPartitionInfo_t| {
+            let leader = rd::rd_kafka_TopicPartitionInfo_leader(*partition);
+            !leader.is_null() && rd::rd_kafka_Node_id(leader) >= 0
+        };
+        Outline {
+            id: TopicId((u128::from(high) << 64 | u128::from(low)).to_be_bytes()),
+            partition_count: i32::try_from(partitions.len()).unwrap_or(i32::MAX),
+            is_led: partitions.iter().all(is_led),
+        }
+    }
+}
+
+/// What the cluster says of `topic`; `None` where there is no such topic.
+pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<TopicDescription>, Error> {
+    let what = || format!("describing the topic {topic}");
+    let Some(outline) = outline(client, topic).map_err(|failure| failure.plain(what()))? else { return Ok(None) };
+    let [cleanup_policy, delete_retention_ms] =
+        settings(client, topic, ["cleanup.policy", "delete.retention.ms"]).map_err(|failure| failure.plain(what()))?;
+    let number =
+        |text: &str| text.parse().map_err(|_| Error::new(Kind::Retry, format!("{}: {text:?} is no number", what())));
+    Ok(Some(TopicDescription {
+        id: outline.id,
+        partition_count: outline.partition_count,
+        delete_retention_ms: number(&delete_retention_ms)?,
+        cleanup_policy,
+    }))
+}
+
+/// A topic's settings of these names, defaults included; empty where the cluster does not tell.
+fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str; N]) -> Result<[String; N], Failure> {
+    let name = CString::new(topic).unwrap_or_default();
+    let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, |options, queue| {
+        // SAFETY: all is alive for the call, which copies what it needs.
+        unsafe {
+            let resource =
+                rd::rd_kafka_ConfigResource_new(rd::rd_kafka_ResourceType_t::RD_KAFKA_RESOURCE_TOPIC, name.as_ptr());
+            rd::rd_kafka_DescribeConfigs(client.raw(), [resource].as_mut_ptr(), 1, options, queue);
+            rd::rd_kafka_ConfigResource_destroy(resource);
+        }
+    })?;
+    let mut found = [const { String::new() }; N];
+    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
+    unsafe {
+        let result = rd::rd_kafka_event_DescribeConfigs_result(answer.raw());
+        let mut count = 0;
+        let resources = pointers(rd::rd_kafka_DescribeConfigs_result_resources(result, &mut count), count);
+        for &resource in resources {
+            if let Some(mut failure) = Failure::of(rd::rd_kafka_ConfigResource_error(resource)) {
+                failure.message = words(rd::rd_kafka_ConfigResource_error_string(resource));
+                return Err(failure);
+            }
+            let entries = pointers(rd::rd_kafka_ConfigResource_configs(resource, &mut count), count);
+            for &entry in entries {
+                let name = words(rd::rd_kafka_ConfigEntry_name(entry));
+                if let Some(index) = names.iter().position(|wanted| *wanted == name) {
+                    found[index] = words(rd::rd_kafka_ConfigEntry_value(entry));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A topic to be created, in librdkafka's form.
+struct Order(NonNull<rd::rd_kafka_NewTopic_t>);
+
+impl Drop for Order {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { rd::rd_kafka_NewTopic_destroy(self.0.as_ptr()) }
+    }
+}
+
+fn order(topic: &NewTopic<'_>) -> Result<Order, Error> {
+    let name = c_string(topic.name)?;
+    let mut explained = [0 as c_char; 256];
+    // SAFETY: strings end in NUL, the buffer is as long as is said, and the result is owned.
+    let raw = unsafe {
+        let (partitions, replicas) = (topic.partition_count, topic.replication_factor);
+        rd::rd_kafka_NewTopic_new(name.as_ptr(), partitions, replicas, explained.as_mut_ptr(), explained.len())
+    };
+    // SAFETY: librdkafka ends what it wrote with NUL, and the buffer began as zeros.
+    let explain = || {
+        Error::new(
+            Kind::Refused,
+            format!("creating the topic {}: {}", topic.name, unsafe { words(explained.as_ptr()) }),
+        )
+    };
+    let order = Order(NonNull::new(raw).ok_or_else(explain)?);
+    for (setting, value) in topic.settings {
+        let (c_setting, c_value) = (c_string(setting)?, c_string(value)?);
+        // SAFETY: all three are alive; both strings are copied.
+        let code = unsafe { rd::rd_kafka_NewTopic_set_config(order.0.as_ptr(), c_setting.as_ptr(), c_value.as_ptr()) };
+        if let Some(failure) = Failure::of(code) {
+            return Err(failure.plain(format_args!("creating the topic {} with {setting}", topic.name)));
+        }
+    }
+    Ok(order)
+}
+
+/// Creates a topic and waits until it can be used. Fine if it exists.
+pub(super) fn create(client: &Arc<Client>, topic: &NewTopic<'_>) -> Result<(), Error> {
+    let order = order(topic)?;
+    let what = || format!("creating the topic {}", topic.name);
+    let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, |options, queue| {
+        // SAFETY: all is alive for the call, which copies what it needs.
+        unsafe { rd::rd_kafka_CreateTopics(client.raw(), [order.0.as_ptr()].as_mut_ptr(), 1, options, queue) }
+    })
+    .map_err(|failure| failure.plain(what()))?;
+    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
+    unsafe {
+        let result = rd::rd_kafka_event_CreateTopics_result(answer.raw());
+        let mut count = 0;
+        for &created in pointers(rd::rd_kafka_CreateTopics_result_topics(result, &mut count), count) {
+            let Some(mut failure) = Failure::of(rd::rd_kafka_topic_result_error(created)) else { continue };
+            if failure.code != Code::RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS {
+                failure.message = words(rd::rd_kafka_topic_result_error_string(created));
+                return Err(failure.plain(what()));
+            }
+        }
+    }
+    wait_usable(client, topic.name)
+}
+
+/// Waits until every partition of `topic` has a leader that answers.
+fn wait_usable(client: &Arc<Client>, topic: &str) -> Result<(), Error> {
+    let deadline = Instant::now() + USABLE_DEADLINE;
+    let name = c_string(topic)?;
+    loop {
+        let outline =
+            outline(client, topic).map_err(|failure| failure.plain(format_args!("waiting for the topic {topic}")))?;
+        let answers = |partition| client.query_watermarks(&name, partition, ANSWER_DEADLINE).is_ok();
+        if outline.is_some_and(|topic| topic.is_led && (0..topic.partition_count).all(answers)) {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(Error::new(Kind::Retry, format!("the new topic {topic} has partitions without a leader")));
+        }
+        thread::sleep(USABLE_STEP);
+    }
+}

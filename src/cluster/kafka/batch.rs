@@ -1,0 +1,253 @@
+//! Records as librdkafka holds them: a batch owns the messages, and a [`Record`] borrows their bytes
+//! without copying key or value.
+//!
+//! Invariants: every message is destroyed once, by [`Batch::clear`] or on drop, before the client that it
+//! came from (the batch holds an `Arc` of it); `messages`, `sources` and `headers_at` have one element
+//! for each record.
+//!
+//! **Failure**: a message that stands for an error never gets into a batch; it is handed to whoever
+//! fills it.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ops::Range;
+use std::ptr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::bindings as rd;
+
+use super::errors::{Code, Failure};
+use super::native::{Client, Queue, c_millis};
+use crate::cluster::RecordBatch;
+use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
+
+/// Records that were read. See [`RecordBatch`].
+#[derive(Default)]
+pub struct Batch {
+    messages: Vec<*mut rd::rd_kafka_message_t>,
+    sources: Vec<u32>,
+    headers_at: Vec<Range<u32>>,
+    headers: HeaderBuf,
+    partitions: Arc<[TopicPartition]>,
+    client: Option<Arc<Client>>,
+}
+
+// SAFETY: the messages are owned and may be read and destroyed from any thread.
+unsafe impl Send for Batch {}
+
+/// A message on its way into a batch.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming<'a>(&'a rd::rd_kafka_message_t);
+
+impl Incoming<'_> {
+    /// Something to tell one topic from another by, cheaper than the name. Valid for as long as the
+    /// topic's partitions are assigned.
+    pub fn topic_handle(&self) -> usize {
+        self.0.rkt.addr()
+    }
+
+    /// The topic's name.
+    pub fn topic(&self) -> &str {
+        if self.0.rkt.is_null() {
+            return "";
+        }
+        // SAFETY: the message holds its topic, and the topic its name; Kafka's topic names are ASCII.
+        unsafe { CStr::from_ptr(rd::rd_kafka_topic_name(self.0.rkt)) }.to_str().unwrap_or("")
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> i32 {
+        self.0.partition
+    }
+
+    /// The offset; for an error, where it happened.
+    pub fn offset(&self) -> i64 {
+        self.0.offset
+    }
+
+    /// The error that it stands for, if it is no record.
+    pub fn failure(&self) -> Option<Failure> {
+        let mut failure = Failure::of(self.0.err)?;
+        // SAFETY: for an error, the message owns a string with librdkafka's words, or none.
+        let words = unsafe { rd::rd_kafka_message_errstr(self.0) };
+        if !words.is_null() {
+            // SAFETY: as above; it ends in NUL.
+            failure.message = unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned();
+        }
+        Some(failure)
+    }
+
+    /// Whether it is a record.
+    pub fn is_record(&self) -> bool {
+        self.0.err == Code::RD_KAFKA_RESP_ERR_NO_ERROR
+    }
+}
+
+impl Batch {
+    /// Destroys all messages and keeps the memory.
+    pub fn clear(&mut self) {
+        for message in self.messages.drain(..) {
+            // SAFETY: owned, and destroyed only here.
+            unsafe { rd::rd_kafka_message_destroy(message) }
+        }
+        self.sources.clear();
+        self.headers_at.clear();
+        self.headers.clear();
+        self.client = None;
+    }
+
+    /// Empties the batch, then takes what is in `queue`, up to `records_max`, waiting up to `wait` for
+    /// a first record. `sort` says which of `partitions` a message is from, or that it is to be dropped.
+    pub(super) fn fill(
+        &mut self,
+        queue: &Queue,
+        partitions: &Arc<[TopicPartition]>,
+        records_max: usize,
+        wait: Duration,
+        mut sort: impl FnMut(Incoming<'_>) -> Option<u32>,
+    ) {
+        self.clear();
+        self.partitions = Arc::clone(partitions);
+        self.client = Some(Arc::clone(queue.client()));
+        self.take(queue, records_max, Duration::ZERO, &mut sort);
+        if !self.is_empty() || wait.is_zero() || records_max == 0 {
+            return;
+        }
+        // A call with room for many waits until all of it is filled: so wait for one, then take the rest.
+        let deadline = Instant::now() + wait;
+        let woken = self.take(queue, 1, deadline.saturating_duration_since(Instant::now()), &mut sort);
+        if woken > 0 {
+            self.take(queue, records_max - self.len(), Duration::ZERO, &mut sort);
+        }
+    }
+
+    /// One call to librdkafka; says how many messages came, those that were dropped included.
+    fn take(
+        &mut self,
+        queue: &Queue,
+        max: usize,
+        wait: Duration,
+        sort: &mut impl FnMut(Incoming<'_>) -> Option<u32>,
+    ) -> usize {
+        let before = self.messages.len();
+        self.messages.reserve(max);
+        // SAFETY: there is room for `max` pointers behind `before`, and librdkafka says how many it wrote.
+        let taken = unsafe {
+            let room = self.messages.as_mut_ptr().add(before);
+            let taken = rd::rd_kafka_consume_batch_queue(queue.raw(), c_millis(wait), room, max);
+            let taken = usize::try_from(taken).unwrap_or(0);
+            self.messages.set_len(before + taken);
+            taken
+        };
+        let mut kept = before;
+        for index in before..before + taken {
+            let raw = self.messages[index];
+            // SAFETY: the message is owned and alive; it is destroyed or kept below.
+            let message = Incoming(unsafe { &*raw });
+            let source = sort(message);
+            match source.filter(|_| message.is_record()) {
+                Some(source) => {
+                    self.sources.push(source);
+                    self.messages[kept] = raw;
+                    kept += 1;
+                    self.copy_headers(raw);
+                }
+                // SAFETY: owned, and never touched again: its place is overwritten or cut off.
+                None => unsafe { rd::rd_kafka_message_destroy(raw) },
+            }
+        }
+        // SAFETY: `kept` messages are owned; those behind were destroyed or moved.
+        unsafe { self.messages.set_len(kept) };
+        taken
+    }
+
+    /// Copies a message's headers, if there are any: librdkafka keeps them in a form of its own.
+    fn copy_headers(&mut self, message: *const rd::rd_kafka_message_t) {
+        let start = self.headers_len();
+        let mut headers = ptr::null_mut();
+        // SAFETY: the message is alive; the list stays the message's.
+        let code = unsafe { rd::rd_kafka_message_headers(message, &mut headers) };
+        if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR {
+            // SAFETY: the list and what it points to live as long as the message.
+            (0..)
+                .map_while(|index| unsafe { header_at(headers, index) })
+                .for_each(|(name, value)| self.headers.push(name, value));
+        }
+        self.headers_at.push(start..self.headers_len());
+    }
+
+    fn headers_len(&self) -> u32 {
+        u32::try_from(self.headers.byte_len()).expect("a batch's headers are far below 4 GiB")
+    }
+}
+
+/// The name and the value of the header at `index`, `None` behind the last.
+///
+/// # Safety
+/// `headers` is a list that lives for `'a`.
+unsafe fn header_at<'a>(headers: *const rd::rd_kafka_headers_t, index: usize) -> Option<(&'a [u8], Option<&'a [u8]>)> {
+    let (mut name, mut value, mut size): (*const c_char, *const c_void, usize) = (ptr::null(), ptr::null(), 0);
+    // SAFETY: by the caller's promise; the out-pointers are valid, and what they get lives for `'a`.
+    unsafe {
+        match rd::rd_kafka_header_get_all(headers, index, &mut name, &mut value, &mut size) {
+            Code::RD_KAFKA_RESP_ERR_NO_ERROR => Some((CStr::from_ptr(name).to_bytes(), bytes(value, size))),
+            _ => None,
+        }
+    }
+}
+
+/// `size` bytes at `start`, `None` for null.
+///
+/// # Safety
+/// `start` is null or points to that many bytes that live for `'a`.
+unsafe fn bytes<'a>(start: *const c_void, size: usize) -> Option<&'a [u8]> {
+    // SAFETY: by the caller's promise.
+    (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size) })
+}
+
+impl RecordBatch for Batch {
+    fn partitions(&self) -> &[TopicPartition] {
+        &self.partitions
+    }
+
+    fn source(&self, index: usize) -> usize {
+        self.sources[index] as usize
+    }
+
+    fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    fn record(&self, index: usize) -> Record<'_> {
+        // SAFETY: the message is owned and lives until the batch is cleared, which needs `&mut`.
+        let message = unsafe { &*self.messages[index] };
+        let mut kind = rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+        // SAFETY: as above; key and payload are null or as long as is said.
+        let (timestamp, key, value) = unsafe {
+            (
+                rd::rd_kafka_message_timestamp(message, &mut kind),
+                bytes(message.key, message.key_len),
+                bytes(message.payload, message.len),
+            )
+        };
+        let known = kind != rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && timestamp != -1;
+        let headers = self.headers_at[index].clone();
+        let headers = &self.headers.as_headers().as_bytes()[headers.start as usize..headers.end as usize];
+        let source = &self.partitions[self.source(index)];
+        Record {
+            topic: &source.topic,
+            partition: source.partition,
+            offset: message.offset,
+            timestamp: known.then_some(timestamp),
+            key,
+            value,
+            headers: Headers::from_bytes(headers),
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

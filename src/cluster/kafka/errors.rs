@@ -1,0 +1,222 @@
+//! What librdkafka's errors mean to a lane.
+//!
+//! librdkafka says of a transactional error whether it is retriable, whether the transaction must be
+//! aborted, and whether the producer is lost; of everything else there is only a code. This module is
+//! the one place where those become a [`Kind`].
+//!
+//! **Failure**: an error that says nothing of itself is [`Kind::Unknown`] in a transactional call and
+//! [`Kind::Retry`] elsewhere, where asking again does no harm.
+
+use std::ffi::CStr;
+use std::fmt;
+
+use rdkafka::bindings as rd;
+
+use crate::cluster::{Error, Kind};
+
+/// librdkafka's error codes.
+pub(super) type Code = rd::rd_kafka_resp_err_t;
+
+/// An error as librdkafka told it.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    /// The code.
+    pub code: Code,
+    /// librdkafka's or the broker's words.
+    pub message: String,
+    /// The client is lost: a new one is needed.
+    pub fatal: bool,
+    /// The same call may be made again.
+    pub retriable: bool,
+    /// The open transaction must be aborted.
+    pub requires_abort: bool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Failure {
+    /// A bare code; `None` where it is no error.
+    pub fn of(code: Code) -> Option<Self> {
+        (code != Code::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| Self::new(code, describe(code)))
+    }
+
+    /// A code with words of its own.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let fatal = matches!(code, Code::RD_KAFKA_RESP_ERR__FATAL | Code::RD_KAFKA_RESP_ERR__FENCED);
+        Self { code, message: message.into(), fatal, retriable: false, requires_abort: false }
+    }
+
+    /// Takes an error object over, `None` for null.
+    ///
+    /// # Safety
+    /// `error` is null or an error object that nobody else destroys.
+    pub unsafe fn take(error: *mut rd::rd_kafka_error_t) -> Option<Self> {
+        if error.is_null() {
+            return None;
+        }
+        // SAFETY: the object lives until it is destroyed here, and the string with it.
+        unsafe {
+            let failure = Self {
+                code: rd::rd_kafka_error_code(error),
+                message: CStr::from_ptr(rd::rd_kafka_error_string(error)).to_string_lossy().into_owned(),
+                fatal: rd::rd_kafka_error_is_fatal(error) != 0,
+                retriable: rd::rd_kafka_error_is_retriable(error) != 0,
+                requires_abort: rd::rd_kafka_error_txn_requires_abort(error) != 0,
+            };
+            rd::rd_kafka_error_destroy(error);
+            Some(failure)
+        }
+    }
+
+    /// The error of a call outside transactions.
+    pub fn plain(&self, what: impl fmt::Display) -> Error {
+        let kind = if self.fatal { Kind::Fenced } else { plain_kind(self.code) };
+        Error::new(kind, format!("{what}: {self}"))
+    }
+
+    /// The error of a transactional call. `late` is the kind of one that may be called again but whose
+    /// time is over.
+    pub fn transactional(&self, what: impl fmt::Display, late: Kind) -> Error {
+        let kind = match self.code {
+            code if is_authorization(code) || is_setting(code) => Kind::Refused,
+            code if is_stale_membership(code) => Kind::Abort,
+            _ if self.fatal => Kind::Fenced,
+            _ if self.requires_abort => Kind::Abort,
+            _ if self.retriable => late,
+            Code::RD_KAFKA_RESP_ERR__TIMED_OUT | Code::RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE => late,
+            _ => Kind::Unknown,
+        };
+        Error::new(kind, format!("{what}: {self}"))
+    }
+
+    /// Whether the broker refuses what stands in the record or its batch.
+    pub fn refuses_record(&self) -> bool {
+        matches!(
+            self.code,
+            Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
+                | Code::RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE
+                | Code::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP
+                | Code::RD_KAFKA_RESP_ERR_INVALID_RECORD
+                | Code::RD_KAFKA_RESP_ERR_INVALID_MSG
+                | Code::RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE
+                | Code::RD_KAFKA_RESP_ERR__BAD_MSG
+        )
+    }
+}
+
+/// librdkafka's words for a code.
+fn describe(code: Code) -> String {
+    // SAFETY: a static string for every code.
+    unsafe { CStr::from_ptr(rd::rd_kafka_err2str(code)) }.to_string_lossy().into_owned()
+}
+
+/// What a code means outside transactions.
+fn plain_kind(code: Code) -> Kind {
+    match code {
+        code if is_authorization(code) || is_setting(code) || is_missing(code) => Kind::Refused,
+        code if is_stale_membership(code) => Kind::Abort,
+        Code::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID
+        | Code::RD_KAFKA_RESP_ERR__FENCED
+        | Code::RD_KAFKA_RESP_ERR__FATAL
+        | Code::RD_KAFKA_RESP_ERR__DESTROY
+        | Code::RD_KAFKA_RESP_ERR_PRODUCER_FENCED
+        | Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH => Kind::Fenced,
+        Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE
+        | Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
+        | Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
+        | Code::RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE
+        | Code::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP
+        | Code::RD_KAFKA_RESP_ERR_INVALID_RECORD => Kind::Refused,
+        _ => Kind::Retry,
+    }
+}
+
+/// Somebody has to grant something, or to correct a name or a password.
+fn is_authorization(code: Code) -> bool {
+    matches!(
+        code,
+        Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
+            | Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED
+            | Code::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
+            | Code::RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            | Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED
+            | Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_SASL_MECHANISM
+            | Code::RD_KAFKA_RESP_ERR_SECURITY_DISABLED
+            | Code::RD_KAFKA_RESP_ERR__AUTHENTICATION
+            | Code::RD_KAFKA_RESP_ERR__SSL
+    )
+}
+
+/// Somebody has to correct a setting, here or at the cluster.
+fn is_setting(code: Code) -> bool {
+    matches!(
+        code,
+        Code::RD_KAFKA_RESP_ERR__INVALID_ARG
+            | Code::RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE
+            | Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION
+            | Code::RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION
+            | Code::RD_KAFKA_RESP_ERR_INVALID_PARTITIONS
+            | Code::RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR
+            | Code::RD_KAFKA_RESP_ERR_INVALID_CONFIG
+            | Code::RD_KAFKA_RESP_ERR_POLICY_VIOLATION
+            | Code::RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT
+            | Code::RD_KAFKA_RESP_ERR_INVALID_SESSION_TIMEOUT
+            | Code::RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL
+            | Code::RD_KAFKA_RESP_ERR_GROUP_MAX_SIZE_REACHED
+            | Code::RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE
+    )
+}
+
+/// There is no such topic or partition.
+fn is_missing(code: Code) -> bool {
+    matches!(
+        code,
+        Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART
+            | Code::RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC
+            | Code::RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION
+    )
+}
+
+/// The membership that a commit was made with is a former one: the transaction has no effect.
+fn is_stale_membership(code: Code) -> bool {
+    matches!(
+        code,
+        Code::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION
+            | Code::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID
+            | Code::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS
+            | Code::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(code: Code, flags: fn(&mut Failure)) -> Kind {
+        let mut failure = Failure::of(code).unwrap();
+        flags(&mut failure);
+        failure.transactional("commit", Kind::Unknown).kind
+    }
+
+    #[test]
+    fn transactional_errors_follow_their_flags() {
+        use rd::rd_kafka_resp_err_t::*;
+        assert_eq!(kind(RD_KAFKA_RESP_ERR__FENCED, |f| f.fatal = true), Kind::Fenced);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR__STATE, |f| f.requires_abort = true), Kind::Abort);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR__TIMED_OUT, |f| f.retriable = true), Kind::Unknown);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR__STATE, |_| ()), Kind::Unknown);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION, |f| f.requires_abort = true), Kind::Abort);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID, |_| ()), Kind::Abort);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID, |f| f.fatal = true), Kind::Abort);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED, |f| f.fatal = true), Kind::Refused);
+    }
+
+    #[test]
+    fn no_error_is_no_failure() {
+        assert!(Failure::of(Code::RD_KAFKA_RESP_ERR_NO_ERROR).is_none());
+    }
+}

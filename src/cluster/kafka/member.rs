@@ -1,0 +1,450 @@
+//! A group's member: subscribes, hands rebalances on to be answered later, and reads all of its
+//! partitions through one queue.
+//!
+//! Invariants: a partition is read only between [`Member::start`] and the next pause, revocation or
+//! loss; the records of a partition come with rising offsets from where it was started; while a group
+//! event waits for its answer, nothing is read.
+//!
+//! **Failure**: what librdkafka mends by itself is told once as [`Kind::Retry`]; a position that the
+//! broker no longer has (`auto.offset.reset=error`) and missing rights are [`Kind::Refused`].
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rdkafka::bindings as rd;
+
+use super::batch::{Batch, Incoming};
+use super::errors::{Code, Failure};
+use super::native::{Client, List, Queue, Signal, c_millis, c_string};
+use super::properties::Properties;
+use crate::cluster::{self, Error, GroupEvent, Kind};
+use crate::record::TopicPartition;
+
+/// How long a started partition's fetcher may take to come up, and a seek to be done.
+const SEEK_DEADLINE: Duration = Duration::from_secs(5);
+/// Between two attempts at a seek.
+const SEEK_PAUSE: Duration = Duration::from_millis(2);
+/// How long leaving the group may take.
+const LEAVE_DEADLINE: Duration = Duration::from_secs(5);
+/// How often leaving looks for what is still to be answered.
+const LEAVE_STEP: Duration = Duration::from_millis(20);
+/// For how long the same error is not told again.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+
+/// A member of a consumer group. See [`cluster::Member`].
+pub struct Member {
+    client: Arc<Client>,
+    lane: Queue,
+    slots: Slots,
+    pending: Option<GroupEvent>,
+    troubles: Vec<Error>,
+    told: Option<(Code, Instant)>,
+    left: bool,
+}
+
+/// Proof of a membership as of some moment. See [`cluster::Member::metadata`].
+pub struct Metadata(NonNull<rd::rd_kafka_consumer_group_metadata_t>);
+
+// SAFETY: plain memory that is owned.
+unsafe impl Send for Metadata {}
+
+impl Metadata {
+    /// The C handle.
+    pub(super) fn raw(&self) -> *const rd::rd_kafka_consumer_group_metadata_t {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Metadata {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { rd::rd_kafka_consumer_group_metadata_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// One assigned partition.
+struct Slot {
+    name: CString,
+    started: bool,
+    /// The lowest offset that may still come.
+    next: i64,
+    /// Whether anything was returned since the start.
+    returned: bool,
+    /// Whether librdkafka's own position can be believed: reading an error in a batch moves it too far.
+    trusted: bool,
+}
+
+/// The assigned partitions, and the way from a message to its partition.
+#[derive(Default)]
+struct Slots {
+    partitions: Arc<[TopicPartition]>,
+    slots: Vec<Slot>,
+    by_handle: HashMap<(usize, i32), u32>,
+    last: Option<((usize, i32), u32)>,
+}
+
+impl Slots {
+    fn position(&self, partition: &TopicPartition) -> Option<usize> {
+        self.partitions.iter().position(|assigned| assigned == partition)
+    }
+
+    fn find(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
+        let index = self.position(partition);
+        let missing = || Error::new(Kind::Abort, format!("{partition} is not assigned to this member"));
+        index.map(|index| &mut self.slots[index]).ok_or_else(missing)
+    }
+
+    /// Which assigned partition a message is from. Messages come in runs, so the last one's is tried first.
+    fn of(&mut self, message: Incoming<'_>) -> Option<u32> {
+        let handle = (message.topic_handle(), message.partition());
+        if let Some((last, index)) = self.last
+            && last == handle
+        {
+            return Some(index);
+        }
+        let index = match self.by_handle.get(&handle) {
+            Some(index) => *index,
+            None => {
+                let same = |p: &TopicPartition| p.partition == message.partition() && *p.topic == *message.topic();
+                let index = u32::try_from(self.partitions.iter().position(same)?).ok()?;
+                self.by_handle.insert(handle, index);
+                index
+            }
+        };
+        self.last = Some((handle, index));
+        Some(index)
+    }
+
+    fn add(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        let new: Vec<&TopicPartition> = partitions.iter().filter(|p| self.position(p).is_none()).collect();
+        for partition in &new {
+            let name = c_string(&partition.topic)?;
+            self.slots.push(Slot { name, started: false, next: 0, returned: false, trusted: true });
+        }
+        self.partitions = self.partitions.iter().chain(new).cloned().collect();
+        self.forget_handles();
+        Ok(())
+    }
+
+    fn remove(&mut self, partitions: &[TopicPartition]) {
+        let mut gone = self.partitions.iter().map(|partition| partitions.contains(partition));
+        self.slots.retain(|_| !gone.next().unwrap_or(false));
+        self.partitions = self.partitions.iter().filter(|p| !partitions.contains(p)).cloned().collect();
+        self.forget_handles();
+    }
+
+    fn forget_handles(&mut self) {
+        self.by_handle.clear();
+        self.last = None;
+    }
+
+    /// Sorts a message: its partition, or `None` for what is not to be returned. Errors go to `troubles`.
+    fn sort(&mut self, message: Incoming<'_>, troubles: &mut Vec<Error>) -> Option<u32> {
+        if !message.is_record() {
+            self.note_trouble(message, troubles);
+            return None;
+        }
+        let index = self.of(message)?;
+        let slot = &mut self.slots[index as usize];
+        if !slot.started || message.offset() < slot.next {
+            return None;
+        }
+        slot.next = message.offset() + 1;
+        slot.returned = true;
+        Some(index)
+    }
+
+    fn note_trouble(&mut self, message: Incoming<'_>, troubles: &mut Vec<Error>) {
+        let Some(failure) = message.failure() else { return };
+        let Some(index) = self.of(message) else {
+            troubles.push(failure.plain("reading"));
+            return;
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.trusted = false;
+        if !slot.started {
+            return;
+        }
+        troubles.push(unreadable(&self.partitions[index as usize], slot.next, &failure));
+    }
+}
+
+/// The error of a partition that cannot be read on.
+pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Failure) -> Error {
+    match failure.code {
+        Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET | Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE => Error::new(
+            Kind::Refused,
+            format!("{partition} no longer has offset {offset}: it is outside of what the broker retains ({failure})"),
+        ),
+        Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => {
+            Error::new(Kind::Refused, format!("{partition} cannot be read at offset {offset}: {failure}"))
+        }
+        _ => failure.plain(format_args!("reading {partition} at offset {offset}")),
+    }
+}
+
+impl Member {
+    /// Joins the group of `properties` and subscribes to `topics`.
+    pub(super) fn join(properties: &Properties, topics: &[Arc<str>]) -> Result<Self, Error> {
+        let client = Client::new(properties)?;
+        let lane = Queue::new(&client);
+        lane.wake_on_events();
+        let wanted: Vec<TopicPartition> =
+            topics.iter().map(|topic| TopicPartition::new(Arc::clone(topic), -1)).collect();
+        let list = List::of(&wanted, i64::from(rd::RD_KAFKA_OFFSET_INVALID))?;
+        // SAFETY: client and list are alive; the list is copied.
+        let failure = Failure::of(unsafe { rd::rd_kafka_subscribe(client.raw(), list.raw()) });
+        let member = Self {
+            client,
+            lane,
+            slots: Slots::default(),
+            pending: None,
+            troubles: Vec::new(),
+            told: None,
+            left: false,
+        };
+        match failure {
+            Some(failure) => Err(failure.plain("subscribing")),
+            None => Ok(member),
+        }
+    }
+
+    /// Handles everything that librdkafka has to tell; stops at the first group event.
+    fn serve_group(&mut self) -> Result<(), Error> {
+        while self.pending.is_none()
+            && let Some(event) = self.client.next_event(Duration::ZERO)
+        {
+            match event.signal() {
+                Signal::Assign(partitions) => self.pending = Some(GroupEvent::Assigned(partitions)),
+                Signal::Revoke(partitions) => {
+                    for partition in &partitions {
+                        if let Ok(slot) = self.slots.find(partition) {
+                            slot.started = false;
+                        }
+                    }
+                    // SAFETY: the client is alive.
+                    let lost = unsafe { rd::rd_kafka_assignment_lost(self.client.raw()) } != 0;
+                    self.pending =
+                        Some(if lost { GroupEvent::Lost(partitions) } else { GroupEvent::Revoked(partitions) });
+                }
+                Signal::Error(failure) => self.tell(failure)?,
+                Signal::Deliveries | Signal::Other => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// An error of the background is told once, unless it stays for long.
+    fn tell(&mut self, failure: Failure) -> Result<(), Error> {
+        let recently = |(code, at): (Code, Instant)| code == failure.code && at.elapsed() < TELL_AGAIN;
+        // One broker's connection going down is librdkafka's business; all of them down is told.
+        let silent = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT || self.told.is_some_and(recently);
+        if silent && !failure.fatal {
+            tracing::debug!(target: "librdkafka", "{failure}");
+            return Ok(());
+        }
+        self.told = Some((failure.code, Instant::now()));
+        Err(failure.plain("the group's consumer"))
+    }
+
+    /// `partition`'s elements of a call that takes a list and puts errors into it.
+    fn on_partition(
+        &self,
+        partition: &TopicPartition,
+        offset: i64,
+        call: impl FnOnce(*mut rd::rd_kafka_t, &List) -> Option<Failure>,
+    ) -> Result<Option<Failure>, Error> {
+        let list = List::of(std::slice::from_ref(partition), offset)?;
+        let failure = call(self.client.raw(), &list);
+        Ok(failure.or_else(|| list.failure().map(|(_, failure)| failure)))
+    }
+
+    fn seek(&self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
+        let deadline = Instant::now() + SEEK_DEADLINE;
+        loop {
+            let failure = self.on_partition(partition, offset, |client, list| {
+                // SAFETY: client and list are alive for the call; the error is taken over.
+                unsafe { Failure::take(rd::rd_kafka_seek_partitions(client, list.raw(), c_millis(SEEK_DEADLINE))) }
+            })?;
+            let Some(failure) = failure else { return Ok(()) };
+            // The fetcher comes up a moment after the assignment.
+            let coming_up = matches!(
+                failure.code,
+                Code::RD_KAFKA_RESP_ERR__STATE
+                    | Code::RD_KAFKA_RESP_ERR__PREV_IN_PROGRESS
+                    | Code::RD_KAFKA_RESP_ERR__IN_PROGRESS
+                    | Code::RD_KAFKA_RESP_ERR__TIMED_OUT
+            );
+            if !coming_up || Instant::now() >= deadline {
+                return Err(Error::new(Kind::Retry, format!("starting {partition} at {offset}: {failure}")));
+            }
+            thread::sleep(SEEK_PAUSE);
+        }
+    }
+
+    fn set_paused(&self, partition: &TopicPartition, paused: bool) -> Result<(), Error> {
+        let failure = self.on_partition(partition, 0, |client, list| {
+            // SAFETY: client and list are alive for the call.
+            Failure::of(unsafe {
+                match paused {
+                    true => rd::rd_kafka_pause_partitions(client, list.raw()),
+                    false => rd::rd_kafka_resume_partitions(client, list.raw()),
+                }
+            })
+        })?;
+        let what = if paused { "pausing" } else { "resuming" };
+        failure.map_or(Ok(()), |failure| Err(failure.plain(format_args!("{what} {partition}"))))
+    }
+
+    /// Answers what the group still asks and leaves it.
+    fn close(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.left, true) {
+            return Ok(());
+        }
+        self.lane.sleep_on_events();
+        if self.pending.take().is_some() {
+            self.give_all_up();
+        }
+        // SAFETY: client and queue are alive; the error is taken over.
+        let failure =
+            unsafe { Failure::take(rd::rd_kafka_consumer_close_queue(self.client.raw(), self.client.events())) };
+        if let Some(failure) = failure {
+            return Err(failure.plain("leaving the group"));
+        }
+        let deadline = Instant::now() + LEAVE_DEADLINE;
+        // SAFETY: the client is alive.
+        while unsafe { rd::rd_kafka_consumer_closed(self.client.raw()) } == 0 {
+            if Instant::now() >= deadline {
+                let message = "the group was not left in time: the others wait for the session to time out";
+                return Err(Error::new(Kind::Retry, message));
+            }
+            // Whatever is asked now has one answer, and it has to be given at once, or closing hangs.
+            if let Some(event) = self.client.next_event(LEAVE_STEP)
+                && matches!(event.signal(), Signal::Assign(_) | Signal::Revoke(_))
+            {
+                self.give_all_up();
+            }
+        }
+        Ok(())
+    }
+
+    fn give_all_up(&self) {
+        // SAFETY: the client is alive; null stands for no partitions. An error means that there is nothing
+        // to be answered any more.
+        let _ = unsafe { rd::rd_kafka_assign(self.client.raw(), std::ptr::null()) };
+    }
+
+    fn client_position(&self, partition: &TopicPartition) -> Option<i64> {
+        let list = List::of(std::slice::from_ref(partition), -1).ok()?;
+        // SAFETY: client and list are alive for the call.
+        let failure = Failure::of(unsafe { rd::rd_kafka_position(self.client.raw(), list.raw()) });
+        let position = list.iter().next().filter(|element| element.failure().is_none())?.offset();
+        (failure.is_none() && position >= 0).then_some(position)
+    }
+}
+
+impl cluster::Member for Member {
+    type Batch = Batch;
+    type Metadata = Metadata;
+
+    fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
+        batch.clear();
+        self.serve_group()?;
+        if self.pending.is_some() {
+            return Ok(self.pending.clone());
+        }
+        if let Some(trouble) = self.troubles.pop() {
+            return Err(trouble);
+        }
+        let Self { lane, slots, troubles, .. } = self;
+        let partitions = Arc::clone(&slots.partitions);
+        batch.fill(lane, &partitions, records_max, wait, |message| slots.sort(message, troubles));
+        Ok(None)
+    }
+
+    fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.slots.add(partitions)?;
+        for partition in partitions {
+            let name: &CStr = &self.slots.find(partition)?.name;
+            self.lane.take_partition(name, partition.partition).map_err(|f| f.plain(partition))?;
+            // Paused before there is anything to fetch, so that nothing is fetched for nothing.
+            self.set_paused(partition, true)?;
+        }
+        // An explicit offset: a stored one would have to be fetched, and a pending transaction would hold
+        // that up. Nothing is read from it, for `start` seeks.
+        let list = List::of(partitions, 0)?;
+        // SAFETY: client and list are alive; the list is copied, the error is taken over.
+        let failure = unsafe { Failure::take(rd::rd_kafka_incremental_assign(self.client.raw(), list.raw())) };
+        self.pending = None;
+        failure.map_or(Ok(()), |failure| Err(failure.plain("taking partitions over")))
+    }
+
+    fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.slots.remove(partitions);
+        let list = List::of(partitions, i64::from(rd::RD_KAFKA_OFFSET_INVALID))?;
+        // SAFETY: client and list are alive; the list is copied, the error is taken over.
+        let failure = unsafe { Failure::take(rd::rd_kafka_incremental_unassign(self.client.raw(), list.raw())) };
+        self.pending = None;
+        failure.map_or(Ok(()), |failure| Err(failure.plain("letting partitions go")))
+    }
+
+    fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
+        self.slots.find(partition)?.started = false;
+        self.seek(partition, offset)?;
+        self.set_paused(partition, false)?;
+        let slot = self.slots.find(partition)?;
+        (slot.next, slot.started, slot.returned, slot.trusted) = (offset, true, false, true);
+        Ok(())
+    }
+
+    fn pause(&mut self, partition: &TopicPartition) -> Result<(), Error> {
+        self.slots.find(partition)?.started = false;
+        self.set_paused(partition, true)
+    }
+
+    fn position(&self, partition: &TopicPartition) -> Option<i64> {
+        let slot = &self.slots.slots[self.slots.position(partition)?];
+        let returned = slot.returned.then_some(slot.next);
+        if !slot.trusted || !slot.started {
+            return returned;
+        }
+        // The client's position also passes transaction markers.
+        let passed = self.client_position(partition).filter(|passed| *passed >= slot.next);
+        returned.max(passed)
+    }
+
+    fn end(&self, partition: &TopicPartition) -> Option<i64> {
+        let slot = &self.slots.slots[self.slots.position(partition)?];
+        self.client.cached_end(&slot.name, partition.partition)
+    }
+
+    fn metadata(&self) -> Result<Metadata, Error> {
+        // SAFETY: the client is alive; what is returned is owned.
+        let raw = NonNull::new(unsafe { rd::rd_kafka_consumer_group_metadata(self.client.raw()) });
+        let unjoined =
+            || Error::new(Kind::Abort, "the member has not joined its group yet: its commits would not be fenced");
+        let metadata = Metadata(raw.ok_or_else(unjoined)?);
+        // SAFETY: the metadata is alive, and its strings with it.
+        let joined = unsafe {
+            let member = rd::rd_kafka_consumer_group_metadata_member_id(metadata.raw());
+            rd::rd_kafka_consumer_group_metadata_generation_id(metadata.raw()) >= 0 && !member.is_null() && *member != 0
+        };
+        joined.then_some(metadata).ok_or_else(unjoined)
+    }
+
+    fn leave(mut self) -> Result<(), Error> {
+        self.close()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::debug!("{error}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Apache Kafka as a [`Cluster`]: the only room that knows librdkafka.
+//!
+//! - `properties`: the clients' properties: defaults, the user's, and those that nobody may change
+//! - `native`: librdkafka's objects with owners, and nothing of Kafka's meaning
+//! - `errors`: what librdkafka's errors mean to a lane
+//! - `batch`: records, borrowed from librdkafka's memory
+//! - `member`, `producer` (with its `threads`), `reader`: the cluster's traits of the same names
+//! - `settle`, `admin`: the questions of a takeover, and about topics
+//!
+//! Invariants: uncommitted records are never read; nothing is committed but through a transaction, with
+//! the membership of that moment; automatic commits, resets and topic creation are off.
+//!
+//! **Failure**: see each module. No error and no log line holds a property's value.
+//!
+//! A record whose timestamp is 0 is written with the present: librdkafka takes 0 for "not given".
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::properties::Properties;
+use self::settle::{Askers, Stability};
+use super::{Cluster, CommittedOffset, Error, NewTopic, TopicDescription};
+use crate::record::TopicPartition;
+
+mod admin;
+mod batch;
+mod errors;
+mod member;
+mod native;
+mod producer;
+mod properties;
+mod reader;
+mod settle;
+mod threads;
+
+pub use batch::Batch;
+pub use member::{Member, Metadata};
+pub use producer::Producer;
+pub use properties::OWNED;
+pub use reader::Reader;
+pub use settle::Settling;
+
+/// A Kafka cluster. See [`Cluster`].
+#[derive(Clone)]
+pub struct Kafka {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    consumer: Properties,
+    producer: Properties,
+    askers: Arc<Askers>,
+}
+
+impl Kafka {
+    /// A cluster reached by these librdkafka properties: for all clients, for those that read, for those
+    /// that write. Checks them, and does not connect yet.
+    pub fn new(
+        common: &BTreeMap<String, String>,
+        consumer: &BTreeMap<String, String>,
+        producer: &BTreeMap<String, String>,
+    ) -> Result<Self, Error> {
+        let consumer = Properties::consumer(common, consumer)?;
+        let producer = Properties::producer(common, producer)?;
+        for properties in [&consumer, &producer] {
+            properties.to_conf()?;
+        }
+        producer.delivery_timeout_ms()?;
+        let askers = Arc::new(Askers::new(&consumer));
+        Ok(Self { inner: Arc::new(Inner { consumer, producer, askers }) })
+    }
+}
+
+impl std::fmt::Debug for Kafka {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Properties may be secrets.
+        f.write_str("Kafka")
+    }
+}
+
+impl Cluster for Kafka {
+    type Batch = Batch;
+    type Metadata = Metadata;
+    type Member = Member;
+    type Producer = Producer;
+    type Reader = Reader;
+    type Settling = Settling;
+
+    fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error> {
+        admin::describe(&self.inner.askers.ends()?, topic)
+    }
+
+    fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
+        admin::create(&self.inner.askers.ends()?, topic)
+    }
+
+    fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
+        Member::join(&self.inner.consumer.with("group.id", group), topics)
+    }
+
+    fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
+        Producer::open(&self.inner.producer, transactional_id)
+    }
+
+    fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
+        Reader::open(&self.inner.consumer, partition, offset)
+    }
+
+    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Settling {
+        Settling::start(&self.inner.askers, group, input, changelog)
+    }
+
+    fn committed(
+        &self,
+        group: &str,
+        partitions: &[TopicPartition],
+        wait: Duration,
+    ) -> Result<Vec<Option<CommittedOffset>>, Error> {
+        self.inner.askers.committed(group, Stability::Plain, partitions, wait)
+    }
+}

@@ -1,0 +1,110 @@
+//! What librdkafka tells: rebalances, errors, delivery reports, answers.
+
+use std::ffi::CStr;
+use std::ptr::NonNull;
+
+use rdkafka::bindings as rd;
+
+use super::super::errors::{Code, Failure};
+use super::list;
+use crate::record::TopicPartition;
+
+/// One event, destroyed when it is dropped. Destroying a rebalance does not answer it.
+pub(in super::super) struct Event(NonNull<rd::rd_kafka_event_t>);
+
+/// An event, read.
+pub(in super::super) enum Signal {
+    /// These partitions are to be taken over.
+    Assign(Vec<TopicPartition>),
+    /// These partitions are to be let go.
+    Revoke(Vec<TopicPartition>),
+    /// Something went wrong in the background.
+    Error(Failure),
+    /// Delivery reports: see [`Event::deliveries`].
+    Deliveries,
+    /// An answer, or nothing of interest.
+    Other,
+}
+
+/// What became of one sent record.
+pub(in super::super) struct Delivery {
+    /// What was given to be known by.
+    pub opaque: usize,
+    /// Its offset, where it was delivered.
+    pub offset: i64,
+    /// Why it was not.
+    pub failure: Option<Failure>,
+}
+
+impl Event {
+    /// Takes an event over; `None` for null.
+    ///
+    /// # Safety
+    /// `raw` is null or an event that nobody else destroys.
+    pub unsafe fn from_raw(raw: *mut rd::rd_kafka_event_t) -> Option<Self> {
+        NonNull::new(raw).map(Self)
+    }
+
+    /// The C handle.
+    pub fn raw(&self) -> *mut rd::rd_kafka_event_t {
+        self.0.as_ptr()
+    }
+
+    /// What it says.
+    pub fn signal(&self) -> Signal {
+        // SAFETY: the event is owned and alive.
+        match unsafe { rd::rd_kafka_event_type(self.raw()) } {
+            rd::RD_KAFKA_EVENT_REBALANCE => self.rebalance(),
+            rd::RD_KAFKA_EVENT_ERROR => self.failure().map_or(Signal::Other, Signal::Error),
+            rd::RD_KAFKA_EVENT_DR => Signal::Deliveries,
+            _ => Signal::Other,
+        }
+    }
+
+    /// The error that the event stands for or carries.
+    pub fn failure(&self) -> Option<Failure> {
+        // SAFETY: the event is owned and alive, and the string with it.
+        let (code, words, fatal) = unsafe {
+            let words = rd::rd_kafka_event_error_string(self.raw());
+            let words = (!words.is_null()).then(|| CStr::from_ptr(words).to_string_lossy().into_owned());
+            (rd::rd_kafka_event_error(self.raw()), words, rd::rd_kafka_event_error_is_fatal(self.raw()) != 0)
+        };
+        let mut failure = Failure::of(code)?;
+        failure.fatal |= fatal;
+        failure.message = words.filter(|words| !words.is_empty()).unwrap_or(failure.message);
+        Some(failure)
+    }
+
+    fn rebalance(&self) -> Signal {
+        // SAFETY: the event is owned and alive, and its list with it.
+        let (code, partitions) = unsafe {
+            let list = rd::rd_kafka_event_topic_partition_list(self.raw());
+            (rd::rd_kafka_event_error(self.raw()), list::elements(list).map(|e| e.partition()).collect())
+        };
+        match code {
+            Code::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Signal::Assign(partitions),
+            Code::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => Signal::Revoke(partitions),
+            _ => self.failure().map_or(Signal::Other, Signal::Error),
+        }
+    }
+
+    /// The delivery reports in it.
+    pub fn deliveries(&self) -> impl Iterator<Item = Delivery> {
+        std::iter::from_fn(|| {
+            // SAFETY: the event is owned and alive, and its messages with it.
+            let message = unsafe { rd::rd_kafka_event_message_next(self.raw()).as_ref()? };
+            Some(Delivery {
+                opaque: message._private.addr(),
+                offset: message.offset,
+                failure: Failure::of(message.err),
+            })
+        })
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { rd::rd_kafka_event_destroy(self.raw()) }
+    }
+}

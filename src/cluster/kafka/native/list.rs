@@ -1,0 +1,142 @@
+//! librdkafka's lists of partitions, with an offset, a text and an error each.
+
+use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rdkafka::bindings as rd;
+
+use super::super::errors::Failure;
+use super::c_string;
+use crate::cluster::Error;
+use crate::record::TopicPartition;
+
+/// A list of partitions.
+pub(in super::super) struct List(NonNull<rd::rd_kafka_topic_partition_list_t>);
+
+// SAFETY: plain memory that is owned.
+unsafe impl Send for List {}
+
+/// One element, read.
+pub(in super::super) struct Element<'a>(&'a rd::rd_kafka_topic_partition_t);
+
+impl List {
+    /// An empty list with room for `capacity`.
+    pub fn new(capacity: usize) -> Self {
+        // SAFETY: only allocates; librdkafka aborts where memory ends.
+        let raw = unsafe { rd::rd_kafka_topic_partition_list_new(c_int::try_from(capacity).unwrap_or(c_int::MAX)) };
+        Self(NonNull::new(raw).expect("librdkafka never returns null here"))
+    }
+
+    /// The given partitions, each with the offset `offset`.
+    pub fn of(partitions: &[TopicPartition], offset: i64) -> Result<Self, Error> {
+        let mut list = Self::new(partitions.len());
+        for partition in partitions {
+            list.push(partition, offset, None)?;
+        }
+        Ok(list)
+    }
+
+    /// Adds a partition with an offset and, if any, a text beside it.
+    pub fn push(&mut self, partition: &TopicPartition, offset: i64, metadata: Option<&str>) -> Result<(), Error> {
+        let topic = c_string(&partition.topic)?;
+        // SAFETY: the list is owned; it copies the name, and takes over the metadata's memory, which has
+        // to come from malloc. The element is touched before the list can grow again.
+        unsafe {
+            let element = rd::rd_kafka_topic_partition_list_add(self.raw(), topic.as_ptr(), partition.partition);
+            (*element).offset = offset;
+            if let Some(text) = metadata.filter(|text| !text.is_empty()) {
+                let copy = libc::malloc(text.len());
+                assert!(!copy.is_null(), "memory has ended");
+                std::ptr::copy_nonoverlapping(text.as_ptr(), copy.cast(), text.len());
+                (*element).metadata = copy.cast();
+                (*element).metadata_size = text.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// The C handle.
+    pub fn raw(&self) -> *mut rd::rd_kafka_topic_partition_list_t {
+        self.0.as_ptr()
+    }
+
+    /// The elements, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Element<'_>> {
+        // SAFETY: owned.
+        unsafe { elements(self.raw()) }
+    }
+
+    /// The first error that stands in an element, with the partition.
+    pub fn failure(&self) -> Option<(TopicPartition, Failure)> {
+        self.iter().find_map(|element| Some((element.partition(), element.failure()?)))
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { rd::rd_kafka_topic_partition_list_destroy(self.raw()) }
+    }
+}
+
+/// The elements of a list that lives for `'a`; null has none.
+///
+/// # Safety
+/// `list` is null or a list that is neither changed nor destroyed during `'a`.
+pub(super) unsafe fn elements<'a>(
+    list: *const rd::rd_kafka_topic_partition_list_t,
+) -> impl Iterator<Item = Element<'a>> {
+    // SAFETY: by the caller's promise; `elems` holds `cnt` elements.
+    let elements = unsafe {
+        match list.as_ref() {
+            Some(list) if list.cnt > 0 => std::slice::from_raw_parts(list.elems, list.cnt as usize),
+            _ => &[],
+        }
+    };
+    elements.iter().map(Element)
+}
+
+impl Element<'_> {
+    /// Which partition.
+    pub fn partition(&self) -> TopicPartition {
+        // SAFETY: every element has a name.
+        let topic = unsafe { CStr::from_ptr(self.0.topic) }.to_string_lossy();
+        TopicPartition::new(Arc::<str>::from(topic.as_ref()), self.0.partition)
+    }
+
+    /// Its offset; negative where there is none.
+    pub fn offset(&self) -> i64 {
+        self.0.offset
+    }
+
+    /// The text beside the offset; bytes that are not UTF-8 come as replacement characters.
+    pub fn metadata(&self) -> String {
+        if self.0.metadata.is_null() {
+            return String::new();
+        }
+        // SAFETY: librdkafka gives that many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(self.0.metadata.cast::<u8>(), self.0.metadata_size) };
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    /// Its error.
+    pub fn failure(&self) -> Option<Failure> {
+        Failure::of(self.0.err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_comes_out() {
+        let mut list = List::new(1);
+        list.push(&TopicPartition::new("a", 3), 7, Some("text")).unwrap();
+        list.push(&TopicPartition::new("b", 0), -1, None).unwrap();
+        let seen: Vec<_> = list.iter().map(|e| (e.partition().to_string(), e.offset(), e.metadata())).collect();
+        assert_eq!(seen, [("a:3".to_owned(), 7, "text".to_owned()), ("b:0".to_owned(), -1, String::new())]);
+        assert!(list.failure().is_none());
+    }
+}

@@ -1,0 +1,337 @@
+//! librdkafka's C objects, each owned by a Rust value that destroys it: the layer below which a pointer
+//! is a pointer. rust-rdkafka's own clients are not used, since they answer rebalances inside a callback
+//! and flush in steps of 100 ms.
+//!
+//! Invariants: a [`Client`] is destroyed after every queue, topic and message that came from it (they
+//! hold an `Arc` of it). librdkafka's handles may be used from any thread.
+//!
+//! **Failure**: C errors become [`Failure`]s; nothing here decides what they mean.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::bindings as rd;
+
+use super::errors::{Code, Failure};
+use super::properties::Properties;
+use crate::cluster::{Error, Kind};
+
+mod event;
+mod list;
+mod log;
+
+pub(super) use event::{Delivery, Event, Signal};
+pub(super) use list::{Element, List};
+
+/// Room for librdkafka's explanations.
+const MESSAGE_BYTES_MAX: usize = 512;
+
+/// What a client is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It reads, or only asks.
+    Consumer,
+    /// It writes.
+    Producer,
+}
+
+/// `text` for C; topics and groups with a NUL byte cannot exist.
+pub(super) fn c_string(text: &str) -> Result<CString, Error> {
+    CString::new(text).map_err(|_| Error::new(Kind::Refused, format!("{text:?} holds a NUL byte")))
+}
+
+/// Whole milliseconds for C, at least one unless it is zero.
+pub(super) fn c_millis(duration: Duration) -> c_int {
+    c_int::try_from(duration.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX)
+}
+
+/// A configuration in the making.
+pub(super) struct Conf(NonNull<rd::rd_kafka_conf_t>);
+
+impl Conf {
+    /// librdkafka's defaults.
+    pub fn new() -> Self {
+        // SAFETY: only allocates; librdkafka aborts where memory ends.
+        Self(NonNull::new(unsafe { rd::rd_kafka_conf_new() }).expect("librdkafka never returns null here"))
+    }
+
+    /// Sets one property.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        let (c_name, c_value) = (c_string(name)?, CString::new(value).unwrap_or_default());
+        let mut words = [0 as c_char; MESSAGE_BYTES_MAX];
+        // SAFETY: all strings end in NUL and the buffer is as long as is said.
+        let result = unsafe {
+            rd::rd_kafka_conf_set(self.0.as_ptr(), c_name.as_ptr(), c_value.as_ptr(), words.as_mut_ptr(), words.len())
+        };
+        match result {
+            rd::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK => Ok(()),
+            rd::rd_kafka_conf_res_t::RD_KAFKA_CONF_UNKNOWN => {
+                Err(Error::new(Kind::Refused, format!("{name} is no kafka property that librdkafka knows")))
+            }
+            rd::rd_kafka_conf_res_t::RD_KAFKA_CONF_INVALID => {
+                let words = read_words(&words);
+                let words = if value.is_empty() { words } else { words.replace(value, "***") };
+                Err(Error::new(
+                    Kind::Refused,
+                    format!("the kafka property {name} has a value that does not fit: {words}"),
+                ))
+            }
+        }
+    }
+}
+
+impl Drop for Conf {
+    fn drop(&mut self) {
+        // SAFETY: owned, and not given to a client.
+        unsafe { rd::rd_kafka_conf_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// What librdkafka wrote into a buffer.
+fn read_words(buffer: &[c_char]) -> String {
+    // SAFETY: librdkafka ends what it writes with NUL, and the buffer began as zeros.
+    unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned()
+}
+
+/// A client of the cluster, and the queue of its events.
+pub(super) struct Client {
+    raw: NonNull<rd::rd_kafka_t>,
+    events: NonNull<rd::rd_kafka_queue_t>,
+    role: Role,
+}
+
+// SAFETY: librdkafka's client and queue handles may be used from any thread (its documentation).
+unsafe impl Send for Client {}
+// SAFETY: as above.
+unsafe impl Sync for Client {}
+
+impl Client {
+    /// Starts a client; it connects in the background.
+    pub fn new(properties: &Properties) -> Result<Arc<Self>, Error> {
+        let conf = properties.to_conf()?;
+        let raw = Self::start(conf, properties)?;
+        if properties.role() == Role::Consumer {
+            // All events of a group's member come through one queue; fails where there is no group.
+            // SAFETY: the client is alive.
+            unsafe { rd::rd_kafka_poll_set_consumer(raw.as_ptr()) };
+        }
+        // SAFETY: the client is alive; without a group there is no consumer queue, but always a main one.
+        let events = unsafe {
+            NonNull::new(rd::rd_kafka_queue_get_consumer(raw.as_ptr()))
+                .or_else(|| NonNull::new(rd::rd_kafka_queue_get_main(raw.as_ptr())))
+                .expect("a client has a main queue")
+        };
+        if properties.uses_oauth() {
+            // SAFETY: the client is alive; the error, if any, is taken over.
+            let failure = unsafe { Failure::take(rd::rd_kafka_sasl_background_callbacks_enable(raw.as_ptr())) };
+            if let Some(failure) = failure {
+                tracing::warn!(target: "librdkafka", "tokens are refreshed late: {failure}");
+            }
+        }
+        Ok(Arc::new(Self { raw, events, role: properties.role() }))
+    }
+
+    fn start(conf: Conf, properties: &Properties) -> Result<NonNull<rd::rd_kafka_t>, Error> {
+        let (kind, events) = match properties.role() {
+            Role::Consumer => (rd::rd_kafka_type_t::RD_KAFKA_CONSUMER, rd::RD_KAFKA_EVENT_REBALANCE),
+            Role::Producer => (rd::rd_kafka_type_t::RD_KAFKA_PRODUCER, rd::RD_KAFKA_EVENT_DR),
+        };
+        let mut words = [0 as c_char; MESSAGE_BYTES_MAX];
+        let conf = std::mem::ManuallyDrop::new(conf);
+        // SAFETY: the configuration is alive; the client takes it over unless it fails.
+        let raw = unsafe {
+            rd::rd_kafka_conf_set_events(conf.0.as_ptr(), events | rd::RD_KAFKA_EVENT_ERROR);
+            rd::rd_kafka_conf_set_log_cb(conf.0.as_ptr(), Some(log::forward));
+            if properties.uses_oauth() {
+                rd::rd_kafka_conf_enable_sasl_queue(conf.0.as_ptr(), 1);
+            }
+            rd::rd_kafka_new(kind, conf.0.as_ptr(), words.as_mut_ptr(), words.len())
+        };
+        NonNull::new(raw).ok_or_else(|| {
+            drop(std::mem::ManuallyDrop::into_inner(conf));
+            let words = properties.redact(&read_words(&words));
+            Error::new(Kind::Refused, format!("no kafka client can be made of these properties: {words}"))
+        })
+    }
+
+    /// The C handle, for calls that end before this value does.
+    pub fn raw(&self) -> *mut rd::rd_kafka_t {
+        self.raw.as_ptr()
+    }
+
+    /// The C handle of the queue of events.
+    pub fn events(&self) -> *mut rd::rd_kafka_queue_t {
+        self.events.as_ptr()
+    }
+
+    /// The next event, waiting up to `wait` for it.
+    pub fn next_event(&self, wait: Duration) -> Option<Event> {
+        // SAFETY: the queue is alive, and the event is owned by what is made of it.
+        unsafe { Event::from_raw(rd::rd_kafka_queue_poll(self.events.as_ptr(), c_millis(wait))) }
+    }
+
+    /// What went wrong in the background and matters more than the time-out that it led to.
+    pub fn trouble(&self) -> Option<Failure> {
+        let failures =
+            std::iter::from_fn(|| self.next_event(Duration::ZERO)).filter_map(|event| match event.signal() {
+                Signal::Error(failure) => Some(failure),
+                _ => None,
+            });
+        failures.filter(|failure| failure.plain("").kind == Kind::Refused).last()
+    }
+
+    /// The first offset and the end of a partition, asked for.
+    pub fn query_watermarks(&self, topic: &CStr, partition: i32, wait: Duration) -> Result<(i64, i64), Failure> {
+        let (mut low, mut high) = (0, 0);
+        // SAFETY: the client is alive and the out-pointers are valid for the call.
+        let code = unsafe {
+            rd::rd_kafka_query_watermark_offsets(
+                self.raw(),
+                topic.as_ptr(),
+                partition,
+                &mut low,
+                &mut high,
+                c_millis(wait),
+            )
+        };
+        Failure::of(code).map_or(Ok((low, high)), Err)
+    }
+
+    /// The end of a partition as last heard in an answer to a fetch.
+    pub fn cached_end(&self, topic: &CStr, partition: i32) -> Option<i64> {
+        let (mut low, mut high) = (-1, -1);
+        // SAFETY: as above; the call only reads what is known.
+        let code =
+            unsafe { rd::rd_kafka_get_watermark_offsets(self.raw(), topic.as_ptr(), partition, &mut low, &mut high) };
+        (Failure::of(code).is_none() && high >= 0).then_some(high)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // SAFETY: the handles are owned, and whatever came from the client held an `Arc` of it. A member
+        // has left its group before, or does not want to.
+        unsafe {
+            rd::rd_kafka_queue_destroy(self.events.as_ptr());
+            if self.role == Role::Producer {
+                let all =
+                    rd::RD_KAFKA_PURGE_F_QUEUE | rd::RD_KAFKA_PURGE_F_INFLIGHT | rd::RD_KAFKA_PURGE_F_NON_BLOCKING;
+                rd::rd_kafka_purge(self.raw(), all);
+            }
+            rd::rd_kafka_destroy_flags(self.raw(), rd::RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+        }
+    }
+}
+
+/// A queue of one's own, into which partitions' queues are forwarded or answers are given.
+pub(super) struct Queue {
+    raw: NonNull<rd::rd_kafka_queue_t>,
+    client: Arc<Client>,
+}
+
+// SAFETY: as for `Client`.
+unsafe impl Send for Queue {}
+
+impl Queue {
+    /// A new, empty queue.
+    pub fn new(client: &Arc<Client>) -> Self {
+        // SAFETY: the client is alive.
+        let raw = unsafe { rd::rd_kafka_queue_new(client.raw()) };
+        Self { raw: NonNull::new(raw).expect("librdkafka never returns null here"), client: Arc::clone(client) }
+    }
+
+    /// The client that it belongs to.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// The C handle.
+    pub fn raw(&self) -> *mut rd::rd_kafka_queue_t {
+        self.raw.as_ptr()
+    }
+
+    /// The next event, waiting up to `wait` for it.
+    pub fn next_event(&self, wait: Duration) -> Option<Event> {
+        // SAFETY: the queue is alive, and the event is owned by what is made of it.
+        unsafe { Event::from_raw(rd::rd_kafka_queue_poll(self.raw(), c_millis(wait))) }
+    }
+
+    /// Lets a partition's records come into this queue, from now until the partition is let go.
+    pub fn take_partition(&self, topic: &CStr, partition: i32) -> Result<(), Failure> {
+        // SAFETY: both queues are alive; the partition's handle is given back at once.
+        unsafe {
+            let queue = rd::rd_kafka_queue_get_partition(self.client.raw(), topic.as_ptr(), partition);
+            if queue.is_null() {
+                return Err(Failure::new(
+                    Code::RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION,
+                    "the client knows no such partition",
+                ));
+            }
+            rd::rd_kafka_queue_forward(queue, self.raw());
+            rd::rd_kafka_queue_destroy(queue);
+        }
+        Ok(())
+    }
+
+    /// Ends a wait on this queue whenever the client has an event.
+    pub fn wake_on_events(&self) {
+        // SAFETY: the callback only touches this queue, and is taken away before the queue is destroyed.
+        unsafe { rd::rd_kafka_queue_cb_event_enable(self.client.events(), Some(wake), self.raw().cast()) }
+    }
+
+    /// Takes [`Queue::wake_on_events`] back.
+    pub fn sleep_on_events(&self) {
+        // SAFETY: the queue of events is alive; librdkafka swaps the callback under the queue's lock.
+        unsafe { rd::rd_kafka_queue_cb_event_enable(self.client.events(), None, ptr::null_mut()) }
+    }
+}
+
+/// Ends a wait on the queue that `queue` points to.
+unsafe extern "C" fn wake(_client: *mut rd::rd_kafka_t, queue: *mut c_void) {
+    // SAFETY: `wake_on_events` gave a queue that lives until the callback is taken away.
+    unsafe { rd::rd_kafka_queue_yield(queue.cast()) }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: owned; the client is still alive.
+        unsafe { rd::rd_kafka_queue_destroy(self.raw()) }
+    }
+}
+
+/// A topic's handle, which saves looking its name up for each record.
+pub(super) struct Topic {
+    raw: NonNull<rd::rd_kafka_topic_t>,
+    _client: Arc<Client>,
+}
+
+// SAFETY: as for `Client`.
+unsafe impl Send for Topic {}
+
+impl Topic {
+    /// The topic `name`, whether it exists or not.
+    pub fn new(client: &Arc<Client>, name: &CStr) -> Result<Self, Failure> {
+        // SAFETY: the client is alive; null configuration stands for the client's defaults.
+        let raw = unsafe { rd::rd_kafka_topic_new(client.raw(), name.as_ptr(), ptr::null_mut()) };
+        // SAFETY: reads the calling thread's last error.
+        let raw = NonNull::new(raw).ok_or_else(|| {
+            let code = unsafe { rd::rd_kafka_last_error() };
+            Failure::of(code).unwrap_or_else(|| Failure::new(Code::RD_KAFKA_RESP_ERR__FAIL, "the topic is not taken"))
+        })?;
+        Ok(Self { raw, _client: Arc::clone(client) })
+    }
+
+    /// The C handle.
+    pub fn raw(&self) -> *mut rd::rd_kafka_topic_t {
+        self.raw.as_ptr()
+    }
+}
+
+impl Drop for Topic {
+    fn drop(&mut self) {
+        // SAFETY: owned; the client is still alive.
+        unsafe { rd::rd_kafka_topic_destroy(self.raw()) }
+    }
+}

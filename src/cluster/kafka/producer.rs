@@ -1,0 +1,336 @@
+//! A transactional producer: records go out from the lane's thread, delivery reports come in on a thread
+//! that always polls, and every transactional call runs on a third thread, so that one which never comes
+//! back holds up nothing but itself.
+//!
+//! Invariants: at most one call is under way; a commit whose caller has given up before the offsets were
+//! added never goes on to end the transaction; a call that was given up keeps the client until it
+//! returns, and nobody else.
+//!
+//! **Failure**: see [`Failure::transactional`]. A commit that outlasts its deadline is
+//! [`Kind::Unknown`], unless it is certain that it was not asked for yet. After a connection broke around
+//! the end of a transaction, the next one is refused as [`Kind::Fenced`]: a late copy of the request could
+//! end it.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use rdkafka::bindings as rd;
+
+use super::errors::{Code, Failure};
+use super::member::Metadata;
+use super::native::{Client, List, Topic, c_millis, c_string};
+use super::properties::Properties;
+use super::threads::{Caller, Reports, Watched};
+use crate::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Ticket};
+use crate::record::Headers;
+
+/// How long [`Producer::open`] may take: the broker first aborts what a predecessor left open.
+const INIT_DEADLINE: Duration = Duration::from_secs(30);
+/// How long librdkafka waits within one attempt, so that a deadline is seen in time.
+const ATTEMPT: Duration = Duration::from_secs(5);
+/// Added to a call's own deadline before it is given up.
+const GRACE: Duration = Duration::from_secs(2);
+/// Between two attempts at a call that may be made again.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// A connection that broke this shortly around the end of a transaction may have carried it.
+const DOUBT: Duration = Duration::from_secs(1);
+/// How often a full queue is tried again.
+const QUEUE_STEP: Duration = Duration::from_millis(1);
+
+/// A commit has not asked for the end of its transaction yet.
+const PREPARING: u8 = 0;
+/// It has, or is about to.
+const ENDING: u8 = 1;
+/// Its caller has given up first: it must not.
+const GIVEN_UP: u8 = 2;
+
+/// A transactional producer. See [`cluster::Producer`].
+pub struct Producer {
+    id: String,
+    client: Arc<Client>,
+    caller: Caller,
+    reports: Arc<Reports>,
+    topics: HashMap<Box<str>, Topic>,
+    sent: u64,
+    delivery_timeout: Duration,
+    transaction_timeout: Duration,
+    /// When the last transaction was asked to end, and when that was answered.
+    ended: Option<(Instant, Instant)>,
+}
+
+impl Producer {
+    /// Opens a producer; whatever was open under its id has been aborted.
+    pub(super) fn open(properties: &Properties, id: &str) -> Result<Self, Error> {
+        let transaction_timeout = Duration::from_millis(properties.transaction_timeout_ms()?);
+        let delivery_timeout = Duration::from_millis(properties.delivery_timeout_ms()?);
+        let client = Client::new(&properties.with("transactional.id", id))?;
+        let reports = Arc::new(Reports::default());
+        let caller = Caller::start(Arc::clone(&client), Arc::clone(&reports))?;
+        let what = format!("opening the transactional id {id}");
+        let opened = caller.call(INIT_DEADLINE + GRACE, move |client| {
+            until(Instant::now() + INIT_DEADLINE, |wait| {
+                // SAFETY: the client is alive; the error is taken over.
+                unsafe { Failure::take(rd::rd_kafka_init_transactions(client.raw(), c_millis(wait))) }
+            })
+        });
+        let failure = match opened {
+            Watched::Done(Ok(())) => None,
+            Watched::Done(Err(failure)) => Some(failure.transactional(&what, Kind::Retry)),
+            Watched::GivenUp => Some(Error::new(Kind::Retry, format!("{what}: no answer"))),
+        };
+        if let Some(mut error) = failure {
+            // What stands behind a time-out may be a password.
+            if let Some(trouble) = reports.take_trouble() {
+                error = trouble.plain(&what);
+            }
+            return Err(error);
+        }
+        let topics = HashMap::new();
+        let id = id.to_owned();
+        Ok(Self { id, client, caller, reports, topics, sent: 0, delivery_timeout, transaction_timeout, ended: None })
+    }
+
+    fn topic(&mut self, name: &str) -> Result<*mut rd::rd_kafka_topic_t, Error> {
+        if let Some(topic) = self.topics.get(name) {
+            return Ok(topic.raw());
+        }
+        let topic = Topic::new(&self.client, &c_string(name)?).map_err(|failure| failure.plain(name))?;
+        Ok(self.topics.entry(name.into()).or_insert(topic).raw())
+    }
+
+    /// Whether a connection broke while the last transaction was being ended.
+    fn in_doubt(&self) -> bool {
+        let broke = self.reports.connection_broke_at();
+        matches!((self.ended, broke), (Some((asked, answered)), Some(at)) if at >= asked && at <= answered + DOUBT)
+    }
+
+    /// Adds the offsets, on the calls' thread.
+    fn add_offsets(client: &Client, offsets: &List, group: &Metadata, deadline: Instant) -> Result<(), Error> {
+        until(deadline, |wait| {
+            // SAFETY: all three are alive; the error is taken over.
+            unsafe {
+                let error =
+                    rd::rd_kafka_send_offsets_to_transaction(client.raw(), offsets.raw(), group.raw(), c_millis(wait));
+                Failure::take(error)
+            }
+        })
+        // Whatever this was, nothing has been committed.
+        .map_err(|failure| failure.transactional("adding the offsets to the transaction", Kind::Abort))
+        .map_err(|error| if error.kind == Kind::Unknown { Error::new(Kind::Abort, error.message) } else { error })
+    }
+
+    /// Ends the transaction, on the calls' thread.
+    fn end(client: &Client, deadline: Instant) -> Result<(), Error> {
+        until(deadline, |wait| {
+            // SAFETY: the client is alive; the error is taken over.
+            unsafe { Failure::take(rd::rd_kafka_commit_transaction(client.raw(), c_millis(wait))) }
+        })
+        .map_err(|failure| failure.transactional("committing the transaction", Kind::Unknown))
+    }
+}
+
+/// Makes a call again for as long as it may be, until the deadline; `call` is given how long it may wait.
+fn until(deadline: Instant, mut call: impl FnMut(Duration) -> Option<Failure>) -> Result<(), Failure> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Some(failure) = call(left.min(ATTEMPT)) else { return Ok(()) };
+        let again = failure.retriable && !failure.fatal && !failure.requires_abort;
+        if !again || Instant::now() + RETRY_PAUSE >= deadline {
+            return Err(failure);
+        }
+        std::thread::sleep(RETRY_PAUSE);
+    }
+}
+
+/// A record's headers as librdkafka takes them; null for none.
+fn c_headers(headers: Headers<'_>) -> *mut rd::rd_kafka_headers_t {
+    if headers.is_empty() {
+        return ptr::null_mut();
+    }
+    // SAFETY: the list is new; it copies names and values, whose lengths are given.
+    unsafe {
+        let list = rd::rd_kafka_headers_new(headers.iter().count());
+        for header in headers.iter() {
+            let (value, size) = header.value.map_or((ptr::null(), 0), |value| (value.as_ptr(), value.len()));
+            let name = header.name;
+            rd::rd_kafka_header_add(
+                list,
+                name.as_ptr().cast(),
+                name.len().cast_signed(),
+                value.cast(),
+                size.cast_signed(),
+            );
+        }
+        list
+    }
+}
+
+/// Bytes as librdkafka takes them; null for null.
+fn c_bytes(bytes: Option<&[u8]>) -> (*const c_void, usize) {
+    bytes.map_or((ptr::null(), 0), |bytes| (bytes.as_ptr().cast(), bytes.len()))
+}
+
+/// Hands a record over, once.
+///
+/// # Safety
+/// `topic` is a topic of `client`.
+unsafe fn produce(
+    client: &Client,
+    topic: *mut rd::rd_kafka_topic_t,
+    ticket: Ticket,
+    message: &Message<'_>,
+) -> Option<Failure> {
+    use rd::rd_kafka_vtype_t as part;
+    let (key, key_size) = c_bytes(message.key);
+    let (value, value_size) = c_bytes(message.value);
+    let headers = c_headers(message.headers);
+    let opaque: *mut c_void = ptr::without_provenance_mut(Reports::opaque(ticket));
+    // SAFETY: each part is followed by what librdkafka's documentation says, and the end. It copies key
+    // and value, and takes the headers over unless it fails.
+    let code = unsafe {
+        rd::rd_kafka_producev(
+            client.raw(),
+            part::RD_KAFKA_VTYPE_RKT,
+            topic,
+            part::RD_KAFKA_VTYPE_PARTITION,
+            message.partition,
+            part::RD_KAFKA_VTYPE_MSGFLAGS,
+            rd::RD_KAFKA_MSG_F_COPY,
+            part::RD_KAFKA_VTYPE_KEY,
+            key,
+            key_size,
+            part::RD_KAFKA_VTYPE_VALUE,
+            value,
+            value_size,
+            part::RD_KAFKA_VTYPE_HEADERS,
+            headers,
+            // 0 stands for the present, so a record that says 0 gets the present too.
+            part::RD_KAFKA_VTYPE_TIMESTAMP,
+            message.timestamp.unwrap_or(0),
+            part::RD_KAFKA_VTYPE_OPAQUE,
+            opaque,
+            part::RD_KAFKA_VTYPE_END,
+        )
+    };
+    let failure = Failure::of(code)?;
+    if !headers.is_null() {
+        // SAFETY: still ours, as the call failed.
+        unsafe { rd::rd_kafka_headers_destroy(headers) }
+    }
+    Some(failure)
+}
+
+impl cluster::Producer for Producer {
+    type Metadata = Metadata;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
+        const WHAT: &str = "beginning a transaction";
+        if self.in_doubt() {
+            let message = "a connection broke while the last transaction ended: a new producer is needed to be certain";
+            return Err(Error::new(Kind::Fenced, message));
+        }
+        let begun = self.caller.call(ATTEMPT + GRACE, |client| {
+            // SAFETY: the client is alive; the error is taken over.
+            unsafe { Failure::take(rd::rd_kafka_begin_transaction(client.raw())) }
+        });
+        match begun {
+            Watched::Done(None) => Ok(()),
+            Watched::Done(Some(failure)) => Err(failure.transactional(WHAT, Kind::Unknown)),
+            Watched::GivenUp => Err(Error::new(Kind::Unknown, format!("{WHAT}: no answer"))),
+        }
+    }
+
+    fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
+        let topic = self.topic(message.topic)?;
+        let mut full_since = None;
+        loop {
+            // SAFETY: the topic is this client's, and kept by `self.topics`.
+            let Some(failure) = (unsafe { produce(&self.client, topic, ticket, message) }) else {
+                self.sent += 1;
+                return Ok(());
+            };
+            let what = format_args!("sending to {}:{}", message.topic, message.partition);
+            if failure.refuses_record() {
+                return Err(Error::new(Kind::Refused, format!("{what}: {failure}")));
+            }
+            if failure.code != Code::RD_KAFKA_RESP_ERR__QUEUE_FULL {
+                let kind = match failure.code {
+                    Code::RD_KAFKA_RESP_ERR__FATAL | Code::RD_KAFKA_RESP_ERR__FENCED => Kind::Fenced,
+                    // A missing topic or partition concerns the task, not this record alone.
+                    _ => Kind::Abort,
+                };
+                return Err(Error::new(kind, format!("{what}: {failure}")));
+            }
+            let since = *full_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= self.delivery_timeout {
+                return Err(Error::new(Kind::Abort, format!("{what}: the queue has been full for too long")));
+            }
+            std::thread::sleep(QUEUE_STEP);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        usize::try_from(self.sent.saturating_sub(self.reports.count())).unwrap_or(usize::MAX)
+    }
+
+    fn take_failures(&mut self) -> Vec<DeliveryFailure> {
+        self.reports.take_failures()
+    }
+
+    fn take_delivered(&mut self) -> Vec<(u64, i64)> {
+        self.reports.take_delivered()
+    }
+
+    fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
+        const WHAT: &str = "committing the transaction";
+        let mut list = List::new(offsets.len());
+        for offset in offsets {
+            list.push(&offset.partition, offset.committed.offset, Some(&offset.committed.metadata))?;
+        }
+        let asked = Instant::now();
+        let deadline = asked + self.transaction_timeout;
+        let phase = Arc::new(AtomicU8::new(PREPARING));
+        let shared = Arc::clone(&phase);
+        let committed = self.caller.call(self.transaction_timeout + GRACE, move |client| {
+            Self::add_offsets(client, &list, &group, deadline)?;
+            let may_end = shared.compare_exchange(PREPARING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            if !may_end {
+                return Err(Error::new(Kind::Abort, "the commit was given up before the transaction ended"));
+            }
+            Self::end(client, deadline)
+        });
+        self.ended = Some((asked, Instant::now()));
+        match committed {
+            Watched::Done(result) => result,
+            Watched::GivenUp => {
+                let unasked = phase.compare_exchange(PREPARING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok();
+                let kind = if unasked { Kind::Abort } else { Kind::Unknown };
+                Err(Error::new(kind, format!("{WHAT}: no answer")))
+            }
+        }
+    }
+
+    fn abort(&mut self) -> Result<(), Error> {
+        const WHAT: &str = "aborting the transaction";
+        let (asked, timeout) = (Instant::now(), self.transaction_timeout);
+        let aborted = self.caller.call(timeout + GRACE, move |client| {
+            until(asked + timeout, |wait| {
+                // SAFETY: the client is alive; the error is taken over.
+                unsafe { Failure::take(rd::rd_kafka_abort_transaction(client.raw(), c_millis(wait))) }
+            })
+        });
+        self.ended = Some((asked, Instant::now()));
+        match aborted {
+            Watched::Done(result) => result.map_err(|failure| failure.transactional(WHAT, Kind::Unknown)),
+            Watched::GivenUp => Err(Error::new(Kind::Unknown, format!("{WHAT}: no answer"))),
+        }
+    }
+}

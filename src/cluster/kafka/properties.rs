@@ -1,0 +1,250 @@
+//! The librdkafka properties of each kind of client: ratchet's defaults, then the user's, then those
+//! that exactly-once rests on and that nobody may change.
+//!
+//! **Failure**: a property that ratchet owns, one that librdkafka does not know and a value that it does
+//! not take are [`Kind::Refused`]. No message ever holds a value: it may be a password.
+
+use std::collections::BTreeMap;
+
+use super::native::{Conf, Role};
+use crate::cluster::{Error, Kind};
+
+/// Properties that ratchet sets itself; to give one of them is an error.
+pub const OWNED: &[&str] = &[
+    "acks",
+    "allow.auto.create.topics",
+    "auto.commit.enable",
+    "auto.commit.interval.ms",
+    "auto.offset.reset",
+    "delivery.report.only.error",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.gapless.guarantee",
+    "enable.idempotence",
+    "enable.partition.eof",
+    "enabled_events",
+    "group.id",
+    "group.instance.id",
+    "group.protocol",
+    "group.protocol.type",
+    "group.remote.assignor",
+    "isolation.level",
+    "log.queue",
+    "offset.store.method",
+    "partition.assignment.strategy",
+    "queuing.strategy",
+    "request.required.acks",
+    "transactional.id",
+];
+
+/// Ratchet's defaults for every client.
+const COMMON: &[(&str, &str)] = &[
+    ("client.id", "ratchet"),
+    // A broker that was restarted is found again within a second, not ten.
+    ("reconnect.backoff.max.ms", "1000"),
+    ("statistics.interval.ms", "0"),
+];
+
+/// Ratchet's defaults for whatever reads.
+const CONSUMER: &[(&str, &str)] = &[
+    ("check.crcs", "true"),
+    // A full local queue is looked at again soon: with the default of a second, a fast lane starves.
+    ("fetch.queue.backoff.ms", "20"),
+    ("queued.min.messages", "1000000"),
+    ("queued.max.messages.kbytes", "65536"),
+];
+
+/// Ratchet's defaults for producers.
+const PRODUCER: &[(&str, &str)] = &[
+    ("linger.ms", "5"),
+    ("batch.size", "1000000"),
+    // A queue that is full in mid-transaction makes the lane wait.
+    ("queue.buffering.max.messages", "1000000"),
+    ("transaction.timeout.ms", "10000"),
+];
+
+/// What every consumer is, whatever the user says.
+const CONSUMER_OWNED: &[(&str, &str)] = &[
+    ("allow.auto.create.topics", "false"),
+    ("auto.offset.reset", "error"),
+    ("enable.auto.commit", "false"),
+    ("enable.auto.offset.store", "false"),
+    ("group.protocol", "classic"),
+    ("partition.assignment.strategy", "cooperative-sticky"),
+];
+
+/// One kind of client's properties. Has no `Debug`, since values may be secrets.
+#[derive(Clone)]
+pub(super) struct Properties {
+    role: Role,
+    values: BTreeMap<String, String>,
+}
+
+impl Properties {
+    /// A consumer's, read_committed unless changed by [`Properties::with`].
+    pub fn consumer(common: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Result<Self, Error> {
+        let mut values = layered(&[COMMON, CONSUMER], common, own)?;
+        put_all(&mut values, CONSUMER_OWNED);
+        put_all(&mut values, &[("isolation.level", "read_committed")]);
+        Ok(Self { role: Role::Consumer, values })
+    }
+
+    /// A producer's, without the transactional id.
+    pub fn producer(common: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Result<Self, Error> {
+        let mut values = layered(&[COMMON, PRODUCER], common, own)?;
+        put_all(&mut values, &[("enable.idempotence", "true")]);
+        let mut properties = Self { role: Role::Producer, values };
+        let named = ["message.timeout.ms", "delivery.timeout.ms"];
+        if !named.iter().any(|name| properties.values.contains_key(*name)) {
+            // A record that is not delivered is known to be so while its transaction still lives.
+            let timeout_ms = properties.transaction_timeout_ms()? * 4 / 5;
+            properties.values.insert("message.timeout.ms".to_owned(), timeout_ms.to_string());
+        }
+        Ok(properties)
+    }
+
+    /// The same with one property changed.
+    pub fn with(&self, name: &str, value: &str) -> Self {
+        let mut changed = self.clone();
+        changed.values.insert(name.to_owned(), value.to_owned());
+        changed
+    }
+
+    /// After how long the broker aborts a transaction by itself.
+    pub fn transaction_timeout_ms(&self) -> Result<u64, Error> {
+        self.milliseconds("transaction.timeout.ms")
+    }
+
+    /// After how long an undelivered record is given up.
+    pub fn delivery_timeout_ms(&self) -> Result<u64, Error> {
+        let name = "delivery.timeout.ms";
+        self.milliseconds(if self.values.contains_key(name) { name } else { "message.timeout.ms" })
+    }
+
+    /// Whether tokens have to be refreshed.
+    pub fn uses_oauth(&self) -> bool {
+        let mechanism = self.values.get("sasl.mechanism").or_else(|| self.values.get("sasl.mechanisms"));
+        mechanism.is_some_and(|mechanism| mechanism.eq_ignore_ascii_case("OAUTHBEARER"))
+    }
+
+    /// Which kind of client they are for.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The properties as librdkafka takes them.
+    pub fn to_conf(&self) -> Result<Conf, Error> {
+        let mut conf = Conf::new();
+        for (name, value) in &self.values {
+            conf.set(name, value)?;
+        }
+        Ok(conf)
+    }
+
+    /// `text` without any value of a property whose name says that it is secret.
+    pub fn redact(&self, text: &str) -> String {
+        let secret =
+            |name: &str| ["password", "secret", "pem", "token", "jaas", "config"].iter().any(|s| name.contains(s));
+        let values = self.values.iter().filter(|(name, value)| secret(name) && !value.is_empty());
+        values.fold(text.to_owned(), |text, (_, value)| text.replace(value.as_str(), "***"))
+    }
+
+    fn milliseconds(&self, name: &str) -> Result<u64, Error> {
+        let value = self.values.get(name).map_or("", String::as_str);
+        value.parse().map_err(|_| refused(format!("the kafka property {name} must be a number of milliseconds")))
+    }
+}
+
+/// Defaults, then what is given for all clients, then what is given for this kind.
+fn layered(
+    defaults: &[&[(&str, &str)]],
+    common: &BTreeMap<String, String>,
+    own: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, Error> {
+    let mut values = BTreeMap::new();
+    defaults.iter().for_each(|defaults| put_all(&mut values, defaults));
+    for (name, value) in common.iter().chain(own) {
+        if OWNED.contains(&name.as_str()) {
+            return Err(refused(format!(
+                "the kafka property {name} is ratchet's own: remove it from the configuration"
+            )));
+        }
+        values.insert(name.clone(), value.clone());
+    }
+    if !values.contains_key("bootstrap.servers") && !values.contains_key("metadata.broker.list") {
+        return Err(refused("no brokers are given: set kafka.bootstrap.servers in the configuration".to_owned()));
+    }
+    Ok(values)
+}
+
+fn put_all(values: &mut BTreeMap<String, String>, pairs: &[(&str, &str)]) {
+    values.extend(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+}
+
+fn refused(message: String) -> Error {
+    Error::new(Kind::Refused, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let mut values = BTreeMap::new();
+        put_all(&mut values, &[("bootstrap.servers", "127.0.0.1:1")]);
+        put_all(&mut values, pairs);
+        values
+    }
+
+    fn message(result: Result<impl Sized, Error>) -> String {
+        let error = result.err().unwrap();
+        assert_eq!(error.kind, Kind::Refused);
+        error.message
+    }
+
+    #[test]
+    fn own_properties_win_over_common_ones_and_those_over_defaults() {
+        let own = map(&[("linger.ms", "7")]);
+        let properties = Properties::producer(&map(&[("linger.ms", "6"), ("client.id", "me")]), &own).unwrap();
+        assert_eq!(properties.values["linger.ms"], "7");
+        assert_eq!(properties.values["client.id"], "me");
+        assert_eq!(properties.values["batch.size"], "1000000");
+    }
+
+    #[test]
+    fn the_delivery_timeout_stays_below_the_transaction_timeout() {
+        let own = map(&[("transaction.timeout.ms", "5000")]);
+        let properties = Properties::producer(&map(&[]), &own).unwrap();
+        assert_eq!(properties.delivery_timeout_ms().unwrap(), 4000);
+        let own = map(&[("delivery.timeout.ms", "3000")]);
+        assert_eq!(Properties::producer(&map(&[]), &own).unwrap().delivery_timeout_ms().unwrap(), 3000);
+    }
+
+    #[test]
+    fn owned_properties_are_refused_by_name() {
+        let error = message(Properties::consumer(&map(&[("group.id", "mine")]), &map(&[])));
+        assert_eq!(error, "the kafka property group.id is ratchet's own: remove it from the configuration");
+    }
+
+    #[test]
+    fn unknown_properties_and_bad_values_are_refused_without_the_value() {
+        let conf = |name: &str, value: &str| {
+            Properties::consumer(&map(&[(name, value)]), &map(&[])).and_then(|properties| properties.to_conf())
+        };
+        assert!(message(conf("fetch.wait", "hunter2")).contains("fetch.wait"));
+        let error = message(conf("security.protocol", "hunter2"));
+        assert!(error.contains("security.protocol") && !error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn secrets_are_taken_out_of_any_text() {
+        let properties = Properties::consumer(&map(&[("sasl.password", "hunter2")]), &map(&[])).unwrap();
+        assert_eq!(properties.redact("no such user: hunter2"), "no such user: ***");
+    }
+
+    #[test]
+    fn brokers_have_to_be_given() {
+        let none = BTreeMap::new();
+        assert!(message(Properties::consumer(&none, &none)).contains("kafka.bootstrap.servers"));
+    }
+}

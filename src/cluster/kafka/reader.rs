@@ -1,0 +1,119 @@
+//! Reads one partition, read_committed, by a client of its own that is in no group.
+//!
+//! Invariant: the position never passes a record that was not returned. Beyond the last record (markers,
+//! compacted gaps) it moves when the broker's answer says that nothing more is there up to an offset
+//! (librdkafka's end-of-partition event); that offset is never taken for the end of the partition.
+//!
+//! **Failure**: an offset that the partition does not have is [`Kind::Refused`]; a cluster that cannot be
+//! reached is [`Kind::Retry`], and reading goes on by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::bindings as rd;
+
+use super::batch::{Batch, Incoming};
+use super::errors::{Code, Failure};
+use super::member::unreadable;
+use super::native::{Client, Queue, Signal, Topic, c_string};
+use super::properties::Properties;
+#[cfg(doc)]
+use crate::cluster::Kind;
+use crate::cluster::{self, Error};
+use crate::record::TopicPartition;
+
+/// How long the broker holds a fetch that finds nothing: what follows the last record is known this late.
+const FETCH_WAIT_MS: &str = "10";
+
+/// A partition's reader. See [`cluster::Reader`].
+pub struct Reader {
+    partition: TopicPartition,
+    partitions: Arc<[TopicPartition]>,
+    queue: Queue,
+    topic: Topic,
+    position: i64,
+    trouble: Option<Error>,
+}
+
+impl Reader {
+    /// Reads `partition` from `offset` on.
+    pub(super) fn open(properties: &Properties, partition: &TopicPartition, offset: i64) -> Result<Self, Error> {
+        let properties = properties.with("enable.partition.eof", "true").with("fetch.wait.max.ms", FETCH_WAIT_MS);
+        let client = Client::new(&properties)?;
+        let queue = Queue::new(&client);
+        let what = || format!("reading {partition}");
+        let topic = Topic::new(&client, &c_string(&partition.topic)?).map_err(|failure| failure.plain(what()))?;
+        // SAFETY: topic and queue are alive, and stay so until reading is stopped.
+        let started =
+            unsafe { rd::rd_kafka_consume_start_queue(topic.raw(), partition.partition, offset, queue.raw()) };
+        if started != 0 {
+            // SAFETY: reads the calling thread's last error.
+            let code = unsafe { rd::rd_kafka_last_error() };
+            let failure = Failure::of(code)
+                .unwrap_or_else(|| Failure::new(Code::RD_KAFKA_RESP_ERR__FAIL, "it cannot be started"));
+            return Err(failure.plain(what()));
+        }
+        let partitions = Arc::from([partition.clone()]);
+        Ok(Self { partition: partition.clone(), partitions, queue, topic, position: offset, trouble: None })
+    }
+
+    /// What the client tells of the cluster; the loss of one connection is its own business.
+    fn serve(&self) -> Result<(), Error> {
+        while let Some(event) = self.queue.client().next_event(Duration::ZERO) {
+            if let Signal::Error(failure) = event.signal()
+                && failure.code != Code::RD_KAFKA_RESP_ERR__TRANSPORT
+            {
+                return Err(failure.plain(format_args!("reading {}", self.partition)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sorts a message of the partition at `position`; says whether it is to be returned.
+fn sort(message: Incoming<'_>, partition: &TopicPartition, position: &mut i64, trouble: &mut Option<Error>) -> bool {
+    let Some(failure) = message.failure() else {
+        let new = message.offset() >= *position;
+        *position = (*position).max(message.offset() + 1);
+        return new;
+    };
+    if failure.code == Code::RD_KAFKA_RESP_ERR__PARTITION_EOF {
+        // Everything before this offset has come before this message.
+        *position = (*position).max(message.offset());
+    } else {
+        *trouble = Some(unreadable(partition, *position, &failure));
+    }
+    false
+}
+
+impl cluster::Reader for Reader {
+    type Batch = Batch;
+
+    fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
+        batch.clear();
+        self.serve()?;
+        if let Some(trouble) = self.trouble.take() {
+            return Err(trouble);
+        }
+        let Self { partition, partitions, queue, position, trouble, .. } = self;
+        batch.fill(queue, partitions, records_max, wait, |message| {
+            sort(message, partition, position, trouble).then_some(0)
+        });
+        // What came before the trouble is returned first.
+        match self.trouble.take_if(|_| cluster::RecordBatch::is_empty(batch)) {
+            Some(trouble) => Err(trouble),
+            None => Ok(()),
+        }
+    }
+
+    fn position(&self) -> i64 {
+        self.position
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // SAFETY: the topic is alive, and this partition of it was started.
+        unsafe { rd::rd_kafka_consume_stop(self.topic.raw(), self.partition.partition) };
+    }
+}

@@ -1,0 +1,262 @@
+//! What a takeover has to ask before it can restore, in the order of [`Settled`].
+//!
+//! Four shared clients do all the asking, however many tasks settle at once: one that reads uncommitted
+//! records (it sees the end), one that reads committed ones (it sees the last stable offset), and two in
+//! the group, which never subscribe: one that waits for pending offsets and one that does not.
+//!
+//! **Failure**: passing trouble is tried again until [`DEADLINE`], which is then [`Kind::Retry`]; a topic
+//! that does not exist and missing rights are [`Kind::Refused`] at once.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, TryRecvError};
+use rdkafka::bindings as rd;
+
+use super::admin;
+use super::errors::{Code, Failure};
+use super::native::{Client, Element, List, c_millis, c_string};
+use super::properties::Properties;
+use super::threads::spawn;
+use crate::cluster::{self, CommittedOffset, Error, Kind, Settled, TopicId};
+use crate::record::TopicPartition;
+
+/// How long settling may take in all: the longest transaction, the broker's scan for those that timed
+/// out, and room for a broker that restarts.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How long one answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Between two attempts.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Between two looks at the last stable offset: short at first, since markers trail a commit by a moment.
+const LOOK_MIN: Duration = Duration::from_millis(2);
+/// The longest pause between two looks at the last stable offset.
+const LOOK_MAX: Duration = Duration::from_millis(50);
+
+/// Whether a group's client waits until no transaction is pending on an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Stability {
+    /// It does.
+    Stable,
+    /// It does not: an offset that is pending counts as not there.
+    Plain,
+}
+
+/// The clients that ask, made when first needed.
+pub(super) struct Askers {
+    properties: Properties,
+    ends: OnceLock<Arc<Client>>,
+    stable_ends: OnceLock<Arc<Client>>,
+    groups: Mutex<HashMap<(String, Stability), Arc<Client>>>,
+}
+
+impl Askers {
+    /// Clients with a consumer's properties.
+    pub fn new(properties: &Properties) -> Self {
+        // A stable fetch is told "not yet" and asks again after the backoff: by default that is late by up
+        // to half a second.
+        let properties = properties.with("retry.backoff.ms", "10").with("retry.backoff.max.ms", "20");
+        Self { properties, ends: OnceLock::new(), stable_ends: OnceLock::new(), groups: Mutex::default() }
+    }
+
+    /// The client that sees the ends, and describes topics.
+    pub fn ends(&self) -> Result<Arc<Client>, Error> {
+        make_once(&self.ends, || Client::new(&self.properties.with("isolation.level", "read_uncommitted")))
+    }
+
+    /// The client that sees the last stable offsets.
+    fn stable_ends(&self) -> Result<Arc<Client>, Error> {
+        make_once(&self.stable_ends, || Client::new(&self.properties))
+    }
+
+    /// A client in `group` that never subscribes.
+    fn group(&self, group: &str, stability: Stability) -> Result<Arc<Client>, Error> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = groups.get(&(group.to_owned(), stability)) {
+            return Ok(Arc::clone(client));
+        }
+        let isolation = match stability {
+            Stability::Stable => "read_committed",
+            Stability::Plain => "read_uncommitted",
+        };
+        let client = Client::new(&self.properties.with("isolation.level", isolation).with("group.id", group))?;
+        groups.insert((group.to_owned(), stability), Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// What `group` has committed for `partitions`.
+    pub fn committed(
+        &self,
+        group: &str,
+        stability: Stability,
+        partitions: &[TopicPartition],
+        wait: Duration,
+    ) -> Result<Vec<Option<CommittedOffset>>, Error> {
+        let client = self.group(group, stability)?;
+        let list = List::of(partitions, -1)?;
+        let what = format!("asking for the offsets of the group {group}");
+        // SAFETY: client and list are alive for the call.
+        let code = unsafe { rd::rd_kafka_committed(client.raw(), list.raw(), c_millis(wait)) };
+        match Failure::of(code) {
+            None => {}
+            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => {
+                return Ok(vec![None; partitions.len()]);
+            }
+            Some(failure) => return Err(client.trouble().unwrap_or(failure).plain(what)),
+        }
+        // Success of the whole does not mean success for each.
+        if let Some((partition, failure)) = list.failure() {
+            return Err(failure.plain(format_args!("{what}, {partition}")));
+        }
+        let read = |element: Element<'_>| {
+            (element.offset() >= 0).then(|| CommittedOffset { offset: element.offset(), metadata: element.metadata() })
+        };
+        Ok(list.iter().map(read).collect())
+    }
+}
+
+fn make_once(
+    cell: &OnceLock<Arc<Client>>,
+    make: impl FnOnce() -> Result<Arc<Client>, Error>,
+) -> Result<Arc<Client>, Error> {
+    match cell.get() {
+        Some(client) => Ok(Arc::clone(client)),
+        // Two that come at once may both make one; the second goes away again.
+        None => make().map(|client| Arc::clone(cell.get_or_init(|| client))),
+    }
+}
+
+/// A [`Settled`] in the making, on a thread of its own. See [`cluster::Settling`].
+pub struct Settling {
+    answer: Receiver<Result<Settled, Error>>,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Settling {
+    /// Starts asking.
+    pub(super) fn start(askers: &Arc<Askers>, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Self {
+        let (done, answer) = crossbeam_channel::bounded(1);
+        let dropped = Arc::new(AtomicBool::new(false));
+        let question = Question {
+            askers: Arc::clone(askers),
+            group: group.to_owned(),
+            input: input.clone(),
+            changelog: changelog.clone(),
+            deadline: Instant::now() + DEADLINE,
+            dropped: Arc::clone(&dropped),
+        };
+        let failed = done.clone();
+        let task = move || {
+            let result = question.answer();
+            // Nobody listens any more where the task was lost meanwhile.
+            let _ = done.send(result);
+        };
+        if let Err(error) = spawn("kafka-settle", task) {
+            let _ = failed.send(Err(error));
+        }
+        Self { answer, dropped }
+    }
+}
+
+impl cluster::Settling for Settling {
+    fn poll(&mut self) -> Option<Result<Settled, Error>> {
+        match self.answer.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(Error::new(Kind::Retry, "settling ended without an answer"))),
+        }
+    }
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is asked, and until when.
+struct Question {
+    askers: Arc<Askers>,
+    group: String,
+    input: TopicPartition,
+    changelog: TopicPartition,
+    deadline: Instant,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Question {
+    fn answer(&self) -> Result<Settled, Error> {
+        let one = std::slice::from_ref(&self.input);
+        let mut committed = self.persist(|| self.askers.committed(&self.group, Stability::Stable, one, ANSWER))?;
+        let (changelog_start, changelog_end) = self.persist(|| watermarks(&self.askers.ends()?, &self.changelog))?;
+        self.wait_stable(changelog_end)?;
+        let changelog_id = self.persist(|| self.topic_id(&self.changelog))?;
+        let input_id = self.persist(|| self.topic_id(&self.input))?;
+        let (input_start, input_end) = self.persist(|| watermarks(&self.askers.ends()?, &self.input))?;
+        let committed = committed.pop().flatten();
+        Ok(Settled { committed, input_id, input_start, input_end, changelog_id, changelog_start, changelog_end })
+    }
+
+    /// Waits until the changelog's last stable offset has reached `end`: all that was open is decided.
+    fn wait_stable(&self, end: i64) -> Result<(), Error> {
+        let mut pause = LOOK_MIN;
+        loop {
+            let (_, stable) = self.persist(|| watermarks(&self.askers.stable_ends()?, &self.changelog))?;
+            if stable >= end {
+                return Ok(());
+            }
+            if self.is_over() {
+                let message = format!(
+                    "a transaction has been open on {} for {} s (last stable offset {stable}, end {end}): it must end or time out first",
+                    self.changelog,
+                    DEADLINE.as_secs()
+                );
+                return Err(Error::new(Kind::Retry, message));
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LOOK_MAX);
+        }
+    }
+
+    fn topic_id(&self, partition: &TopicPartition) -> Result<TopicId, Error> {
+        let topic = &*partition.topic;
+        let outline = admin::outline(&self.askers.ends()?, topic);
+        let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
+        let missing = || Error::new(Kind::Refused, format!("the topic {topic} does not exist"));
+        outline.map(|outline| outline.id).ok_or_else(missing)
+    }
+
+    /// Asks again until there is an answer, a refusal, or no time left.
+    fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        loop {
+            match ask() {
+                Err(error) if error.kind != Kind::Refused && !self.is_over() => thread::sleep(RETRY_PAUSE),
+                result => return result,
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+    }
+}
+
+/// The first offset and the end of a partition. A client that has not heard of a topic yet says the same
+/// as one that never will, so a missing topic is asked for by name.
+fn watermarks(client: &Arc<Client>, partition: &TopicPartition) -> Result<(i64, i64), Error> {
+    let what = || format!("asking for the ends of {partition}");
+    let error = match client.query_watermarks(&c_string(&partition.topic)?, partition.partition, ANSWER) {
+        Ok(watermarks) => return Ok(watermarks),
+        Err(failure) => client.trouble().unwrap_or(failure).plain(what()),
+    };
+    let outline = admin::outline(client, &partition.topic).map_err(|failure| failure.plain(what()))?;
+    match outline {
+        Some(topic) if partition.partition < topic.partition_count && error.kind == Kind::Refused => {
+            Err(Error::new(Kind::Retry, error.message))
+        }
+        _ => Err(error),
+    }
+}

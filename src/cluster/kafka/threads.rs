@@ -1,0 +1,182 @@
+//! A producer's two threads: one takes delivery reports and is never still, one makes the calls that may
+//! take long or never end.
+//!
+//! Invariants: a report is recorded before it is counted; the reports' thread runs for as long as a call
+//! may be under way, since commits and aborts wait for reports.
+//!
+//! **Failure**: a call that outlasts its watchdog is given up: its result is never looked at, no other call
+//! is made, and both threads end when it returns.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+
+use super::errors::{Code, Failure};
+use super::native::{Client, Delivery, Signal};
+use crate::cluster::{DeliveryFailure, Error, Kind, Ticket};
+
+/// How long the reports' thread waits for an event before it looks whether to end.
+const POLL_STEP: Duration = Duration::from_millis(100);
+
+/// What became of the sent records, and what else the client told.
+#[derive(Default)]
+pub(super) struct Reports {
+    count: AtomicU64,
+    told: Mutex<Told>,
+    stop: AtomicBool,
+}
+
+#[derive(Default)]
+struct Told {
+    failures: Vec<DeliveryFailure>,
+    delivered: Vec<(u64, i64)>,
+    broke_at: Option<Instant>,
+    trouble: Option<Failure>,
+}
+
+impl Reports {
+    /// What librdkafka carries along with a record.
+    pub fn opaque(ticket: Ticket) -> usize {
+        (ticket.number as usize) << 1 | usize::from(ticket.report)
+    }
+
+    /// How many records were delivered or have failed.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// The failures since the last call.
+    pub fn take_failures(&self) -> Vec<DeliveryFailure> {
+        std::mem::take(&mut self.lock().failures)
+    }
+
+    /// The wanted successes since the last call.
+    pub fn take_delivered(&self) -> Vec<(u64, i64)> {
+        std::mem::take(&mut self.lock().delivered)
+    }
+
+    /// When a connection was last seen to break.
+    pub fn connection_broke_at(&self) -> Option<Instant> {
+        self.lock().broke_at
+    }
+
+    /// The last error that a person has to mend.
+    pub fn take_trouble(&self) -> Option<Failure> {
+        self.lock().trouble.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self, deliveries: impl Iterator<Item = Delivery>) {
+        let (mut count, mut told) = (0, None);
+        for delivery in deliveries {
+            count += 1;
+            let (number, wanted) = ((delivery.opaque >> 1) as u64, delivery.opaque & 1 == 1);
+            if let Some(failure) = delivery.failure {
+                let refused = failure.refuses_record();
+                let told = told.get_or_insert_with(|| self.lock());
+                told.failures.push(DeliveryFailure { number, refused, message: failure.message });
+            } else if wanted {
+                told.get_or_insert_with(|| self.lock()).delivered.push((number, delivery.offset));
+            }
+        }
+        drop(told);
+        self.count.fetch_add(count, Ordering::Release);
+    }
+
+    fn note(&self, failure: Failure) {
+        tracing::debug!(target: "librdkafka", "{failure}");
+        let mut told = self.lock();
+        let broke = [
+            Code::RD_KAFKA_RESP_ERR__TRANSPORT,
+            Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN,
+            Code::RD_KAFKA_RESP_ERR__TIMED_OUT,
+        ];
+        if broke.contains(&failure.code) {
+            told.broke_at = Some(Instant::now());
+        } else if failure.plain("").kind == Kind::Refused {
+            told.trouble = Some(failure);
+        }
+    }
+
+    fn serve(&self, client: &Client) {
+        while !self.stop.load(Ordering::Acquire) {
+            let Some(event) = client.next_event(POLL_STEP) else { continue };
+            match event.signal() {
+                Signal::Deliveries => self.record(event.deliveries()),
+                Signal::Error(failure) => self.note(failure),
+                Signal::Assign(_) | Signal::Revoke(_) | Signal::Other => {}
+            }
+        }
+    }
+}
+
+/// A call on its way to the calls' thread.
+type Call = Box<dyn FnOnce(&Client) + Send>;
+
+/// Makes one call at a time, on a thread of its own.
+pub(super) struct Caller {
+    calls: Sender<Call>,
+    /// A call was given up, and may be under way for ever.
+    stuck: AtomicBool,
+}
+
+/// What became of a call.
+pub(super) enum Watched<T> {
+    /// It returned.
+    Done(T),
+    /// It did not in time; whatever comes of it is lost.
+    GivenUp,
+}
+
+impl Caller {
+    /// Starts both threads. They end, and let the client go, after the caller is dropped.
+    pub fn start(client: Arc<Client>, reports: Arc<Reports>) -> Result<Self, Error> {
+        let (calls, inbox): (Sender<Call>, Receiver<Call>) = crossbeam_channel::bounded(1);
+        let polling = (Arc::clone(&client), Arc::clone(&reports));
+        spawn("kafka-reports", move || polling.1.serve(&polling.0))?;
+        spawn("kafka-calls", move || {
+            for call in inbox {
+                call(&client);
+            }
+            reports.stop.store(true, Ordering::Release);
+        })?;
+        Ok(Self { calls, stuck: AtomicBool::new(false) })
+    }
+
+    /// Makes a call and waits for it, for at most `patience`.
+    pub fn call<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        call: impl FnOnce(&Client) -> T + Send + 'static,
+    ) -> Watched<T> {
+        let deadline = Instant::now() + patience;
+        let (done, answer) = crossbeam_channel::bounded(1);
+        let task: Call = Box::new(move |client| {
+            let result = call(client);
+            // Nobody listens any more where the call was given up.
+            let _ = done.send(result);
+        });
+        if self.stuck.load(Ordering::Relaxed) || self.calls.send(task).is_err() {
+            return Watched::GivenUp;
+        }
+        answer.recv_deadline(deadline).map_or_else(
+            |_| {
+                self.stuck.store(true, Ordering::Relaxed);
+                Watched::GivenUp
+            },
+            Watched::Done,
+        )
+    }
+}
+
+/// Starts a thread.
+pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(body);
+    started.map(drop).map_err(|error| Error::new(Kind::Retry, format!("no thread for {name}: {error}")))
+}
