@@ -16,7 +16,7 @@ use super::settings::{NAMES, is_section};
 const VARIABLE_PREFIX: &str = "RATCHET_";
 /// What begins so is none of ours: the suite's own, the name of the file, and what Kubernetes sets for a
 /// service called ratchet.
-const OTHERS: &[&str] = &["RATCHET_TEST_", "RATCHET_CONFIG", "RATCHET_SERVICE_", "RATCHET_PORT"];
+const OTHERS: &[&str] = &["RATCHET_TEST_", "RATCHET_CRASH_", "RATCHET_CONFIG", "RATCHET_SERVICE_", "RATCHET_PORT"];
 
 /// One setting of one layer.
 #[derive(Clone, Debug)]

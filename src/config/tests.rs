@@ -154,6 +154,7 @@ fn unknown_keys_are_refused_where_they_stand() {
 fn variables_of_others_are_at_most_warned_of() {
     let env = env()
         .with_variable("RATCHET_TEST_BROKERS", "x")
+        .with_variable("RATCHET_CRASH_AT", "x")
         .with_variable("RATCHET_SERVICE_HOST", "x")
         .with_variable("RATCHET_PORT_9464_TCP", "x")
         .with_variable("RATCHET_DASHBOARD_COLOURS", "x")
