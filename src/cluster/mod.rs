@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use crate::record::{Headers, Record, TopicPartition};
 
+#[expect(clippy::disallowed_methods, reason = "members wait by deadlines of their own; lanes are given time")]
 pub mod embedded;
+#[expect(clippy::disallowed_methods, reason = "calls into librdkafka have deadlines; lanes are given time")]
 pub mod kafka;
 
 /// The id that a cluster gives a topic when it is created; a topic that is deleted and created again
