@@ -135,15 +135,18 @@ impl Site {
 fn append(cluster: &Embedded, events: &mut Vec<sample::Event>) -> Result<(), Error> {
     let Some(partition) = events.first().map(|event| event.partition) else { return Ok(()) };
     let headers: Vec<HeaderBuf> = events.iter().map(sample::Event::header_buf).collect();
-    let message = |(event, headers): (&'_ sample::Event, &'_ HeaderBuf)| Message {
-        topic: sample::INPUT,
-        partition,
-        key: Some(event.key.as_bytes()),
-        value: Some(event.payload.as_bytes()),
-        headers: headers.as_headers(),
-        timestamp: Some(event.ts),
-    };
-    let messages: Vec<Message<'_>> = events.iter().zip(&headers).map(message).collect();
+    let messages: Vec<Message<'_>> = events
+        .iter()
+        .zip(&headers)
+        .map(|(event, headers)| Message {
+            topic: sample::INPUT,
+            partition,
+            key: Some(event.key.as_bytes()),
+            value: Some(event.payload.as_bytes()),
+            headers: headers.as_headers(),
+            timestamp: Some(event.ts),
+        })
+        .collect();
     cluster.append(sample::INPUT, partition, &messages)?;
     events.clear();
     Ok(())
