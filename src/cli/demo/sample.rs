@@ -29,6 +29,8 @@ const FIRST_MS: i64 = 1_767_225_600_000;
 const BETWEEN_MS: i64 = 250;
 /// How many orders are open at a time; an older one gives way to a new one.
 const OPEN_ORDERS: u64 = 20_000;
+/// An order that has come so far is closed, or one further.
+const LAST_VERSION: u64 = 6;
 const STATUSES: [&str; 7] = ["created", "paid", "packed", "handed_over", "in_transit", "delivered", "closed"];
 
 /// One event, in the envelope of `kcat -J`.
@@ -100,11 +102,14 @@ impl Generator {
         if open == 0 || self.random.below(100) < 20 {
             return self.begin_order();
         }
-        let order = &mut self.orders[usize::try_from(self.random.below(open)).unwrap_or(0)];
-        let version = match self.random.below(100) {
+        let order = usize::try_from(self.random.below(open)).unwrap_or(0);
+        let chance = self.random.below(100);
+        let order = &mut self.orders[order];
+        let version = match chance {
             0..10 => order.newest,
             10..15 => 1 + self.random.below(order.newest),
             15..25 if order.skipped.is_some() => order.skipped.take().unwrap_or(order.newest),
+            _ if order.newest >= LAST_VERSION => return self.begin_order(),
             25..33 => {
                 order.skipped = Some(order.newest + 1);
                 order.newest += 2;
