@@ -37,7 +37,7 @@ fn value(n: u64) -> Vec<u8> {
 }
 
 fn meta(token: Option<Token>) -> StoreMeta {
-    StoreMeta { changelog_id: [0; 16], changelog_offset: 0, token, synced_at: 0 }
+    StoreMeta { changelog_id: [0; 16], partition: 0, changelog_offset: 0, token, synced_at: 0 }
 }
 
 fn current() -> StoreMeta {

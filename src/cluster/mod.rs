@@ -16,9 +16,7 @@ use std::time::Duration;
 
 use crate::record::{Headers, Record, TopicPartition};
 
-#[expect(clippy::disallowed_methods, reason = "members wait by deadlines of their own; lanes are given time")]
 pub mod embedded;
-#[expect(clippy::disallowed_methods, reason = "calls into librdkafka have deadlines; lanes are given time")]
 pub mod kafka;
 
 /// The id that a cluster gives a topic when it is created; a topic that is deleted and created again
@@ -154,7 +152,12 @@ pub trait Member: Send {
     /// record. The batch is emptied first. While an event is returned, and until it is answered, the
     /// batch stays empty. [`Kind::Retry`] errors are told once and mended by themselves; a record that
     /// can no longer be read at a partition's position comes as [`Kind::Refused`].
-    fn poll(&mut self, batch: &mut Self::Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error>;
+    fn poll(
+        &mut self,
+        batch: &mut Self::Batch,
+        records_max: usize,
+        wait: Duration,
+    ) -> Result<Option<GroupEvent>, Error>;
 
     /// Takes the partitions of [`GroupEvent::Assigned`] over, paused: nothing is read from them until
     /// [`Member::start`].
@@ -296,7 +299,12 @@ pub trait Cluster: Clone + Send + Sync + 'static {
 
     /// What `group` has committed for these partitions, without waiting for pending transactions to end
     /// any longer than `wait`.
-    fn committed(&self, group: &str, partitions: &[TopicPartition], wait: Duration) -> Result<Vec<Option<CommittedOffset>>, Error>;
+    fn committed(
+        &self,
+        group: &str,
+        partitions: &[TopicPartition],
+        wait: Duration,
+    ) -> Result<Vec<Option<CommittedOffset>>, Error>;
 }
 
 /// What to do about an [`Error`].

@@ -267,6 +267,7 @@ impl Store {
                 Err(error) if error.kind() == rocksdb::ErrorKind::Incomplete => self.expect_space()?,
                 Err(error) => return Err(self.failed(&error)),
             }
+            #[expect(clippy::disallowed_methods, reason = "RocksDB's background work is waited for in real time")]
             thread::sleep(STALL_STEP);
         }
         let waited = STALL_STEP * STALL_STEPS_MAX;
