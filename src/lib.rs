@@ -31,6 +31,7 @@
 //! format: the bytes of everything that is persisted, known to dedup, state and engine
 //! ```
 #![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait and measure by the machine's clocks"))]
 
 pub mod cli;
 pub mod cluster;

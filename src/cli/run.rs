@@ -52,6 +52,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = inputs::load(&args.topologies, args.config.as_deref(), &args.sets)?;
     begin_logs(&config)?;
+    let drill = std::env::var("RATCHET_CRASH_AT").ok();
+    engine::crash::arm(drill.as_deref())
+        .map_err(|words| Failure::input(words, "unset RATCHET_CRASH_AT unless this is a crash drill"))?;
     loaded.iter().flat_map(|loaded| &loaded.warnings).chain(&config.warnings).for_each(log_warning);
     let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), topologies = names.join(","), lanes = config.lanes, "starting");

@@ -16,7 +16,7 @@ use super::settings::{NAMES, is_section};
 const VARIABLE_PREFIX: &str = "RATCHET_";
 /// What begins so is none of ours: the suite's own, the name of the file, and what Kubernetes sets for a
 /// service called ratchet.
-const OTHERS: &[&str] = &["RATCHET_TEST_", "RATCHET_CONFIG", "RATCHET_SERVICE_", "RATCHET_PORT"];
+const OTHERS: &[&str] = &["RATCHET_TEST_", "RATCHET_CRASH_", "RATCHET_CONFIG", "RATCHET_SERVICE_", "RATCHET_PORT"];
 
 /// One setting of one layer.
 #[derive(Clone, Debug)]
@@ -54,17 +54,19 @@ impl<'a> Layers<'a> {
     /// Adds the file's settings.
     pub fn read_file(&mut self, path: &Path) {
         let Some(file) = read::open(path, "a configuration's YAML file", self.environment, self.report) else { return };
-        let tree = match crate::yaml::tree::parse(file.text()) {
+        let tree = crate::yaml::tree::parse(file.text());
+        let mut secrets = Secrets::default();
+        if let Ok(tree) = &tree {
+            secrets.collect(tree, false);
+        }
+        let file = Arc::new(file.masked(&secrets.places(file.text())));
+        let tree = match tree {
             Ok(tree) => tree,
             Err(error) => {
-                let file = Arc::new(file.masked(&secret_lines(file.text())));
                 self.report.mistake((&file, error.place), error.message, "here", error.help);
                 return;
             }
         };
-        let mut places = Vec::new();
-        secret_places(&tree, false, &mut places);
-        let file = Arc::new(file.masked(&places));
         match &tree.value {
             // A file of comments only.
             _ if tree.is_null() => {}
@@ -82,28 +84,19 @@ impl<'a> Layers<'a> {
             let field = Field { name: name.clone(), key_place: entry.key_place, node: &entry.node };
             if entries[..index].iter().any(|other| other.key == entry.key) {
                 self.twice(&name, entry.key_place, file);
-            } else if is_open(&name) {
-                match &entry.node.value {
-                    Value::Mapping(entries) => self.walk(entries, &format!("{name}."), file),
-                    _ if field.node.is_null() && is_section(&name) => {}
-                    Value::List(_) => {
-                        let help = "write one text, with commas between its parts";
-                        let message = format!("`{name}` must be a text");
-                        self.report.mistake((file, field.place()), message, "this is a list", help);
-                    }
-                    _ => self.leaf(&field, file),
-                }
+            } else if let (Value::Mapping(entries), true) = (&entry.node.value, is_section(&name) || is_open(&name)) {
+                self.walk(entries, &format!("{name}."), file);
             } else if is_section(&name) {
-                match &entry.node.value {
-                    Value::Mapping(entries) => self.walk(entries, &format!("{name}."), file),
-                    _ if field.node.is_null() => {}
-                    _ => {
-                        let first = children(&format!("{name}.")).first().copied().unwrap_or_default();
-                        let example = format!("{name}: {{{first}: …}}");
-                        self.reader(file).wrong(&field, Shape { what: "a mapping", example: &example });
-                    }
+                // A section of which everything is commented out is none.
+                if !entry.node.is_null() {
+                    let first = children(&format!("{name}.")).first().copied().unwrap_or("client.id");
+                    let example = format!("{name}: {{{first}: …}}");
+                    self.reader(file).wrong(&field, Shape { what: "a mapping", example: &example });
                 }
-            } else if NAMES.contains(&name.as_str()) {
+            } else if let (Value::List(_), true) = (&entry.node.value, is_open(&name)) {
+                let help = "write one text, with commas between its parts";
+                self.report.mistake((file, field.place()), format!("`{name}` must be a text"), "this is a list", help);
+            } else if is_open(&name) || NAMES.contains(&name.as_str()) {
                 self.leaf(&field, file);
             } else {
                 self.unknown(&name, prefix, entry, file);
@@ -157,7 +150,8 @@ impl<'a> Layers<'a> {
         variables.sort();
         for (variable, value) in variables {
             let Some(rest) = variable.strip_prefix(VARIABLE_PREFIX) else { continue };
-            if OTHERS.iter().any(|other| variable.starts_with(other)) {
+            // An empty variable is how compose files and the like say that it is not set.
+            if value.is_empty() || OTHERS.iter().any(|other| variable.starts_with(other)) {
                 continue;
             }
             let name = name_of(rest);
@@ -292,45 +286,61 @@ fn near(variable: &str, known: &str) -> bool {
     did_you_mean(&rest(variable), &[&rest(known)]).is_some()
 }
 
-/// Where secrets are written out in a file, so that they can be masked. A value that only names where the
-/// secret is may be seen.
-fn secret_places(node: &Node, inside: bool, places: &mut Vec<Place>) {
-    match &node.value {
-        Value::Scalar { text, .. } if inside => {
-            let names_only = text.starts_with("${") && text.find('}') == Some(text.len() - 1) && !text.contains(":-");
-            if !names_only {
-                places.push(node.place);
-            }
-        }
-        Value::Scalar { .. } => {}
-        Value::List(items) => items.iter().for_each(|item| secret_places(item, inside, places)),
-        Value::Mapping(entries) => {
-            for entry in entries {
-                secret_places(&entry.node, inside || kafka::is_secret(&entry.key.to_lowercase()), places);
-            }
-        }
-    }
+/// Where secrets are written out in a file, so that they can be masked before any mistake is shown.
+#[derive(Default)]
+struct Secrets {
+    /// Values of properties with secret names.
+    values: Vec<Place>,
+    /// Where the names of such properties begin.
+    names: Vec<usize>,
 }
 
-/// Where secrets may stand in a text that is not YAML: behind the names of secrets, and on the lines
-/// below that are indented further.
-fn secret_lines(text: &str) -> Vec<Place> {
-    let mut places = Vec::new();
-    let mut secret_indent = None;
-    let mut start = 0;
-    for line in text.split_inclusive('\n') {
-        let indent = line.len() - line.trim_start().len();
-        let is_blank = line.trim().is_empty();
-        if secret_indent.is_some_and(|secret| indent > secret || is_blank) {
-            places.push(Place { start, length: line.len() });
-        } else if kafka::is_secret(&line.to_lowercase()) {
-            secret_indent = Some(indent);
-            let after = line.find(':').map_or(0, |colon| colon + 1);
-            places.push(Place { start: start + after, length: line.len() - after });
-        } else {
-            secret_indent = None;
+impl Secrets {
+    /// Notes what is secret in the tree. A value that only names where the secret is may be seen.
+    fn collect(&mut self, node: &Node, inside: bool) {
+        match &node.value {
+            Value::Scalar { text, .. } if inside => {
+                let names_only =
+                    text.starts_with("${") && text.find('}') == Some(text.len() - 1) && !text.contains(":-");
+                if !names_only {
+                    self.values.push(node.place);
+                }
+            }
+            Value::Scalar { .. } => {}
+            Value::List(items) => items.iter().for_each(|item| self.collect(item, inside)),
+            Value::Mapping(entries) => {
+                for entry in entries {
+                    let is_secret = kafka::is_secret(&entry.key.to_lowercase());
+                    if is_secret {
+                        self.names.push(entry.key_place.start);
+                    }
+                    self.collect(&entry.node, inside || is_secret);
+                }
+            }
         }
-        start += line.len();
     }
-    places
+
+    /// What is to be masked: the values, and, where a secret's name stands in something else (a comment, a
+    /// quote that was not closed, a text that is not YAML), whatever follows it on its line and on the lines
+    /// below that are indented further.
+    fn places(&self, text: &str) -> Vec<Place> {
+        let mut places = self.values.clone();
+        let mut secret_indent = None;
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            let end = start + line.len();
+            let indent = line.len() - line.trim_start().len();
+            let is_understood = self.names.iter().any(|name| (start..end).contains(name));
+            if kafka::is_secret(&line.to_lowercase()) && !is_understood {
+                secret_indent = Some(indent);
+                places.push(Place::new(start + line.find(':').map_or(0, |colon| colon + 1), end));
+            } else if secret_indent.is_some_and(|secret| indent > secret || line.trim().is_empty()) {
+                places.push(Place::new(start, end));
+            } else {
+                secret_indent = None;
+            }
+            start = end;
+        }
+        places
+    }
 }

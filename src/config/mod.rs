@@ -11,7 +11,7 @@
 //! | `kafka: {consumer: {fetch.min.bytes: 1}}` | `RATCHET_KAFKA__CONSUMER__FETCH_MIN_BYTES=1` | `kafka.consumer.fetch.min.bytes=1` |
 //!
 //! In a variable's name `__` separates levels, and inside the name of a Kafka property a single `_` is
-//! a dot. A variable `RATCHET_…` that is no setting is a mistake if it is nearly one, and a warning
+//! a dot. An empty variable counts as not set. A variable `RATCHET_…` that is no setting is a mistake if it is nearly one, and a warning
 //! otherwise; those that Kubernetes sets for a service of this name are passed over.
 //!
 //! **Secrets**: a value that holds `${env:NAME}` or `${file:PATH}` ([`crate::yaml::text`]; in the file and in

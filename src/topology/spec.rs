@@ -244,8 +244,14 @@ fn read_path(field: &Field<'_>, shape: Shape<'_>, reader: &mut Reader<'_>) -> Op
     }
     // In a text without quotes the place of the trouble is known to the byte.
     let exact = reader.file.text().get(text.place.start..text.place.end()) == Some(written);
-    let at = text.place.start + error.at;
-    let place = if exact && at < text.place.end() { Place::new(at, text.place.end()) } else { text.place };
+    let end = match &error.problem {
+        Problem::UnknownSource(root) => root.len(),
+        _ => written.len(),
+    };
+    let place = match exact && error.at < end {
+        true => Place::new(text.place.start + error.at, text.place.start + end),
+        false => text.place,
+    };
     let (label, help) = match &error.problem {
         Problem::UnknownSource(root) => match did_you_mean(root, &["key", "value", "header", "meta"]) {
             Some(meant) => (format!("did you mean `{meant}`?"), format!("write `{meant}{}`", &written[root.len()..])),

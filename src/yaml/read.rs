@@ -139,10 +139,20 @@ impl Reader<'_> {
 
     /// The whole file as a mapping.
     pub fn root<'n>(&mut self, node: &'n Node, keys: Keys<'_>, shape: Shape<'_>) -> Option<Fields<'n>> {
+        if node.is_null() {
+            // Where there is nothing there is no place either.
+            let message = format!("{} is empty, it must be {}", self.file.name(), shape.what);
+            self.report.placeless(message, format!("begin with e.g. `{}`", shape.example));
+            return None;
+        }
         let Value::Mapping(_) = &node.value else {
             let message = format!("the file must be {}", shape.what);
-            let label = if node.is_null() { "the file is empty".to_owned() } else { format!("this is {}", kind(node)) };
-            self.mistake(node.place, message, label, format!("begin with e.g. `{}`", shape.example));
+            self.mistake(
+                node.place,
+                message,
+                format!("this is {}", kind(node)),
+                format!("begin with e.g. `{}`", shape.example),
+            );
             return None;
         };
         Some(self.entries(node, String::new(), Place::default(), keys))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, Severity, SourceCode};
-use miette::{SourceSpan, ThemeCharacters, ThemeStyles};
+use miette::{MietteError, MietteSpanContents, SourceSpan, SpanContents, ThemeCharacters, ThemeStyles};
 
 /// For how many columns mistakes are rendered.
 const WIDTH: usize = 110;
@@ -77,6 +77,28 @@ impl File {
     }
 }
 
+/// As [`NamedSource`], but columns are counted in characters, as [`File::line_column`] and editors do.
+impl SourceCode for File {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        lines_before: usize,
+        lines_after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let contents = self.source.read_span(span, lines_before, lines_after)?;
+        // With lines before it, what is read begins at the first column.
+        let column = if lines_before > 0 { contents.column() } else { self.line_column(span.offset()).1 - 1 };
+        Ok(Box::new(MietteSpanContents::new_named(
+            self.name().to_owned(),
+            contents.data(),
+            *contents.span(),
+            contents.line(),
+            column,
+            contents.line_count(),
+        )))
+    }
+}
+
 /// Names the file only: its text may hold secrets.
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,7 +168,7 @@ impl Diagnostic for Mistake {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.at.as_ref().map(|(file, _)| &file.source as &dyn SourceCode)
+        self.at.as_ref().map(|(file, _)| &**file as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {

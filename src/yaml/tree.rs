@@ -117,7 +117,9 @@ pub fn parse(text: &str) -> Result<Node, Error> {
 
 /// An error of the YAML grammar, with the hint that most often helps.
 fn syntax(text: &str, places: &Places<'_>, index: usize, info: &str) -> Error {
-    let byte = places.byte(index);
+    // What is missing at the end of the text is shown at the last character: behind it there is no line.
+    let last = text.trim_end().char_indices().next_back().map_or(0, |(last, _)| last);
+    let byte = places.byte(index).min(last);
     let line_start = text[..byte].rfind('\n').map_or(0, |newline| newline + 1);
     // The parser often notices an open bracket or a stray brace only on a later line.
     let nearby_start = text[..line_start.saturating_sub(1)].rfind('\n').map_or(0, |newline| newline + 1);
@@ -213,8 +215,10 @@ impl Builder<'_> {
                     return Err(self.unknown_tag(&span));
                 }
                 let plain = style == ScalarStyle::Plain && !is_text;
-                let node =
-                    Node { value: Value::Scalar { text: text.into_owned(), plain }, place: self.places.of(&span) };
+                // The place of nothing is what follows it, which is no place to point at.
+                let mut place = self.places.of(&span);
+                place.length = if plain && text.is_empty() { 0 } else { place.length };
+                let node = Node { value: Value::Scalar { text: text.into_owned(), plain }, place };
                 self.add(node, anchor, &span)
             }
             Event::SequenceStart(anchor, tag) => self.begin(Value::List(Vec::new()), anchor, tag.is_some(), &span),

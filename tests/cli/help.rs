@@ -2,7 +2,7 @@
 
 use super::Room;
 
-const COMMANDS: [&str; 4] = ["run", "check", "replay", "completions"];
+const COMMANDS: [&str; 5] = ["run", "check", "replay", "demo", "completions"];
 
 #[test]
 fn every_help_has_examples_and_goes_to_standard_output() {

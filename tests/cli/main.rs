@@ -1,8 +1,9 @@
 //! The built program through its command line: what a person types, and what comes back on which stream
-//! and with which exit code. No cluster is needed here.
+//! and with which exit code. Nothing but this machine is needed.
 
 mod check;
 mod help;
+mod job;
 mod replay;
 mod run;
 
