@@ -143,8 +143,7 @@ fn a_deleted_group_goes_on_where_it_was_and_not_from_the_start() {
 
 #[test]
 fn a_group_reset_to_earliest_brings_nothing_new_even_where_entries_have_expired() {
-    let mut job = Job::new("reset", 1).with_retention(Duration::from_secs(60));
-    job.topology.push("future_max: 1h".to_owned());
+    let job = Job::new("reset", 1).with_retention(Duration::from_secs(60));
     let start = now_ms() - 600_000;
     // Ten minutes of one thing a second, each seen again when it is forgotten and while it is not.
     let minute = |m: i64| {

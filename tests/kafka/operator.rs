@@ -212,9 +212,8 @@ impl Operator {
 
     /// Where its metrics are.
     pub fn address(&self) -> String {
-        let line = self.await_line(&["http listening"], DEADLINE);
-        let address = line["address"].as_str().or_else(|| line["fields"]["address"].as_str());
-        address.unwrap_or_else(|| panic!("no address in {line}")).to_owned()
+        let line = self.await_line(&["/metrics", "\"address\""], DEADLINE);
+        line["address"].as_str().unwrap_or_else(|| panic!("no address in {line}")).to_owned()
     }
 
     /// Asks for a page: the status and the body.
@@ -268,7 +267,9 @@ impl Operator {
 impl Drop for Operator {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- {} said, {}", self.label, self.tail());
+            self.is_running();
+            let state = self.ended.map_or("was running".to_owned(), |status| format!("had ended: {status}"));
+            eprintln!("--- {} {state} and said, {}", self.label, self.tail());
         }
         self.kill();
     }

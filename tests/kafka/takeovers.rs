@@ -31,7 +31,6 @@ fn taken_over(theme: &str, left: &Left) {
     let (committed, metadata) = job.kafka.committed(&job.group(), &job.input, 0).expect("it has committed");
     // Standing by, as a member of the group, so that the clock starts with the owner's death.
     let mut heir = Operator::start(&job, "heir");
-    heir.await_line(&["http listening"], DEADLINE);
     within(DEADLINE, "the heir to join", || (heir.metric("ratchet_rebalances_total", &[]) > 0.0).then_some(()));
     job.await_drained(DEADLINE);
     let survivor = job.owners();
