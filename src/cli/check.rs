@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use super::stderr::say;
 use super::{Failure, inputs};
 use crate::dedup::Retention;
 use crate::topology::{self, Loaded, Process, Topology};
@@ -38,11 +39,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     for Loaded { topology, warnings, path, .. } in &loaded {
         inputs::show_warnings(warnings);
-        eprint!("{}: fine\n{}", path.display(), summary(topology));
+        say(format_args!("{}: fine\n{}", path.display(), summary(topology)));
     }
     if let (Some(config), Some(read)) = (&args.config, &config) {
         inputs::show_warnings(&read.warnings);
-        eprintln!("{}: fine", config.display());
+        say(format_args!("{}: fine\n", config.display()));
     }
     Ok(())
 }

@@ -3,11 +3,12 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::process::ExitCode;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, MietteDiagnostic, ThemeCharacters, ThemeStyles};
 
+use super::stderr::{is_colored, say};
 use crate::topology::Diagnostics;
 
 /// Exit code: the run failed.
@@ -27,6 +28,8 @@ pub enum Failure {
     Input(Message),
     /// Something failed while the command ran.
     Run(Message),
+    /// Something failed that the log has told already: a run's standard error is its log, one event a line.
+    Logged,
     /// Whoever read standard output has had enough (`| head`). Nothing is wrong, so nothing is said.
     ReaderGone,
 }
@@ -54,6 +57,12 @@ impl Failure {
         Self::Run(Message { text: text.into(), help: Some(help.into()) })
     }
 
+    /// The run failed with `error`, and its log is where that is told.
+    pub fn logged(error: &dyn Error) -> Self {
+        tracing::error!("{}", with_causes(error));
+        Self::Logged
+    }
+
     /// Standard output could not be written to.
     pub fn output(error: &io::Error) -> Self {
         match error.kind() {
@@ -66,7 +75,7 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         let text = self.render(is_colored());
         if !text.is_empty() {
-            eprintln!("{}", text.trim_end());
+            say(format_args!("{}\n", text.trim_end()));
         }
         self.code()
     }
@@ -74,7 +83,7 @@ impl Failure {
     fn code(&self) -> ExitCode {
         match self {
             Self::Mistakes(_) | Self::Input(_) => INPUT_WRONG.into(),
-            Self::Run(_) => RUN_FAILED.into(),
+            Self::Run(_) | Self::Logged => RUN_FAILED.into(),
             Self::ReaderGone => ExitCode::SUCCESS,
         }
     }
@@ -83,7 +92,7 @@ impl Failure {
         match self {
             Self::Mistakes(mistakes) => mistakes.render(colored),
             Self::Input(message) | Self::Run(message) => message.render(colored),
-            Self::ReaderGone => String::new(),
+            Self::Logged | Self::ReaderGone => String::new(),
         }
     }
 }
@@ -107,11 +116,6 @@ impl Message {
             Err(fmt::Error) => format!("{}\n", self.text),
         }
     }
-}
-
-/// Whether messages on standard error may have colours: it is a terminal, and `NO_COLOR` is not set.
-pub fn is_colored() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// An error and what caused it, leaving out a cause that the error has put into its own words.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Failure;
-use super::failure::is_colored;
+use super::stderr::{is_colored, say};
 use crate::config::{self, Config};
 use crate::topology::{self, Loaded, Mistake, Process, Report};
 
@@ -25,6 +25,6 @@ pub fn load(topologies: &[PathBuf], config: Option<&Path>, sets: &[String]) -> R
 /// Shows warnings to a person.
 pub fn show_warnings<'a>(warnings: impl IntoIterator<Item = &'a Mistake>) {
     for warning in warnings {
-        eprintln!("{}", warning.render(is_colored()));
+        say(format_args!("{}\n", warning.render(is_colored())));
     }
 }

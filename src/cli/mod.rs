@@ -12,11 +12,13 @@ use clap::{Parser, Subcommand};
 
 mod check;
 mod completions;
+mod demo;
 mod failure;
 mod inputs;
 mod replay;
 mod run;
 mod signals;
+mod stderr;
 
 pub use failure::Failure;
 
@@ -51,6 +53,8 @@ enum Command {
     Check(check::Args),
     /// Show what a topology does to captured records, without a cluster
     Replay(replay::Args),
+    /// Show the whole story on the embedded cluster
+    Demo(demo::Args),
     /// Write completions for a shell
     Completions(completions::Args),
 }
@@ -78,6 +82,7 @@ impl Command {
             Self::Run(args) => run::run(args),
             Self::Check(args) => check::run(args),
             Self::Replay(args) => replay::run(args),
+            Self::Demo(args) => demo::run(args),
             Self::Completions(args) => completions::run(args),
         }
     }

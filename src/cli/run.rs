@@ -52,22 +52,25 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = inputs::load(&args.topologies, args.config.as_deref(), &args.sets)?;
     begin_logs(&config)?;
+    let drill = std::env::var("RATCHET_CRASH_AT").ok();
+    engine::crash::arm(drill.as_deref())
+        .map_err(|words| Failure::input(words, "unset RATCHET_CRASH_AT unless this is a crash drill"))?;
     loaded.iter().flat_map(|loaded| &loaded.warnings).chain(&config.warnings).for_each(log_warning);
+    let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), topologies = names.join(","), lanes = config.lanes, "starting");
 
     // from here on a signal is a request, so that nothing that was begun is left half done
     let stop = Arc::new(AtomicBool::new(false));
-    signals::watch(Arc::clone(&stop)).map_err(|error| Failure::run(&error))?;
+    signals::watch(Arc::clone(&stop)).map_err(|error| Failure::logged(&error))?;
     let (metrics, health) = (Metrics::new(), Health::new());
     let server = serve(&config, &metrics, &health)?;
     let topologies = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();
     let options = engine::Options { config, topologies, until_drained: args.until_drained, stop, metrics, health };
-    let ended = engine::run(options).map_err(|error| Failure::run(&error));
+    let ended = engine::run(options).map_err(|error| Failure::logged(&error));
     if let Some(server) = server {
         server.stop();
     }
-    if ended.is_ok() {
-        tracing::info!("stopped");
-    }
+    tracing::info!("stopped");
     ended
 }
 
@@ -82,7 +85,7 @@ fn begin_logs(config: &Config) -> Result<(), Failure> {
 /// Serves metrics and health where the configuration says so.
 fn serve(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option<Server>, Failure> {
     let Some(address) = config.http else { return Ok(None) };
-    let server = http::serve(address, metrics.clone(), health.clone()).map_err(|error| Failure::run(&error))?;
+    let server = http::serve(address, metrics.clone(), health.clone()).map_err(|error| Failure::logged(&error))?;
     tracing::info!(address = %server.address(), "serving /metrics, /livez and /readyz");
     Ok(Some(server))
 }

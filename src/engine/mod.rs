@@ -169,7 +169,11 @@ fn look<C: Cluster>(
     loop {
         match preflight::check(cluster, topology, rules_digest, &config.topics) {
             Err(error) if error.kind != Kind::Refused && !stop.load(Ordering::Relaxed) => {
-                tracing::warn!(topology = topology.name, reason = error.message, "the cluster does not answer; trying again");
+                tracing::warn!(
+                    topology = topology.name,
+                    reason = error.message,
+                    "the cluster does not answer; trying again"
+                );
                 pause(clock, backoff(attempt), stop);
                 attempt += 1;
             }
@@ -209,9 +213,8 @@ impl Job {
     /// Whether everything that there is to read was committed, or will never be.
     fn is_drained(&self) -> bool {
         let counts = self.lanes.iter().map(|lane| lane.status.counts());
-        let (tasks, drained) = counts.fold((0, 0), |sum, counts| {
-            (sum.0 + counts.tasks, sum.1 + counts.drained + counts.failed)
-        });
+        let (tasks, drained) =
+            counts.fold((0, 0), |sum, counts| (sum.0 + counts.tasks, sum.1 + counts.drained + counts.failed));
         self.is_over() || (tasks == self.task_count && drained == tasks)
     }
 

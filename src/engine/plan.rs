@@ -181,7 +181,8 @@ pub struct Own<'a> {
 /// Where the input goes on, once the store holds what the changelog holds. `position` is the store's position
 /// record, the changelog's last.
 pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>) -> Result<Resumption, Refusal> {
-    let metadata = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata)).transpose()?.flatten();
+    let metadata =
+        settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata)).transpose()?.flatten();
     if let Some(metadata) = &metadata {
         let ours = OffsetMetadata::short_digest(own.rules_digest);
         if metadata.digest != ours {

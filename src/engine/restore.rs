@@ -151,12 +151,7 @@ fn open<C: Cluster>(context: &Context, task: &Task<C>) -> Result<Option<Held>, S
 }
 
 /// Decides what the store needs.
-fn begin<C: Cluster>(
-    context: &Context,
-    cluster: &C,
-    task: &mut Task<C>,
-    settled: Settled,
-) -> Result<Slice, Setback> {
+fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled: Settled) -> Result<Slice, Setback> {
     task.input_id = settled.input_id;
     task.changelog_id = settled.changelog_id;
     let committed = committed_token(&settled)?;
@@ -225,7 +220,9 @@ fn load<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch)
             let record = batch.record(index);
             let Some(key) = record.key else {
                 let (topic, offset) = (&task.changelog, record.offset);
-                return Err(Setback::Refused(format!("{topic}:{offset} has no key: another program writes to the changelog")));
+                return Err(Setback::Refused(format!(
+                    "{topic}:{offset} has no key: another program writes to the changelog"
+                )));
             };
             loading.buffer.put(key, record.value);
             loading.records += 1;
@@ -288,11 +285,7 @@ fn finish<C: Cluster>(
 ) -> Result<Slice, Setback> {
     let held = task.held.as_mut().expect("claimed before");
     let position = held.store.get(POSITION_KEY)?.map(|bytes| PositionRecord::decode(&bytes)).transpose()?;
-    let own = Own {
-        rules_digest: &context.rules_digest,
-        task_count: task.task_count,
-        start: context.topology.start,
-    };
+    let own = Own { rules_digest: &context.rules_digest, task_count: task.task_count, start: context.topology.start };
     let resumption = plan::resume(settled, position.as_ref(), own)?;
     let token = position.as_ref().map(|position| position.token);
     let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Failure;
+use super::stderr::say;
 use crate::dedup::{Action, Decision, Model, Rules};
 use crate::topology::{self, Process};
 
@@ -184,10 +185,13 @@ impl Replay {
     /// Tells the counts, if they were asked for, and what deserves a warning.
     fn report_end(&self) {
         for topic in &self.foreign {
-            eprintln!("warning: records of `{topic}` were judged as well, which {} does not read", self.topology.name);
+            say(format_args!(
+                "warning: records of `{topic}` were judged as well, which {} does not read\n",
+                self.topology.name
+            ));
         }
         if let Some(summary) = &self.summary {
-            eprint!("{summary}");
+            say(summary);
         }
     }
 }

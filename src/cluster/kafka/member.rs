@@ -8,8 +8,6 @@
 //! **Failure**: what librdkafka mends by itself is told once as [`Kind::Retry`]; a position that the
 //! broker no longer has (`auto.offset.reset=error`) and missing rights are [`Kind::Refused`].
 
-use std::collections::HashMap;
-use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
@@ -17,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use rdkafka::bindings as rd;
 
-use super::batch::{Batch, Incoming};
+use super::batch::Batch;
 use super::errors::{Code, Failure};
-use super::native::{Client, List, Queue, Signal, c_millis, c_string};
+use super::native::{Client, List, Queue, Signal, c_millis};
 use super::properties::Properties;
+use super::slots::Slots;
 use crate::cluster::{self, Error, GroupEvent, Kind};
 use crate::record::TopicPartition;
 
@@ -63,127 +62,6 @@ impl Drop for Metadata {
     fn drop(&mut self) {
         // SAFETY: owned.
         unsafe { rd::rd_kafka_consumer_group_metadata_destroy(self.0.as_ptr()) }
-    }
-}
-
-/// One assigned partition.
-struct Slot {
-    name: CString,
-    started: bool,
-    /// The lowest offset that may still come.
-    next: i64,
-    /// Whether anything was returned since the start.
-    returned: bool,
-    /// Whether librdkafka's own position can be believed: reading an error in a batch moves it too far.
-    trusted: bool,
-}
-
-/// The assigned partitions, and the way from a message to its partition.
-#[derive(Default)]
-struct Slots {
-    partitions: Arc<[TopicPartition]>,
-    slots: Vec<Slot>,
-    by_handle: HashMap<(usize, i32), u32>,
-    last: Option<((usize, i32), u32)>,
-}
-
-impl Slots {
-    fn position(&self, partition: &TopicPartition) -> Option<usize> {
-        self.partitions.iter().position(|assigned| assigned == partition)
-    }
-
-    fn find(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
-        let index = self.position(partition);
-        let missing = || Error::new(Kind::Abort, format!("{partition} is not assigned to this member"));
-        index.map(|index| &mut self.slots[index]).ok_or_else(missing)
-    }
-
-    /// Which assigned partition a message is from. Messages come in runs, so the last one's is tried first.
-    fn of(&mut self, message: Incoming<'_>) -> Option<u32> {
-        let handle = (message.topic_handle(), message.partition());
-        if let Some((last, index)) = self.last
-            && last == handle
-        {
-            return Some(index);
-        }
-        let index = match self.by_handle.get(&handle) {
-            Some(index) => *index,
-            None => {
-                let same = |p: &TopicPartition| p.partition == message.partition() && *p.topic == *message.topic();
-                let index = u32::try_from(self.partitions.iter().position(same)?).ok()?;
-                self.by_handle.insert(handle, index);
-                index
-            }
-        };
-        self.last = Some((handle, index));
-        Some(index)
-    }
-
-    fn add(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
-        let new: Vec<&TopicPartition> = partitions.iter().filter(|p| self.position(p).is_none()).collect();
-        for partition in &new {
-            let name = c_string(&partition.topic)?;
-            self.slots.push(Slot { name, started: false, next: 0, returned: false, trusted: true });
-        }
-        self.partitions = self.partitions.iter().chain(new).cloned().collect();
-        self.forget_handles();
-        Ok(())
-    }
-
-    fn remove(&mut self, partitions: &[TopicPartition]) {
-        let mut gone = self.partitions.iter().map(|partition| partitions.contains(partition));
-        self.slots.retain(|_| !gone.next().unwrap_or(false));
-        self.partitions = self.partitions.iter().filter(|p| !partitions.contains(p)).cloned().collect();
-        self.forget_handles();
-    }
-
-    fn forget_handles(&mut self) {
-        self.by_handle.clear();
-        self.last = None;
-    }
-
-    /// Sorts a message: its partition, or `None` for what is not to be returned. Errors go to `troubles`.
-    fn sort(&mut self, message: Incoming<'_>, troubles: &mut Vec<Error>) -> Option<u32> {
-        if !message.is_record() {
-            self.note_trouble(message, troubles);
-            return None;
-        }
-        let index = self.of(message)?;
-        let slot = &mut self.slots[index as usize];
-        if !slot.started || message.offset() < slot.next {
-            return None;
-        }
-        slot.next = message.offset() + 1;
-        slot.returned = true;
-        Some(index)
-    }
-
-    fn note_trouble(&mut self, message: Incoming<'_>, troubles: &mut Vec<Error>) {
-        let Some(failure) = message.failure() else { return };
-        let Some(index) = self.of(message) else {
-            troubles.push(failure.plain("reading"));
-            return;
-        };
-        let slot = &mut self.slots[index as usize];
-        slot.trusted = false;
-        if !slot.started {
-            return;
-        }
-        troubles.push(unreadable(&self.partitions[index as usize], slot.next, &failure));
-    }
-}
-
-/// The error of a partition that cannot be read on.
-pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Failure) -> Error {
-    match failure.code {
-        Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET | Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE => Error::new(
-            Kind::Refused,
-            format!("{partition} no longer has offset {offset}: it is outside of what the broker retains ({failure})"),
-        ),
-        Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => {
-            Error::new(Kind::Refused, format!("{partition} cannot be read at offset {offset}: {failure}"))
-        }
-        _ => failure.plain(format_args!("reading {partition} at offset {offset}")),
     }
 }
 
@@ -251,7 +129,7 @@ impl Member {
         Err(failure.plain("the group's consumer"))
     }
 
-    /// `partition`'s elements of a call that takes a list and puts errors into it.
+    /// Makes a call that takes a list and puts errors into its elements, for one partition.
     fn on_partition(
         &self,
         partition: &TopicPartition,
@@ -261,6 +139,42 @@ impl Member {
         let list = List::of(std::slice::from_ref(partition), offset)?;
         let failure = call(self.client.raw(), &list);
         Ok(failure.or_else(|| list.failure().map(|(_, failure)| failure)))
+    }
+
+    /// Tells librdkafka to take partitions, paused, through the lane's queue.
+    fn assign(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        for partition in partitions {
+            self.take_queue(partition)?;
+            // Paused before there is anything to fetch, so that nothing is fetched for nothing.
+            self.set_paused(partition, true)?;
+        }
+        // An explicit offset: a stored one would have to be fetched, and a pending transaction would hold
+        // that up. Nothing is read from it, for `start` seeks.
+        let list = List::of(partitions, 0)?;
+        // SAFETY: client and list are alive; the list is copied, the error is taken over.
+        let failure = unsafe { Failure::take(rd::rd_kafka_incremental_assign(self.client.raw(), list.raw())) };
+        failure.map_or(Ok(()), |failure| Err(failure.plain("taking partitions over")))
+    }
+
+    /// Lets a partition's records come into the lane's queue instead of the group's.
+    fn take_queue(&self, partition: &TopicPartition) -> Result<(), Error> {
+        let Some(slot) = self.slots.get(partition) else { return Ok(()) };
+        self.lane.take_partition(&slot.name, partition.partition).map_err(|failure| failure.plain(partition))
+    }
+
+    fn unassign(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        let list = List::of(partitions, i64::from(rd::RD_KAFKA_OFFSET_INVALID))?;
+        // SAFETY: client and list are alive; the list is copied, the error is taken over.
+        let failure = unsafe { Failure::take(rd::rd_kafka_incremental_unassign(self.client.raw(), list.raw())) };
+        failure.map_or(Ok(()), |failure| Err(failure.plain("letting partitions go")))
+    }
+
+    /// Gives a partition a new fetcher: one that met an offset that does not exist has stopped for good,
+    /// and cannot be sought.
+    fn revive(&self, partition: &TopicPartition) -> Result<(), Error> {
+        let one = std::slice::from_ref(partition);
+        self.unassign(one)?;
+        self.assign(one)
     }
 
     fn seek(&self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
@@ -368,33 +282,25 @@ impl cluster::Member for Member {
 
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.add(partitions)?;
-        for partition in partitions {
-            let name: &CStr = &self.slots.find(partition)?.name;
-            self.lane.take_partition(name, partition.partition).map_err(|f| f.plain(partition))?;
-            // Paused before there is anything to fetch, so that nothing is fetched for nothing.
-            self.set_paused(partition, true)?;
-        }
-        // An explicit offset: a stored one would have to be fetched, and a pending transaction would hold
-        // that up. Nothing is read from it, for `start` seeks.
-        let list = List::of(partitions, 0)?;
-        // SAFETY: client and list are alive; the list is copied, the error is taken over.
-        let failure = unsafe { Failure::take(rd::rd_kafka_incremental_assign(self.client.raw(), list.raw())) };
         self.pending = None;
-        failure.map_or(Ok(()), |failure| Err(failure.plain("taking partitions over")))
+        self.assign(partitions)
     }
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.remove(partitions);
-        let list = List::of(partitions, i64::from(rd::RD_KAFKA_OFFSET_INVALID))?;
-        // SAFETY: client and list are alive; the list is copied, the error is taken over.
-        let failure = unsafe { Failure::take(rd::rd_kafka_incremental_unassign(self.client.raw(), list.raw())) };
         self.pending = None;
-        failure.map_or(Ok(()), |failure| Err(failure.plain("letting partitions go")))
+        self.unassign(partitions)
     }
 
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
-        self.slots.find(partition)?.started = false;
+        let slot = self.slots.find(partition)?;
+        slot.started = false;
+        if std::mem::take(&mut slot.stopped) {
+            self.revive(partition)?;
+        }
         self.seek(partition, offset)?;
+        // Once more: had an earlier fetcher of this partition still been stopping, it took the queue back.
+        self.take_queue(partition)?;
         self.set_paused(partition, false)?;
         let slot = self.slots.find(partition)?;
         (slot.next, slot.started, slot.returned, slot.trusted) = (offset, true, false, true);
@@ -407,7 +313,7 @@ impl cluster::Member for Member {
     }
 
     fn position(&self, partition: &TopicPartition) -> Option<i64> {
-        let slot = &self.slots.slots[self.slots.position(partition)?];
+        let slot = self.slots.get(partition)?;
         let returned = slot.returned.then_some(slot.next);
         if !slot.trusted || !slot.started {
             return returned;
@@ -418,7 +324,7 @@ impl cluster::Member for Member {
     }
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
-        let slot = &self.slots.slots[self.slots.position(partition)?];
+        let slot = self.slots.get(partition)?;
         self.client.cached_end(&slot.name, partition.partition)
     }
 

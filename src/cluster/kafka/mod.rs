@@ -4,7 +4,7 @@
 //! - `native`: librdkafka's objects with owners, and nothing of Kafka's meaning
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory
-//! - `member`, `producer` (with its `threads`), `reader`: the cluster's traits of the same names
+//! - `member` (with its `slots`), `producer` (with its `threads`), `reader`: the traits of the same names
 //! - `settle`, `admin`: the questions of a takeover, and about topics
 //!
 //! Invariants: uncommitted records are never read; nothing is committed but through a transaction, with
@@ -13,6 +13,7 @@
 //! **Failure**: see each module. No error and no log line holds a property's value.
 //!
 //! A record whose timestamp is 0 is written with the present: librdkafka takes 0 for "not given".
+#![expect(clippy::disallowed_methods, reason = "a real cluster answers by the real clock: calls to it have deadlines")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ mod producer;
 mod properties;
 mod reader;
 mod settle;
+mod slots;
 mod threads;
 
 pub use batch::Batch;

@@ -14,9 +14,9 @@ use rdkafka::bindings as rd;
 
 use super::batch::{Batch, Incoming};
 use super::errors::{Code, Failure};
-use super::member::unreadable;
 use super::native::{Client, Queue, Signal, Topic, c_string};
 use super::properties::Properties;
+use super::slots::unreadable;
 #[cfg(doc)]
 use crate::cluster::Kind;
 use crate::cluster::{self, Error};

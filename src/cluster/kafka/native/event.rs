@@ -67,7 +67,10 @@ impl Event {
         let (code, words, fatal) = unsafe {
             let words = rd::rd_kafka_event_error_string(self.raw());
             let words = (!words.is_null()).then(|| CStr::from_ptr(words).to_string_lossy().into_owned());
-            (rd::rd_kafka_event_error(self.raw()), words, rd::rd_kafka_event_error_is_fatal(self.raw()) != 0)
+            // Of any other event, the flag is read from memory that means something else.
+            let is_error = rd::rd_kafka_event_type(self.raw()) == rd::RD_KAFKA_EVENT_ERROR;
+            let fatal = is_error && rd::rd_kafka_event_error_is_fatal(self.raw()) != 0;
+            (rd::rd_kafka_event_error(self.raw()), words, fatal)
         };
         let mut failure = Failure::of(code)?;
         failure.fatal |= fatal;

@@ -1,0 +1,152 @@
+//! A member's partitions: where each stands, and which message is from which.
+//!
+//! Invariant: a record is let through only if its partition is started, and never below the offset that
+//! may come next. What librdkafka had fetched before a seek never gets here: it drops it by itself.
+//!
+//! **Failure**: an error that comes in place of a record is told for started partitions only; one that
+//! is paused is not being read.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use super::batch::Incoming;
+use super::errors::{Code, Failure};
+use super::native::c_string;
+use crate::cluster::{Error, Kind};
+use crate::record::TopicPartition;
+
+/// One assigned partition.
+pub(super) struct Slot {
+    /// The topic's name, for C.
+    pub name: CString,
+    /// Whether its records are wanted.
+    pub started: bool,
+    /// The lowest offset that may still come.
+    pub next: i64,
+    /// Whether anything was returned since the start.
+    pub returned: bool,
+    /// Whether librdkafka's own position can be believed: reading an error in a batch moves it too far.
+    pub trusted: bool,
+    /// Whether its fetcher has stopped for good, as it does where the position does not exist.
+    pub stopped: bool,
+}
+
+/// The assigned partitions, and the way from a message to its partition.
+#[derive(Default)]
+pub(super) struct Slots {
+    /// The assigned partitions, in the order of their index in a batch.
+    pub partitions: Arc<[TopicPartition]>,
+    slots: Vec<Slot>,
+    by_handle: HashMap<(usize, i32), u32>,
+    last: Option<((usize, i32), u32)>,
+}
+
+impl Slots {
+    fn position(&self, partition: &TopicPartition) -> Option<usize> {
+        self.partitions.iter().position(|assigned| assigned == partition)
+    }
+
+    /// An assigned partition.
+    pub fn get(&self, partition: &TopicPartition) -> Option<&Slot> {
+        self.position(partition).map(|index| &self.slots[index])
+    }
+
+    /// An assigned partition, to be changed.
+    pub fn find(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
+        let index = self.position(partition);
+        let missing = || Error::new(Kind::Abort, format!("{partition} is not assigned to this member"));
+        index.map(|index| &mut self.slots[index]).ok_or_else(missing)
+    }
+
+    /// Which assigned partition a message is from. Messages come in runs, so the last one's is tried first.
+    fn of(&mut self, message: Incoming<'_>) -> Option<u32> {
+        let handle = (message.topic_handle(), message.partition());
+        if let Some((last, index)) = self.last
+            && last == handle
+        {
+            return Some(index);
+        }
+        let index = match self.by_handle.get(&handle) {
+            Some(index) => *index,
+            None => {
+                let same = |p: &TopicPartition| p.partition == message.partition() && *p.topic == *message.topic();
+                let index = u32::try_from(self.partitions.iter().position(same)?).ok()?;
+                self.by_handle.insert(handle, index);
+                index
+            }
+        };
+        self.last = Some((handle, index));
+        Some(index)
+    }
+
+    /// Adds partitions; those that are there stay as they are.
+    pub fn add(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        let new: Vec<&TopicPartition> = partitions.iter().filter(|p| self.position(p).is_none()).collect();
+        for partition in &new {
+            let name = c_string(&partition.topic)?;
+            self.slots.push(Slot { name, started: false, next: 0, returned: false, trusted: true, stopped: false });
+        }
+        self.partitions = self.partitions.iter().chain(new).cloned().collect();
+        self.forget_handles();
+        Ok(())
+    }
+
+    /// Removes partitions.
+    pub fn remove(&mut self, partitions: &[TopicPartition]) {
+        let mut gone = self.partitions.iter().map(|partition| partitions.contains(partition));
+        self.slots.retain(|_| !gone.next().unwrap_or(false));
+        self.partitions = self.partitions.iter().filter(|p| !partitions.contains(p)).cloned().collect();
+        self.forget_handles();
+    }
+
+    fn forget_handles(&mut self) {
+        self.by_handle.clear();
+        self.last = None;
+    }
+
+    /// Sorts a message: its partition, or `None` for what is not to be returned. Errors go to `troubles`.
+    pub fn sort(&mut self, message: Incoming<'_>, troubles: &mut Vec<Error>) -> Option<u32> {
+        if !message.is_record() {
+            self.note_trouble(message, troubles);
+            return None;
+        }
+        let index = self.of(message)?;
+        let slot = &mut self.slots[index as usize];
+        if !slot.started || message.offset() < slot.next {
+            return None;
+        }
+        slot.next = message.offset() + 1;
+        slot.returned = true;
+        Some(index)
+    }
+
+    fn note_trouble(&mut self, message: Incoming<'_>, troubles: &mut Vec<Error>) {
+        let Some(failure) = message.failure() else { return };
+        let Some(index) = self.of(message) else {
+            troubles.push(failure.plain("reading"));
+            return;
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.trusted = false;
+        slot.stopped |= failure.code == Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET;
+        if !slot.started {
+            return;
+        }
+        troubles.push(unreadable(&self.partitions[index as usize], slot.next, &failure));
+    }
+}
+
+/// The error of a partition that cannot be read on.
+pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Failure) -> Error {
+    match failure.code {
+        Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET | Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE => Error::new(
+            Kind::Refused,
+            format!("{partition} no longer has offset {offset}: it is outside of what the broker retains ({failure})"),
+        ),
+        Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => {
+            Error::new(Kind::Refused, format!("{partition} cannot be read at offset {offset}: {failure}"))
+        }
+        _ => failure.plain(format_args!("reading {partition} at offset {offset}")),
+    }
+}

@@ -1,0 +1,236 @@
+//! What the tests share: a cluster, topics and groups of their own, and other people's clients.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use ratchet::cluster::kafka::{Batch, Kafka, Member, Producer};
+use ratchet::cluster::{
+    Cluster, CommittedOffset, GroupEvent, Member as _, Message, NewTopic, OffsetCommit, Producer as _, RecordBatch,
+    Ticket,
+};
+use ratchet::record::{Headers, TopicPartition};
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::Message as _;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::topic_partition_list::Offset;
+
+use crate::support;
+
+/// Long enough for anything that a healthy broker does on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const STEP: Duration = Duration::from_millis(20);
+
+pub fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+pub fn cluster() -> Kafka {
+    cluster_with(&[])
+}
+
+/// A cluster whose producers have further properties.
+pub fn cluster_with(producer: &[(&str, &str)]) -> Kafka {
+    Kafka::new(&map(&[("bootstrap.servers", support::bootstrap())]), &map(&[]), &map(producer)).unwrap()
+}
+
+/// A name that no other test, in this or another run, has.
+pub fn unique(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let nanos = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
+    format!("{what}-{}-{nanos}-{count}", std::process::id())
+}
+
+pub fn topic(what: &str, partition_count: i32) -> Arc<str> {
+    topic_with(what, partition_count, &[])
+}
+
+pub fn topic_with(what: &str, partition_count: i32, settings: &[(&str, &str)]) -> Arc<str> {
+    let name = unique(what);
+    let settings: Vec<(&str, String)> = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    cluster()
+        .create_topic(&NewTopic { name: &name, partition_count, replication_factor: 1, settings: &settings })
+        .unwrap();
+    name.into()
+}
+
+pub fn at(topic: &Arc<str>, partition: i32) -> TopicPartition {
+    TopicPartition::new(Arc::clone(topic), partition)
+}
+
+/// Waits until `look` gives something.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+// Ratchet's clients
+
+pub fn message<'a>(to: &'a TopicPartition, key: &'a str, value: &'a str) -> Message<'a> {
+    Message {
+        topic: &to.topic,
+        partition: to.partition,
+        key: Some(key.as_bytes()),
+        value: Some(value.as_bytes()),
+        headers: Headers::default(),
+        timestamp: None,
+    }
+}
+
+pub const SILENT: Ticket = Ticket { number: 0, report: false };
+
+pub fn commit_of(partition: &TopicPartition, offset: i64, metadata: &str) -> OffsetCommit {
+    OffsetCommit { partition: partition.clone(), committed: CommittedOffset { offset, metadata: metadata.to_owned() } }
+}
+
+/// Polls until the member is given partitions, and takes them over; an empty assignment is taken too.
+pub fn joined(member: &mut Member) -> Vec<TopicPartition> {
+    let mut batch = Batch::default();
+    eventually("an assignment", || match member.poll(&mut batch, 10, STEP).unwrap() {
+        Some(GroupEvent::Assigned(partitions)) => {
+            member.accept_assigned(&partitions).unwrap();
+            Some(partitions)
+        }
+        other => {
+            assert_eq!(other, None);
+            None
+        }
+    })
+}
+
+/// A member of a group of its own that has joined and holds all of `input`, none of it started.
+pub fn lone_member(cluster: &Kafka, input: &Arc<str>) -> (String, Member) {
+    let group = unique("group");
+    let mut member = cluster.member(&group, &[Arc::clone(input)]).unwrap();
+    assert!(!joined(&mut member).is_empty());
+    (group, member)
+}
+
+/// What a batch held, copied: partition, offset and value.
+pub type Seen = (i32, i64, String);
+
+pub fn seen(batch: &Batch) -> Vec<Seen> {
+    let records = (0..batch.len()).map(|index| batch.record(index));
+    records.map(|r| (r.partition, r.offset, String::from_utf8(r.value.unwrap_or_default().to_vec()).unwrap())).collect()
+}
+
+/// Polls until `count` records came.
+pub fn poll_records(member: &mut Member, count: usize) -> Vec<Seen> {
+    let (mut batch, mut all) = (Batch::default(), Vec::new());
+    eventually("records", || {
+        assert_eq!(member.poll(&mut batch, 1000, STEP).unwrap(), None);
+        all.extend(seen(&batch));
+        (all.len() >= count).then_some(())
+    });
+    all
+}
+
+/// Polls for `time` and asserts that nothing comes.
+pub fn poll_nothing(member: &mut Member, time: Duration) {
+    let (mut batch, until) = (Batch::default(), Instant::now() + time);
+    while Instant::now() < until {
+        assert_eq!(member.poll(&mut batch, 1000, STEP).unwrap(), None);
+        assert_eq!(seen(&batch), []);
+    }
+}
+
+/// Writes records and offsets in one transaction and commits it.
+pub fn commit(producer: &mut Producer, member: &Member, messages: &[Message<'_>], offsets: &[OffsetCommit]) {
+    producer.begin().unwrap();
+    for message in messages {
+        producer.send(SILENT, message).unwrap();
+    }
+    producer.commit(offsets, member.metadata().unwrap()).unwrap();
+}
+
+// Other people's clients
+
+fn config() -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", support::bootstrap());
+    config
+}
+
+/// Writes records outside any transaction.
+pub fn write(to: &TopicPartition, values: impl IntoIterator<Item = String>) {
+    let producer: BaseProducer = config().set("linger.ms", "5").create().unwrap();
+    for (index, value) in values.into_iter().enumerate() {
+        let key = format!("k{index}");
+        let record = BaseRecord::to(&to.topic).partition(to.partition).key(&key).payload(&value);
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+    }
+    producer.flush(PATIENCE).unwrap();
+}
+
+/// A foreign transactional producer with a transaction open.
+pub fn foreign_transaction(timeout_ms: u32) -> BaseProducer {
+    let mut config = config();
+    config.set("transactional.id", unique("foreign")).set("transaction.timeout.ms", timeout_ms.to_string());
+    config.set("message.timeout.ms", timeout_ms.to_string());
+    let producer: BaseProducer = config.create().unwrap();
+    producer.init_transactions(PATIENCE).unwrap();
+    producer.begin_transaction().unwrap();
+    producer
+}
+
+/// Writes one record in a foreign producer's open transaction, and waits until it is written.
+pub fn write_in(producer: &BaseProducer, to: &TopicPartition, value: &str) {
+    let record = BaseRecord::to(&to.topic).partition(to.partition).key("foreign").payload(value);
+    producer.send(record).map_err(|(error, _)| error).unwrap();
+    producer.flush(PATIENCE).unwrap();
+}
+
+/// One record as another client reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub offset: i64,
+    pub timestamp: Option<i64>,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+/// All that a reader sees in a partition now, up to its end.
+pub fn read_all(from: &TopicPartition, isolation: &str) -> Vec<Read> {
+    use rdkafka::message::Headers as _;
+    let mut config = config();
+    config.set("group.id", unique("reads")).set("isolation.level", isolation).set("enable.partition.eof", "true");
+    config.set("enable.auto.commit", "false");
+    let consumer: BaseConsumer = config.create().unwrap();
+    let mut list = rdkafka::TopicPartitionList::new();
+    list.add_partition_offset(&from.topic, from.partition, Offset::Beginning).unwrap();
+    consumer.assign(&list).unwrap();
+    let mut all = Vec::new();
+    loop {
+        match consumer.poll(PATIENCE).expect("an end of the partition") {
+            Err(rdkafka::error::KafkaError::PartitionEOF(_)) => return all,
+            Err(error) => panic!("{error}"),
+            Ok(message) => all.push(Read {
+                offset: message.offset(),
+                timestamp: message.timestamp().to_millis(),
+                key: message.key().map(<[u8]>::to_vec),
+                value: message.payload().map(<[u8]>::to_vec),
+                headers: message.headers().map_or(Vec::new(), |headers| {
+                    headers.iter().map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect()
+                }),
+            }),
+        }
+    }
+}
+
+/// The values that a reader sees in a partition now.
+pub fn values(from: &TopicPartition, isolation: &str) -> Vec<String> {
+    read_all(from, isolation)
+        .into_iter()
+        .map(|read| String::from_utf8(read.value.unwrap_or_default()).unwrap())
+        .collect()
+}

@@ -1,0 +1,83 @@
+//! What cannot be delivered is told record by record, and only what can never be is `refused`.
+
+use ratchet::cluster::{Cluster, Kind, Member as _, Message, Producer as _, Ticket};
+
+use crate::common::*;
+
+#[test]
+fn a_record_that_the_topic_refuses_is_told_as_refused() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let output = topic_with("out", 2, &[("max.message.bytes", "1000")]);
+    let (_, member) = lone_member(&cluster, &input);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    let large = "x".repeat(5000);
+    producer.begin().unwrap();
+    producer.send(Ticket { number: 41, report: false }, &message(&at(&output, 0), "a", "small")).unwrap();
+    producer.send(Ticket { number: 42, report: false }, &message(&at(&output, 1), "a", &large)).unwrap();
+    let error = producer.commit(&[commit_of(&at(&input, 0), 1, "")], member.metadata().unwrap()).unwrap_err();
+    assert_eq!(error.kind, Kind::Abort, "{error}");
+    let failures = producer.take_failures();
+    let refused: Vec<_> = failures.iter().filter(|failure| failure.refused).map(|failure| failure.number).collect();
+    assert_eq!(refused, [42], "{failures:?}");
+    producer.abort().unwrap();
+    commit(&mut producer, &member, &[message(&at(&output, 0), "a", "after")], &[commit_of(&at(&input, 0), 1, "")]);
+    assert_eq!(values(&at(&output, 0), "read_committed"), ["after"]);
+}
+
+#[test]
+fn a_timestamp_that_the_topic_refuses_is_told_as_refused() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let output = topic_with("out", 1, &[("message.timestamp.after.max.ms", "3600000")]);
+    let (_, member) = lone_member(&cluster, &input);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    let to = at(&output, 0);
+    producer.begin().unwrap();
+    let far = Message { timestamp: Some(32_503_680_000_000), ..message(&to, "a", "in the year 3000") };
+    producer.send(Ticket { number: 9, report: false }, &far).unwrap();
+    let error = producer.commit(&[commit_of(&at(&input, 0), 1, "")], member.metadata().unwrap()).unwrap_err();
+    assert_eq!(error.kind, Kind::Abort, "{error}");
+    let failures = producer.take_failures();
+    assert_eq!((failures.len(), failures[0].number, failures[0].refused), (1, 9, true), "{failures:?}");
+    producer.abort().unwrap();
+}
+
+#[test]
+fn a_record_that_the_client_refuses_leaves_the_transaction_as_it_was() {
+    let cluster = cluster_with(&[("message.max.bytes", "2000")]);
+    let (input, output) = (topic("in", 1), topic("out", 1));
+    let (_, member) = lone_member(&cluster, &input);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    let (to, large) = (at(&output, 0), "x".repeat(5000));
+    producer.begin().unwrap();
+    producer.send(SILENT, &message(&to, "a", "before")).unwrap();
+    let error = producer.send(SILENT, &message(&to, "a", &large)).unwrap_err();
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    producer.send(SILENT, &message(&to, "a", "after")).unwrap();
+    producer.commit(&[commit_of(&at(&input, 0), 1, "")], member.metadata().unwrap()).unwrap();
+    assert_eq!(values(&to, "read_committed"), ["before", "after"]);
+}
+
+#[test]
+fn a_partition_that_does_not_exist_is_not_blamed_on_the_record() {
+    let (cluster, output) = (cluster(), topic("out", 1));
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    producer.begin().unwrap();
+    let (first, missing) = (at(&output, 0), at(&output, 7));
+    producer.send(SILENT, &message(&first, "a", "x")).unwrap();
+    eventually("the delivery", || (producer.in_flight() == 0).then_some(()));
+    let told = match producer.send(Ticket { number: 5, report: false }, &message(&missing, "a", "x")) {
+        Err(error) => error.kind == Kind::Abort,
+        Ok(()) => eventually("a failure", || producer.take_failures().pop().map(|f| f.number == 5 && !f.refused)),
+    };
+    assert!(told);
+    producer.abort().unwrap();
+}
+
+#[test]
+fn an_unreachable_cluster_is_told_to_be_tried_again() {
+    use ratchet::cluster::kafka::Kafka;
+    let own = [("bootstrap.servers", "127.0.0.1:1"), ("socket.connection.setup.timeout.ms", "1000")];
+    let nowhere = Kafka::new(&map(&own), &map(&[]), &map(&[])).unwrap();
+    let error = nowhere.describe_topic("any").unwrap_err();
+    assert_eq!(error.kind, Kind::Retry, "{error}");
+}

@@ -1,0 +1,16 @@
+//! `cluster::kafka` against a real Apache Kafka: what the traits of `cluster` promise, one behaviour a
+//! test. What was written is read back, and foreign transactions are written, by rust-rdkafka's own
+//! clients, so that a mistake in ratchet's cannot hide itself.
+#![expect(clippy::disallowed_methods, reason = "a real Kafka answers by the real clock")]
+
+mod common;
+mod failures;
+mod members;
+mod pass_through;
+mod readers;
+mod records;
+mod settling;
+#[path = "../support/kafka/mod.rs"]
+mod support;
+mod topics;
+mod transactions;

@@ -1,0 +1,241 @@
+//! A member reads what it was told to start, from where, and nothing else; rebalances wait for answers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ratchet::cluster::kafka::{Batch, Member};
+use ratchet::cluster::{Cluster, GroupEvent, Kind, Member as _, RecordBatch};
+
+use crate::common::*;
+
+fn numbered(count: i64) -> impl Iterator<Item = String> {
+    (0..count).map(|number| format!("v{number}"))
+}
+
+#[test]
+fn nothing_is_read_until_a_partition_is_started() {
+    let (cluster, input) = (cluster(), topic("in", 2));
+    write(&at(&input, 0), numbered(10));
+    write(&at(&input, 1), numbered(10));
+    let (_, mut member) = lone_member(&cluster, &input);
+    poll_nothing(&mut member, Duration::from_millis(500));
+    member.start(&at(&input, 1), 4).unwrap();
+    let read = poll_records(&mut member, 6);
+    let expected: Vec<Seen> = (4..10).map(|offset| (1, offset, format!("v{offset}"))).collect();
+    assert_eq!(read, expected);
+    assert_eq!(member.position(&at(&input, 1)), Some(10));
+    assert_eq!(member.end(&at(&input, 1)), Some(10));
+    assert_eq!(member.position(&at(&input, 0)), None);
+}
+
+#[test]
+fn after_a_pause_nothing_comes_and_after_a_start_nothing_stale() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let from = at(&input, 0);
+    write(&from, numbered(5000));
+    let (_, mut member) = lone_member(&cluster, &input);
+    let mut batch = Batch::default();
+    for round in 0..30 {
+        // Two starts in a row, the second further back than what the first had fetched.
+        member.start(&from, 2000).unwrap();
+        eventually("a record", || {
+            member.poll(&mut batch, 7, STEP).unwrap();
+            (!batch.is_empty()).then_some(())
+        });
+        assert_eq!(batch.record(0).offset, 2000);
+        if round % 2 == 0 {
+            member.pause(&from).unwrap();
+            poll_nothing(&mut member, Duration::from_millis(20));
+        }
+        let target = 100 + round;
+        member.start(&from, target).unwrap();
+        let offsets: Vec<i64> = poll_records(&mut member, 50).iter().map(|seen| seen.1).collect();
+        assert_eq!(offsets[..50], (target..target + 50).collect::<Vec<i64>>(), "round {round}");
+    }
+}
+
+#[test]
+fn the_position_passes_markers_and_aborted_records() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let from = at(&input, 0);
+    let foreign = foreign_transaction(10_000);
+    write_in(&foreign, &from, "kept");
+    rdkafka::producer::Producer::commit_transaction(&foreign, PATIENCE).unwrap();
+    rdkafka::producer::Producer::begin_transaction(&foreign).unwrap();
+    write_in(&foreign, &from, "lost");
+    rdkafka::producer::Producer::abort_transaction(&foreign, PATIENCE).unwrap();
+    let (_, mut member) = lone_member(&cluster, &input);
+    member.start(&from, 0).unwrap();
+    assert_eq!(poll_records(&mut member, 1), [(0, 0, "kept".to_owned())]);
+    let mut batch = Batch::default();
+    // kept, its marker, lost, its marker
+    eventually("the position behind the last marker", || {
+        assert_eq!(member.poll(&mut batch, 10, STEP).unwrap(), None);
+        assert!(batch.is_empty());
+        (member.position(&from) == Some(4)).then_some(())
+    });
+    // A start further back takes the position back with it.
+    member.start(&from, 0).unwrap();
+    assert_eq!(member.position(&from), None);
+}
+
+#[test]
+fn an_offset_that_is_not_there_is_refused_by_name() {
+    let (cluster, input) = (cluster(), topic("in", 2));
+    let from = at(&input, 1);
+    write(&from, numbered(3));
+    let (_, mut member) = lone_member(&cluster, &input);
+    member.start(&from, 77).unwrap();
+    let mut batch = Batch::default();
+    let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert!(error.message.contains(&format!("{from} no longer has offset 77")), "{error}");
+    // The other partition is unharmed, and this one can be started elsewhere.
+    member.start(&from, 1).unwrap();
+    assert_eq!(poll_records(&mut member, 2).len(), 2);
+}
+
+#[test]
+fn a_topic_that_does_not_exist_is_refused() {
+    let cluster = cluster();
+    let mut member = cluster.member(&unique("group"), &[unique("missing").into()]).unwrap();
+    let mut batch = Batch::default();
+    let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+}
+
+/// Polls without answering.
+fn next_event(member: &mut Member) -> Option<GroupEvent> {
+    let mut batch = Batch::default();
+    let event = member.poll(&mut batch, 10, STEP).unwrap();
+    if event.is_some() {
+        assert!(batch.is_empty(), "nothing is read while an event waits");
+    }
+    event
+}
+
+#[test]
+fn a_rebalance_waits_for_its_answer_and_other_partitions_go_on() {
+    let (cluster, input) = (cluster(), topic("in", 4));
+    let (group, mut first) = lone_member(&cluster, &input);
+    let mut second = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
+    // The first is asked for some of its partitions, and takes its time.
+    let revoked = eventually("a revocation", || match next_event(&mut first) {
+        Some(GroupEvent::Revoked(partitions)) => Some(partitions),
+        other => {
+            assert_eq!(next_event(&mut second), None);
+            assert_eq!(other, None);
+            None
+        }
+    });
+    assert_eq!(revoked.len(), 2);
+    let until = Instant::now() + Duration::from_millis(1500);
+    while Instant::now() < until {
+        assert_eq!(next_event(&mut first), Some(GroupEvent::Revoked(revoked.clone())), "it is asked until it answers");
+        match next_event(&mut second) {
+            Some(GroupEvent::Assigned(none)) => {
+                assert_eq!(none, [], "nobody gets what was not let go");
+                second.accept_assigned(&none).unwrap();
+            }
+            other => assert_eq!(other, None),
+        }
+    }
+    first.accept_revoked(&revoked).unwrap();
+    let mut taken = eventually("the second's partitions", || {
+        if let Some(GroupEvent::Assigned(partitions)) = next_event(&mut first) {
+            assert_eq!(partitions, []);
+            first.accept_assigned(&partitions).unwrap();
+        }
+        match next_event(&mut second) {
+            Some(GroupEvent::Assigned(partitions)) => {
+                second.accept_assigned(&partitions).unwrap();
+                (!partitions.is_empty()).then_some(partitions)
+            }
+            _ => None,
+        }
+    });
+    let mut let_go = revoked.clone();
+    taken.sort();
+    let_go.sort();
+    assert_eq!(taken, let_go);
+    // What was handed over can be read by the second.
+    write(&taken[0], numbered(3));
+    second.start(&taken[0], 0).unwrap();
+    assert_eq!(poll_records(&mut second, 3).len(), 3);
+}
+
+#[test]
+fn a_partition_that_comes_back_is_read_again() {
+    let (cluster, input) = (cluster(), topic("in", 2));
+    write(&at(&input, 0), numbered(3));
+    write(&at(&input, 1), numbered(3));
+    let (group, mut first) = lone_member(&cluster, &input);
+    let mut second = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
+    let mut gone = Vec::new();
+    eventually("a share for the second", || {
+        for (member, is_first) in [(&mut first, true), (&mut second, false)] {
+            match next_event(member) {
+                Some(GroupEvent::Assigned(partitions)) => {
+                    member.accept_assigned(&partitions).unwrap();
+                    if !is_first && !partitions.is_empty() {
+                        return Some(());
+                    }
+                }
+                Some(GroupEvent::Revoked(partitions)) => {
+                    member.accept_revoked(&partitions).unwrap();
+                    gone = partitions;
+                }
+                other => assert_eq!(other, None),
+            }
+        }
+        None
+    });
+    second.leave().unwrap();
+    let mut back = Vec::new();
+    eventually("the partition to come back", || {
+        if let Some(GroupEvent::Assigned(partitions)) = next_event(&mut first) {
+            first.accept_assigned(&partitions).unwrap();
+            back.extend(partitions);
+        }
+        (back == gone).then_some(())
+    });
+    first.start(&back[0], 0).unwrap();
+    assert_eq!(poll_records(&mut first, 3).len(), 3);
+}
+
+#[test]
+fn leaving_is_prompt_even_with_an_event_unanswered() {
+    let (cluster, input) = (cluster(), topic("in", 2));
+    let (group, member) = lone_member(&cluster, &input);
+    let started = Instant::now();
+    member.leave().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+
+    let mut member = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
+    eventually("an assignment", || next_event(&mut member));
+    let started = Instant::now();
+    member.leave().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+
+    // Nobody waits for a session to time out.
+    let started = Instant::now();
+    let mut member = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
+    assert_eq!(joined(&mut member).len(), 2);
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_batch_outlives_its_member() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let from = at(&input, 0);
+    write(&from, numbered(10));
+    let (_, mut member) = lone_member(&cluster, &input);
+    member.start(&from, 0).unwrap();
+    let mut batch = Batch::default();
+    eventually("records", || {
+        member.poll(&mut batch, 100, STEP).unwrap();
+        (!batch.is_empty()).then_some(())
+    });
+    member.leave().unwrap();
+    assert_eq!(batch.record(0).value, Some(&b"v0"[..]));
+}

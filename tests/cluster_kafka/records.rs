@@ -1,0 +1,77 @@
+//! A record goes through a member and a producer byte for byte.
+
+use ratchet::cluster::kafka::Batch;
+use ratchet::cluster::{Cluster, Member as _, Message, Producer as _, RecordBatch};
+use ratchet::record::HeaderBuf;
+
+use crate::common::*;
+
+#[test]
+fn key_value_headers_and_timestamp_pass_unchanged() {
+    // Without a limit of time: the records claim to be from 1970.
+    let kept = |name| topic_with(name, 1, &[("retention.ms", "-1")]);
+    let (cluster, input, output) = (cluster(), kept("in"), kept("out"));
+    let (from, to) = (at(&input, 0), at(&output, 0));
+    let (_, mut member) = lone_member(&cluster, &input);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    let mut headers = HeaderBuf::default();
+    headers.push(b"id", Some(b"1"));
+    headers.push(b"id", Some(&[0, 255, 128]));
+    headers.push(b"none", None);
+    headers.push(b"empty", Some(b""));
+    let odd = [
+        Message { timestamp: Some(1_234), headers: headers.as_headers(), ..message(&from, "k", "v") },
+        Message { timestamp: Some(5), key: None, ..message(&from, "", "a null key") },
+        Message { timestamp: Some(6), key: Some(b""), ..message(&from, "", "an empty key") },
+        Message { timestamp: Some(7), value: None, ..message(&from, "a null value", "") },
+        Message { timestamp: Some(8), value: Some(b""), ..message(&from, "an empty value", "") },
+        Message { timestamp: Some(9), value: Some(&[0, 255, 0]), key: Some(&[255]), ..message(&from, "", "") },
+        Message { timestamp: Some(9), key: None, value: None, ..message(&from, "", "") },
+    ];
+    commit(&mut producer, &member, &odd, &[commit_of(&from, 0, "")]);
+
+    member.start(&from, 0).unwrap();
+    producer.begin().unwrap();
+    let (mut batch, mut count) = (Batch::default(), 0);
+    eventually("all records", || {
+        assert_eq!(member.poll(&mut batch, 100, STEP).unwrap(), None);
+        for record in (0..batch.len()).map(|index| batch.record(index)) {
+            assert_eq!(record.topic, &*input);
+            let passed = Message {
+                topic: &output,
+                partition: 0,
+                key: record.key,
+                value: record.value,
+                headers: record.headers,
+                timestamp: record.timestamp,
+            };
+            producer.send(SILENT, &passed).unwrap();
+            count += 1;
+        }
+        (count == odd.len()).then_some(())
+    });
+    producer.commit(&[commit_of(&from, 7, "")], member.metadata().unwrap()).unwrap();
+
+    let read = read_all(&to, "read_committed");
+    assert_eq!(read, read_all(&from, "read_committed"));
+    for (read, sent) in read.iter().zip(&odd) {
+        assert_eq!(
+            (read.key.as_deref(), read.value.as_deref(), read.timestamp),
+            (sent.key, sent.value, sent.timestamp)
+        );
+    }
+    let expected = [("id", Some(&b"1"[..])), ("id", Some(&[0, 255, 128])), ("none", None), ("empty", Some(b""))];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.map(<[u8]>::to_vec)));
+    assert_eq!(read[0].headers, expected);
+}
+
+#[test]
+fn timestamp_zero_becomes_the_present() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let (_, member) = lone_member(&cluster, &input);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    let to = at(&input, 0);
+    let zero = Message { timestamp: Some(0), ..message(&to, "k", "v") };
+    commit(&mut producer, &member, &[zero], &[commit_of(&to, 0, "")]);
+    assert!(read_all(&to, "read_committed")[0].timestamp.unwrap() > 1_700_000_000_000);
+}

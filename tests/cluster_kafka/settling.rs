@@ -1,0 +1,121 @@
+//! A takeover learns where it stands only when nobody else can write any more.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ratchet::cluster::kafka::Kafka;
+use ratchet::cluster::{Cluster, Kind, Producer as _, Settled, Settling as _};
+use ratchet::record::TopicPartition;
+use rdkafka::producer::Producer as _;
+
+use crate::common::*;
+
+fn settled(cluster: &Kafka, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Settled {
+    let mut settling = cluster.settle(group, input, changelog);
+    eventually("to be settled", || settling.poll()).unwrap()
+}
+
+/// Polls for `time` and asserts that there is no answer.
+fn stays_open(settling: &mut impl ratchet::cluster::Settling, time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        assert!(settling.poll().is_none(), "it is not settled while a transaction is open");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_quiet_partition_is_settled_at_once() {
+    let (cluster, input, log) = (cluster(), topic("in", 2), topic("log", 2));
+    write(&at(&input, 1), ["a".to_owned(), "b".to_owned()]);
+    let settled = settled(&cluster, &unique("group"), &at(&input, 1), &at(&log, 1));
+    assert_eq!(settled.committed, None);
+    assert_eq!((settled.input_start, settled.input_end), (0, 2));
+    assert_eq!((settled.changelog_start, settled.changelog_end), (0, 0));
+    assert_eq!(settled.input_id, cluster.describe_topic(&input).unwrap().unwrap().id);
+    assert_eq!(settled.changelog_id, cluster.describe_topic(&log).unwrap().unwrap().id);
+}
+
+#[test]
+fn it_waits_for_offsets_that_are_pending() {
+    let (cluster, input, log) = (cluster(), topic("in", 1), topic("log", 1));
+    let (group, member) = lone_member(&cluster, &input);
+    let from = at(&input, 0);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    commit(&mut producer, &member, &[], &[commit_of(&from, 3, "first")]);
+    let foreign = foreign_transaction(60_000);
+    let mut offsets = rdkafka::TopicPartitionList::new();
+    offsets.add_partition_offset(&input, 0, rdkafka::Offset::Offset(9)).unwrap();
+    // The member's own proof, so that the group's coordinator takes it.
+    foreign.send_offsets_to_transaction(&offsets, &joined_elsewhere(&group), PATIENCE).unwrap();
+    let mut settling = cluster.settle(&group, &from, &at(&log, 0));
+    stays_open(&mut settling, Duration::from_millis(700));
+    // A plain look does not wait.
+    let plain = cluster.committed(&group, &[from], Duration::from_secs(5)).unwrap();
+    assert_eq!(plain[0].as_ref().unwrap().offset, 3);
+    foreign.commit_transaction(PATIENCE).unwrap();
+    let settled = eventually("to be settled", || settling.poll()).unwrap();
+    assert_eq!(settled.committed.unwrap().offset, 9);
+}
+
+/// Another client's membership: brokers take an unjoined member's commits unfenced.
+fn joined_elsewhere(group: &str) -> rdkafka::consumer::ConsumerGroupMetadata {
+    use rdkafka::consumer::Consumer as _;
+    let mut config = rdkafka::ClientConfig::new();
+    config.set("bootstrap.servers", crate::support::bootstrap()).set("group.id", group);
+    let consumer: rdkafka::consumer::BaseConsumer = config.create().unwrap();
+    consumer.group_metadata().unwrap()
+}
+
+#[test]
+fn it_waits_for_changelog_writes_that_are_open() {
+    let (cluster, input, log) = (cluster(), topic("in", 1), topic("log", 1));
+    let changelog = at(&log, 0);
+    let foreign = foreign_transaction(60_000);
+    write_in(&foreign, &changelog, "open");
+    let mut settling = cluster.settle(&unique("group"), &at(&input, 0), &changelog);
+    stays_open(&mut settling, Duration::from_millis(700));
+    foreign.abort_transaction(PATIENCE).unwrap();
+    let settled = eventually("to be settled", || settling.poll()).unwrap();
+    assert!(settled.changelog_end >= 1, "{settled:?}");
+}
+
+#[test]
+fn it_waits_for_a_dead_owner_until_its_transaction_times_out() {
+    let (cluster, input, log) = (cluster(), topic("in", 1), topic("log", 1));
+    let changelog = at(&log, 0);
+    let dying = cluster_with(&[("transaction.timeout.ms", "3000")]);
+    let mut producer = dying.producer(&unique("tx")).unwrap();
+    producer.begin().unwrap();
+    producer.send(SILENT, &message(&changelog, "a", "never committed")).unwrap();
+    eventually("the delivery", || (producer.in_flight() == 0).then_some(()));
+    drop(producer);
+    let started = Instant::now();
+    settled(&cluster, &unique("group"), &at(&input, 0), &changelog);
+    assert!(started.elapsed() > Duration::from_millis(1500), "{:?}", started.elapsed());
+    assert_eq!(values(&changelog, "read_committed"), Vec::<String>::new());
+}
+
+#[test]
+fn many_partitions_settle_at_once() {
+    let (cluster, input, log) = (cluster(), topic("in", 64), topic("log", 64));
+    let group = unique("group");
+    settled(&cluster, &group, &at(&input, 0), &at(&log, 0));
+    let started = Instant::now();
+    let mut all: Vec<_> = (0..64).map(|p| cluster.settle(&group, &at(&input, p), &at(&log, p))).collect();
+    eventually("all to be settled", || {
+        all.retain_mut(|settling| settling.poll().map(Result::unwrap).is_none());
+        all.is_empty().then_some(())
+    });
+    println!("64 partitions settled in {:?}", started.elapsed());
+}
+
+#[test]
+fn a_changelog_that_does_not_exist_is_refused() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let missing: Arc<str> = unique("missing").into();
+    let mut settling = cluster.settle(&unique("group"), &at(&input, 0), &at(&missing, 0));
+    let error = eventually("an answer", || settling.poll()).unwrap_err();
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert!(error.message.contains(&*missing), "{error}");
+}

@@ -1,0 +1,55 @@
+//! Topics are described as they are, created once, and told apart from others of the same name.
+
+use ratchet::cluster::{Cluster, Kind, NewTopic};
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+
+use crate::common::*;
+
+#[test]
+fn a_topic_is_described_as_it_was_created() {
+    let name = topic_with("log", 3, &[("cleanup.policy", "compact"), ("delete.retention.ms", "1234")]);
+    let topic = cluster().describe_topic(&name).unwrap().unwrap();
+    assert_eq!(topic.partition_count, 3);
+    assert_eq!(topic.cleanup_policy, "compact");
+    assert_eq!(topic.delete_retention_ms, 1234);
+    assert_ne!(topic.id.0, [0; 16]);
+}
+
+#[test]
+fn a_topic_that_does_not_exist_is_none() {
+    assert_eq!(cluster().describe_topic(&unique("missing")).unwrap(), None);
+}
+
+#[test]
+fn creating_a_topic_again_changes_nothing() {
+    let (cluster, name) = (cluster(), topic("log", 1));
+    let before = cluster.describe_topic(&name).unwrap();
+    cluster.create_topic(&NewTopic { name: &name, partition_count: 2, replication_factor: 1, settings: &[] }).unwrap();
+    assert_eq!(cluster.describe_topic(&name).unwrap(), before);
+}
+
+#[test]
+fn a_topic_that_the_cluster_will_not_create_is_refused() {
+    let new = |settings| NewTopic { name: "a-topic", partition_count: 1, replication_factor: 1, settings };
+    let wrong = [("cleanup.policy", "sweep".to_owned())];
+    let error = cluster().create_topic(&new(&wrong)).unwrap_err();
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    let error = cluster().create_topic(&NewTopic { replication_factor: 9, ..new(&[]) }).unwrap_err();
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+}
+
+#[test]
+fn a_topic_that_is_created_anew_has_another_id() {
+    let (cluster, name) = (cluster(), topic("log", 1));
+    let before = cluster.describe_topic(&name).unwrap().unwrap();
+    let mut config = rdkafka::ClientConfig::new();
+    config.set("bootstrap.servers", crate::support::bootstrap());
+    let admin: AdminClient<DefaultClientContext> = config.create().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let deleted = runtime.block_on(admin.delete_topics(&[&name], &AdminOptions::new())).unwrap();
+    assert!(deleted[0].is_ok());
+    eventually("the topic to be gone", || cluster.describe_topic(&name).unwrap().is_none().then_some(()));
+    cluster.create_topic(&NewTopic { name: &name, partition_count: 1, replication_factor: 1, settings: &[] }).unwrap();
+    assert_ne!(cluster.describe_topic(&name).unwrap().unwrap().id, before.id);
+}
