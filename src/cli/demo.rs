@@ -162,7 +162,7 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
             count(self.records),
             sample::PARTITIONS
         ))?;
-        let bar = self.screen.bar("writing the topic", self.records * sites.len() as u64);
+        let bar = self.screen.bar("written", self.records * sites.len() as u64);
         for (index, site) in sites.iter().enumerate() {
             let before = self.records * index as u64;
             site.load(self.records, |loaded| bar.set_position(before + loaded))?;
@@ -173,18 +173,13 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
 
     /// Runs the job with a bar that begins at `before`.
     fn operate(&mut self, site: &Site, before: u64, fatal_transaction: Option<u64>) -> Result<Ended, Error> {
-        let bar = self.screen.bar("records in", self.records);
+        let bar = self.screen.bar("in", self.records);
         bar.set_position(before);
         let job = Job { site, expected: self.records - before, fatal_transaction };
         let ended = self.operator.run(&job, &mut |counts: &Counts| {
             bar.set_position(before + counts.total());
-            let Counts { forwarded, duplicate, stale, .. } = counts;
-            bar.set_message(format!(
-                "{} forwarded  {} duplicates  {} stale",
-                count(*forwarded),
-                count(*duplicate),
-                count(*stale)
-            ));
+            let (forwarded, duplicate, stale) = (count(counts.forwarded), count(counts.duplicate), count(counts.stale));
+            bar.set_message(format!("in: {forwarded} forwarded, {duplicate} duplicates, {stale} stale"));
         });
         bar.finish_and_clear();
         Ok(ended?)

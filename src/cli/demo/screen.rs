@@ -22,10 +22,11 @@ impl<W: Write> Screen<W> {
         self.out.flush()
     }
 
-    /// A bar up to `length`; indicatif hides it where standard error is no terminal.
-    pub fn bar(&self, what: &'static str, length: u64) -> ProgressBar {
-        let bar = ProgressBar::new(length).with_prefix(what);
-        let style = ProgressStyle::with_template("   {bar:32} {human_pos} / {human_len} {prefix}  {msg}");
+    /// A bar up to `length`, with a message behind the position; so short that 80 columns hold both.
+    /// indicatif hides it where standard error is no terminal.
+    pub fn bar(&self, message: &'static str, length: u64) -> ProgressBar {
+        let bar = ProgressBar::new(length).with_message(message);
+        let style = ProgressStyle::with_template("   {bar:14} {human_pos} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar
     }
