@@ -39,13 +39,11 @@ Exit codes: 0 the outputs are equal, 1 they are not or the run failed,
 
 /// How many records the sample has unless asked otherwise.
 const RECORDS_DEFAULT: u64 = 200_000;
-/// Fewer would end before there is a transaction to kill.
-const RECORDS_MIN: u64 = 2_000;
+/// With fewer there would be hardly anything before the transaction that is killed.
+const RECORDS_MIN: u64 = 50_000;
 const RECORDS_MAX: u64 = 50_000_000;
-/// Into how many transactions a run is cut at least.
+/// Into about how many transactions a run is to be cut; a batch that is read at once may make it fewer.
 const TRANSACTIONS: u64 = 40;
-/// In which transaction the operator dies.
-const FATAL_TRANSACTION: u64 = TRANSACTIONS / 2;
 
 /// Options of `ratchet demo`.
 #[derive(Debug, clap::Args)]
@@ -142,8 +140,9 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
         let undisturbed = Site::make(&self.dir.join("undisturbed"), self.commit_records())?;
         let killed = Site::make(&self.dir.join("killed"), self.commit_records())?;
         self.load(&[&undisturbed, &killed])?;
-        self.run_undisturbed(&undisturbed)?;
-        let standing = self.run_and_kill(&killed)?;
+        let transactions = self.run_undisturbed(&undisturbed)?;
+        // About in the middle; the two runs need not be cut alike.
+        let standing = self.run_and_kill(&killed, (transactions / 2).max(1))?;
         self.run_again(&killed, &standing)?;
         self.check(&undisturbed, &killed)?;
         let took = seconds(began.elapsed());
@@ -191,17 +190,19 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
         Ok(ended?)
     }
 
-    fn run_undisturbed(&mut self, site: &Site) -> Result<(), Error> {
+    /// Answers how many transactions it took.
+    fn run_undisturbed(&mut self, site: &Site) -> Result<u64, Error> {
         self.screen.line(format_args!("\n1  The job, undisturbed"))?;
         let ended = self.operate(site, 0, None)?;
         self.show_counts(&ended)?;
-        self.expect_count(&ended, self.records)
+        self.expect_count(&ended, self.records)?;
+        Ok(ended.counts.transactions)
     }
 
-    fn run_and_kill(&mut self, site: &Site) -> Result<Standing, Error> {
+    fn run_and_kill(&mut self, site: &Site, fatal_transaction: u64) -> Result<Standing, Error> {
         self.screen
             .line(format_args!("\n2  The same job over the same records, killed (SIGKILL) in mid-transaction"))?;
-        self.operate(site, 0, Some(FATAL_TRANSACTION))?;
+        self.operate(site, 0, Some(fatal_transaction))?;
         let standing = site.standing()?;
         self.screen.line(format_args!(
             "   committed until then: {} records in, {} forwarded; what its open transaction held is void",
@@ -228,7 +229,7 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
     }
 
     fn show_counts(&mut self, ended: &Ended) -> Result<(), Error> {
-        let Counts { forwarded, duplicate, stale, other } = ended.counts;
+        let Counts { forwarded, duplicate, stale, other, .. } = ended.counts;
         let total = ended.counts.total();
         let other = if other > 0 { format!(", {} other", count(other)) } else { String::new() };
         self.screen.line(format_args!(

@@ -122,6 +122,10 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let share = config.memory_bytes / LOAD_MEMORY_SHARE / config.lanes.max(1) as u64;
     let load_buffer_bytes_max = share.clamp(*LOAD_BUFFER_BYTES.start(), *LOAD_BUFFER_BYTES.end()) as usize;
+    // Said first of all, so that readiness waits for every topology.
+    for topology in &topologies {
+        (0..config.lanes.max(1)).for_each(|lane| health.lane_joined(&topology.name, lane, false));
+    }
     let mut outcome = Ok(());
     let mut jobs = Vec::new();
     for topology in topologies {
@@ -200,7 +204,6 @@ impl Job {
         let task_count = context.topics.values().map(|topics| topics.task_count as usize).sum();
         let lanes = (0..lanes.max(1))
             .map(|index| {
-                context.health.lane_joined(&name, index, false);
                 let status = Arc::new(LaneStatus::default());
                 let (context, cluster, stop, told) = (context.clone(), cluster.clone(), stop.clone(), status.clone());
                 let thread = std::thread::spawn(move || work(&context, &cluster, index, &told, &stop));

@@ -39,13 +39,14 @@ pub struct Job<'a> {
     pub fatal_transaction: Option<u64>,
 }
 
-/// Records by verdict.
+/// Records by verdict, and the transactions that they were committed with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub forwarded: u64,
     pub duplicate: u64,
     pub stale: u64,
     pub other: u64,
+    pub transactions: u64,
 }
 
 impl Counts {
@@ -57,10 +58,14 @@ impl Counts {
     fn parse(metrics: &str) -> Self {
         let mut counts = Self::default();
         for line in metrics.lines() {
-            let Some(labels) = line.strip_prefix("ratchet_records_total{") else { continue };
-            let verdict = labels.split("verdict=\"").nth(1).and_then(|rest| rest.split('"').next());
             let number = line.rsplit(' ').next().and_then(|number| number.parse::<f64>().ok()).unwrap_or(0.0) as u64;
-            match verdict {
+            if line.starts_with("ratchet_transactions_total{") && label(line, "result") == Some("committed") {
+                counts.transactions += number;
+            }
+            if !line.starts_with("ratchet_records_total{") {
+                continue;
+            }
+            match label(line, "verdict") {
                 Some("forwarded") => counts.forwarded += number,
                 Some("duplicate") => counts.duplicate += number,
                 Some("stale") => counts.stale += number,
@@ -69,6 +74,12 @@ impl Counts {
         }
         counts
     }
+}
+
+/// A label's value; no label here has quotes in it.
+fn label<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = line.split_once(&format!("{name}=\""))?;
+    rest.split('"').next()
 }
 
 /// What was read to rebuild stores.
@@ -298,9 +309,11 @@ mod tests {
             ratchet_records_total{reason=\"version_equal\",topic=\"t\",topology=\"o\",verdict=\"duplicate\"} 3\n\
             ratchet_records_total{reason=\"version_older\",topic=\"t\",topology=\"o\",verdict=\"stale\"} 2\n\
             ratchet_records_total{reason=\"null_value\",topic=\"t\",topology=\"o\",verdict=\"invalid\"} 1\n\
+            ratchet_transactions_total{result=\"committed\",topology=\"o\"} 4\n\
+            ratchet_transactions_total{result=\"aborted\",topology=\"o\"} 8\n\
             ratchet_state_entries{topology=\"o\"} 99\n";
         let counts = Counts::parse(metrics);
-        assert_eq!(counts, Counts { forwarded: 12, duplicate: 3, stale: 2, other: 1 });
+        assert_eq!(counts, Counts { forwarded: 12, duplicate: 3, stale: 2, other: 1, transactions: 4 });
         assert_eq!(counts.total(), 18);
     }
 

@@ -28,7 +28,7 @@ const SEED: u64 = 0x5eed_0ade_0001;
 const FIRST_MS: i64 = 1_767_225_600_000;
 const BETWEEN_MS: i64 = 250;
 /// How many orders are open at a time; an older one gives way to a new one.
-const OPEN_ORDERS: u64 = 20_000;
+const OPEN_ORDERS: u64 = 5_000;
 /// An order that has come so far is closed, or one further.
 const LAST_VERSION: u64 = 6;
 const STATUSES: [&str; 7] = ["created", "paid", "packed", "handed_over", "in_transit", "delivered", "closed"];
@@ -99,18 +99,18 @@ impl Generator {
     /// Which order changes to which version.
     fn change(&mut self) -> (u64, u64) {
         let open = self.orders.len() as u64;
-        if open == 0 || self.random.below(100) < 20 {
+        if open == 0 || self.random.below(100) < 12 {
             return self.begin_order();
         }
         let order = usize::try_from(self.random.below(open)).unwrap_or(0);
         let chance = self.random.below(100);
         let order = &mut self.orders[order];
         let version = match chance {
-            0..10 => order.newest,
-            10..15 => 1 + self.random.below(order.newest),
-            15..25 if order.skipped.is_some() => order.skipped.take().unwrap_or(order.newest),
+            0..12 => order.newest,
+            12..20 => 1 + self.random.below(order.newest),
+            20..50 if order.skipped.is_some() => order.skipped.take().unwrap_or(order.newest),
             _ if order.newest >= LAST_VERSION => return self.begin_order(),
-            25..33 => {
+            50..70 => {
                 order.skipped = Some(order.newest + 1);
                 order.newest += 2;
                 order.newest
