@@ -2,15 +2,16 @@
 //! writers, a reader that knows where the end is, and what a group has committed.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
+use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Header, Headers, Message, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -241,7 +242,7 @@ impl Kafka {
     pub fn writer(&self) -> Writer {
         let mut config = client(&self.brokers);
         config.set("enable.idempotence", "true").set("linger.ms", "2").set("queue.buffering.max.messages", "1000000");
-        Writer { producer: config.create().expect("a producer") }
+        Writer::new(&config)
     }
 
     /// Writes records and waits until they are there.
@@ -258,10 +259,10 @@ impl Kafka {
         let mut config = client(&self.brokers);
         config.set("transactional.id", id).set("transaction.timeout.ms", timeout.as_millis().to_string());
         config.set("message.timeout.ms", timeout.as_millis().to_string());
-        let producer: BaseProducer = config.create().expect("a producer");
-        producer.init_transactions(ASK).expect("init_transactions");
-        producer.begin_transaction().expect("begin_transaction");
-        Transaction { writer: Writer { producer }, brokers: self.brokers.clone() }
+        let writer = Writer::new(&config);
+        writer.producer.init_transactions(ASK).expect("init_transactions");
+        writer.producer.begin_transaction().expect("begin_transaction");
+        Transaction { writer, brokers: self.brokers.clone() }
     }
 }
 
@@ -296,12 +297,33 @@ impl Group {
     }
 }
 
-/// Writes records without transactions.
+/// Keeps the first record's trouble: a test that writes less than it believes proves nothing.
+#[derive(Clone, Default)]
+struct Deliveries(Arc<Mutex<Option<String>>>);
+
+impl ClientContext for Deliveries {}
+
+impl ProducerContext for Deliveries {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, message)) = result {
+            let mut first = self.0.lock().expect("nobody panics with it");
+            first.get_or_insert_with(|| format!("a record for {} was not written: {error}", message.topic()));
+        }
+    }
+}
+
+/// Writes records.
 pub struct Writer {
-    producer: BaseProducer,
+    producer: BaseProducer<Deliveries>,
 }
 
 impl Writer {
+    fn new(config: &ClientConfig) -> Writer {
+        Writer { producer: config.create_with_context(Deliveries::default()).expect("a producer") }
+    }
+
     pub fn send(&self, topic: &str, fresh: &Fresh) {
         let headers = fresh
             .headers
@@ -333,6 +355,8 @@ impl Writer {
     /// Waits until everything that was sent is there.
     pub fn flush(&self) {
         self.producer.flush(2 * DEADLINE).expect("the records are written");
+        let failed = self.producer.context().0.lock().expect("nobody panics with it").clone();
+        assert_eq!(failed, None);
     }
 }
 

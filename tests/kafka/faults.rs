@@ -40,8 +40,7 @@ fn a_broker_that_restarts_under_load_is_sat_out() {
 #[test]
 fn an_output_partition_that_cannot_be_written_holds_up_its_own_input_only() {
     let first = Broker::start();
-    let mut job = Job::on(Kafka::at(&first.bootstrap()), "leaderless");
-    job.properties.insert("producer.delivery.timeout.ms".to_owned(), "2000".to_owned());
+    let job = Job::on(Kafka::at(&first.bootstrap()), "leaderless");
     // All but one partition of the output lie on the first broker.
     job.kafka.create_placed(&job.input, &[1, 1], &[]);
     job.kafka.warm_up(&job.input);
