@@ -45,6 +45,8 @@ fn broken_records() -> Vec<Fresh> {
         raw("{\"id\":\"x\",\"version\":true}"),
         raw(b"{\"id\":\"\xff\xfe\",\"version\":1}".to_vec()),
         raw("[".repeat(depth) + &"]".repeat(depth)),
+        raw(format!("{{\"id\":\"{}\",\"version\":1}}", "x".repeat(70_000))),
+        raw(format!("{{\"id\":\"x\",\"version\":{}}}", "9".repeat(301))),
         Fresh { value: None, ..raw("") },
         Fresh { key: None, value: None, ..raw("") },
         thing(0, "from-the-future", 1).at(now_ms() + 400 * 86_400_000),

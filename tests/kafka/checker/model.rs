@@ -8,6 +8,9 @@ use serde_json::Value;
 use super::bytes;
 use crate::cluster::Stored;
 
+/// What an identity may take, by default: 64 KiB. The proofs keep well away from the exact limit.
+const IDENTITY_BYTES_MAX: usize = 65_536;
+
 /// The rules of a topology, as far as the proofs use them: identity and version are fields of the value.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -152,6 +155,9 @@ fn read(rules: &Rules, record: &Stored) -> Result<(Vec<u8>, Option<i128>), &'sta
             Some(Value::Array(_) | Value::Object(_)) => return Err("identity_not_scalar"),
             Some(scalar) => parts.push(scalar.clone()),
         }
+    }
+    if parts.iter().any(|part| part.as_str().is_some_and(|text| text.len() > IDENTITY_BYTES_MAX)) {
+        return Err("identity_too_long");
     }
     let version = match rules.version.map(|field| json.get(field)) {
         None | Some(None | Some(Value::Null)) => None,
