@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn transactional_errors_follow_their_flags() {
-        use Code::*;
+        use rd::rd_kafka_resp_err_t::*;
         assert_eq!(kind(RD_KAFKA_RESP_ERR__FENCED, |f| f.fatal = true), Kind::Fenced);
         assert_eq!(kind(RD_KAFKA_RESP_ERR__STATE, |f| f.requires_abort = true), Kind::Abort);
         assert_eq!(kind(RD_KAFKA_RESP_ERR__TIMED_OUT, |f| f.retriable = true), Kind::Unknown);
