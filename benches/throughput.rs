@@ -55,20 +55,25 @@ fn main() {
         let (low, middle, high) = (rates[0], rates[rates.len() / 2], rates[rates.len() - 1]);
         println!("| {name} | {low:.0}, {middle:.0}, {high:.0} | {:.2} us |", cpu * 1e6 / records as f64);
     }
-    let mut ratios: Vec<f64> =
-        taken[0].iter().zip(&taken[1]).map(|(plain, ratchet)| plain.wall.as_secs_f64() / ratchet.wall.as_secs_f64()).collect();
+    let mut ratios: Vec<f64> = taken[0]
+        .iter()
+        .zip(&taken[1])
+        .map(|(plain, ratchet)| plain.wall.as_secs_f64() / ratchet.wall.as_secs_f64())
+        .collect();
     ratios.sort_by(f64::total_cmp);
     println!("ratchet / pass-through, round by round: {ratios:.2?}");
 }
 
 fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
 fn create(broker: &str, topics: &[&str]) {
     let admin: AdminClient<DefaultClientContext> =
         ClientConfig::new().set("bootstrap.servers", broker).create().expect("an admin client");
-    let topics: Vec<_> = topics.iter().map(|name| NewTopic::new(name, PARTITIONS, TopicReplication::Fixed(1))).collect();
+    let topics: Vec<_> =
+        topics.iter().map(|name| NewTopic::new(name, PARTITIONS, TopicReplication::Fixed(1))).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let created = runtime.block_on(admin.create_topics(&topics, &AdminOptions::new())).expect("create topics");
     for result in created {
@@ -96,7 +101,8 @@ fn load(broker: &str, records: u64) {
             fresh - 1
         };
         let key = format!("{:08}", id % 1_000_000);
-        let mut value = format!(r#"{{"event_id":{id},"account":"{key}","kind":"charge","amount":{},"note":""#, id % 10_000);
+        let mut value =
+            format!(r#"{{"event_id":{id},"account":"{key}","kind":"charge","amount":{},"note":""#, id % 10_000);
         while value.len() < 158 {
             value.push('x');
         }
@@ -175,7 +181,9 @@ fn ratchet(broker: &str, round: u64) -> Taken {
     let topology = folder.path().join("bench.yaml");
     write(
         &topology,
-        &format!("name: {name}\ninput: {{topics: [{INPUT}], value_format: json}}\nidentity: value.event_id\npartitioned_by_identity: true\noutput: {{topic: {output}}}\n"),
+        &format!(
+            "name: {name}\ninput: {{topics: [{INPUT}], value_format: json}}\nidentity: value.event_id\npartitioned_by_identity: true\noutput: {{topic: {output}}}\n"
+        ),
     );
     let config = folder.path().join("ratchet.yaml");
     write(

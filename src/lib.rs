@@ -26,10 +26,12 @@
 //!        │  └──► observe    metrics, health, logs
 //!        ├─► topology ─► dedup   YAML text -> spec -> compiled topology
 //!        └─► config          the worker's own settings
+//! yaml: reading YAML with places, known to topology and config
 //! record: a record as it was read, known to all
 //! format: the bytes of everything that is persisted, known to dedup, state and engine
 //! ```
 #![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait and measure by the machine's clocks"))]
 
 pub mod cli;
 pub mod cluster;
@@ -41,3 +43,4 @@ pub mod observe;
 pub mod record;
 pub mod state;
 pub mod topology;
+pub mod yaml;

@@ -152,7 +152,12 @@ pub trait Member: Send {
     /// record. The batch is emptied first. While an event is returned, and until it is answered, the
     /// batch stays empty. [`Kind::Retry`] errors are told once and mended by themselves; a record that
     /// can no longer be read at a partition's position comes as [`Kind::Refused`].
-    fn poll(&mut self, batch: &mut Self::Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error>;
+    fn poll(
+        &mut self,
+        batch: &mut Self::Batch,
+        records_max: usize,
+        wait: Duration,
+    ) -> Result<Option<GroupEvent>, Error>;
 
     /// Takes the partitions of [`GroupEvent::Assigned`] over, paused: nothing is read from them until
     /// [`Member::start`].
@@ -294,7 +299,12 @@ pub trait Cluster: Clone + Send + Sync + 'static {
 
     /// What `group` has committed for these partitions, without waiting for pending transactions to end
     /// any longer than `wait`.
-    fn committed(&self, group: &str, partitions: &[TopicPartition], wait: Duration) -> Result<Vec<Option<CommittedOffset>>, Error>;
+    fn committed(
+        &self,
+        group: &str,
+        partitions: &[TopicPartition],
+        wait: Duration,
+    ) -> Result<Vec<Option<CommittedOffset>>, Error>;
 }
 
 /// What to do about an [`Error`].

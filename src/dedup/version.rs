@@ -136,7 +136,8 @@ fn describe_integer(version: &[u8]) -> Option<String> {
         }
         length => (length, rest),
     };
-    if magnitude.len() != length || magnitude.first() == Some(&0) {
+    let is_second_zero = negative && length == 0;
+    if magnitude.len() != length || magnitude.first() == Some(&0) || is_second_zero {
         return None;
     }
     let digits = decimal(magnitude);

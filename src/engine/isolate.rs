@@ -94,7 +94,9 @@ pub fn step<C: Cluster>(
     metrics: &LaneMetrics,
 ) -> Outcome {
     let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
-    let Phase::Isolated(mut isolated) = std::mem::replace(&mut task.phase, Phase::Failed) else { return Outcome::Waiting };
+    let Phase::Isolated(mut isolated) = std::mem::replace(&mut task.phase, Phase::Failed) else {
+        return Outcome::Waiting;
+    };
     let stepped = advance(context, cluster, id, tasks, member, scratch, metrics, &mut isolated);
     let task = tasks.get_mut(&id).expect("still there");
     match stepped {

@@ -13,7 +13,6 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, GroupEvent, Kind, Member, RecordBatch};
 use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
-use crate::state;
 
 use super::context::{Context, backoff};
 use super::isolate::{self, Isolated, Outcome, Quarantine};
@@ -369,12 +368,7 @@ impl<C: Cluster> Lane<C> {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         match trouble.cause {
             Cause::Refused(reason) => task.fail(&reason),
-            Cause::State(error) => {
-                if matches!(error, state::Error::Damaged { .. }) {
-                    task.held = None;
-                }
-                restore::set_back(&self.context, task, &error.into());
-            }
+            Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
         }
     }

@@ -104,7 +104,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     match &options.config.cluster {
         ClusterKind::Kafka => {
             let kafka = &options.config.kafka;
-            let cluster = Kafka::new(&kafka.common, &kafka.consumer, &kafka.producer)?;
+            let cluster = Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?;
             run_on(&cluster, options)
         }
         ClusterKind::Embedded { dir, partitions } => {
@@ -122,6 +122,10 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let share = config.memory_bytes / LOAD_MEMORY_SHARE / config.lanes.max(1) as u64;
     let load_buffer_bytes_max = share.clamp(*LOAD_BUFFER_BYTES.start(), *LOAD_BUFFER_BYTES.end()) as usize;
+    // Said first of all, so that readiness waits for every topology.
+    for topology in &topologies {
+        (0..config.lanes.max(1)).for_each(|lane| health.lane_joined(&topology.name, lane, false));
+    }
     let mut outcome = Ok(());
     let mut jobs = Vec::new();
     for topology in topologies {
@@ -169,7 +173,11 @@ fn look<C: Cluster>(
     loop {
         match preflight::check(cluster, topology, rules_digest, &config.topics) {
             Err(error) if error.kind != Kind::Refused && !stop.load(Ordering::Relaxed) => {
-                tracing::warn!(topology = topology.name, reason = error.message, "the cluster does not answer; trying again");
+                tracing::warn!(
+                    topology = topology.name,
+                    reason = error.message,
+                    "the cluster does not answer; trying again"
+                );
                 pause(clock, backoff(attempt), stop);
                 attempt += 1;
             }
@@ -196,7 +204,6 @@ impl Job {
         let task_count = context.topics.values().map(|topics| topics.task_count as usize).sum();
         let lanes = (0..lanes.max(1))
             .map(|index| {
-                context.health.lane_joined(&name, index, false);
                 let status = Arc::new(LaneStatus::default());
                 let (context, cluster, stop, told) = (context.clone(), cluster.clone(), stop.clone(), status.clone());
                 let thread = std::thread::spawn(move || work(&context, &cluster, index, &told, &stop));
@@ -209,9 +216,8 @@ impl Job {
     /// Whether everything that there is to read was committed, or will never be.
     fn is_drained(&self) -> bool {
         let counts = self.lanes.iter().map(|lane| lane.status.counts());
-        let (tasks, drained) = counts.fold((0, 0), |sum, counts| {
-            (sum.0 + counts.tasks, sum.1 + counts.drained + counts.failed)
-        });
+        let (tasks, drained) =
+            counts.fold((0, 0), |sum, counts| (sum.0 + counts.tasks, sum.1 + counts.drained + counts.failed));
         self.is_over() || (tasks == self.task_count && drained == tasks)
     }
 

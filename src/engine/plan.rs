@@ -104,6 +104,17 @@ pub enum Refusal {
         /// The last position record's token, or `nothing`.
         found: String,
     },
+    /// The changelog was deleted and created again, perhaps while its task was at work.
+    #[error(
+        "the changelog was recreated: its id was {known} and is {found}, so it does not hold all that was remembered; \
+         give the topology a new name to begin anew"
+    )]
+    ChangelogRecreated {
+        /// The id that the last transaction knew.
+        known: TopicId,
+        /// The id that the topic has.
+        found: TopicId,
+    },
     /// The input was deleted and created again.
     #[error(
         "the input topic was recreated: its id was {known} and is {found}, so its offsets mean other records; \
@@ -181,12 +192,14 @@ pub struct Own<'a> {
 /// Where the input goes on, once the store holds what the changelog holds. `position` is the store's position
 /// record, the changelog's last.
 pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>) -> Result<Resumption, Refusal> {
-    let metadata = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata)).transpose()?.flatten();
+    let metadata =
+        settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata)).transpose()?.flatten();
     if let Some(metadata) = &metadata {
         let ours = OffsetMetadata::short_digest(own.rules_digest);
         if metadata.digest != ours {
             return Err(Refusal::OtherRules { found: metadata.digest.clone(), ours });
         }
+        check_changelog(settled, &metadata.token)?;
         if position.map(|position| &position.token) != Some(&metadata.token) {
             let found = position.map_or("nothing".to_owned(), |position| position.token.to_string());
             return Err(Refusal::ChangelogLost { committed: metadata.token, found });
@@ -221,7 +234,14 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
     Ok(Resumption { next, progress, origin })
 }
 
+/// A changelog that was recreated under a task at work holds that task's later transactions, and only those.
+fn check_changelog(settled: &Settled, token: &Token) -> Result<(), Refusal> {
+    let (known, found) = (TopicId(token.changelog_id), settled.changelog_id);
+    if known == found { Ok(()) } else { Err(Refusal::ChangelogRecreated { known, found }) }
+}
+
 fn check_position(settled: &Settled, position: &PositionRecord, own: Own<'_>) -> Result<(), Refusal> {
+    check_changelog(settled, &position.token)?;
     if position.input_id != settled.input_id.0 {
         return Err(Refusal::InputRecreated { known: TopicId(position.input_id), found: settled.input_id });
     }

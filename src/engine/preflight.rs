@@ -45,13 +45,12 @@ pub fn check<C: Cluster>(
         let changelog = check_changelog(cluster, topology, topic, input.partition_count, settings)?;
         check_committed(cluster, topology, topic, input.partition_count, rules_digest)?;
         most_partitions = most_partitions.max(input.partition_count);
-        let learnt = Topics {
-            task_count: input.partition_count as u32,
-            delete_retention_ms: changelog.delete_retention_ms,
-        };
+        let learnt =
+            Topics { task_count: input.partition_count as u32, delete_retention_ms: changelog.delete_retention_ms };
         topics.insert(Arc::from(topic.as_str()), learnt);
     }
-    let dead_letter = ensure(cluster, &topology.dead_letter, most_partitions, settings, settings.create != Create::None, &[])?;
+    let dead_letter =
+        ensure(cluster, &topology.dead_letter, most_partitions, settings, settings.create != Create::None, &[])?;
     Ok(Preflight { topics, dead_letter_partitions: dead_letter.partition_count.max(1) })
 }
 
@@ -76,8 +75,7 @@ fn ensure<C: Cluster>(
     }
     let mut all = vec![("min.insync.replicas", settings.min_insync_replicas.to_string())];
     all.extend_from_slice(topic_settings);
-    let topic =
-        NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
+    let topic = NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
     cluster.create_topic(&topic)?;
     tracing::info!(topic = name, partitions = partition_count, "topic created");
     cluster.describe_topic(name)?.ok_or_else(|| {

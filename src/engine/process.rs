@@ -245,12 +245,16 @@ impl<P: Producer> Outlet<'_, P> {
                 },
             },
         };
-        let refusal = Refusal { reason: Reason::Unsendable, message: format!("the output refuses the record: {refusal}") };
+        let refusal =
+            Refusal { reason: Reason::Unsendable, message: format!("the output refuses the record: {refusal}") };
         let decision = dedup::refuse(&self.context.rules, &refusal);
         match decision.action {
             Action::DeadLetter => self.dead_letter(record, Reason::Unsendable, &refusal.message)?,
             Action::Fail => {
-                return Err(Trouble::refused(self.id, format!("{}:{}: {}", task.input, record.offset, refusal.message)));
+                return Err(Trouble::refused(
+                    self.id,
+                    format!("{}:{}: {}", task.input, record.offset, refusal.message),
+                ));
             }
             Action::Forward | Action::Drop => {}
         }

@@ -51,6 +51,8 @@ pub enum Slice {
 pub enum Setback {
     /// Never: a person has to do something.
     Refused(String),
+    /// The store cannot be used as it is: it is to be emptied and rebuilt.
+    Damaged(String),
     /// Not now.
     Later(String),
 }
@@ -66,7 +68,10 @@ impl From<cluster::Error> for Setback {
 
 impl From<state::Error> for Setback {
     fn from(error: state::Error) -> Self {
-        Self::Later(error.to_string())
+        match error {
+            state::Error::Damaged { reason, .. } => Self::Damaged(reason),
+            error => Self::Later(error.to_string()),
+        }
     }
 }
 
@@ -123,40 +128,39 @@ pub fn step<C: Cluster>(
 
 /// Sends the task back to the beginning of its restore after a setback, or stops it.
 pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Setback) {
+    // After an error of its disk a store is opened anew.
+    task.held = None;
     match setback {
-        Setback::Refused(reason) => task.fail(reason),
+        Setback::Refused(reason) => return task.fail(reason),
+        Setback::Damaged(reason) => wipe(task, reason),
         Setback::Later(reason) => {
             let wait = backoff(task.attempts);
             task.attempts += 1;
             tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore set back");
-            task.rewind();
-            task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
         }
+    }
+    let wait = task.attempts.checked_sub(1).map_or(Duration::ZERO, backoff);
+    task.rewind();
+    task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
+}
+
+/// Empties a damaged store, loudly: the changelog has all of it.
+fn wipe<C: Cluster>(task: &mut Task<C>, reason: &str) {
+    tracing::error!(task = %task.input, reason, "store is damaged; rebuilding it from the changelog");
+    if let Err(error) = Store::wipe(&task.dir) {
+        tracing::error!(task = %task.input, reason = %error, "store not emptied");
+        task.attempts += 1;
     }
 }
 
-/// Opens the task's store, unless another lane still holds it. A damaged one is emptied, loudly: the changelog
-/// has all of it.
+/// Opens the task's store, unless another lane still holds it.
 fn open<C: Cluster>(context: &Context, task: &Task<C>) -> Result<Option<Held>, Setback> {
     let Some(claim) = context.registry.try_claim(&task.dir) else { return Ok(None) };
-    let store = match Store::open(&task.dir, &context.memory) {
-        Err(state::Error::Damaged { reason, .. }) => {
-            tracing::error!(task = %task.input, reason, "store is damaged; rebuilding it from the changelog");
-            Store::wipe(&task.dir)?;
-            Store::open(&task.dir, &context.memory)?
-        }
-        opened => opened?,
-    };
-    Ok(Some(Held::new(store, claim)))
+    Ok(Some(Held::new(Store::open(&task.dir, &context.memory)?, claim)))
 }
 
 /// Decides what the store needs.
-fn begin<C: Cluster>(
-    context: &Context,
-    cluster: &C,
-    task: &mut Task<C>,
-    settled: Settled,
-) -> Result<Slice, Setback> {
+fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled: Settled) -> Result<Slice, Setback> {
     task.input_id = settled.input_id;
     task.changelog_id = settled.changelog_id;
     let committed = committed_token(&settled)?;
@@ -225,7 +229,9 @@ fn load<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch)
             let record = batch.record(index);
             let Some(key) = record.key else {
                 let (topic, offset) = (&task.changelog, record.offset);
-                return Err(Setback::Refused(format!("{topic}:{offset} has no key: another program writes to the changelog")));
+                return Err(Setback::Refused(format!(
+                    "{topic}:{offset} has no key: another program writes to the changelog"
+                )));
             };
             loading.buffer.put(key, record.value);
             loading.records += 1;
@@ -288,11 +294,7 @@ fn finish<C: Cluster>(
 ) -> Result<Slice, Setback> {
     let held = task.held.as_mut().expect("claimed before");
     let position = held.store.get(POSITION_KEY)?.map(|bytes| PositionRecord::decode(&bytes)).transpose()?;
-    let own = Own {
-        rules_digest: &context.rules_digest,
-        task_count: task.task_count,
-        start: context.topology.start,
-    };
+    let own = Own { rules_digest: &context.rules_digest, task_count: task.task_count, start: context.topology.start };
     let resumption = plan::resume(settled, position.as_ref(), own)?;
     let token = position.as_ref().map(|position| position.token);
     let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());

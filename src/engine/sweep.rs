@@ -58,16 +58,15 @@ pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize,
     }
     let mut expired: Vec<Vec<u8>> = Vec::new();
     let mut damaged = None;
-    let cursor = held.store.scan(task.sweep.cursor.as_deref(), SLICE_KEYS_MAX, |key, value| {
-        match EntryRef::decode(value) {
+    let cursor =
+        held.store.scan(task.sweep.cursor.as_deref(), SLICE_KEYS_MAX, |key, value| match EntryRef::decode(value) {
             Ok(entry) => {
                 if dedup::is_expired(&context.rules, progress, entry.last_seen) && task.overlay.get(key).is_none() {
                     expired.push(key.to_vec());
                 }
             }
             Err(error) => damaged = Some(error),
-        }
-    })?;
+        })?;
     if let Some(error) = damaged {
         return Err(task.damaged(&error));
     }

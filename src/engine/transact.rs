@@ -166,7 +166,7 @@ impl<C: Cluster> Transactor<C> {
             })
             .collect();
         let membership = member.metadata().map_err(Trouble::cluster)?;
-        producer.commit(&offsets, membership).map_err(Trouble::cluster)?;
+        producer.commit(&offsets, membership).map_err(|error| Trouble::cluster(as_outcome(error)))?;
         crash::point(crash::Point::AfterCommit);
         metrics.commit(context.clock.monotonic().saturating_sub(started));
         metrics.transaction(TransactionResult::Committed);
@@ -186,15 +186,19 @@ impl<C: Cluster> Transactor<C> {
     /// Ends the transaction without effect, whatever state it is in. Unless the cause leaves the producer fit
     /// for use, it is dropped: the next one with its id aborts what may still be open.
     pub fn abort(&mut self, cause: &Cause, metrics: &LaneMetrics) -> Aborted {
-        let touched = self.open.take().map(|open| open.touched).unwrap_or_default();
+        let open = self.open.take();
+        let was_open = open.is_some();
+        let touched = open.map(|open| open.touched).unwrap_or_default();
         let Some(mut producer) = self.producer.take() else { return Aborted { touched, undelivered: Vec::new() } };
         let undelivered = undelivered(&mut producer);
         let known = match cause {
             Cause::Cluster(error) => matches!(error.kind, Kind::Abort | Kind::Refused | Kind::Retry),
             Cause::State(_) | Cause::Refused(_) => true,
         };
-        metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
-        if known && !touched.is_empty() && producer.abort().is_ok() {
+        if was_open {
+            metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
+        }
+        if known && (!was_open || producer.abort().is_ok()) {
             // Reports of records that the abort has purged say nothing about the output.
             producer.take_failures();
             producer.take_delivered();
@@ -206,6 +210,14 @@ impl<C: Cluster> Transactor<C> {
     /// What could not be delivered so far.
     pub fn take_undelivered(&mut self) -> Vec<(TaskId, bool, String)> {
         self.producer.as_mut().map(undelivered).unwrap_or_default()
+    }
+}
+
+/// A commit that did not answer with success or a clean abort may have happened.
+fn as_outcome(error: cluster::Error) -> cluster::Error {
+    match error.kind {
+        Kind::Abort => error,
+        _ => cluster::Error { kind: Kind::Unknown, ..error },
     }
 }
 

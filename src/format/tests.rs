@@ -25,7 +25,8 @@ fn position() -> PositionRecord {
 #[test]
 fn entry_bytes_stay_what_they_are() {
     let mut out = Vec::new();
-    EntryRef { last_seen: 1, version: Some(&[0x81, 7]), owes_tombstone: true, key_hash: Some(0x0102_0304) }.encode(&mut out);
+    EntryRef { last_seen: 1, version: Some(&[0x81, 7]), owes_tombstone: true, key_hash: Some(0x0102_0304) }
+        .encode(&mut out);
     assert_eq!(hex(&out), "0103010203040000000000000001".to_owned() + "8107");
 }
 

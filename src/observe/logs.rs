@@ -57,6 +57,9 @@ where
     let parsed = EnvFilter::builder().parse(filter);
     let parsed = parsed.map_err(|error| Error::Filter { filter: filter.to_owned(), reason: error.to_string() })?;
     let events = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(color).with_writer(writer);
+    // an event that cannot be written would be reported by `eprintln!`, which panics where standard error is
+    // closed: that nobody reads the log any more must not end a lane
+    let events = events.log_internal_errors(false);
     Ok(match format {
         Format::Text => Box::new(events.finish()),
         Format::Json => Box::new(events.json().flatten_event(true).finish()),

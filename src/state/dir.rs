@@ -12,9 +12,12 @@
 //! Two processes with one configuration take different slots. Nothing is ever removed but inside a slot of
 //! a marked folder; a folder that holds something and is not marked is refused.
 
+use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write as _};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -147,6 +150,20 @@ fn mark(root: &Path) -> Result<(), Error> {
         .open(&marker)
         .map_err(|error| Error::from_io(&marker, &error))?;
     file.write_all(MARKER_TEXT.as_bytes()).map_err(|error| Error::from_io(&marker, &error))
+}
+
+/// The bytes that this user can still write to the disk that `dir` is on.
+pub(super) fn free_bytes(dir: &Path) -> Result<u64, Error> {
+    let failed = |error: io::Error| Error::from_io(dir, &error);
+    let path = CString::new(dir.as_os_str().as_bytes()).map_err(|error| failed(error.into()))?;
+    let mut found = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path ends in a zero and outlives the call, and `found` has room for what is written.
+    if unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) } != 0 {
+        return Err(failed(io::Error::last_os_error()));
+    }
+    // SAFETY: the call has succeeded, so it has filled the struct.
+    let found = unsafe { found.assume_init() };
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// Makes sure that `dir`, which exists, lies inside a slot of a marked state folder; says where it really

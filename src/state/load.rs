@@ -113,7 +113,7 @@ impl LoadBuffer {
     }
 
     /// The records, in order of key after [`LoadBuffer::sort`].
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> + Clone {
         self.entries.iter().map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
     }
 }

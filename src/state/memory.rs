@@ -23,6 +23,8 @@ const ARENA_BLOCK_BYTES: usize = 64 << 10;
 const OPEN_FILES_MAX: i32 = 48;
 /// Bits of the full-key filter for each entry: one lookup in a hundred of an unknown identity reads a block.
 const FILTER_BITS: f64 = 10.0;
+/// Every miss asks the filter of each of these: beyond, writes wait for a compaction.
+const LEVEL_ZERO_FILES_MAX: i32 = 36;
 const LOG_BYTES_MAX: usize = 1 << 20;
 const MANIFEST_BYTES_MAX: usize = 4 << 20;
 /// Flushes of all stores together; a flush is short.
@@ -78,6 +80,10 @@ impl Memory {
         options.set_arena_block_size(ARENA_BLOCK_BYTES);
         // One is written, one is flushed, one more so that writing need not wait for the flush.
         options.set_max_write_buffer_number(3);
+        // Writes go on or stop, see `Store::write`; they are never slowed down.
+        options.set_level_zero_slowdown_writes_trigger(LEVEL_ZERO_FILES_MAX);
+        options.set_level_zero_stop_writes_trigger(LEVEL_ZERO_FILES_MAX);
+        options.set_soft_pending_compaction_bytes_limit(0);
         options.set_memtable_prefix_bloom_ratio(0.02);
         options.set_memtable_whole_key_filtering(true);
         // Cold data only: what was just flushed is read most and soon rewritten by a compaction.

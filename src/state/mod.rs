@@ -32,3 +32,5 @@ pub use overlay::Overlay;
 pub use registry::{Claim, Registry};
 pub use store::Store;
 
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,8 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rocksdb::{
     ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions,
@@ -25,6 +27,11 @@ use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMe
 const GET_KEYS_MAX: usize = 512;
 /// A load from this size on becomes a table file.
 const INGEST_BYTES_MIN: usize = 8 << 20;
+/// How long a write waits for flushes and compactions, in steps.
+const STALL_STEP: Duration = Duration::from_millis(1);
+const STALL_STEPS_MAX: u32 = 30_000;
+/// Below this, background work that fails is taken to fail for want of space.
+const FREE_BYTES_MIN: u64 = 64 << 20;
 /// What a write batch adds to each of its records, about.
 const BATCH_RECORD_BYTES: usize = 12;
 
@@ -237,28 +244,46 @@ impl Store {
     }
 
     /// One write batch: `records`, then `meta`.
+    ///
+    /// Where RocksDB's background work has fallen behind, it would make the write wait, and wait without
+    /// end where the disk is full. So it is told to refuse instead, and the waiting is done here.
     fn write<'a>(
         &mut self,
-        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone,
         bytes: usize,
         meta: &StoreMeta,
     ) -> Result<(), Error> {
         let db = self.db()?;
-        let family = column_family(db);
-        let mut batch = WriteBatch::with_capacity_bytes(bytes);
-        for (key, value) in records {
-            match value {
-                Some(value) => batch.put_cf(&family, key, value),
-                None => batch.delete_cf(&family, key),
-            }
-        }
-        batch.put_cf(&family, STORE_META_KEY, meta.encode());
         let mut options = WriteOptions::default();
         options.disable_wal(true);
-        db.write_opt(batch, &options).map_err(|error| self.failed(&error))?;
-        // Loading begins with begin_load alone, which knows the meta to be on disk.
-        self.loading &= meta.token.is_none();
-        Ok(())
+        options.set_no_slowdown(true);
+        for _ in 0..STALL_STEPS_MAX {
+            match db.write_opt(batch(db, records.clone(), bytes, meta), &options) {
+                Ok(()) => {
+                    // Loading begins with begin_load alone, which knows the meta to be on disk.
+                    self.loading &= meta.token.is_none();
+                    return Ok(());
+                }
+                Err(error) if error.kind() == rocksdb::ErrorKind::Incomplete => self.expect_space()?,
+                Err(error) => return Err(self.failed(&error)),
+            }
+            #[expect(clippy::disallowed_methods, reason = "RocksDB's background work is waited for in real time")]
+            thread::sleep(STALL_STEP);
+        }
+        let waited = STALL_STEP * STALL_STEPS_MAX;
+        let reason =
+            format!("RocksDB took no write for {waited:?}; its file LOG there says why, the disk may be too slow");
+        Err(Error::Io { path: self.dir.clone(), reason })
+    }
+
+    /// Tells a background work that fails for want of space from one that is merely behind.
+    fn expect_space(&self) -> Result<(), Error> {
+        let free_bytes = dir::free_bytes(&self.dir)?;
+        if self.property("rocksdb.background-errors") == 0 || free_bytes >= FREE_BYTES_MIN {
+            return Ok(());
+        }
+        let reason = format!("RocksDB cannot write, {free_bytes} bytes are free");
+        Err(Error::Full { path: self.dir.clone(), reason })
     }
 
     /// A store without meta must hold nothing: it could be of any changelog.
@@ -303,6 +328,24 @@ impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("dir", &self.dir).field("loading", &self.loading).finish_non_exhaustive()
     }
+}
+
+fn batch<'a>(
+    db: &DB,
+    records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    bytes: usize,
+    meta: &StoreMeta,
+) -> WriteBatch {
+    let family = column_family(db);
+    let mut batch = WriteBatch::with_capacity_bytes(bytes);
+    for (key, value) in records {
+        match value {
+            Some(value) => batch.put_cf(&family, key, value),
+            None => batch.delete_cf(&family, key),
+        }
+    }
+    batch.put_cf(&family, STORE_META_KEY, meta.encode());
+    batch
 }
 
 fn open_db(dir: &Path, memory: &Memory) -> Result<DB, Error> {

@@ -1,1 +1,127 @@
+//! Goal: the bytes' order is the integers' order, for integers of any size, and the bytes last.
 
+use std::cmp::Ordering;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn encode(text: &str) -> Vec<u8> {
+    try_encode(text, DIGITS_MAX).unwrap()
+}
+
+fn try_encode(text: &str, digits_max: usize) -> Result<Vec<u8>, NotInteger> {
+    let mut out = Vec::new();
+    push_decimal(text.as_bytes(), digits_max, &mut vec![7; 3], &mut out)?;
+    Ok(out)
+}
+
+#[test]
+fn the_bytes_are_as_documented() {
+    let cases: [(&str, &[u8]); 9] = [
+        ("-256", &[0x7d, 0xfe, 0xff]),
+        ("-1", &[0x7e, 0xfe]),
+        ("0", &[0x80]),
+        ("-0", &[0x80]),
+        ("000", &[0x80]),
+        ("1", &[0x81, 0x01]),
+        ("255", &[0x81, 0xff]),
+        ("18446744073709551615", &[0x88, 255, 255, 255, 255, 255, 255, 255, 255]),
+        ("18446744073709551616", &[0x89, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
+    ];
+    for (text, bytes) in cases {
+        assert_eq!(encode(text), bytes, "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_integer_is_refused() {
+    for text in ["", "-", "+1", " 1", "1 ", "1.0", "1e3", "0x10", "--1", "1_000", "٣"] {
+        assert_eq!(try_encode(text, 300), Err(NotInteger::NotDecimal), "{text}");
+    }
+    assert_eq!(try_encode(&"9".repeat(301), 300), Err(NotInteger::TooLong(301)));
+    assert!(try_encode(&format!("-{}{}", "0".repeat(500), "9".repeat(300)), 300).is_ok());
+    assert_eq!(try_encode(&"9".repeat(DIGITS_MAX + 1), usize::MAX), Err(NotInteger::TooLong(DIGITS_MAX + 1)));
+}
+
+#[test]
+fn lengths_around_the_long_head_are_in_order() {
+    // 2^1008 has 127 bytes; 10^303 < 2^1008 < 10^304.
+    let mut last = encode("0");
+    for digits in (1..=340).chain([1000, 5000, DIGITS_MAX]) {
+        for text in ["1".to_owned() + &"0".repeat(digits - 1), "9".repeat(digits)] {
+            let (positive, negative) = (encode(&text), encode(&format!("-{text}")));
+            assert!(last <= positive && (last != positive || digits == 1), "{digits}");
+            assert!(negative < encode("0"));
+            assert_eq!(describe(&positive), text);
+            assert_eq!(describe(&negative), format!("-{text}"));
+            last = positive;
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_no_version_are_shown_in_hex() {
+    for bytes in [&[][..], &[0x81], &[0x81, 0], &[0x82, 1], &[0xff, 0], &[0x80, 1], &[0x7f]] {
+        assert_eq!(describe(bytes), format!("0x{}", format::hex(bytes)));
+    }
+}
+
+/// The order of two integers by their digits.
+fn compare(a: &str, b: &str) -> Ordering {
+    let parts = |text: &str| {
+        let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+        let digits = digits.trim_start_matches('0').to_owned();
+        (negative && !digits.is_empty(), digits)
+    };
+    let ((a_negative, a), (b_negative, b)) = (parts(a), parts(b));
+    let by_size = a.len().cmp(&b.len()).then_with(|| a.cmp(&b));
+    match (a_negative, b_negative) {
+        (false, false) => by_size,
+        (true, true) => by_size.reverse(),
+        (false, true) => Ordering::Greater,
+        (true, false) => Ordering::Less,
+    }
+}
+
+fn any_integer() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<i64>().prop_map(|n| n.to_string()),
+        any::<i128>().prop_map(|n| n.to_string()),
+        (-300_i64..300).prop_map(|n| n.to_string()),
+        "-?0{0,3}[0-9]{1,400}",
+        (0_u32..127, -1_i128..2, any::<bool>()).prop_map(|(bits, off, negative)| {
+            let near = (1_i128 << bits.min(125)) + off;
+            if negative { -near } else { near }.to_string()
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn byte_order_is_numeric_order(a in any_integer(), b in any_integer()) {
+        prop_assert_eq!(encode(&a).cmp(&encode(&b)), compare(&a, &b));
+    }
+
+    #[test]
+    fn neighbours_are_in_order(a in any::<i128>(), zeros in 0_usize..300) {
+        let (a, b) = (a / 2, a / 2 + 1);
+        prop_assert!(encode(&a.to_string()) < encode(&b.to_string()));
+        let long = |n: i128| format!("{n}{}", "0".repeat(zeros));
+        prop_assert!(encode(&long(a)) < encode(&long(b)));
+    }
+
+    #[test]
+    fn a_version_is_described_as_it_was(text in "-?[1-9][0-9]{0,400}") {
+        prop_assert_eq!(describe(&encode(&text)), text);
+    }
+
+    #[test]
+    fn machine_integers_are_encoded_like_their_text(value in any::<i64>()) {
+        let mut out = Vec::new();
+        push_i64(value, &mut out);
+        prop_assert_eq!(out, encode(&value.to_string()));
+    }
+}

@@ -148,6 +148,17 @@ fn a_changelog_without_the_committed_transaction_is_refused() {
 }
 
 #[test]
+fn a_changelog_recreated_under_a_task_at_work_is_refused() {
+    let mut recreated = settled(committed(300, metadata(token(9))));
+    recreated.changelog_id = TopicId([8; 16]);
+    let refused = go_on(&recreated, Some(&position(9, &[(0, 300)])));
+    assert!(matches!(refused, Err(Refusal::ChangelogRecreated { .. })));
+    recreated.committed = None;
+    let refused = go_on(&recreated, Some(&position(9, &[(0, 300)])));
+    assert!(matches!(refused, Err(Refusal::ChangelogRecreated { .. })), "also with the group gone");
+}
+
+#[test]
 fn a_recreated_input_is_refused_also_at_the_same_offset() {
     let mut settled = settled(committed(300, metadata(token(9))));
     settled.input_id = TopicId([8; 16]);

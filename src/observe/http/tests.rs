@@ -71,6 +71,7 @@ fn a_taken_address_is_told_with_what_to_do() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "how long the end takes is what is tested")]
 fn a_client_that_never_asks_does_not_hold_up_the_end() {
     let server = started(&Metrics::new(), &Health::new());
     let address = server.address();

@@ -60,6 +60,13 @@ impl Broker {
         panic!("{PORT_ATTEMPTS_MAX} times another process took a port before Kafka could");
     }
 
+    /// Starts a second broker beside this one, with an empty data folder and number 2. The first stays the
+    /// controller: it has to live for as long as this one is needed.
+    pub fn join(&self) -> Broker {
+        let voter = format!("1@127.0.0.1:{}", self.ports.controller);
+        Broker::start_with(&[("process.roles", "broker"), ("node.id", "2"), ("controller.quorum.voters", &voter)])
+    }
+
     /// Where clients connect in plain text.
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.ports.plaintext)
@@ -122,11 +129,14 @@ impl Broker {
     fn server_properties(&self, install: &Install, further: &[(&str, &str)]) -> String {
         let Ports { plaintext, sasl_ssl, controller } = self.ports;
         let listeners = format!("PLAINTEXT://127.0.0.1:{plaintext},SASL_SSL://127.0.0.1:{sasl_ssl}");
+        // A broker that is no controller must not listen as one.
+        let is_controller = !further.contains(&("process.roles", "broker"));
+        let own = if is_controller { format!(",CONTROLLER://127.0.0.1:{controller}") } else { String::new() };
         let mut text = format!(
             "process.roles=broker,controller\n\
              node.id=1\n\
              controller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listeners={listeners},CONTROLLER://127.0.0.1:{controller}\n\
+             listeners={listeners}{own}\n\
              advertised.listeners={listeners}\n\
              log.dirs={}\n\
              ssl.keystore.location={}\n\

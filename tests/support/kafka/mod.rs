@@ -6,6 +6,7 @@
 //! restart, freeze or log in to a broker own one ([`Broker::start`]) in any case.
 //!
 //! Nothing is ever skipped: a missing Java, Maven or download panics with what to install.
+#![allow(clippy::disallowed_methods, reason = "the broker is another process, with the real clock")]
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the support")]
 
 mod broker;

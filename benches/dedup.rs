@@ -1,0 +1,123 @@
+//! How long it takes to read a 160-byte JSON record's two fields and to decide, and the parts of that.
+//! Before anything is timed, it is asserted that none of it allocates.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use ratchet::dedup::{Identity, Path, Progress, Reader, Reading, Rules, Version, check_time, decide};
+use ratchet::format::{EntryRef, key_hash};
+use ratchet::record::{Headers, Record};
+
+/// The system's allocator, counting.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// 160 bytes each.
+const NUMBERS: &str = r#"{"order_id":48151623,"version":1723456789012,"operation":"charge","amount":"129.95","currency":"EUR","customer":{"id":7741,"country":"DE"},"note":"second try."}"#;
+const TEXTS: &str = r#"{"operation":"charge","order_id":"ord-48151623","customer":{"id":7741,"name":"M\u00fcller"},"currency":"EUR","amount":129.95,"version":"1723456789012","x":"yz"}"#;
+
+fn record(value: &str) -> Record<'_> {
+    Record {
+        topic: "payments",
+        partition: 0,
+        offset: 42,
+        timestamp: Some(1_723_456_789_000),
+        key: Some(b"ord-48151623"),
+        value: Some(value.as_bytes()),
+        headers: Headers::default(),
+    }
+}
+
+fn rules(identity: &[&str], version: Option<&str>) -> Arc<Rules> {
+    let path = |text: &&str| Path::parse(text).expect("a path");
+    let identity = Identity { parts: identity.iter().map(path).collect() };
+    Arc::new(Rules::new(identity, version.map(|of| Version { of: path(&of) })))
+}
+
+/// All that the engine asks of this room for one record, but the entry's look-up.
+struct Judge {
+    rules: Arc<Rules>,
+    reader: Reader,
+    progress: Progress,
+    arena: Vec<u8>,
+    entry: Vec<u8>,
+}
+
+impl Judge {
+    fn new(rules: Arc<Rules>) -> Self {
+        let reader = Reader::new(Arc::clone(&rules));
+        Self { rules, reader, progress: Progress::default(), arena: Vec::new(), entry: Vec::new() }
+    }
+
+    fn judge(&mut self, record: &Record<'_>, entry: Option<EntryRef<'_>>) -> bool {
+        self.arena.clear();
+        self.entry.clear();
+        let refusal = check_time(&self.rules, &self.progress, record.timestamp, 1_723_456_789_500);
+        assert!(!self.progress.is_replayed(record.offset) && refusal.is_none());
+        self.progress.advance(&self.rules, record.timestamp);
+        let Reading::Candidate(candidate) = self.reader.read(record, &mut self.arena) else { panic!("refused") };
+        let version = candidate.version.map(|range| &self.arena[range]);
+        let hash = record.key.map(key_hash);
+        let decision = decide(&self.rules, &self.progress, entry, version, record.timestamp, hash);
+        decision.encode_entry(version, &mut self.entry)
+    }
+}
+
+fn judging(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("read_and_decide_160_bytes");
+    group.throughput(Throughput::Elements(1));
+    let known = EntryRef { last_seen: 1, version: Some(b"\x81\x01"), owes_tombstone: false, key_hash: None };
+    let cases = [
+        ("numbers_new", NUMBERS, rules(&["value.order_id"], Some("value.version")), None),
+        ("numbers_newer", NUMBERS, rules(&["value.order_id"], Some("value.version")), Some(known)),
+        ("texts_newer", TEXTS, rules(&["value.order_id"], Some("value.version")), Some(known)),
+        ("composite_newer", NUMBERS, rules(&["value.order_id", "value.operation"], Some("value.version")), Some(known)),
+        ("key_only", NUMBERS, rules(&["key"], None), None),
+    ];
+    for (name, value, rules, entry) in cases {
+        assert_eq!(value.len(), 160);
+        let mut judge = Judge::new(rules);
+        let record = record(value);
+        judge.judge(&record, entry);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        (0..1000).for_each(|_| {
+            black_box(judge.judge(black_box(&record), entry));
+        });
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{name} allocates");
+        group.bench_function(name, |bencher| bencher.iter(|| judge.judge(black_box(&record), black_box(entry))));
+    }
+    group.finish();
+}
+
+/// What a tree costs, to compare with.
+fn tree(criterion: &mut Criterion) {
+    criterion.bench_function("serde_json_value_160_bytes", |bencher| {
+        bencher.iter(|| serde_json::from_str::<serde_json::Value>(black_box(NUMBERS)).is_ok());
+    });
+}
+
+criterion_group!(benches, judging, tree);
+criterion_main!(benches);

@@ -1,0 +1,168 @@
+//! Why a command ended without having done what it was asked for, as a person reads it, and the exit code
+//! that says so to a script.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use miette::{GraphicalReportHandler, GraphicalTheme, MietteDiagnostic, ThemeCharacters, ThemeStyles};
+
+use super::stderr::{is_colored, say};
+use crate::topology::Diagnostics;
+
+/// Exit code: the run failed.
+const RUN_FAILED: u8 = 1;
+/// Exit code: the user's input is wrong.
+const INPUT_WRONG: u8 = 2;
+
+/// How wide a message may get before it is wrapped.
+const WIDTH: usize = 110;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub enum Failure {
+    /// What the user wrote in files: every mistake with its place.
+    Mistakes(Diagnostics),
+    /// What the user asked for cannot be meant.
+    Input(Message),
+    /// Something failed while the command ran.
+    Run(Message),
+    /// Something failed that the log has told already: a run's standard error is its log, one event a line.
+    Logged,
+    /// Whoever read standard output has had enough (`| head`). Nothing is wrong, so nothing is said.
+    ReaderGone,
+}
+
+/// What happened and what to do about it.
+#[derive(Debug)]
+pub struct Message {
+    text: String,
+    help: Option<String>,
+}
+
+impl Failure {
+    /// The user's input is wrong: what, in lower case and without a full stop, and what to do instead.
+    pub fn input(text: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Input(Message { text: text.into(), help: Some(help.into()) })
+    }
+
+    /// The run failed, with all causes of `error`.
+    pub fn run(error: &dyn Error) -> Self {
+        Self::Run(Message { text: with_causes(error), help: None })
+    }
+
+    /// The run failed: what happened, and what to do about it.
+    pub fn run_with_help(text: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Run(Message { text: text.into(), help: Some(help.into()) })
+    }
+
+    /// The run failed with `error`, and its log is where that is told.
+    pub fn logged(error: &dyn Error) -> Self {
+        tracing::error!("{}", with_causes(error));
+        Self::Logged
+    }
+
+    /// Standard output could not be written to.
+    pub fn output(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ReaderGone,
+            _ => Self::Run(Message { text: format!("cannot write to standard output: {error}"), help: None }),
+        }
+    }
+
+    /// Tells the user, on standard error, and answers with the exit code.
+    pub fn report(&self) -> ExitCode {
+        let text = self.render(is_colored());
+        if !text.is_empty() {
+            say(format_args!("{}\n", text.trim_end()));
+        }
+        self.code()
+    }
+
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Mistakes(_) | Self::Input(_) => INPUT_WRONG.into(),
+            Self::Run(_) | Self::Logged => RUN_FAILED.into(),
+            Self::ReaderGone => ExitCode::SUCCESS,
+        }
+    }
+
+    fn render(&self, colored: bool) -> String {
+        match self {
+            Self::Mistakes(mistakes) => mistakes.render(colored),
+            Self::Input(message) | Self::Run(message) => message.render(colored),
+            Self::Logged | Self::ReaderGone => String::new(),
+        }
+    }
+}
+
+impl From<Diagnostics> for Failure {
+    fn from(mistakes: Diagnostics) -> Self {
+        Self::Mistakes(mistakes)
+    }
+}
+
+impl Message {
+    fn render(&self, colored: bool) -> String {
+        let mut diagnostic = MietteDiagnostic::new(&self.text);
+        diagnostic.help.clone_from(&self.help);
+        let styles = if colored { ThemeStyles::ansi() } else { ThemeStyles::none() };
+        let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
+        let mut out = String::new();
+        let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false);
+        match handler.render_report(&mut out, &diagnostic) {
+            Ok(()) => out,
+            Err(fmt::Error) => format!("{}\n", self.text),
+        }
+    }
+}
+
+/// An error and what caused it, leaving out a cause that the error has put into its own words.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot start")]
+    struct Outer(#[source] io::Error);
+
+    #[test]
+    fn causes_are_told_once() {
+        let failure = Failure::run(&Outer(io::Error::other("no thread")));
+        assert!(failure.render(false).contains("cannot start: no thread"), "{}", failure.render(false));
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot start: {0}")]
+        struct Said(#[source] io::Error);
+        let text = with_causes(&Said(io::Error::other("no thread")));
+        assert_eq!(text, "cannot start: no thread");
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_no_failure() {
+        let failure = Failure::output(&io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(matches!(failure, Failure::ReaderGone));
+        assert_eq!(failure.render(true), "");
+        assert!(matches!(Failure::output(&io::Error::other("full")), Failure::Run(_)));
+    }
+
+    #[test]
+    fn input_says_what_to_do() {
+        let text = Failure::input("no such file", "give another").render(false);
+        assert!(text.contains("no such file") && text.contains("help: give another"), "{text}");
+    }
+}

@@ -1,0 +1,111 @@
+//! The command line: what a person types, and what comes back.
+//!
+//! - standard output carries data (survivors, explanations, completions), standard error everything else
+//! - exit codes: 0 fine, 1 the run failed, 2 the user's input is wrong
+//! - a reader that goes away (`| head`) ends a command quietly
+//!
+//! Each command has a module with its options (`Args`) and one function that does it.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod check;
+mod completions;
+mod demo;
+mod failure;
+mod inputs;
+mod replay;
+mod run;
+mod signals;
+mod stderr;
+
+pub use failure::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  # is this topology right?
+  ratchet check topologies/payments.yaml
+
+  # what would it do to records that were captured?
+  ratchet replay topologies/payments.yaml captured.jsonl --explain
+
+  # do it
+  ratchet run topologies/payments.yaml --config config/ratchet.yaml
+
+Exit codes: 0 fine, 1 the run failed, 2 the input is wrong.
+Standard output carries data, standard error everything else.";
+
+/// An idempotent receiver for Kafka: drops what was already seen and what is older than what was seen,
+/// forwards the rest exactly once
+#[derive(Debug, Parser)]
+#[command(name = "ratchet", version, after_help = EXAMPLES, max_term_width = 110, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run topologies until told to stop
+    Run(run::Args),
+    /// Find every mistake in topologies and configuration, without a cluster
+    Check(check::Args),
+    /// Show what a topology does to captured records, without a cluster
+    Replay(replay::Args),
+    /// Show the whole story on the embedded cluster
+    Demo(demo::Args),
+    /// Write completions for a shell
+    Completions(completions::Args),
+}
+
+/// Does what the process was called for, and answers with its exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // help and version too come as an error, with code 0 and meant for standard output
+        Err(error) => {
+            // fails only where nobody reads any more
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+        }
+    };
+    match cli.command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+impl Command {
+    fn run(&self) -> Result<(), Failure> {
+        match self {
+            Self::Run(args) => run::run(args),
+            Self::Check(args) => check::run(args),
+            Self::Replay(args) => replay::run(args),
+            Self::Demo(args) => demo::run(args),
+            Self::Completions(args) => completions::run(args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_contradicts_nothing() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_examples() {
+        for command in Cli::command().get_subcommands().chain([&Cli::command()]) {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.contains("ratchet "), "{} has no examples", command.get_name());
+            // a command that is wrapped cannot be copied
+            assert!(examples.lines().all(|line| line.len() <= 79), "{} has long lines", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What a captured line says: a bare JSON value, or a record in the envelope of `kcat -J`.
+//!
+//! kcat's envelope is `{"topic":…,"partition":…,"offset":…,"tstype":…,"ts":…,"headers":…,"key":…,"payload":…}`,
+//! where key and payload are strings that hold the record's bytes, or null, and the headers are one list of
+//! names and values in turn, or (with its option for that) an object of lists.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::record::{HeaderBuf, Record};
+
+/// The form of a captured line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Envelope {
+    /// Each line is a record's value, a JSON document
+    None,
+    /// Each line is what `kcat -J` prints: a record with its key, headers, place and timestamp
+    Kcat,
+}
+
+/// A record as it was captured. Reused from line to line.
+#[derive(Debug, Default)]
+pub struct Captured {
+    /// The topic that it was read from.
+    pub topic: String,
+    /// The partition that it was read from.
+    pub partition: i32,
+    /// Its offset there.
+    pub offset: i64,
+    timestamp: Option<i64>,
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    headers: HeaderBuf,
+}
+
+impl Captured {
+    /// Takes a record's value. Its place has to be set by the caller, for the line does not say it.
+    pub fn read_value(&mut self, line: &[u8]) -> Result<(), serde_json::Error> {
+        // whatever the topology takes a value for: a line that was cut off is no value that was captured
+        serde_json::from_slice::<IgnoredAny>(line)?;
+        self.timestamp = None;
+        self.key = None;
+        self.headers.clear();
+        let value = self.value.get_or_insert_default();
+        value.clear();
+        value.extend_from_slice(line);
+        Ok(())
+    }
+
+    /// Takes a record in kcat's envelope.
+    pub fn read_kcat(&mut self, line: &[u8]) -> Result<(), serde_json::Error> {
+        let read: Kcat<'_> = serde_json::from_slice(line)?;
+        if let Some(error) = read.key_error.or(read.payload_error) {
+            return Err(serde_json::Error::custom(format_args!("kcat could not decode the record: {error}")));
+        }
+        self.topic.clear();
+        self.topic.push_str(&read.topic);
+        self.partition = read.partition;
+        self.offset = read.offset;
+        // a record without timestamp has -1, or 0 from a kcat that is too old to know
+        self.timestamp = read.ts.filter(|&ms| ms >= 0 && read.tstype.as_deref() != Some("unknown"));
+        self.key = read.key.map(|bytes| bytes.0);
+        self.value = read.payload.map(|bytes| bytes.0);
+        self.headers = read.headers.unwrap_or_default().0;
+        Ok(())
+    }
+
+    /// The record, borrowed.
+    pub fn record(&self) -> Record<'_> {
+        Record {
+            topic: &self.topic,
+            partition: self.partition,
+            offset: self.offset,
+            timestamp: self.timestamp,
+            key: self.key.as_deref(),
+            value: self.value.as_deref(),
+            headers: self.headers.as_headers(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Kcat<'a> {
+    #[serde(borrow)]
+    topic: Cow<'a, str>,
+    partition: i32,
+    offset: i64,
+    #[serde(default, borrow)]
+    tstype: Option<Cow<'a, str>>,
+    #[serde(default)]
+    ts: Option<i64>,
+    #[serde(default)]
+    headers: Option<KcatHeaders>,
+    #[serde(default)]
+    key: Option<Bytes>,
+    // a missing payload means that the line is no envelope; a null one that the value is null
+    #[serde(deserialize_with = "Option::deserialize")]
+    payload: Option<Bytes>,
+    #[serde(default, borrow)]
+    key_error: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    payload_error: Option<Cow<'a, str>>,
+}
+
+/// A string's bytes, which need not be UTF-8: kcat writes them as they are.
+struct Bytes(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_bytes(BytesVisitor)
+    }
+}
+
+struct BytesVisitor;
+
+impl<'de> Visitor<'de> for BytesVisitor {
+    type Value = Bytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string with the record's bytes, or null (kcat without `-s`)")
+    }
+
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Bytes, E> {
+        Ok(Bytes(bytes.to_vec()))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Bytes, E> {
+        Ok(Bytes(text.as_bytes().to_vec()))
+    }
+}
+
+/// Headers as a list of names and values in turn, or as an object of lists of values.
+#[derive(Default)]
+struct KcatHeaders(HeaderBuf);
+
+impl<'de> Deserialize<'de> for KcatHeaders {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(HeadersVisitor)
+    }
+}
+
+struct HeadersVisitor;
+
+impl<'de> Visitor<'de> for HeadersVisitor {
+    type Value = KcatHeaders;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("headers: a list of names and values in turn, or an object of lists of values")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<KcatHeaders, A::Error> {
+        let mut headers = HeaderBuf::default();
+        while let Some(Bytes(name)) = list.next_element()? {
+            let Some(value) = list.next_element::<Option<Bytes>>()? else {
+                return Err(A::Error::custom("the headers end with a name that has no value"));
+            };
+            headers.push(&name, value.as_ref().map(|bytes| &bytes.0[..]));
+        }
+        Ok(KcatHeaders(headers))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KcatHeaders, A::Error> {
+        let mut headers = HeaderBuf::default();
+        while let Some((name, values)) = map.next_entry::<Cow<'de, str>, Vec<Option<Bytes>>>()? {
+            for value in values {
+                headers.push(name.as_bytes(), value.as_ref().map(|bytes| &bytes.0[..]));
+            }
+        }
+        Ok(KcatHeaders(headers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kcat(line: &[u8]) -> Result<Captured, String> {
+        let mut captured = Captured::default();
+        captured.read_kcat(line).map_err(|error| error.to_string())?;
+        Ok(captured)
+    }
+
+    #[test]
+    fn kcats_envelope_gives_the_record_back() {
+        let line = br#"{"topic":"in","partition":3,"offset":17,"tstype":"create","ts":1500,"broker":1,"headers":["id","a","none",null,"id","b"],"key":"k","payload":"{\"a\":\"\u00e9\"}"}"#;
+        let captured = kcat(line).unwrap();
+        let record = captured.record();
+        assert_eq!((record.topic, record.partition, record.offset, record.timestamp), ("in", 3, 17, Some(1500)));
+        assert_eq!(record.key, Some(&b"k"[..]));
+        assert_eq!(record.value, Some("{\"a\":\"é\"}".as_bytes()));
+        let headers: Vec<_> = record.headers.iter().map(|header| (header.name, header.value)).collect();
+        assert_eq!(headers, [(&b"id"[..], Some(&b"a"[..])), (b"none", None), (b"id", Some(b"b"))]);
+    }
+
+    #[test]
+    fn headers_may_be_an_object() {
+        let captured = kcat(br#"{"topic":"in","partition":0,"offset":0,"headers":{"a":["1",null],"b":["2"]},"key":null,"payload":null}"#).unwrap();
+        let record = captured.record();
+        let headers: Vec<_> = record.headers.iter().map(|header| (header.name, header.value)).collect();
+        assert_eq!(headers, [(&b"a"[..], Some(&b"1"[..])), (b"a", None), (b"b", Some(b"2"))]);
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_stay_as_they_are() {
+        let captured =
+            kcat(b"{\"topic\":\"in\",\"partition\":0,\"offset\":0,\"key\":\"\xff\\u0000\",\"payload\":\"\xfe\"}")
+                .unwrap();
+        assert_eq!(captured.record().key, Some(&b"\xff\0"[..]));
+        assert_eq!(captured.record().value, Some(&b"\xfe"[..]));
+    }
+
+    #[test]
+    fn a_null_payload_is_a_null_value_and_a_missing_one_a_mistake() {
+        assert_eq!(
+            kcat(br#"{"topic":"t","partition":0,"offset":0,"key":"","payload":null}"#).unwrap().record().value,
+            None
+        );
+        let error = kcat(br#"{"topic":"t","partition":0,"offset":0,"key":"k"}"#).unwrap_err();
+        assert!(error.contains("missing field `payload`"), "{error}");
+        assert!(kcat(br#"{"order_id":7}"#).unwrap_err().contains("missing field `topic`"));
+    }
+
+    #[test]
+    fn a_timestamp_that_is_not_known_is_none() {
+        let of = |fields: &str| {
+            let line = format!(r#"{{"topic":"t","partition":0,"offset":0,{fields}"key":null,"payload":"1"}}"#);
+            kcat(line.as_bytes()).unwrap().record().timestamp
+        };
+        assert_eq!(of(""), None);
+        assert_eq!(of(r#""tstype":"create","ts":-1,"#), None);
+        assert_eq!(of(r#""tstype":"unknown","ts":0,"#), None);
+        assert_eq!(of(r#""tstype":"logappend","ts":5,"#), Some(5));
+    }
+
+    #[test]
+    fn a_decoded_payload_is_refused() {
+        let error = kcat(br#"{"topic":"t","partition":0,"offset":0,"key":null,"payload":{"a":1}}"#).unwrap_err();
+        assert!(error.contains("kcat without `-s`"), "{error}");
+        let error =
+            kcat(br#"{"topic":"t","partition":0,"offset":0,"key":null,"payload":null,"payload_error":"no schema"}"#)
+                .unwrap_err();
+        assert!(error.contains("no schema"), "{error}");
+    }
+
+    #[test]
+    fn a_value_is_any_json_document_however_deep() {
+        let mut captured = Captured::default();
+        let deep = [b"[".repeat(5000), b"]".repeat(5000)].concat();
+        captured.read_value(&deep).unwrap();
+        assert_eq!(captured.record().value, Some(&deep[..]));
+        assert!(captured.read_value(br#"{"a":1"#).is_err());
+        assert!(captured.read_value(br#"{"a":1} {"a":2}"#).is_err());
+    }
+}

@@ -1,0 +1,216 @@
+//! The lines of files, and of standard input, one after the other.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::super::Failure;
+
+/// How long a line may be, so that a file without line feeds cannot take all memory. Far above what a
+/// broker takes for one record.
+const LINE_BYTES_MAX: u64 = 256 << 20;
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Where a line stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The file's name, or `standard input`.
+    pub file: &'a str,
+    /// Its number there, from 1.
+    pub line: u64,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// Reads lines.
+pub struct Lines {
+    /// What is to be read yet, the next one last.
+    waiting: Vec<Source>,
+    current: Option<Current>,
+    bytes_read: u64,
+}
+
+enum Source {
+    StandardInput,
+    File(PathBuf),
+}
+
+struct Current {
+    name: String,
+    reader: BufReader<Box<dyn Read>>,
+    /// The number of the line that was read last, from 1.
+    line: u64,
+}
+
+impl Lines {
+    /// The lines of these files; `-`, or no file at all, is standard input. All files must be there now.
+    pub fn open(files: &[PathBuf]) -> Result<Self, Failure> {
+        let missing: Vec<String> =
+            files.iter().filter(|file| *file != Path::new("-")).filter_map(|file| trouble(file)).collect();
+        if !missing.is_empty() {
+            return Err(Failure::input(
+                missing.join("; "),
+                "give files of records, one a line, or `-` for standard input",
+            ));
+        }
+        let mut waiting: Vec<Source> = files.iter().rev().map(Source::new).collect();
+        if waiting.is_empty() {
+            waiting.push(Source::StandardInput);
+        }
+        Ok(Self { waiting, current: None, bytes_read: 0 })
+    }
+
+    /// How many bytes there are in all; `None` where that cannot be known beforehand. To be asked before
+    /// the first line is read.
+    pub fn bytes_total(&self) -> Option<u64> {
+        self.waiting.iter().map(Source::bytes).sum()
+    }
+
+    /// How many bytes were read.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Whether the next line may have to be waited for, since nothing more of the input is at hand.
+    pub fn may_wait(&self) -> bool {
+        self.current.as_ref().is_none_or(|current| current.reader.buffer().is_empty())
+    }
+
+    /// Puts the next line that is not blank into `line`, without its line feed; `None` when all were read.
+    pub fn next<'a>(&'a mut self, line: &mut Vec<u8>) -> Result<Option<Place<'a>>, Failure> {
+        loop {
+            let current = match &mut self.current {
+                Some(current) => current,
+                empty => match self.waiting.pop() {
+                    Some(source) => empty.insert(source.open()?),
+                    None => return Ok(None),
+                },
+            };
+            let read = current.read(line)?;
+            self.bytes_read += read;
+            if read == 0 {
+                self.current = None;
+            } else if !line.trim_ascii().is_empty() {
+                break;
+            }
+        }
+        Ok(self.current.as_ref().map(Current::place))
+    }
+}
+
+impl Source {
+    fn new(file: &PathBuf) -> Self {
+        if file == Path::new("-") { Self::StandardInput } else { Self::File(file.clone()) }
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::StandardInput => None,
+            Self::File(file) => file.metadata().ok().filter(|found| found.is_file()).map(|found| found.len()),
+        }
+    }
+
+    fn open(self) -> Result<Current, Failure> {
+        let (name, reader): (_, Box<dyn Read>) = match self {
+            Self::StandardInput => ("standard input".to_owned(), Box::new(io::stdin())),
+            Self::File(file) => {
+                let name = file.display().to_string();
+                let opened = File::open(&file).map_err(|error| unreadable(&name, &error))?;
+                (name, Box::new(opened))
+            }
+        };
+        Ok(Current { name, reader: BufReader::with_capacity(BUFFER_BYTES, reader), line: 0 })
+    }
+}
+
+impl Current {
+    fn place(&self) -> Place<'_> {
+        Place { file: &self.name, line: self.line }
+    }
+
+    /// Puts the next line into `line`, without its line feed, and answers how many bytes it took; 0 at the end.
+    fn read(&mut self, line: &mut Vec<u8>) -> Result<u64, Failure> {
+        line.clear();
+        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', line);
+        let read = read.map_err(|error| unreadable(&self.name, &error))? as u64;
+        self.line += 1;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if read == LINE_BYTES_MAX {
+            let text = format!("{}: the line is longer than {} MiB", self.place(), LINE_BYTES_MAX >> 20);
+            return Err(Failure::input(text, "write one record a line"));
+        }
+        Ok(read)
+    }
+}
+
+/// Why this file cannot be read, as far as can be told without opening it.
+fn trouble(file: &Path) -> Option<String> {
+    match file.metadata() {
+        Ok(found) if found.is_dir() => Some(format!("{} is a folder", file.display())),
+        Ok(_) => None,
+        Err(error) => Some(format!("cannot read {}: {error}", file.display())),
+    }
+}
+
+fn unreadable(name: &str, error: &io::Error) -> Failure {
+    Failure::input(format!("cannot read {name}: {error}"), "give a file that can be read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every line with its place.
+    fn read(lines: &mut Lines) -> Vec<(String, String)> {
+        let mut seen = Vec::new();
+        let mut line = Vec::new();
+        while let Some(place) = lines.next(&mut line).unwrap() {
+            let number = place.line;
+            seen.push((number.to_string(), String::from_utf8(line.clone()).unwrap()));
+        }
+        seen
+    }
+
+    fn file(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn blank_lines_count_but_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [file(&folder, "a", "1\n\n  \n2"), file(&folder, "b", ""), file(&folder, "c", "3\n")];
+        let mut lines = Lines::open(&files).unwrap();
+        assert_eq!(lines.bytes_total(), Some(9));
+        let seen = read(&mut lines);
+        let seen: Vec<_> = seen.iter().map(|(number, text)| (number.as_str(), text.as_str())).collect();
+        assert_eq!(seen, [("1", "1"), ("4", "2"), ("1", "3")]);
+        assert_eq!(lines.bytes_read(), 9);
+    }
+
+    #[test]
+    fn all_missing_files_are_told_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let Err(Failure::Input(message)) =
+            Lines::open(&[folder.path().join("x"), folder.path().join("y"), folder.path().into()])
+        else {
+            panic!("files that are not there were opened")
+        };
+        let text = format!("{message:?}");
+        assert!(text.contains("/x") && text.contains("/y") && text.contains("is a folder"), "{text}");
+    }
+
+    #[test]
+    fn standard_input_has_no_known_size() {
+        assert_eq!(Lines::open(&[]).unwrap().bytes_total(), None);
+        assert_eq!(Lines::open(&["-".into()]).unwrap().bytes_total(), None);
+    }
+}

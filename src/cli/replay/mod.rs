@@ -1,0 +1,241 @@
+//! `ratchet replay`: the engine's decisions over captured records, without a cluster.
+//!
+//! Every partition of the capture is judged by a [`Model`] of its own, the evaluator that the engine's
+//! output is defined to equal. Survivors go to standard output in the form they came in, byte for byte.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::Failure;
+use super::stderr::say;
+use crate::dedup::{Action, Decision, Model, Rules};
+use crate::topology::{self, Process};
+
+mod envelope;
+mod lines;
+mod progress;
+mod report;
+
+use envelope::{Captured, Envelope};
+use lines::{Lines, Place};
+use progress::Progress;
+use report::{Summary, explanation};
+
+const EXAMPLES: &str = "\
+Examples:
+  # one JSON value a line: which would come out?
+  ratchet replay topologies/payments.yaml captured.jsonl > survivors.jsonl
+
+  # why? one JSON object a record
+  ratchet replay topologies/payments.yaml captured.jsonl --explain |
+    jq -c 'select(.verdict != \"forwarded\")'
+
+  # a real topic, with keys, headers, offsets and timestamps
+  kcat -b localhost:9092 -t payments -C -e -J |
+    ratchet replay topologies/payments.yaml --envelope kcat --summary > out
+
+Exit codes: 0 fine, 1 a record met `fail`, 2 the input is wrong.";
+
+/// Options of `ratchet replay`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The topology
+    #[arg(value_name = "TOPOLOGY")]
+    topology: PathBuf,
+
+    /// Captured records, one a line; `-`, or no file, is standard input
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// The form of a line
+    #[arg(long, value_enum, default_value_t = Envelope::None)]
+    envelope: Envelope,
+
+    /// The topic that lines without an envelope are of [default: the topology's first]
+    #[arg(long)]
+    topic: Option<String>,
+
+    /// The partition that lines without an envelope are of [default: 0]
+    #[arg(long, value_parser = clap::value_parser!(i32).range(0..))]
+    partition: Option<i32>,
+
+    /// Print one JSON object a record instead of the survivors: where it stood, its verdict, the reason,
+    /// its identity and version
+    #[arg(long)]
+    explain: bool,
+
+    /// Print counts to standard error when done
+    #[arg(long)]
+    summary: bool,
+}
+
+/// Replays the records.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.envelope == Envelope::Kcat && (args.topic.is_some() || args.partition.is_some()) {
+        let text = "--topic and --partition are for lines without an envelope: kcat's says where a record stood";
+        return Err(Failure::input(text, "leave them out"));
+    }
+    let loaded = topology::load(&args.topology, &Process)?;
+    let mut lines = Lines::open(&args.files)?;
+    let progress = Progress::begin(lines.bytes_total());
+    let mut replay = Replay::new(args, loaded.topology);
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    let ended = replay.run(&mut lines, &mut output, &progress);
+    let flushed = output.flush().map_err(|error| Failure::output(&error));
+    progress.end();
+    let ended = ended.and(flushed);
+    if !matches!(ended, Err(Failure::ReaderGone)) {
+        replay.report_end();
+    }
+    ended
+}
+
+/// A replay under way.
+struct Replay {
+    envelope: Envelope,
+    explain: bool,
+    topology: topology::Topology,
+    partitions: Partitions,
+    /// Where the next line without an envelope stands.
+    place: (String, i32, i64),
+    summary: Option<Summary>,
+    /// Topics of the capture that the topology does not read.
+    foreign: BTreeSet<String>,
+}
+
+impl Replay {
+    fn new(args: &Args, topology: topology::Topology) -> Self {
+        let topic = args.topic.clone().or_else(|| topology.topics.first().cloned()).unwrap_or_default();
+        Self {
+            envelope: args.envelope,
+            explain: args.explain,
+            partitions: Partitions::new(&topology.rules),
+            place: (topic, args.partition.unwrap_or(0), 0),
+            summary: args.summary.then(Summary::default),
+            foreign: BTreeSet::new(),
+            topology,
+        }
+    }
+
+    /// Judges every line, and writes survivors or explanations to `output`.
+    fn run(&mut self, lines: &mut Lines, output: &mut impl Write, progress: &Progress) -> Result<(), Failure> {
+        let mut line = Vec::new();
+        let mut captured = Captured::default();
+        loop {
+            // whoever follows a capture as it grows shall see what it has come to
+            if lines.may_wait() {
+                output.flush().map_err(|error| Failure::output(&error))?;
+            }
+            let Some(place) = lines.next(&mut line)? else { return Ok(()) };
+            self.read(&line, &mut captured).map_err(|error| self.malformed(place, &error))?;
+            self.judge(&line, &captured, output)?;
+            progress.at(lines.bytes_read());
+        }
+    }
+
+    fn read(&mut self, line: &[u8], captured: &mut Captured) -> Result<(), serde_json::Error> {
+        match self.envelope {
+            Envelope::Kcat => captured.read_kcat(line)?,
+            Envelope::None => {
+                captured.read_value(line)?;
+                let (topic, partition, offset) = &mut self.place;
+                captured.topic.clone_from(topic);
+                (captured.partition, captured.offset) = (*partition, *offset);
+                *offset += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, line: &[u8], captured: &Captured, output: &mut impl Write) -> Result<(), Failure> {
+        let record = captured.record();
+        let model = self.partitions.model(record.topic, record.partition);
+        let decision = model.judge(&record, wall_ms());
+        if !self.topology.topics.iter().any(|topic| topic == record.topic) && !self.foreign.contains(record.topic) {
+            self.foreign.insert(record.topic.to_owned());
+        }
+        if let Some(summary) = &mut self.summary {
+            summary.add(&record, &decision, model.identity());
+        }
+        let written = if self.explain {
+            writeln!(output, "{}", explanation(&record, &decision, model.identity(), model.version()))
+        } else if decision.action == Action::Forward {
+            output.write_all(line).and_then(|()| output.write_all(b"\n"))
+        } else {
+            Ok(())
+        };
+        written.map_err(|error| Failure::output(&error))?;
+        if decision.action == Action::Fail { Err(stopped(captured, &decision, model)) } else { Ok(()) }
+    }
+
+    fn malformed(&self, place: Place<'_>, error: &serde_json::Error) -> Failure {
+        let (what, help) = match self.envelope {
+            Envelope::None => ("JSON", "write one JSON value a line; for what `kcat -J` prints, add `--envelope kcat`"),
+            Envelope::Kcat => {
+                ("a record of `kcat -J`", "write what `kcat -J` prints; for values alone, leave `--envelope` out")
+            }
+        };
+        Failure::input(format!("{place}: the line is not {what}: {}", in_one_line(error)), help)
+    }
+
+    /// Tells the counts, if they were asked for, and what deserves a warning.
+    fn report_end(&self) {
+        for topic in &self.foreign {
+            say(format_args!(
+                "warning: records of `{topic}` were judged as well, which {} does not read\n",
+                self.topology.name
+            ));
+        }
+        if let Some(summary) = &self.summary {
+            say(summary);
+        }
+    }
+}
+
+/// A model for each partition that has occurred.
+struct Partitions {
+    rules: Arc<Rules>,
+    models: HashMap<String, HashMap<i32, Model>>,
+}
+
+impl Partitions {
+    fn new(rules: &Arc<Rules>) -> Self {
+        Self { rules: Arc::clone(rules), models: HashMap::new() }
+    }
+
+    fn model(&mut self, topic: &str, partition: i32) -> &mut Model {
+        // not by `entry`, which would take a copy of the topic's name for every record
+        if !self.models.contains_key(topic) {
+            self.models.insert(topic.to_owned(), HashMap::new());
+        }
+        let partitions = self.models.get_mut(topic).expect("it was inserted if it was missing");
+        partitions.entry(partition).or_insert_with(|| Model::new(Arc::clone(&self.rules)))
+    }
+}
+
+/// A record for which the topology says `fail`.
+fn stopped(captured: &Captured, decision: &Decision, model: &Model) -> Failure {
+    let Captured { topic, partition, offset, .. } = captured;
+    let message = model.refusal().map_or(decision.reason.meaning(), |refusal| &refusal.message);
+    let text = format!("the task stops at {topic}:{partition}:{offset} ({}): {message}", decision.reason);
+    Failure::run_with_help(text, "the topology says `fail` for such a record; `drop` or `dead_letter` would go on")
+}
+
+/// What is wrong with a line, and at which byte; a line is line 1 of its own to the JSON parser.
+fn in_one_line(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())) {
+        Some(what) => format!("{what} at column {}", error.column()),
+        None => text,
+    }
+}
+
+/// The wall clock, in milliseconds since the epoch: by it a timestamp in the far future is told, nothing else.
+#[expect(clippy::disallowed_methods, reason = "the command line is the edge at which the real clock is read")]
+fn wall_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

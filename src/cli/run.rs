@@ -1,0 +1,97 @@
+//! `ratchet run`: the job, until it is told to stop.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::{Failure, inputs, signals};
+use crate::config::{Config, LogFormat};
+use crate::engine;
+use crate::observe::http::{self, Server};
+use crate::observe::{Health, Metrics, logs};
+use crate::topology::{Loaded, Mistake};
+
+const EXAMPLES: &str = "\
+Examples:
+  ratchet run topologies/payments.yaml --config config/ratchet.yaml
+
+  # all topologies of a folder; settings from environment and command line
+  RATCHET_STATE_DIR=/var/lib/ratchet \\
+    ratchet run topologies --set lanes=2 --set http=0.0.0.0:9464
+
+  # process what is there, then end
+  ratchet run topologies/payments.yaml --until-drained
+
+Settings: defaults, then --config, then RATCHET_*, then --set; the later wins.
+SIGINT and SIGTERM finish the open transactions and leave the group, within
+25 s; a second one ends at once.
+Exit codes: 0 stopped as asked, 1 the run failed, 2 the input is wrong.";
+
+/// Options of `ratchet run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Topologies; a folder means the *.yaml in it, not deeper
+    #[arg(required = true, value_name = "TOPOLOGY")]
+    topologies: Vec<PathBuf>,
+
+    /// The worker's configuration
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// One setting, by its path in the configuration; may be given several times
+    #[arg(long = "set", value_name = "a.b=c")]
+    sets: Vec<String>,
+
+    /// End once everything that was in the inputs is processed
+    #[arg(long)]
+    until_drained: bool,
+}
+
+/// Runs the topologies.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let (loaded, config) = inputs::load(&args.topologies, args.config.as_deref(), &args.sets)?;
+    begin_logs(&config)?;
+    let drill = std::env::var("RATCHET_CRASH_AT").ok();
+    engine::crash::arm(drill.as_deref())
+        .map_err(|words| Failure::input(words, "unset RATCHET_CRASH_AT unless this is a crash drill"))?;
+    loaded.iter().flat_map(|loaded| &loaded.warnings).chain(&config.warnings).for_each(log_warning);
+    let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), topologies = names.join(","), lanes = config.lanes, "starting");
+
+    // from here on a signal is a request, so that nothing that was begun is left half done
+    let stop = Arc::new(AtomicBool::new(false));
+    signals::watch(Arc::clone(&stop)).map_err(|error| Failure::logged(&error))?;
+    let (metrics, health) = (Metrics::new(), Health::new());
+    let server = serve(&config, &metrics, &health)?;
+    let topologies = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();
+    let options = engine::Options { config, topologies, until_drained: args.until_drained, stop, metrics, health };
+    let ended = engine::run(options).map_err(|error| Failure::logged(&error));
+    if let Some(server) = server {
+        server.stop();
+    }
+    tracing::info!("stopped");
+    ended
+}
+
+fn begin_logs(config: &Config) -> Result<(), Failure> {
+    let format = match config.log.format {
+        LogFormat::Text => logs::Format::Text,
+        LogFormat::Json => logs::Format::Json,
+    };
+    logs::init(format, &config.log.level).map_err(|error| Failure::input(error.to_string(), "set `log.level`"))
+}
+
+/// Serves metrics and health where the configuration says so.
+fn serve(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option<Server>, Failure> {
+    let Some(address) = config.http else { return Ok(None) };
+    let server = http::serve(address, metrics.clone(), health.clone()).map_err(|error| Failure::logged(&error))?;
+    tracing::info!(address = %server.address(), "serving /metrics, /livez and /readyz");
+    Ok(Some(server))
+}
+
+/// A topology's warning, as one line of the log.
+fn log_warning(warning: &Mistake) {
+    let place = warning.position().map(|(file, line, column)| format!("{file}:{line}:{column}")).unwrap_or_default();
+    tracing::warn!(place, help = warning.help_text().unwrap_or_default(), "{}", warning.message());
+}

@@ -1,0 +1,72 @@
+//! SIGINT and SIGTERM: the first asks the run to end cleanly, the second ends it at once.
+//!
+//! A clean end finishes the transaction, leaves the group and flushes the stores. It is given
+//! [`CLEAN_END_MAX`]; whoever sends SIGTERM commonly sends SIGKILL after 30 s, and it is better to end
+//! with a line in the log than without one. Ending early loses nothing: what is not committed is not in
+//! the store, and whoever takes the partitions over does the rest again.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How long a clean end may take.
+const CLEAN_END_MAX: Duration = Duration::from_secs(25);
+
+/// The exit code of an end that was not clean: the run failed.
+const FORCED: i32 = 1;
+
+/// Sets `stop` at the first SIGINT or SIGTERM, and ends the process at the second or after
+/// [`CLEAN_END_MAX`]. From here on neither signal does anything else.
+pub fn watch(stop: Arc<AtomicBool>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (interrupt, terminate) = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    let signals = Signals { interrupt, terminate };
+    thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(signals.serve(&stop)))?;
+    Ok(())
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    async fn serve(mut self, stop: &AtomicBool) {
+        let name = self.next().await;
+        tracing::info!(
+            signal = name,
+            "stopping: finishing the open transactions; send the signal again to end at once"
+        );
+        stop.store(true, Ordering::SeqCst);
+        match tokio::time::timeout(CLEAN_END_MAX, self.next()).await {
+            Ok(name) => tracing::warn!(signal = name, "ending at once; what is not committed will be done again"),
+            Err(_) => tracing::error!(
+                seconds = CLEAN_END_MAX.as_secs(),
+                "not stopped in time, ending at once; what is not committed will be done again"
+            ),
+        }
+        end_at_once();
+    }
+
+    /// The next signal's name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+/// Ends the process without the exit handlers: those of librdkafka and RocksDB may wait for threads that
+/// are the very reason why the clean end does not come.
+fn end_at_once() -> ! {
+    // SAFETY: `_exit` takes any number, touches no memory of this process and does not return.
+    unsafe { libc::_exit(FORCED) }
+}

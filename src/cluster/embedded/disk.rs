@@ -1,0 +1,209 @@
+//! The folder of an embedded cluster: its lock and its RocksDB.
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rocksdb::{DB, DBCompressionType, DBRawIteratorWithThreadMode, Options, ReadOptions, WriteBatch, WriteOptions};
+
+use super::layout::{self, Head, PartitionMeta, TopicMeta};
+use crate::cluster::{Error, Kind, TopicId};
+
+const LOCK_FILE: &str = "embedded.lock";
+const DB_FOLDER: &str = "db";
+/// Memory for what is not in files yet; also about what a start has to read again.
+const WRITE_BUFFER_BYTES: usize = 32 << 20;
+/// How much is read ahead of a scan.
+const READAHEAD_BYTES: usize = 256 << 10;
+
+/// A topic and its partitions, as they stand in the folder.
+pub(super) struct StoredTopic {
+    pub name: Arc<str>,
+    pub meta: TopicMeta,
+    pub partitions: Vec<PartitionMeta>,
+}
+
+/// The open folder.
+pub(super) struct Disk {
+    db: DB,
+    dir: PathBuf,
+    /// Held as long as the cluster is open; closing the file lets go of the lock.
+    _lock: File,
+}
+
+impl Disk {
+    /// Opens the folder, making it where there is none (0700), with `seed` for a new one.
+    pub fn open(dir: &Path, seed: u64) -> Result<(Self, Head), Error> {
+        let refused = |what: &str, e: &dyn std::fmt::Display| {
+            Error::new(Kind::Refused, format!("the embedded cluster's folder {} {what}: {e}", dir.display()))
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| refused("cannot be made", &e))?;
+        let lock = lock(dir).map_err(|e| refused("cannot be locked", &e))?.ok_or_else(|| {
+            Error::new(
+                Kind::Refused,
+                format!(
+                    "the embedded cluster in {} is open already: one process at a time can use it; stop the other one, \
+                     choose another folder, or use Kafka",
+                    dir.display()
+                ),
+            )
+        })?;
+        let db = DB::open(&options(), dir.join(DB_FOLDER)).map_err(|e| refused("cannot be opened", &e))?;
+        let disk = Self { db, dir: dir.to_owned(), _lock: lock };
+        let head = match disk.get(&layout::head_key())? {
+            Some(bytes) => layout::decode("the head", &bytes)?,
+            None => {
+                let head = Head { format: layout::FORMAT, seed, topics_created: 0 };
+                let mut batch = WriteBatch::default();
+                batch.put(layout::head_key(), layout::encode(&head));
+                disk.write(batch)?;
+                head
+            }
+        };
+        if head.format != layout::FORMAT {
+            let (found, ours) = (head.format, layout::FORMAT);
+            return Err(refused("is of another release", &format!("it has format {found}, this release reads {ours}")));
+        }
+        Ok((disk, head))
+    }
+
+    /// All topics.
+    pub fn topics(&self) -> Result<Vec<StoredTopic>, Error> {
+        let mut topics = Vec::new();
+        let prefix = layout::topic_key("");
+        self.each(&prefix, |key, value| {
+            let name = std::str::from_utf8(&key[prefix.len()..]).map_err(|e| self.error("a topic's name", &e))?;
+            let meta: TopicMeta = layout::decode("a topic", value)?;
+            topics.push(StoredTopic { name: Arc::from(name), meta, partitions: Vec::new() });
+            Ok(())
+        })?;
+        for topic in &mut topics {
+            for partition in 0..topic.meta.partition_count {
+                let bytes = self.get(&layout::partition_key(TopicId(topic.meta.id), partition))?;
+                let meta = layout::decode("a partition", &bytes.unwrap_or_default())?;
+                topic.partitions.push(meta);
+            }
+        }
+        Ok(topics)
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.db.get(key).map_err(|e| self.error("cannot be read", &e))
+    }
+
+    /// Writes all of `batch` or nothing, and returns when it is on the disk.
+    pub fn write(&self, batch: WriteBatch) -> Result<(), Error> {
+        let mut options = WriteOptions::default();
+        options.set_sync(true);
+        self.db.write_opt(batch, &options).map_err(|e| {
+            Error::new(
+                Kind::Unknown,
+                format!("the embedded cluster's folder {} could not be written: {e}", self.dir.display()),
+            )
+        })
+    }
+
+    /// Visits all pairs whose key begins with `prefix`, in order.
+    pub fn each(&self, prefix: &[u8], mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Error>) -> Result<(), Error> {
+        let mut scan = self.scan_between(prefix.to_vec(), layout::after(prefix));
+        scan.iterator.seek_to_first();
+        while let Some((key, value)) = scan.iterator.item() {
+            visit(key, value)?;
+            scan.iterator.next();
+        }
+        scan.status()
+    }
+
+    /// The records of a partition from offset `from` to `to` (exclusive), as of now.
+    pub fn scan(&self, id: TopicId, partition: i32, from: i64, to: i64) -> Scan<'_> {
+        self.scan_between(layout::record_key(id, partition, from), layout::record_key(id, partition, to))
+    }
+
+    fn scan_between(&self, from: Vec<u8>, to: Vec<u8>) -> Scan<'_> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_lower_bound(from);
+        options.set_iterate_upper_bound(to);
+        options.set_readahead_size(READAHEAD_BYTES);
+        options.fill_cache(false);
+        Scan { iterator: self.db.raw_iterator_opt(options), disk: self }
+    }
+
+    fn error(&self, what: &str, e: &dyn std::fmt::Display) -> Error {
+        Error::new(Kind::Refused, format!("the embedded cluster's folder {} {what}: {e}", self.dir.display()))
+    }
+}
+
+/// Records of one partition, as they stood when the scan was made.
+pub(super) struct Scan<'a> {
+    iterator: DBRawIteratorWithThreadMode<'a, DB>,
+    disk: &'a Disk,
+}
+
+impl Scan<'_> {
+    /// Visits the records in ascending order until `take` answers that it did not take one. Answers the
+    /// offset of that one, `None` at the end.
+    pub fn forward(&mut self, mut take: impl FnMut(i64, &[u8]) -> Result<bool, Error>) -> Result<Option<i64>, Error> {
+        self.iterator.seek_to_first();
+        while let Some((key, value)) = self.iterator.item() {
+            let offset = self.offset(key)?;
+            if !take(offset, value)? {
+                return Ok(Some(offset));
+            }
+            self.iterator.next();
+        }
+        self.status().map(|()| None)
+    }
+
+    /// Visits all records in descending order.
+    pub fn backward(&mut self, mut visit: impl FnMut(i64, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
+        self.iterator.seek_to_last();
+        while let Some((key, value)) = self.iterator.item() {
+            visit(self.offset(key)?, value)?;
+            self.iterator.prev();
+        }
+        self.status()
+    }
+
+    fn offset(&self, key: &[u8]) -> Result<i64, Error> {
+        layout::offset_of(key).ok_or_else(|| self.disk.error("is damaged", &"a record's key is too short"))
+    }
+
+    /// An iterator that stops early says so only when it is asked.
+    fn status(&self) -> Result<(), Error> {
+        self.iterator.status().map_err(|e| self.disk.error("cannot be read", &e))
+    }
+}
+
+/// `None` where another holds the lock. Locks of this kind belong to the open file, so a second opening
+/// within the process is refused like one from outside.
+fn lock(dir: &Path) -> Result<Option<File>, io::Error> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(dir.join(LOCK_FILE))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(e)) => Err(e),
+    }
+}
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_compression_type(DBCompressionType::Lz4);
+    // RocksDB's own log is of no use to whoever runs this, and would grow.
+    options.set_keep_log_file_num(1);
+    options.set_log_level(rocksdb::LogLevel::Warn);
+    options
+}
+
+/// Seeds of several folders must differ, and nothing else may depend on them.
+pub(super) fn random_seed() -> u64 {
+    rand::random()
+}
+
+/// Topics by name.
+pub(super) type ByName<T> = HashMap<Arc<str>, T>;

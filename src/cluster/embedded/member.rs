@@ -1,0 +1,276 @@
+//! A group's member: see [`super::group`] for the protocol.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::batch::Batch;
+use super::broker::{Broker, State, refused};
+use super::disk::Scan;
+use super::group::Served;
+use super::reader::Cursor;
+use super::topics::check_group;
+use super::{Membership, now};
+use crate::cluster::{self, Error, GroupEvent, Kind, RecordBatch};
+use crate::record::TopicPartition;
+
+/// See [`cluster::Member`]. Dropping it is leaving.
+pub struct Member {
+    broker: Arc<Broker>,
+    group: String,
+    topics: Vec<Arc<str>>,
+    /// What the group knows this member by; another one after it was expelled.
+    id: u64,
+    /// Whether an event was told and awaits its answer, and whether that is [`GroupEvent::Lost`].
+    told: bool,
+    lost: bool,
+    partitions: Vec<Assigned>,
+    /// Where the next poll begins among the partitions, so that each gets its turn.
+    turn: usize,
+}
+
+/// A partition that was taken over.
+struct Assigned {
+    partition: TopicPartition,
+    /// Where it is read; `None` while paused.
+    cursor: Option<Cursor>,
+    /// The position and the end that stay known while it is paused.
+    position: Option<i64>,
+    end: Option<i64>,
+}
+
+impl Member {
+    pub(super) fn join(broker: &Arc<Broker>, group: &str, topics: &[Arc<str>]) -> Result<Self, Error> {
+        check_group(group)?;
+        if topics.is_empty() {
+            return Err(refused(format!("a member of group {group} must subscribe to a topic")));
+        }
+        let mut member = Self {
+            broker: Arc::clone(broker),
+            group: group.to_owned(),
+            topics: topics.to_vec(),
+            id: 0,
+            told: false,
+            lost: false,
+            partitions: Vec::new(),
+            turn: 0,
+        };
+        member.enter(&mut *broker.state()?);
+        broker.notify();
+        Ok(member)
+    }
+
+    fn enter(&mut self, state: &mut State) {
+        self.id = state.next_number();
+        state.groups.entry(self.group.clone()).or_default().join(self.id, &self.topics);
+    }
+
+    fn exit(&self) -> Result<(), Error> {
+        let mut state = self.broker.state()?;
+        if state.groups.get_mut(&self.group).is_some_and(|group| group.leave(self.id)) {
+            self.broker.notify();
+        }
+        Ok(())
+    }
+
+    /// What the group has to tell, joining it again where it has expelled this member.
+    fn serve(&mut self, state: &mut State) -> Served {
+        if self.told {
+            return Served::Unanswered;
+        }
+        let State { topics, groups, .. } = &mut *state;
+        let count = |topic: &str| topics.get(topic).map(super::topics::Topic::partition_count);
+        let before = groups.get(&self.group).map(super::group::Group::generation);
+        let served = groups.get_mut(&self.group).map_or(Served::Unknown, |group| group.serve(self.id, count));
+        if before != groups.get(&self.group).map(super::group::Group::generation) {
+            // A round is complete: the others have something to hear.
+            self.broker.notify();
+        }
+        if served != Served::Unknown {
+            return served;
+        }
+        if self.partitions.is_empty() {
+            self.enter(state);
+            self.broker.notify();
+            return Served::Idle;
+        }
+        self.lost = true;
+        Served::Event(GroupEvent::Lost(self.partitions.iter().map(|known| known.partition.clone()).collect()))
+    }
+
+    /// Hears how far the partitions go and picks those that a batch is to be filled from, each with what
+    /// there is to read as of now. An error is told once: its partition is paused.
+    fn ready<'a>(
+        &mut self,
+        broker: &'a Broker,
+        state: &State,
+        records_max: usize,
+    ) -> Result<Vec<(usize, Scan<'a>)>, Error> {
+        let mut picked = Vec::new();
+        let mut available = 0;
+        for step in 0..self.partitions.len() {
+            let index = (self.turn + step) % self.partitions.len();
+            let known = &mut self.partitions[index];
+            let Some(cursor) = &mut known.cursor else { continue };
+            let readable = cursor.refresh(state).inspect_err(|_| known.cursor = None)?;
+            known.end = Some(cursor_end(known));
+            let Some(cursor) = &known.cursor else { continue };
+            // Compacted gaps may make this less; then the next poll reads on.
+            if readable && available < records_max {
+                available = available.saturating_add(usize::try_from(cursor.end - cursor.position).unwrap_or(0));
+                picked.push((index, cursor.scan(broker)));
+            }
+        }
+        Ok(picked)
+    }
+
+    fn read(&mut self, picked: Vec<(usize, Scan<'_>)>, batch: &mut Batch, records_max: usize) -> Result<(), Error> {
+        for (index, mut scan) in picked {
+            let known = &mut self.partitions[index];
+            if let Some(cursor) = &mut known.cursor {
+                cursor.read(&mut scan, batch, records_max)?;
+                known.position = Some(cursor.position);
+            }
+            self.turn = index + 1;
+        }
+        Ok(())
+    }
+
+    fn assigned_mut(&mut self, partition: &TopicPartition) -> Result<&mut Assigned, Error> {
+        let group = &self.group;
+        let found = self.partitions.iter_mut().find(|known| known.partition == *partition);
+        found.ok_or_else(|| refused(format!("{partition} is not assigned to this member of group {group}")))
+    }
+
+    fn assigned(&self, partition: &TopicPartition) -> Option<&Assigned> {
+        self.partitions.iter().find(|known| known.partition == *partition)
+    }
+
+    /// Answers the event that was told; where an expulsion has overtaken it, the group need not know.
+    fn answer(&mut self, assigned: bool) -> Result<(), Error> {
+        let mut state = self.broker.state()?;
+        let told = self.told;
+        let takes = |group: &mut super::group::Group| !group.is_member(self.id) || group.answer(self.id, assigned);
+        if !told || !state.groups.get_mut(&self.group).is_none_or(takes) {
+            return Err(refused(format!("the member of group {} was told nothing that this would answer", self.group)));
+        }
+        self.told = false;
+        self.broker.notify();
+        Ok(())
+    }
+}
+
+fn cursor_end(known: &Assigned) -> i64 {
+    known.cursor.as_ref().map_or_else(|| known.end.unwrap_or(0), |cursor| cursor.end)
+}
+
+impl cluster::Member for Member {
+    type Batch = Batch;
+    type Metadata = Membership;
+
+    fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
+        batch.clear();
+        let deadline = now() + wait;
+        let broker = Arc::clone(&self.broker);
+        let mut state = broker.state()?;
+        loop {
+            match self.serve(&mut state) {
+                Served::Event(event) => {
+                    self.told = true;
+                    return Ok(Some(event));
+                }
+                Served::Idle if records_max > 0 => {
+                    let picked = self.ready(&broker, &state, records_max)?;
+                    if !picked.is_empty() {
+                        drop(state);
+                        self.read(picked, batch, records_max)?;
+                        if !batch.is_empty() {
+                            return Ok(None);
+                        }
+                        // Nothing but compacted gaps.
+                        state = broker.state()?;
+                        continue;
+                    }
+                }
+                Served::Idle | Served::Unanswered | Served::Unknown => {}
+            }
+            let in_time;
+            (state, in_time) = broker.wait(state, deadline)?;
+            if !in_time {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.answer(true)?;
+        for partition in partitions {
+            if self.assigned(partition).is_none() {
+                self.partitions.push(Assigned {
+                    partition: partition.clone(),
+                    cursor: None,
+                    position: None,
+                    end: None,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        if !self.lost {
+            self.answer(false)?;
+        }
+        self.partitions.retain(|known| !partitions.contains(&known.partition));
+        if !self.lost {
+            return Ok(());
+        }
+        self.lost = false;
+        self.told = false;
+        self.enter(&mut *Arc::clone(&self.broker).state()?);
+        self.broker.notify();
+        Ok(())
+    }
+
+    fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
+        let broker = Arc::clone(&self.broker);
+        let known = self.assigned_mut(partition)?;
+        let cursor = Cursor::new(&*broker.state()?, partition, offset)?;
+        known.end = Some(cursor.end);
+        known.position = None;
+        known.cursor = Some(cursor);
+        Ok(())
+    }
+
+    fn pause(&mut self, partition: &TopicPartition) -> Result<(), Error> {
+        self.assigned_mut(partition)?.cursor = None;
+        Ok(())
+    }
+
+    fn position(&self, partition: &TopicPartition) -> Option<i64> {
+        self.assigned(partition)?.position
+    }
+
+    fn end(&self, partition: &TopicPartition) -> Option<i64> {
+        self.assigned(partition)?.end
+    }
+
+    fn metadata(&self) -> Result<Membership, Error> {
+        let state = self.broker.state()?;
+        let joined = state.groups.get(&self.group).and_then(|group| group.joined_generation(self.id));
+        let generation = joined.filter(|_| !self.lost).ok_or_else(|| {
+            Error::new(Kind::Abort, format!("the member of group {} has not joined (any more)", self.group))
+        })?;
+        Ok(Membership { group: self.group.clone(), member: self.id, generation })
+    }
+
+    fn leave(self) -> Result<(), Error> {
+        self.exit()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // Nothing can be done about a broken cluster here, and nobody is left to be told.
+        let _ = self.exit();
+    }
+}

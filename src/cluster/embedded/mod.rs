@@ -1,0 +1,184 @@
+//! A cluster in one folder: durable topics, transactions, groups and compaction for a single process.
+//!
+//! It is for demos, tests, replays and jobs that one process can do. It keeps the promises that a lane
+//! needs from Kafka, and no others:
+//!
+//! - **Durable**: an append or a commit that was answered is on the disk (one synced RocksDB write);
+//!   `kill -9` loses nothing of it.
+//! - **Atomic**: a transaction's records and offsets become visible together. Uncommitted records exist
+//!   in the producer's memory only: every reader is read_committed, and nothing has to be aborted after a
+//!   crash. Offsets are given at the commit and have no gaps but those of compaction.
+//! - **Fenced**: a second producer with the same transactional id fences the first; a commit is refused
+//!   ([`super::Kind::Abort`]) unless it comes from a member of the group as of its present generation.
+//! - **Groups** rebalance cooperatively, see `group.rs`; membership lives as long as the process.
+//! - **Compaction** of topics with `cleanup.policy` `compact`, see `compact.rs`. Nothing else deletes
+//!   records by itself: `delete` topics grow until [`Embedded::delete_records`] or
+//!   [`Embedded::delete_topic`] is called.
+//!
+//! Topics are created by [`Cluster::create_topic`], or by [`Embedded::append`] with the default partition
+//! count. Of the topic settings `cleanup.policy`, `delete.retention.ms`, `max.message.bytes` and
+//! `message.timestamp.{before,after}.max.ms` mean something; the rest is kept and has no effect.
+//!
+//! **Limits**: one process, enforced by a lock; one write to the disk at a time; the keys of a compacted
+//! partition must fit into memory while it is compacted.
+//!
+//! **Failure**: a folder that cannot be written breaks the cluster for this process (see `broker.rs`);
+//! one that another process has open, or that is of another release, is [`super::Kind::Refused`].
+//!
+//! The bytes in the folder are listed in `layout.rs`.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::{Cluster, CommittedOffset, Error, NewTopic, Settled, TopicDescription};
+use crate::record::TopicPartition;
+use broker::Broker;
+
+mod admin;
+mod batch;
+mod broker;
+mod buffer;
+mod compact;
+mod disk;
+mod group;
+mod layout;
+mod member;
+mod producer;
+mod reader;
+mod topics;
+
+pub use batch::{Batch, StoredRecord};
+pub use member::Member;
+pub use producer::Producer;
+pub use reader::Reader;
+
+/// The present, in milliseconds since the epoch.
+pub type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// How an embedded cluster is to be opened.
+#[derive(Clone)]
+pub struct Options {
+    /// The partitions of a topic that [`Embedded::append`] creates.
+    pub partition_count: i32,
+    /// What a new folder's topic ids are derived from; random where `None`. A folder that exists keeps its own.
+    pub seed: Option<u64>,
+    /// The clock: for records without a timestamp, and for how long tombstones stay.
+    pub now_ms: NowMs,
+    /// A log of fewer records is not compacted by itself.
+    pub compact_records_min: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { partition_count: 1, seed: None, now_ms: Arc::new(wall_ms), compact_records_min: 20_000 }
+    }
+}
+
+/// The moment that calls measure their deadlines from.
+#[expect(clippy::disallowed_methods, reason = "how long a call may wait is a matter of the machine's clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the default of the clock that is handed in")]
+fn wall_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Topics in one folder. Clones share it; the folder is let go of with the last of them and all members,
+/// producers and readers.
+#[derive(Clone)]
+pub struct Embedded {
+    broker: Arc<Broker>,
+}
+
+impl Embedded {
+    /// Opens the folder `dir`, making it where there is none. [`super::Kind::Refused`] where another process (or
+    /// another handle that is not a clone) has it open.
+    pub fn open(dir: &Path, partition_count: i32) -> Result<Self, Error> {
+        Self::open_with(dir, Options { partition_count, ..Options::default() })
+    }
+
+    /// Like [`Embedded::open`], with everything that can be chosen.
+    pub fn open_with(dir: &Path, options: Options) -> Result<Self, Error> {
+        topics::check_partition_count(options.partition_count)?;
+        Ok(Self { broker: Arc::new(Broker::open(dir, options)?) })
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").finish_non_exhaustive()
+    }
+}
+
+/// Proves a membership to a [`Producer`], as of one generation of the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    group: String,
+    member: u64,
+    generation: i32,
+}
+
+/// An answer that was there at once: nobody else can have a transaction open on this folder, and a commit
+/// that was under way when the question was asked is over.
+#[derive(Debug)]
+pub struct Settling {
+    answer: Option<Result<Settled, Error>>,
+}
+
+impl super::Settling for Settling {
+    fn poll(&mut self) -> Option<Result<Settled, Error>> {
+        self.answer.take()
+    }
+}
+
+impl Cluster for Embedded {
+    type Batch = Batch;
+    type Metadata = Membership;
+    type Member = Member;
+    type Producer = Producer;
+    type Reader = Reader;
+    type Settling = Settling;
+
+    fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error> {
+        Ok(self.broker.state()?.topics.get(topic).map(topics::Topic::describe))
+    }
+
+    fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
+        self.broker.create_topic(topic)
+    }
+
+    fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
+        Member::join(&self.broker, group, topics)
+    }
+
+    fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
+        Producer::open(&self.broker, transactional_id)
+    }
+
+    fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
+        Reader::open(&self.broker, partition, offset)
+    }
+
+    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Settling {
+        Settling { answer: Some(self.broker.settled(group, input, changelog)) }
+    }
+
+    fn committed(
+        &self,
+        group: &str,
+        partitions: &[TopicPartition],
+        _wait: Duration,
+    ) -> Result<Vec<Option<CommittedOffset>>, Error> {
+        let writing = self.broker.writing();
+        partitions.iter().map(|partition| self.broker.committed(&writing, group, partition)).collect()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests let moments pass")]
+mod tests;

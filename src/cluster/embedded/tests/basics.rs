@@ -1,0 +1,251 @@
+//! Goal: what one producer, one reader and one folder promise: atomic and durable transactions, fencing,
+//! exact bytes, clear refusals.
+
+use super::*;
+
+#[test]
+fn a_record_comes_back_byte_for_byte() {
+    let (_dir, cluster) = cluster();
+    let mut headers = HeaderBuf::default();
+    headers.push(b"trace", Some(b"\x00\xff"));
+    headers.push(b"none", None);
+    let whole = Message { headers: headers.as_headers(), ..message("t", 1, "k", Some("v")) };
+    let bare = Message { key: None, value: None, timestamp: Some(0), ..message("t", 1, "", None) };
+    let empty = Message { timestamp: None, ..message("t", 1, "", Some("")) };
+    assert_eq!(cluster.append("t", 1, &[whole, bare, empty]).unwrap(), 3);
+    let records = cluster.read_all("t", 1).unwrap();
+    let expected = |offset, timestamp, key: Option<&str>, value: Option<&str>, headers: &HeaderBuf| StoredRecord {
+        offset,
+        timestamp: Some(timestamp),
+        key: key.map(|k| k.as_bytes().to_vec()),
+        value: value.map(|v| v.as_bytes().to_vec()),
+        headers: headers.clone(),
+    };
+    let none = HeaderBuf::default();
+    assert_eq!(records[0], expected(0, 1_000, Some("k"), Some("v"), &headers));
+    assert_eq!(records[1], expected(1, 0, None, None, &none));
+    assert_eq!(records[2], expected(2, 0, Some(""), Some(""), &none), "the cluster's clock stands at 0");
+    assert_eq!(cluster.read_all("t", 0).unwrap(), vec![]);
+}
+
+#[test]
+fn a_transaction_is_visible_whole_at_its_commit_and_not_before() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "in", 1, &[]);
+    create(&cluster, "out", 1, &[]);
+    let member = joined(&cluster, "g", "in");
+    let mut producer = cluster.producer("p").unwrap();
+    producer.begin().unwrap();
+    producer.send(ticket(5), &message("out", 0, "a", Some("1"))).unwrap();
+    producer.send(Ticket { number: 6, report: false }, &message("out", 0, "b", None)).unwrap();
+    assert_eq!(pairs(&cluster, "out", 0), vec![]);
+    producer.commit(&[commit_at(&tp("in", 0), 42, "note")], member.metadata().unwrap()).unwrap();
+    assert_eq!(pairs(&cluster, "out", 0), vec![("a".into(), Some("1".into())), ("b".into(), None)]);
+    assert_eq!(producer.take_delivered(), vec![(5, 0)]);
+    let committed = cluster.committed("g", &[tp("in", 0), tp("in", 7)], LONG).unwrap();
+    assert_eq!(committed, vec![Some(CommittedOffset { offset: 42, metadata: "note".into() }), None]);
+}
+
+#[test]
+fn an_aborted_transaction_leaves_no_trace() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "in", 1, &[]);
+    let member = joined(&cluster, "g", "in");
+    let mut producer = cluster.producer("p").unwrap();
+    producer.begin().unwrap();
+    producer.send(ticket(1), &message("in", 0, "a", Some("gone"))).unwrap();
+    producer.abort().unwrap();
+    producer.begin().unwrap();
+    producer.send(ticket(2), &message("in", 0, "a", Some("stays"))).unwrap();
+    producer.commit(&[], member.metadata().unwrap()).unwrap();
+    assert_eq!(producer.take_delivered(), vec![(2, 0)]);
+    assert_eq!(pairs(&cluster, "in", 0), vec![("a".into(), Some("stays".into()))]);
+}
+
+#[test]
+fn a_second_producer_of_the_same_id_fences_the_first() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "in", 1, &[]);
+    let member = joined(&cluster, "g", "in");
+    let mut first = cluster.producer("p").unwrap();
+    first.begin().unwrap();
+    first.send(ticket(1), &message("in", 0, "a", Some("zombie"))).unwrap();
+    let mut second = cluster.producer("p").unwrap();
+    assert_eq!(first.commit(&[], member.metadata().unwrap()).unwrap_err().kind, Kind::Fenced);
+    assert_eq!(first.abort().unwrap_err().kind, Kind::Fenced);
+    assert_eq!(first.begin().unwrap_err().kind, Kind::Fenced);
+    drop(first);
+    second.begin().unwrap();
+    second.commit(&[], member.metadata().unwrap()).unwrap();
+    assert_eq!(pairs(&cluster, "in", 0), vec![]);
+}
+
+#[test]
+fn all_that_was_committed_is_there_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Clock::default().options();
+    let cluster = Embedded::open_with(dir.path(), options()).unwrap();
+    create(&cluster, "in", 3, &[("cleanup.policy", "compact".into()), ("delete.retention.ms", "5".into())]);
+    cluster.append("in", 2, &[message("in", 2, "k", Some("v"))]).unwrap();
+    let member = joined(&cluster, "g", "in");
+    let mut producer = cluster.producer("p").unwrap();
+    producer.begin().unwrap();
+    producer.commit(&[commit_at(&tp("in", 2), 1, "")], member.metadata().unwrap()).unwrap();
+    let before = cluster.describe_topic("in").unwrap().unwrap();
+    assert_eq!((before.partition_count, &*before.cleanup_policy, before.delete_retention_ms), (3, "compact", 5));
+    drop((cluster, member, producer));
+
+    let cluster = Embedded::open_with(dir.path(), options()).unwrap();
+    assert_eq!(cluster.describe_topic("in").unwrap(), Some(before));
+    assert_eq!(pairs(&cluster, "in", 2), vec![("k".into(), Some("v".into()))]);
+    assert_eq!(cluster.committed("g", &[tp("in", 2)], LONG).unwrap()[0].as_ref().unwrap().offset, 1);
+    assert_eq!(cluster.append("in", 2, &[message("in", 2, "k", Some("w"))]).unwrap(), 2);
+}
+
+#[test]
+fn a_folder_that_is_open_is_refused_with_the_reason() {
+    let (dir, cluster) = cluster();
+    let error = Embedded::open(dir.path(), 1).unwrap_err();
+    assert_eq!(error.kind, Kind::Refused);
+    assert!(error.message.contains("one process at a time"), "{error}");
+    drop(cluster);
+    Embedded::open(dir.path(), 1).unwrap();
+}
+
+#[test]
+fn a_recreated_topic_has_another_id_and_nothing_of_the_old_one() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "t", 1, &[]);
+    let old = cluster.describe_topic("t").unwrap().unwrap().id;
+    cluster.append("t", 0, &[message("t", 0, "k", Some("v"))]).unwrap();
+    cluster.reset_offset("g", &tp("t", 0), Some(CommittedOffset { offset: 1, metadata: String::new() })).unwrap();
+    let mut reader = cluster.reader(&tp("t", 0), 0).unwrap();
+    cluster.delete_topic("t").unwrap();
+    assert_eq!(cluster.describe_topic("t").unwrap(), None);
+    create(&cluster, "t", 1, &[]);
+    create(&cluster, "t", 9, &[]);
+    let new = cluster.describe_topic("t").unwrap().unwrap();
+    assert_ne!(new.id, old);
+    assert_eq!(new.partition_count, 1, "the second creation found it there");
+    assert_eq!(pairs(&cluster, "t", 0), vec![]);
+    assert_eq!(cluster.committed("g", &[tp("t", 0)], LONG).unwrap(), vec![None]);
+    assert_eq!(reader.read(&mut Batch::default(), 10, LONG).unwrap_err().kind, Kind::Refused);
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_by_itself_and_what_fails_is_reported() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "in", 1, &[]);
+    create(&cluster, "small", 1, &[("max.message.bytes", "3".into()), ("cleanup.policy", "compact".into())]);
+    create(&cluster, "timed", 1, &[("message.timestamp.after.max.ms", "100".into())]);
+    let member = joined(&cluster, "g", "in");
+    let mut producer = cluster.producer("p").unwrap();
+    producer.begin().unwrap();
+    let bad = [
+        message("small", 0, "key", Some("v")),
+        Message { key: None, ..message("small", 0, "", None) },
+        message("none", 0, "k", None),
+        message("in", 1, "k", None),
+        message("in", -1, "k", None),
+    ];
+    for message in bad {
+        assert_eq!(producer.send(ticket(0), &message).unwrap_err().kind, Kind::Refused, "{message:?}");
+    }
+    producer.send(ticket(1), &message("small", 0, "k", Some("v"))).unwrap();
+    producer.commit(&[], member.metadata().unwrap()).unwrap();
+    assert_eq!(pairs(&cluster, "small", 0).len(), 1);
+
+    producer.begin().unwrap();
+    producer.send(ticket(9), &message("timed", 0, "late", None)).unwrap();
+    let failures = producer.take_failures();
+    assert_eq!((failures[0].number, failures[0].refused), (9, true));
+    assert_eq!(producer.commit(&[], member.metadata().unwrap()).unwrap_err().kind, Kind::Abort);
+    producer.abort().unwrap();
+    assert_eq!(pairs(&cluster, "timed", 0), vec![]);
+}
+
+#[test]
+fn a_topic_deleted_in_mid_transaction_aborts_it() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "in", 1, &[]);
+    create(&cluster, "out", 1, &[]);
+    let member = joined(&cluster, "g", "in");
+    let mut producer = cluster.producer("p").unwrap();
+    producer.begin().unwrap();
+    producer.send(ticket(1), &message("out", 0, "k", None)).unwrap();
+    cluster.delete_topic("out").unwrap();
+    create(&cluster, "out", 1, &[]);
+    assert_eq!(producer.commit(&[], member.metadata().unwrap()).unwrap_err().kind, Kind::Abort);
+    assert_eq!(pairs(&cluster, "out", 0), vec![]);
+}
+
+#[test]
+fn a_reader_waits_for_what_comes_and_is_woken() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "t", 1, &[]);
+    let mut reader = cluster.reader(&tp("t", 0), 0).unwrap();
+    let mut batch = Batch::default();
+    reader.read(&mut batch, 10, Duration::from_millis(5)).unwrap();
+    assert!(batch.is_empty());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(30));
+            cluster.append("t", 0, &[message("t", 0, "a", None), message("t", 0, "b", None)]).unwrap();
+        });
+        reader.read(&mut batch, 1, LONG).unwrap();
+    });
+    assert_eq!((batch.len(), batch.record(0).key, reader.position()), (1, Some(&b"a"[..]), 1));
+    reader.read(&mut batch, 10, LONG).unwrap();
+    assert_eq!((batch.len(), batch.record(0).offset, reader.position()), (1, 1, 2));
+}
+
+#[test]
+fn offsets_that_are_not_there_are_refused() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "t", 1, &[]);
+    cluster.append("t", 0, &[message("t", 0, "a", None), message("t", 0, "b", None)]).unwrap();
+    cluster.delete_records("t", 0, 1).unwrap();
+    assert_eq!((cluster.start("t", 0).unwrap(), cluster.end("t", 0).unwrap()), (1, 2));
+    assert_eq!(cluster.reader(&tp("t", 0), 0).err().unwrap().kind, Kind::Refused);
+    assert_eq!(cluster.reader(&tp("t", 0), 3).err().unwrap().kind, Kind::Refused);
+    assert_eq!(cluster.delete_records("t", 0, 3).unwrap_err().kind, Kind::Refused);
+    let mut member = joined(&cluster, "g", "t");
+    let mut batch = Batch::default();
+    assert_eq!(member.poll(&mut batch, 10, LONG).unwrap_err().kind, Kind::Refused);
+    assert_eq!(member.poll(&mut batch, 10, NOT_AT_ALL).unwrap(), None, "it is told once");
+    member.start(&tp("t", 0), 1).unwrap();
+    member.poll(&mut batch, 10, LONG).unwrap();
+    assert_eq!(batch.record(0).key, Some(&b"b"[..]));
+}
+
+#[test]
+fn a_takeover_is_answered_at_once() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "in", 1, &[]);
+    create(&cluster, "log", 1, &[("cleanup.policy", "compact".into())]);
+    cluster.append("log", 0, &[message("log", 0, "a", None)]).unwrap();
+    cluster.reset_offset("g", &tp("in", 0), Some(CommittedOffset { offset: 0, metadata: "m".into() })).unwrap();
+    let settled = cluster.settle("g", &tp("in", 0), &tp("log", 0)).poll().unwrap().unwrap();
+    assert_eq!((settled.committed.unwrap().metadata.as_str(), settled.changelog_end), ("m", 1));
+    assert_eq!((settled.input_end, settled.input_start, settled.changelog_start), (0, 0, 0));
+    assert_eq!(settled.changelog_id, cluster.describe_topic("log").unwrap().unwrap().id);
+    let missing = cluster.settle("g", &tp("in", 0), &tp("nolog", 0)).poll().unwrap();
+    assert_eq!(missing.unwrap_err().kind, Kind::Refused);
+}
+
+#[test]
+fn impossible_topics_are_refused() {
+    let (_dir, cluster) = cluster();
+    let create = |name: &str, partition_count, settings: &[(&str, String)]| {
+        cluster.create_topic(&NewTopic { name, partition_count, replication_factor: 1, settings })
+    };
+    assert!(create("", 1, &[]).is_err());
+    assert!(create("a b", 1, &[]).is_err());
+    assert!(create(&"x".repeat(250), 1, &[]).is_err());
+    assert!(create("t", 0, &[]).is_err());
+    assert!(create("t", 1, &[("cleanup.policy", "shred".into())]).is_err());
+    assert!(create("t", 1, &[("delete.retention.ms", "soon".into())]).is_err());
+    create("t", 1, &[("cleanup.policy", "delete, compact".into())]).unwrap();
+    assert_eq!(cluster.describe_topic("t").unwrap().unwrap().cleanup_policy, "compact,delete");
+    assert_eq!(cluster.topics().unwrap(), vec![Arc::from("t")]);
+}

@@ -1,0 +1,114 @@
+//! Properties for librdkafka: which are passed on, which are ratchet's own, and which are secret.
+
+use std::collections::BTreeMap;
+
+use crate::yaml::Text;
+
+/// Properties for librdkafka, by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KafkaProperties {
+    /// For consumers and producers.
+    pub common: BTreeMap<String, Text>,
+    /// For consumers only, over [`KafkaProperties::common`].
+    pub consumer: BTreeMap<String, Text>,
+    /// For producers only, over [`KafkaProperties::common`].
+    pub producer: BTreeMap<String, Text>,
+}
+
+impl KafkaProperties {
+    /// What a consumer gets. Secrets stand in it as they are: not for showing.
+    pub fn for_consumer(&self) -> BTreeMap<String, String> {
+        revealed(&self.common, &self.consumer)
+    }
+
+    /// What a producer gets. Secrets stand in it as they are: not for showing.
+    pub fn for_producer(&self) -> BTreeMap<String, String> {
+        revealed(&self.common, &self.producer)
+    }
+
+    /// What a client gets that is neither. Secrets stand in it as they are: not for showing.
+    pub fn for_admin(&self) -> BTreeMap<String, String> {
+        revealed(&self.common, &BTreeMap::new())
+    }
+}
+
+/// The texts themselves, the special ones over the common ones.
+fn revealed(common: &BTreeMap<String, Text>, special: &BTreeMap<String, Text>) -> BTreeMap<String, String> {
+    common.iter().chain(special).map(|(name, text)| (name.clone(), text.reveal().to_owned())).collect()
+}
+
+/// Properties that ratchet sets itself, and why nobody else may.
+const OWNED: &[(&str, &str)] = &[
+    ("group.id", "the group is `ratchet.<name>`, by the topology's name"),
+    (
+        "group.instance.id",
+        "the lanes of one process are members of their own; members of one id would fence each other",
+    ),
+    ("group.protocol", "the hand-over of partitions rests on the classic protocol"),
+    ("group.remote.assignor", "the hand-over of partitions rests on the classic protocol"),
+    ("group.protocol.type", "the hand-over of partitions rests on the classic protocol"),
+    ("partition.assignment.strategy", "the hand-over of partitions rests on cooperative-sticky"),
+    ("transactional.id", "it is new at each start and for each lane, so that no two producers share one"),
+    ("enable.auto.commit", "offsets are committed with the transaction that they belong to"),
+    ("auto.commit.enable", "offsets are committed with the transaction that they belong to"),
+    (
+        "auto.commit.interval.ms",
+        "offsets are committed with the transaction that they belong to; see `commit.interval`",
+    ),
+    ("enable.auto.offset.store", "offsets are committed with the transaction that they belong to"),
+    ("offset.store.method", "offsets are committed with the transaction that they belong to"),
+    ("auto.offset.reset", "`input.start` in the topology says where a new group begins, and nothing else may jump"),
+    ("isolation.level", "what is not committed must not be read"),
+    ("enable.idempotence", "exactly once rests on it"),
+    ("enable.gapless.guarantee", "a record that cannot be sent is left out by `on_unsendable`"),
+    ("acks", "exactly once rests on `all`"),
+    ("request.required.acks", "exactly once rests on `all`"),
+    ("enable.partition.eof", "the end of a partition is not told by it where transactions are"),
+    ("delivery.report.only.error", "successful deliveries are counted too"),
+    ("allow.auto.create.topics", "`topics.create` says what is created"),
+    ("partitioner", "a record goes to the partition that it came from"),
+];
+
+/// Why a property cannot be set, if it cannot.
+pub fn owned_reason(property: &str) -> Option<&'static str> {
+    OWNED.iter().find(|(name, _)| *name == property).map(|(_, reason)| *reason)
+}
+
+/// Whether a property of this name holds a secret, whatever stands in it.
+pub fn is_secret(property: &str) -> bool {
+    ["password", "passphrase", "secret", "key.pem"].iter().any(|word| property.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_side_wins_over_the_common_properties() {
+        let map = |name: &str, text: &str| BTreeMap::from([(name.to_owned(), Text::plain(text))]);
+        let properties = KafkaProperties {
+            common: map("client.id", "a"),
+            consumer: map("client.id", "b"),
+            producer: map("linger.ms", "5"),
+        };
+        assert_eq!(properties.for_consumer(), BTreeMap::from([("client.id".to_owned(), "b".to_owned())]));
+        assert_eq!(properties.for_admin()["client.id"], "a");
+        assert_eq!(properties.for_producer().len(), 2);
+    }
+
+    #[test]
+    fn secrets_are_known_by_their_names() {
+        for name in [
+            "sasl.password",
+            "ssl.key.password",
+            "ssl.keystore.password",
+            "ssl.key.pem",
+            "sasl.oauthbearer.client.secret",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["sasl.username", "ssl.ca.pem", "ssl.key.location", "sasl.oauthbearer.token.endpoint.url"] {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
+}

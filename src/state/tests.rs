@@ -1,0 +1,104 @@
+//! The store and what belongs to it, against plain maps, crashes, damage and a full disk.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::*;
+use crate::format::{KIND_IDENTITY, POSITION_KEY, StoreMeta, Token};
+
+mod crash;
+mod damage;
+mod dir;
+mod load;
+mod model;
+mod overlay;
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Names the folder that a child process, which is this test binary again, works in.
+const CHILD: &str = "RATCHET_STATE_TEST_CHILD";
+
+fn small_memory() -> Memory {
+    Memory::new(8 << 20)
+}
+
+/// Where a store stands that is the result of `offset` changelog records.
+fn meta(offset: usize) -> StoreMeta {
+    let token = Token { lane: 1, transaction: offset as u64, changelog_id: [7; 16], partition: 3 };
+    StoreMeta { token: Some(token), ..loading(offset) }
+}
+
+/// Where a store stands that is being restored.
+fn loading(offset: usize) -> StoreMeta {
+    StoreMeta { changelog_id: [7; 16], partition: 0, changelog_offset: offset as i64, token: None, synced_at: 0 }
+}
+
+fn offset(meta: &StoreMeta) -> usize {
+    usize::try_from(meta.changelog_offset).unwrap()
+}
+
+fn entry_key(text: &str) -> Vec<u8> {
+    [&[KIND_IDENTITY], text.as_bytes()].concat()
+}
+
+fn apply(map: &mut Map, key: &[u8], value: Option<&[u8]>) {
+    match value {
+        Some(value) => map.insert(key.to_owned(), value.to_owned()),
+        None => map.remove(key),
+    };
+}
+
+fn overlay_of(records: &[(&str, Option<&str>)]) -> Overlay {
+    let mut overlay = Overlay::new();
+    for (key, value) in records {
+        overlay.put(&entry_key(key), value.map(str::as_bytes));
+    }
+    overlay
+}
+
+/// All that a store holds but its meta.
+fn contents(store: &Store) -> Result<Map, Error> {
+    let mut map = Map::new();
+    let mut cursor = None;
+    loop {
+        cursor = store.scan(cursor.as_deref(), 100, |key, value| {
+            map.insert(key.to_owned(), value.to_owned());
+        })?;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    if let Some(position) = store.get(POSITION_KEY)? {
+        map.insert(POSITION_KEY.to_owned(), position);
+    }
+    Ok(map)
+}
+
+/// This test binary again, running the test `name` of this room as the child that works in `dir`.
+fn child(name: &str, dir: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("state::tests::{name}"), "--nocapture", "--test-threads=1"]).env(CHILD, dir);
+    command
+}
+
+/// The folder to work in, in a child.
+fn child_dir() -> Option<PathBuf> {
+    std::env::var_os(CHILD).map(PathBuf::from)
+}
+
+/// A state folder with one task's folder in it.
+fn task_dir() -> (tempfile::TempDir, StateDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let state = StateDir::claim(root.path()).unwrap();
+    let dir = state.task_dir("payments", &crate::record::TopicPartition::new("orders", 3));
+    (root, state, dir)
+}
+
+/// splitmix64: random, and the same in a parent and its child.
+fn mix(n: usize) -> usize {
+    let mut x = (n as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) as usize
+}

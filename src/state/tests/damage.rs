@@ -1,0 +1,233 @@
+//! Damaged files, a full disk: each is told apart, and none loses what was on the disk.
+
+use std::fs;
+
+use super::*;
+
+/// A store with some tables, closed, and the paths of its files by what they end or begin with.
+fn filled(dir: &Path) -> Map {
+    let mut store = Store::open(dir, &small_memory()).unwrap();
+    for part in 0..3_usize {
+        let mut overlay = Overlay::new();
+        for n in 0..2000 {
+            overlay.put(&entry_key(&format!("{part}-{n}")), Some(&[b'x'; 40]));
+        }
+        store.commit(&overlay, &meta(part)).unwrap();
+        store.flush().unwrap();
+    }
+    contents(&store).unwrap()
+}
+
+fn files(dir: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let mut found: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| wanted(path.file_name().unwrap().to_str().unwrap()));
+    assert!(!found.is_empty());
+    found
+}
+
+fn tables(dir: &Path) -> Vec<PathBuf> {
+    files(dir, |name| name.ends_with(".sst"))
+}
+
+/// What a lane would meet: opening, and reading everything.
+fn look(dir: &Path) -> Result<Map, Error> {
+    let store = Store::open(dir, &small_memory())?;
+    store.meta()?;
+    contents(&store)
+}
+
+/// Damages a store by `harm`; it must be reported as damaged, must be removable, and new afterwards.
+fn reports_damage(harm: impl Fn(&Path)) {
+    let (_root, _state, dir) = task_dir();
+    filled(&dir);
+    harm(&dir);
+    let error = look(&dir).unwrap_err();
+    assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+    assert!(error.to_string().contains("rebuilt from the changelog"), "{error}");
+    Store::wipe(&dir).unwrap();
+    assert!(!dir.exists());
+    assert_eq!(look(&dir), Ok(Map::new()));
+}
+
+#[test]
+fn a_flipped_byte_in_a_table_is_damage() {
+    reports_damage(|dir| {
+        for path in tables(dir) {
+            let mut bytes = fs::read(&path).unwrap();
+            bytes[1000] ^= 1;
+            fs::write(path, bytes).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_shortened_table_is_damage() {
+    reports_damage(|dir| {
+        let path = &tables(dir)[0];
+        fs::OpenOptions::new().write(true).open(path).unwrap().set_len(100).unwrap();
+    });
+}
+
+#[test]
+fn a_missing_table_is_damage() {
+    reports_damage(|dir| fs::remove_file(&tables(dir)[0]).unwrap());
+}
+
+#[test]
+fn a_missing_manifest_is_damage() {
+    reports_damage(|dir| {
+        files(dir, |name| name.starts_with("MANIFEST")).iter().for_each(|path| fs::remove_file(path).unwrap());
+    });
+}
+
+#[test]
+fn a_manifest_of_other_bytes_is_damage() {
+    reports_damage(|dir| {
+        for path in files(dir, |name| name.starts_with("MANIFEST")) {
+            fs::write(path, b"these are not the bytes of a manifest, by far").unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_missing_current_is_damage_and_not_an_empty_store() {
+    reports_damage(|dir| fs::remove_file(dir.join("CURRENT")).unwrap());
+}
+
+#[test]
+fn entries_without_meta_are_damage() {
+    let (_root, _state, dir) = task_dir();
+    drop(Store::open(&dir, &small_memory()).unwrap());
+    let db = rocksdb::DB::open(&rocksdb::Options::default(), &dir).unwrap();
+    db.put(entry_key("a"), b"1").unwrap();
+    drop(db);
+    assert!(matches!(look(&dir), Err(Error::Damaged { .. })));
+}
+
+#[test]
+fn meta_of_a_later_release_is_not_guessed_at() {
+    let (_root, _state, dir) = task_dir();
+    drop(Store::open(&dir, &small_memory()).unwrap());
+    let db = rocksdb::DB::open(&small_memory().options(), &dir).unwrap();
+    db.put(crate::format::STORE_META_KEY, [99, 1, 2]).unwrap();
+    drop(db);
+    assert!(matches!(look(&dir), Err(Error::Damaged { .. })));
+}
+
+#[test]
+fn errors_of_the_system_are_told_apart() {
+    use std::io::ErrorKind as K;
+    let of = |kind: K| Error::from_io(Path::new("p"), &kind.into());
+    assert!(matches!(of(K::StorageFull), Error::Full { .. }));
+    assert!(matches!(of(K::QuotaExceeded), Error::Full { .. }));
+    assert!(matches!(of(K::PermissionDenied), Error::NotWritable { .. }));
+    assert!(matches!(of(K::ReadOnlyFilesystem), Error::NotWritable { .. }));
+    assert!(matches!(of(K::TimedOut), Error::Io { .. }));
+}
+
+/// Makes files of more than a megabyte impossible for this process: as a full disk, each write fails.
+fn limit_file_size() {
+    let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
+    // SAFETY: the struct outlives the call; the signal, which would end the process, is ignored.
+    let failed = unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::setrlimit(libc::RLIMIT_FSIZE, &limit)
+    };
+    assert_eq!(failed, 0);
+}
+
+/// Values that no compression makes smaller.
+fn bulky(n: usize) -> Vec<u8> {
+    (0..125).flat_map(|word| mix(n * 125 + word).to_be_bytes()).collect()
+}
+
+/// Half of a write buffer, so that writing outruns flushing.
+const COMMIT_ENTRIES: usize = 500;
+
+/// Commits new entries until there is no space.
+fn commit_until_full(dir: &Path) {
+    let mut store = Store::open(dir, &small_memory()).unwrap();
+    let error = (1..40)
+        .find_map(|n| {
+            let mut overlay = Overlay::new();
+            (0..COMMIT_ENTRIES)
+                .for_each(|m| overlay.put(&entry_key(&format!("{n}-{m}")), Some(&bulky(n * COMMIT_ENTRIES + m))));
+            store.commit(&overlay, &meta(n)).and_then(|()| if n % 20 == 0 { store.flush() } else { Ok(()) }).err()
+        })
+        .expect("twenty megabytes do not fit");
+    assert!(matches!(error, Error::Full { .. }), "{error:?}");
+    assert!(error.to_string().contains("free some space"), "{error}");
+}
+
+/// One load as a table file for which there is no space.
+fn load_until_full(dir: &Path) {
+    let mut store = Store::open(dir, &small_memory()).unwrap();
+    store.begin_load(&loading(0)).unwrap();
+    store.set_ingest_bytes_min(0);
+    let mut buffer = LoadBuffer::new();
+    (0..10_000).for_each(|n| buffer.put(&entry_key(&n.to_string()), Some(&bulky(n))));
+    let error = store.load(&mut buffer, &loading(10_000)).unwrap_err();
+    assert!(matches!(error, Error::Full { .. }), "{error:?}");
+    assert!(!dir.join("load.tmp").exists(), "half a table file takes the space that is missing");
+}
+
+fn expect_an_earlier_commit(dir: &Path) {
+    let store = Store::open(dir, &small_memory()).unwrap();
+    let at = store.meta().unwrap().map_or(0, |meta| offset(&meta));
+    assert_eq!(contents(&store).unwrap().len(), at * COMMIT_ENTRIES);
+}
+
+fn expect_no_load(dir: &Path) {
+    let store = Store::open(dir, &small_memory()).unwrap();
+    assert_eq!(store.meta().unwrap(), Some(loading(0)));
+    assert_eq!(contents(&store).unwrap(), Map::new());
+}
+
+#[test]
+fn files_that_may_not_grow_are_said_and_leave_an_earlier_commit() {
+    if let Some(dir) = child_dir() {
+        limit_file_size();
+        commit_until_full(&dir.join("commit"));
+        return load_until_full(&dir.join("load"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let output =
+        child("damage::files_that_may_not_grow_are_said_and_leave_an_earlier_commit", dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    expect_an_earlier_commit(&dir.path().join("commit"));
+    expect_no_load(&dir.path().join("load"));
+}
+
+/// Answers within a minute, whatever RocksDB's background work was about when the space ended: it waits
+/// without end for space, and so would a writer that it makes wait.
+#[test]
+fn a_full_disk_is_said_and_leaves_an_earlier_commit() {
+    if let Some(dir) = child_dir() {
+        for round in 0..5 {
+            let dir = dir.join(round.to_string());
+            commit_until_full(&dir);
+            expect_an_earlier_commit(&dir);
+            fs::remove_dir_all(&dir).unwrap();
+        }
+        load_until_full(&dir.join("load"));
+        return expect_no_load(&dir.join("load"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let child = child("damage::a_full_disk_is_said_and_leaves_an_earlier_commit", dir.path());
+    // A small disk of its own, that no other process sees: needs user namespaces, not root.
+    let mut on_small_disk = Command::new("timeout");
+    on_small_disk
+        .args(["60", "unshare", "--mount", "--map-root-user", "sh", "-c"])
+        .arg("mount -t tmpfs -o size=6m none \"$0\" || exit 77; exec \"$@\"")
+        .arg(dir.path())
+        .arg(child.get_program())
+        .args(child.get_args())
+        .envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = on_small_disk.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || stderr.starts_with("unshare:") {
+        eprintln!("this system allows no small disk; a full disk was tried by a limit of file sizes only: {stderr}");
+        return;
+    }
+    assert!(output.status.success(), "{}: {stderr}", output.status);
+}

@@ -1,0 +1,183 @@
+//! The state folder: marks, slots, locks, modes, and what may be removed.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use super::*;
+use crate::record::TopicPartition;
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn folders_are_made_for_this_user_only() {
+    let above = tempfile::tempdir().unwrap();
+    let root = above.path().join("new/state");
+    let state = StateDir::claim(&root).unwrap();
+    let dir = state.task_dir("payments", &TopicPartition::new("shop.orders", 3));
+    assert!(dir.ends_with("slot-0/payments/shop.orders-3"), "{}", dir.display());
+    let store = Store::open(&dir, &small_memory()).unwrap();
+    for path in [&root, state.path(), dir.parent().unwrap(), store.path()] {
+        assert_eq!(mode(path), 0o700, "{}", path.display());
+    }
+}
+
+#[test]
+fn an_empty_folder_is_taken_and_closed_to_others() {
+    let root = tempfile::tempdir().unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(root.path().join("lost+found")).unwrap();
+    StateDir::claim(root.path()).unwrap();
+    assert_eq!(mode(root.path()), 0o700);
+    StateDir::claim(root.path()).unwrap();
+}
+
+#[test]
+fn a_folder_that_holds_something_else_is_refused_and_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("thesis.txt"), "years of work").unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let error = StateDir::claim(root.path()).unwrap_err();
+    assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
+    assert!(error.to_string().contains("set state_dir to an empty or a new folder"), "{error}");
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+    assert_eq!(mode(root.path()), 0o755);
+}
+
+#[test]
+fn a_file_in_the_folders_place_is_an_error() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(matches!(StateDir::claim(&file), Err(Error::Io { .. })));
+    assert!(matches!(StateDir::claim(&file.join("below")), Err(Error::Io { .. })));
+}
+
+#[test]
+fn no_name_leads_out_of_the_slot() {
+    let root = tempfile::tempdir().unwrap();
+    let state = StateDir::claim(root.path()).unwrap();
+    for (topic, expected) in [("..", "%2E.-0"), ("../x", "%2E.%2Fx-0"), ("a.b_c-D", "a.b_c-D-0"), ("ä", "%C3%A4-0")] {
+        let dir = state.task_dir("..", &TopicPartition::new(topic, 0));
+        assert_eq!(dir, state.path().join("%2E.").join(expected));
+    }
+}
+
+#[test]
+fn each_claim_gets_a_slot_of_its_own() {
+    let root = tempfile::tempdir().unwrap();
+    let first = StateDir::claim(root.path()).unwrap();
+    let second = StateDir::claim(root.path()).unwrap();
+    assert!(first.path().ends_with("slot-0") && second.path().ends_with("slot-1"));
+    let clone = first.clone();
+    drop(first);
+    assert!(StateDir::claim(root.path()).unwrap().path().ends_with("slot-2"), "a clone holds the slot");
+    drop(clone);
+    assert!(StateDir::claim(root.path()).unwrap().path().ends_with("slot-0"));
+}
+
+#[test]
+fn processes_that_begin_at_once_all_find_a_slot() {
+    let above = tempfile::tempdir().unwrap();
+    let root = above.path().join("state");
+    let claimed: Vec<_> = std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| StateDir::claim(&root).unwrap())).collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    });
+    let slots: std::collections::BTreeSet<_> = claimed.iter().map(|state| state.path().to_owned()).collect();
+    assert_eq!(slots.len(), 8);
+}
+
+/// Claims a slot, opens a store in it, says so and waits to be killed.
+fn hold(root: &Path) {
+    let state = StateDir::claim(root).unwrap();
+    let _store = Store::open(&state.task_dir("t", &TopicPartition::new("a", 0)), &small_memory()).unwrap();
+    println!("\nholding");
+    std::thread::sleep(std::time::Duration::from_secs(600));
+}
+
+#[test]
+fn another_process_holds_its_slot_and_its_stores_until_it_dies() {
+    if let Some(root) = child_dir() {
+        return hold(&root);
+    }
+    let root = tempfile::tempdir().unwrap();
+    let mut holder = child("dir::another_process_holds_its_slot_and_its_stores_until_it_dies", root.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = holder.stdout.take().unwrap();
+    let mut said = Vec::new();
+    while !said.ends_with(b"holding\n") {
+        let mut byte = [0];
+        stdout.read_exact(&mut byte).unwrap();
+        said.push(byte[0]);
+    }
+    let second = StateDir::claim(root.path()).unwrap();
+    assert!(second.path().ends_with("slot-1"));
+    let theirs = root.path().join("slot-0/t/a-0");
+    let error = Store::open(&theirs, &small_memory()).unwrap_err();
+    assert!(matches!(error, Error::InUse { .. }), "{error:?}");
+    assert!(matches!(Store::wipe(&theirs), Err(Error::InUse { .. })));
+    assert!(theirs.join("CURRENT").exists());
+
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert!(StateDir::claim(root.path()).unwrap().path().ends_with("slot-0"));
+    Store::open(&theirs, &small_memory()).unwrap();
+}
+
+#[test]
+fn a_store_that_this_process_has_open_is_in_use_by_whatever_path() {
+    let (_root, _state, dir) = task_dir();
+    let _store = Store::open(&dir, &small_memory()).unwrap();
+    let other_name = dir.parent().unwrap().join(".").join(dir.file_name().unwrap());
+    assert!(matches!(Store::open(&other_name, &small_memory()), Err(Error::InUse { .. })));
+    assert!(matches!(Store::wipe(&other_name), Err(Error::InUse { .. })));
+}
+
+#[test]
+fn nothing_is_removed_outside_a_slot() {
+    let (root, state, dir) = task_dir();
+    drop(Store::open(&dir, &small_memory()).unwrap());
+    let outside = tempfile::tempdir().unwrap();
+    drop(Store::open(&outside.path().join("a/b/c"), &small_memory()).unwrap());
+    let link = dir.with_file_name("link");
+    std::os::unix::fs::symlink(outside.path().join("a/b/c"), &link).unwrap();
+    for refused in [root.path(), state.path(), &outside.path().join("a/b/c"), &link] {
+        assert!(matches!(Store::wipe(refused), Err(Error::Unmarked { .. })), "{}", refused.display());
+        assert!(refused.exists());
+    }
+    Store::wipe(&dir).unwrap();
+    assert!(!dir.exists());
+    Store::wipe(&dir).unwrap();
+}
+
+/// Gives up root's rights, if this is root, and tries to take the folder.
+fn claim_as_nobody(root: &Path) {
+    // SAFETY: plain system calls without memory; this process does nothing afterwards but the check.
+    unsafe {
+        if libc::geteuid() == 0 {
+            assert_eq!(libc::setgid(65_534), 0);
+            assert_eq!(libc::setuid(65_534), 0);
+        }
+    }
+    let error = StateDir::claim(root).unwrap_err();
+    assert!(matches!(error, Error::NotWritable { .. }), "{error:?}");
+    assert!(error.to_string().contains("set another state_dir"), "{error}");
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_is_said() {
+    if let Some(root) = child_dir() {
+        return claim_as_nobody(&root);
+    }
+    let above = tempfile::tempdir().unwrap();
+    fs::set_permissions(above.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let root = above.path().join("state");
+    let child = child("dir::a_folder_that_may_not_be_written_is_said", &root).output().unwrap();
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+}

@@ -1,0 +1,196 @@
+//! Loads, lookups, scans and the store's small print.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::format::{KIND_IDENTITY_DIGEST, STORE_META_KEY};
+
+fn numbered(n: u32) -> Vec<u8> {
+    entry_key(&format!("{n:06}"))
+}
+
+/// A store with the even numbers below 4000 as keys, half of them in table files.
+fn evens(dir: &Path) -> Store {
+    let mut store = Store::open(dir, &small_memory()).unwrap();
+    for part in 0..4 {
+        let mut overlay = Overlay::new();
+        for n in (part * 1000..(part + 1) * 1000).step_by(2) {
+            overlay.put(&numbered(n), Some(&n.to_be_bytes()));
+        }
+        store.commit(&overlay, &meta(part as usize)).unwrap();
+        if part == 1 {
+            store.flush().unwrap();
+        }
+    }
+    store
+}
+
+#[test]
+fn sorted_lookups_find_what_single_ones_find() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = evens(dir.path());
+    // More than one chunk, hits and misses, equal keys one after the other.
+    let keys: Vec<_> = (0..1500).flat_map(|n| [numbered(n * 3), numbered(n * 3)]).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut seen = 0;
+    store
+        .get_sorted(&keys, |index, value| {
+            assert_eq!(index, seen, "in order");
+            assert_eq!(value.map(<[u8]>::to_owned), store.get(keys[index]).unwrap());
+            seen += 1;
+        })
+        .unwrap();
+    assert_eq!(seen, keys.len());
+    store.get_sorted(&[], |_, _| panic!("nothing was asked for")).unwrap();
+}
+
+#[test]
+fn a_scan_goes_on_where_it_stopped_and_shows_entries_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = evens(dir.path());
+    let digest = [KIND_IDENTITY_DIGEST, 1];
+    let mut overlay = Overlay::new();
+    overlay.put(POSITION_KEY, Some(b"position"));
+    overlay.put(&digest, Some(b"digest"));
+    overlay.put(&[KIND_IDENTITY], Some(b"the shortest key"));
+    store.commit(&overlay, &meta(9)).unwrap();
+    let mut expected: Vec<_> = (0..4000).step_by(2).map(numbered).collect();
+    expected.insert(0, vec![KIND_IDENTITY]);
+    expected.push(digest.to_vec());
+    for keys_max in [1, 7, 2002, 5000] {
+        let (mut seen, mut cursor, mut calls) = (Vec::new(), None, 0);
+        loop {
+            let before = seen.len();
+            cursor = store.scan(cursor.as_deref(), keys_max, |key, _| seen.push(key.to_owned())).unwrap();
+            assert!(seen.len() - before <= keys_max);
+            calls += 1;
+            let Some(at) = &cursor else { break };
+            assert_eq!(at, seen.last().unwrap());
+        }
+        assert_eq!(seen, expected);
+        assert_eq!(calls, expected.len().div_ceil(keys_max), "a full last call knows that it is the last");
+    }
+    // A cursor that was deleted meanwhile, and ones outside the entries.
+    assert_eq!(store.scan(Some(&numbered(1)), 1, |key, _| assert_eq!(key, numbered(2))).unwrap(), Some(numbered(2)));
+    assert!(store.scan(Some(&[0]), 1, |key, _| assert_eq!(key, [KIND_IDENTITY])).unwrap().is_some());
+    assert_eq!(store.scan(Some(&[0xff]), 1, |_, _| panic!("no entry is there")).unwrap(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Loads as batches and as table files, on an empty and on a filled store, reopened in the middle.
+    #[test]
+    fn loads_leave_the_last_of_each_key(
+        before in proptest::collection::vec((0..30_u32, any::<u8>()), 0..30),
+        loads in proptest::collection::vec(
+            (any::<bool>(), any::<bool>(), proptest::collection::vec((0..40_u32, proptest::option::of(any::<u8>())), 0..80)),
+            1..4,
+        ),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = small_memory();
+        let mut store = Store::open(dir.path(), &memory).unwrap();
+        let mut expected = Map::new();
+        let mut overlay = Overlay::new();
+        for (key, value) in before {
+            overlay.put(&numbered(key), Some(&[value]));
+            apply(&mut expected, &numbered(key), Some(&[value]));
+        }
+        store.commit(&overlay, &meta(0)).unwrap();
+        store.begin_load(&loading(0)).unwrap();
+        let mut buffer = LoadBuffer::new();
+        for (number, (as_file, reopen, records)) in (1..).zip(loads) {
+            if reopen {
+                drop(store);
+                store = Store::open(dir.path(), &memory).unwrap();
+            }
+            store.set_ingest_bytes_min(if as_file { 0 } else { usize::MAX });
+            for (key, value) in &records {
+                let value = value.as_ref().map(std::slice::from_ref);
+                buffer.put(&numbered(*key), value);
+                apply(&mut expected, &numbered(*key), value);
+            }
+            prop_assert_eq!(buffer.len(), records.len());
+            store.load(&mut buffer, &loading(number)).unwrap();
+            prop_assert!(buffer.is_empty());
+            prop_assert_eq!(store.meta().unwrap(), Some(loading(number)));
+            prop_assert!(!dir.path().join("load.tmp").exists());
+        }
+        prop_assert_eq!(contents(&store).unwrap(), expected);
+    }
+}
+
+#[test]
+fn the_key_head_orders_as_the_keys_do() {
+    let keys: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"a", b"a\0", b"a\0b", b"aaaaaaaaaaaaaaaaaaaaaaa"];
+    for a in keys {
+        for b in keys {
+            let heads = super::super::load::key_head(a).cmp(&super::super::load::key_head(b));
+            assert_eq!(heads.then_with(|| a.cmp(b)), a.cmp(b));
+        }
+    }
+}
+
+#[test]
+fn a_table_file_left_by_a_killed_load_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Store::open(dir.path(), &small_memory()).unwrap());
+    let leftover = dir.path().join("load.tmp");
+    std::fs::write(&leftover, b"half a table").unwrap();
+    drop(Store::open(dir.path(), &small_memory()).unwrap());
+    assert!(!leftover.exists());
+}
+
+#[test]
+fn a_changelog_that_holds_the_stores_own_key_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), &small_memory()).unwrap();
+    store.begin_load(&loading(0)).unwrap();
+    let mut buffer = LoadBuffer::new();
+    buffer.put(STORE_META_KEY, Some(&meta(5).encode()));
+    buffer.put(&[0xff, 0xff], Some(b"a key behind it"));
+    assert!(matches!(store.load(&mut buffer, &loading(1)), Err(Error::ReservedKey { .. })));
+    assert_eq!(store.meta().unwrap(), Some(loading(0)));
+}
+
+#[test]
+#[should_panic(expected = "a load begins with begin_load")]
+fn a_load_into_a_store_that_looks_current_is_a_bug() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), &small_memory()).unwrap();
+    store.set_meta(&meta(1)).unwrap();
+    let _ = store.load(&mut LoadBuffer::new(), &loading(2));
+}
+
+#[test]
+fn a_cleared_store_is_as_new() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = evens(dir.path());
+    assert!(store.entries_estimate() >= 2000);
+    assert!(store.bytes() > 8000);
+    store.clear().unwrap();
+    assert_eq!(store.meta().unwrap(), None);
+    assert_eq!(contents(&store).unwrap(), Map::new());
+    assert_eq!(store.entries_estimate(), 0);
+    store.commit(&overlay_of(&[("a", Some("1"))]), &meta(1)).unwrap();
+    drop(store);
+    let store = Store::open(dir.path(), &small_memory()).unwrap();
+    assert_eq!(contents(&store).unwrap().len(), 1);
+    assert_eq!(store.meta().unwrap(), Some(meta(1)));
+}
+
+#[test]
+fn many_small_stores_stay_small() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = Memory::new(64 << 20);
+    let stores: Vec<_> = (0..64)
+        .map(|n| {
+            let mut store = Store::open(&dir.path().join(n.to_string()), &memory).unwrap();
+            store.commit(&overlay_of(&[("a", Some("1"))]), &meta(1)).unwrap();
+            store
+        })
+        .collect();
+    let used = memory.used_bytes();
+    assert!(used < 16 << 20, "{} stores with one entry each take {used} bytes", stores.len());
+}

@@ -1,0 +1,244 @@
+//! Store and overlay against a plain map and a list that stands for the changelog, under whatever a lane
+//! does to them, crashes included: as an operator would, restored from the list after each.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+type Records = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(Vec<u8>, Option<Vec<u8>>),
+    Commit,
+    Abort,
+    Flush,
+    Reopen,
+    /// The process dies; `restore_crashes` more times while the store is being restored, in loads of
+    /// `chunk` records.
+    Crash {
+        chunk: usize,
+        as_file: bool,
+        restore_crashes: usize,
+    },
+    /// Restored from the first record on though nothing is wrong.
+    LoadAll {
+        chunk: usize,
+        as_file: bool,
+    },
+    Clear,
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        8 => (0..12_u8).prop_map(|n| vec![KIND_IDENTITY, n]),
+        2 => (0..4_u8).prop_map(|n| vec![crate::format::KIND_IDENTITY_DIGEST, n]),
+        1 => Just(POSITION_KEY.to_vec()),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let value = proptest::option::weighted(0.7, proptest::collection::vec(any::<u8>(), 0..30));
+    prop_oneof![
+        30 => (key(), value).prop_map(|(key, value)| Op::Put(key, value)),
+        8 => Just(Op::Commit),
+        2 => Just(Op::Abort),
+        3 => Just(Op::Flush),
+        1 => Just(Op::Reopen),
+        3 => (1..20_usize, any::<bool>(), 0..3_usize)
+            .prop_map(|(chunk, as_file, restore_crashes)| Op::Crash { chunk, as_file, restore_crashes }),
+        1 => (1..20_usize, any::<bool>()).prop_map(|(chunk, as_file)| Op::LoadAll { chunk, as_file }),
+        1 => Just(Op::Clear),
+    ]
+}
+
+/// The operator's view: one store, the changelog that it can be restored from, and how much of it must
+/// survive a crash.
+struct World {
+    lives: usize,
+    memory: Memory,
+    store: Option<Store>,
+    overlay: Overlay,
+    changelog: Records,
+    flushed: usize,
+    /// Dropped last: RocksDB tries for a second to write into a folder that is gone.
+    root: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let root = folder();
+        let memory = small_memory();
+        let store = Some(Store::open(&root.path().join("0"), &memory).unwrap());
+        Self { root, lives: 0, memory, store, overlay: Overlay::new(), changelog: Vec::new(), flushed: 0 }
+    }
+
+    fn store(&mut self) -> &mut Store {
+        self.store.as_mut().unwrap()
+    }
+
+    fn state_at(&self, offset: usize) -> Map {
+        let mut map = Map::new();
+        self.changelog[..offset].iter().for_each(|(key, value)| apply(&mut map, key, value.as_deref()));
+        map
+    }
+
+    fn run(&mut self, op: Op) {
+        match op {
+            Op::Put(key, value) => {
+                self.overlay.put(&key, value.as_deref());
+                assert_eq!(self.overlay.get(&key), Some(value.as_deref()));
+            }
+            Op::Commit => self.commit(),
+            Op::Abort => self.overlay.clear(),
+            Op::Flush => {
+                self.store().flush().unwrap();
+                self.flushed = self.changelog.len();
+            }
+            Op::Reopen => {
+                let dir = self.store().path().to_owned();
+                self.reopen(&dir);
+                self.flushed = self.changelog.len();
+                self.check_current();
+            }
+            Op::Crash { chunk, as_file, restore_crashes } => {
+                self.crash();
+                self.restore(chunk, as_file, restore_crashes);
+            }
+            Op::LoadAll { chunk, as_file } => {
+                self.store().begin_load(&loading(0)).unwrap();
+                self.flushed = 0;
+                self.restore(chunk, as_file, 0);
+            }
+            Op::Clear => {
+                self.store().clear().unwrap();
+                assert_eq!(contents(self.store()).unwrap(), Map::new());
+                self.flushed = 0;
+                self.restore(5, false, 0);
+            }
+        }
+    }
+
+    fn commit(&mut self) {
+        let written = self.overlay.iter().map(|(key, value)| (key.to_owned(), value.map(<[u8]>::to_owned)));
+        self.changelog.extend(written);
+        let meta = meta(self.changelog.len());
+        self.store.as_mut().unwrap().commit(&self.overlay, &meta).unwrap();
+        self.overlay.clear();
+        self.check_current();
+    }
+
+    fn check_current(&mut self) {
+        let expected = self.state_at(self.changelog.len());
+        assert_eq!(contents(self.store()).unwrap(), expected);
+        let keys: Vec<_> = (0..14).map(|n| [KIND_IDENTITY, n]).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 2]>::as_slice).collect();
+        let check = |index: usize, value: Option<&[u8]>| {
+            assert_eq!(value, expected.get(keys[index]).map(Vec::as_slice));
+        };
+        self.store().get_sorted(&keys, check).unwrap();
+        if let Some(meta) = self.store().meta().unwrap() {
+            assert_eq!(offset(&meta), self.changelog.len());
+            assert!(meta.token.is_some());
+        }
+    }
+
+    /// Goes on with the store as it was on the disk just now, and checks it against the promise.
+    fn crash(&mut self) {
+        self.lives += 1;
+        let dir = self.root.path().join(self.lives.to_string());
+        let from = self.store().path().to_owned();
+        copy_as_it_is(&from, &dir);
+        self.overlay.clear();
+        self.reopen(&dir);
+        let Some(meta) = self.store().meta().unwrap() else {
+            assert_eq!(self.flushed, 0, "what was flushed is gone");
+            assert_eq!(contents(self.store()).unwrap(), Map::new());
+            return;
+        };
+        assert!(offset(&meta) >= self.flushed, "what was flushed is gone");
+        if meta.token.is_some() {
+            assert_eq!(contents(self.store()).unwrap(), self.state_at(offset(&meta)), "not a state after a commit");
+        }
+    }
+
+    fn reopen(&mut self, dir: &Path) {
+        // The former store is closed first, which brings its writes to its own folder.
+        self.store = None;
+        self.store = Some(Store::open(dir, &self.memory).unwrap());
+    }
+
+    /// Reads the changelog from where the store stands to its end.
+    fn restore(&mut self, chunk: usize, as_file: bool, mut crashes: usize) {
+        let mut at = self.store().meta().unwrap().as_ref().map_or(0, offset);
+        self.store().begin_load(&loading(at)).unwrap();
+        let mut buffer = LoadBuffer::new();
+        while at < self.changelog.len() {
+            self.store().set_ingest_bytes_min(if as_file { 0 } else { usize::MAX });
+            let to = self.changelog.len().min(at + chunk);
+            self.changelog[at..to].iter().for_each(|(key, value)| buffer.put(key, value.as_deref()));
+            self.store().load(&mut buffer, &loading(to)).unwrap();
+            at = to;
+            if crashes > 0 {
+                crashes -= 1;
+                self.flushed = 0;
+                self.crash();
+                let meta = self.store().meta().unwrap().unwrap();
+                assert_eq!(meta.token, None, "a store that was killed while loading looks current");
+                at = offset(&meta);
+            }
+        }
+        self.store().set_meta(&meta(at)).unwrap();
+        self.check_current();
+    }
+}
+
+/// In memory where the system has such a place: thousands of small files are made, and waiting for a disk
+/// would show nothing here, where a crash is a copy.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
+/// Copies an open store's folder as a crash would leave it, once nothing in the background changes it.
+fn copy_as_it_is(from: &Path, to: &Path) {
+    let listing = || -> io::Result<BTreeMap<_, _>> {
+        let sized = |entry: io::Result<fs::DirEntry>| {
+            let entry = entry?;
+            Ok((entry.file_name(), entry.metadata()?.len()))
+        };
+        fs::read_dir(from)?.map(sized).collect()
+    };
+    let attempt = || -> io::Result<bool> {
+        let before = listing()?;
+        fs::create_dir_all(to)?;
+        for name in before.keys() {
+            fs::copy(from.join(name), to.join(name))?;
+        }
+        Ok(listing()? == before)
+    };
+    for _ in 0..100 {
+        if attempt().unwrap_or(false) {
+            return;
+        }
+        fs::remove_dir_all(to).unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} does not come to rest", from.display());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn a_store_is_always_the_state_after_some_commit(ops in proptest::collection::vec(op(), 1..60)) {
+        let mut world = World::new();
+        for op in ops {
+            world.run(op);
+        }
+        world.run(Op::Commit);
+    }
+}

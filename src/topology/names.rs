@@ -1,0 +1,50 @@
+//! Names of topics: what Kafka takes, and what ratchet derives.
+
+/// Stands for the input topic in an output's name.
+pub const TEMPLATE: &str = "{topic}";
+/// Kafka's limit for a topic's name.
+pub const TOPIC_CHARS_MAX: usize = 249;
+/// The limit for a topology's name.
+pub const NAME_CHARS_MAX: usize = 60;
+
+/// Whether a topology may have this name.
+pub fn is_name(name: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+/// The nearest thing to `name` that a topology may be named, if anything is left of it.
+pub fn nearest_name(name: &str) -> Option<String> {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = name.trim().chars().map(allowed).take(NAME_CHARS_MAX).collect();
+    name.contains(|c: char| c != '-').then_some(name)
+}
+
+/// Why Kafka would refuse a topic of this name.
+pub fn topic_problem(name: &str) -> Option<String> {
+    if let Some(odd) = name.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))) {
+        return Some(format!("a topic's name holds letters, digits, `.`, `_` and `-` only, not {odd:?}"));
+    }
+    match name.len() {
+        0 => Some("a topic needs a name".to_owned()),
+        _ if name == "." || name == ".." => Some(format!("a topic cannot be named `{name}`")),
+        length if length > TOPIC_CHARS_MAX => Some(too_long(length)),
+        _ => None,
+    }
+}
+
+/// What is said of a name of so many characters.
+pub fn too_long(length: usize) -> String {
+    format!("it has {length} characters, Kafka takes {TOPIC_CHARS_MAX}")
+}
+
+/// The changelog of a topology's input topic.
+pub fn changelog(name: &str, topic: &str) -> String {
+    format!("ratchet.{name}.{topic}.changelog")
+}
+
+/// Whether this is how changelogs are named, this topology's or another's.
+pub fn is_changelog(topic: &str) -> bool {
+    let inner = topic.strip_prefix("ratchet.").and_then(|rest| rest.strip_suffix(".changelog"));
+    inner.and_then(|inner| inner.split_once('.')).is_some_and(|(name, topic)| is_name(name) && !topic.is_empty())
+}

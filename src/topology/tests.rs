@@ -1,0 +1,328 @@
+//! Goal: what a topology says is what runs, and what it cannot mean is refused, all of it at once, each with
+//! its place and what to write instead.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::dedup::{Action, Format, Limits, Number, Retention, Scalar, Source};
+use crate::yaml::tests::{Fake, yamlish};
+
+/// Whole, and without warnings.
+const WHOLE: &str = "name: t\ninput: {topics: [in]}\nidentity: key\noutput: {topic: out}\n";
+
+fn load_with(text: &str, environment: Fake) -> Result<Loaded, Diagnostics> {
+    load(Path::new("t.yaml"), &environment.with_file("t.yaml", text))
+}
+
+fn load_text(text: &str) -> Result<Loaded, Diagnostics> {
+    load_with(text, Fake::default())
+}
+
+fn topology(text: &str) -> Topology {
+    load_text(text).map_err(|diagnostics| diagnostics.render(false)).unwrap().topology
+}
+
+/// The only mistake in a text: its line, and everything that is said of it.
+fn mistake(text: &str) -> (usize, String) {
+    let diagnostics = load_text(text).expect_err(text);
+    let mistakes: Vec<_> = diagnostics.mistakes().iter().filter(|mistake| !mistake.is_warning()).collect();
+    let [only] = mistakes.as_slice() else { panic!("{}", diagnostics.render(false)) };
+    let (_, line, _) = only.position().unwrap();
+    (line, format!("{} | {} | {}", only.message(), only.label(), only.help_text().unwrap_or_default()))
+}
+
+/// [`WHOLE`] with other lines instead of those of the same keys, or after them.
+fn with(line: &str) -> String {
+    let keys: Vec<_> = line.lines().map(|line| line.split(':').next()).collect();
+    let kept = WHOLE.lines().filter(|other| !keys.contains(&other.split(':').next()));
+    kept.chain([line]).map(|line| format!("{line}\n")).collect()
+}
+
+#[track_caller]
+fn refuses(line: &str, words: &[&str]) {
+    let (_, said) = mistake(&with(line));
+    for word in words {
+        assert!(said.contains(word), "{line}: no {word:?} in {said}");
+    }
+}
+
+fn golden(name: &str, text: &str, expected: &str) {
+    let rendered = load(Path::new(name), &Fake::default().with_file(name, text)).unwrap_err().render(false);
+    assert_eq!(rendered, expected, "what is rendered now:\n{rendered}");
+}
+
+#[test]
+fn six_mistakes_are_rendered_at_once() {
+    golden("topologies/payments.yaml", include_str!("golden/mistakes.yaml"), include_str!("golden/mistakes.txt"));
+}
+
+#[test]
+fn what_is_missing_is_rendered_where_it_belongs() {
+    golden("topologies/payments.yaml", include_str!("golden/missing.yaml"), include_str!("golden/missing.txt"));
+}
+
+#[test]
+fn defaults_are_those_of_the_design() {
+    let topology = topology(WHOLE);
+    let rules = &topology.rules;
+    assert_eq!((rules.key_format, rules.value_format), (Format::Bytes, Format::Json));
+    assert_eq!(rules.retention, Retention::For { ms: 7 * 86_400_000 });
+    assert_eq!((rules.future_max_ms, rules.limits), (3_600_000, Limits::default()));
+    assert_eq!(topology.start, Start::Earliest);
+    assert_eq!(topology.dead_letter, "t.dead_letter");
+    let actions = rules.actions;
+    let dead_lettered =
+        [actions.invalid, actions.missing_identity, actions.null_value, actions.late, actions.unsendable];
+    assert_eq!(dead_lettered, [Action::DeadLetter; 5]);
+    assert_eq!((actions.equal_version, actions.missing_version), (Action::Drop, Action::Forward));
+}
+
+#[test]
+fn a_version_is_kept_forever_unless_said() {
+    let version = "version: {of: value.v, as: integer}";
+    assert_eq!(topology(&with(version)).rules.retention, Retention::Forever);
+    let limited = topology(&format!("{}retention: 5m\n", with(version)));
+    assert_eq!(limited.rules.retention, Retention::For { ms: 300_000 });
+    assert_eq!(limited.rules.future_max_ms, 30_000);
+}
+
+#[test]
+fn everything_said_is_what_runs() {
+    let topology = topology(
+        "name: all-of-it\ninput: {topics: [a, b.c], key_format: json, value_format: bytes, start: latest}\n\
+         identity: [key.id, 'value', header.X-Id, meta.topic, {const: 1.0}, {const: '1'}, {const: true}, 'key.\"a.b\".0']\n\
+         version: {of: header.seq, as: integer}\nretention: 30d\nfuture_max: 10m\npartitioned_by_identity: true\n\
+         output: {topic: '{topic}.out'}\ndead_letter: {topic: dead}\non_invalid: fail\non_missing: forward\n\
+         on_null_value: forward\non_equal: forward\non_missing_version: drop\non_late: drop\non_unsendable: fail\n",
+    );
+    let rules = &topology.rules;
+    let sources: Vec<_> = rules.identity.parts.iter().map(|part| part.source.clone()).collect();
+    let number = Scalar::Number(Number::parse("1.0").unwrap());
+    assert_eq!(
+        sources,
+        [
+            Source::Key,
+            Source::Value,
+            Source::Header("X-Id".to_owned()),
+            Source::Topic,
+            Source::Const(number),
+            Source::Const(Scalar::Text("1".to_owned())),
+            Source::Const(Scalar::Bool(true)),
+            Source::Key,
+        ]
+    );
+    assert_eq!(rules.identity.parts[7].steps, ["a.b", "0"]);
+    assert_eq!((rules.key_format, rules.value_format), (Format::Json, Format::Bytes));
+    assert_eq!(rules.future_max_ms, 600_000);
+    assert_eq!(topology.start, Start::Latest);
+    let actions = rules.actions;
+    assert_eq!((actions.invalid, actions.missing_identity), (Action::Fail, Action::Forward));
+    assert_eq!((actions.equal_version, actions.missing_version), (Action::Forward, Action::Drop));
+    assert_eq!((actions.late, actions.unsendable), (Action::Drop, Action::Fail));
+    assert_eq!((topology.output_topic("a"), topology.dead_letter.as_str()), ("a.out".to_owned(), "dead"));
+}
+
+#[test]
+fn names_derive_from_the_topology() {
+    let topology = topology(WHOLE);
+    assert_eq!(topology.group(), "ratchet.t");
+    assert_eq!(topology.changelog("in"), "ratchet.t.in.changelog");
+    assert_eq!(topology.transactional_id(255, 3), "ratchet.t.00000000000000ff.3");
+}
+
+#[test]
+fn later_keys_are_told_apart_from_unknown_ones() {
+    let later = [
+        "preset: debezium-postgres@1",
+        "epoch: value.source",
+        "bucket: 1h",
+        "tests: []",
+        "audit: {topic: a}",
+        "refresh: on_duplicate",
+        "on_epoch_change: forward",
+        "input: {topics: [in], pattern: x}",
+        "input: {topics: [in], exclude: [x]}",
+        "identity: {first_of: [key]}",
+        "identity: {fingerprint: value, except: []}",
+        "identity: {bucket: 1h}",
+        "version: {of: value.v, as: text}",
+        "version: {of: value.v, as: integer, epoch: value.e}",
+        "version: [{of: value.v, as: integer}]",
+    ];
+    for line in later {
+        let diagnostics = load_text(&with(line)).unwrap_err();
+        let said = diagnostics.mistakes().iter().map(Mistake::message).collect::<Vec<_>>().join("; ");
+        assert!(said.contains("this release does not know"), "{line}: {said}");
+        assert!(!said.contains("unknown key"), "{line}: {said}");
+    }
+    refuses("on_equals: drop", &["unknown key `on_equals`", "did you mean `on_equal`?"]);
+    refuses("colour: red", &["unknown key `colour`", "nothing reads this"]);
+}
+
+#[test]
+fn wrong_types_say_what_to_write() {
+    refuses("name: [t]", &["`name` must be a name", "a list", "name: payments"]);
+    refuses("name:", &["`name` must be a name", "no value"]);
+    refuses("name: ''", &["this is empty"]);
+    refuses("input: in", &["`input` must be a mapping"]);
+    refuses("input: {topics: []}", &["`input.topics` must be a list", "empty"]);
+    refuses("identity: []", &["`identity` must be a path"]);
+    refuses("identity: {}", &["`identity` must be a path"]);
+    refuses("identity: {header: id}", &["header.id"]);
+    refuses("identity: [key, [value]]", &["`identity` must be a path"]);
+    refuses("version: value.v", &["`version` must be a mapping"]);
+    refuses("version: {of: value.v}", &["`version.as` is missing"]);
+    refuses("retention: 30", &["`retention` must be a duration", "retention: 30d"]);
+    refuses("retention: 0s", &["`retention` must be a duration"]);
+    refuses("partitioned_by_identity: yes", &["true or false"]);
+    refuses("output: out", &["`output` must be a mapping"]);
+    refuses("output: {topic: {topic}}", &["quotes", "{topic}"]);
+    refuses("on_late: dead-letter", &["write `on_late: dead_letter`"]);
+    refuses("on_late: explode", &["`forward`", "`drop`", "`dead_letter` or `fail`"]);
+}
+
+#[test]
+fn paths_that_cannot_be_read_are_refused() {
+    refuses("identity: order_id", &["value.order_id", "key.order_id"]);
+    refuses("identity: value.a..b", &["a name is missing"]);
+    refuses("identity: key.id", &["key_format: json"]);
+    refuses("version: {of: valeu.v, as: integer}", &["write `value.v`"]);
+    refuses("input: {topics: [in], value_format: bytes}\nidentity: [key, value.x]", &["value_format: json"]);
+    let (line, said) =
+        mistake("name: t\ninput: {topics: [in]}\nidentity:\n  - key\n  - value.a b\noutput: {topic: out}\n");
+    assert_eq!(line, 5, "{said}");
+}
+
+#[test]
+fn what_says_nothing_is_refused() {
+    refuses("identity: {const: x}", &["the same for all records"]);
+    refuses("identity: [meta.topic, meta.partition]", &["the same for all records"]);
+    refuses("identity: [key, key]", &["twice"]);
+    refuses("version: {of: meta.topic, as: integer}", &["cannot be a version"]);
+    refuses("on_equal: forward", &["without a `version`"]);
+    refuses("on_missing_version: drop", &["without a `version`"]);
+    refuses("on_unsendable: forward", &["cannot be `forward`"]);
+    refuses("future_max: 7d", &["less than the retention, which is 7d", "future_max: 1h"]);
+}
+
+#[test]
+fn names_that_kafka_or_ratchet_would_not_take_are_refused() {
+    refuses("name: Pay_ments", &["lower-case", "name: pay-ments"]);
+    refuses(&format!("name: {}", "x".repeat(61)), &["1 to 60"]);
+    refuses("input: {topics: [in, in]}", &["twice"]);
+    refuses("input: {topics: [a b]}", &["' '"]);
+    refuses("input: {topics: [..]}", &["cannot be named"]);
+    refuses(&format!("input: {{topics: [{}]}}", "x".repeat(250)), &["250 characters"]);
+    refuses(&format!("input: {{topics: [{}]}}", "x".repeat(240)), &["changelog", "by 11"]);
+    refuses(&format!("output: {{topic: '{{topic}}{}'}}", "x".repeat(248)), &["250 characters"]);
+    refuses("output: {topic: '{topics}'}", &["`output.topic`", "only `{topic}`"]);
+    refuses("dead_letter: {topic: '{topic}.dead'}", &["only `output.topic` may hold braces"]);
+}
+
+#[test]
+fn topics_that_are_taken_are_refused() {
+    refuses("output: {topic: in}", &["own input"]);
+    refuses("output: {topic: '{topic}'}", &["own input"]);
+    refuses("dead_letter: {topic: in}", &["own input"]);
+    refuses("dead_letter: {topic: out}", &["cannot be the output"]);
+    refuses("output: {topic: t.dead_letter}", &["dead letters"]);
+    refuses("input: {topics: [t.dead_letter]}", &["dead letters"]);
+    refuses("output: {topic: ratchet.t.in.changelog}", &["changelog"]);
+    refuses("dead_letter: {topic: ratchet.other.x.changelog}", &["changelog"]);
+}
+
+#[test]
+fn a_warning_is_given_where_duplicates_may_be_apart() {
+    let loaded = load_text(&with("identity: value.id")).unwrap();
+    let [warning] = loaded.warnings.as_slice() else { panic!("{:?}", loaded.warnings) };
+    assert!(warning.message().contains("one partition only") && warning.is_warning());
+    assert_eq!(warning.position(), Some(("t.yaml", 4, 11)));
+    for line in ["identity: key", "identity: [value.id, key]", "identity: value.id\npartitioned_by_identity: true"] {
+        assert!(load_text(&with(line)).unwrap().warnings.is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn substituted_values_are_read_and_never_shown() {
+    let env = Fake::default().with_variable("TOPIC", "s3cret topic").with_variable("NAME", "s3cret");
+    let loaded = load_with(&with("name: ${env:NAME}\nretention: ${env:NONE:-1h}"), env.clone()).unwrap();
+    assert_eq!(loaded.topology.name, "s3cret");
+    assert_eq!(loaded.topology.rules.retention, Retention::For { ms: 3_600_000 });
+    let lines = [
+        "input: {topics: ['${env:TOPIC}']}",
+        "output: {topic: '${env:TOPIC}'}",
+        "identity: '${env:TOPIC}'",
+        "name: ${env:TOPIC}",
+        "retention: ${env:TOPIC}",
+        "on_late: ${env:TOPIC}",
+        "dead_letter: {topic: '${env:TOPIC}'}",
+        "partitioned_by_identity: ${env:TOPIC}",
+        "version: {of: '${env:TOPIC}', as: '${env:TOPIC}'}",
+    ];
+    for line in lines {
+        let rendered = load_with(&with(line), env.clone()).expect_err(line).render(false);
+        assert!(!rendered.contains("s3cret"), "{rendered}");
+    }
+    refuses("name: ${env:NONE}", &["`NONE` is not set", "${env:NONE:-default}"]);
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let load = |env: Fake| load(Path::new("t.yaml"), &env).unwrap_err().render(false);
+    assert!(load(Fake::default()).contains("t.yaml cannot be read"));
+    assert!(load(Fake::default().with_file("t.yaml", b"a: b\n\xff")).contains("not UTF-8: see line 2"));
+    assert!(load(Fake::default().with_file("t.yaml", "")).contains("t.yaml is empty"));
+}
+
+#[test]
+fn a_folder_means_its_yaml_files_and_not_deeper() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("deeper")).unwrap();
+    write("b.yaml", WHOLE);
+    write("a.yaml", &with("name: a"));
+    write("deeper/c.yaml", "nonsense");
+    write("notes.txt", "nonsense");
+    let loaded = load_all(&[folder.path().to_owned()], &Process).unwrap();
+    assert_eq!(loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect::<Vec<_>>(), ["a", "t"]);
+    let empty = tempfile::tempdir().unwrap();
+    assert!(load_all(&[empty.path().to_owned()], &Process).unwrap_err().render(false).contains("holds no topology"));
+}
+
+#[test]
+fn two_topologies_of_one_name_are_refused_beside_other_mistakes() {
+    let env = Fake::default().with_file("a", WHOLE).with_file("b", WHOLE).with_file("c", with("name: C"));
+    let paths = ["a", "b", "c"].map(PathBuf::from);
+    let diagnostics = load_all(&paths, &env).unwrap_err();
+    let places: Vec<_> = diagnostics.mistakes().iter().map(Mistake::position).collect();
+    assert_eq!(places, [Some(("b", 1, 7)), Some(("c", 4, 7))]);
+}
+
+#[test]
+fn the_examples_load_without_a_warning() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies");
+    let loaded = load_all(&[folder], &Process).map_err(|diagnostics| diagnostics.render(false)).unwrap();
+    assert_eq!(loaded.len(), 3);
+    for loaded in loaded {
+        assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_breaks_the_loader(text in yamlish()) {
+        if let Err(diagnostics) = load_text(&text) {
+            diagnostics.render(true);
+        }
+    }
+
+    #[test]
+    fn no_value_breaks_the_loader(
+        key in proptest::sample::select(vec!["name", "input", "identity", "version", "retention", "output", "on_late", "future_max"]),
+        value in yamlish(),
+    ) {
+        if let Err(diagnostics) = load_text(&with(&format!("{key}: {value}"))) {
+            diagnostics.render(false);
+        }
+    }
+}

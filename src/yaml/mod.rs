@@ -1,0 +1,66 @@
+//! Reading YAML with places: what topologies and the configuration are read by.
+//!
+//! - [`tree`]: text to a small tree that keeps each scalar's text, whether it was quoted, and its place
+//! - [`text`]: a text that may be secret, and `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`
+//! - [`read`]: the tree's nodes as the types that are wanted; every mistake is collected, none ends the reading
+//! - [`units`]: durations, sizes, numbers
+//! - [`report`]: a mistake with its place and what to write instead, and all of them together
+//!
+//! Scalars stay text until someone asks for a type, so that no integer is ever rounded on its way.
+//! Whatever text comes in, nothing here panics; depth, size and aliases are bounded.
+
+use std::io;
+use std::path::Path;
+
+pub mod read;
+pub mod report;
+pub mod text;
+pub mod tree;
+pub mod units;
+
+pub use read::{Field, Fields, Placed, Reader, Shape};
+pub use report::{Diagnostics, File, Mistake, Place, Report};
+pub use text::Text;
+pub use tree::{Node, Value};
+
+/// What is read from outside: injected, so that loading is a function of its arguments.
+pub trait Environment {
+    /// The environment variable `name`; `None` where it is not set or not UTF-8.
+    fn variable(&self, name: &str) -> Option<String>;
+
+    /// All environment variables that are UTF-8, in any order.
+    fn variables(&self) -> Vec<(String, String)>;
+
+    /// The bytes of the file at `path`; relative paths start at the working folder.
+    fn read_file(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// How many cores this process may use.
+    fn cores(&self) -> usize;
+}
+
+/// The environment of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Process;
+
+impl Environment for Process {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn variables(&self) -> Vec<(String, String)> {
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect()
+    }
+
+    fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+
+    fn cores(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,407 @@
+//! A tree's nodes as the types that are wanted. Every mistake goes to the report, with what to write
+//! instead; what could not be read is `None`, and the reading goes on.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::report::{File, Place, Report};
+use super::text::{Text, substitute};
+use super::tree::{self, Node, Value};
+use super::{Environment, units};
+
+/// Longer words are not compared with others: nobody mistypes those.
+const COMPARED_CHARS_MAX: usize = 64;
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// What a value should look like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'a> {
+    /// In words, e.g. `a duration`.
+    pub what: &'a str,
+    /// As one would write it, e.g. `retention: 30d`.
+    pub example: &'a str,
+}
+
+/// A mapping's keys: those that this release reads, and those that a later one will.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keys<'a> {
+    /// What may stand there.
+    pub known: &'a [&'a str],
+    /// What ratchet's design knows and this release does not.
+    pub later: &'a [&'a str],
+}
+
+/// A value with the key it stands under.
+#[derive(Clone, Debug)]
+pub struct Field<'n> {
+    /// The keys that lead to it, e.g. `input.topics`.
+    pub name: String,
+    /// Where its key stands.
+    pub key_place: Place,
+    /// The value.
+    pub node: &'n Node,
+}
+
+impl<'n> Field<'n> {
+    /// An item of a list that stands under this key.
+    pub fn item(&self, node: &'n Node) -> Self {
+        Self { name: self.name.clone(), key_place: node.place, node }
+    }
+
+    /// Where the value stands, or its key if there is no value.
+    pub fn place(&self) -> Place {
+        if self.node.place.length == 0 { self.key_place } else { self.node.place }
+    }
+}
+
+/// A mapping's values by their keys.
+#[derive(Clone, Debug)]
+pub struct Fields<'n> {
+    /// The keys that lead to the mapping, with a dot at the end, or nothing.
+    prefix: String,
+    /// Where the mapping's key stands.
+    pub place: Place,
+    fields: Vec<(&'n str, Field<'n>)>,
+}
+
+impl<'n> Fields<'n> {
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<&Field<'n>> {
+        self.fields.iter().find(|(name, _)| *name == key).map(|(_, field)| field)
+    }
+
+    /// The value under `key`; a mistake where there is none.
+    pub fn require(&self, key: &str, example: &str, reader: &mut Reader<'_>) -> Option<&Field<'n>> {
+        let field = self.get(key);
+        if field.is_none() {
+            let message = format!("`{}{key}` is missing", self.prefix);
+            reader.mistake(self.place, message, "it belongs in here", format!("write e.g. `{example}`"));
+        }
+        field
+    }
+}
+
+/// The file at `path`, of which `what` says what it is.
+pub fn open(path: &Path, what: &str, environment: &dyn Environment, report: &mut Report) -> Option<Arc<File>> {
+    let name = path.display();
+    let bytes = match environment.read_file(path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            report.placeless(format!("{name} cannot be read: {error}"), format!("give the path of {what}"));
+            return None;
+        }
+    };
+    match String::from_utf8(bytes) {
+        Ok(text) => Some(Arc::new(File::new(name.to_string(), text))),
+        Err(error) => {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+            report.placeless(format!("{name} is not UTF-8: see line {line}"), "save it as UTF-8");
+            None
+        }
+    }
+}
+
+/// Reads one file's nodes.
+pub struct Reader<'a> {
+    /// The file that is read.
+    pub file: Arc<File>,
+    /// What `${env:NAME}` and `${file:PATH}` mean.
+    pub environment: &'a dyn Environment,
+    /// Where mistakes go.
+    pub report: &'a mut Report,
+}
+
+impl Reader<'_> {
+    /// Notes a mistake at a place of this file.
+    pub fn mistake(&mut self, place: Place, message: String, label: impl Into<String>, help: impl Into<String>) {
+        self.report.mistake((&self.file, place), message, label, help);
+    }
+
+    /// The file's tree.
+    pub fn parse(&mut self) -> Option<Node> {
+        match tree::parse(self.file.text()) {
+            Ok(node) => Some(node),
+            Err(error) => {
+                self.mistake(error.place, error.message, "here", error.help);
+                None
+            }
+        }
+    }
+
+    /// The whole file as a mapping.
+    pub fn root<'n>(&mut self, node: &'n Node, keys: Keys<'_>, shape: Shape<'_>) -> Option<Fields<'n>> {
+        if node.is_null() {
+            // Where there is nothing there is no place either.
+            let message = format!("{} is empty, it must be {}", self.file.name(), shape.what);
+            self.report.placeless(message, format!("begin with e.g. `{}`", shape.example));
+            return None;
+        }
+        let Value::Mapping(_) = &node.value else {
+            let message = format!("the file must be {}", shape.what);
+            self.mistake(
+                node.place,
+                message,
+                format!("this is {}", kind(node)),
+                format!("begin with e.g. `{}`", shape.example),
+            );
+            return None;
+        };
+        Some(self.entries(node, String::new(), Place::default(), keys))
+    }
+
+    /// A field as a mapping.
+    pub fn fields<'n>(&mut self, field: &Field<'n>, keys: Keys<'_>, shape: Shape<'_>) -> Option<Fields<'n>> {
+        let Value::Mapping(_) = &field.node.value else {
+            self.wrong(field, shape);
+            return None;
+        };
+        Some(self.entries(field.node, format!("{}.", field.name), field.key_place, keys))
+    }
+
+    fn entries<'n>(&mut self, node: &'n Node, prefix: String, place: Place, keys: Keys<'_>) -> Fields<'n> {
+        let mut fields = Fields { prefix, place, fields: Vec::new() };
+        let Value::Mapping(entries) = &node.value else { return fields };
+        for entry in entries {
+            let name = format!("{}{}", fields.prefix, entry.key);
+            if !keys.known.contains(&entry.key.as_str()) {
+                self.unknown_key(&name, &entry.key, entry.key_place, keys);
+            } else if let Some(first) = fields.get(&entry.key) {
+                let (line, _) = self.file.line_column(first.key_place.start);
+                let message = format!("`{name}` stands here twice");
+                self.mistake(
+                    entry.key_place,
+                    message,
+                    format!("it was given on line {line} already"),
+                    "remove one of them",
+                );
+            } else {
+                let field = Field { name, key_place: entry.key_place, node: &entry.node };
+                fields.fields.push((&entry.key, field));
+            }
+        }
+        fields
+    }
+
+    fn unknown_key(&mut self, name: &str, key: &str, place: Place, keys: Keys<'_>) {
+        if keys.later.contains(&key) {
+            let help = format!("remove it: a later release will know it; this one knows {}", listed(keys.known));
+            self.mistake(place, format!("this release does not know `{name}` yet"), "for a later release", help);
+            return;
+        }
+        let (label, help) = match (key, did_you_mean(key, keys.known)) {
+            ("<<", _) => ("merge keys are not read".to_owned(), "write the keys out".to_owned()),
+            (_, Some(meant)) => (format!("did you mean `{meant}`?"), format!("write `{meant}`")),
+            (_, None) => {
+                ("nothing reads this".to_owned(), format!("remove it, or write one of {}", listed(keys.known)))
+            }
+        };
+        self.mistake(place, format!("unknown key `{name}`"), label, help);
+    }
+
+    /// Notes that a field's value is not what it should be.
+    pub fn wrong(&mut self, field: &Field<'_>, shape: Shape<'_>) {
+        let label =
+            if field.node.is_null() { "it has no value".to_owned() } else { format!("this is {}", kind(field.node)) };
+        let message = format!("`{}` must be {}", field.name, shape.what);
+        let help = match &field.node.value {
+            // What is left of an unquoted `{topic}`.
+            Value::Mapping(entries) if entries.len() == 1 && entries[0].node.place.length == 0 => {
+                format!(
+                    "braces make a mapping; if they are part of a text, put it into quotes: \"{{{}}}\"",
+                    entries[0].key
+                )
+            }
+            _ => format!("write e.g. `{}`", shape.example),
+        };
+        self.mistake(field.place(), message, label, help);
+    }
+
+    /// Notes that a text is not what it should be; a secret is not shown.
+    pub fn wrong_text(&mut self, name: &str, text: &Placed<Text>, shape: Shape<'_>) {
+        let label = match text.value.is_secret() {
+            true => "what it stands for is not".to_owned(),
+            false => format!("`{}` is not", clipped(text.value.reveal())),
+        };
+        let message = format!("`{name}` must be {}", shape.what);
+        self.mistake(text.place, message, label, format!("write e.g. `{}`", shape.example));
+    }
+
+    /// A field's text, substitutions made. Neither null nor empty.
+    pub fn text(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Placed<Text>> {
+        let Value::Scalar { text, .. } = &field.node.value else {
+            self.wrong(field, shape);
+            return None;
+        };
+        if field.node.is_null() {
+            self.wrong(field, shape);
+            return None;
+        }
+        match substitute(text, self.environment) {
+            Ok(text) if text.reveal().is_empty() => {
+                let message = format!("`{}` must be {}", field.name, shape.what);
+                self.mistake(field.place(), message, "this is empty", format!("write e.g. `{}`", shape.example));
+                None
+            }
+            Ok(value) => Some(Placed { value, place: field.place() }),
+            Err(error) => {
+                self.mistake(field.place(), format!("`{}`: {error}", field.name), "needed here", error.help());
+                None
+            }
+        }
+    }
+
+    /// A text by a function that knows whether it is right.
+    pub fn convert<T>(
+        &mut self,
+        name: &str,
+        text: &Placed<Text>,
+        shape: Shape<'_>,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<Placed<T>> {
+        let value = parse(text.value.reveal());
+        if value.is_none() {
+            self.wrong_text(name, text, shape);
+        }
+        value.map(|value| Placed { value, place: text.place })
+    }
+
+    /// A field's text by a function that knows whether it is right.
+    pub fn parsed<T>(
+        &mut self,
+        field: &Field<'_>,
+        shape: Shape<'_>,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<Placed<T>> {
+        let text = self.text(field, shape)?;
+        self.convert(&field.name, &text, shape, parse)
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, field: &Field<'_>, example: &str) -> Option<Placed<bool>> {
+        self.parsed(field, Shape { what: "true or false", example }, |text| text.parse().ok())
+    }
+
+    /// A duration above zero, in milliseconds.
+    pub fn duration_ms(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Placed<i64>> {
+        self.parsed(field, shape, |text| units::duration_ms(text).filter(|ms| *ms > 0))
+    }
+
+    /// A field as one of a few words. Those of `later` are refused as such.
+    pub fn choice<T: Copy>(&mut self, field: &Field<'_>, choices: &[(&str, T)], later: &[&str]) -> Option<Placed<T>> {
+        let (what, example) = describe_choice(&field.name, choices);
+        let text = self.text(field, Shape { what: &what, example: &example })?;
+        self.choose(&field.name, &text, choices, later)
+    }
+
+    /// A text as one of a few words. Those of `later` are refused as such.
+    pub fn choose<T: Copy>(
+        &mut self,
+        name: &str,
+        text: &Placed<Text>,
+        choices: &[(&str, T)],
+        later: &[&str],
+    ) -> Option<Placed<T>> {
+        let word = text.value.reveal();
+        if let Some((_, value)) = choices.iter().find(|(known, _)| *known == word) {
+            return Some(Placed { value: *value, place: text.place });
+        }
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let key = last_key(name);
+        if text.value.is_secret() {
+            let (what, example) = describe_choice(name, choices);
+            self.wrong_text(name, text, Shape { what: &what, example: &example });
+        } else if later.contains(&word) {
+            let message = format!("this release does not know `{key}: {word}` yet");
+            self.mistake(text.place, message, "for a later release", format!("write {}", listed(&words)));
+        } else {
+            let (label, help) = match did_you_mean(word, &words) {
+                Some(meant) => (format!("did you mean `{meant}`?"), format!("write `{key}: {meant}`")),
+                None => ("not one of those".to_owned(), format!("write {}", listed(&words))),
+            };
+            self.mistake(text.place, format!("`{name}` cannot be `{}`", clipped(word)), label, help);
+        }
+        None
+    }
+
+    /// A list's items, at least one.
+    pub fn list<'n>(&mut self, field: &Field<'n>, shape: Shape<'_>) -> Option<Vec<Field<'n>>> {
+        match &field.node.value {
+            Value::List(items) if !items.is_empty() => Some(items.iter().map(|item| field.item(item)).collect()),
+            Value::List(_) => {
+                let message = format!("`{}` must be {}", field.name, shape.what);
+                self.mistake(field.place(), message, "this is empty", format!("write e.g. `{}`", shape.example));
+                None
+            }
+            _ => {
+                self.wrong(field, shape);
+                None
+            }
+        }
+    }
+}
+
+/// What a choice should look like: in words, and as one would write it.
+fn describe_choice<T>(name: &str, choices: &[(&str, T)]) -> (String, String) {
+    let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+    (
+        format!("one of {}", listed(&words)),
+        format!("{}: {}", last_key(name), words.first().copied().unwrap_or_default()),
+    )
+}
+
+/// The last of the keys that lead to a value.
+fn last_key(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or_default()
+}
+
+/// What a node is, in words.
+fn kind(node: &Node) -> &'static str {
+    match &node.value {
+        _ if node.is_null() => "null",
+        Value::Scalar { .. } => "a single value",
+        Value::List(_) => "a list",
+        Value::Mapping(_) => "a mapping",
+    }
+}
+
+/// A text short enough for an error.
+pub fn clipped(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    let line = text.lines().next().unwrap_or_default();
+    if line.len() == text.len() && line.chars().count() <= CHARS_MAX {
+        return text.to_owned();
+    }
+    line.chars().take(CHARS_MAX).chain(['…']).collect()
+}
+
+/// Words as a list to choose from.
+pub fn listed(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// The word that was probably meant.
+pub fn did_you_mean<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
+    if word.chars().count() > COMPARED_CHARS_MAX {
+        return None;
+    }
+    let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
+    let wanted = plain(word);
+    let distances = words.iter().map(|known| (strsim::damerau_levenshtein(&wanted, &plain(known)), *known));
+    let (distance, meant) = distances.min_by_key(|(distance, _)| *distance)?;
+    // A third of the letters may be wrong, in a short word one.
+    (distance <= (meant.chars().count() / 3).max(1)).then_some(meant)
+}

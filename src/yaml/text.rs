@@ -1,0 +1,156 @@
+//! A text that may be secret, and the substitution that makes it so.
+//!
+//! In the values (not in the keys) of both kinds of file:
+//!
+//! - `${env:NAME}` stands for an environment variable; it is a mistake if there is none
+//! - `${env:NAME:-default}` stands for `default` where the variable is not set or empty
+//! - `${file:PATH}` stands for a file's text without the line's end at its end; a relative path starts at
+//!   the working folder
+//! - `$${` stands for `${` itself
+//!
+//! Values are substituted after the YAML was parsed: whatever a variable holds, it stays one text.
+
+use std::fmt;
+use std::path::Path;
+
+use super::Environment;
+
+/// What stands for a secret wherever it is shown.
+pub const MASK: &str = "***";
+/// How long a text put in by `${file:PATH}` may be.
+const FILE_BYTES_MAX: usize = 64 * 1024;
+
+/// A text that may be secret: shown, in `Display` and in `Debug`, as `***` if it is.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Text {
+    text: String,
+    secret: bool,
+}
+
+impl Text {
+    /// A text that anyone may see.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), secret: false }
+    }
+
+    /// A text that nobody may see.
+    pub fn secret(text: impl Into<String>) -> Self {
+        Self { text: text.into(), secret: true }
+    }
+
+    /// The text itself: never for a log, an error, a dump or a metric if [`Text::is_secret`].
+    pub fn reveal(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it is secret.
+    pub fn is_secret(&self) -> bool {
+        self.secret
+    }
+
+    /// The same text, secret.
+    #[must_use]
+    pub fn into_secret(self) -> Self {
+        Self { secret: true, ..self }
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.secret { MASK } else { &self.text })
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.secret { f.write_str(MASK) } else { fmt::Debug::fmt(&self.text, f) }
+    }
+}
+
+/// A substitution that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// `${` without `}`.
+    #[error("`${{` has no `}}`")]
+    Unclosed,
+    /// Neither `env:` nor `file:`.
+    #[error("`${{{0}}}` names neither `env:` nor `file:`")]
+    Unknown(String),
+    /// A variable that is not set, and no default.
+    #[error("the environment variable `{0}` is not set")]
+    NotSet(String),
+    /// A file that cannot be read.
+    #[error("the file `{path}` cannot be read: {reason}")]
+    File {
+        /// Its path.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// What to write instead.
+    pub fn help(&self) -> String {
+        match self {
+            Self::Unclosed => "close it, e.g. ${env:NAME}; to mean `${` itself, write `$${`".to_owned(),
+            Self::Unknown(_) => {
+                "write ${env:NAME}, ${env:NAME:-default} or ${file:PATH}; to mean `${` itself, write `$${`".to_owned()
+            }
+            Self::NotSet(name) => format!("set it, or give a default: ${{env:{name}:-default}}"),
+            Self::File { .. } => "relative paths start at the working folder; the file must be UTF-8 text".to_owned(),
+        }
+    }
+}
+
+/// `text` with its substitutions made; secret if there was any.
+pub fn substitute(text: &str, environment: &dyn Environment) -> Result<Text, Error> {
+    let mut out = String::with_capacity(text.len());
+    let mut secret = false;
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        if rest[..at].ends_with('$') {
+            out.push_str(&rest[..at]);
+            out.push('{');
+            rest = &rest[at + 2..];
+            continue;
+        }
+        out.push_str(&rest[..at]);
+        let (name, after) = rest[at + 2..].split_once('}').ok_or(Error::Unclosed)?;
+        out.push_str(&resolve(name, environment)?);
+        secret = true;
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(Text { text: out, secret })
+}
+
+/// What stands for the text between `${` and `}`.
+fn resolve(name: &str, environment: &dyn Environment) -> Result<String, Error> {
+    if let Some(variable) = name.strip_prefix("env:") {
+        let (variable, default) = match variable.split_once(":-") {
+            Some((variable, default)) => (variable, Some(default)),
+            None => (variable, None),
+        };
+        return match (environment.variable(variable), default) {
+            (Some(value), _) if !value.is_empty() => Ok(value),
+            (_, Some(default)) => Ok(default.to_owned()),
+            (Some(empty), None) => Ok(empty),
+            (None, None) => Err(Error::NotSet(variable.to_owned())),
+        };
+    }
+    let Some(path) = name.strip_prefix("file:") else { return Err(Error::Unknown(name.to_owned())) };
+    let failed = |reason: String| Error::File { path: path.to_owned(), reason };
+    let bytes = environment.read_file(Path::new(path)).map_err(|error| failed(error.to_string()))?;
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err(failed(format!("it is longer than {FILE_BYTES_MAX} bytes")));
+    }
+    let mut text = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8".to_owned()))?;
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    Ok(text)
+}

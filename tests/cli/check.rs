@@ -1,0 +1,116 @@
+//! `ratchet check`: every mistake at once, each with its place; or what was understood.
+
+use super::{PAYMENTS, Room};
+
+#[test]
+fn a_good_topology_is_summed_up_on_standard_error() {
+    let ran = Room::new().run("check payments.yaml").ended(0).wrote(&[]);
+    ran.said(&[
+        "payments.yaml: fine",
+        "input payments, from the earliest record",
+        "identity value.order_id + value.operation",
+        "version value.version",
+        "retention forever",
+        "output payments.unique",
+        "dead letter payments.dead_letter",
+        "group ratchet.payments",
+        "changelog ratchet.payments.payments.changelog",
+    ]);
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_told_at_once_with_their_places() {
+    let room = Room::new();
+    room.write(
+        "broken.yaml",
+        "name: Payments\ninput: {topics: [payments], value_fromat: json}\nidentity: value.id\nretention: soon\noutput: {topic: payments}\non_invalid: explode\n",
+    );
+    room.run("check broken.yaml").ended(2).wrote(&[]).said(&[
+        "broken.yaml:1:7",
+        "broken.yaml:2:29",
+        "value_format",
+        "broken.yaml:4:12",
+        "broken.yaml:6:13",
+        "dead_letter",
+    ]);
+}
+
+#[test]
+fn mistakes_of_several_files_are_told_at_once() {
+    let room = Room::new();
+    room.write("a.yaml", PAYMENTS.replace("identity", "identiti"));
+    room.write("b.yaml", PAYMENTS.replace("integer", "integr"));
+    room.run("check a.yaml payments.yaml b.yaml nowhere.yaml").ended(2).said(&[
+        "a.yaml:3:1",
+        "b.yaml:4:",
+        "nowhere.yaml",
+    ]);
+}
+
+#[test]
+fn a_folder_means_its_yaml_files() {
+    let room = Room::new();
+    room.write("topologies/one.yaml", PAYMENTS.replace("name: payments", "name: one"));
+    room.write("topologies/two.yaml", PAYMENTS.replace("name: payments", "name: two"));
+    room.write("topologies/deeper/three.yaml", "broken: [");
+    room.write("topologies/notes.txt", "broken: [");
+    let ran = room.run("check topologies").ended(0).said(&["topologies/one.yaml: fine", "topologies/two.yaml: fine"]);
+    assert!(!ran.stderr.contains("three"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_warning_is_told_and_is_no_mistake() {
+    let room = Room::new();
+    room.write("loose.yaml", PAYMENTS.replace("partitioned_by_identity: true\n", ""));
+    room.run("check loose.yaml").ended(0).said(&[
+        "loose.yaml:3:11",
+        "partitioned_by_identity: true",
+        "loose.yaml: fine",
+    ]);
+}
+
+#[test]
+fn topology_and_configuration_are_checked_together() {
+    let room = Room::new();
+    room.write("broken.yaml", PAYMENTS.replace("identity", "identiti"));
+    room.write("ratchet.yaml", "cluster: kafka\nlanes: many\nkafka: {bootstrap.servers: 'localhost:9092'}\n");
+    room.run("check broken.yaml --config ratchet.yaml").ended(2).said(&[
+        "broken.yaml:3:1",
+        "ratchet.yaml:2:8",
+        "lanes",
+    ]);
+}
+
+#[test]
+fn a_secret_is_not_shown_even_beside_a_mistake() {
+    let room = Room::new();
+    room.write(
+        "ratchet.yaml",
+        "cluster: kafka\nkafka: {bootstrap.servers: 'localhost:9092', sasl.password: '${env:KAFKA_PASSWORD}', nonsense.property: '${env:KAFKA_PASSWORD}'}\nlanes: '${env:KAFKA_PASSWORD}'\n",
+    );
+    for command in ["check payments.yaml --config ratchet.yaml", "run payments.yaml --config ratchet.yaml"] {
+        let output = room.command(command).env("KAFKA_PASSWORD", "hunter2-topsecret").output().unwrap();
+        let ran = super::Ran::from(output).ended(2).said(&["ratchet.yaml:3:8"]);
+        assert!(!ran.stderr.contains("hunter2") && !ran.stdout.contains("hunter2"), "{ran:#?}");
+    }
+}
+
+#[test]
+fn a_missing_variable_is_named() {
+    let room = Room::new();
+    room.write("ratchet.yaml", "cluster: kafka\nkafka: {bootstrap.servers: '${env:NO_SUCH_BROKERS}'}\n");
+    room.run("check payments.yaml --config ratchet.yaml").ended(2).said(&["NO_SUCH_BROKERS", "ratchet.yaml:2:"]);
+}
+
+#[test]
+fn nobody_listening_is_no_failure() {
+    let room = Room::new();
+    room.write("broken.yaml", "name: 7\n");
+    for (file, code) in [("payments.yaml", 0), ("broken.yaml", 2)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_ratchet"));
+        let status = check.args(["check", file]).current_dir(room.path()).stderr(writer).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{file}");
+    }
+}

@@ -1,0 +1,151 @@
+//! `ratchet run` on an embedded cluster: the whole program, from its first line to its last.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, Stdio};
+use std::time::{Duration, Instant};
+
+use ratchet::cluster::Message;
+use ratchet::cluster::embedded::Embedded;
+use ratchet::record::Headers;
+
+use super::Room;
+
+/// Everything that a run on an embedded cluster in the room needs to be told.
+const SETTINGS: &str = "--set cluster=embedded --set embedded.dir=topics --set state_dir=state --set topics.create=all \
+                        --set lanes=1 --set memory=64MiB --set http=127.0.0.1:0";
+
+/// How long anything may take that is waited for.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+fn order(version: u32) -> String {
+    format!(r#"{{"order_id":7,"operation":"charge","version":{version}}}"#)
+}
+
+impl Room {
+    /// A room whose cluster has orders of these versions in its input.
+    fn with_orders(versions: &[u32]) -> Self {
+        let room = Self::new();
+        let cluster = Embedded::open(&room.path().join("topics"), 1).unwrap();
+        for value in versions.iter().map(|&version| order(version)) {
+            let message = Message {
+                topic: "payments",
+                partition: 0,
+                key: None,
+                value: Some(value.as_bytes()),
+                headers: Headers::default(),
+                timestamp: Some(1_000),
+            };
+            cluster.append("payments", 0, &[message]).unwrap();
+        }
+        room
+    }
+
+    fn output(&self) -> Vec<String> {
+        let cluster = Embedded::open(&self.path().join("topics"), 1).unwrap();
+        let records = cluster.read_all("payments.unique", 0).unwrap();
+        records.into_iter().map(|record| String::from_utf8(record.value.unwrap()).unwrap()).collect()
+    }
+}
+
+#[test]
+fn a_drained_run_has_forwarded_what_is_new_and_ends() {
+    let room = Room::with_orders(&[1, 1, 3, 2, 4]);
+    let run = format!("run payments.yaml --until-drained {SETTINGS}");
+    room.run(&run).ended(0).wrote(&[]).said(&["starting", "topologies=\"payments\"", "stopped"]);
+    assert_eq!(room.output(), [order(1), order(3), order(4)]);
+    room.run(&run).ended(0);
+    assert_eq!(room.output().len(), 3, "nothing new is brought by running again");
+}
+
+#[test]
+fn an_input_that_does_not_exist_fails_the_run() {
+    let ran = Room::new().run(&format!("run payments.yaml {SETTINGS}")).ended(1).wrote(&[]);
+    ran.said(&["input topic \"payments\" does not exist"]);
+}
+
+#[test]
+fn a_running_job_answers_over_http_and_ends_cleanly_when_told() {
+    for signal in ["TERM", "INT"] {
+        let room = Room::with_orders(&[1, 1, 2]);
+        let mut job = Job::start(&room);
+        job.wait_until(|job| job.ask("/readyz").contains("200 OK"));
+        assert!(job.ask("/livez").contains("200 OK"));
+        let forwarded =
+            r#"ratchet_records_total{reason="first",topic="payments",topology="payments",verdict="forwarded"} 1"#;
+        job.wait_until(|job| job.ask("/metrics").contains(forwarded));
+        let log = job.end(signal);
+        assert!(log.contains("stopping") && log.contains("stopped"), "{log}");
+        assert_eq!(room.output(), [order(1), order(2)]);
+    }
+}
+
+/// A job that runs in the background; killed with its handle.
+struct Job {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    address: String,
+}
+
+impl Job {
+    /// Starts a job and waits until it says where it listens.
+    fn start(room: &Room) -> Self {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ratchet"))
+            .args(["run", "payments.yaml"])
+            .args(SETTINGS.split_whitespace())
+            .current_dir(room.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        let address = loop {
+            line.clear();
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the job has ended");
+            if let Some((_, address)) = line.trim_end().split_once("address=") {
+                break address.to_owned();
+            }
+        };
+        Self { child, log, address }
+    }
+
+    /// The whole answer to a request; empty where there is none yet.
+    fn ask(&self, path: &str) -> String {
+        let mut answer = String::new();
+        if let Ok(mut stream) = TcpStream::connect(&self.address) {
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+            stream.read_to_string(&mut answer).unwrap();
+        }
+        answer
+    }
+
+    #[track_caller]
+    #[expect(clippy::disallowed_methods, reason = "another process is waited for")]
+    fn wait_until(&self, holds: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + WAIT_MAX;
+        while !holds(self) {
+            assert!(Instant::now() < deadline, "not within {WAIT_MAX:?}; {}", self.ask("/readyz?verbose"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends a signal, waits for the end, which must be a clean one, and answers with the rest of the log.
+    fn end(&mut self, signal: &str) -> String {
+        let sent =
+            std::process::Command::new("kill").args([&format!("-{signal}"), &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{rest}");
+        rest
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // it has ended by itself unless the test has failed
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

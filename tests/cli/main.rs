@@ -1,0 +1,123 @@
+//! The built program through its command line: what a person types, and what comes back on which stream
+//! and with which exit code. Nothing but this machine is needed.
+
+mod check;
+mod help;
+mod job;
+mod replay;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+
+/// A topology that has no mistakes and no warnings.
+const PAYMENTS: &str = "\
+name: payments
+input: {topics: [payments]}
+identity: [value.order_id, value.operation]
+version: {of: value.version, as: integer}
+output: {topic: payments.unique}
+partitioned_by_identity: true
+";
+
+/// A folder with files in it, and the program run in that folder.
+struct Room {
+    folder: TempDir,
+}
+
+impl Room {
+    /// A room with [`PAYMENTS`] as `payments.yaml`.
+    fn new() -> Self {
+        let room = Self { folder: tempfile::tempdir().unwrap() };
+        room.write("payments.yaml", PAYMENTS);
+        room
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The program with these words, split at spaces; to be run in this room.
+    fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+        command.current_dir(self.path()).args(words.split_whitespace());
+        command
+    }
+
+    /// What came of running the program with these words.
+    fn run(&self, words: &str) -> Ran {
+        Ran::from(self.command(words).output().unwrap())
+    }
+
+    /// The same with this on standard input.
+    fn run_with(&self, words: &str, input: impl Into<Vec<u8>>) -> Ran {
+        Ran::from(self.command(words).write_stdin(input).output().unwrap())
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ran {
+    /// Ended with this code.
+    #[track_caller]
+    fn ended(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// Said all of this on standard error. Line breaks of wrapped messages do not count.
+    #[track_caller]
+    fn said(self, needles: &[&str]) -> Self {
+        let words = |text: &str| {
+            text.split(|c: char| c.is_whitespace() || c == '│')
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let stderr = words(&self.stderr);
+        for needle in needles {
+            assert!(stderr.contains(&words(needle)), "{needle:?} is missing in\n{}", self.stderr);
+        }
+        self
+    }
+
+    /// Wrote exactly these lines to standard output.
+    #[track_caller]
+    fn wrote(self, lines: &[&str]) -> Self {
+        assert_eq!(self.stdout.lines().collect::<Vec<_>>(), lines, "{}", self.stderr);
+        self
+    }
+
+    /// Said nothing on standard error.
+    #[track_caller]
+    fn quietly(self) -> Self {
+        assert_eq!(self.stderr, "");
+        self
+    }
+}

@@ -1,0 +1,258 @@
+//! `ratchet replay`: captured records in, survivors or explanations out.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use super::{PAYMENTS, Room};
+
+const RECORDS: &str = r#"{"order_id":7,"operation":"charge","version":1}
+{"order_id":7,"operation":"charge","version":1}
+{"version": 2, "operation":"charge", "order_id":7}
+
+{"order_id":7,"operation":"charge","version":1}
+{"order_id":7,"operation":"refund","version":36893488147419103233}
+{"order_id":7,"operation":"refund","version":36893488147419103232}
+{"operation":"refund","version":9}
+"#;
+
+const SURVIVORS: [&str; 3] = [
+    r#"{"order_id":7,"operation":"charge","version":1}"#,
+    r#"{"version": 2, "operation":"charge", "order_id":7}"#,
+    r#"{"order_id":7,"operation":"refund","version":36893488147419103233}"#,
+];
+
+fn kcat(partition: i32, offset: i64, ts: i64, payload: &str) -> String {
+    let payload = serde_json::Value::from(payload);
+    format!(
+        r#"{{"topic":"payments","partition":{partition},"offset":{offset},"tstype":"create","ts":{ts},"broker":1,"headers":["trace","1"],"key":"k","payload":{payload}}}"#
+    )
+}
+
+fn order(id: u32, version: i64) -> String {
+    format!(r#"{{"order_id":{id},"operation":"charge","version":{version}}}"#)
+}
+
+#[test]
+fn survivors_come_out_byte_for_byte() {
+    let room = Room::new();
+    room.write("records.jsonl", RECORDS);
+    room.run("replay payments.yaml records.jsonl").ended(0).quietly().wrote(&SURVIVORS);
+}
+
+#[test]
+fn standard_input_is_read_where_no_file_is_given_or_a_dash() {
+    let room = Room::new();
+    room.run_with("replay payments.yaml", RECORDS).ended(0).wrote(&SURVIVORS);
+    room.run_with("replay payments.yaml -", RECORDS).ended(0).wrote(&SURVIVORS);
+}
+
+#[test]
+fn several_files_are_one_input() {
+    let room = Room::new();
+    room.write("a.jsonl", order(1, 1) + "\n" + &order(2, 1));
+    room.write("b.jsonl", order(1, 1) + "\n" + &order(3, 1));
+    let input = order(4, 1);
+    room.run_with("replay payments.yaml a.jsonl - b.jsonl", input).ended(0).wrote(&[
+        &order(1, 1),
+        &order(2, 1),
+        &order(4, 1),
+        &order(3, 1),
+    ]);
+}
+
+#[test]
+fn explain_prints_one_object_a_record() {
+    let room = Room::new();
+    room.write("records.jsonl", RECORDS);
+    room.run("replay payments.yaml records.jsonl --explain --partition 4").ended(0).quietly().wrote(&[
+        r#"{"topic":"payments","partition":4,"offset":0,"verdict":"forwarded","reason":"first","identity":[7,"charge"],"version":1}"#,
+        r#"{"topic":"payments","partition":4,"offset":1,"verdict":"duplicate","reason":"version_equal","identity":[7,"charge"],"version":1}"#,
+        r#"{"topic":"payments","partition":4,"offset":2,"verdict":"forwarded","reason":"newer","identity":[7,"charge"],"version":2}"#,
+        r#"{"topic":"payments","partition":4,"offset":3,"verdict":"stale","reason":"version_older","identity":[7,"charge"],"version":1}"#,
+        r#"{"topic":"payments","partition":4,"offset":4,"verdict":"forwarded","reason":"first","identity":[7,"refund"],"version":36893488147419103233}"#,
+        r#"{"topic":"payments","partition":4,"offset":5,"verdict":"stale","reason":"version_older","identity":[7,"refund"],"version":36893488147419103232}"#,
+        r#"{"topic":"payments","partition":4,"offset":6,"verdict":"invalid","reason":"identity_missing","identity":null,"version":null}"#,
+    ]);
+}
+
+#[test]
+fn the_topic_of_plain_lines_can_be_said() {
+    let room = Room::new();
+    let ran = room.run_with("replay payments.yaml --explain --topic elsewhere", order(1, 1)).ended(0);
+    assert!(ran.stdout.starts_with(r#"{"topic":"elsewhere","partition":0,"#), "{}", ran.stdout);
+    ran.said(&["`elsewhere`", "payments does not read"]);
+}
+
+#[test]
+fn the_summary_goes_to_standard_error() {
+    let room = Room::new();
+    room.write("records.jsonl", RECORDS);
+    room.run("replay payments.yaml records.jsonl --summary").ended(0).wrote(&SURVIVORS).said(&[
+        "records 7",
+        "forwarded 3 first 2, newer 1",
+        "duplicate 1 version_equal 1",
+        "stale 2 version_older 2",
+        "invalid 1 identity_missing 1",
+        "identities on several partitions of a topic: 0",
+    ]);
+}
+
+#[test]
+fn kcat_envelopes_are_read_and_come_out_as_they_were() {
+    let room = Room::new();
+    let lines = [kcat(0, 10, 1_000, &order(1, 1)), kcat(0, 11, 1_001, &order(1, 1)), kcat(0, 12, 1_002, &order(1, 2))];
+    room.run_with("replay payments.yaml --envelope kcat", lines.join("\n"))
+        .ended(0)
+        .quietly()
+        .wrote(&[&lines[0], &lines[2]]);
+}
+
+#[test]
+fn each_partition_is_judged_by_itself_and_shared_identities_are_counted() {
+    let room = Room::new();
+    let lines = [kcat(0, 0, 1_000, &order(1, 1)), kcat(1, 0, 1_000, &order(1, 1)), kcat(1, 1, 1_000, &order(2, 1))];
+    let ran = room.run_with("replay payments.yaml --envelope kcat --summary", lines.join("\n")).ended(0);
+    assert_eq!(ran.stdout.lines().count(), 3);
+    ran.said(&["identities on several partitions of a topic: 1"]);
+}
+
+#[test]
+fn an_offset_that_comes_again_is_replayed() {
+    let room = Room::new();
+    let lines = [kcat(0, 5, 1_000, &order(1, 1)), kcat(0, 5, 1_000, &order(1, 1))];
+    let ran = room.run_with("replay payments.yaml --envelope kcat --explain", lines.join("\n")).ended(0);
+    assert!(
+        ran.stdout.lines().last().unwrap().contains(r#""verdict":"duplicate","reason":"replayed""#),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn expiry_goes_by_the_captured_timestamps() {
+    let room = Room::new();
+    room.write("seen.yaml", PAYMENTS.replace("version: {of: value.version, as: integer}", "retention: 1h"));
+    let hour = 3_600_000;
+    let lines =
+        [kcat(0, 0, hour, &order(1, 1)), kcat(0, 1, 2 * hour, &order(1, 1)), kcat(0, 2, 4 * hour, &order(1, 1))];
+    let ran = room.run_with("replay seen.yaml --envelope kcat --explain", lines.join("\n")).ended(0);
+    let reasons: Vec<_> =
+        ran.stdout.lines().map(|line| line.split(r#""reason":""#).nth(1).unwrap().split('"').next().unwrap()).collect();
+    assert_eq!(reasons, ["first", "seen", "expired"]);
+}
+
+#[test]
+fn a_null_payload_and_malformed_json_inside_are_the_topologys_to_judge() {
+    let room = Room::new();
+    let null = kcat(0, 0, 1_000, "").replace(r#""payload":"""#, r#""payload":null"#);
+    let lines = [null, kcat(0, 1, 1_000, "{\"order_id\":")];
+    let ran = room.run_with("replay payments.yaml --envelope kcat --explain", lines.join("\n")).ended(0);
+    assert!(
+        ran.stdout.contains(r#""reason":"null_value""#) && ran.stdout.contains(r#""reason":"value_malformed""#),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn a_malformed_line_is_told_by_file_and_line() {
+    let room = Room::new();
+    room.write("good.jsonl", order(1, 1));
+    room.write("torn.jsonl", order(2, 1) + "\n\n{\"order_id\": 3,\n");
+    let ran = room.run("replay payments.yaml good.jsonl torn.jsonl").ended(2);
+    ran.wrote(&[&order(1, 1), &order(2, 1)]).said(&[
+        "torn.jsonl:3: the line is not JSON",
+        "column",
+        "one JSON value a line",
+    ]);
+}
+
+#[test]
+fn what_is_not_kcats_envelope_is_told_with_what_to_do() {
+    let room = Room::new();
+    let ran = room.run_with("replay payments.yaml --envelope kcat", order(1, 1)).ended(2).wrote(&[]);
+    ran.said(&["standard input:1", "missing field `topic`", "leave `--envelope` out"]);
+}
+
+#[test]
+fn an_envelope_that_is_unknown_is_answered_with_those_that_are_known() {
+    Room::new().run("replay payments.yaml --envelope kat").ended(2).said(&["'kat'", "kcat"]);
+}
+
+#[test]
+fn topic_and_partition_contradict_an_envelope() {
+    Room::new().run_with("replay payments.yaml --envelope kcat --partition 1", "").ended(2).said(&["--partition"]);
+    Room::new().run_with("replay payments.yaml --partition -1", "").ended(2);
+}
+
+#[test]
+fn a_missing_file_is_an_error_of_the_user() {
+    let room = Room::new();
+    room.run("replay payments.yaml nowhere.jsonl").ended(2).wrote(&[]).said(&["nowhere.jsonl"]);
+    room.run("replay nowhere.yaml").ended(2).said(&["nowhere.yaml"]);
+}
+
+#[test]
+fn a_record_for_which_the_topology_says_fail_ends_the_replay() {
+    let room = Room::new();
+    room.write("strict.yaml", PAYMENTS.to_owned() + "on_missing: fail\n");
+    let input = [order(1, 1), r#"{"operation":"refund"}"#.to_owned(), order(2, 1)].join("\n");
+    let ran = room.run_with("replay strict.yaml --summary", input).ended(1).wrote(&[&order(1, 1)]);
+    ran.said(&["the task stops at payments:0:1 (identity_missing)", "`fail`", "records 2"]);
+}
+
+#[test]
+fn nothing_in_gives_nothing_out() {
+    Room::new().run_with("replay payments.yaml", "").ended(0).quietly().wrote(&[]);
+}
+
+#[test]
+fn a_reader_that_has_had_enough_ends_the_replay_quietly() {
+    let room = Room::new();
+    let lines: String = (0..200_000).map(|id| order(id, 1) + "\n").collect();
+    let path = room.write("many.jsonl", lines);
+    let mut replay = Command::new(env!("CARGO_BIN_EXE_ratchet"))
+        .args(["replay", "payments.yaml", path.to_str().unwrap(), "--summary"])
+        .current_dir(room.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 16];
+    replay.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = replay.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(&first, br#"{"order_id":0,"o"#);
+}
+
+#[test]
+fn a_capture_that_grows_is_followed() {
+    let room = Room::new();
+    let mut replay = Command::new(env!("CARGO_BIN_EXE_ratchet"))
+        .args(["replay", "payments.yaml"])
+        .current_dir(room.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, mut output) = (replay.stdin.take().unwrap(), replay.stdout.take().unwrap());
+    for id in 0..3 {
+        let line = order(id, 1) + "\n";
+        input.write_all(line.as_bytes()).unwrap();
+        let mut survivor = vec![0; line.len()];
+        // would block for ever if survivors waited for a full buffer
+        output.read_exact(&mut survivor).unwrap();
+        assert_eq!(survivor, line.as_bytes());
+    }
+    drop(input);
+    assert!(replay.wait().unwrap().success());
+}
+
+#[test]
+fn colours_and_bars_are_for_terminals() {
+    let room = Room::new();
+    room.write("records.jsonl", RECORDS);
+    let ran = room.run("replay payments.yaml records.jsonl --summary").ended(0);
+    assert!(!ran.stderr.contains('\u{1b}') && !ran.stdout.contains('\u{1b}'), "{ran:?}");
+}

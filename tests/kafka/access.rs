@@ -1,0 +1,85 @@
+//! Goal: TLS and SCRAM work, a secret is never shown, and missing rights are named.
+
+use std::fs;
+
+use crate::checker::{Fate, check};
+use crate::cluster::Kafka;
+use crate::job::Job;
+use crate::kafka::shared_broker;
+use crate::load::things;
+use crate::operator::{Operator, Options};
+use crate::until::DEADLINE;
+
+/// A job on the broker that the tests have started, whose operator logs in by SASL_SSL.
+fn secured(theme: &str, user: &str) -> Job {
+    let broker = shared_broker();
+    let mut job = Job::on(Kafka::at(&broker.bootstrap()), theme);
+    job.kafka.create(&job.input, 1, &[]);
+    job.kafka.create(&job.output, 1, &[]);
+    for (name, value) in [
+        ("bootstrap.servers", broker.sasl_bootstrap()),
+        ("security.protocol", "SASL_SSL".to_owned()),
+        ("sasl.mechanism", "SCRAM-SHA-256".to_owned()),
+        ("sasl.username", user.to_owned()),
+        ("sasl.password", "${env:KAFKA_PASSWORD}".to_owned()),
+        ("ssl.ca.location", broker.ca_pem().to_str().expect("the target folder's name is text").to_owned()),
+    ] {
+        job.properties.insert(name.to_owned(), value);
+    }
+    job
+}
+
+fn password(text: &str) -> Options<'static> {
+    Options { env: vec![("KAFKA_PASSWORD", text.to_owned())], ..Options::default() }
+}
+
+#[test]
+fn sasl_ssl_with_a_password_from_the_environment_works() {
+    let job = secured("secured", "ratchet");
+    job.send(things(0, 0..100, 1).chain(things(0, 0..100, 1)));
+    let mut operator = Operator::start_with(&job, "a", &password("ratchet-secret"));
+    job.await_drained(DEADLINE);
+    operator.stop();
+    assert!(!operator.said().contains("ratchet-secret"), "the password stands in the log");
+    let found = check(&job, &[operator.state_dir()]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (100, 100));
+}
+
+#[test]
+fn sasl_ssl_with_a_password_from_a_file_works() {
+    let mut job = secured("secret-file", "ratchet");
+    let file = job.path("password");
+    fs::write(&file, "ratchet-secret\n").expect("the job's folder is writable");
+    job.properties.insert("sasl.password".to_owned(), format!("${{file:{}}}", file.display()));
+    job.send(things(0, 0..10, 1));
+    let mut operator = Operator::start(&job, "a");
+    job.await_drained(DEADLINE);
+    operator.stop();
+    assert!(!operator.said().contains("ratchet-secret"), "the password stands in the log");
+}
+
+#[test]
+fn a_wrong_password_is_told_without_showing_it() {
+    let job = secured("wrong-password", "ratchet");
+    let operator = Operator::start_with(&job, "a", &password("not-the-secret"));
+    operator.await_line(&["authentication"], DEADLINE);
+    assert!(!operator.said().contains("not-the-secret"), "the password stands in the log");
+    assert!(job.output().is_empty());
+}
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_refused() {
+    let mut job = secured("untrusted", "ratchet");
+    job.properties.remove("ssl.ca.location");
+    let operator = Operator::start_with(&job, "a", &password("ratchet-secret"));
+    operator.await_line(&["certificate"], DEADLINE);
+    assert!(job.output().is_empty());
+}
+
+#[test]
+fn missing_rights_are_named() {
+    let job = secured("no-rights", "limited");
+    let operator = Operator::start_with(&job, "a", &password("limited-secret"));
+    operator.await_error(&["author"]);
+    assert!(job.output().is_empty());
+}

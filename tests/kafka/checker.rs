@@ -1,0 +1,413 @@
+//! The checker: reads what a job was given and what it has left behind in Kafka and on disk, and compares
+//! it, record for record and transaction for transaction, with what the model says. It shares no code
+//! with the operator: see [`model`] and [`bytes`].
+//!
+//! It confirms, per partition (the numbers are those of the invariants in docs/guarantees.md):
+//!
+//! 1. output = model(input below the committed offset): order, key, value, headers and timestamp;
+//! 2. the versions of an identity strictly increase in the output, where nothing expires;
+//! 3. every input record is exactly one of forwarded, duplicate, stale and dead-lettered, and the dead
+//!    letters are those and no others;
+//! 4. a transaction is whole: what it wrote to the changelog is what its range of the input changes in the
+//!    model's state, its last record is the position record, the ranges follow one another without gap or
+//!    overlap, and the last of them ends at the committed offset, whose metadata names the same token;
+//! 5. each store holds what the changelog says up to the store's position, byte for byte;
+//! 6. the changelog, folded, is the model's state;
+//! 7. the transactions of a lane stand in the order in which it made them.
+
+mod bytes;
+mod model;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::cluster::Stored;
+use crate::job::Job;
+use bytes::{POSITION_KEY, Position, STORE_META_KEY};
+use model::Model;
+pub use model::{Fate, Rules};
+
+/// Key and value of everything that a changelog or a store holds.
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// How many records met each fate.
+    pub fates: BTreeMap<Fate, usize>,
+    /// Who wrote each partition, one after the other, without repetition.
+    pub owners: BTreeMap<i32, Vec<String>>,
+    /// How many transactions stand in the changelog.
+    pub transactions: usize,
+    /// How many identities a sweeper has removed.
+    pub swept: usize,
+    /// How many stores were compared.
+    pub stores: usize,
+    /// How many of them stood at the changelog's end.
+    pub stores_current: usize,
+    /// How many stores were in the middle of a load, which nobody trusts.
+    pub stores_unfinished: usize,
+}
+
+impl Found {
+    pub fn count(&self, fate: Fate) -> usize {
+        self.fates.get(&fate).copied().unwrap_or(0)
+    }
+
+    pub fn dead_lettered(&self) -> usize {
+        self.fates.iter().filter(|(fate, _)| matches!(fate, Fate::DeadLettered(_))).map(|(_, count)| count).sum()
+    }
+
+    /// Asserts that the input had something of each kind in it, so that the run proves something.
+    pub fn assert_lively(&self) -> &Self {
+        for fate in [Fate::Forwarded, Fate::Duplicate, Fate::Stale] {
+            assert!(self.count(fate) > 0, "no record was {fate:?}: {self:?}");
+        }
+        self
+    }
+}
+
+/// Checks a job that stands still: its input drained, its operators stopped or idle. `state_dirs` are the
+/// state folders of stopped operators.
+///
+/// # Panics
+/// At the first thing that is not as it has to be.
+pub fn check(job: &Job, state_dirs: &[&Path]) -> Found {
+    let input = job.kafka.read(&job.input);
+    let output = job.kafka.read(&job.output);
+    let changelog = job.kafka.read(&job.changelog());
+    let dead_letter = job.dead_letter();
+    let letters = match job.kafka.partitions(&dead_letter) {
+        Some(_) => job.kafka.read(&dead_letter).into_values().flatten().collect(),
+        None => Vec::new(),
+    };
+    let mut letters = Letters::new(job, letters);
+    let mut found = Found::default();
+    for (&partition, records) in &input {
+        let committed = job.kafka.committed(&job.group(), &job.input, partition);
+        let checked = Partition { job, partition, input: records, changelog: &changelog[&partition] };
+        checked.check(committed, &output[&partition], &mut letters, &mut found);
+    }
+    letters.assert_none_left();
+    for dir in state_dirs {
+        for store in stores_in(dir) {
+            check_store(&store, &changelog, job.compacted, &mut found);
+        }
+    }
+    println!("checked {}: {found:?}", job.name);
+    found
+}
+
+/// One partition's records and what became of them.
+struct Partition<'a> {
+    job: &'a Job,
+    partition: i32,
+    input: &'a [Stored],
+    changelog: &'a [Stored],
+}
+
+impl Partition<'_> {
+    fn check(&self, committed: Option<(i64, String)>, output: &[Stored], letters: &mut Letters, found: &mut Found) {
+        let name = format!("{}:{}", self.job.input, self.partition);
+        let runs = transactions(self.changelog, &name);
+        let Some((_, last)) = runs.last() else {
+            assert!(
+                committed.is_none_or(|(offset, _)| self.input.iter().all(|r| r.offset >= offset)),
+                "{name}: offsets were committed without a position record"
+            );
+            assert!(output.is_empty(), "{name}: there is output without a position record");
+            return;
+        };
+        let (committed, metadata) =
+            committed.unwrap_or_else(|| panic!("{name}: transactions, but no committed offset"));
+        assert_eq!(last.processed.len(), 1, "{name}: the processed ranges {:?} leave a gap", last.processed);
+        let (from, end) = last.processed[0];
+        assert!(end <= committed, "{name}: processed up to {end}, but committed {committed}");
+        let between = self.input.iter().filter(|r| (end..committed).contains(&r.offset)).count();
+        assert_eq!(
+            between, 0,
+            "{name}: {between} records from {end} to the committed {committed} were never processed"
+        );
+        let token = metadata.split(' ').nth(1);
+        assert_eq!(
+            token,
+            Some(last.token.text().as_str()),
+            "{name}: the committed offset's token is not the last transaction's"
+        );
+        check_order(&runs, &name);
+        let first = self.input.first().map_or(from, |r| r.offset);
+        assert!(from <= first || self.job.starts_late, "{name}: records from {first} to {from} were skipped");
+
+        let records: Vec<&Stored> = self.input.iter().filter(|r| (from..end).contains(&r.offset)).collect();
+        let mut model = Model::new(&self.job.rules);
+        let mut fates = Vec::with_capacity(records.len());
+        let mut rest = records.iter().peekable();
+        for (written, position) in &runs {
+            let upto = position.processed[0].1;
+            while let Some(record) = rest.next_if(|r| r.offset < upto) {
+                fates.push(model.apply(record));
+            }
+            if !self.job.compacted {
+                found.swept += check_transaction(&name, &mut model, written, position);
+            }
+        }
+        if self.job.compacted {
+            let mut folded = fold(self.changelog);
+            folded.remove(POSITION_KEY);
+            assert_same(&format!("{name}: the folded changelog and the model's state"), &folded, &model.state());
+        }
+        self.check_output(&records, &fates, output);
+        for (record, fate) in records.iter().zip(&fates) {
+            *found.fates.entry(*fate).or_default() += 1;
+            if let Fate::DeadLettered(reason) = fate {
+                letters.take(self.partition, record, reason);
+            }
+        }
+        found.transactions += runs.len();
+        let owners = found.owners.entry(self.partition).or_default();
+        owners.extend(runs.iter().map(|(_, position)| position.owner.clone()));
+        owners.dedup();
+    }
+
+    fn check_output(&self, records: &[&Stored], fates: &[Fate], output: &[Stored]) {
+        let name = format!("{}:{}", self.job.output, self.partition);
+        let forwarded =
+            records.iter().zip(fates).filter(|(_, fate)| **fate == Fate::Forwarded).map(|(record, _)| record);
+        let mut written = output.iter();
+        for (nth, expected) in forwarded.enumerate() {
+            let got =
+                written.next().unwrap_or_else(|| panic!("{name}: the {nth}th survivor is missing: {}", show(expected)));
+            let same = (&got.key, &got.value, &got.headers, got.timestamp)
+                == (&expected.key, &expected.value, &expected.headers, expected.timestamp);
+            assert!(same, "{name}: the {nth}th survivor should be\n  {}\nbut is\n  {}", show(expected), show(got));
+        }
+        let surplus: Vec<String> = written.map(show).collect();
+        assert!(
+            surplus.is_empty(),
+            "{name}: {} records too many: {:?}",
+            surplus.len(),
+            &surplus[..surplus.len().min(3)]
+        );
+        if self.job.rules.retention_ms.is_none() {
+            check_versions_increase(&name, &self.job.rules, output);
+        }
+    }
+}
+
+/// The changelog taken apart: each transaction's records and its position record.
+fn transactions<'a>(changelog: &'a [Stored], name: &str) -> Vec<(&'a [Stored], Position)> {
+    let key =
+        |record: &'a Stored| record.key.as_deref().unwrap_or_else(|| panic!("{name}: a changelog record without key"));
+    let mut runs: Vec<(&[Stored], Position)> = Vec::new();
+    let mut from = 0;
+    for (at, record) in changelog.iter().enumerate() {
+        if key(record) == POSITION_KEY {
+            let value = record.value.as_deref().unwrap_or_else(|| panic!("{name}: the position record was deleted"));
+            runs.push((&changelog[from..at], bytes::position(value)));
+            from = at + 1;
+        }
+    }
+    assert_eq!(from, changelog.len(), "{name}: the changelog does not end in a position record");
+    runs
+}
+
+/// The position records follow one another as those of one owner after the other do.
+fn check_order(runs: &[(&[Stored], Position)], name: &str) {
+    let mut tokens = BTreeSet::new();
+    let mut latest: BTreeMap<u64, u64> = BTreeMap::new();
+    for pair in runs.windows(2) {
+        let [(_, before), (_, after)] = pair else { unreachable!("windows of two") };
+        let (before, after) = (before.processed.last(), after.processed.last());
+        assert!(
+            before.map(|r| r.1) <= after.map(|r| r.1),
+            "{name}: an owner went back from {before:?} to {after:?}: two of them wrote at once"
+        );
+    }
+    for (_, Position { token, owner, .. }) in runs {
+        assert!(tokens.insert(*token), "{name}: token {token:?} was used twice");
+        let before = latest.insert(token.lane, token.transaction);
+        assert!(before < Some(token.transaction), "{name}: transaction {token:?} of {owner} came after {before:?}");
+    }
+}
+
+/// What one transaction wrote is what its range of the input changes. Returns how many identities it swept.
+fn check_transaction(name: &str, model: &mut Model<'_>, written: &[Stored], position: &Position) -> usize {
+    let at = format!("{name}, transaction {:?} up to {:?}", position.token, position.processed);
+    let expected = model.take_changed();
+    let (mut put, mut swept) = (State::new(), 0);
+    for record in written {
+        let key = record.key.clone().unwrap_or_default();
+        match &record.value {
+            Some(value) => {
+                assert!(put.insert(key, value.clone()).is_none(), "{at}: {:02x?} was written twice", record.key);
+            }
+            None => {
+                model.sweep(&key);
+                swept += 1;
+            }
+        }
+    }
+    assert_same(&format!("{at}: the changelog's records and what changed"), &put, &expected);
+    assert_eq!(position.stream_time, model.stream_time, "{at}: the stream time");
+    assert_eq!(position.horizon, model.horizon, "{at}: the horizon");
+    assert_eq!(position.generation, 1, "{at}: the generation");
+    swept
+}
+
+fn check_versions_increase(name: &str, rules: &Rules, output: &[Stored]) {
+    let Some(field) = rules.version else { return };
+    let mut latest: BTreeMap<String, i128> = BTreeMap::new();
+    for record in output {
+        let json: serde_json::Value =
+            serde_json::from_slice(record.value.as_deref().unwrap_or_default()).unwrap_or_default();
+        let Some(version) = json[field].as_i64().map(i128::from) else { continue };
+        let identity = format!("{:?}", rules.identity.iter().map(|field| &json[field]).collect::<Vec<_>>());
+        let before = latest.insert(identity, version);
+        assert!(before < Some(version), "{name}: version {before:?} came before {}", show(record));
+    }
+}
+
+/// The dead letters, to be accounted for one by one.
+struct Letters {
+    topic: String,
+    by_place: BTreeMap<(i32, i64), Stored>,
+}
+
+impl Letters {
+    fn new(job: &Job, letters: Vec<Stored>) -> Letters {
+        let topic = job.dead_letter();
+        let mut by_place = BTreeMap::new();
+        for letter in letters {
+            let header = |name: &str| {
+                let name = format!("__ratchet.errors.{name}");
+                letter.header(&name).unwrap_or_else(|| panic!("{topic}: no header {name} in {}", show(&letter)))
+            };
+            assert_eq!(header("topology"), job.name);
+            assert_eq!(header("topic"), job.input);
+            assert!(!header("message").is_empty(), "{topic}: an empty message");
+            let place =
+                (header("partition").parse().expect("a partition"), header("offset").parse().expect("an offset"));
+            let twice = by_place.insert(place, letter);
+            assert!(twice.is_none(), "{topic}: {place:?} stands there twice");
+        }
+        Letters { topic, by_place }
+    }
+
+    fn take(&mut self, partition: i32, record: &Stored, reason: &str) {
+        let place = (partition, record.offset);
+        let letter =
+            self.by_place.remove(&place).unwrap_or_else(|| panic!("{}: {place:?} is missing ({reason})", self.topic));
+        assert_eq!(
+            (&letter.key, &letter.value),
+            (&record.key, &record.value),
+            "{}: the bytes of {place:?}",
+            self.topic
+        );
+        assert_eq!(letter.header("__ratchet.errors.reason").as_deref(), Some(reason), "{}: {place:?}", self.topic);
+        assert!(letter.headers.starts_with(&record.headers), "{}: the headers of {place:?}", self.topic);
+    }
+
+    fn assert_none_left(&self) {
+        assert!(
+            self.by_place.is_empty(),
+            "{}: letters of records that are fine: {:?}",
+            self.topic,
+            self.by_place.keys()
+        );
+    }
+}
+
+/// What a changelog's records leave behind.
+fn fold<'a>(changelog: impl IntoIterator<Item = &'a Stored>) -> State {
+    let mut state = State::new();
+    for record in changelog {
+        let key = record.key.clone().expect("a changelog record has a key");
+        match &record.value {
+            Some(value) => drop(state.insert(key, value.clone())),
+            None => drop(state.remove(&key)),
+        }
+    }
+    state
+}
+
+/// The folders of the stores below a state folder.
+fn stores_in(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut unseen = vec![dir.to_owned()];
+    while let Some(folder) = unseen.pop() {
+        if folder.join("CURRENT").exists() {
+            found.push(folder);
+            continue;
+        }
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        unseen.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
+    }
+    found
+}
+
+fn check_store(path: &Path, changelog: &BTreeMap<i32, Vec<Stored>>, compacted: bool, found: &mut Found) {
+    let mut held = read_store(path);
+    let Some(meta) = held.remove(STORE_META_KEY) else {
+        // Made and killed before anything was flushed.
+        assert!(held.is_empty(), "{}: entries without a position", path.display());
+        found.stores_unfinished += 1;
+        return;
+    };
+    let meta = bytes::store_meta(&meta);
+    let Some(token) = meta.token else {
+        found.stores_unfinished += 1;
+        return;
+    };
+    assert_eq!(token.partition, meta.partition, "{}: the token is of another partition", path.display());
+    let changelog = &changelog[&meta.partition];
+    let current = changelog.last().is_none_or(|last| last.offset < meta.changelog_offset);
+    if compacted && !current {
+        return;
+    }
+    let expected = fold(changelog.iter().filter(|record| record.offset < meta.changelog_offset));
+    assert_same(
+        &format!("the store {} at {} and the changelog", path.display(), meta.changelog_offset),
+        &held,
+        &expected,
+    );
+    let position = bytes::position(&expected[POSITION_KEY]);
+    assert_eq!(meta.token, Some(position.token), "{}: the token is not that of its position record", path.display());
+    found.stores += 1;
+    found.stores_current += usize::from(current);
+}
+
+fn read_store(path: &Path) -> State {
+    let store = rocksdb::DB::open_for_read_only(&rocksdb::Options::default(), path, false)
+        .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    store
+        .iterator(rocksdb::IteratorMode::Start)
+        .map(|pair| pair.unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+        .map(|(key, value)| (key.into_vec(), value.into_vec()))
+        .collect()
+}
+
+fn assert_same(what: &str, left: &State, right: &State) {
+    if left == right {
+        return;
+    }
+    let differing: Vec<String> = left
+        .keys()
+        .chain(right.keys().filter(|key| !left.contains_key(*key)))
+        .filter(|key| left.get(*key) != right.get(*key))
+        .map(|key| format!("  {}: {:02x?} and {:02x?}", String::from_utf8_lossy(key), left.get(key), right.get(key)))
+        .collect();
+    panic!(
+        "{what} differ in {} of {} keys:\n{}",
+        differing.len(),
+        right.len(),
+        differing[..differing.len().min(8)].join("\n")
+    );
+}
+
+fn show(record: &Stored) -> String {
+    let text =
+        |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or("null".into(), |b| String::from_utf8_lossy(b).into_owned());
+    let mut value = text(&record.value);
+    value.truncate(value.char_indices().nth(200).map_or(value.len(), |(at, _)| at));
+    format!("{} at {:?}: {} -> {value} {:?}", record.offset, record.timestamp, text(&record.key), record.headers)
+}

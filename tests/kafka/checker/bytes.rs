@@ -1,0 +1,276 @@
+//! The checker's own reading and writing of the persisted bytes, after the tables in `src/format.rs`
+//! and the modules it points at, and without any of their code.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// The key of the position record.
+pub const POSITION_KEY: &[u8] = &[0x00];
+/// The key of a store's own position.
+pub const STORE_META_KEY: &[u8] = &[0xff, b'm'];
+
+/// A transaction's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token {
+    pub lane: u64,
+    pub transaction: u64,
+    pub changelog_id: [u8; 16],
+    pub partition: i32,
+}
+
+impl Token {
+    /// As it stands in the committed offset's metadata.
+    pub fn text(&self) -> String {
+        let id: String = self.changelog_id.iter().map(|b| format!("{b:02x}")).collect();
+        format!("{:016x}.{:x}.{id}.{}", self.lane, self.transaction, self.partition)
+    }
+}
+
+/// The last changelog record of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub token: Token,
+    pub owner: String,
+    pub input_id: [u8; 16],
+    pub processed: Vec<(i64, i64)>,
+    pub stream_time: i64,
+    pub horizon: i64,
+    pub rules_digest: [u8; 32],
+    pub generation: u32,
+    pub task_count: u32,
+}
+
+/// Where a store stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreMeta {
+    pub changelog_id: [u8; 16],
+    pub partition: i32,
+    pub changelog_offset: i64,
+    pub token: Option<Token>,
+    pub synced_at: i64,
+}
+
+pub fn position(bytes: &[u8]) -> Position {
+    let mut from = Cursor::new("a position record", bytes);
+    from.format(1);
+    let read = Position {
+        token: from.token(),
+        owner: from.text(),
+        input_id: from.array(),
+        processed: (0..from.unsigned()).map(|_| (from.signed(), from.signed())).collect(),
+        stream_time: from.signed(),
+        horizon: from.signed(),
+        rules_digest: from.array(),
+        generation: from.unsigned() as u32,
+        task_count: from.unsigned() as u32,
+    };
+    from.end();
+    read
+}
+
+pub fn store_meta(bytes: &[u8]) -> StoreMeta {
+    let mut from = Cursor::new("a store's meta", bytes);
+    from.format(1);
+    let read = StoreMeta {
+        changelog_id: from.array(),
+        partition: from.signed() as i32,
+        changelog_offset: from.signed(),
+        token: (from.byte() != 0).then(|| from.token()),
+        synced_at: from.signed(),
+    };
+    from.end();
+    read
+}
+
+/// Bincode 2's standard configuration: little-endian varints, zigzag for signed numbers.
+struct Cursor<'a> {
+    what: &'static str,
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    fn new(what: &'static str, rest: &'a [u8]) -> Self {
+        Self { what, rest }
+    }
+
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.rest.split_at_checked(count).unwrap_or_else(|| panic!("{} ends early", self.what));
+        self.rest = rest;
+        taken
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take(1)[0]
+    }
+
+    fn format(&mut self, expected: u8) {
+        assert_eq!(self.byte(), expected, "the format of {}", self.what);
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.take(N).try_into().expect("as many as were taken")
+    }
+
+    fn unsigned(&mut self) -> u64 {
+        match self.byte() {
+            251 => u16::from_le_bytes(self.array()).into(),
+            252 => u32::from_le_bytes(self.array()).into(),
+            253 => u64::from_le_bytes(self.array()),
+            254.. => panic!("{} has a number of more than 64 bits", self.what),
+            small => small.into(),
+        }
+    }
+
+    fn signed(&mut self) -> i64 {
+        let zigzag = self.unsigned();
+        (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)
+    }
+
+    fn text(&mut self) -> String {
+        let length = self.unsigned() as usize;
+        String::from_utf8(self.take(length).to_vec())
+            .unwrap_or_else(|_| panic!("{} has a text that is none", self.what))
+    }
+
+    fn token(&mut self) -> Token {
+        Token {
+            lane: self.unsigned(),
+            transaction: self.unsigned(),
+            changelog_id: self.array(),
+            partition: self.signed() as i32,
+        }
+    }
+
+    fn end(self) {
+        assert!(self.rest.is_empty(), "bytes follow the end of {}", self.what);
+    }
+}
+
+/// An entry that has no scope and owes no tombstone.
+pub fn entry(record_key: Option<&[u8]>, last_seen: i64, version: Option<&[u8]>) -> Vec<u8> {
+    let flags = u8::from(version.is_some()) | if record_key.is_none() { 8 } else { 0 };
+    let mut out = vec![1, flags];
+    out.extend(record_key.map_or(0, murmur2).to_be_bytes());
+    out.extend(last_seen.to_be_bytes());
+    out.extend(version.unwrap_or_default());
+    out
+}
+
+/// Kafka's hash of a key, without its sign: `Utils.toPositive(Utils.murmur2(key))`, written after the Java.
+fn murmur2(data: &[u8]) -> u32 {
+    let (m, r) = (0x5bd1_e995_u32, 24);
+    let mut h = 0x9747_b28c_u32 ^ data.len() as u32;
+    let whole = data.len() / 4;
+    for i in 0..whole {
+        let at = 4 * i;
+        let mut k = u32::from(data[at])
+            + (u32::from(data[at + 1]) << 8)
+            + (u32::from(data[at + 2]) << 16)
+            + (u32::from(data[at + 3]) << 24);
+        k = k.wrapping_mul(m);
+        k ^= k >> r;
+        k = k.wrapping_mul(m);
+        h = h.wrapping_mul(m);
+        h ^= k;
+    }
+    let tail = &data[4 * whole..];
+    if tail.len() == 3 {
+        h ^= u32::from(tail[2]) << 16;
+    }
+    if tail.len() >= 2 {
+        h ^= u32::from(tail[1]) << 8;
+    }
+    if !tail.is_empty() {
+        h ^= u32::from(tail[0]);
+        h = h.wrapping_mul(m);
+    }
+    h ^= h >> 13;
+    h = h.wrapping_mul(m);
+    h ^= h >> 15;
+    h & 0x7fff_ffff
+}
+
+/// The key of an identity: the parts' tags and bytes, or their SHA-256 if they are many.
+pub fn identity_key(parts: &[Value]) -> Vec<u8> {
+    let mut identity = Vec::new();
+    for part in parts {
+        match part {
+            Value::Bool(value) => identity.push(if *value { 2 } else { 1 }),
+            Value::Number(number) => counted(3, canonical(number).as_bytes(), &mut identity),
+            Value::String(text) => counted(4, text.as_bytes(), &mut identity),
+            other => panic!("{other} is no scalar"),
+        }
+    }
+    if identity.len() > 128 {
+        return [&[0x11][..], &Sha256::digest(&identity)].concat();
+    }
+    [&[0x10][..], &identity].concat()
+}
+
+fn counted(tag: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(tag);
+    let mut length = bytes.len();
+    loop {
+        let low = (length % 128) as u8;
+        length /= 128;
+        out.push(if length > 0 { low | 128 } else { low });
+        if length == 0 {
+            break;
+        }
+    }
+    out.extend(bytes);
+}
+
+/// Significant digits and the power of ten. The proofs' identities are integers.
+fn canonical(number: &serde_json::Number) -> String {
+    let digits =
+        number.as_i128().unwrap_or_else(|| panic!("the checker knows integers only, not {number}")).to_string();
+    let significant = digits.trim_end_matches('0');
+    match digits.len() - significant.len() {
+        0 => digits,
+        _ if significant.is_empty() => "0".to_owned(),
+        zeros => format!("{significant}e{zeros}"),
+    }
+}
+
+/// An integer so that the bytes' order is the numbers': sign and length, then the magnitude; the
+/// complement of it for a negative one.
+pub fn version(value: i128) -> Vec<u8> {
+    let magnitude: Vec<u8> = value.unsigned_abs().to_be_bytes().into_iter().skip_while(|&byte| byte == 0).collect();
+    let mut out = vec![0x80 + magnitude.len() as u8];
+    out.extend(magnitude);
+    if value < 0 {
+        out.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    //! The checker's bytes against the examples that the documentation gives.
+
+    use super::*;
+
+    #[test]
+    fn versions_are_as_documented() {
+        let documented: [(i128, &[u8]); 6] = [
+            (-256, &[0x7d, 0xfe, 0xff]),
+            (-1, &[0x7e, 0xfe]),
+            (0, &[0x80]),
+            (1, &[0x81, 1]),
+            (255, &[0x81, 0xff]),
+            (1 << 64, &[0x89, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ];
+        for (value, bytes) in documented {
+            assert_eq!(version(value), bytes, "{value}");
+        }
+    }
+
+    #[test]
+    fn identities_are_as_documented() {
+        let parts = [Value::from("ab"), Value::from(1000), Value::from(false)];
+        assert_eq!(identity_key(&parts), b"\x10\x04\x02ab\x03\x031e3\x01");
+        assert_eq!(identity_key(&[Value::from("x".repeat(127))])[0], 0x11);
+        assert_eq!(identity_key(&[Value::from("x".repeat(126))]).len(), 129);
+    }
+}

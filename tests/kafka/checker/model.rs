@@ -1,0 +1,174 @@
+//! What ratchet promises, as a sequential program over one partition's records: a tree of JSON, a map,
+//! one record after the other. It knows the rules and nothing of how the operator keeps them.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::bytes;
+use crate::cluster::Stored;
+
+/// The rules of a topology, as far as the proofs use them: identity and version are fields of the value.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The fields that make up the identity.
+    pub identity: Vec<&'static str>,
+    /// The field that holds the version.
+    pub version: Option<&'static str>,
+    /// For how long an identity is remembered; `None` is for ever.
+    pub retention_ms: Option<i64>,
+    /// What the output refuses for good.
+    pub unsendable: fn(&Stored) -> bool,
+}
+
+impl Rules {
+    pub fn versioned() -> Rules {
+        Rules { identity: vec!["id"], version: Some("version"), retention_ms: None, unsendable: |_| false }
+    }
+}
+
+/// What becomes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    Forwarded,
+    Duplicate,
+    Stale,
+    DeadLettered(&'static str),
+}
+
+/// What is remembered of an identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    last_seen: i64,
+    version: Option<i128>,
+    bytes: Vec<u8>,
+}
+
+/// One partition's state.
+pub struct Model<'a> {
+    rules: &'a Rules,
+    entries: BTreeMap<Vec<u8>, Entry>,
+    /// The highest timestamp seen.
+    pub stream_time: i64,
+    /// The highest `stream time - retention`.
+    pub horizon: i64,
+    /// The state's keys that changed since the last [`Model::take_changed`], with what they hold now.
+    changed: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl<'a> Model<'a> {
+    pub fn new(rules: &'a Rules) -> Self {
+        Self { rules, entries: BTreeMap::new(), stream_time: -1, horizon: i64::MIN, changed: BTreeMap::new() }
+    }
+
+    /// Decides on the next record.
+    pub fn apply(&mut self, record: &Stored) -> Fate {
+        let timestamp = record.timestamp;
+        if timestamp.is_some_and(|t| t > now_ms() + self.future_max_ms()) {
+            return Fate::DeadLettered("timestamp_in_future");
+        }
+        if let Some(t) = timestamp {
+            self.stream_time = self.stream_time.max(t);
+            if let Some(retention) = self.rules.retention_ms {
+                self.horizon = self.horizon.max(self.stream_time - retention);
+            }
+        }
+        let (identity, version) = match read(self.rules, record) {
+            Ok(read) => read,
+            Err(reason) => return Fate::DeadLettered(reason),
+        };
+        if timestamp.is_some_and(|t| t < self.horizon) {
+            return Fate::DeadLettered("late");
+        }
+        let known = self.entries.get(&identity).filter(|entry| !self.is_expired(entry));
+        let fate = match (self.rules.version, version, known) {
+            (None, _, None) => Fate::Forwarded,
+            (None, _, Some(_)) => Fate::Duplicate,
+            // Without a version nothing can be said, and nothing is remembered.
+            (Some(_), None, _) => {
+                return if (self.rules.unsendable)(record) {
+                    Fate::DeadLettered("unsendable")
+                } else {
+                    Fate::Forwarded
+                };
+            }
+            (Some(_), Some(_), None) => Fate::Forwarded,
+            (Some(_), Some(new), Some(entry)) => match entry.version.map(|old| new.cmp(&old)) {
+                None | Some(std::cmp::Ordering::Greater) => Fate::Forwarded,
+                Some(std::cmp::Ordering::Equal) => Fate::Duplicate,
+                Some(std::cmp::Ordering::Less) => Fate::Stale,
+            },
+        };
+        if fate != Fate::Forwarded {
+            return fate;
+        }
+        if (self.rules.unsendable)(record) {
+            return Fate::DeadLettered("unsendable");
+        }
+        let last_seen = timestamp.unwrap_or(-1).max(self.stream_time);
+        let encoded = version.map(bytes::version);
+        let bytes = bytes::entry(record.key.as_deref(), last_seen, encoded.as_deref());
+        self.changed.insert(identity.clone(), bytes.clone());
+        self.entries.insert(identity, Entry { last_seen, version, bytes });
+        fate
+    }
+
+    /// What a transaction that ends here has to have written.
+    pub fn take_changed(&mut self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// A sweeper has removed an identity: right only if it had expired.
+    pub fn sweep(&mut self, key: &[u8]) {
+        let entry =
+            self.entries.remove(key).unwrap_or_else(|| panic!("a tombstone for {key:02x?}, which is not in the state"));
+        assert!(self.is_expired(&entry), "a tombstone for {key:02x?}, which has not expired: {entry:?}");
+    }
+
+    /// The state, as a changelog or a store has to hold it.
+    pub fn state(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.entries.iter().map(|(key, entry)| (key.clone(), entry.bytes.clone())).collect()
+    }
+
+    fn is_expired(&self, entry: &Entry) -> bool {
+        let Some(retention) = self.rules.retention_ms else { return false };
+        entry.last_seen >= 0 && entry.last_seen + retention < self.stream_time
+    }
+
+    fn future_max_ms(&self) -> i64 {
+        const HOUR_MS: i64 = 3_600_000;
+        self.rules.retention_ms.map_or(HOUR_MS, |retention| HOUR_MS.min(retention / 10))
+    }
+}
+
+/// The identity's key and the version, or why there is none.
+fn read(rules: &Rules, record: &Stored) -> Result<(Vec<u8>, Option<i128>), &'static str> {
+    let value = record.value.as_deref().ok_or("null_value")?;
+    let json: Value = serde_json::from_slice(value).map_err(|_| "value_malformed")?;
+    let mut parts = Vec::new();
+    for field in &rules.identity {
+        match json.get(field) {
+            None | Some(Value::Null) => return Err("identity_missing"),
+            Some(Value::Array(_) | Value::Object(_)) => return Err("identity_not_scalar"),
+            Some(scalar) => parts.push(scalar.clone()),
+        }
+    }
+    let version = match rules.version.map(|field| json.get(field)) {
+        None | Some(None | Some(Value::Null)) => None,
+        Some(Some(version)) => Some(integer(version).ok_or("version_not_integer")?),
+    };
+    Ok((bytes::identity_key(&parts), version))
+}
+
+fn integer(value: &Value) -> Option<i128> {
+    match value {
+        Value::Number(number) => number.as_i128(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock after 1970");
+    since.as_millis() as i64
+}

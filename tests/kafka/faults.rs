@@ -1,0 +1,71 @@
+//! Goal: what happens to the brokers is sat out, and what happens to one output partition stays there.
+
+use std::time::Duration;
+
+use crate::checker::check;
+use crate::cluster::Kafka;
+use crate::job::Job;
+use crate::kafka::Broker;
+use crate::load::{Feed, Load, Random, things};
+use crate::operator::Operator;
+use crate::until::{DEADLINE, within};
+
+/// A broker that comes back replays its logs, and every client finds it again.
+const RECOVERY: Duration = Duration::from_secs(90);
+
+#[test]
+fn a_broker_that_restarts_under_load_is_sat_out() {
+    let mut broker = Broker::start();
+    let job = Job::on(Kafka::at(&broker.bootstrap()), "restarts");
+    job.kafka.create(&job.input, 2, &[]);
+    job.kafka.create(&job.output, 2, &[]);
+    let feed = Feed::start(&job, Load::new(Random::seeded("restarts"), 2, 1000), 500);
+    let mut operator = Operator::start(&job, "a");
+    job.await_progress(&[0; 2], DEADLINE);
+    let before = job.committed();
+    broker.kill();
+    broker.restart();
+    job.await_progress(&before, RECOVERY);
+    let before = job.committed();
+    broker.stop();
+    broker.restart();
+    job.await_progress(&before, RECOVERY);
+    operator.assert_running();
+    feed.stop();
+    job.await_drained(RECOVERY);
+    operator.stop();
+    check(&job, &[operator.state_dir()]).assert_lively();
+}
+
+#[test]
+fn an_output_partition_that_cannot_be_written_holds_up_its_own_input_only() {
+    let first = Broker::start();
+    let job = Job::on(Kafka::at(&first.bootstrap()), "leaderless");
+    // All but one partition of the output lie on the first broker.
+    job.kafka.create_placed(&job.input, &[1, 1], &[]);
+    job.kafka.warm_up(&job.input);
+    let mut second = first.join();
+    job.kafka.create_placed(&job.output, &[1, 2], &[]);
+    job.kafka.create_placed(&job.changelog(), &[1, 1], &[("cleanup.policy", "compact")]);
+    job.kafka.create_placed(&job.dead_letter(), &[1, 1], &[]);
+    let mut operator = Operator::start(&job, "a");
+    job.send(things(0, 0..100, 1).chain(things(1, 0..100, 1)));
+    job.await_drained(DEADLINE);
+
+    second.stop();
+    job.send(things(1, 100..200, 1));
+    let held = job.committed()[1];
+    for round in 1..=5 {
+        job.send(things(0, round * 100..(round + 1) * 100, 1));
+        let end = job.kafka.bounds(&job.input, 0).end;
+        within(DEADLINE, "the partition with a writable output to go on", || (job.committed()[0] >= end).then_some(()));
+    }
+    assert_eq!(job.committed()[1], held, "what cannot be written cannot be committed");
+    operator.assert_running();
+
+    second.restart();
+    job.await_drained(RECOVERY);
+    operator.stop();
+    let found = check(&job, &[operator.state_dir()]);
+    assert_eq!(found.count(crate::checker::Fate::Forwarded), 800, "{found:?}");
+}

@@ -1,0 +1,274 @@
+//! Goal: bad input and bad surroundings each get a clear answer, and harm nothing else.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::checker::{Fate, check};
+use crate::cluster::{Fresh, Kafka, Stored};
+use crate::job::Job;
+use crate::load::{now_ms, thing, things};
+use crate::operator::{Operator, Options};
+use crate::until::{DEADLINE, within};
+
+/// Exit code for input of the user's that is wrong, and for a run that failed.
+const USER_ERROR: i32 = 2;
+const FAILED: i32 = 1;
+
+/// What the output topic of these tests takes, in bytes.
+const OUTPUT_BYTES_MAX: usize = 4000;
+
+fn too_large(record: &Stored) -> bool {
+    record.value.as_ref().is_some_and(|value| value.len() > OUTPUT_BYTES_MAX)
+}
+
+/// Longer ago than the output takes.
+fn too_old(record: &Stored) -> bool {
+    record.timestamp.is_some_and(|timestamp| timestamp < now_ms() - 3_600_000)
+}
+
+fn raw(value: impl Into<Vec<u8>>) -> Fresh {
+    Fresh::new(0, "raw", value).at(now_ms())
+}
+
+fn broken_records() -> Vec<Fresh> {
+    let depth = 10_000;
+    vec![
+        raw("{\"id\":\"cut\",\"version\""),
+        raw("no JSON at all"),
+        raw(""),
+        raw("{\"version\":1}"),
+        raw("{\"id\":null,\"version\":1}"),
+        raw("{\"id\":{\"a\":1},\"version\":1}"),
+        raw("[1,2,3]"),
+        raw("{\"id\":\"x\",\"version\":\"newest\"}"),
+        raw("{\"id\":\"x\",\"version\":1.5}"),
+        raw("{\"id\":\"x\",\"version\":true}"),
+        raw(b"{\"id\":\"\xff\xfe\",\"version\":1}".to_vec()),
+        raw("[".repeat(depth) + &"]".repeat(depth)),
+        Fresh { value: None, ..raw("") },
+        Fresh { key: None, value: None, ..raw("") },
+        thing(0, "from-the-future", 1).at(now_ms() + 400 * 86_400_000),
+    ]
+}
+
+#[test]
+fn broken_records_become_dead_letters_and_the_others_go_on() {
+    let job = Job::on(Kafka::shared(), "broken");
+    // Kafka itself refuses what is an hour ahead, unless told not to.
+    job.kafka.create(&job.input, 2, &[("message.timestamp.after.max.ms", "9223372036854775807")]);
+    job.kafka.create(&job.output, 2, &[]);
+    let mut operator = Operator::start(&job, "a");
+    for (nth, broken) in broken_records().into_iter().enumerate() {
+        job.send([
+            thing(0, "good", 2 * nth as i64),
+            broken,
+            thing(0, "good", 2 * nth as i64),
+            thing(1, "other", nth as i64),
+        ]);
+    }
+    let without_key = Fresh { key: None, ..thing(0, "without-key", 1) };
+    let huge_version = raw("{\"id\":\"huge\",\"version\":9223372036854775808}");
+    let huger_version = raw("{\"id\":\"huge\",\"version\":\"9223372036854775809\"}");
+    let no_version = raw("{\"id\":\"good\"}");
+    job.send([without_key.clone(), without_key, huger_version, huge_version, no_version.clone(), no_version]);
+    job.await_drained(DEADLINE);
+    let (livez, _) = operator.get("/livez");
+    assert_eq!(livez, 200);
+    let letters = broken_records().len();
+    let counted = operator.metric("ratchet_dead_letters_total", &[]) as usize;
+    operator.stop();
+    let found = check(&job, &[operator.state_dir()]);
+    assert_eq!(counted, letters);
+    // The good ones of both partitions, the one without key, the huger version, and twice what has no version.
+    assert_eq!(found.count(Fate::Forwarded), 2 * letters + 4, "{found:?}");
+    assert_eq!(found.dead_lettered(), letters, "{found:?}");
+    assert_eq!((found.count(Fate::Stale), found.count(Fate::Duplicate)), (1, letters + 1), "{found:?}");
+}
+
+/// A job whose output refuses some records for good.
+fn refusing(theme: &str, setting: (&str, &str), unsendable: fn(&Stored) -> bool) -> Job {
+    let mut job = Job::on(Kafka::shared(), theme);
+    job.rules.unsendable = unsendable;
+    job.kafka.create(&job.input, 2, &[]);
+    job.kafka.create(&job.output, 2, &[setting]);
+    job
+}
+
+/// Sends refused records between others, and checks that they alone are dead-lettered and not remembered.
+fn refused_records_alone_are_dead_lettered(job: &Job, refused: impl Fn(usize) -> Fresh) {
+    let mut operator = Operator::start(job, "a");
+    for nth in 0..5 {
+        job.send(things(0, nth * 20..nth * 20 + 20, 1).chain([refused(nth)]).chain(things(
+            1,
+            nth * 20..nth * 20 + 20,
+            1,
+        )));
+    }
+    job.await_drained(DEADLINE);
+    // Not remembered: what the output takes of the same identity and version is new.
+    job.send((0..5).map(|nth| thing(0, &format!("refused-{nth}"), 1)));
+    job.await_drained(DEADLINE);
+    operator.assert_running();
+    operator.stop();
+    let found = check(job, &[operator.state_dir()]);
+    assert_eq!(found.count(Fate::DeadLettered("unsendable")), 5, "{found:?}");
+    assert_eq!(found.count(Fate::Forwarded), 205, "{found:?}");
+}
+
+#[test]
+fn a_record_too_large_for_the_output_is_dead_lettered_alone() {
+    let job = refusing("too-large", ("max.message.bytes", "6000"), too_large);
+    refused_records_alone_are_dead_lettered(&job, |nth| {
+        raw(format!("{{\"id\":\"refused-{nth}\",\"version\":1,\"noise\":\"{}\"}}", noise(8000)))
+    });
+}
+
+#[test]
+fn a_timestamp_that_the_output_refuses_is_dead_lettered_alone() {
+    let job = refusing("too-old", ("message.timestamp.before.max.ms", "7200000"), too_old);
+    refused_records_alone_are_dead_lettered(&job, |nth| {
+        thing(0, &format!("refused-{nth}"), 1).at(now_ms() - 86_400_000)
+    });
+}
+
+/// Text that does not get smaller by compression.
+fn noise(bytes: usize) -> String {
+    let mut random = crate::load::Random::seeded("noise");
+    (0..bytes).map(|_| char::from(b'a' + random.below(26) as u8)).collect()
+}
+
+#[test]
+fn on_invalid_fail_stops_that_task_with_the_records_place_and_no_other() {
+    let mut job = Job::new("on-fail", 2);
+    job.topology.push("on_invalid: fail".to_owned());
+    let mut operator = Operator::start(&job, "a");
+    job.send(things(0, 0..10, 1).chain([raw("broken")]).chain(things(0, 10..20, 1)));
+    operator.await_error(&[&format!("{}:0", job.input), "10"]);
+    job.send(things(1, 0..10, 1));
+    within(DEADLINE, "the other partition to go on", || (job.committed()[1] == 10).then_some(()));
+    assert_eq!(job.committed()[0], 10, "what is before the broken record is committed, and nothing after it");
+    operator.assert_running();
+    assert_eq!(job.output().len(), 20);
+    operator.terminate();
+    let status = operator.await_exit(DEADLINE);
+    assert_eq!(status.code(), Some(FAILED), "a run with a stopped task has failed; {}", operator.tail());
+}
+
+/// Starts an operator that cannot work and has to say why, and end.
+#[track_caller]
+fn ends_with(job: &Job, words: &[&str], code: i32) {
+    let mut operator = Operator::start(job, "a");
+    let status = operator.await_exit(DEADLINE);
+    assert_eq!(status.code(), Some(code), "{}", operator.tail());
+    let said = operator.said();
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in what it said, {}", operator.tail());
+    }
+}
+
+#[test]
+fn an_input_that_does_not_exist_is_refused() {
+    let job = Job::on(Kafka::shared(), "no-input");
+    job.kafka.create(&job.output, 1, &[]);
+    ends_with(&job, &[&job.input, "does not exist", "create it"], FAILED);
+}
+
+#[test]
+fn an_output_with_fewer_partitions_is_refused() {
+    let job = Job::on(Kafka::shared(), "narrow");
+    job.kafka.create(&job.input, 3, &[]);
+    job.kafka.create(&job.output, 2, &[]);
+    ends_with(&job, &[&job.output, "2 partitions", "3"], FAILED);
+}
+
+#[test]
+fn a_changelog_that_forgets_is_refused() {
+    let job = Job::new("forgetful", 1);
+    job.kafka.create(&job.changelog(), 1, &[("cleanup.policy", "compact,delete")]);
+    ends_with(&job, &[&job.changelog(), "cleanup.policy", "compact"], FAILED);
+}
+
+#[test]
+fn other_rules_for_the_same_name_are_refused() {
+    let mut job = Job::new("other-rules", 1);
+    job.send(things(0, 0..10, 1));
+    let mut operator = Operator::start(&job, "a");
+    job.await_drained(DEADLINE);
+    operator.stop();
+    job.rules.version = None;
+    ends_with(&job, &["rules", "new name"], FAILED);
+}
+
+#[test]
+fn a_misspelt_topology_is_refused_with_its_place() {
+    let mut job = Job::new("misspelt", 1);
+    job.topology.push("retenton: 3d".to_owned());
+    ends_with(&job, &["topology.yaml", "retenton", "retention"], USER_ERROR);
+}
+
+#[test]
+fn an_unreachable_broker_is_named_and_waited_for() {
+    let mut job = Job::new("unreachable", 1);
+    // A port that nobody listens on: taken, and let go of.
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
+    job.properties.insert("bootstrap.servers".to_owned(), format!("127.0.0.1:{port}"));
+    let mut operator = Operator::start(&job, "a");
+    operator.await_line(&["WARN", &port.to_string()], DEADLINE);
+    operator.assert_running();
+    operator.terminate();
+    operator.await_exit(Duration::from_secs(25));
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_written_is_refused() {
+    let job = Job::new("no-state", 1);
+    let file = job.path("a-file");
+    fs::write(&file, "").expect("the job's folder is writable");
+    // Below a file nothing can be made, whoever asks.
+    let mut operator = Operator::start_in(&job, "a", &file.join("state"), &Options::default());
+    let status = operator.await_exit(DEADLINE);
+    assert!([Some(FAILED), Some(USER_ERROR)].contains(&status.code()), "{status}, {}", operator.tail());
+    assert!(operator.said().contains("a-file"), "{}", operator.tail());
+}
+
+#[test]
+fn a_foreign_folder_is_not_taken_for_state() {
+    let job = Job::new("foreign-state", 1);
+    let folder = job.path("precious");
+    fs::create_dir_all(&folder).expect("the job's folder is writable");
+    fs::write(folder.join("thesis.txt"), "five years of work").expect("the job's folder is writable");
+    let mut operator = Operator::start_in(&job, "a", &folder, &Options::default());
+    let status = operator.await_exit(DEADLINE);
+    assert!([Some(FAILED), Some(USER_ERROR)].contains(&status.code()), "{status}, {}", operator.tail());
+    assert!(operator.said().contains("precious"), "{}", operator.tail());
+    let kept: Vec<_> = fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(kept, ["thesis.txt"]);
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let job = Job::new("full", 1);
+    let (full, records) = (job.path("full"), 60_000);
+    fs::create_dir_all(&full).expect("the job's folder is writable");
+    // Identities that no compression makes small.
+    let mut random = crate::load::Random::seeded("full disk");
+    let ids: Vec<String> = (0..records).map(|_| (0..6).map(|_| format!("{:016x}", random.next())).collect()).collect();
+    job.send(ids.iter().map(|id| thing(0, id, 1)));
+    let mut first = Operator::start(&job, "first");
+    job.await_drained(DEADLINE);
+    first.stop();
+    // The store that has to be rebuilt is larger than this disk.
+    let mount = format!("mount -t tmpfs -o size=3m none '{}'", full.display());
+    let options = Options { mount: Some(mount), ..Options::default() };
+    let mut cramped = Operator::start_in(&job, "cramped", &full.join("state"), &options);
+    cramped.await_line(&["no space left"], DEADLINE);
+    job.send(ids[..1000].iter().map(|id| thing(0, id, 1)));
+    cramped.assert_running();
+    cramped.kill();
+    let mut roomy = Operator::start(&job, "roomy");
+    job.await_drained(DEADLINE);
+    roomy.stop();
+    let found = check(&job, &[first.state_dir(), roomy.state_dir()]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (records, 1000), "{found:?}");
+}

@@ -1,0 +1,196 @@
+//! Goal: a store, a group, a topic that only looks like the right one is told apart, and either brought up
+//! to date or refused with what to do.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::checker::{Fate, check};
+use crate::job::Job;
+use crate::kafka::remove_folder;
+use crate::load::{now_ms, thing, things};
+use crate::operator::Operator;
+use crate::until::{DEADLINE, within};
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("the run's folder is writable");
+    for entry in std::fs::read_dir(from).expect("a folder").flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("a file");
+        }
+    }
+}
+
+/// Runs an operator until the input is drained, and stops it.
+fn drain(job: &Job, label: &str) -> Operator {
+    let mut operator = Operator::start(job, label);
+    job.await_drained(DEADLINE);
+    operator.stop();
+    operator
+}
+
+/// A store as it stood before more was processed: the job, its state folder and the copy.
+fn with_old_copy(theme: &str) -> (Job, PathBuf, PathBuf) {
+    let job = Job::new(theme, 1);
+    job.send(things(0, 0..100, 1));
+    let first = drain(&job, "a");
+    let (state, copy) = (first.state_dir().to_owned(), job.path("copy"));
+    copy_folder(&state, &copy);
+    job.send(things(0, 100..200, 1));
+    drain(&job, "a");
+    (job, state, copy)
+}
+
+fn put_back(copy: &Path, state: &Path) {
+    remove_folder(state);
+    copy_folder(copy, state);
+}
+
+#[test]
+fn an_old_copy_of_a_store_is_brought_up_to_date() {
+    let (job, state, copy) = with_old_copy("old-copy");
+    put_back(&copy, &state);
+    job.send(things(0, 0..200, 1));
+    drain(&job, "a");
+    let found = check(&job, &[&state]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (200, 200), "{found:?}");
+}
+
+#[test]
+fn a_group_reset_to_where_an_old_store_stands_brings_nothing_twice() {
+    let (job, state, copy) = with_old_copy("reset-to-copy");
+    put_back(&copy, &state);
+    job.kafka.group(&job.group()).set(&job.input, 0, 100, "");
+    let operator = drain(&job, "a");
+    operator.await_line(&["the group was reset"], DEADLINE);
+    job.send(things(0, 0..300, 1));
+    drain(&job, "a");
+    let found = check(&job, &[&state]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (300, 200), "{found:?}");
+}
+
+#[test]
+fn state_folders_that_were_swapped_between_partitions_are_not_believed() {
+    let job = Job::new("swapped", 2);
+    // As much on one as on the other, so that the offsets are the same.
+    job.send(things(0, 0..100, 1).chain(things(1, 100..200, 1)));
+    let first = drain(&job, "a");
+    let folder = first.state_dir().join("slot-0").join(&job.name);
+    let [zero, one] = [0, 1].map(|p| folder.join(format!("{}-{p}", job.input)));
+    assert!(zero.exists() && one.exists(), "the stores are not where docs/architecture.md says: {}", zero.display());
+    let aside = folder.join("aside");
+    for (from, to) in [(&zero, &aside), (&one, &zero), (&aside, &one)] {
+        std::fs::rename(from, to).expect("a folder can be renamed beside itself");
+    }
+    job.send(things(0, 0..100, 1).chain(things(1, 100..200, 1)));
+    let second = drain(&job, "a");
+    second.await_line(&["store cannot be built upon"], DEADLINE);
+    let found = check(&job, &[second.state_dir()]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (200, 200), "{found:?}");
+    assert_eq!(found.stores_current, 2, "{found:?}");
+}
+
+#[test]
+fn a_recreated_input_that_has_grown_to_the_same_offset_is_refused() {
+    let job = Job::new("recreated", 1);
+    job.send(things(0, 0..100, 1));
+    drain(&job, "a");
+    let (committed, metadata) = job.kafka.committed(&job.group(), &job.input, 0).expect("it has committed");
+    job.kafka.delete(&job.input);
+    job.kafka.create(&job.input, 1, &[]);
+    job.send(things(0, 1000..1150, 1));
+    // Kafka forgets the offsets of a deleted topic; with them it looks the same as before.
+    job.kafka.group(&job.group()).set(&job.input, 0, committed, &metadata);
+    let operator = Operator::start(&job, "a");
+    operator.await_error(&[&job.input, "recreated", "new name"]);
+    assert_eq!(job.output().len(), 100, "nothing of another topic's records may be forwarded");
+    assert_eq!(job.committed(), [100]);
+}
+
+#[test]
+fn a_changelog_that_was_deleted_is_missed_by_a_fresh_disk() {
+    let job = Job::new("no-changelog", 1);
+    job.send(things(0, 0..100, 1));
+    let first = drain(&job, "a");
+    remove_folder(first.state_dir());
+    job.kafka.delete(&job.changelog());
+    job.send(things(0, 0..200, 1));
+    let second = Operator::start(&job, "a");
+    second.await_error(&[&job.input, "changelog", "new name"]);
+    assert_eq!(job.output().len(), 100, "without its state it may not forward anything");
+    assert_eq!(job.committed(), [100]);
+}
+
+#[test]
+fn a_deleted_group_goes_on_where_it_was_and_not_from_the_start() {
+    let mut job = Job::new("no-group", 1);
+    job.topology.push(format!("input: {{topics: [{}], value_format: json, start: latest}}", job.input));
+    let mut first = Operator::start(&job, "a");
+    first.await_ready(DEADLINE);
+    job.send(things(0, 0..100, 1));
+    job.await_drained(DEADLINE);
+    first.stop();
+    // With `start: latest` these would be lost if the group's word were all there is.
+    job.send(things(0, 100..200, 1));
+    job.kafka.delete_group(&job.group());
+    let second = drain(&job, "a");
+    second.await_line(&["the group has no offset any more"], DEADLINE);
+    let found = check(&job, &[second.state_dir()]);
+    assert_eq!(found.count(Fate::Forwarded), 200, "{found:?}");
+}
+
+#[test]
+fn a_group_reset_to_earliest_brings_nothing_new_even_where_entries_have_expired() {
+    let job = Job::new("reset", 1).with_retention(Duration::from_secs(60));
+    let start = now_ms() - 600_000;
+    // Ten minutes of one thing a second, each seen again when it is forgotten and while it is not.
+    let minute = |m: i64| {
+        (0..60).map(move |second| {
+            thing(0, &format!("thing-{}", second % 20), m * 60 + second + 1).at(start + (m * 60 + second) * 1000)
+        })
+    };
+    job.send((0..5).flat_map(minute));
+    job.send((0..60).map(|id| thing(0, &format!("once-{id}"), 1).at(start + 300_000 + id * 1000)));
+    job.send((6..9).flat_map(minute));
+    let mut first = drain(&job, "a");
+    let forwarded = job.output().len();
+    assert!(first.said().contains("task begins anew"), "{}", first.tail());
+    let group = job.kafka.group(&job.group());
+    let end = job.committed()[0];
+    for wiped in [false, true] {
+        if wiped {
+            first.kill_and_wipe();
+        }
+        group.set(&job.input, 0, 0, "");
+        let again = drain(&job, "a");
+        again.await_line(&["the group was reset"], DEADLINE);
+        assert_eq!(job.output().len(), forwarded, "reading the input again has brought something new (wiped: {wiped})");
+        assert_eq!(job.committed(), [end]);
+    }
+    // It still works.
+    job.send([thing(0, "thing-0", 10_000)]);
+    let last = drain(&job, "a");
+    assert_eq!(job.output().len(), forwarded + 1);
+    let found = check(&job, &[last.state_dir()]);
+    assert!(found.swept > 0, "the sweeper has removed nothing: {found:?}");
+}
+
+#[test]
+fn two_processes_with_one_state_folder_take_a_slot_each() {
+    let job = Job::new("one-folder", 2);
+    let shared = job.path("shared-state");
+    let options = crate::operator::Options::default();
+    let mut one = Operator::start_in(&job, "one", &shared, &options);
+    let mut two = Operator::start_in(&job, "two", &shared, &options);
+    within(DEADLINE, "both to work", || {
+        job.send([thing(0, "x", now_ms()), thing(1, "y", now_ms())]);
+        let owners = job.owners();
+        (owners.iter().all(Option::is_some) && owners[0] != owners[1]).then_some(())
+    });
+    job.await_drained(DEADLINE);
+    one.stop();
+    two.stop();
+    assert_eq!(check(&job, &[&shared]).stores_current, 2);
+}

@@ -1,0 +1,29 @@
+//! ratchet against a real Apache Kafka: the built binary from outside, killed, frozen, crowded and misled,
+//! and after each run a checker of its own.
+//!
+//! All tests share one broker, each with topics of its own; those that need to harm a broker own one. Seeds
+//! are printed; `RATCHET_TEST_SEED` repeats them. Logs are left in the target folder below
+//! `kafka-4.1.0/runs`.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the tests look at a running system from outside: they have a clock and may wait"
+)]
+
+#[path = "../support/kafka/mod.rs"]
+mod kafka;
+
+mod checker;
+mod cluster;
+mod job;
+mod load;
+mod operator;
+mod until;
+
+mod access;
+mod faults;
+mod inputs;
+mod kills;
+mod lookalikes;
+mod rebalances;
+mod restores;
+mod takeovers;

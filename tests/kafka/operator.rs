@@ -1,0 +1,276 @@
+//! The built binary at work: started, killed, frozen, stopped, and looked at from outside.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::job::Job;
+use crate::kafka;
+use crate::until::{DEADLINE, within};
+
+/// What the CLI promises for SIGTERM.
+const STOP_WAIT: Duration = Duration::from_secs(25);
+
+/// How an operator is started.
+#[derive(Default)]
+pub struct Options<'a> {
+    /// `RATCHET_CRASH_AT`: the kill point and which passing of it is the last.
+    pub crash_at: Option<&'a str>,
+    /// Further variables.
+    pub env: Vec<(&'a str, String)>,
+    /// A shell command that runs first, as root of a user and mount namespace of the operator's own.
+    pub mount: Option<String>,
+}
+
+/// A running `ratchet run`. Dropped, it is killed.
+pub struct Operator {
+    label: String,
+    child: Child,
+    ended: Option<ExitStatus>,
+    log: PathBuf,
+    state_dir: PathBuf,
+}
+
+impl Operator {
+    /// Starts the job's topology with the state folder of this label.
+    pub fn start(job: &Job, label: &str) -> Operator {
+        Operator::start_with(job, label, &Options::default())
+    }
+
+    pub fn start_with(job: &Job, label: &str, options: &Options<'_>) -> Operator {
+        Operator::start_in(job, label, &job.path(&format!("state-{label}")), options)
+    }
+
+    pub fn start_in(job: &Job, label: &str, state_dir: &Path, options: &Options<'_>) -> Operator {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let log = job.path(&format!("{label}-{number}.log"));
+        let stderr = File::create(&log).expect("the job's folder is writable");
+        let stdout = File::create(log.with_extension("out")).expect("the job's folder is writable");
+        let ratchet = env!("CARGO_BIN_EXE_ratchet");
+        let mut command = match &options.mount {
+            None => Command::new(ratchet),
+            Some(mount) => {
+                let mut unshare = Command::new("unshare");
+                unshare.args([
+                    "--user",
+                    "--map-root-user",
+                    "--mount",
+                    "sh",
+                    "-c",
+                    &format!("{mount} && exec \"$0\" \"$@\""),
+                    ratchet,
+                ]);
+                unshare
+            }
+        };
+        command.arg("run").arg("--config").arg(job.write_config(label, state_dir)).arg(job.write_topology());
+        // Variables of this prefix are settings; the tests' own are none of the operator's business.
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
+            command.env_remove(name);
+        }
+        if let Some(point) = options.crash_at {
+            command.env("RATCHET_CRASH_AT", point);
+        }
+        command.envs(options.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        let child = kafka::spawn(command).unwrap_or_else(|e| panic!("cannot start {ratchet}: {e}"));
+        Operator { label: label.to_owned(), child, ended: None, log, state_dir: state_dir.to_owned() }
+    }
+
+    pub fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    /// Kills it as a power cut would (SIGKILL).
+    pub fn kill(&mut self) {
+        if self.ended.is_none() {
+            let _ = self.child.kill();
+            self.ended = self.child.wait().ok();
+        }
+    }
+
+    /// Kills it and removes its state folder.
+    pub fn kill_and_wipe(&mut self) {
+        self.kill();
+        kafka::remove_folder(&self.state_dir);
+    }
+
+    /// Asks it to stop (SIGTERM), which it has to do cleanly and in time.
+    #[track_caller]
+    pub fn stop(&mut self) {
+        self.terminate();
+        let status = self.await_exit(STOP_WAIT);
+        assert!(status.success(), "{} did not stop cleanly: {status}; {}", self.label, self.tail());
+    }
+
+    /// Asks it to stop and does not wait.
+    pub fn terminate(&self) {
+        self.signal(libc::SIGTERM);
+    }
+
+    pub fn freeze(&self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    /// Freezes it in the middle of a transaction: tries until one stands open. The job has to be under load.
+    pub fn freeze_in_transaction(&self, job: &Job) {
+        within(DEADLINE, &format!("{} to be caught in a transaction", self.label), || {
+            self.freeze();
+            if job.has_stuck_transaction() {
+                return Some(());
+            }
+            self.thaw();
+            None
+        });
+    }
+
+    pub fn thaw(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    fn signal(&self, signal: i32) {
+        assert!(self.ended.is_none(), "{} has ended", self.label);
+        kafka::signal(&self.child, signal);
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().expect("it is our child");
+        }
+        self.ended.is_none()
+    }
+
+    /// Fails the test if the process has ended.
+    #[track_caller]
+    pub fn assert_running(&mut self) {
+        assert!(self.is_running(), "{} has ended: {:?}; {}", self.label, self.ended, self.tail());
+    }
+
+    /// Waits until the process ends by itself.
+    #[track_caller]
+    pub fn await_exit(&mut self, deadline: Duration) -> ExitStatus {
+        within(deadline, &format!("{} to end, see {}", self.label, self.log.display()), || {
+            (!self.is_running()).then_some(())
+        });
+        self.ended.expect("it has just ended")
+    }
+
+    /// Waits until the process has died at its kill point.
+    #[track_caller]
+    pub fn await_crash(&mut self) {
+        let status = self.await_exit(DEADLINE);
+        assert!(
+            status.signal().is_some(),
+            "{} should have died at its kill point, but: {status}; {}",
+            self.label,
+            self.tail()
+        );
+    }
+
+    /// What it has logged so far, an object a line.
+    pub fn log(&self) -> Vec<Value> {
+        let text = fs::read(&self.log).expect("the log was created");
+        // A line that is being written is not there yet.
+        let text = String::from_utf8_lossy(&text);
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| Value::from(line))).collect()
+    }
+
+    /// Everything it wrote, as it stands.
+    pub fn said(&self) -> String {
+        let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+        read(&self.log) + &read(&self.log.with_extension("out"))
+    }
+
+    /// Waits for a line that holds all these words.
+    #[track_caller]
+    pub fn await_line(&self, words: &[&str], deadline: Duration) -> Value {
+        within(deadline, &format!("a line with {words:?} in {}", self.log.display()), || {
+            self.log().into_iter().find(|line| {
+                let text = line.to_string().to_lowercase();
+                words.iter().all(|word| text.contains(&word.to_lowercase()))
+            })
+        })
+    }
+
+    /// Waits for a line of level ERROR that holds all these words.
+    #[track_caller]
+    pub fn await_error(&self, words: &[&str]) -> Value {
+        let mut all = vec!["\"ERROR\""];
+        all.extend(words);
+        self.await_line(&all, DEADLINE)
+    }
+
+    /// Where its metrics are.
+    pub fn address(&self) -> String {
+        let line = self.await_line(&["/metrics", "\"address\""], DEADLINE);
+        line["address"].as_str().unwrap_or_else(|| panic!("no address in {line}")).to_owned()
+    }
+
+    /// Asks for a page: the status and the body.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        let address = self.address();
+        let mut stream = TcpStream::connect(&address).unwrap_or_else(|e| panic!("{}, {address}: {e}", self.label));
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap_or_else(|e| panic!("{}, {address}{path}: {e}", self.label));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer from {address}{path}"));
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+        (status.unwrap_or_else(|| panic!("no status in {head}")), body.to_owned())
+    }
+
+    /// All series of `/metrics`, `name{labels}` and value.
+    pub fn metrics(&self) -> BTreeMap<String, f64> {
+        let (status, body) = self.get("/metrics");
+        assert_eq!(status, 200, "{body}");
+        let lines = body.lines().filter(|line| !line.starts_with('#'));
+        lines
+            .filter_map(|line| line.rsplit_once(' '))
+            .map(|(name, value)| (name.to_owned(), value.parse().unwrap_or(f64::NAN)))
+            .collect()
+    }
+
+    /// The sum of a metric's series whose labels hold all of `labels`.
+    pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        let series = self.metrics();
+        let of_name = series.iter().filter(|(series, _)| series.split('{').next() == Some(name));
+        of_name.filter(|(series, _)| labels.iter().all(|label| series.contains(label))).map(|(_, value)| value).sum()
+    }
+
+    /// Waits until `/readyz` says so: joined, and nothing is being restored for the first time.
+    #[track_caller]
+    pub fn await_ready(&mut self, deadline: Duration) {
+        within(deadline, &format!("{} to be ready, see {}", self.label, self.log.display()), || {
+            self.assert_running();
+            (self.get("/readyz").0 == 200).then_some(())
+        });
+    }
+
+    /// The last lines of its log, for a failed assertion.
+    pub fn tail(&self) -> String {
+        let said = self.said();
+        let lines: Vec<&str> = said.lines().collect();
+        format!("{}:\n{}", self.log.display(), lines[lines.len().saturating_sub(15)..].join("\n"))
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.is_running();
+            let state = self.ended.map_or("was running".to_owned(), |status| format!("had ended: {status}"));
+            eprintln!("--- {} {state} and said, {}", self.label, self.tail());
+        }
+        self.kill();
+    }
+}

@@ -1,0 +1,145 @@
+//! Goal: partitions change hands, in good order and behind their owner's back, without a duplicate or a
+//! loss, and without stopping those that stay where they are.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::checker::check;
+use crate::job::{Job, SESSION_TIMEOUT};
+use crate::load::{Feed, Load, Random, now_ms, thing};
+use crate::operator::Operator;
+use crate::until::{DEADLINE, within};
+
+/// For how long a partition that nobody takes away may stand still while others are moved.
+const STANDSTILL_MAX: Duration = Duration::from_millis(2500);
+
+/// The distinct owners of all partitions, if each has one.
+fn owners(job: &Job) -> Option<BTreeSet<String>> {
+    job.owners().into_iter().collect()
+}
+
+/// Watches the committed offsets until `done`; returns for each partition how long it stood still at most.
+fn watch(job: &Job, what: &str, mut done: impl FnMut() -> bool) -> Vec<Duration> {
+    let group = job.kafka.group(&job.group());
+    let committed = |p: usize| group.committed(&job.input, p as i32).map_or(0, |(offset, _)| offset);
+    let mut last: Vec<(i64, Instant)> =
+        (0..job.partitions() as usize).map(|p| (committed(p), Instant::now())).collect();
+    let mut longest = vec![Duration::ZERO; last.len()];
+    within(DEADLINE, what, || {
+        for (p, last) in last.iter_mut().enumerate() {
+            let now = committed(p);
+            longest[p] = longest[p].max(last.1.elapsed());
+            if now > last.0 {
+                *last = (now, Instant::now());
+            }
+        }
+        done().then_some(())
+    });
+    longest
+}
+
+fn assert_others_went_on(before: &[Option<String>], after: &[Option<String>], longest: &[Duration], event: &str) {
+    let stayed: Vec<usize> = (0..before.len()).filter(|&p| before[p] == after[p]).collect();
+    println!("{event}: {stayed:?} stayed, the longest standstills were {longest:?}");
+    assert!(
+        !stayed.is_empty() && stayed.len() < before.len(),
+        "{event}: nothing moved, or everything: {before:?}, {after:?}"
+    );
+    for p in stayed {
+        assert!(longest[p] < STANDSTILL_MAX, "{event}: partition {p}, which stayed, stood still for {:?}", longest[p]);
+    }
+}
+
+#[test]
+fn a_third_instance_joins_under_load_and_one_leaves() {
+    let job = Job::new("joins", 4);
+    let feed = Feed::start(&job, Load::new(Random::seeded("joins"), 4, 2000), 1500);
+    let (mut a, mut b) = (Operator::start(&job, "a"), Operator::start(&job, "b"));
+    within(DEADLINE, "two owners", || (owners(&job)?.len() == 2).then_some(()));
+
+    let before = job.owners();
+    let mut c = Operator::start(&job, "c");
+    let longest = watch(&job, "a third owner", || owners(&job).is_some_and(|owners| owners.len() == 3));
+    let joined = job.owners();
+    assert_others_went_on(&before, &joined, &longest, "one joined");
+
+    let leaving = Instant::now();
+    a.terminate();
+    let longest =
+        watch(&job, "two owners again", || owners(&job).is_some_and(|owners| owners.len() == 2) && !a.is_running());
+    assert_others_went_on(&joined, &job.owners(), &longest, "one left");
+    println!("the hand-over after SIGTERM took {:?}", leaving.elapsed());
+
+    feed.stop();
+    job.await_drained(DEADLINE);
+    b.stop();
+    c.stop();
+    check(&job, &[a.state_dir(), b.state_dir(), c.state_dir()]).assert_lively();
+}
+
+#[test]
+fn a_frozen_instance_is_fenced_and_comes_back_without_harm() {
+    let job = Job::new("frozen", 4);
+    let feed = Feed::start(&job, Load::new(Random::seeded("frozen"), 4, 2000), 1500);
+    let (mut frozen, mut other) = (Operator::start(&job, "frozen"), Operator::start(&job, "other"));
+    within(DEADLINE, "two owners", || (owners(&job)?.len() == 2).then_some(()));
+
+    frozen.freeze_in_transaction(&job);
+    let before = job.owners();
+    // The one whose commits still come is the other one.
+    within(DEADLINE, "the other one to take over", || (owners(&job)?.len() == 1).then_some(()));
+    let heirs = owners(&job).expect("each partition has an owner");
+    assert!(
+        before.iter().flatten().any(|owner| !heirs.contains(owner)),
+        "nothing was taken over: {before:?}, {heirs:?}"
+    );
+    job.await_progress(&job.committed(), DEADLINE);
+
+    frozen.thaw();
+    within(DEADLINE, "the thawed one to work again", || (owners(&job)?.difference(&heirs).count() == 1).then_some(()));
+    job.await_progress(&job.committed(), DEADLINE);
+    frozen.assert_running();
+    feed.stop();
+    job.await_drained(DEADLINE);
+    frozen.stop();
+    other.stop();
+    check(&job, &[frozen.state_dir(), other.state_dir()]).assert_lively();
+}
+
+#[test]
+fn a_stale_owners_sweeper_removes_nothing() {
+    const THINGS: usize = 100_000;
+    let job = Job::new("sweeper", 1).with_retention(Duration::from_secs(60));
+    let old = now_ms() - 3_600_000;
+    job.send((0..THINGS).map(|id| thing(0, &format!("thing-{id}"), 1).at(old)));
+    let mut stale = Operator::start(&job, "stale");
+    job.await_drained(DEADLINE);
+    let entries = job.kafka.bounds(&job.changelog(), 0).end;
+    // From here on everything has expired: the sweeper begins.
+    job.send([thing(0, "clock", 1)]);
+    within(DEADLINE, "the sweeper's first tombstones", || {
+        (job.kafka.bounds(&job.changelog(), 0).end > entries + 10).then_some(())
+    });
+    stale.freeze();
+    within(DEADLINE, "the sweeper's transaction to end", || {
+        (!job.kafka.has_open_transaction(&job.changelog())).then_some(())
+    });
+    let tombstones = |job: &Job| job.kafka.read(&job.changelog())[&0].iter().filter(|r| r.value.is_none()).count();
+    let swept = tombstones(&job);
+    println!("frozen after {swept} tombstones");
+    assert!(swept < THINGS, "the sweeper was through before it could be frozen: nothing is proven");
+
+    // The new owner hears of all things again. What the stale one still wants to remove is remembered anew.
+    let mut heir = Operator::start(&job, "heir");
+    job.send((0..THINGS).map(|id| thing(0, &format!("thing-{id}"), 2)));
+    job.await_drained(DEADLINE + SESSION_TIMEOUT);
+    stale.thaw();
+    stale.await_line(&["partitions lost"], DEADLINE);
+    job.send((0..THINGS).map(|id| thing(0, &format!("thing-{id}"), 2)));
+    job.await_drained(DEADLINE);
+    stale.stop();
+    heir.stop();
+    let found = check(&job, &[stale.state_dir(), heir.state_dir()]);
+    assert_eq!(found.count(crate::checker::Fate::Forwarded), 2 * THINGS + 1, "{found:?}");
+    assert_eq!(found.count(crate::checker::Fate::Duplicate), THINGS, "{found:?}");
+}

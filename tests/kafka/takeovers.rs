@@ -1,0 +1,109 @@
+//! Goal: a partition whose owner has died is taken over in time, whatever the owner's transaction had
+//! reached, and nothing of that transaction is ever seen.
+
+use std::time::{Duration, Instant};
+
+use crate::checker::{Fate, check};
+use crate::cluster::Fresh;
+use crate::job::{ABORT_SCAN, Job, SESSION_TIMEOUT, TRANSACTION_TIMEOUT};
+use crate::load::{Feed, Load, Random, thing, things};
+use crate::operator::{Operator, Options};
+use crate::until::{DEADLINE, within};
+
+/// What a takeover may take.
+const TAKEOVER_MAX: Duration = Duration::from_millis(
+    (SESSION_TIMEOUT.as_millis() + TRANSACTION_TIMEOUT.as_millis() + ABORT_SCAN.as_millis()) as u64 + 1000,
+);
+
+/// What the dead owner's transaction had written.
+struct Left {
+    output: bool,
+    changelog: bool,
+    offsets: bool,
+}
+
+/// An owner dies; a transaction of its kind stands open; another instance has to go on in time.
+fn taken_over(theme: &str, left: &Left) {
+    let job = Job::new(theme, 1);
+    job.send(things(0, 0..300, 1));
+    let mut owner = Operator::start(&job, "owner");
+    job.await_drained(DEADLINE);
+    let (committed, metadata) = job.kafka.committed(&job.group(), &job.input, 0).expect("it has committed");
+    // Standing by, as a member of the group, so that the clock starts with the owner's death.
+    let mut heir = Operator::start(&job, "heir");
+    within(DEADLINE, "the heir to join", || (heir.metric("ratchet_rebalances_total", &[]) > 0.0).then_some(()));
+    job.await_drained(DEADLINE);
+    let survivor = job.owners();
+
+    // All of it a repetition, so that only offsets would have been left.
+    let next: Vec<Fresh> = if left.output { things(0, 300..310, 1).collect() } else { things(0, 0..10, 1).collect() };
+    owner.freeze();
+    job.send(next);
+    // The frozen owner's part is played by a writer that does what it would have done, under an id of its kind.
+    let dead = job.kafka.transaction(&format!("ratchet.{}.00000000deadbeef.0", job.name), TRANSACTION_TIMEOUT);
+    if left.output {
+        dead.send(&job.output, things(0, 300..310, 1));
+    }
+    if left.changelog {
+        let entry = Fresh { key: Some(b"\x10\x04\x05never".to_vec()), value: Some(vec![1; 14]), ..Fresh::default() };
+        dead.send(&job.changelog(), [entry]);
+    }
+    if left.offsets {
+        dead.offset(&job.group(), &job.input, 0, committed + 10, &metadata);
+    }
+    dead.die();
+    owner.kill();
+    let died = Instant::now();
+    job.send([thing(0, "after", 1)]);
+    within(TAKEOVER_MAX, "the record after the takeover to be forwarded", || {
+        let last = job.output().pop()?;
+        (last.key.as_deref() == Some(b"after")).then_some(())
+    });
+    println!("{theme}: forwards again {:?} after the owner's death, at most {TAKEOVER_MAX:?}", died.elapsed());
+    job.await_drained(DEADLINE);
+    assert_eq!(survivor.len(), 1);
+    heir.stop();
+    let found = check(&job, &[heir.state_dir()]);
+    assert_eq!(found.count(Fate::Forwarded), if left.output { 311 } else { 301 }, "{found:?}");
+    assert_eq!(found.stores_current, 1, "{found:?}");
+}
+
+#[test]
+fn a_dead_owners_transaction_on_output_and_changelog_is_waited_for() {
+    taken_over("left-all", &Left { output: true, changelog: true, offsets: true });
+}
+
+#[test]
+fn a_dead_owners_transaction_on_the_output_only_holds_nobody_up() {
+    taken_over("left-output", &Left { output: true, changelog: false, offsets: false });
+}
+
+#[test]
+fn a_dead_owners_transaction_with_offsets_only_is_waited_for() {
+    taken_over("left-offsets", &Left { output: false, changelog: false, offsets: true });
+}
+
+#[test]
+fn owners_that_die_one_after_the_other_leave_one_whole() {
+    let job = Job::new("chain", 1);
+    let feed = Feed::start(&job, Load::new(Random::seeded("chain"), 1, 300), 500);
+    let dies = Options { crash_at: Some("after_sends:5"), ..Options::default() };
+    let mut a = Operator::start_with(&job, "a", &dies);
+    a.await_crash();
+    // B dies in its first transaction, and with it, once more, on a disk that has nothing.
+    let dies = Options { crash_at: Some("after_sends:1"), ..Options::default() };
+    let mut b = Operator::start_with(&job, "b", &dies);
+    b.await_crash();
+    let died = Instant::now();
+    let before = job.committed();
+    let mut c = Operator::start(&job, "c");
+    job.await_progress(&before, TAKEOVER_MAX);
+    println!("C forwards {:?} after B's death, at most {TAKEOVER_MAX:?}", died.elapsed());
+    feed.stop();
+    job.await_drained(DEADLINE);
+    c.stop();
+    let found = check(&job, &[a.state_dir(), b.state_dir(), c.state_dir()]);
+    found.assert_lively();
+    let owners = &found.owners[&0];
+    assert_eq!(owners.len(), 2, "A and C have committed, one after the other, and B never: {owners:?}");
+}
