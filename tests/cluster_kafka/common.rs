@@ -167,6 +167,9 @@ pub fn write(to: &TopicPartition, values: impl IntoIterator<Item = String>) {
         let key = format!("k{index}");
         let record = BaseRecord::to(&to.topic).partition(to.partition).key(&key).payload(&value);
         producer.send(record).map_err(|(error, _)| error).unwrap();
+        if index % 50_000 == 49_999 {
+            producer.flush(PATIENCE).unwrap();
+        }
     }
     producer.flush(PATIENCE).unwrap();
 }

@@ -114,31 +114,38 @@ fn next_event(member: &mut Member) -> Option<GroupEvent> {
     event
 }
 
+/// Polls a member that is owed nothing yet: at most an empty assignment comes, and is taken.
+fn take_nothing(member: &mut Member) {
+    match next_event(member) {
+        Some(GroupEvent::Assigned(none)) => {
+            assert_eq!(none, [], "nobody gets what was not let go");
+            member.accept_assigned(&none).unwrap();
+        }
+        other => assert_eq!(other, None),
+    }
+}
+
 #[test]
 fn a_rebalance_waits_for_its_answer_and_other_partitions_go_on() {
     let (cluster, input) = (cluster(), topic("in", 4));
     let (group, mut first) = lone_member(&cluster, &input);
     let mut second = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
     // The first is asked for some of its partitions, and takes its time.
-    let revoked = eventually("a revocation", || match next_event(&mut first) {
-        Some(GroupEvent::Revoked(partitions)) => Some(partitions),
-        other => {
-            assert_eq!(next_event(&mut second), None);
-            assert_eq!(other, None);
-            None
+    let revoked = eventually("a revocation", || {
+        take_nothing(&mut second);
+        match next_event(&mut first) {
+            Some(GroupEvent::Revoked(partitions)) => Some(partitions),
+            other => {
+                assert_eq!(other, None);
+                None
+            }
         }
     });
     assert_eq!(revoked.len(), 2);
     let until = Instant::now() + Duration::from_millis(1500);
     while Instant::now() < until {
         assert_eq!(next_event(&mut first), Some(GroupEvent::Revoked(revoked.clone())), "it is asked until it answers");
-        match next_event(&mut second) {
-            Some(GroupEvent::Assigned(none)) => {
-                assert_eq!(none, [], "nobody gets what was not let go");
-                second.accept_assigned(&none).unwrap();
-            }
-            other => assert_eq!(other, None),
-        }
+        take_nothing(&mut second);
     }
     first.accept_revoked(&revoked).unwrap();
     let mut taken = eventually("the second's partitions", || {
@@ -238,4 +245,38 @@ fn a_batch_outlives_its_member() {
     });
     member.leave().unwrap();
     assert_eq!(batch.record(0).value, Some(&b"v0"[..]));
+}
+
+#[test]
+fn members_leave_promptly_at_any_moment_of_a_rebalance() {
+    let (cluster, input) = (cluster(), topic("in", 4));
+    for stage in 0..6 {
+        let (group, mut first) = lone_member(&cluster, &input);
+        let mut second = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
+        // Neither answers; each stage goes one event further.
+        let until = Instant::now() + Duration::from_millis(400 * (stage / 2 + 1));
+        while Instant::now() < until {
+            let _ = (next_event(&mut first), next_event(&mut second));
+        }
+        let (earlier, later) = if stage % 2 == 0 { (first, second) } else { (second, first) };
+        let started = Instant::now();
+        earlier.leave().unwrap();
+        later.leave().unwrap();
+        assert!(started.elapsed() < Duration::from_secs(4), "stage {stage}: {:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn an_empty_assignment_left_unanswered_does_not_hold_leaving_up() {
+    let (cluster, input) = (cluster(), topic("in", 4));
+    let (group, mut first) = lone_member(&cluster, &input);
+    let mut second = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
+    let event = eventually("an assignment", || {
+        let _ = next_event(&mut first);
+        next_event(&mut second)
+    });
+    assert_eq!(event, GroupEvent::Assigned(Vec::new()));
+    let started = Instant::now();
+    drop((second, first));
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
 }

@@ -220,14 +220,16 @@ impl Member {
             return Ok(());
         }
         self.lane.sleep_on_events();
-        if self.pending.take().is_some() {
-            self.give_all_up();
-        }
         // SAFETY: client and queue are alive; the error is taken over.
         let failure =
             unsafe { Failure::take(rd::rd_kafka_consumer_close_queue(self.client.raw(), self.client.events())) };
         if let Some(failure) = failure {
             return Err(failure.plain("leaving the group"));
+        }
+        // Only now: before, a cooperative member may not give everything up, and would wait for ever for
+        // the answer to its event.
+        if self.pending.take().is_some() {
+            self.give_all_up();
         }
         let deadline = Instant::now() + LEAVE_DEADLINE;
         // SAFETY: the client is alive.

@@ -10,6 +10,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use rdkafka::bindings as rd;
@@ -211,6 +212,28 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        let client = Handles { raw: self.raw, events: self.events, role: self.role };
+        // librdkafka joins all of its threads, which may be waiting for a broker that is gone: nobody else
+        // has to wait with it.
+        let started = thread::Builder::new().name("kafka-destroy".to_owned()).spawn(move || client.destroy());
+        if let Err(error) = started {
+            tracing::warn!("a kafka client stays in memory: no thread to destroy it: {error}");
+        }
+    }
+}
+
+/// What is left of a client.
+struct Handles {
+    raw: NonNull<rd::rd_kafka_t>,
+    events: NonNull<rd::rd_kafka_queue_t>,
+    role: Role,
+}
+
+// SAFETY: as for `Client`.
+unsafe impl Send for Handles {}
+
+impl Handles {
+    fn destroy(self) {
         // SAFETY: the handles are owned, and whatever came from the client held an `Arc` of it. A member
         // has left its group before, or does not want to.
         unsafe {
@@ -218,9 +241,9 @@ impl Drop for Client {
             if self.role == Role::Producer {
                 let all =
                     rd::RD_KAFKA_PURGE_F_QUEUE | rd::RD_KAFKA_PURGE_F_INFLIGHT | rd::RD_KAFKA_PURGE_F_NON_BLOCKING;
-                rd::rd_kafka_purge(self.raw(), all);
+                rd::rd_kafka_purge(self.raw.as_ptr(), all);
             }
-            rd::rd_kafka_destroy_flags(self.raw(), rd::RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+            rd::rd_kafka_destroy_flags(self.raw.as_ptr(), rd::RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
         }
     }
 }
