@@ -44,6 +44,7 @@ pub struct Lane<C: Cluster> {
     index: usize,
     transactional_id: String,
     random: u64,
+    isolations: u64,
     transactor: Transactor<C>,
     tasks: Tasks<C>,
     next_id: TaskId,
@@ -84,6 +85,7 @@ impl<C: Cluster> Lane<C> {
             index,
             transactional_id,
             random,
+            isolations: 0,
             tasks: Tasks::new(),
             next_id: 0,
             batch: C::Batch::default(),
@@ -433,7 +435,10 @@ impl<C: Cluster> Lane<C> {
             task.set_phase(Phase::Running);
             return Ok(());
         }
-        let transactor = Transactor::new(format!("{}-{id}", self.transactional_id), self.random ^ (id + 1));
+        // Ids and tokens of its own each time: see the transactor's renewals.
+        self.isolations += 1;
+        let transactional_id = format!("{}-i{}", self.transactional_id, self.isolations);
+        let transactor = Transactor::new(transactional_id, self.random.wrapping_add(self.isolations));
         let isolated = Isolated::new(&self.cluster, &task.input, task.committed.next, transactor)?;
         task.set_phase(Phase::Isolated(Box::new(isolated)));
         Ok(())

@@ -20,6 +20,9 @@ use super::trouble::{Cause, Trouble};
 /// A transactional producer and the transaction that may be open on it.
 pub struct Transactor<C: Cluster> {
     transactional_id: String,
+    /// How often the id was renewed. A partition without a leader holds up the end of an aborted transaction,
+    /// and until then the broker keeps the id from being used: the producer goes on under another one.
+    renewals: u32,
     /// Random for each lane's start; with the count of transactions it makes tokens.
     lane: u64,
     transactions: u64,
@@ -45,15 +48,27 @@ pub struct Aborted {
 impl<C: Cluster> Transactor<C> {
     /// A transactor without a producer yet.
     pub fn new(transactional_id: String, lane: u64) -> Self {
-        Self { transactional_id, lane, transactions: 0, producer: None, open: None }
+        Self { transactional_id, renewals: 0, lane, transactions: 0, producer: None, open: None }
     }
 
     /// Makes a producer if there is none. Whatever was open under this transactional id is aborted by it.
     pub fn prepare(&mut self, cluster: &C) -> Result<(), cluster::Error> {
         if self.producer.is_none() {
-            self.producer = Some(cluster.producer(&self.transactional_id)?);
+            let opened = cluster.producer(&self.id());
+            if opened.as_ref().is_err_and(|error| error.kind != Kind::Refused) {
+                self.renewals += 1;
+            }
+            self.producer = Some(opened?);
         }
         Ok(())
+    }
+
+    /// The transactional id in use.
+    fn id(&self) -> String {
+        match self.renewals {
+            0 => self.transactional_id.clone(),
+            renewals => format!("{}-r{renewals}", self.transactional_id),
+        }
     }
 
     /// Whether a transaction is open.
@@ -113,6 +128,7 @@ impl<C: Cluster> Transactor<C> {
     pub fn seal(&mut self, context: &Context, tasks: &mut Tasks<C>) -> Result<(), Trouble> {
         let Some(open) = &self.open else { return Ok(()) };
         let producer = self.producer.as_mut().expect("a transaction is open on it");
+        let owner = producer.id().to_owned();
         for &id in &open.touched {
             let task = tasks.get_mut(&id).expect("a task leaves only between transactions");
             let (from, to) = (task.committed.next, task.pending.next);
@@ -125,7 +141,7 @@ impl<C: Cluster> Transactor<C> {
                 partition: task.input.partition,
             };
             task.token = Some(token);
-            let position = task.position_record(token, &self.transactional_id, context.rules_digest).encode();
+            let position = task.position_record(token, &owner, context.rules_digest).encode();
             let writes = task.overlay.iter().map(|(key, value)| (key, value, false));
             for (key, value, report) in writes.chain([(POSITION_KEY, Some(position.as_slice()), true)]) {
                 let message = Message {
@@ -162,7 +178,7 @@ impl<C: Cluster> Transactor<C> {
             .iter()
             .map(|id| {
                 let task = tasks.get(id).expect("a lane commits only what it owns");
-                offset_commit(context, task, &self.transactional_id)
+                offset_commit(context, task, producer.id())
             })
             .collect();
         let membership = member.metadata().map_err(Trouble::cluster)?;
@@ -184,7 +200,8 @@ impl<C: Cluster> Transactor<C> {
     }
 
     /// Ends the transaction without effect, whatever state it is in. Unless the cause leaves the producer fit
-    /// for use, it is dropped: the next one with its id aborts what may still be open.
+    /// for use, it is dropped: the next one with its id aborts what may still be open. After a failed delivery
+    /// the next one has another id.
     pub fn abort(&mut self, cause: &Cause, metrics: &LaneMetrics) -> Aborted {
         let open = self.open.take();
         let was_open = open.is_some();
@@ -198,11 +215,13 @@ impl<C: Cluster> Transactor<C> {
         if was_open {
             metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
         }
-        if known && (!was_open || producer.abort().is_ok()) {
-            // Reports of records that the abort has purged say nothing about the output.
+        let ended = known && (!was_open || producer.abort().is_ok());
+        if ended && undelivered.is_empty() {
             producer.take_failures();
             producer.take_delivered();
             self.producer = Some(producer);
+        } else if ended {
+            self.renewals += 1;
         }
         Aborted { touched, undelivered }
     }

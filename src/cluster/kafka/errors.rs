@@ -93,6 +93,11 @@ impl Failure {
         Error::new(kind, format!("{what}: {self}"))
     }
 
+    /// Whether a record was thrown away with its transaction, and not because of itself.
+    pub fn is_purged(&self) -> bool {
+        matches!(self.code, Code::RD_KAFKA_RESP_ERR__PURGE_QUEUE | Code::RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
+    }
+
     /// Whether the broker refuses what stands in the record or its batch.
     pub fn refuses_record(&self) -> bool {
         matches!(

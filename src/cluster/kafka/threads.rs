@@ -78,6 +78,10 @@ impl Reports {
             count += 1;
             let (number, wanted) = ((delivery.opaque >> 1) as u64, delivery.opaque & 1 == 1);
             if let Some(failure) = delivery.failure {
+                if failure.is_purged() {
+                    // What was thrown away because of another record's failure says nothing of itself.
+                    continue;
+                }
                 let refused = failure.refuses_record();
                 let told = told.get_or_insert_with(|| self.lock());
                 told.failures.push(DeliveryFailure { number, refused, message: failure.message });
