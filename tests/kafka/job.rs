@@ -129,8 +129,14 @@ impl Job {
             text.push_str(line);
             text.push('\n');
         }
-        fs::write(&path, text).expect("the job's folder is writable");
+        self.replace(&path, &text);
         path
+    }
+
+    /// Puts a file in place whole: an operator that is just starting may be reading it.
+    fn replace(&self, path: &Path, text: &str) {
+        let new = path.with_extension("new");
+        fs::write(&new, text).and_then(|()| fs::rename(&new, path)).expect("the job's folder is writable");
     }
 
     /// A worker's settings, with this state folder.
@@ -160,7 +166,7 @@ impl Job {
             text.push_str(line);
             text.push('\n');
         }
-        fs::write(&path, text).expect("the job's folder is writable");
+        self.replace(&path, &text);
         path
     }
 
