@@ -4,7 +4,7 @@
 //! tasks do a slice each, sweep a little, and commit when the input is drained or a bound is reached. Low load
 //! so gives small transactions and a short latency, high load large ones.
 //!
-//! **Failure**: whatever goes wrong with a transaction, [`Lane::way_back`] aborts it and sends its tasks through
+//! **Failure**: whatever goes wrong with a transaction, the way back aborts it and sends its tasks through
 //! their restore. A step answers with an error only where the lane itself cannot go on.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Topologies: from YAML to what the engine runs, in two steps, with every mistake reported at once.
 //!
-//! 1. [`spec`]: the text as a raw spec, each value with its place: keys, types and words are checked.
-//! 2. [`compile`]: the spec as a [`Topology`], everything resolved: what the values mean together is checked.
+//! 1. `spec`: the text as a raw spec, each value with its place: keys, types and words are checked.
+//! 2. `compile`: the spec as a [`Topology`], everything resolved: what the values mean together is checked.
 //!
 //! The second step runs on whatever the first could read, so that one run tells everything. A topology
 //! is known by its name: group, changelogs and transactional ids derive from it.
