@@ -2,6 +2,7 @@
 //! and with which exit code. Nothing but this machine is needed.
 
 mod check;
+mod demo;
 mod help;
 mod job;
 mod replay;

@@ -1,0 +1,21 @@
+//! `ratchet demo`: the whole job on the embedded cluster, a real kill in it.
+
+use super::Room;
+
+#[test]
+fn the_output_after_a_kill_equals_the_undisturbed_runs() {
+    let ran = Room::new().run("demo --records 50000 --dir kept").ended(0);
+    let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("50,000 records in:"), "{}", ran.stdout);
+    assert!(told.contains("killed (SIGKILL) in mid-transaction"), "{}", ran.stdout);
+    assert!(told.contains("store rebuilt from the changelog"), "{}", ran.stdout);
+    assert_eq!(told.matches("equal byte for byte").count(), 4, "one line a partition:\n{}", ran.stdout);
+}
+
+#[test]
+fn a_folder_that_holds_something_is_left_alone() {
+    let room = Room::new();
+    room.write("mine/thesis.txt", "five years of work");
+    room.run("demo --dir mine").ended(2).said(&["mine"]);
+    assert_eq!(std::fs::read_to_string(room.path().join("mine/thesis.txt")).unwrap(), "five years of work");
+}
