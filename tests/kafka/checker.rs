@@ -15,7 +15,7 @@
 //! 6. the changelog, folded, is the model's state;
 //! 7. the transactions of a lane stand in the order in which it made them.
 
-mod bytes;
+pub mod bytes;
 mod model;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::checker::{Fate, check};
+use crate::checker::{Fate, bytes, check};
 use crate::cluster::Fresh;
 use crate::job::{ABORT_SCAN, Job, SESSION_TIMEOUT, TRANSACTION_TIMEOUT};
 use crate::load::{Feed, Load, Random, thing, things};
@@ -55,9 +55,12 @@ fn taken_over(theme: &str, left: &Left) {
     owner.kill();
     let died = Instant::now();
     job.send([thing(0, "after", 1)]);
-    within(TAKEOVER_MAX, "the record after the takeover to be forwarded", || {
-        let last = job.output().pop()?;
-        (last.key.as_deref() == Some(b"after")).then_some(())
+    let end = job.kafka.bounds(&job.input, 0).end;
+    let group = job.kafka.group(&job.group());
+    // It is committed with its record; a read_committed reader sees that once the dead owner's end is known.
+    within(TAKEOVER_MAX.saturating_sub(died.elapsed()), "the record after the takeover to be forwarded", || {
+        let committed = group.committed(&job.input, 0).is_some_and(|(offset, _)| offset >= end);
+        (committed && !job.kafka.has_open_transaction(&job.output)).then_some(())
     });
     println!("{theme}: forwards again {:?} after the owner's death, at most {TAKEOVER_MAX:?}", died.elapsed());
     job.await_drained(DEADLINE);
@@ -81,6 +84,52 @@ fn a_dead_owners_transaction_on_the_output_only_holds_nobody_up() {
 #[test]
 fn a_dead_owners_transaction_with_offsets_only_is_waited_for() {
     taken_over("left-offsets", &Left { output: false, changelog: false, offsets: true });
+}
+
+#[test]
+fn a_commit_in_flight_when_the_owner_dies_is_seen_by_its_heir() {
+    let job = Job::new("in-flight", 1);
+    job.send(things(0, 0..300, 1));
+    let mut owner = Operator::start(&job, "owner");
+    job.await_drained(DEADLINE);
+    owner.kill();
+    let sent: Vec<Fresh> = things(0, 300..310, 1).collect();
+    job.send(sent.clone());
+    // What the owner would have done next: its last transaction, all of it written, its end not yet heard of.
+    let changelog = job.kafka.read(&job.changelog());
+    let last = changelog[&0].last().and_then(|record| record.value.as_deref()).expect("a position record");
+    let mut position = bytes::position(last);
+    let (committed, metadata) = job.kafka.committed(&job.group(), &job.input, 0).expect("it has committed");
+    let before = position.token.text();
+    position.token.transaction += 1;
+    position.processed[0].1 += 10;
+    let mut entries = Vec::new();
+    for (id, record) in (300..310).zip(&sent) {
+        position.stream_time = position.stream_time.max(record.timestamp.expect("it has one"));
+        let key = bytes::identity_key(&[format!("thing-{id}").into()]);
+        let entry = bytes::entry(record.key.as_deref(), position.stream_time, Some(&bytes::version(1)));
+        entries.push(Fresh { key: Some(key), value: Some(entry), ..Fresh::default() });
+    }
+    let value = Some(bytes::encode_position(&position));
+    entries.push(Fresh { key: Some(bytes::POSITION_KEY.to_vec()), value, ..Fresh::default() });
+    let in_flight = job.kafka.transaction(&position.owner, DEADLINE);
+    in_flight.send(&job.output, sent);
+    in_flight.send(&job.changelog(), entries);
+    let metadata = metadata.replace(&before, &position.token.text());
+    in_flight.offset(&job.group(), &job.input, 0, committed + 10, &metadata);
+
+    let mut heir = Operator::start(&job, "heir");
+    within(DEADLINE, "the heir to be settling", || {
+        (heir.metric("ratchet_tasks", &["state=\"settling\""]) > 0.0).then_some(())
+    });
+    // It would not take longer than this to go on, if it did not wait.
+    std::thread::sleep(Duration::from_millis(500));
+    in_flight.commit();
+    job.send(things(0, 295..320, 1));
+    job.await_drained(DEADLINE);
+    heir.stop();
+    let found = check(&job, &[owner.state_dir(), heir.state_dir()]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (320, 15), "{found:?}");
 }
 
 #[test]
