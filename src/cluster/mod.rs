@@ -177,7 +177,8 @@ pub trait Member: Send {
     /// gaps included once they were passed; `None` before the first read.
     fn position(&self, partition: &TopicPartition) -> Option<i64>;
 
-    /// The end of `partition` for a read_committed reader, as last heard, without asking.
+    /// The end of `partition` (its high watermark), as last heard, without asking. While a transaction is open on
+    /// it, [`Member::position`] stays below.
     fn end(&self, partition: &TopicPartition) -> Option<i64>;
 
     /// Proof of the membership, as of now. [`Kind::Abort`] while the member has not joined: brokers do

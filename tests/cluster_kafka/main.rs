@@ -6,6 +6,7 @@
 mod common;
 mod failures;
 mod members;
+mod outages;
 mod pass_through;
 mod readers;
 mod records;

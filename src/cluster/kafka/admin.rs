@@ -18,6 +18,8 @@ use crate::cluster::{Error, Kind, NewTopic, TopicDescription, TopicId};
 
 /// How long an answer may take.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
+/// How often a call that waits looks for what may stand behind it.
+const TROUBLE_STEP: Duration = Duration::from_millis(500);
 /// Added for librdkafka to give its own time-out as an answer.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long a new topic may take until all of its partitions have a leader.
@@ -69,13 +71,19 @@ fn ask(
         }
         options
     };
+    // What was told before this call says nothing of it.
+    client.trouble();
     call(options.0.as_ptr(), queue.raw());
-    let late = || Failure::new(Code::RD_KAFKA_RESP_ERR__TIMED_OUT, "the cluster does not answer");
-    let answer = queue.next_event(ANSWER_DEADLINE + GRACE).ok_or_else(late);
-    match answer.and_then(|event| event.failure().map_or(Ok(event), Err)) {
-        Ok(event) => Ok(event),
-        // What stands behind a time-out may be a password.
-        Err(failure) => Err(client.trouble().unwrap_or(failure)),
+    let deadline = Instant::now() + ANSWER_DEADLINE + GRACE;
+    loop {
+        match queue.next_event(TROUBLE_STEP) {
+            Some(answer) => return answer.failure().map_or(Ok(answer), Err),
+            None if Instant::now() >= deadline => {
+                return Err(Failure::new(Code::RD_KAFKA_RESP_ERR__TIMED_OUT, "the cluster does not answer"));
+            }
+            // A wrong password would be told as a time-out, and late.
+            None => client.trouble().map_or(Ok(()), Err)?,
+        }
     }
 }
 

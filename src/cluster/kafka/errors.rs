@@ -74,7 +74,11 @@ impl Failure {
 
     /// The error of a call outside transactions.
     pub fn plain(&self, what: impl fmt::Display) -> Error {
-        let kind = if self.fatal { Kind::Fenced } else { plain_kind(self.code) };
+        let kind = match self.code {
+            _ if self.fatal => Kind::Fenced,
+            Code::RD_KAFKA_RESP_ERR__AUTHENTICATION if self.is_broken_off() => Kind::Retry,
+            code => plain_kind(code),
+        };
         Error::new(kind, format!("{what}: {self}"))
     }
 
@@ -96,6 +100,13 @@ impl Failure {
     /// Whether a record was thrown away with its transaction, and not because of itself.
     pub fn is_purged(&self) -> bool {
         matches!(self.code, Code::RD_KAFKA_RESP_ERR__PURGE_QUEUE | Code::RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
+    }
+
+    /// Whether a login ended because the connection did, which librdkafka gives the code of a wrong password.
+    fn is_broken_off(&self) -> bool {
+        [Code::RD_KAFKA_RESP_ERR__TRANSPORT, Code::RD_KAFKA_RESP_ERR__TIMED_OUT]
+            .iter()
+            .any(|code| self.message.contains(&describe(*code)))
     }
 
     /// Whether the broker refuses what stands in the record or its batch.
@@ -218,6 +229,14 @@ mod tests {
         assert_eq!(kind(RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID, |_| ()), Kind::Abort);
         assert_eq!(kind(RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID, |f| f.fatal = true), Kind::Abort);
         assert_eq!(kind(RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED, |f| f.fatal = true), Kind::Refused);
+    }
+
+    #[test]
+    fn a_login_that_was_broken_off_is_no_wrong_password() {
+        let login = |message: &str| Failure::new(Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, message).plain("login").kind;
+        assert_eq!(login("SASL authentication error: invalid credentials"), Kind::Refused);
+        let broken = "SASL PLAIN mechanism handshake failed: Local: Broker transport failure";
+        assert_eq!(login(broken), Kind::Retry);
     }
 
     #[test]

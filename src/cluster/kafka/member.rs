@@ -327,6 +327,8 @@ impl cluster::Member for Member {
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
         let slot = self.slots.get(partition)?;
+        // librdkafka tells the high watermark: while a transaction is open on the partition, it lies behind
+        // the last stable offset that this reader can reach.
         self.client.cached_end(&slot.name, partition.partition)
     }
 

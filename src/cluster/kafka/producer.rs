@@ -71,10 +71,13 @@ impl Producer {
         let reports = Arc::new(Reports::default());
         let caller = Caller::start(Arc::clone(&client), Arc::clone(&reports))?;
         let what = format!("opening the transactional id {id}");
+        let told = Arc::clone(&reports);
         let opened = caller.call(INIT_DEADLINE + GRACE, move |client| {
             until(Instant::now() + INIT_DEADLINE, |wait| {
                 // SAFETY: the client is alive; the error is taken over.
-                unsafe { Failure::take(rd::rd_kafka_init_transactions(client.raw(), c_millis(wait))) }
+                let failure = unsafe { Failure::take(rd::rd_kafka_init_transactions(client.raw(), c_millis(wait))) }?;
+                // What stands behind a time-out may be a password: no need to try that again.
+                Some(told.take_trouble().unwrap_or(failure))
             })
         });
         let failure = match opened {
@@ -82,11 +85,7 @@ impl Producer {
             Watched::Done(Err(failure)) => Some(failure.transactional(&what, Kind::Retry)),
             Watched::GivenUp => Some(Error::new(Kind::Retry, format!("{what}: no answer"))),
         };
-        if let Some(mut error) = failure {
-            // What stands behind a time-out may be a password.
-            if let Some(trouble) = reports.take_trouble() {
-                error = trouble.plain(&what);
-            }
+        if let Some(error) = failure {
             return Err(error);
         }
         let topics = HashMap::new();

@@ -1,0 +1,115 @@
+//! A cluster that freezes, restarts or refuses a password holds nobody up, and is told for what it is.
+//! Each test owns its broker.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ratchet::cluster::kafka::{Batch, Kafka};
+use ratchet::cluster::{Cluster, Kind, Member as _, NewTopic, Producer as _, RecordBatch};
+
+use crate::common::*;
+use crate::support::Broker;
+
+fn connect(broker: &Broker, producer: &[(&str, &str)]) -> Kafka {
+    Kafka::new(&map(&[("bootstrap.servers", &broker.bootstrap())]), &map(&[]), &map(producer)).unwrap()
+}
+
+fn create(cluster: &Kafka, name: &str) -> std::sync::Arc<str> {
+    cluster.create_topic(&NewTopic { name, partition_count: 1, replication_factor: 1, settings: &[] }).unwrap();
+    name.into()
+}
+
+#[test]
+fn a_frozen_broker_cannot_hold_a_commit_up() {
+    let broker = Broker::start();
+    let cluster = connect(&broker, &[("transaction.timeout.ms", "3000")]);
+    let (input, output) = (create(&cluster, "in"), create(&cluster, "out"));
+    let (_, member) = lone_member(&cluster, &input);
+    let mut producer = cluster.producer("tx").unwrap();
+    let to = at(&output, 0);
+    producer.begin().unwrap();
+    producer.send(SILENT, &message(&to, "a", "x")).unwrap();
+    eventually("the delivery", || (producer.in_flight() == 0).then_some(()));
+    let metadata = member.metadata().unwrap();
+    broker.freeze();
+    let started = Instant::now();
+    let error = producer.commit(&[commit_of(&at(&input, 0), 1, "")], metadata).unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    assert!(matches!(error.kind, Kind::Abort | Kind::Unknown), "{error}");
+    let started = Instant::now();
+    drop(producer);
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    broker.thaw();
+    // A new producer under the same id ends whatever was open.
+    let mut producer = eventually("a new producer", || cluster.producer("tx").ok());
+    producer.begin().unwrap();
+    producer.send(SILENT, &message(&to, "a", "y")).unwrap();
+    eventually("the delivery", || (producer.in_flight() == 0).then_some(()));
+    producer.abort().unwrap();
+}
+
+#[test]
+fn a_restarted_broker_is_told_once_and_reading_goes_on() {
+    let mut broker = Broker::start();
+    let cluster = connect(&broker, &[]);
+    let (input, output) = (create(&cluster, "in"), create(&cluster, "out"));
+    let from = at(&input, 0);
+    let (_, mut member) = lone_member(&cluster, &input);
+    member.start(&from, 0).unwrap();
+    let mut producer = cluster.producer("tx").unwrap();
+    commit(&mut producer, &member, &[message(&from, "a", "before")], &[commit_of(&from, 0, "")]);
+    assert_eq!(poll_records(&mut member, 1).len(), 1);
+    broker.kill();
+    let (mut batch, mut told) = (Batch::default(), 0);
+    let until = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < until {
+        if let Err(error) = member.poll(&mut batch, 10, STEP) {
+            assert_eq!(error.kind, Kind::Retry, "{error}");
+            told += 1;
+        }
+    }
+    assert_eq!(told, 1);
+    broker.restart();
+    // The connection that ended the last transaction broke long after: the producer can go on.
+    eventually("a commit after the restart", || {
+        let mut producer = cluster.producer("tx").ok()?;
+        producer.begin().unwrap();
+        producer.send(SILENT, &message(&from, "a", "after")).unwrap();
+        producer.commit(&[commit_of(&from, 1, "")], member.metadata().ok()?).ok()
+    });
+    eventually("a record after the restart", || {
+        let _ = member.poll(&mut batch, 10, STEP);
+        seen(&batch).iter().any(|seen| seen.2 == "after").then_some(())
+    });
+    drop(output);
+}
+
+fn login<'a>(broker: &'a Broker, password: &'a str) -> BTreeMap<String, String> {
+    map(&[
+        ("bootstrap.servers", &broker.sasl_bootstrap()),
+        ("security.protocol", "SASL_SSL"),
+        ("ssl.ca.location", broker.ca_pem().to_str().unwrap()),
+        ("sasl.mechanism", "SCRAM-SHA-256"),
+        ("sasl.username", "ratchet"),
+        ("sasl.password", password),
+    ])
+}
+
+#[test]
+fn a_wrong_password_is_refused_and_never_shown() {
+    let broker = Broker::start();
+    let right = Kafka::new(&login(&broker, "ratchet-secret"), &map(&[]), &map(&[])).unwrap();
+    assert_eq!(right.describe_topic("missing").unwrap(), None);
+    let wrong = Kafka::new(&login(&broker, "hunter2hunter2"), &map(&[]), &map(&[])).unwrap();
+    let producing = wrong.producer("tx").err().unwrap();
+    let describing = wrong.describe_topic("missing").unwrap_err();
+    let mut member = wrong.member("group", &["missing".into()]).unwrap();
+    let mut batch = Batch::default();
+    let joining =
+        eventually("a refusal", || member.poll(&mut batch, 10, STEP).err().filter(|e| e.kind == Kind::Refused));
+    for error in [producing, describing, joining] {
+        assert_eq!(error.kind, Kind::Refused, "{error}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+    }
+    assert!(batch.is_empty());
+}
