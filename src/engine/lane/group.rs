@@ -1,0 +1,100 @@
+//! A lane's place in its group: partitions come and go, and reading fails.
+
+use crate::cluster::{self, Cluster, GroupEvent, Kind, Member};
+use crate::engine::plan::Refusal;
+use crate::engine::task::{Phase, Task, TaskId};
+use crate::engine::trouble::Trouble;
+use crate::record::TopicPartition;
+
+use super::Lane;
+
+impl<C: Cluster> Lane<C> {
+    pub(super) fn on_event(&mut self, event: GroupEvent) -> Result<(), cluster::Error> {
+        self.metrics.rebalance();
+        match event {
+            GroupEvent::Assigned(partitions) => {
+                tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions assigned");
+                self.member.accept_assigned(&partitions)?;
+                partitions.into_iter().for_each(|partition| self.take_over(partition));
+                self.context.health.lane_joined(&self.context.topology.name, self.index, true);
+                Ok(())
+            }
+            GroupEvent::Revoked(partitions) => {
+                tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions revoked");
+                self.commit();
+                self.let_go(&partitions);
+                self.member.accept_revoked(&partitions)
+            }
+            GroupEvent::Lost(partitions) => {
+                tracing::warn!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions lost");
+                if self.transactor.is_open() {
+                    let message = "the partitions belong to another member";
+                    self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, message)));
+                }
+                self.let_go(&partitions);
+                self.member.accept_revoked(&partitions)
+            }
+        }
+    }
+
+    pub(super) fn on_poll_error(&mut self, error: cluster::Error) -> Result<(), cluster::Error> {
+        match error.kind {
+            Kind::Retry => {
+                tracing::warn!(topology = self.context.topology.name, reason = error.message, "reading is disturbed");
+                Ok(())
+            }
+            // Something cannot be read at its position: the restore finds out what, task by task.
+            Kind::Refused => {
+                tracing::warn!(topology = self.context.topology.name, reason = error.message, "reading is refused");
+                self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, error.message)));
+                let running: Vec<TaskId> = self.tasks_in(|phase| matches!(phase, Phase::Running));
+                running.into_iter().for_each(|id| self.restart(id));
+                Ok(())
+            }
+            Kind::Abort | Kind::Fenced | Kind::Unknown => Err(error),
+        }
+    }
+
+    pub(super) fn take_over(&mut self, partition: TopicPartition) {
+        let task_count = self.context.topics[&partition.topic].task_count;
+        let group = self.context.topology.group();
+        let changelog = TopicPartition::new(self.context.topology.changelog(&partition.topic), partition.partition);
+        let settling = self.cluster.settle(&group, &partition, &changelog);
+        let mut task = Task::new(&self.context, partition, task_count, settling);
+        if task.input.partition >= task_count as i32 {
+            let found = task.input.partition as u32 + 1;
+            task.fail(&Refusal::Rescaled { known: task_count, found }.to_string());
+        }
+        self.context.health.task_assigned(&self.context.topology.name, &task.input);
+        self.restoring = true;
+        self.tasks.insert(self.next_id, task);
+        self.next_id += 1;
+    }
+
+    pub(super) fn let_go(&mut self, partitions: &[TopicPartition]) {
+        let gone: Vec<TaskId> =
+            self.tasks.iter().filter(|(_, task)| partitions.contains(&task.input)).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| self.release(id));
+    }
+
+    /// Drops a task that is in no open transaction of the lane's, its store flushed.
+    pub(super) fn release(&mut self, id: TaskId) {
+        debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
+        let Some(mut task) = self.tasks.remove(&id) else { return };
+        if let Phase::Isolated(isolated) = &mut task.phase {
+            isolated.abandon(&self.metrics);
+        }
+        let running = matches!(task.phase, Phase::Running | Phase::Isolated(_));
+        if let (true, Some(held)) = (running, &task.held)
+            && let Err(error) = held.store.flush()
+        {
+            tracing::warn!(task = %task.input, reason = %error, "store not flushed; it will be restored from further back");
+        }
+        self.shares.retain(|(of, _)| *of != id);
+        self.context.health.task_released(&self.context.topology.name, &task.input);
+    }
+}
+
+fn listed(partitions: &[TopicPartition]) -> String {
+    partitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}

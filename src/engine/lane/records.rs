@@ -1,0 +1,120 @@
+//! A batch's way through a lane, and its transaction's to the commit.
+
+use crate::cluster::{Cluster, Member, RecordBatch};
+use crate::engine::process::process;
+use crate::engine::sweep;
+use crate::engine::task::{Phase, Task, TaskId};
+use crate::engine::trouble::Trouble;
+
+use super::Lane;
+
+impl<C: Cluster> Lane<C> {
+    /// Sorts the batch by task and takes each task's records through it.
+    pub(super) fn process_batch(&mut self) {
+        let began = self.context.clock.monotonic();
+        self.share_out();
+        let shares = std::mem::take(&mut self.shares);
+        for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
+            if let Err(trouble) = self.process_share(*id, indices) {
+                // The other tasks' records were read and not processed: they read them again.
+                self.way_back(trouble);
+                shares.iter().filter(|(_, indices)| !indices.is_empty()).for_each(|(id, _)| self.restart_running(*id));
+                break;
+            }
+        }
+        self.shares = shares;
+        self.metrics.processing(self.context.clock.monotonic().saturating_sub(began));
+    }
+
+    pub(super) fn share_out(&mut self) {
+        self.shares.iter_mut().for_each(|(_, indices)| indices.clear());
+        let of_source: Vec<Option<usize>> = self
+            .batch
+            .partitions()
+            .iter()
+            .map(|partition| {
+                let at_work = |task: &Task<C>| matches!(task.phase, Phase::Running) && task.stop_at.is_none();
+                let (&id, _) = self.tasks.iter().find(|(_, task)| task.input == *partition && at_work(task))?;
+                let known = self.shares.iter().position(|(of, _)| *of == id);
+                Some(known.unwrap_or_else(|| {
+                    self.shares.push((id, Vec::new()));
+                    self.shares.len() - 1
+                }))
+            })
+            .collect();
+        for index in 0..self.batch.len() {
+            if let Some(share) = of_source[self.batch.source(index)] {
+                self.shares[share].1.push(index);
+            }
+        }
+    }
+
+    /// Takes a task into the open transaction; begins one if none is open.
+    pub(super) fn touch(&mut self, id: TaskId) -> Result<(), Trouble> {
+        self.transactor.prepare(&self.cluster).map_err(Trouble::cluster)?;
+        self.transactor.touch(&self.context, id).map_err(Trouble::cluster)
+    }
+
+    pub(super) fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Trouble> {
+        self.touch(id)?;
+        let producer = self.transactor.producer();
+        let task = self.tasks.get_mut(&id).expect("shares are of tasks at hand");
+        let added = process(&self.context, id, task, &self.batch, indices, producer, &mut self.scratch)?;
+        self.transactor.add(added);
+        if task.stop_at.is_some() {
+            self.member.pause(&task.input).map_err(Trouble::cluster)?;
+        }
+        Ok(())
+    }
+
+    /// Takes transaction markers and other gaps at the end of the input into the position, so that a committed
+    /// offset never stands before something that retention will remove.
+    pub(super) fn pass_markers(&mut self) {
+        for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
+            let task = &self.tasks[&id];
+            let Some(position) = self.member.position(&task.input) else { continue };
+            if position <= task.pending.next || task.stop_at.is_some() {
+                continue;
+            }
+            if let Err(trouble) = self.touch(id) {
+                self.way_back(trouble);
+                return self.restart_running(id);
+            }
+            self.tasks.get_mut(&id).expect("looked at above").pending.next = position;
+        }
+    }
+
+    pub(super) fn sweep(&mut self) {
+        let due = self.tasks.iter().find(|(_, task)| sweep::is_due(&self.context, task)).map(|(id, _)| *id);
+        let Some(id) = due else { return };
+        let task = self.tasks.get_mut(&id).expect("found above");
+        let swept = match sweep::slice(&self.context, task) {
+            Ok(0) => return,
+            Ok(_) => self.touch(id),
+            Err(error) => Err(Trouble::state(id, error)),
+        };
+        if let Err(trouble) = swept {
+            self.way_back(trouble);
+            self.restart_running(id);
+        }
+    }
+
+    pub(super) fn commit(&mut self) {
+        if !self.transactor.is_open() {
+            return;
+        }
+        let Self { context, transactor, tasks, member, metrics, .. } = self;
+        let committed =
+            transactor.seal(context, tasks).and_then(|()| transactor.commit(context, tasks, member, metrics));
+        match committed {
+            Ok(troubles) => troubles.into_iter().for_each(|trouble| self.on_task_trouble(trouble)),
+            Err(trouble) => return self.way_back(trouble),
+        }
+        let stopped = self.tasks.values_mut().filter(|task| matches!(task.phase, Phase::Running));
+        for task in stopped {
+            if let Some(reason) = task.stop_at.take() {
+                task.fail(&reason);
+            }
+        }
+    }
+}

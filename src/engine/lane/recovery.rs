@@ -1,0 +1,146 @@
+//! A lane's way back: aborted transactions, restores, isolated tasks.
+
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Member};
+use crate::engine::context::backoff;
+use crate::engine::isolate::{self, Isolated, Outcome, Quarantine};
+use crate::engine::restore::{self, Setback, Slice};
+use crate::engine::task::{Phase, TaskId};
+use crate::engine::transact::{Aborted, Transactor};
+use crate::engine::trouble::{Cause, Trouble};
+
+use super::Lane;
+
+impl<C: Cluster> Lane<C> {
+    /// Aborts the open transaction and sends its tasks through their restore.
+    pub(super) fn way_back(&mut self, trouble: Trouble) {
+        let Aborted { touched, undelivered } = self.transactor.abort(&trouble.cause, &self.metrics);
+        tracing::warn!(
+            topology = self.context.topology.name, reason = %trouble.cause, tasks = touched.len(),
+            "transaction aborted; its tasks restore"
+        );
+        for id in touched {
+            let failure = undelivered.iter().find(|(of, _, _)| *of == id);
+            if let (Some((_, refused, message)), Some(task)) = (failure, self.tasks.get_mut(&id)) {
+                tracing::warn!(task = %task.input, reason = message, "the output fails this task; it goes on alone");
+                task.quarantine = Some(Quarantine::new(task.pending.next, *refused));
+            }
+            self.restart(id);
+        }
+        if trouble.task.is_some() {
+            self.on_task_trouble(trouble);
+        }
+    }
+
+    /// What follows for the one task whose trouble it is.
+    pub(super) fn on_task_trouble(&mut self, trouble: Trouble) {
+        let Some(id) = trouble.task else { return };
+        self.restart(id);
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        match trouble.cause {
+            Cause::Refused(reason) => task.fail(&reason),
+            Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
+            Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
+        }
+    }
+
+    pub(super) fn restart_running(&mut self, id: TaskId) {
+        if self.tasks.get(&id).is_some_and(|task| matches!(task.phase, Phase::Running)) {
+            self.restart(id);
+        }
+    }
+
+    /// Sends a task to the beginning of its restore: at once the first time, later if it fails again and again
+    /// without a commit between.
+    pub(super) fn restart(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if matches!(task.phase, Phase::Failed) {
+            return;
+        }
+        if let Err(error) = self.member.pause(&task.input) {
+            tracing::debug!(task = %task.input, reason = error.message, "could not be paused");
+        }
+        task.rewind();
+        task.sweep.reset();
+        let wait = task.attempts.checked_sub(1).map_or(Duration::ZERO, backoff);
+        task.attempts += 1;
+        task.set_phase(Phase::Waiting { until: self.context.clock.monotonic() + wait });
+        self.restoring = true;
+    }
+
+    pub(super) fn restore_slices(&mut self) {
+        if !self.restoring {
+            return;
+        }
+        let restoring = self.tasks_in(|phase| {
+            matches!(phase, Phase::Waiting { .. } | Phase::Settling(_) | Phase::Claiming { .. } | Phase::Loading(_))
+        });
+        self.restoring = !restoring.is_empty();
+        for id in restoring {
+            let task = self.tasks.get_mut(&id).expect("listed above");
+            let stepped = restore::step(&self.context, &self.cluster, task, &mut self.restore_batch);
+            let ready = match stepped {
+                Ok(Slice::Ready) => self.begin_work(id),
+                Ok(Slice::Waiting | Slice::Worked) => Ok(()),
+                Err(setback) => Err(setback),
+            };
+            if let Err(setback) = ready {
+                let task = self.tasks.get_mut(&id).expect("listed above");
+                if matches!(setback, Setback::Refused(_)) {
+                    // Nobody waits for the records of a stopped task.
+                    let _ = self.member.pause(&task.input);
+                }
+                restore::set_back(&self.context, task, &setback);
+            }
+        }
+    }
+
+    /// A task whose store is current goes to work: in the lane's transactions, or alone.
+    pub(super) fn begin_work(&mut self, id: TaskId) -> Result<(), Setback> {
+        let task = self.tasks.get_mut(&id).expect("listed by the caller");
+        self.context.health.task_restored(&self.context.topology.name, &task.input);
+        if task.quarantine.is_none() {
+            self.member.start(&task.input, task.committed.next)?;
+            task.set_phase(Phase::Running);
+            return Ok(());
+        }
+        // Ids and tokens of its own each time: see the transactor's renewals.
+        self.isolations += 1;
+        let transactional_id = format!("{}-i{}", self.transactional_id, self.isolations);
+        let transactor = Transactor::new(transactional_id, self.random.wrapping_add(self.isolations));
+        let isolated = Isolated::new(&self.cluster, &task.input, task.committed.next, transactor)?;
+        task.set_phase(Phase::Isolated(Box::new(isolated)));
+        Ok(())
+    }
+
+    pub(super) fn step_isolated(&mut self) {
+        for id in self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))) {
+            let Self { context, cluster, tasks, member, scratch, metrics, .. } = self;
+            match isolate::step(context, cluster, id, tasks, member, scratch, metrics) {
+                Outcome::Waiting | Outcome::Worked => {}
+                Outcome::Recovered => {
+                    let task = self.tasks.get_mut(&id).expect("stepped above");
+                    tracing::info!(task = %task.input, next = task.committed.next, "the output takes this task's records again");
+                    task.quarantine = None;
+                    self.restart(id);
+                }
+                Outcome::SetBack(cause) => {
+                    let task = match cause {
+                        Cause::Cluster(_) => None,
+                        Cause::State(_) | Cause::Refused(_) => Some(id),
+                    };
+                    self.restart(id);
+                    self.on_task_trouble(Trouble { task, cause });
+                }
+            }
+            if let Some(task) = self.tasks.get_mut(&id)
+                && matches!(task.phase, Phase::Isolated(_))
+                && task.token.is_none()
+                && let Some(reason) = task.stop_at.take()
+            {
+                task.fail(&reason);
+            }
+        }
+    }
+}
