@@ -1,0 +1,126 @@
+//! Plain and transactional writers of the tests' own.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{Header, Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::{ASK, Fresh, client};
+use crate::until::{DEADLINE, within};
+
+/// Keeps the first record's trouble: a test that writes less than it believes proves nothing.
+#[derive(Clone, Default)]
+struct Deliveries(Arc<Mutex<Option<String>>>);
+
+impl ClientContext for Deliveries {}
+
+impl ProducerContext for Deliveries {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, message)) = result {
+            let mut first = self.0.lock().expect("nobody panics with it");
+            first.get_or_insert_with(|| format!("a record for {} was not written: {error}", message.topic()));
+        }
+    }
+}
+
+/// Writes records.
+pub struct Writer {
+    producer: BaseProducer<Deliveries>,
+}
+
+impl Writer {
+    pub(super) fn new(config: &ClientConfig) -> Writer {
+        Writer { producer: config.create_with_context(Deliveries::default()).expect("a producer") }
+    }
+
+    pub fn send(&self, topic: &str, fresh: &Fresh) {
+        let headers = fresh
+            .headers
+            .iter()
+            .fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: value.as_ref() }));
+        let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic).partition(fresh.partition);
+        record.key = fresh.key.as_deref();
+        record.payload = fresh.value.as_deref();
+        record.timestamp = fresh.timestamp;
+        if !fresh.headers.is_empty() {
+            record.headers = Some(headers);
+        }
+        let mut unsent = Some(record);
+        within(DEADLINE, "room in the test writer's queue", || match self.producer.send(unsent.take()?) {
+            Ok(()) => Some(()),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), record)) => {
+                self.producer.poll(Duration::from_millis(10));
+                unsent = Some(record);
+                None
+            }
+            Err((e, _)) => panic!("writing to {topic}: {e}"),
+        });
+    }
+
+    pub fn poll(&self) {
+        self.producer.poll(Duration::ZERO);
+    }
+
+    /// Waits until everything that was sent is there.
+    pub fn flush(&self) {
+        self.producer.flush(2 * DEADLINE).expect("the records are written");
+        let failed = self.producer.context().0.lock().expect("nobody panics with it").clone();
+        assert_eq!(failed, None);
+    }
+}
+
+/// An open transaction of the test's own.
+pub struct Transaction {
+    writer: Writer,
+    brokers: String,
+}
+
+impl Transaction {
+    pub(super) fn begin(writer: Writer, brokers: &str) -> Transaction {
+        writer.producer.init_transactions(ASK).expect("init_transactions");
+        writer.producer.begin_transaction().expect("begin_transaction");
+        Transaction { writer, brokers: brokers.to_owned() }
+    }
+
+    /// Writes records into the transaction and waits until they are there.
+    pub fn send(&self, topic: &str, records: impl IntoIterator<Item = Fresh>) {
+        for record in records {
+            self.writer.send(topic, &record);
+        }
+        self.writer.flush();
+    }
+
+    /// Adds an offset of a group to the transaction, as a client that never joined the group may.
+    pub fn offset(&self, group: &str, topic: &str, partition: i32, offset: i64, metadata: &str) {
+        let mut config = client(&self.brokers);
+        let consumer: BaseConsumer = config.set("group.id", group).create().expect("a consumer");
+        let mut list = TopicPartitionList::new();
+        let mut element = list.add_partition(topic, partition);
+        element.set_offset(Offset::Offset(offset)).expect("an offset");
+        element.set_metadata(metadata);
+        let proof = consumer.group_metadata().expect("a group's metadata");
+        self.writer.producer.send_offsets_to_transaction(&list, &proof, ASK).expect("send_offsets_to_transaction");
+    }
+
+    pub fn commit(self) {
+        self.writer.producer.commit_transaction(ASK).expect("commit_transaction");
+    }
+
+    pub fn abort(self) {
+        self.writer.producer.abort_transaction(ASK).expect("abort_transaction");
+    }
+
+    /// Goes away like a process that was killed: the transaction stays open.
+    pub fn die(self) {
+        drop(self.writer);
+    }
+}
