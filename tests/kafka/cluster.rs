@@ -4,7 +4,6 @@
 mod writer;
 
 use std::collections::BTreeMap;
-
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -13,10 +12,10 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
-pub use writer::{Transaction, Writer};
-
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
+
+pub use writer::{Transaction, Writer};
 
 use crate::kafka;
 use crate::until::{DEADLINE, within};
