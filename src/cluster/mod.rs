@@ -332,11 +332,18 @@ pub struct Error {
     pub kind: Kind,
     /// What happened, in lower case and without a full stop; never holds a secret.
     pub message: String,
+    /// The partition whose trouble it is, where it is one's alone.
+    pub partition: Option<TopicPartition>,
 }
 
 impl Error {
     /// An error of this kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), partition: None }
+    }
+
+    /// The same, as one partition's trouble alone.
+    pub fn of(self, partition: &TopicPartition) -> Self {
+        Self { partition: Some(partition.clone()), ..self }
     }
 }

@@ -26,8 +26,8 @@ const RECORDS_MAX: usize = 500;
 pub struct Quarantine {
     /// The task returns when it has committed up to this source offset.
     until: i64,
-    /// Whether one record at a time is tried.
-    one_by_one: bool,
+    /// How many records are tried in one transaction: halved when some are refused, until the one is found.
+    records_max: usize,
     /// A record that the cluster refuses for good, and its words.
     pub unsendable: Option<(i64, String)>,
     attempts: u32,
@@ -37,7 +37,8 @@ pub struct Quarantine {
 impl Quarantine {
     /// For a task whose records up to `until` were in a transaction that could not be delivered.
     pub fn new(until: i64, refused: bool) -> Self {
-        Self { until, one_by_one: refused, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
+        let records_max = if refused { RECORDS_MAX / 2 } else { RECORDS_MAX };
+        Self { until, records_max, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
     }
 }
 
@@ -108,7 +109,8 @@ pub fn step<C: Cluster>(
             task.set_phase(Phase::Waiting { until: Duration::ZERO });
             let Aborted { undelivered, .. } = isolated.transactor.abort(&trouble.cause, metrics);
             let refused = undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
-            Outcome::SetBack(learn(context, task, refused).unwrap_or(trouble.cause))
+            let tried = isolated.batch.len();
+            Outcome::SetBack(learn(context, task, refused, tried).unwrap_or(trouble.cause))
         }
     }
 }
@@ -116,7 +118,7 @@ pub fn step<C: Cluster>(
 /// What a failed try teaches: a single refused record is unsendable; several are tried one by one; anything
 /// else is tried again later. Gives the reason to stop where there is no way on: the dead letter topic refuses
 /// the record as well.
-fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<String>) -> Option<Cause> {
+fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<String>, tried: usize) -> Option<Cause> {
     let last = task.pending.next - 1;
     let quarantine = task.quarantine.as_mut()?;
     match refused {
@@ -126,8 +128,8 @@ fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<Stri
                 task.input
             )));
         }
-        Some(message) if quarantine.one_by_one => quarantine.unsendable = Some((last, message)),
-        Some(_) => quarantine.one_by_one = true,
+        Some(message) if tried == 1 => quarantine.unsendable = Some((last, message)),
+        Some(_) => quarantine.records_max = (tried / 2).max(1),
         None => {
             quarantine.retry_at = context.clock.monotonic() + backoff(quarantine.attempts);
             quarantine.attempts += 1;
@@ -158,7 +160,8 @@ fn advance<C: Cluster>(
     if task.committed.next >= quarantine.until {
         return Ok(Outcome::Recovered);
     }
-    let records_max = if quarantine.one_by_one { 1 } else { RECORDS_MAX };
+    // A record that was found unsendable is dealt with alone.
+    let records_max = if quarantine.unsendable.is_some() { 1 } else { quarantine.records_max };
     isolated.reader.read(&mut isolated.batch, records_max, Duration::ZERO).map_err(Trouble::cluster)?;
     if isolated.batch.is_empty() {
         let passed = isolated.reader.position() >= quarantine.until;
@@ -194,6 +197,7 @@ fn finish<C: Cluster>(
     if let Some(quarantine) = &mut task.quarantine {
         quarantine.attempts = 0;
         quarantine.unsendable = None;
+        quarantine.records_max = (quarantine.records_max * 2).min(RECORDS_MAX);
     }
     match troubles.into_iter().next() {
         None => Ok(Outcome::Worked),

@@ -23,6 +23,8 @@ mod group;
 mod records;
 mod recovery;
 
+pub(super) use recovery::LOADS_MAX;
+
 /// Records taken in one poll.
 const POLL_RECORDS_MAX: usize = 4096;
 /// How long an idle lane waits for a record before it looks after the group again.
@@ -68,12 +70,13 @@ impl<C: Cluster> Lane<C> {
         status: Arc<LaneStatus>,
     ) -> Result<Self, cluster::Error> {
         let topics: Vec<Arc<str>> = context.topology.topics.iter().map(|topic| Arc::from(topic.as_str())).collect();
-        let member = cluster.member(&context.topology.group(), &topics)?;
         let transactional_id = context.topology.transactional_id(random, index);
         let now = context.clock.monotonic();
         // Made at once, so that missing rights show here and not with the first record.
         let mut transactor = Transactor::new(transactional_id.clone(), random);
         transactor.prepare(&cluster)?;
+        // Last, so that a lane that cannot write does not make the group rebalance again and again.
+        let member = cluster.member(&context.topology.group(), &topics)?;
         Ok(Self {
             transactor,
             scratch: Scratch::new(&context),
@@ -109,7 +112,7 @@ impl<C: Cluster> Lane<C> {
         if !drained {
             self.process_batch();
         }
-        self.restore_slices();
+        self.restore_slices()?;
         self.step_isolated();
         if drained {
             self.pass_markers();
@@ -172,7 +175,8 @@ impl<C: Cluster> Lane<C> {
     fn report(&self) {
         let open = self.transactor.is_open();
         let drained = |task: &Task<C>| {
-            let end = self.member.end(&task.input);
+            // What the member has last heard may be from before the partition came back.
+            let end = self.member.end(&task.input).map(|end| end.max(task.input_end));
             !open && matches!(task.phase, Phase::Running) && end.is_some_and(|end| task.committed.next >= end)
         };
         let count = |of: &dyn Fn(&Task<C>) -> bool| self.tasks.values().filter(|task| of(task)).count();

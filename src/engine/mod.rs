@@ -45,10 +45,10 @@ use status::LaneStatus;
 const SUPERVISE_INTERVAL: Duration = Duration::from_millis(20);
 /// A lane that has worked for so long begins anew without a long pause.
 const LANE_LASTED: Duration = Duration::from_secs(60);
-/// The share of the memory in which changelogs are gathered during restores, over all lanes.
+/// The share of the memory in which changelogs are gathered during restores, over all lanes and their loads.
 const LOAD_MEMORY_SHARE: u64 = 4;
 /// Bounds of a restore's buffer in bytes.
-const LOAD_BUFFER_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
+const LOAD_BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 20;
 
 /// What a run is given.
 pub struct Options {
@@ -118,9 +118,10 @@ pub fn run(options: Options) -> Result<(), Error> {
 pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let Options { config, topologies, until_drained, stop, metrics, health } = options;
     let state_dir = Arc::new(StateDir::claim(&config.state_dir)?);
-    let memory = Memory::new(config.memory_bytes);
+    let memory = Memory::new(config.memory_bytes - config.memory_bytes / LOAD_MEMORY_SHARE);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let share = config.memory_bytes / LOAD_MEMORY_SHARE / config.lanes.max(1) as u64;
+    let loads = (config.lanes.max(1) * lane::LOADS_MAX) as u64;
+    let share = config.memory_bytes / LOAD_MEMORY_SHARE / loads;
     let load_buffer_bytes_max = share.clamp(*LOAD_BUFFER_BYTES.start(), *LOAD_BUFFER_BYTES.end()) as usize;
     // Said first of all, so that readiness waits for every topology.
     for topology in &topologies {

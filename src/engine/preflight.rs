@@ -16,6 +16,9 @@ use super::context::Topics;
 /// How long to wait for committed offsets that a transaction is pending on; the restore waits for longer.
 const COMMITTED_WAIT: Duration = Duration::from_secs(15);
 
+/// `max.message.bytes` of a dead letter topic: whatever may be read has to fit, with headers that say why.
+const DEAD_LETTER_BYTES_MAX: usize = 17 << 20;
+
 /// What was learnt.
 pub struct Preflight {
     /// By input topic.
@@ -49,8 +52,9 @@ pub fn check<C: Cluster>(
             Topics { task_count: input.partition_count as u32, delete_retention_ms: changelog.delete_retention_ms };
         topics.insert(Arc::from(topic.as_str()), learnt);
     }
-    let dead_letter =
-        ensure(cluster, &topology.dead_letter, most_partitions, settings, settings.create != Create::None, &[])?;
+    let roomy = [("max.message.bytes", DEAD_LETTER_BYTES_MAX.to_string())];
+    let may_create = settings.create != Create::None;
+    let dead_letter = ensure(cluster, &topology.dead_letter, most_partitions, settings, may_create, &roomy)?;
     Ok(Preflight { topics, dead_letter_partitions: dead_letter.partition_count.max(1) })
 }
 

@@ -15,7 +15,7 @@ use crate::state;
 
 use super::context::Context;
 use super::task::{Task, TaskId};
-use super::trouble::Trouble;
+use super::trouble::{Cause, Trouble};
 
 /// Memory that a lane reuses from batch to batch.
 pub struct Scratch {
@@ -88,8 +88,10 @@ pub fn process<C: Cluster>(
             _ => None,
         };
         let found = scratch.entries[position].clone().map(|range| &scratch.found[range]);
-        let judgement = judge(context, task, &record, reading.as_ref(), found, &scratch.arena, wall_ms)
-            .map_err(|error| Trouble::state(id, task.damaged(&error)))?;
+        let judgement =
+            judge(context, task, &record, reading.as_ref(), found, &scratch.arena, wall_ms).map_err(|error| {
+                Trouble::refused(id, format!("{}: {error}; start the release that wrote it", task.input))
+            })?;
         if judgement.decision.action == Action::Fail {
             let Decision { verdict, reason, .. } = judgement.decision;
             let (verdict, reason) = (verdict.as_str(), reason.as_str());
@@ -282,6 +284,10 @@ impl<P: Producer> Outlet<'_, P> {
                 Ok(None)
             }
             Err(error) if error.kind == Kind::Refused => Ok(Some(error.message)),
+            // A record that cannot even be handed over is its task's trouble, not the lane's.
+            Err(error) if error.kind == Kind::Abort => {
+                Err(Trouble { task: Some(self.id), cause: Cause::Cluster(error) })
+            }
             Err(error) => Err(Trouble::cluster(error)),
         }
     }

@@ -14,6 +14,7 @@ use super::context::{Context, backoff};
 use super::crash;
 use super::plan::{self, Origin, Own, Refusal, Standing};
 use super::task::{Held, Phase, Position, Task};
+use crate::topology::Start;
 
 /// How long the store's former holder in this process may take to let go of it.
 const CLAIM_WAIT: Duration = Duration::from_secs(30);
@@ -30,6 +31,8 @@ pub struct Loading<C: Cluster> {
     reader: C::Reader,
     buffer: LoadBuffer,
     from: i64,
+    /// When what the load builds upon was synced: until the load has ended the store is no younger.
+    synced_at: i64,
     records: u64,
     began: Duration,
     progressed: Duration,
@@ -87,18 +90,21 @@ impl From<format::Error> for Setback {
     }
 }
 
-/// Takes a task one slice further, from whatever phase of its restore it is in.
+/// Takes a task one slice further, from whatever phase of its restore it is in. Where `may_load` is false,
+/// other tasks have the memory for loads.
 pub fn step<C: Cluster>(
     context: &Context,
     cluster: &C,
     task: &mut Task<C>,
     batch: &mut C::Batch,
+    may_load: bool,
 ) -> Result<Slice, Setback> {
     let now = context.clock.monotonic();
     match &mut task.phase {
         Phase::Waiting { until } if now < *until => Ok(Slice::Waiting),
         Phase::Waiting { .. } => {
             let group = context.topology.group();
+            task.restored = false;
             task.set_phase(Phase::Settling(cluster.settle(&group, &task.input, &task.changelog)));
             Ok(Slice::Worked)
         }
@@ -110,6 +116,7 @@ pub fn step<C: Cluster>(
                 Ok(Slice::Worked)
             }
         },
+        Phase::Claiming { .. } if !may_load => Ok(Slice::Waiting),
         Phase::Claiming { settled, deadline } => {
             let (settled, deadline) = (settled.clone(), *deadline);
             if task.held.is_none() {
@@ -162,6 +169,7 @@ fn open<C: Cluster>(context: &Context, task: &Task<C>) -> Result<Option<Held>, S
 /// Decides what the store needs.
 fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled: Settled) -> Result<Slice, Setback> {
     task.input_id = settled.input_id;
+    task.input_end = settled.input_end;
     task.changelog_id = settled.changelog_id;
     let committed = committed_token(&settled)?;
     let topics = context.topics[&task.input.topic];
@@ -177,6 +185,7 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
         wall_ms,
         topics.delete_retention_ms,
     );
+    let mut synced_at = meta.as_ref().map_or(wall_ms, |meta| meta.synced_at);
     let from = match standing {
         Standing::Current => {
             let offset = meta.map_or(settled.changelog_start, |meta| meta.changelog_offset);
@@ -186,14 +195,16 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
         Standing::Unusable { from, reason } => {
             tracing::warn!(task = %task.input, reason, "store cannot be built upon; rebuilding it from the changelog");
             held.store.clear()?;
+            synced_at = wall_ms;
             from
         }
     };
-    let meta = task.store_meta(from, None, wall_ms);
+    let meta = task.store_meta(from, None, synced_at);
     task.held.as_mut().expect("claimed before").store.begin_load(&meta)?;
     if from >= settled.changelog_end {
         return finish(context, task, &settled, from);
     }
+    task.restored = true;
     tracing::info!(task = %task.input, from, to = settled.changelog_end, "restoring the store from the changelog");
     task.metrics.restore_remaining(settled.changelog_end - from);
     let reader = cluster.reader(&task.changelog, from)?;
@@ -203,6 +214,7 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
         reader,
         buffer,
         from,
+        synced_at,
         records: 0,
         began: now,
         progressed: now,
@@ -224,7 +236,9 @@ fn load<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch)
     let before = loading.reader.position();
     let records_before = loading.records;
     for _ in 0..SLICE_READS_MAX {
-        loading.reader.read(batch, READ_RECORDS_MAX, Duration::ZERO)?;
+        // Records that were removed meanwhile are no reason to stop: the next try begins where the changelog does.
+        let read = loading.reader.read(batch, READ_RECORDS_MAX, Duration::ZERO);
+        read.map_err(|error| Setback::Later(error.message))?;
         for index in 0..batch.len() {
             let record = batch.record(index);
             let Some(key) = record.key else {
@@ -257,7 +271,7 @@ fn load<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch)
     }
     let done = position >= end;
     if done || loading.buffer.bytes() >= context.load_buffer_bytes_max {
-        write_loaded(context, task, position)?;
+        write_loaded(task, position)?;
     }
     if !done {
         return Ok(if worked { Slice::Worked } else { Slice::Waiting });
@@ -278,8 +292,9 @@ fn load<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch)
 }
 
 /// Writes what was read into the store.
-fn write_loaded<C: Cluster>(context: &Context, task: &mut Task<C>, position: i64) -> Result<(), Setback> {
-    let meta = task.store_meta(position, None, context.clock.wall_ms());
+fn write_loaded<C: Cluster>(task: &mut Task<C>, position: i64) -> Result<(), Setback> {
+    let Phase::Loading(loading) = &task.phase else { return Ok(()) };
+    let meta = task.store_meta(position, None, loading.synced_at);
     let Phase::Loading(loading) = &mut task.phase else { return Ok(()) };
     let held = task.held.as_mut().expect("claimed before");
     Ok(held.store.load(&mut loading.buffer, &meta)?)
@@ -305,7 +320,11 @@ fn finish<C: Cluster>(
     task.metrics.restore_remaining(0);
     let next = resumption.next;
     match resumption.origin {
-        Origin::Fresh => tracing::info!(task = %task.input, next, "task begins anew"),
+        Origin::Fresh => {
+            // A beginning at the end is committed at once: what comes before the first commit must not be skipped.
+            task.commit_start = context.topology.start == Start::Latest;
+            tracing::info!(task = %task.input, next, "task begins anew");
+        }
         Origin::Committed => tracing::info!(task = %task.input, next, "task resumes"),
         Origin::Reset => tracing::warn!(
             task = %task.input, next, processed = ?task.committed.progress.processed.as_pairs(),

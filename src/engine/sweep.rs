@@ -57,19 +57,14 @@ pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize,
         task.sweep = Sweep { cursor: None, walked_at: Some(progress.stream_time), walking: true };
     }
     let mut expired: Vec<Vec<u8>> = Vec::new();
-    let mut damaged = None;
-    let cursor =
-        held.store.scan(task.sweep.cursor.as_deref(), SLICE_KEYS_MAX, |key, value| match EntryRef::decode(value) {
-            Ok(entry) => {
-                if dedup::is_expired(&context.rules, progress, entry.last_seen) && task.overlay.get(key).is_none() {
-                    expired.push(key.to_vec());
-                }
-            }
-            Err(error) => damaged = Some(error),
-        })?;
-    if let Some(error) = damaged {
-        return Err(task.damaged(&error));
-    }
+    let cursor = held.store.scan(task.sweep.cursor.as_deref(), SLICE_KEYS_MAX, |key, value| {
+        // An entry of another format is left for its record to meet: that stops the task with the reason.
+        let entry = EntryRef::decode(value);
+        let is_expired = entry.is_ok_and(|entry| dedup::is_expired(&context.rules, progress, entry.last_seen));
+        if is_expired && task.overlay.get(key).is_none() {
+            expired.push(key.to_vec());
+        }
+    })?;
     task.sweep.walking = cursor.is_some();
     task.sweep.cursor = cursor;
     for key in &expired {

@@ -12,9 +12,9 @@ use std::time::Duration;
 use crate::cluster::{Cluster, Settled, TopicId};
 use crate::dedup::{Progress, Reason, Verdict};
 use crate::format::{PositionRecord, StoreMeta, Token};
-use crate::observe::{Phase as PhaseName, TaskMetrics};
+use crate::observe::{Health, Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
-use crate::state::{self, Claim, Overlay, Store};
+use crate::state::{Claim, Overlay, Store};
 
 use super::context::Context;
 use super::isolate::{Isolated, Quarantine};
@@ -137,6 +137,16 @@ pub struct Task<C: Cluster> {
     pub tally: Tally,
     /// The input topic's id, as settled.
     pub input_id: TopicId,
+    /// The input partition's end, as settled.
+    pub input_end: i64,
+    /// Whether the position is to be committed although nothing was read.
+    pub commit_start: bool,
+    /// Whether the store was restored from the changelog since it was settled.
+    pub restored: bool,
+    /// Whether it has been at work since it was assigned.
+    pub taken_over: bool,
+    /// How often in a row the record at this offset could not be read.
+    pub unreadable: (i64, u32),
     /// The changelog topic's id, as settled.
     pub changelog_id: TopicId,
     /// The changelog offset up to which the store has applied it.
@@ -155,6 +165,28 @@ pub struct Task<C: Cluster> {
     pub attempts: u32,
     /// Its metrics.
     pub metrics: TaskMetrics,
+    presence: Presence,
+}
+
+/// A task's place among the health checks, for as long as a lane has it.
+struct Presence {
+    health: Health,
+    topology: String,
+    input: TopicPartition,
+}
+
+impl Presence {
+    fn new(context: &Context, input: &TopicPartition) -> Self {
+        let (health, topology) = (context.health.clone(), context.topology.name.clone());
+        health.task_assigned(&topology, input);
+        Self { health, topology, input: input.clone() }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.health.task_released(&self.topology, &self.input);
+    }
 }
 
 impl<C: Cluster> Task<C> {
@@ -174,6 +206,11 @@ impl<C: Cluster> Task<C> {
             pending: nothing,
             tally: Tally::default(),
             input_id: TopicId::default(),
+            input_end: 0,
+            commit_start: false,
+            restored: false,
+            taken_over: false,
+            unreadable: (0, 0),
             changelog_id: TopicId::default(),
             changelog_offset: 0,
             token: None,
@@ -183,6 +220,7 @@ impl<C: Cluster> Task<C> {
             last_timestamp: None,
             attempts: 0,
             metrics,
+            presence: Presence::new(context, &input),
             input,
         };
         task.metrics.phase(task.phase.name());
@@ -195,9 +233,15 @@ impl<C: Cluster> Task<C> {
         self.metrics.phase(self.phase.name());
     }
 
+    /// Says that the task is at work.
+    pub fn report_restored(&self) {
+        self.presence.health.task_restored(&self.presence.topology, &self.input);
+    }
+
     /// Stops the task for good.
     pub fn fail(&mut self, reason: &str) {
         tracing::error!(task = %self.input, reason, "task stopped");
+        self.presence.health.task_stopped(&self.presence.topology, &self.input);
         self.held = None;
         self.rewind();
         self.set_phase(Phase::Failed);
@@ -210,11 +254,6 @@ impl<C: Cluster> Task<C> {
         self.tally.counts.clear();
         self.token = None;
         self.stop_at = None;
-    }
-
-    /// The error for bytes in the store that are not what was written.
-    pub fn damaged(&self, error: &crate::format::Error) -> state::Error {
-        state::Error::Damaged { path: self.dir.clone(), reason: error.to_string() }
     }
 
     /// The changelog's last word of the open transaction: what was done, and by whom.

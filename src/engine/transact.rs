@@ -14,7 +14,7 @@ use crate::record::Headers;
 use super::context::Context;
 use super::crash;
 use super::process::Added;
-use super::task::{TaskId, Tasks};
+use super::task::{Task, TaskId, Tasks};
 use super::trouble::{Cause, Trouble};
 
 /// A transactional producer and the transaction that may be open on it.
@@ -32,6 +32,9 @@ pub struct Transactor<C: Cluster> {
 
 /// The open transaction.
 struct Open {
+    /// Whether it was asked to end. A request that was not answered may still arrive, and must not meet the
+    /// producer's next transaction.
+    ending: bool,
     since: Duration,
     touched: Vec<TaskId>,
     added: Added,
@@ -96,7 +99,7 @@ impl<C: Cluster> Transactor<C> {
             self.producer().begin()?;
             self.transactions += 1;
             let since = context.clock.monotonic();
-            self.open = Some(Open { since, touched: Vec::new(), added: Added::default() });
+            self.open = Some(Open { ending: false, since, touched: Vec::new(), added: Added::default() });
         }
         let open = self.open.as_mut().expect("just opened");
         if !open.touched.contains(&task) {
@@ -170,7 +173,7 @@ impl<C: Cluster> Transactor<C> {
         member: &C::Member,
         metrics: &LaneMetrics,
     ) -> Result<Vec<Trouble>, Trouble> {
-        let Some(open) = &self.open else { return Ok(Vec::new()) };
+        let Some(open) = &mut self.open else { return Ok(Vec::new()) };
         let producer = self.producer.as_mut().expect("a transaction is open on it");
         let started = context.clock.monotonic();
         let offsets: Vec<OffsetCommit> = open
@@ -182,6 +185,7 @@ impl<C: Cluster> Transactor<C> {
             })
             .collect();
         let membership = member.metadata().map_err(Trouble::cluster)?;
+        open.ending = true;
         producer.commit(&offsets, membership).map_err(|error| Trouble::cluster(as_outcome(error)))?;
         crash::point(crash::Point::AfterCommit);
         metrics.commit(context.clock.monotonic().saturating_sub(started));
@@ -205,6 +209,7 @@ impl<C: Cluster> Transactor<C> {
     pub fn abort(&mut self, cause: &Cause, metrics: &LaneMetrics) -> Aborted {
         let open = self.open.take();
         let was_open = open.is_some();
+        let ending = open.as_ref().is_some_and(|open| open.ending);
         let touched = open.map(|open| open.touched).unwrap_or_default();
         let Some(mut producer) = self.producer.take() else { return Aborted { touched, undelivered: Vec::new() } };
         let undelivered = undelivered(&mut producer);
@@ -216,19 +221,14 @@ impl<C: Cluster> Transactor<C> {
             metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
         }
         let ended = known && (!was_open || producer.abort().is_ok());
-        if ended && undelivered.is_empty() {
+        if ended && !ending && undelivered.is_empty() {
             producer.take_failures();
             producer.take_delivered();
             self.producer = Some(producer);
-        } else if ended {
+        } else if !undelivered.is_empty() {
             self.renewals += 1;
         }
         Aborted { touched, undelivered }
-    }
-
-    /// What could not be delivered so far.
-    pub fn take_undelivered(&mut self) -> Vec<(TaskId, bool, String)> {
-        self.producer.as_mut().map(undelivered).unwrap_or_default()
     }
 }
 
@@ -253,7 +253,7 @@ fn undelivered<P: Producer>(producer: &mut P) -> Vec<(TaskId, bool, String)> {
     tasks
 }
 
-fn offset_commit<C: Cluster>(context: &Context, task: &super::task::Task<C>, owner: &str) -> OffsetCommit {
+fn offset_commit<C: Cluster>(context: &Context, task: &Task<C>, owner: &str) -> OffsetCommit {
     let metadata = OffsetMetadata {
         token: task.token.expect("the transaction is sealed"),
         digest: OffsetMetadata::short_digest(&context.rules_digest),

@@ -27,6 +27,7 @@ struct Known {
 #[derive(Clone, Copy, Default)]
 struct Task {
     restored: bool,
+    stopped: bool,
     holders: usize,
 }
 
@@ -59,12 +60,20 @@ impl Health {
         let task = known.tasks.entry((topology.to_owned(), partition.clone())).or_default();
         task.holders += 1;
         task.restored = false;
+        task.stopped = false;
     }
 
     /// A task was restored, at least once since it was assigned.
     pub fn task_restored(&self, topology: &str, partition: &TopicPartition) {
         if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
             task.restored = true;
+        }
+    }
+
+    /// A task was stopped for good: a person has to look.
+    pub fn task_stopped(&self, topology: &str, partition: &TopicPartition) {
+        if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
+            task.stopped = true;
         }
     }
 
@@ -93,8 +102,12 @@ impl Health {
         });
         let tasks = known.tasks.iter().map(|((topology, partition), task)| Check {
             name: format!("task {topology}/{partition}"),
-            ok: task.restored,
-            detail: if task.restored { "restored" } else { "is being restored for the first time" },
+            ok: task.restored && !task.stopped,
+            detail: match (task.stopped, task.restored) {
+                (true, _) => "has stopped; the log says why",
+                (false, true) => "restored",
+                (false, false) => "is being restored for the first time",
+            },
         });
         lanes.chain(tasks).collect()
     }
@@ -143,6 +156,20 @@ mod tests {
         assert!(is_ready(&health));
         health.task_released("payments", &partition);
         assert_eq!(health.ready().len(), 1);
+    }
+
+    #[test]
+    fn a_stopped_task_is_told_from_one_that_is_being_restored() {
+        let health = Health::new();
+        let partition = TopicPartition::new("in", 0);
+        health.lane_joined("payments", 0, true);
+        health.task_assigned("payments", &partition);
+        health.task_restored("payments", &partition);
+        health.task_stopped("payments", &partition);
+        let failing: Vec<_> = health.ready().into_iter().filter(|check| !check.ok).collect();
+        assert_eq!(failing[0].detail, "has stopped; the log says why");
+        health.task_released("payments", &partition);
+        assert!(is_ready(&health));
     }
 
     #[test]

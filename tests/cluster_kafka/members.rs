@@ -90,7 +90,11 @@ fn an_offset_that_is_not_there_is_refused_by_name() {
     let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
     assert_eq!(error.kind, Kind::Refused, "{error}");
     assert!(error.message.contains(&format!("{from} no longer has offset 77")), "{error}");
-    // The other partition is unharmed, and this one can be started elsewhere.
+    assert_eq!(error.partition.as_ref(), Some(&from));
+    // Its fetcher has stopped for good; a new member can read from elsewhere.
+    assert_eq!(member.start(&from, 1).unwrap_err().kind, Kind::Fenced);
+    member.leave().unwrap();
+    let (_, mut member) = lone_member(&cluster, &input);
     member.start(&from, 1).unwrap();
     assert_eq!(poll_records(&mut member, 2).len(), 2);
 }

@@ -164,8 +164,17 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
     let Some(outline) = outline(client, topic).map_err(|failure| failure.plain(what()))? else { return Ok(None) };
     let [cleanup_policy, delete_retention_ms] =
         settings(client, topic, ["cleanup.policy", "delete.retention.ms"]).map_err(|failure| failure.plain(what()))?;
-    let number =
-        |text: &str| text.parse().map_err(|_| Error::new(Kind::Retry, format!("{}: {text:?} is no number", what())));
+    let number = |text: &str| {
+        text.parse().map_err(|_| {
+            Error::new(
+                Kind::Refused,
+                format!(
+                    "{}: its delete.retention.ms is {text:?}, which is no number; may its settings be described?",
+                    what()
+                ),
+            )
+        })
+    };
     Ok(Some(TopicDescription {
         id: outline.id,
         partition_count: outline.partition_count,

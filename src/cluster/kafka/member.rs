@@ -169,14 +169,6 @@ impl Member {
         failure.map_or(Ok(()), |failure| Err(failure.plain("letting partitions go")))
     }
 
-    /// Gives a partition a new fetcher: one that met an offset that does not exist has stopped for good,
-    /// and cannot be sought.
-    fn revive(&self, partition: &TopicPartition) -> Result<(), Error> {
-        let one = std::slice::from_ref(partition);
-        self.unassign(one)?;
-        self.assign(one)
-    }
-
     fn seek(&self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
         let deadline = Instant::now() + SEEK_DEADLINE;
         loop {
@@ -297,8 +289,10 @@ impl cluster::Member for Member {
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
         let slot = self.slots.find(partition)?;
         slot.started = false;
-        if std::mem::take(&mut slot.stopped) {
-            self.revive(partition)?;
+        if slot.stopped {
+            // A fetcher that met an offset which does not exist has stopped for good. Giving the partition a new
+            // one means assigning it anew, which the group could take for the answer to a rebalance.
+            return Err(Error::new(Kind::Fenced, format!("{partition} can only be read again by a new member")));
         }
         self.seek(partition, offset)?;
         // Once more: had an earlier fetcher of this partition still been stopping, it took the queue back.

@@ -58,6 +58,8 @@ const CONSUMER: &[(&str, &str)] = &[
 const PRODUCER: &[(&str, &str)] = &[
     ("linger.ms", "5"),
     ("batch.size", "1000000"),
+    // What a topic takes is the broker's to say; ratchet's own limit on records is below this.
+    ("message.max.bytes", "18874368"),
     // A queue that is full in mid-transaction makes the lane wait.
     ("queue.buffering.max.messages", "1000000"),
     ("transaction.timeout.ms", "10000"),

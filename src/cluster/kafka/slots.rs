@@ -143,9 +143,10 @@ pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Fail
         Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET | Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE => Error::new(
             Kind::Refused,
             format!("{partition} no longer has offset {offset}: it is outside of what the broker retains ({failure})"),
-        ),
+        )
+        .of(partition),
         Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => {
-            Error::new(Kind::Refused, format!("{partition} cannot be read at offset {offset}: {failure}"))
+            Error::new(Kind::Refused, format!("{partition} cannot be read at offset {offset}: {failure}")).of(partition)
         }
         _ => failure.plain(format_args!("reading {partition} at offset {offset}")),
     }

@@ -8,6 +8,9 @@ use crate::record::TopicPartition;
 
 use super::Lane;
 
+/// How often a record that cannot be read is tried, before its task stops.
+const UNREADABLE_TIMES_MAX: u32 = 5;
+
 impl<C: Cluster> Lane<C> {
     pub(super) fn on_event(&mut self, event: GroupEvent) -> Result<(), cluster::Error> {
         self.metrics.rebalance();
@@ -46,12 +49,27 @@ impl<C: Cluster> Lane<C> {
             // Something cannot be read at its position: the restore finds out what, task by task.
             Kind::Refused => {
                 tracing::warn!(topology = self.context.topology.name, reason = error.message, "reading is refused");
-                self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, error.message)));
-                let running: Vec<TaskId> = self.tasks_in(|phase| matches!(phase, Phase::Running));
-                running.into_iter().for_each(|id| self.restart(id));
+                let of_task = |id: &TaskId| error.partition.as_ref().is_none_or(|of| self.tasks[id].input == *of);
+                let mut concerned = self.tasks_in(|phase| matches!(phase, Phase::Running));
+                concerned.retain(of_task);
+                if concerned.iter().any(|id| self.transactor.touches(*id)) {
+                    self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, error.message.clone())));
+                }
+                concerned.into_iter().for_each(|id| self.on_unreadable(id, &error.message));
                 Ok(())
             }
             Kind::Abort | Kind::Fenced | Kind::Unknown => Err(error),
+        }
+    }
+
+    /// A record that cannot be read is tried again some times; then its task stops, and no other.
+    fn on_unreadable(&mut self, id: TaskId, reason: &str) {
+        self.restart_running(id);
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let (offset, times) = task.unreadable;
+        task.unreadable = (task.committed.next, if offset == task.committed.next { times + 1 } else { 1 });
+        if task.unreadable.1 >= UNREADABLE_TIMES_MAX {
+            task.fail(reason);
         }
     }
 
@@ -65,7 +83,6 @@ impl<C: Cluster> Lane<C> {
             let found = task.input.partition as u32 + 1;
             task.fail(&Refusal::Rescaled { known: task_count, found }.to_string());
         }
-        self.context.health.task_assigned(&self.context.topology.name, &task.input);
         self.restoring = true;
         self.tasks.insert(self.next_id, task);
         self.next_id += 1;
@@ -91,7 +108,6 @@ impl<C: Cluster> Lane<C> {
             tracing::warn!(task = %task.input, reason = %error, "store not flushed; it will be restored from further back");
         }
         self.shares.retain(|(of, _)| *of != id);
-        self.context.health.task_released(&self.context.topology.name, &task.input);
     }
 }
 

@@ -72,15 +72,17 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn pass_markers(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
             let task = &self.tasks[&id];
-            let Some(position) = self.member.position(&task.input) else { continue };
-            if position <= task.pending.next || task.stop_at.is_some() {
+            let position = self.member.position(&task.input).unwrap_or(task.pending.next);
+            if (position <= task.pending.next && !task.commit_start) || task.stop_at.is_some() {
                 continue;
             }
             if let Err(trouble) = self.touch(id) {
                 self.way_back(trouble);
                 return self.restart_running(id);
             }
-            self.tasks.get_mut(&id).expect("looked at above").pending.next = position;
+            let task = self.tasks.get_mut(&id).expect("looked at above");
+            task.pending.next = position.max(task.pending.next);
+            task.commit_start = false;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{Cluster, Member};
+use crate::cluster::{self, Cluster, Kind, Member};
 use crate::engine::context::backoff;
 use crate::engine::isolate::{self, Isolated, Outcome, Quarantine};
 use crate::engine::restore::{self, Setback, Slice};
@@ -12,6 +12,9 @@ use crate::engine::trouble::{Cause, Trouble};
 
 use super::Lane;
 
+/// How many tasks of a lane load at once: each takes memory for what it gathers.
+pub(in crate::engine) const LOADS_MAX: usize = 4;
+
 impl<C: Cluster> Lane<C> {
     /// Aborts the open transaction and sends its tasks through their restore.
     pub(super) fn way_back(&mut self, trouble: Trouble) {
@@ -20,6 +23,10 @@ impl<C: Cluster> Lane<C> {
             topology = self.context.topology.name, reason = %trouble.cause, tasks = touched.len(),
             "transaction aborted; its tasks restore"
         );
+        // At once, since it also ends what may still be open: the tasks wait for that.
+        if let Err(error) = self.transactor.prepare(&self.cluster) {
+            tracing::debug!(reason = error.message, "no producer yet");
+        }
         for id in touched {
             let failure = undelivered.iter().find(|(of, _, _)| *of == id);
             if let (Some((_, refused, message)), Some(task)) = (failure, self.tasks.get_mut(&id)) {
@@ -28,7 +35,10 @@ impl<C: Cluster> Lane<C> {
             }
             self.restart(id);
         }
-        if trouble.task.is_some() {
+        if let (Some(task), Cause::Cluster(_)) = (trouble.task.and_then(|id| self.tasks.get_mut(&id)), &trouble.cause) {
+            tracing::warn!(task = %task.input, reason = %trouble.cause, "the output fails this task; it goes on alone");
+            task.quarantine.get_or_insert_with(|| Quarantine::new(task.committed.next + 1, false));
+        } else if trouble.task.is_some() {
             self.on_task_trouble(trouble);
         }
     }
@@ -69,19 +79,24 @@ impl<C: Cluster> Lane<C> {
         self.restoring = true;
     }
 
-    pub(super) fn restore_slices(&mut self) {
+    /// Gives every task that restores its slice. An error means that the lane's membership is of no use.
+    pub(super) fn restore_slices(&mut self) -> Result<(), cluster::Error> {
         if !self.restoring {
-            return;
+            return Ok(());
         }
         let restoring = self.tasks_in(|phase| {
             matches!(phase, Phase::Waiting { .. } | Phase::Settling(_) | Phase::Claiming { .. } | Phase::Loading(_))
         });
         self.restoring = !restoring.is_empty();
         for id in restoring {
+            let may_load = self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < LOADS_MAX;
             let task = self.tasks.get_mut(&id).expect("listed above");
-            let stepped = restore::step(&self.context, &self.cluster, task, &mut self.restore_batch);
+            let stepped = restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
             let ready = match stepped {
-                Ok(Slice::Ready) => self.begin_work(id),
+                Ok(Slice::Ready) => match self.begin_work(id) {
+                    Err(error) if error.kind == Kind::Fenced => return Err(error),
+                    begun => begun.map_err(Setback::from),
+                },
                 Ok(Slice::Waiting | Slice::Worked) => Ok(()),
                 Err(setback) => Err(setback),
             };
@@ -94,12 +109,16 @@ impl<C: Cluster> Lane<C> {
                 restore::set_back(&self.context, task, &setback);
             }
         }
+        Ok(())
     }
 
     /// A task whose store is current goes to work: in the lane's transactions, or alone.
-    pub(super) fn begin_work(&mut self, id: TaskId) -> Result<(), Setback> {
+    pub(super) fn begin_work(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
-        self.context.health.task_restored(&self.context.topology.name, &task.input);
+        task.report_restored();
+        if !std::mem::replace(&mut task.taken_over, true) {
+            self.metrics.takeover(if task.restored { "restored" } else { "current" });
+        }
         if task.quarantine.is_none() {
             self.member.start(&task.input, task.committed.next)?;
             task.set_phase(Phase::Running);
