@@ -3,7 +3,10 @@
 //!
 //! Use it from a test binary or a unit test by `#[path]`; it needs nothing but `std` and `libc`.
 //! `RATCHET_TEST_BROKERS=host:port` makes [`bootstrap`] answer with another Kafka. Tests that have to
-//! restart, freeze or log in to a broker own one ([`Broker::start`]) in any case.
+//! restart, freeze or log in to a broker own one ([`Broker::start`]) in any case. Another Kafka has to let
+//! the tests be quick: `group.min.session.timeout.ms` of at most 2000, the broker's
+//! `transaction.abort.timed.out.transaction.cleanup.interval.ms`, `log.cleaner.backoff.ms` and
+//! `log.initial.task.delay.ms` of about 500, and the right to create and delete topics, groups and records.
 //!
 //! Nothing is ever skipped: a missing Java, Maven or download panics with what to install.
 #![allow(clippy::disallowed_methods, reason = "the broker is another process, with the real clock")]
