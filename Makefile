@@ -17,6 +17,9 @@ ARGS ?=
 INSTALL ?= yes
 IMAGE ?= ratchet:local
 export INSTALL IMAGE
+# Tests mostly wait for brokers and timeouts: more of them at once than there are cores.
+RUST_TEST_THREADS ?= 6
+export RUST_TEST_THREADS
 
 BUILD := --release --locked
 

@@ -43,7 +43,8 @@ pub struct Args {
     #[arg(long = "set", value_name = "a.b=c")]
     sets: Vec<String>,
 
-    /// End once everything that was in the inputs is processed
+    /// End once everything that is in the inputs is processed; for jobs of a single instance, since
+    /// it waits until this one has all partitions
     #[arg(long)]
     until_drained: bool,
 }

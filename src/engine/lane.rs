@@ -153,7 +153,7 @@ impl<C: Cluster> Lane<C> {
         if now.saturating_sub(self.gauged_at) >= GAUGE_INTERVAL {
             self.gauged_at = now;
             let wall_ms = self.context.clock.wall_ms();
-            for task in self.tasks.values() {
+            for task in self.tasks.values_mut() {
                 gauge(task, self.member.end(&task.input), wall_ms);
             }
         }
@@ -190,12 +190,18 @@ impl<C: Cluster> Lane<C> {
     }
 }
 
-fn gauge<C: Cluster>(task: &Task<C>, end: Option<i64>, wall_ms: i64) {
+fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {
     if let Some(held) = &task.held {
         task.metrics.state(held.store.entries_estimate(), held.store.bytes());
     }
     let Some(end) = end.filter(|_| matches!(task.phase, Phase::Running | Phase::Isolated(_))) else { return };
     let records = (end - task.committed.next).max(0);
-    let age_ms = task.last_timestamp.map_or(0, |last| (wall_ms - last).max(0));
-    task.metrics.lag(records, if records == 0 { 0.0 } else { age_ms as f64 / 1000.0 });
+    if records == 0 {
+        task.drained_at = Some(wall_ms);
+        return task.metrics.lag(0, 0.0);
+    }
+    // The next record came after the last one that was read, and after all was read.
+    let since = task.last_timestamp.max(task.drained_at);
+    let age_ms = since.map_or(0, |since| (wall_ms - since).max(0));
+    task.metrics.lag(records, age_ms as f64 / 1000.0);
 }

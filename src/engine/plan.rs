@@ -18,6 +18,9 @@ pub enum Standing {
     Behind {
         /// The first changelog offset to read.
         from: i64,
+        /// When what is built upon was synced. Until the load has ended, the store is no younger: it may still
+        /// hold what tombstones that are gone by then have removed.
+        synced_at: i64,
     },
     /// It cannot be built upon: empty it and read the changelog from this offset on.
     Unusable {
@@ -39,7 +42,7 @@ pub fn examine(
     delete_retention_ms: i64,
 ) -> Standing {
     let from = settled.changelog_start;
-    let Some(meta) = meta else { return Standing::Behind { from } };
+    let Some(meta) = meta else { return Standing::Behind { from, synced_at: wall_ms } };
     let unusable = |reason: String| Standing::Unusable { from, reason };
     if meta.changelog_id != settled.changelog_id.0 {
         return unusable(format!("it belongs to a changelog with the id {}", TopicId(meta.changelog_id)));
@@ -62,7 +65,7 @@ pub fn examine(
     if wall_ms.saturating_sub(meta.synced_at) >= delete_retention_ms {
         return unusable("it was last written longer ago than the changelog keeps tombstones".to_owned());
     }
-    Standing::Behind { from: meta.changelog_offset }
+    Standing::Behind { from: meta.changelog_offset, synced_at: meta.synced_at }
 }
 
 /// How a task goes on reading its input.

@@ -185,18 +185,16 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
         wall_ms,
         topics.delete_retention_ms,
     );
-    let mut synced_at = meta.as_ref().map_or(wall_ms, |meta| meta.synced_at);
-    let from = match standing {
+    let (from, synced_at) = match standing {
         Standing::Current => {
             let offset = meta.map_or(settled.changelog_start, |meta| meta.changelog_offset);
             return finish(context, task, &settled, offset);
         }
-        Standing::Behind { from } => from,
+        Standing::Behind { from, synced_at } => (from, synced_at),
         Standing::Unusable { from, reason } => {
             tracing::warn!(task = %task.input, reason, "store cannot be built upon; rebuilding it from the changelog");
             held.store.clear()?;
-            synced_at = wall_ms;
-            from
+            (from, wall_ms)
         }
     };
     let meta = task.store_meta(from, None, synced_at);

@@ -159,6 +159,8 @@ pub struct Task<C: Cluster> {
     pub sweep: Sweep,
     /// The record at which an action `fail` stops the task, and why.
     pub stop_at: Option<String>,
+    /// The wall clock, milliseconds since the epoch, when all was last found read.
+    pub drained_at: Option<i64>,
     /// The timestamp of the last record read.
     pub last_timestamp: Option<i64>,
     /// How often in a row the way back has failed.
@@ -217,6 +219,7 @@ impl<C: Cluster> Task<C> {
             quarantine: None,
             sweep: Sweep::default(),
             stop_at: None,
+            drained_at: None,
             last_timestamp: None,
             attempts: 0,
             metrics,

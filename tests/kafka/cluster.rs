@@ -300,6 +300,8 @@ fn client(brokers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers).set("retry.backoff.ms", "20").set("reconnect.backoff.max.ms", "500");
     config.set("topic.metadata.refresh.interval.ms", "5000").set("log_level", "3");
+    // The tests may send what brokers take: the client's own limit is lower.
+    config.set("message.max.bytes", "20000000");
     config
 }
 

@@ -126,6 +126,19 @@ fn a_record_too_large_for_the_output_is_dead_lettered_alone() {
 }
 
 #[test]
+fn a_record_as_large_as_kafkas_default_allows_is_forwarded() {
+    let job = Job::new("large", 1);
+    let mut operator = Operator::start(&job, "a");
+    // Above librdkafka's own default of 1,000,000 bytes, below the brokers'.
+    let large = raw(format!("{{\"id\":\"large\",\"version\":1,\"noise\":\"{}\"}}", "x".repeat(1_030_000)));
+    job.send(things(0, 0..5, 1).chain([large]).chain(things(0, 5..10, 1)));
+    job.await_drained(DEADLINE);
+    operator.stop();
+    let found = check(&job, &[operator.state_dir()]);
+    assert_eq!(found.count(Fate::Forwarded), 11, "{found:?}");
+}
+
+#[test]
 fn a_timestamp_that_the_output_refuses_is_dead_lettered_alone() {
     let job = refusing("too-old", ("message.timestamp.before.max.ms", "7200000"), too_old);
     refused_records_alone_are_dead_lettered(&job, |nth| {

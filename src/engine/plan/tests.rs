@@ -69,10 +69,14 @@ fn go_on(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resumpt
 fn the_committed_token_makes_a_store_current_and_nothing_else_does() {
     let settled = settled(None);
     assert_eq!(standing(&settled, &meta(Some(9)), Some(&token(9))), Standing::Current);
-    assert_eq!(standing(&settled, &meta(Some(8)), Some(&token(9))), Standing::Behind { from: 400 });
-    assert_eq!(standing(&settled, &meta(Some(9)), None), Standing::Behind { from: 400 });
-    assert_eq!(standing(&settled, &meta(None), None), Standing::Behind { from: 400 }, "no token is not a match");
-    assert_eq!(examine(&settled, 0, None, Some(&token(9)), 0, DAY_MS), Standing::Behind { from: 0 });
+    assert_eq!(standing(&settled, &meta(Some(8)), Some(&token(9))), Standing::Behind { from: 400, synced_at: 0 });
+    assert_eq!(standing(&settled, &meta(Some(9)), None), Standing::Behind { from: 400, synced_at: 0 });
+    assert_eq!(
+        standing(&settled, &meta(None), None),
+        Standing::Behind { from: 400, synced_at: 0 },
+        "no token is not a match"
+    );
+    assert_eq!(examine(&settled, 0, None, Some(&token(9)), 7, DAY_MS), Standing::Behind { from: 0, synced_at: 7 });
 }
 
 #[test]
