@@ -143,7 +143,8 @@ impl Partition<'_> {
         let mut fates = Vec::with_capacity(records.len());
         let mut rest = records.iter().peekable();
         for (written, position) in &runs {
-            let upto = position.processed[0].1;
+            // Nothing yet where a beginning at the end was committed before the first record.
+            let upto = position.processed.first().map_or(from, |range| range.1);
             while let Some(record) = rest.next_if(|r| r.offset < upto) {
                 fates.push(model.apply(record));
             }
