@@ -27,6 +27,7 @@
 //!        ├─► topology ─► dedup   YAML text -> spec -> compiled topology
 //!        └─► config          the worker's own settings
 //! yaml: reading YAML with places, known to topology and config
+//! lock: a lock on a file, for state and cluster::embedded
 //! record: a record as it was read, known to all
 //! format: the bytes of everything that is persisted, known to dedup, state and engine
 //! ```
@@ -39,6 +40,7 @@ pub mod config;
 pub mod dedup;
 pub mod engine;
 pub mod format;
+pub mod lock;
 pub mod observe;
 pub mod record;
 pub mod state;

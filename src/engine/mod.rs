@@ -118,6 +118,7 @@ pub fn run(options: Options) -> Result<(), Error> {
 pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let Options { config, topologies, until_drained, stop, metrics, health } = options;
     let state_dir = Arc::new(StateDir::claim(&config.state_dir)?);
+    tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
     let memory = Memory::new(config.memory_bytes - config.memory_bytes / LOAD_MEMORY_SHARE);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let loads = (config.lanes.max(1) * lane::LOADS_MAX) as u64;
@@ -134,6 +135,8 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         let name = topology.name.clone();
         let preflight = match look(cluster, &topology, &rules_digest, &config, &*clock, &stop) {
             Ok(preflight) => preflight,
+            // Asked to end before anything was begun: nothing has failed.
+            Err(error) if error.kind != Kind::Refused && stop.load(Ordering::Relaxed) => break,
             Err(error) => {
                 tracing::error!(topology = name, reason = error.message, "topology refused");
                 outcome = outcome.and(Err(Error::Topology { name, reason: error.message }));

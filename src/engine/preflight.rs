@@ -80,7 +80,14 @@ fn ensure<C: Cluster>(
     let mut all = vec![("min.insync.replicas", settings.min_insync_replicas.to_string())];
     all.extend_from_slice(topic_settings);
     let topic = NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
-    cluster.create_topic(&topic)?;
+    cluster.create_topic(&topic).map_err(|error| match error.kind {
+        Kind::Refused => refused(format!(
+            "topic {name:?} cannot be created: {}; create it by hand, or see topics.replication_factor ({}), \
+             topics.min_insync_replicas ({}) and topics.create",
+            error.message, settings.replication_factor, settings.min_insync_replicas
+        )),
+        _ => error,
+    })?;
     tracing::info!(topic = name, partitions = partition_count, "topic created");
     cluster.describe_topic(name)?.ok_or_else(|| {
         cluster::Error::new(Kind::Retry, format!("topic {name:?} was created and is not to be seen yet"))

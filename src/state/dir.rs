@@ -14,7 +14,7 @@
 
 use std::ffi::CString;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Error;
+use crate::lock::FileLock;
 use crate::record::TopicPartition;
 
 /// The file that marks a state folder.
@@ -43,7 +44,7 @@ const MODE_FILE: u32 = 0o600;
 #[derive(Clone, Debug)]
 pub struct StateDir {
     slot: PathBuf,
-    _lock: Arc<File>,
+    _lock: Arc<FileLock>,
 }
 
 impl StateDir {
@@ -60,20 +61,14 @@ impl StateDir {
             let slot = root.join(format!("slot-{number}"));
             create_dir(&slot)?;
             let path = slot.join(LOCK);
-            let lock = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(MODE_FILE)
-                .open(&path)
-                .map_err(|error| Error::from_io(&path, &error))?;
-            match lock.try_lock() {
-                Ok(()) => return Ok(Self { slot, _lock: Arc::new(lock) }),
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => {
+            match FileLock::try_take(&path) {
+                Ok(Some(lock)) => return Ok(Self { slot, _lock: Arc::new(lock) }),
+                Ok(None) => {}
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOLCK | libc::EOPNOTSUPP)) => {
                     let reason = format!("{error}; this file system has no locks, set state_dir to a local disk");
                     return Err(Error::Io { path, reason });
                 }
+                Err(error) => return Err(Error::from_io(&path, &error)),
             }
         }
         Err(Error::NoSlot { root, slots: SLOTS_MAX })

@@ -1,9 +1,8 @@
 //! The folder of an embedded cluster: its lock and its RocksDB.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use rocksdb::{DB, DBCompressionType, DBRawIteratorWithThreadMode, Options, ReadO
 
 use super::layout::{self, Head, PartitionMeta, TopicMeta};
 use crate::cluster::{Error, Kind, TopicId};
+use crate::lock::FileLock;
 
 const LOCK_FILE: &str = "embedded.lock";
 const DB_FOLDER: &str = "db";
@@ -30,8 +30,8 @@ pub(super) struct StoredTopic {
 pub(super) struct Disk {
     db: DB,
     dir: PathBuf,
-    /// Held as long as the cluster is open; closing the file lets go of the lock.
-    _lock: File,
+    /// Held as long as the cluster is open: dropped after the database.
+    _lock: FileLock,
 }
 
 impl Disk {
@@ -41,7 +41,7 @@ impl Disk {
             Error::new(Kind::Refused, format!("the embedded cluster's folder {} {what}: {e}", dir.display()))
         };
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| refused("cannot be made", &e))?;
-        let lock = lock(dir).map_err(|e| refused("cannot be locked", &e))?.ok_or_else(|| {
+        let lock = FileLock::try_take(&dir.join(LOCK_FILE)).map_err(|e| refused("cannot be locked", &e))?.ok_or_else(|| {
             Error::new(
                 Kind::Refused,
                 format!(
@@ -175,17 +175,6 @@ impl Scan<'_> {
     /// An iterator that stops early says so only when it is asked.
     fn status(&self) -> Result<(), Error> {
         self.iterator.status().map_err(|e| self.disk.error("cannot be read", &e))
-    }
-}
-
-/// `None` where another holds the lock. Locks of this kind belong to the open file, so a second opening
-/// within the process is refused like one from outside.
-fn lock(dir: &Path) -> Result<Option<File>, io::Error> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(dir.join(LOCK_FILE))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(e)) => Err(e),
     }
 }
 

@@ -112,5 +112,8 @@ impl<C: Cluster> Lane<C> {
 }
 
 fn listed(partitions: &[TopicPartition]) -> String {
+    if partitions.is_empty() {
+        return "none".to_owned();
+    }
     partitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
