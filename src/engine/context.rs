@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::cluster::TopicId;
 use crate::config::Commit;
 use crate::dedup::Rules;
 use crate::observe::{Health, Metrics};
@@ -38,6 +40,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Where it is said whether this instance can be counted on.
     pub health: Health,
+    /// Set when one of the topics was seen to have been recreated.
+    pub recreated: AtomicBool,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
 }
@@ -45,6 +49,10 @@ pub struct Context {
 /// What was learnt of one input topic's topics before the lanes began.
 #[derive(Clone, Copy, Debug)]
 pub struct Topics {
+    /// The input's id.
+    pub input_id: TopicId,
+    /// The changelog's id.
+    pub changelog_id: TopicId,
     /// The input's, and so the changelog's, partition count.
     pub task_count: u32,
     /// `delete.retention.ms` of the changelog.

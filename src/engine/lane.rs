@@ -56,6 +56,8 @@ pub struct Lane<C: Cluster> {
     metrics: LaneMetrics,
     status: Arc<LaneStatus>,
     restoring: bool,
+    /// Whether the tasks were sent to look at recreated topics.
+    rechecked: bool,
     flushed_at: Duration,
     gauged_at: Duration,
 }
@@ -94,6 +96,7 @@ impl<C: Cluster> Lane<C> {
             shares: Vec::new(),
             status,
             restoring: false,
+            rechecked: false,
             flushed_at: now,
             gauged_at: Duration::ZERO,
             context,
@@ -108,6 +111,7 @@ impl<C: Cluster> Lane<C> {
             Ok(Some(event)) => self.on_event(event)?,
             Err(error) => self.on_poll_error(error)?,
         }
+        self.recheck();
         let drained = self.batch.is_empty();
         if !drained {
             self.process_batch();

@@ -5,7 +5,7 @@
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] puts it into a transaction
 //! - [`restore`] is the one way back, and [`plan`] its decisions; [`isolate`] is for outputs that fail
-//! - [`sweep`] removes what has expired
+//! - [`sweep`] removes what has expired; [`watch`] sees topics that are recreated
 //!
 //! **Failure**: a task that must not go on stops and is logged, the others go on; a lane that cannot go on is
 //! made anew after a pause; a topology that is refused is given up, the other topologies go on.
@@ -35,6 +35,7 @@ pub mod sweep;
 pub mod task;
 pub mod transact;
 pub mod trouble;
+pub mod watch;
 
 use clock::{Clock, SystemClock};
 use context::{Context, backoff};
@@ -156,6 +157,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             registry: Registry::default(),
             metrics: metrics.clone(),
             health: health.clone(),
+            recreated: AtomicBool::new(false),
             clock: clock.clone(),
         };
         jobs.push(Job::start(cluster, Arc::new(context), config.lanes, &stop));
@@ -195,6 +197,7 @@ struct Job {
     name: String,
     task_count: usize,
     lanes: Vec<RunningLane>,
+    watch: JoinHandle<()>,
 }
 
 struct RunningLane {
@@ -206,6 +209,8 @@ impl Job {
     fn start<C: Cluster>(cluster: &C, context: Arc<Context>, lanes: usize, stop: &Arc<AtomicBool>) -> Self {
         let name = context.topology.name.clone();
         let task_count = context.topics.values().map(|topics| topics.task_count as usize).sum();
+        let (watched, clients, ends) = (context.clone(), cluster.clone(), stop.clone());
+        let watch = std::thread::spawn(move || watch::watch(&clients, &watched, &ends));
         let lanes = (0..lanes.max(1))
             .map(|index| {
                 let status = Arc::new(LaneStatus::default());
@@ -214,7 +219,7 @@ impl Job {
                 RunningLane { status, thread }
             })
             .collect();
-        Self { name, task_count, lanes }
+        Self { name, task_count, lanes, watch }
     }
 
     /// Whether everything that there is to read was committed, or will never be.
@@ -230,7 +235,7 @@ impl Job {
     }
 
     fn end(self) -> Result<(), Error> {
-        let Self { name, lanes, .. } = self;
+        let Self { name, lanes, watch, .. } = self;
         let mut outcome = Ok(());
         let mut stopped = 0;
         for lane in lanes {
@@ -240,6 +245,9 @@ impl Job {
                 Err(_) => Err(Error::Panicked { name: name.clone() }),
             });
             stopped += lane.status.counts().failed;
+        }
+        if watch.join().is_err() {
+            outcome = outcome.and(Err(Error::Panicked { name: name.clone() }));
         }
         outcome.and(if stopped == 0 { Ok(()) } else { Err(Error::Tasks { name, tasks: stopped }) })
     }

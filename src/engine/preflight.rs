@@ -48,8 +48,12 @@ pub fn check<C: Cluster>(
         let changelog = check_changelog(cluster, topology, topic, input.partition_count, settings)?;
         check_committed(cluster, topology, topic, input.partition_count, rules_digest)?;
         most_partitions = most_partitions.max(input.partition_count);
-        let learnt =
-            Topics { task_count: input.partition_count as u32, delete_retention_ms: changelog.delete_retention_ms };
+        let learnt = Topics {
+            input_id: input.id,
+            changelog_id: changelog.id,
+            task_count: input.partition_count as u32,
+            delete_retention_ms: changelog.delete_retention_ms,
+        };
         topics.insert(Arc::from(topic.as_str()), learnt);
     }
     let roomy = [("max.message.bytes", DEAD_LETTER_BYTES_MAX.to_string())];

@@ -110,6 +110,21 @@ fn a_recreated_input_that_has_grown_to_the_same_offset_is_refused() {
 }
 
 #[test]
+fn topics_that_are_recreated_under_a_running_task_are_noticed() {
+    for recreate in [|job: &Job| job.input.clone(), Job::changelog] {
+        let job = Job::new("recreated-running", 1);
+        let operator = Operator::start(&job, "a");
+        job.send(things(0, 0..10, 1));
+        job.await_drained(DEADLINE);
+        let (topic, settings) = (recreate(&job), [("cleanup.policy", "compact")]);
+        job.kafka.delete(&topic);
+        job.kafka.create(&topic, 1, if topic == job.input { &[] } else { &settings });
+        operator.await_error(&[&job.input, "recreated", "new name"]);
+        assert_eq!(job.output().len(), 10);
+    }
+}
+
+#[test]
 fn a_changelog_that_was_deleted_is_missed_by_a_fresh_disk() {
     let job = Job::new("no-changelog", 1);
     job.send(things(0, 0..100, 1));

@@ -1,5 +1,7 @@
 //! A lane's place in its group: partitions come and go, and reading fails.
 
+use std::sync::atomic::Ordering;
+
 use crate::cluster::{self, Cluster, GroupEvent, Kind, Member};
 use crate::engine::plan::Refusal;
 use crate::engine::task::{Phase, Task, TaskId};
@@ -60,6 +62,17 @@ impl<C: Cluster> Lane<C> {
             }
             Kind::Abort | Kind::Fenced | Kind::Unknown => Err(error),
         }
+    }
+
+    /// Sends all tasks at work through their restore, once, when a topic was seen to have been recreated.
+    pub(super) fn recheck(&mut self) {
+        if self.rechecked || !self.context.recreated.load(Ordering::Relaxed) {
+            return;
+        }
+        self.rechecked = true;
+        self.batch = C::Batch::default();
+        self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, "a topic was recreated")));
+        self.tasks_in(|phase| matches!(phase, Phase::Running)).into_iter().for_each(|id| self.restart(id));
     }
 
     /// A record that cannot be read is tried again some times; then its task stops, and no other.
