@@ -84,22 +84,30 @@ pub enum Outcome {
     SetBack(Cause),
 }
 
+/// The lane's parts that an isolated task works with.
+pub struct Means<'a, C: Cluster> {
+    /// What all lanes share.
+    pub context: &'a Context,
+    /// Where topics live.
+    pub cluster: &'a C,
+    /// The lane's tasks.
+    pub tasks: &'a mut Tasks<C>,
+    /// The lane's membership, which its commits need.
+    pub member: &'a C::Member,
+    /// Memory for batches.
+    pub scratch: &'a mut Scratch,
+    /// Where counts go.
+    pub metrics: &'a LaneMetrics,
+}
+
 /// Takes an isolated task one step further. Never waits for a delivery.
-pub fn step<C: Cluster>(
-    context: &Context,
-    cluster: &C,
-    id: TaskId,
-    tasks: &mut Tasks<C>,
-    member: &C::Member,
-    scratch: &mut Scratch,
-    metrics: &LaneMetrics,
-) -> Outcome {
-    let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
+pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
+    let task = means.tasks.get_mut(&id).expect("the lane steps its own tasks");
     let Phase::Isolated(mut isolated) = std::mem::replace(&mut task.phase, Phase::Failed) else {
         return Outcome::Waiting;
     };
-    let stepped = advance(context, cluster, id, tasks, member, scratch, metrics, &mut isolated);
-    let task = tasks.get_mut(&id).expect("still there");
+    let stepped = if isolated.sealed { finish(means, id, &mut isolated) } else { advance(means, id, &mut isolated) };
+    let task = means.tasks.get_mut(&id).expect("still there");
     match stepped {
         Ok(outcome) => {
             task.set_phase(Phase::Isolated(isolated));
@@ -107,10 +115,10 @@ pub fn step<C: Cluster>(
         }
         Err(trouble) => {
             task.set_phase(Phase::Waiting { until: Duration::ZERO });
-            let Aborted { undelivered, .. } = isolated.transactor.abort(&trouble.cause, metrics);
+            let Aborted { undelivered, .. } = isolated.transactor.abort(&trouble.cause, means.metrics);
             let refused = undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
             let tried = isolated.batch.len();
-            Outcome::SetBack(learn(context, task, refused, tried).unwrap_or(trouble.cause))
+            Outcome::SetBack(learn(means.context, task, refused, tried).unwrap_or(trouble.cause))
         }
     }
 }
@@ -138,20 +146,9 @@ fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<Stri
     None
 }
 
-#[expect(clippy::too_many_arguments, reason = "the lane's parts, borrowed apart")]
-fn advance<C: Cluster>(
-    context: &Context,
-    cluster: &C,
-    id: TaskId,
-    tasks: &mut Tasks<C>,
-    member: &C::Member,
-    scratch: &mut Scratch,
-    metrics: &LaneMetrics,
-    isolated: &mut Isolated<C>,
-) -> Result<Outcome, Trouble> {
-    if isolated.sealed {
-        return finish(context, id, tasks, member, metrics, isolated);
-    }
+/// Reads what comes next, takes it through the task and seals the transaction.
+fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Trouble> {
+    let Means { context, cluster, tasks, scratch, .. } = means;
     let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
     let quarantine = task.quarantine.as_ref().expect("an isolated task is in quarantine");
     if context.clock.monotonic() < quarantine.retry_at {
@@ -179,21 +176,14 @@ fn advance<C: Cluster>(
 }
 
 /// Commits once everything is delivered.
-fn finish<C: Cluster>(
-    context: &Context,
-    id: TaskId,
-    tasks: &mut Tasks<C>,
-    member: &C::Member,
-    metrics: &LaneMetrics,
-    isolated: &mut Isolated<C>,
-) -> Result<Outcome, Trouble> {
+fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Trouble> {
     if isolated.transactor.in_flight() > 0 {
         return Ok(Outcome::Waiting);
     }
     // Failures are looked at by the abort; a commit with any of them fails at once.
-    let troubles = isolated.transactor.commit(context, tasks, member, metrics)?;
+    let troubles = isolated.transactor.commit(means.context, means.tasks, means.member, means.metrics)?;
     isolated.sealed = false;
-    let task = tasks.get_mut(&id).expect("still there");
+    let task = means.tasks.get_mut(&id).expect("still there");
     if let Some(quarantine) = &mut task.quarantine {
         quarantine.attempts = 0;
         quarantine.unsendable = None;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Kind, Member};
 use crate::engine::context::backoff;
-use crate::engine::isolate::{self, Isolated, Outcome, Quarantine};
+use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
 use crate::engine::restore::{self, Setback, Slice};
 use crate::engine::task::{Phase, TaskId};
 use crate::engine::transact::{Aborted, Transactor};
@@ -136,7 +136,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn step_isolated(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))) {
             let Self { context, cluster, tasks, member, scratch, metrics, .. } = self;
-            match isolate::step(context, cluster, id, tasks, member, scratch, metrics) {
+            match isolate::step(&mut Means { context, cluster, tasks, member, scratch, metrics }, id) {
                 Outcome::Waiting | Outcome::Worked => {}
                 Outcome::Recovered => {
                     let task = self.tasks.get_mut(&id).expect("stepped above");
