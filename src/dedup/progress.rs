@@ -75,21 +75,6 @@ impl Ranges {
         Ok(())
     }
 
-    /// The nearest range at or below `next` grows up to it: for gaps inside a continuous read. Not to be
-    /// called where reading has just begun elsewhere (the skipped records would count as processed);
-    /// [`Ranges::add_range`] cannot be misunderstood so. Nothing happens where there is no such range.
-    pub fn advance_to(&mut self, next: i64) {
-        let after = self.0.partition_point(|&(from, _)| from <= next);
-        if let Some(&(_, end)) = after.checked_sub(1).and_then(|i| self.0.get(i)) {
-            self.insert(end, next);
-        }
-    }
-
-    /// The end of the last range.
-    pub fn last_end(&self) -> Option<i64> {
-        self.0.last().map(|&(_, end)| end)
-    }
-
     fn touches(&self, from: i64, to: i64) -> bool {
         let first = self.0.partition_point(|&(_, end)| end < from);
         self.0.get(first).is_some_and(|&(start, _)| start <= to)

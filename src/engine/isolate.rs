@@ -3,8 +3,8 @@
 //! After a delivery failure the task leaves the lane's shared transactions: it reads its input by a reader of
 //! its own and writes by a producer of its own, never waiting for a delivery, so that an output partition
 //! without a leader holds up its own input partition only. Where the cluster refuses what stands in a batch,
-//! the task goes record by record until the one is found; `on_unsendable` then applies to it. Once it has
-//! passed the trouble it returns to the shared transactions.
+//! the task tries half as many records, until the one is found; `on_unsendable` then applies to it. Once it
+//! has passed the trouble it returns to the shared transactions.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
     }
 }
 
-/// What a failed try teaches: a single refused record is unsendable; several are tried one by one; anything
+/// What a failed try teaches: a single refused record is unsendable; of several, half are tried next; anything
 /// else is tried again later. Gives the reason to stop where there is no way on: the dead letter topic refuses
 /// the record as well.
 fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<String>, tried: usize) -> Option<Cause> {
