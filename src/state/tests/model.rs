@@ -213,8 +213,9 @@ fn copy_as_it_is(from: &Path, to: &Path) {
         fs::read_dir(from)?.map(sized).collect()
     };
     let attempt = || -> io::Result<bool> {
-        let before = listing()?;
         fs::create_dir_all(to)?;
+        // A file may vanish between the folder's listing and its own: then the attempt has failed.
+        let before = listing()?;
         for name in before.keys() {
             fs::copy(from.join(name), to.join(name))?;
         }
