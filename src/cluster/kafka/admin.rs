@@ -203,7 +203,8 @@ unsafe fn rights(operations: *const rd::rd_kafka_AclOperation_t, count: usize) -
     }
     // SAFETY: by the caller's promise.
     let operations = unsafe { std::slice::from_raw_parts(operations, count) };
-    let may = |operation| operations.contains(&operation) || operations.contains(&Operation::RD_KAFKA_ACL_OPERATION_ALL);
+    let may =
+        |operation| operations.contains(&operation) || operations.contains(&Operation::RD_KAFKA_ACL_OPERATION_ALL);
     Some(Rights {
         read: may(Operation::RD_KAFKA_ACL_OPERATION_READ),
         write: may(Operation::RD_KAFKA_ACL_OPERATION_WRITE),
