@@ -9,6 +9,8 @@ use crate::dedup::Retention;
 use crate::topology::{self, Loaded, Process, Topology};
 use crate::yaml::units::show_duration_ms;
 
+mod online;
+
 const EXAMPLES: &str = "\
 Examples:
   ratchet check topologies/payments.yaml
@@ -16,7 +18,11 @@ Examples:
   # all topologies of a folder, and the configuration they are to run with
   ratchet check topologies --config config/ratchet.yaml
 
-Exit codes: 0 no mistakes (there may be warnings), 2 mistakes.";
+  # ask the cluster too: topics, partitions, policies, retention, rights
+  ratchet check topologies --config config/ratchet.yaml --online
+
+Exit codes: 0 no mistakes (there may be warnings), 1 the cluster cannot be
+reached, 2 mistakes.";
 
 /// Options of `ratchet check`.
 #[derive(Debug, clap::Args)]
@@ -29,11 +35,18 @@ pub struct Args {
     /// The worker's configuration, to be checked as well
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// Ask the cluster of the configuration whether they can run there; writes and creates nothing
+    #[arg(long)]
+    online: bool,
 }
 
 /// Tells what is wrong, or what was understood.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = match &args.config {
+        config if args.online => {
+            inputs::load(&args.topologies, config.as_deref(), &[]).map(|(loaded, read)| (loaded, Some(read)))?
+        }
         Some(config) => inputs::load(&args.topologies, Some(config), &[]).map(|(loaded, read)| (loaded, Some(read)))?,
         None => (topology::load_all(&args.topologies, &Process)?, None),
     };
@@ -45,7 +58,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         inputs::show_warnings(&read.warnings);
         say(format_args!("{}: fine\n", config.display()));
     }
-    Ok(())
+    match config {
+        Some(config) if args.online => online::run(&loaded, &config),
+        _ => Ok(()),
+    }
 }
 
 /// What a topology amounts to, a line each.
