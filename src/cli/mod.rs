@@ -19,6 +19,7 @@ mod replay;
 mod run;
 mod signals;
 mod stderr;
+mod test;
 
 pub use failure::Failure;
 
@@ -51,6 +52,8 @@ enum Command {
     Run(run::Args),
     /// Find every mistake in topologies and configuration, without a cluster
     Check(check::Args),
+    /// Run the tests that topologies bring along, without a cluster
+    Test(test::Args),
     /// Show what a topology does to captured records, without a cluster
     Replay(replay::Args),
     /// Show the whole story on the embedded cluster
@@ -81,6 +84,7 @@ impl Command {
         match self {
             Self::Run(args) => run::run(args),
             Self::Check(args) => check::run(args),
+            Self::Test(args) => test::run(args),
             Self::Replay(args) => replay::run(args),
             Self::Demo(args) => demo::run(args),
             Self::Completions(args) => completions::run(args),
