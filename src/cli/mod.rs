@@ -14,6 +14,7 @@ mod check;
 mod completions;
 mod demo;
 mod failure;
+mod infer;
 mod inputs;
 mod replay;
 mod run;
@@ -56,6 +57,8 @@ enum Command {
     Test(test::Args),
     /// Show what a topology does to captured records, without a cluster
     Replay(replay::Args),
+    /// Propose a topology for captured records, with its reasons
+    Infer(infer::Args),
     /// Show the whole story on the embedded cluster
     Demo(demo::Args),
     /// Write completions for a shell
@@ -86,6 +89,7 @@ impl Command {
             Self::Check(args) => check::run(args),
             Self::Test(args) => test::run(args),
             Self::Replay(args) => replay::run(args),
+            Self::Infer(args) => infer::run(args),
             Self::Demo(args) => demo::run(args),
             Self::Completions(args) => completions::run(args),
         }
