@@ -42,6 +42,7 @@ use std::sync::Arc;
 use crate::dedup::{Reason, Rules};
 pub use cases::TestCase;
 pub use input::{Input, Pattern};
+pub(crate) use names::is_changelog;
 pub use presets::Preset;
 
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Report};
