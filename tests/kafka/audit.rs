@@ -32,9 +32,11 @@ fn explained(job: &Job) -> BTreeMap<(i64, i64), Value> {
             let said: Value = serde_json::from_slice(&value.expect("an explanation has a value")).expect("JSON");
             let (from, offset) = (said["partition"].as_i64().unwrap(), said["offset"].as_i64().unwrap());
             assert_eq!((from, &said["topic"]), (i64::from(partition), &Value::from(job.input.as_str())));
-            let record = input[&partition].iter().find(|record| record.offset == offset).expect("a record of the input");
+            let record =
+                input[&partition].iter().find(|record| record.offset == offset).expect("a record of the input");
             assert_eq!((&key, timestamp), (&record.key, record.timestamp), "{said}");
-            let wrote: Value = serde_json::from_slice(record.value.as_deref().unwrap()).expect("what is dropped is JSON");
+            let wrote: Value =
+                serde_json::from_slice(record.value.as_deref().unwrap()).expect("what is dropped is JSON");
             assert_eq!((&said["identity"][0], &said["version"]), (&wrote["id"], &wrote["version"]), "{said}");
             let (version, known) = (said["version"].as_i64().unwrap(), said["against"]["version"].as_i64().unwrap());
             match said["verdict"].as_str().unwrap() {

@@ -87,7 +87,9 @@ impl Broker {
         let mut command = java(Install::get());
         command.args(["org.apache.kafka.tools.AclCommand", "--bootstrap-server", &self.bootstrap()]);
         command.args(["--add", "--allow-principal", "User:limited"]).args(resource);
-        operations.iter().for_each(|operation| drop(command.args(["--operation", operation])));
+        for operation in operations {
+            command.args(["--operation", operation]);
+        }
         let done = command.output().expect("java was started a moment ago");
         let said = String::from_utf8_lossy(&done.stdout);
         assert!(done.status.success(), "granting {operations:?} on {resource:?}: {said}");
