@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use ratchet::dedup::{Identity, Path, Progress, Reader, Reading, Rules, Version, check_time, decide};
-use ratchet::format::{EntryRef, key_hash};
+use ratchet::dedup::{Identity, Judged, Known, Path, Progress, Reader, Reading, Rules, Version, check_time, decide};
+use ratchet::format::EntryRef;
 use ratchet::record::{Headers, Record};
 
 /// The system's allocator, counting.
@@ -79,10 +79,10 @@ impl Judge {
         assert!(!self.progress.is_replayed(record.offset) && refusal.is_none());
         self.progress.advance(&self.rules, record.timestamp);
         let Reading::Candidate(candidate) = self.reader.read(record, &mut self.arena) else { panic!("refused") };
-        let version = candidate.version.map(|range| &self.arena[range]);
-        let hash = record.key.map(key_hash);
-        let decision = decide(&self.rules, &self.progress, entry, version, record.timestamp, hash);
-        decision.encode_entry(version, &mut self.entry)
+        let judged = Judged::of(&candidate, &self.arena, record);
+        let decision = decide(&self.rules, &self.progress, &judged, Known { entry, table: None });
+        let noted = self.progress.note(&judged, &decision);
+        noted.is_ok() && decision.encode_entry(judged.version, entry, &mut self.entry)
     }
 }
 

@@ -60,6 +60,17 @@ pub enum Reading {
     Refused(Refusal),
 }
 
+impl Reading {
+    /// The rows that are to be judged: none where the record was refused.
+    pub fn rows(&self) -> &[Candidate] {
+        match self {
+            Reading::Candidate(candidate) => std::slice::from_ref(candidate),
+            Reading::Rows(rows) => rows,
+            Reading::Refused(_) => &[],
+        }
+    }
+}
+
 /// Where a path leads, with everything resolved.
 #[derive(Debug)]
 enum Target {

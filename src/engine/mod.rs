@@ -25,6 +25,7 @@ pub mod clock;
 pub mod context;
 pub mod crash;
 pub mod isolate;
+mod judge;
 pub mod lane;
 pub mod plan;
 pub mod preflight;

@@ -23,19 +23,12 @@ pub fn explanation(
         decision.verdict,
         decision.reason,
         identity.unwrap_or_else(null),
-        version.map_or_else(null, |version| number_or_quoted(&version)),
+        version.unwrap_or_else(null),
     )
 }
 
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// An integer of any size as a JSON number, anything else as a string.
-fn number_or_quoted(text: &str) -> String {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_integer { text.to_owned() } else { quoted(text) }
 }
 
 /// Counts of what was judged.
