@@ -11,7 +11,7 @@ use super::decide::{Decision, Judged, Known, check_time, decide, refuse, spokesm
 use super::progress::Progress;
 use super::reader::{Candidate, Reader, Reading, Refusal};
 use super::rules::Rules;
-use super::vocabulary::{Action, Reason, Verdict};
+use super::vocabulary::{Action, Kind, Reason, Verdict};
 use super::{epochs, explain};
 
 /// Judges one partition's records, one after the other, and remembers all of them in memory.
@@ -183,9 +183,19 @@ impl Model {
         Some(explain::epoch(&self.arena[range]))
     }
 
+    /// What kind of change the last record is; `None` where it was not read.
+    pub fn kind(&self) -> Option<Kind> {
+        Some(self.rows().first()?.kind)
+    }
+
     /// What the last record was compared with, as JSON: see [`explain::entry`]. `None` where it was with nothing.
     pub fn against(&self) -> Option<&str> {
         self.against.as_deref()
+    }
+
+    /// The bytes of the last record's version, which sort as versions do within one epoch.
+    pub fn version_bytes(&self) -> Option<&[u8]> {
+        Some(&self.arena[self.rows().first()?.version.clone()?])
     }
 
     /// Why the last record could not be judged; `None` where it could.

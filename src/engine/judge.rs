@@ -8,11 +8,14 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::cluster::{Cluster, RecordBatch};
-use crate::dedup::{self, Action, Candidate, Decision, Judged, Known, Progress, Reader, Reading, Reason, Refusal};
+use crate::dedup::{
+    self, Action, Candidate, Decision, Judged, Known, Progress, Reader, Reading, Reason, Refusal, explain,
+};
 use crate::format::{self, EntryRef};
 use crate::record::Record;
 use crate::state::{self, Overlay};
 
+use super::audit::Dropped;
 use super::context::Context;
 use super::task::Task;
 
@@ -168,6 +171,45 @@ impl Judge {
         Ok(judgement)
     }
 
+    /// What the audit says of the record that was judged last; to be asked before it is remembered.
+    pub fn dropped<'a, C: Cluster>(
+        &'a self,
+        context: &'a Context,
+        task: &'a Task<C>,
+        position: usize,
+        record: &'a Record<'a>,
+        decision: Decision,
+    ) -> Dropped<'a> {
+        let rows = self.readings[position].as_ref().map(Reading::rows).unwrap_or_default();
+        let progress = &task.pending.progress;
+        let identities: Vec<String> = rows.iter().map(|row| explain::identity(&self.arena[row.key.clone()])).collect();
+        let speaks = self.decided.iter().position(|row| row.decision == decision);
+        let against = speaks.and_then(|index| {
+            let found = &self.found[self.first_rows[position] + index];
+            // What could not be decoded was refused before.
+            let known = known(&rows[index], &self.arena, &task.overlay, found, &self.bytes, progress).ok()?;
+            decision.compared_with(known)
+        });
+        let judged = rows.first().map(|row| Judged::of(row, &self.arena, record));
+        Dropped {
+            topology: &context.topology.name,
+            record,
+            decision,
+            identity: match &identities[..] {
+                [] => None,
+                [identity] => Some(identity.clone()),
+                several => Some(format!("[{}]", several.join(","))),
+            },
+            version: judged.and_then(|judged| judged.version),
+            epoch: judged.and_then(|judged| judged.scope).map(explain::epoch),
+            against,
+            against_epoch: against
+                .and_then(|entry| entry.scope)
+                .and_then(|number| progress.epochs.scope(number))
+                .map(explain::epoch),
+        }
+    }
+
     /// Notes what was decided of the record that was judged last, and puts its entries into the overlay. Gives how
     /// often that changed the epoch.
     pub fn remember<C: Cluster>(
@@ -186,7 +228,7 @@ impl Judge {
             }
             if decided.decision.step.is_change() {
                 changes = 1;
-                let scope = judged.scope.map(dedup::explain::epoch).unwrap_or_default();
+                let scope = judged.scope.map(explain::epoch).unwrap_or_default();
                 tracing::warn!(task = %task.input, offset = record.offset, scope, "the epoch changed");
             }
         }

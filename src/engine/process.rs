@@ -2,8 +2,9 @@
 
 use crate::cluster::{Cluster, Kind, Message, Producer, RecordBatch, Ticket};
 use crate::dedup::{self, Action, Decision, Reason, Refusal, Verdict};
-use crate::record::{HeaderBuf, Record};
+use crate::record::{HeaderBuf, Headers, Record};
 
+use super::catalog::Topics;
 use super::context::Context;
 use super::judge::{Judge, Judgement};
 use super::task::{Task, TaskId};
@@ -13,12 +14,14 @@ use super::trouble::{Cause, Trouble};
 pub struct Scratch {
     judge: Judge,
     headers: HeaderBuf,
+    /// An audit record's value.
+    explanation: Vec<u8>,
 }
 
 impl Scratch {
     /// Memory for records of the topology's rules.
     pub fn new(context: &Context) -> Self {
-        Self { judge: Judge::new(context), headers: HeaderBuf::default() }
+        Self { judge: Judge::new(context), headers: HeaderBuf::default(), explanation: Vec::new() }
     }
 }
 
@@ -47,7 +50,7 @@ pub fn process<C: Cluster>(
     producer: &mut C::Producer,
     scratch: &mut Scratch,
 ) -> Result<Added, Trouble> {
-    let Scratch { judge, headers } = scratch;
+    let Scratch { judge, headers, explanation } = scratch;
     judge.read(task, batch, indices);
     judge.look_up(task).map_err(|error| Trouble::state(id, error))?;
     let mut added = Added::default();
@@ -66,8 +69,17 @@ pub fn process<C: Cluster>(
             ));
             break;
         }
-        let mut outlet = Outlet { context, id, producer: &mut *producer, headers: &mut *headers, added: &mut added };
+        let topics = task.topics;
+        let mut outlet =
+            Outlet { context, id, topics, producer: &mut *producer, headers: &mut *headers, added: &mut added };
         let decision = outlet.emit(task, &record, judgement)?;
+        if decision.action == Action::Drop
+            && let Some(topic) = &context.topology.audit
+        {
+            explanation.clear();
+            judge.dropped(context, task, position, &record, decision).write(explanation);
+            outlet.explain(task, &record, topic, explanation)?;
+        }
         // What the output refuses is as if it had never been there.
         if decision.reason != Reason::Unsendable {
             added.epoch_changes += judge
@@ -86,6 +98,7 @@ pub fn process<C: Cluster>(
 struct Outlet<'a, P> {
     context: &'a Context,
     id: TaskId,
+    topics: Topics,
     producer: &'a mut P,
     headers: &'a mut HeaderBuf,
     added: &'a mut Added,
@@ -182,7 +195,7 @@ impl<P: Producer> Outlet<'_, P> {
         let headers = std::mem::take(self.headers);
         let letter = Message {
             topic: &self.context.topology.dead_letter,
-            partition: record.partition % self.context.dead_letter_partitions,
+            partition: record.partition % self.topics.dead_letter_partitions,
             key: record.key,
             value: record.value,
             headers: headers.as_headers(),
@@ -199,5 +212,35 @@ impl<P: Producer> Outlet<'_, P> {
         }
         self.added.dead_letters += 1;
         Ok(())
+    }
+
+    /// Sends what explains a drop to the audit topic. Where a topic has refused the record before, it may have been
+    /// the timestamp: the present replaces it.
+    fn explain<C: Cluster>(
+        &mut self,
+        task: &Task<C>,
+        record: &Record<'_>,
+        topic: &str,
+        value: &[u8],
+    ) -> Result<(), Trouble> {
+        let refused = task.quarantine.as_ref().and_then(|quarantine| quarantine.unsendable.as_ref());
+        let believable = refused.is_none_or(|(offset, _)| *offset != record.offset);
+        let explanation = Message {
+            topic,
+            partition: record.partition % self.topics.audit_partitions,
+            key: record.key,
+            value: Some(value),
+            headers: Headers::default(),
+            timestamp: record.timestamp.filter(|_| believable),
+        };
+        match self.send(&explanation)? {
+            None => Ok(()),
+            Some(refusal) => {
+                let (topic, partition, offset) = (record.topic, record.partition, record.offset);
+                let reason =
+                    format!("{topic}:{partition}:{offset}: the audit topic refuses what explains it: {refusal}");
+                Err(Trouble::refused(self.id, reason))
+            }
+        }
     }
 }
