@@ -215,4 +215,6 @@ impl Model {
 }
 
 #[cfg(test)]
+mod meaning;
+#[cfg(test)]
 mod tests;
