@@ -54,6 +54,7 @@
 //! ```
 
 pub mod decide;
+mod fingerprint;
 pub mod identity;
 mod json;
 mod model;
@@ -62,11 +63,12 @@ pub mod path;
 pub mod progress;
 mod reader;
 pub mod rules;
+mod timestamp;
 pub mod version;
 mod vocabulary;
 
 pub use decide::{Decision, Remember, check_time, decide, is_expired, refuse};
-pub use identity::describe as describe_identity;
+pub use identity::{describe as describe_identity, describe_scope};
 pub use model::Model;
 pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Progress, RANGES_MAX, Ranges};

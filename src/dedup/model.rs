@@ -8,11 +8,11 @@ use crate::format::{self, EntryRef};
 use crate::record::Record;
 
 use super::decide::{Decision, check_time, decide, refuse};
+use super::identity;
 use super::progress::Progress;
 use super::reader::{Candidate, Reader, Reading, Refusal};
 use super::rules::Rules;
 use super::vocabulary::Action;
-use super::{identity, version};
 
 /// Judges one partition's records, one after the other, and remembers all of them in memory.
 ///
@@ -104,10 +104,10 @@ impl Model {
         self.candidate.as_ref().map(|candidate| identity::describe(&self.arena[candidate.key.clone()]))
     }
 
-    /// The last record's version in human-readable form: see [`version::describe`]. `None` where it has none.
+    /// The last record's version in human-readable form: see [`super::version::describe`]. `None` where it has none.
     pub fn version(&self) -> Option<String> {
         let range = self.candidate.as_ref()?.version.clone()?;
-        Some(version::describe(&self.arena[range]))
+        Some(self.reader.describe_version(&self.arena[range]))
     }
 
     /// Why the last record could not be judged; `None` where it could.
