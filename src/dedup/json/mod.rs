@@ -66,9 +66,32 @@ struct Node {
 struct Child {
     /// The field's name, unescaped.
     name: Box<[u8]>,
+    /// The name's [`tag`].
+    tag: u64,
     /// The name as an array's index, where it is one.
     index: Option<usize>,
     node: usize,
+}
+
+impl Node {
+    /// The child to which a field of this name leads.
+    #[inline]
+    fn child(&self, name: &[u8]) -> Option<usize> {
+        let (tag, length) = (tag(name), name.len());
+        let is_it = |child: &&Child| {
+            child.tag == tag && child.name.len() == length && (length <= 8 || child.name[8..] == name[8..])
+        };
+        self.children.iter().find(is_it).map(|child| child.node)
+    }
+}
+
+/// A name's first eight bytes, or all of it and zeros.
+#[inline]
+fn tag(name: &[u8]) -> u64 {
+    match name.first_chunk::<8>() {
+        Some(first) => u64::from_le_bytes(*first),
+        None => name.iter().rev().fold(0, |tag, &byte| tag << 8 | u64::from(byte)),
+    }
 }
 
 const ROOT: usize = 0;
@@ -321,7 +344,7 @@ impl Scanner {
             frame.looked_through = false;
             self.found[frame.node + 1..node.end].fill(Found::Missing);
         }
-        let child = node.children.iter().find(|child| *child.name == *name).map(|child| child.node);
+        let child = node.child(name);
         if let (Some(wrapping), 1) = (&mut self.wrapping, depth) {
             wrapping.others |= child.is_none_or(|child| child != wrapping.schema && child != wrapping.payload);
         }
@@ -395,11 +418,11 @@ fn insert(nodes: &mut Vec<Node>, way: &[String]) -> usize {
     let mut passed = vec![ROOT];
     for step in way {
         let name = step.as_bytes();
-        let known = nodes[at].children.iter().find(|child| *child.name == *name).map(|child| child.node);
+        let known = nodes[at].child(name);
         at = known.unwrap_or_else(|| {
             let node = nodes.len();
             nodes.push(Node { children: Vec::new(), end: node + 1 });
-            nodes[at].children.push(Child { name: name.into(), index: array_index(step), node });
+            nodes[at].children.push(Child { name: name.into(), tag: tag(name), index: array_index(step), node });
             node
         });
         passed.push(at);
