@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ratchet::dedup::{
-    Epoch, EpochPart, Format, Identity, Kinds, Number, OnNull, Part, Path, Progress, Reader, Reading, Rules, Scalar,
-    Source, Version, VersionKind, VersionPart, check_time, decide,
+    Epoch, EpochPart, Format, Identity, Judged, Kinds, Known, Number, OnNull, Part, Path, Progress, Reader, Reading,
+    Rules, Scalar, Source, Version, VersionKind, VersionPart, check_time, decide,
 };
-use ratchet::format::{EntryRef, key_hash};
+use ratchet::format::EntryRef;
 use ratchet::record::{Headers, Record};
 
 /// The system's allocator, counting.
@@ -126,10 +126,10 @@ impl Judge {
         assert!(!self.progress.is_replayed(record.offset) && refusal.is_none());
         self.progress.advance(&self.rules, record.timestamp);
         let Reading::Candidate(candidate) = self.reader.read(record, &mut self.arena) else { panic!("refused") };
-        let version = candidate.version.map(|range| &self.arena[range]);
-        let hash = record.key.map(key_hash);
-        let decision = decide(&self.rules, &self.progress, entry, version, record.timestamp, hash);
-        decision.encode_entry(version, &mut self.entry)
+        let judged = Judged::of(&candidate, &self.arena, record);
+        let decision = decide(&self.rules, &self.progress, &judged, Known { entry, table: None });
+        let noted = self.progress.note(&judged, &decision);
+        noted.is_ok() && decision.encode_entry(judged.version, entry, &mut self.entry)
     }
 }
 
@@ -176,7 +176,7 @@ fn envelopes(criterion: &mut Criterion) {
         let record = Record { key: Some(key.as_bytes()), ..record(value) };
         assert!(judge.judge(&record, None));
         let entry = judge.entry.clone();
-        let known = EntryRef::decode(&entry).expect("an entry");
+        let known = EntryRef { version: Some(b"\x81\x01"), ..EntryRef::decode(&entry).expect("an entry") };
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         (0..1000).for_each(|_| {
             black_box(judge.judge(black_box(&record), Some(known)));

@@ -18,13 +18,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::format::{self, KIND_IDENTITY};
+use crate::format::KIND_IDENTITY;
 use crate::record::Record;
 
 use super::json::Scanner;
 use super::rules::{OnNull, Rules};
 use super::vocabulary::{Kind, Reason};
-use super::{identity as bytes, version as version_bytes};
+use super::{explain, identity as bytes};
 
 mod compile;
 mod identity;
@@ -65,6 +65,17 @@ pub enum Reading {
     Rows(Vec<Candidate>),
     /// It cannot.
     Refused(Refusal),
+}
+
+impl Reading {
+    /// The rows that are to be judged: none where the record was refused.
+    pub fn rows(&self) -> &[Candidate] {
+        match self {
+            Reading::Candidate(candidate) => std::slice::from_ref(candidate),
+            Reading::Rows(rows) => rows,
+            Reading::Refused(_) => &[],
+        }
+    }
 }
 
 /// Reads records by rules. One reader serves one thread; it keeps its scratch memory.
@@ -111,12 +122,9 @@ impl Reader {
         bytes::describe(key)
     }
 
-    /// A version's bytes in human-readable form: see [`version_bytes::describe`].
+    /// A version's bytes in human-readable form: see [`explain::version`].
     pub fn describe_version(&self, bytes: &[u8]) -> String {
-        match &self.rules.version {
-            Some(version) => version_bytes::describe(bytes, version),
-            None => format!("{{\"hex\":\"{}\"}}", format::hex(bytes)),
-        }
+        explain::version(bytes, &self.rules)
     }
 
     /// A scope's bytes in human-readable form: see [`bytes::describe_scope`].
