@@ -56,6 +56,7 @@
 pub mod decide;
 pub mod epochs;
 pub mod explain;
+mod fingerprint;
 pub mod identity;
 mod json;
 mod model;
@@ -64,12 +65,13 @@ pub mod path;
 pub mod progress;
 mod reader;
 pub mod rules;
+mod timestamp;
 pub mod version;
 mod vocabulary;
 
 pub use decide::{Against, Decision, Judged, Known, Remember, check_time, decide, is_expired, refuse, spokesman};
 pub use epochs::Epochs;
-pub use identity::describe as describe_identity;
+pub use identity::{describe as describe_identity, describe_scope};
 pub use model::Model;
 pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Progress, RANGES_MAX, Ranges};

@@ -116,7 +116,8 @@ impl Model {
     fn decide_row(&self, record: &Record<'_>, row: &Candidate) -> (Decision, Option<String>) {
         let known = self.known(row);
         let decision = decide(&self.rules, &self.progress, &Judged::of(row, &self.arena, record), known);
-        let against = decision.compared_with(known).map(|entry| explain::entry(&entry, &self.progress.epochs));
+        let against =
+            decision.compared_with(known).map(|entry| explain::entry(&entry, &self.progress.epochs, &self.rules));
         (decision, against)
     }
 
@@ -174,7 +175,7 @@ impl Model {
     /// The last record's version as JSON; `None` where it has none.
     pub fn version(&self) -> Option<String> {
         let range = self.rows().first()?.version.clone()?;
-        Some(explain::version(&self.arena[range]))
+        Some(explain::version(&self.arena[range], &self.rules))
     }
 
     /// The last record's scope as JSON, a list of its parts; `None` where it is in none.

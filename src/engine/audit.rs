@@ -10,7 +10,7 @@
 //! are missing. `against` is what the record was compared with: the entry of its identity, or of its table; null where
 //! it was with nothing. A description beyond [`DESCRIBED_BYTES_MAX`] is cut: it is then a text that ends in `…`.
 
-use crate::dedup::{Decision, explain};
+use crate::dedup::{Decision, Rules, explain};
 use crate::format::{EntryRef, NO_TIME};
 use crate::record::Record;
 
@@ -23,6 +23,8 @@ const CUT: &str = "…";
 pub struct Dropped<'a> {
     /// The topology's name.
     pub topology: &'a str,
+    /// Its rules, by which versions are described.
+    pub rules: &'a Rules,
     /// The record.
     pub record: &'a Record<'a>,
     /// What was decided.
@@ -57,14 +59,17 @@ impl Dropped<'_> {
             (cut, true) => format!("[{cut}]"),
         });
         fields.raw("identity", &or_null(identity));
-        fields.raw("version", &or_null(self.version.map(|bytes| bounded(explain::version(bytes)).0)));
+        fields.raw("version", &or_null(self.version.map(|bytes| bounded(explain::version(bytes, self.rules)).0)));
         fields.raw("epoch", &or_null(self.epoch.clone().map(|epoch| bounded(epoch).0)));
         match &self.against {
             None => fields.raw("against", "null"),
             Some(entry) => {
                 let mut against = Vec::new();
                 let mut inner = Fields { out: &mut against, first: true };
-                inner.raw("version", &or_null(entry.version.map(|bytes| bounded(explain::version(bytes)).0)));
+                inner.raw(
+                    "version",
+                    &or_null(entry.version.map(|bytes| bounded(explain::version(bytes, self.rules)).0)),
+                );
                 inner.raw("epoch", &or_null(self.against_epoch.clone().map(|epoch| bounded(epoch).0)));
                 let last_seen = Some(entry.last_seen).filter(|&time| time != NO_TIME).map(|time| time.to_string());
                 inner.raw("last_seen", &or_null(last_seen));

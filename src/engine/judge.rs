@@ -193,6 +193,7 @@ impl Judge {
         let judged = rows.first().map(|row| Judged::of(row, &self.arena, record));
         Dropped {
             topology: &context.topology.name,
+            rules: &context.topology.rules,
             record,
             decision,
             identity: match &identities[..] {

@@ -191,7 +191,8 @@ fn entries_of(partitions: &Partitions) -> HashMap<String, Vec<String>> {
     for (key, entry) in partitions.models().flat_map(|model| model.entries()) {
         // a model reads back what it has written itself
         let Ok(entry) = EntryRef::decode(entry) else { continue };
-        let version = entry.version.map_or_else(|| "null".to_owned(), explain::version);
+        let version = |bytes| explain::version(bytes, &partitions.rules);
+        let version = entry.version.map_or_else(|| "null".to_owned(), version);
         entries.entry(plain_json(&describe_identity(key))).or_default().push(plain_json(&version));
     }
     entries
