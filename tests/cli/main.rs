@@ -5,6 +5,7 @@ mod check;
 mod demo;
 mod help;
 mod job;
+mod online;
 mod replay;
 mod run;
 

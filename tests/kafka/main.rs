@@ -20,10 +20,13 @@ mod operator;
 mod until;
 
 mod access;
+mod audit;
 mod faults;
 mod inputs;
 mod kills;
 mod lookalikes;
+mod online;
+mod patterns;
 mod rebalances;
 mod restores;
 mod takeovers;
