@@ -53,8 +53,8 @@ fn record(value: &str) -> Record<'_> {
 
 fn rules(identity: &[&str], version: Option<&str>) -> Arc<Rules> {
     let path = |text: &&str| Path::parse(text).expect("a path");
-    let identity = Identity { parts: identity.iter().map(path).collect() };
-    Arc::new(Rules::new(identity, version.map(|of| Version { of: path(&of) })))
+    let identity = Identity::of_paths(identity.iter().map(path));
+    Arc::new(Rules::new(identity, version.map(|of| Version::integer(path(&of)))))
 }
 
 /// All that the engine asks of this room for one record, but the entry's look-up.
@@ -89,7 +89,14 @@ impl Judge {
 fn judging(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("read_and_decide_160_bytes");
     group.throughput(Throughput::Elements(1));
-    let known = EntryRef { last_seen: 1, version: Some(b"\x81\x01"), owes_tombstone: false, key_hash: None };
+    let known = EntryRef {
+        last_seen: 1,
+        version: Some(b"\x81\x01"),
+        scope: None,
+        from_read: false,
+        owes_tombstone: false,
+        key_hash: None,
+    };
     let cases = [
         ("numbers_new", NUMBERS, rules(&["value.order_id"], Some("value.version")), None),
         ("numbers_newer", NUMBERS, rules(&["value.order_id"], Some("value.version")), Some(known)),

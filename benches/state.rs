@@ -31,7 +31,14 @@ fn key(n: u64) -> [u8; 17] {
 fn value(n: u64) -> Vec<u8> {
     let version = n.to_be_bytes();
     let mut value = Vec::new();
-    let entry = EntryRef { last_seen: n as i64, version: Some(&version), owes_tombstone: false, key_hash: Some(1) };
+    let entry = EntryRef {
+        last_seen: n as i64,
+        version: Some(&version),
+        scope: None,
+        from_read: false,
+        owes_tombstone: false,
+        key_hash: Some(1),
+    };
     entry.encode(&mut value);
     value
 }

@@ -9,7 +9,6 @@
 //! | key | value | cardinality | where |
 //! |---|---|---|---|
 //! | `00` | [`PositionRecord`] | one per partition | changelog and store |
-//! | `02` scope … | epoch segment (reserved) | few per partition | changelog and store |
 //! | `10` identity | [`EntryRef`] | one per identity of up to [`IDENTITY_BYTES_MAX`] bytes | changelog and store |
 //! | `11` SHA-256 of the identity (32 bytes) | [`EntryRef`] | one per longer identity | changelog and store |
 //! | `ff` `m` | [`StoreMeta`] | one per store | store only |
@@ -26,9 +25,10 @@
 //! | bytes | what |
 //! |---|---|
 //! | 1 | format, [`ENTRY_FORMAT`] |
-//! | 1 | flags: 1 has a version, 2 owes a tombstone, 4 has a scope (reserved), 8 the record's key was null |
+//! | 1 | flags: 1 has a version, 2 owes a tombstone, 4 has a scope, 8 the record's key was null, 16 a snapshot's read |
 //! | 4 | the record key's hash: Kafka's partitioner's (murmur2, 31 bits) |
 //! | 8 | when it was last seen: milliseconds since the epoch, `-1` where no timestamp was known yet |
+//! | 2 | the number of the version's scope in the position record (flag 4) |
 //! | rest | the version's bytes (flag 1): their order is the versions' order, see [`crate::dedup::version`] |
 //!
 //! # Position record and store meta
@@ -68,7 +68,9 @@ pub const NO_TIME: i64 = -1;
 
 const FLAG_VERSION: u8 = 1;
 const FLAG_OWES_TOMBSTONE: u8 = 2;
+const FLAG_SCOPE: u8 = 4;
 const FLAG_NULL_KEY: u8 = 8;
+const FLAG_FROM_READ: u8 = 16;
 const ENTRY_HEAD: usize = 14;
 
 /// Bytes that are not what this release writes or can read.
@@ -101,6 +103,11 @@ pub struct EntryRef<'a> {
     pub last_seen: i64,
     /// The version's bytes; `None` where no version was known.
     pub version: Option<&'a [u8]>,
+    /// The scope that the version is comparable in, by its number in the position record; `None` where it
+    /// has none.
+    pub scope: Option<u16>,
+    /// Whether the version came from a snapshot's read.
+    pub from_read: bool,
     /// Whether a delete was forwarded whose tombstone was not.
     pub owes_tombstone: bool,
     /// [`key_hash`] of the record's key, `None` where the key was null.
@@ -118,16 +125,22 @@ impl<'a> EntryRef<'a> {
         }
         let head: &[u8; ENTRY_HEAD] = bytes.first_chunk().ok_or_else(|| damaged("it ends early"))?;
         let flags = head[1];
-        if flags & !(FLAG_VERSION | FLAG_OWES_TOMBSTONE | FLAG_NULL_KEY) != 0 {
+        if flags & !(FLAG_VERSION | FLAG_OWES_TOMBSTONE | FLAG_SCOPE | FLAG_NULL_KEY | FLAG_FROM_READ) != 0 {
             return Err(damaged("it has flags of a later release"));
         }
-        let version = &bytes[ENTRY_HEAD..];
+        let (scope, version) = match bytes[ENTRY_HEAD..].split_first_chunk() {
+            _ if flags & FLAG_SCOPE == 0 => (None, &bytes[ENTRY_HEAD..]),
+            Some((number, version)) => (Some(u16::from_be_bytes(*number)), version),
+            None => return Err(damaged("it ends early")),
+        };
         if flags & FLAG_VERSION == 0 && !version.is_empty() {
             return Err(damaged("bytes follow its end"));
         }
         Ok(Self {
             last_seen: i64::from_be_bytes(head[6..14].try_into().expect("eight bytes")),
             version: (flags & FLAG_VERSION != 0).then_some(version),
+            scope,
+            from_read: flags & FLAG_FROM_READ != 0,
             owes_tombstone: flags & FLAG_OWES_TOMBSTONE != 0,
             key_hash: (flags & FLAG_NULL_KEY == 0)
                 .then(|| u32::from_be_bytes(head[2..6].try_into().expect("four bytes"))),
@@ -138,10 +151,15 @@ impl<'a> EntryRef<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.version.is_some()) * FLAG_VERSION
             + u8::from(self.owes_tombstone) * FLAG_OWES_TOMBSTONE
-            + u8::from(self.key_hash.is_none()) * FLAG_NULL_KEY;
+            + u8::from(self.scope.is_some()) * FLAG_SCOPE
+            + u8::from(self.key_hash.is_none()) * FLAG_NULL_KEY
+            + u8::from(self.from_read) * FLAG_FROM_READ;
         out.extend_from_slice(&[ENTRY_FORMAT, flags]);
         out.extend_from_slice(&self.key_hash.unwrap_or(0).to_be_bytes());
         out.extend_from_slice(&self.last_seen.to_be_bytes());
+        if let Some(scope) = self.scope {
+            out.extend_from_slice(&scope.to_be_bytes());
+        }
         out.extend_from_slice(self.version.unwrap_or_default());
     }
 }

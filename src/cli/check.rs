@@ -53,18 +53,18 @@ fn summary(topology: &Topology) -> String {
     let rules = &topology.rules;
     let identity: Vec<_> = rules.identity.parts.iter().map(ToString::to_string).collect();
     let version = rules.version.as_ref();
-    let outputs: Vec<_> = topology.topics.iter().map(|topic| topology.output_topic(topic)).collect();
-    let changelogs: Vec<_> = topology.topics.iter().map(|topic| topology.changelog(topic)).collect();
+    let outputs: Vec<_> = topology.input.named().iter().map(|topic| topology.output_topic(topic)).collect();
+    let changelogs: Vec<_> = topology.input.named().iter().map(|topic| topology.changelog(topic)).collect();
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         // writing to a string never fails
         let _ = writeln!(text, "  {name:<12} {value}");
     };
     line("name", &topology.name);
-    line("input", &format!("{}, from the {} record", topology.topics.join(", "), topology.start.as_str()));
+    line("input", &format!("{}, from the {} record", topology.input, topology.start.as_str()));
     line("formats", &format!("key {}, value {}", rules.key_format, rules.value_format));
     line("identity", &identity.join(" + "));
-    line("version", &version.map_or("none: whatever was seen is dropped".to_owned(), |version| version.of.to_string()));
+    line("version", &version.map_or("none: whatever was seen is dropped".to_owned(), |version| version.to_string()));
     line("retention", &retention(rules.retention));
     line("output", &outputs.join(", "));
     line("dead letter", &topology.dead_letter);

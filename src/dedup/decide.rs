@@ -14,7 +14,7 @@ use crate::format::{EntryRef, NO_TIME};
 
 use super::progress::Progress;
 use super::reader::Refusal;
-use super::rules::{Retention, Rules};
+use super::rules::{OnNull, Retention, Rules};
 use super::vocabulary::{Action, Reason, Verdict};
 
 /// What becomes of a record.
@@ -64,7 +64,7 @@ impl Decision {
     pub fn encode_entry(&self, version: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
         let Remember::Entry { last_seen, keep_version, key_hash } = self.remember else { return false };
         let version = version.filter(|_| keep_version);
-        EntryRef { last_seen, version, owes_tombstone: false, key_hash }.encode(out);
+        EntryRef { last_seen, version, scope: None, from_read: false, owes_tombstone: false, key_hash }.encode(out);
         true
     }
 }
@@ -88,7 +88,10 @@ pub fn check_time(rules: &Rules, progress: &Progress, timestamp: Option<i64>, wa
 pub fn refuse(rules: &Rules, refusal: &Refusal) -> Decision {
     let actions = &rules.actions;
     let action = match refusal.reason {
-        Reason::NullValue => actions.null_value,
+        Reason::NullValue => match actions.null_value {
+            OnNull::Act(action) => action,
+            OnNull::FollowDelete => Action::Drop,
+        },
         Reason::IdentityMissing => actions.missing_identity,
         Reason::VersionMissing => actions.missing_version,
         Reason::Late => actions.late,

@@ -23,8 +23,8 @@
 //! use ratchet::record::{Headers, Record};
 //!
 //! # fn main() -> Result<(), ratchet::dedup::path::Error> {
-//! let identity = Identity { parts: vec![Path::parse("value.order_id")?, Path::parse("value.operation")?] };
-//! let version = Version { of: Path::parse("value.version")? };
+//! let identity = Identity::of_paths([Path::parse("value.order_id")?, Path::parse("value.operation")?]);
+//! let version = Version::integer(Path::parse("value.version")?);
 //! let mut model = Model::new(Arc::new(Rules::new(identity, Some(version))));
 //!
 //! let charges: [&[u8]; 3] = [
@@ -71,9 +71,12 @@ pub use model::Model;
 pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Progress, RANGES_MAX, Ranges};
 pub use reader::{Candidate, Reader, Reading, Refusal};
-pub use rules::{Actions, Identity, Limits, Retention, Rules, Version};
+pub use rules::{
+    Actions, Epoch, EpochPart, Identity, Kinds, Limits, Names, OnNull, Part, Places, Retention, Rules, Version,
+    VersionPart,
+};
 pub use version::describe as describe_version;
-pub use vocabulary::{Action, Format, Reason, Verdict};
+pub use vocabulary::{Action, Format, Kind, MissingPart, Reason, Refresh, TimeUnit, Verdict, VersionKind};
 
 #[cfg(test)]
 mod tests;

@@ -76,6 +76,7 @@ impl Model {
         self.progress.advance(&self.rules, record.timestamp);
         let candidate = match self.reader.read(record, &mut self.arena) {
             Reading::Candidate(candidate) => self.candidate.insert(candidate),
+            Reading::Rows(_) => unreachable!("nothing is read row by row yet"),
             Reading::Refused(refusal) => return self.refuse(refusal),
         };
         let key = &self.arena[candidate.key.clone()];

@@ -13,9 +13,9 @@ use crate::record::Record;
 use super::identity;
 use super::json::{Found, Place, Scanner};
 use super::path::{Path, Scalar, Source};
-use super::rules::Rules;
+use super::rules::{Part, Rules};
 use super::version::{self, NotInteger};
-use super::vocabulary::Reason;
+use super::vocabulary::{Kind, Reason};
 
 /// What a record is to be judged by; ranges point into the arena that it was read into.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,13 @@ pub struct Candidate {
     /// The version's bytes, see [`super::version`]; `None` where the rules have none, or where it is
     /// missing or null in the record.
     pub version: Option<Range<usize>>,
+    /// The scope's bytes: parts as of an identity, a missing one as null; `None` where the rules have no epoch,
+    /// or where the record is in no scope.
+    pub scope: Option<Range<usize>>,
+    /// What kind of change it is.
+    pub kind: Kind,
+    /// The store's key of its table's truncates, where the rules tell these apart.
+    pub table: Option<Range<usize>>,
 }
 
 /// Why a record cannot be judged.
@@ -47,6 +54,8 @@ impl Refusal {
 pub enum Reading {
     /// It can be judged.
     Candidate(Candidate),
+    /// It can be judged row by row; never fewer than two.
+    Rows(Vec<Candidate>),
     /// It cannot.
     Refused(Refusal),
 }
@@ -111,8 +120,8 @@ impl Reader {
             place.unwrap_or_else(|| whole(&path.source))
         };
         // In the order of `Rules::paths`, like the scanners' places.
-        let identity = rules.identity.parts.iter().map(&mut target).collect();
-        let version = rules.version.as_ref().map(|version| target(&version.of));
+        let identity = scalars(&rules).into_iter().map(&mut target).collect();
+        let version = rules.version.as_ref().map(|version| target(&version.parts[0].of[0]));
         Self { key, value, identity, version, limbs: Vec::new(), text: Vec::new(), rules }
     }
 
@@ -162,14 +171,14 @@ impl Reader {
         }
         let key = self.read_identity(record, arena)?;
         let version = self.read_version(record, arena)?;
-        Ok(Candidate { key, version })
+        Ok(Candidate { key, version, scope: None, kind: Kind::Change, table: None })
     }
 
     fn read_identity(&self, record: &Record<'_>, arena: &mut Vec<u8>) -> Result<Range<usize>, Refusal> {
         let from = arena.len();
         arena.push(KIND_IDENTITY);
         let bytes_max = self.rules.limits.identity_bytes_max;
-        for (target, path) in self.identity.iter().zip(&self.rules.identity.parts) {
+        for (target, path) in self.identity.iter().zip(scalars(&self.rules)) {
             match self.look_up(target, record) {
                 Content::Missing => return Err(identity_missing(path)),
                 Content::Composite => return Err(identity_not_scalar(path)),
@@ -201,7 +210,9 @@ impl Reader {
                 version::push_i64(value, arena);
                 return Ok(Some(from..arena.len()));
             }
-            Content::Bool(_) | Content::Composite => return Err(not_integer(&rule.of, NotInteger::NotDecimal, 0)),
+            Content::Bool(_) | Content::Composite => {
+                return Err(not_integer(&rule.parts[0].of[0], NotInteger::NotDecimal, 0));
+            }
             Content::Number(text) | Content::Text(text) | Content::Bytes(text) => text,
             Content::Escaped(raw) => {
                 self.text.clear();
@@ -210,7 +221,7 @@ impl Reader {
             }
         };
         version::push_decimal(text, digits_max, &mut self.limbs, arena)
-            .map_err(|e| not_integer(&rule.of, e, digits_max))?;
+            .map_err(|e| not_integer(&rule.parts[0].of[0], e, digits_max))?;
         Ok(Some(from..arena.len()))
     }
 
@@ -235,9 +246,24 @@ impl Reader {
     }
 }
 
+/// The identity's scalars.
+fn scalars(rules: &Rules) -> Vec<&Path> {
+    let scalar = |part: &'_ Part| matches!(part, Part::Scalar(_));
+    rules
+        .identity
+        .parts
+        .iter()
+        .filter(|part| scalar(part))
+        .filter_map(|part| match part {
+            Part::Scalar(path) => Some(path),
+            _ => None,
+        })
+        .collect()
+}
+
 /// A scanner for the paths inside `source`, in the order of [`Rules::paths`].
 fn scanner(rules: &Rules, source: Source) -> (Option<Scanner>, Vec<Place>) {
-    let inside = rules.paths().filter(|path| path.is_inside() && path.source == source);
+    let inside = rules.paths().into_iter().filter(|path| path.is_inside() && path.source == source);
     let ways: Vec<&[String]> = inside.map(|path| path.steps.as_slice()).collect();
     if ways.is_empty() {
         return (None, Vec::new());
@@ -320,7 +346,7 @@ fn not_integer(path: &Path, error: NotInteger, digits_max: usize) -> Refusal {
             format!("`{path}`, the version, has {digits} digits, more than the limit of {digits_max}")
         }
     };
-    Refusal::new(Reason::VersionNotInteger, message)
+    Refusal::new(Reason::VersionMalformed, message)
 }
 
 #[cfg(test)]

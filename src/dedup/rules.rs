@@ -3,8 +3,10 @@
 
 use sha2::{Digest, Sha256};
 
-use super::path::{Path, Source};
-use super::vocabulary::{Action, Format};
+use super::path::{Path, Scalar, Source};
+use super::vocabulary::{Action, Format, MissingPart, Refresh, TimeUnit, VersionKind};
+
+mod canonical;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -46,11 +48,13 @@ pub struct Actions {
     /// `on_missing`: it has no identity.
     pub missing_identity: Action,
     /// `on_null_value`: its value is null.
-    pub null_value: Action,
+    pub null_value: OnNull,
     /// `on_equal`: its version is the one remembered.
     pub equal_version: Action,
     /// `on_missing_version`: it has no version.
     pub missing_version: Action,
+    /// `on_epoch_change`: it begins an epoch.
+    pub epoch_change: Action,
     /// `on_late`: it is older than the retention horizon.
     pub late: Action,
     /// `on_unsendable`: the output refuses it.
@@ -62,9 +66,10 @@ impl Default for Actions {
         Self {
             invalid: Action::DeadLetter,
             missing_identity: Action::DeadLetter,
-            null_value: Action::DeadLetter,
+            null_value: OnNull::Act(Action::DeadLetter),
             equal_version: Action::Drop,
             missing_version: Action::Forward,
+            epoch_change: Action::Forward,
             late: Action::DeadLetter,
             unsendable: Action::DeadLetter,
         }
@@ -90,18 +95,148 @@ impl Default for Limits {
     }
 }
 
+/// Places for one value: the first of them that is there and not null counts. Never empty.
+pub type Places = Vec<Path>;
+
 /// What says which thing a record is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The scalars that together are the identity, in order.
-    pub parts: Vec<Path>,
+    /// What together is the identity, in order.
+    pub parts: Vec<Part>,
 }
 
-/// What says which record is newer: an integer, written as a JSON integer or as decimal text.
+impl Identity {
+    /// The identity that these scalars are together.
+    pub fn of_paths(paths: impl IntoIterator<Item = Path>) -> Self {
+        Self { parts: paths.into_iter().map(Part::Scalar).collect() }
+    }
+}
+
+/// A part of an identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The scalar that stands there.
+    Scalar(Path),
+    /// The JSON that stands there, whatever it is: the order of fields and the space between them do not
+    /// matter, types do.
+    Content(Path),
+    /// SHA-256 of the canonical JSON (RFC 8785) that stands there.
+    Fingerprint {
+        /// The document, or a part of it.
+        of: Path,
+        /// Places in it that are left out.
+        except: Vec<Path>,
+    },
+    /// The tumbling bucket of this length that the record's timestamp falls into.
+    Bucket {
+        /// Milliseconds.
+        ms: i64,
+    },
+    /// The first alternative of which no part is missing.
+    FirstOf(Vec<Vec<Part>>),
+    /// Fields of an object, or of each object of an array: then the record is one of several rows.
+    Rows {
+        /// The object or array.
+        of: Places,
+        /// The fields' names.
+        named: Names,
+    },
+}
+
+/// The names of the fields that identify a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Always these.
+    Given(Vec<String>),
+    /// Those in the array of texts that stands there.
+    At(Path),
+}
+
+/// What says which record is newer: one value, or several that are compared one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
+    /// The values; never empty.
+    pub parts: Vec<VersionPart>,
+}
+
+impl Version {
+    /// The integer at `path`, as a JSON integer or as decimal text.
+    pub fn integer(path: Path) -> Self {
+        Self { parts: vec![VersionPart::new(path, VersionKind::Integer)] }
+    }
+}
+
+/// One value of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionPart {
     /// Where it stands.
-    pub of: Path,
+    pub of: Places,
+    /// How it is read.
+    pub kind: VersionKind,
+    /// What a number counts, where the kind is [`VersionKind::Timestamp`].
+    pub unit: TimeUnit,
+    /// Values that count as missing.
+    pub none: Vec<Scalar>,
+    /// Whether a record has no version without this part. Otherwise it has none when all parts are missing.
+    pub required: bool,
+    /// Where it sorts when it is missing.
+    pub missing: MissingPart,
+}
+
+impl VersionPart {
+    /// What is read so at `path`, with every default.
+    pub fn new(path: Path, kind: VersionKind) -> Self {
+        Self {
+            of: vec![path],
+            kind,
+            unit: TimeUnit::Milliseconds,
+            none: Vec::new(),
+            required: false,
+            missing: MissingPart::Lowest,
+        }
+    }
+}
+
+/// What scopes versions: they are comparable where all of it is equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    /// What together is the scope, in order. A missing part is null.
+    pub parts: Vec<EpochPart>,
+}
+
+/// A part of an epoch's scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EpochPart {
+    /// Where it stands.
+    pub of: Places,
+    /// Values by which a record is in no scope: it is compared as if it were in its entry's.
+    pub none: Vec<Scalar>,
+}
+
+/// How the kinds of change are told apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kinds {
+    /// Where the word stands that says it.
+    pub of: Places,
+    /// The words of deletes.
+    pub delete: Vec<Scalar>,
+    /// The words of a snapshot's reads.
+    pub read: Vec<Scalar>,
+    /// The words of truncates.
+    pub truncate: Vec<Scalar>,
+    /// The words of messages.
+    pub message: Vec<Scalar>,
+    /// What together names the table: a truncate's identity. A missing part is null.
+    pub table: Vec<Places>,
+}
+
+/// What to do with a null value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnNull {
+    /// Always this.
+    Act(Action),
+    /// `follow_delete`: forward it if the delete before it was forwarded.
+    FollowDelete,
 }
 
 /// The rules of a topology.
@@ -115,8 +250,14 @@ pub struct Rules {
     pub identity: Identity,
     /// What versions a record; `None` drops whatever was seen before.
     pub version: Option<Version>,
+    /// What scopes versions; `None` where all are comparable.
+    pub epoch: Option<Epoch>,
+    /// How the kinds of change are told apart; `None` where every record is a plain one.
+    pub kinds: Option<Kinds>,
     /// For how long entries are remembered.
     pub retention: Retention,
+    /// When that time begins again.
+    pub refresh: Refresh,
     /// How far a timestamp may be beyond the wall clock, in milliseconds.
     pub future_max_ms: i64,
     /// What to do with what is not simply new, duplicate or stale.
@@ -162,7 +303,10 @@ impl Rules {
             value_format: Format::Json,
             identity,
             version,
+            epoch: None,
+            kinds: None,
             retention,
+            refresh: Refresh::OnForward,
             future_max_ms: retention.default_future_max_ms(),
             actions: Actions::default(),
             limits: Limits::default(),
@@ -175,10 +319,10 @@ impl Rules {
         let mut problems = Vec::new();
         if self.identity.parts.is_empty() {
             problems.push(Error::NoIdentity);
-        } else if self.identity.parts.iter().all(|part| matches!(part.source, Source::Const(_))) {
+        } else if self.identity.parts.iter().all(Part::is_constant) {
             problems.push(Error::ConstantIdentity);
         }
-        for path in self.paths().filter(|path| path.is_inside()) {
+        for path in self.paths().into_iter().filter(|path| path.is_inside()) {
             let (what, format) = match path.source {
                 Source::Key => ("key", self.key_format),
                 Source::Value => ("value", self.value_format),
@@ -187,7 +331,7 @@ impl Rules {
                     continue;
                 }
             };
-            if format != Format::Json {
+            if format == Format::Bytes {
                 problems.push(Error::InsideBytes { path: path.to_string(), what });
             }
         }
@@ -198,31 +342,51 @@ impl Rules {
     /// retention, the actions and the limits may change under it.
     ///
     /// What is hashed is this text, in UTF-8, each line ended by a line feed: `ratchet rules 1`;
-    /// `key_format: ` and `value_format: ` with their words; a line `identity: PATH` for each part, in
-    /// order; `version: integer PATH`, or `version: none`. Paths are written as [`Path`] displays them,
-    /// which never contains a line feed.
+    /// `key_format: ` and `value_format: ` with their words; a line `identity: PART` for each part, in
+    /// order; a line `version: PART` for each, or `version: none`; a line `epoch: PART` for each; the lines
+    /// of `kinds`, if there are any. Parts are written as they display, which never holds a line feed.
     pub fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.canonical_text()).into()
     }
 
-    pub(super) fn canonical_text(&self) -> String {
-        let mut text = String::from("ratchet rules 1\n");
-        let mut line = |name: &str, value: &str| text.extend([name, ": ", value, "\n"]);
-        line("key_format", self.key_format.as_str());
-        line("value_format", self.value_format.as_str());
-        for part in &self.identity.parts {
-            line("identity", &part.to_string());
+    /// Every path of the rules, in the order in which they are written.
+    pub fn paths(&self) -> Vec<&Path> {
+        let mut paths = Vec::new();
+        self.identity.parts.iter().for_each(|part| part.collect_paths(&mut paths));
+        paths.extend(self.version.iter().flat_map(|version| &version.parts).flat_map(|part| &part.of));
+        paths.extend(self.epoch.iter().flat_map(|epoch| &epoch.parts).flat_map(|part| &part.of));
+        if let Some(kinds) = &self.kinds {
+            paths.extend(kinds.of.iter().chain(kinds.table.iter().flatten()));
         }
-        match &self.version {
-            Some(version) => line("version", &format!("integer {}", version.of)),
-            None => line("version", "none"),
+        paths
+    }
+}
+
+impl Part {
+    /// Whether it is the same for all records.
+    pub fn is_constant(&self) -> bool {
+        match self {
+            Part::Scalar(path) => matches!(path.source, Source::Const(_)),
+            Part::FirstOf(alternatives) => alternatives.iter().flatten().all(Part::is_constant),
+            Part::Content(_) | Part::Fingerprint { .. } | Part::Bucket { .. } | Part::Rows { .. } => false,
         }
-        text
     }
 
-    /// Every path of the rules: the identity's parts in order, then the version's.
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.identity.parts.iter().chain(self.version.iter().map(|version| &version.of))
+    fn collect_paths<'a>(&'a self, paths: &mut Vec<&'a Path>) {
+        match self {
+            Part::Scalar(path) | Part::Content(path) => paths.push(path),
+            Part::Fingerprint { of, except } => paths.extend([of].into_iter().chain(except)),
+            Part::Bucket { .. } => {}
+            Part::FirstOf(alternatives) => {
+                alternatives.iter().flatten().for_each(|part| part.collect_paths(paths));
+            }
+            Part::Rows { of, named } => {
+                paths.extend(of);
+                if let Names::At(path) = named {
+                    paths.push(path);
+                }
+            }
+        }
     }
 }
 

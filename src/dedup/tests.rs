@@ -27,8 +27,8 @@ pub(super) fn paths(texts: &[&str]) -> Vec<Path> {
 
 /// Rules with defaults: these identity parts, and this version.
 pub(super) fn rules(identity: &[&str], version: Option<&str>) -> Rules {
-    let version = version.map(|of| Version { of: Path::parse(of).unwrap() });
-    Rules::new(Identity { parts: paths(identity) }, version)
+    let version = version.map(|of| Version::integer(Path::parse(of).unwrap()));
+    Rules::new(Identity::of_paths(paths(identity)), version)
 }
 
 /// The reasons of JSON values at offsets 0, 1, ….
@@ -92,7 +92,7 @@ fn an_equal_version_overwrites_where_the_rules_say_so() {
     assert_eq!(reasons(overwriting.clone(), &values), expected);
     assert_eq!(survivors(overwriting, &values), values[..4]);
     let bool_version = [r#"{"k":1,"v":true}"#, r#"{"k":1,"v":{}}"#, r#"{"k":1}"#];
-    let expected = [Reason::VersionNotInteger, Reason::VersionNotInteger, Reason::VersionMissing];
+    let expected = [Reason::VersionMalformed, Reason::VersionMalformed, Reason::VersionMissing];
     assert_eq!(reasons(rules(&["value.k"], Some("value.v")), &bool_version), expected);
 }
 
@@ -158,7 +158,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
     let path = path.prop_map(|text| Path::parse(text).unwrap());
     let parts = prop::collection::vec(path.clone(), 0..4);
     (parts, prop::option::of(path), any::<bool>(), 0..40_usize).prop_map(|(parts, version, json_key, small)| {
-        let mut rules = Rules::new(Identity { parts }, version.map(|of| Version { of }));
+        let mut rules = Rules::new(Identity::of_paths(parts), version.map(Version::integer));
         rules.key_format = if json_key { Format::Json } else { Format::Bytes };
         rules.retention = Retention::For { ms: small as i64 };
         rules.limits.json_depth_max = small;

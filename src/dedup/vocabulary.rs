@@ -37,6 +37,9 @@ vocabulary! {
         Bytes = "bytes",
         /// As one JSON document.
         Json = "json",
+        /// As one JSON document, looking through what Kafka Connect's and Avro's JSON wrap around it: a
+        /// `payload` beside a `schema`, a scalar in a union (`{"string": "x"}`).
+        ConnectJson = "connect_json",
     }
 }
 
@@ -51,6 +54,78 @@ vocabulary! {
         DeadLetter = "dead_letter",
         /// Stop the task in front of it.
         Fail = "fail",
+    }
+}
+
+vocabulary! {
+    /// When an entry is seen anew, so that its retention begins again.
+    pub enum Refresh {
+        /// When a record of it is forwarded.
+        OnForward = "on_forward",
+        /// Also when a duplicate of it is dropped.
+        OnDuplicate = "on_duplicate",
+    }
+}
+
+vocabulary! {
+    /// What kind of change a record is.
+    pub enum Kind {
+        /// A row, or a thing, has a new value.
+        Change = "change",
+        /// It is gone.
+        Delete = "delete",
+        /// It was read by a snapshot; when it became so is not known.
+        Read = "read",
+        /// All rows of a table are gone.
+        Truncate = "truncate",
+        /// An event of its own that no other one replaces.
+        Message = "message",
+        /// A null value that follows a delete, for the log's compaction.
+        Tombstone = "tombstone",
+    }
+}
+
+vocabulary! {
+    /// How a part of a version is read.
+    pub enum VersionKind {
+        /// An integer of any size: a JSON number or decimal text.
+        Integer = "integer",
+        /// A decimal of any size: a JSON number or decimal text.
+        Decimal = "decimal",
+        /// Text, by its bytes in UTF-8.
+        Text = "text",
+        /// A moment: RFC 3339, or a number of a unit since 1970.
+        Timestamp = "timestamp",
+        /// Groups of hexadecimal digits with separators, such as SQL Server's `00000027:00000758:0005`.
+        Hex = "hex",
+        /// A binlog's file and maybe position: `mysql-bin.000003`, `mysql-bin.000003:154`. Its base name scopes it.
+        Binlog = "binlog",
+        /// A JSON array, or a text that holds one, of integers, decimal texts or null.
+        Sequence = "sequence",
+    }
+}
+
+vocabulary! {
+    /// Where a part sorts that a version does not have.
+    pub enum MissingPart {
+        /// Below all others.
+        Lowest = "lowest",
+        /// Above all others.
+        Highest = "highest",
+    }
+}
+
+vocabulary! {
+    /// What a number counts that is a moment.
+    pub enum TimeUnit {
+        /// Seconds since 1970.
+        Seconds = "s",
+        /// Milliseconds since 1970.
+        Milliseconds = "ms",
+        /// Microseconds since 1970.
+        Microseconds = "us",
+        /// Nanoseconds since 1970.
+        Nanoseconds = "ns",
     }
 }
 
@@ -77,6 +152,10 @@ vocabulary! {
         Newer = "newer",
         /// What was remembered of its identity had expired.
         Expired = "expired",
+        /// It is of an epoch that began after that of what is remembered, or a new one.
+        EpochChanged = "epoch_changed",
+        /// A null value whose delete was forwarded.
+        Tombstone = "tombstone",
         /// Its version is the one remembered.
         VersionEqual = "version_equal",
         /// It has no version, or null.
@@ -85,8 +164,16 @@ vocabulary! {
         Seen = "seen",
         /// Its offset was processed before: the input is being read again.
         Replayed = "replayed",
+        /// A null value whose delete was not forwarded, or whose tombstone was forwarded before.
+        TombstoneNotOwed = "tombstone_not_owed",
         /// Its version is less than the one remembered.
         VersionOlder = "version_older",
+        /// It is of an epoch that another one has followed.
+        EpochOlder = "epoch_older",
+        /// It was read by a snapshot, and a streamed change of its identity is known.
+        SnapshotRead = "snapshot_read",
+        /// Its table was emptied after it.
+        TableTruncated = "table_truncated",
         /// Its value is null.
         NullValue = "null_value",
         /// A part of its identity is missing or null.
@@ -99,8 +186,8 @@ vocabulary! {
         KeyMalformed = "key_malformed",
         /// Its value is not JSON, though it should be.
         ValueMalformed = "value_malformed",
-        /// Its version is no integer, or one of more digits than the limit allows.
-        VersionNotInteger = "version_not_integer",
+        /// Its version is not what the rules say, or longer than the limit allows.
+        VersionMalformed = "version_malformed",
         /// Its timestamp is too far beyond the wall clock to be believed.
         TimestampInFuture = "timestamp_in_future",
         /// It is older than the retention horizon, so what it would have to be compared with is gone.
@@ -119,6 +206,14 @@ impl Reason {
             Reason::First => "nothing was remembered of the identity",
             Reason::Newer => "the version is greater than the one remembered",
             Reason::Expired => "what was remembered of the identity had expired",
+            Reason::EpochChanged => "the record's epoch began after that of what is remembered",
+            Reason::Tombstone => "the delete before the null value was forwarded",
+            Reason::TombstoneNotOwed => {
+                "the delete before the null value was not forwarded, or its tombstone was before"
+            }
+            Reason::EpochOlder => "another epoch has followed the record's",
+            Reason::SnapshotRead => "a streamed change is known, which a snapshot's read never replaces",
+            Reason::TableTruncated => "the table was emptied after the record",
             Reason::VersionEqual => "the version is the one remembered",
             Reason::VersionMissing => "the record has no version",
             Reason::Seen => "the identity was seen before",
@@ -130,7 +225,7 @@ impl Reason {
             Reason::IdentityTooLong => "the identity takes more bytes than the limit allows",
             Reason::KeyMalformed => "the key is not JSON",
             Reason::ValueMalformed => "the value is not JSON",
-            Reason::VersionNotInteger => "the version is not an integer",
+            Reason::VersionMalformed => "the version is not what the rules say",
             Reason::TimestampInFuture => "the timestamp is too far beyond the wall clock",
             Reason::Late => "the record is older than the retention horizon",
             Reason::RecordTooLarge => "the record takes more bytes than the limit allows",

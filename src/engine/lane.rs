@@ -71,7 +71,8 @@ impl<C: Cluster> Lane<C> {
         random: u64,
         status: Arc<LaneStatus>,
     ) -> Result<Self, cluster::Error> {
-        let topics: Vec<Arc<str>> = context.topology.topics.iter().map(|topic| Arc::from(topic.as_str())).collect();
+        let topics: Vec<Arc<str>> =
+            context.topology.input.named().iter().map(|topic| Arc::from(topic.as_str())).collect();
         let transactional_id = context.topology.transactional_id(random, index);
         let now = context.clock.monotonic();
         // Made at once, so that missing rights show here and not with the first record.

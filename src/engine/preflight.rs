@@ -40,7 +40,7 @@ pub fn check<C: Cluster>(
 ) -> Result<Preflight, cluster::Error> {
     let mut topics = HashMap::new();
     let mut most_partitions = 0;
-    for topic in &topology.topics {
+    for topic in topology.input.named() {
         let input = cluster.describe_topic(topic)?.ok_or_else(|| {
             refused(format!("input topic {topic:?} does not exist; create it, or name another in input.topics"))
         })?;

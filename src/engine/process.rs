@@ -180,6 +180,7 @@ fn judge<C: Cluster>(
     }
     progress.advance(rules, record.timestamp);
     match reading {
+        Reading::Rows(_) => unreachable!("nothing is read row by row yet"),
         Reading::Refused(refusal) => Ok(refused(context, refusal)),
         Reading::Candidate(candidate) => {
             let entry = match task.overlay.get(&arena[candidate.key.clone()]) {

@@ -25,8 +25,15 @@ fn position() -> PositionRecord {
 #[test]
 fn entry_bytes_stay_what_they_are() {
     let mut out = Vec::new();
-    EntryRef { last_seen: 1, version: Some(&[0x81, 7]), owes_tombstone: true, key_hash: Some(0x0102_0304) }
-        .encode(&mut out);
+    EntryRef {
+        last_seen: 1,
+        version: Some(&[0x81, 7]),
+        scope: None,
+        from_read: false,
+        owes_tombstone: true,
+        key_hash: Some(0x0102_0304),
+    }
+    .encode(&mut out);
     assert_eq!(hex(&out), "0103010203040000000000000001".to_owned() + "8107");
 }
 
@@ -82,10 +89,12 @@ proptest! {
     fn entries_read_back(
         last_seen in any::<i64>(),
         version in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
+        scope in any::<Option<u16>>(),
+        from_read in any::<bool>(),
         owes_tombstone in any::<bool>(),
         key_hash in proptest::option::of(0..0x8000_0000_u32),
     ) {
-        let entry = EntryRef { last_seen, version: version.as_deref(), owes_tombstone, key_hash };
+        let entry = EntryRef { last_seen, version: version.as_deref(), scope, from_read, owes_tombstone, key_hash };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         prop_assert_eq!(EntryRef::decode(&bytes), Ok(entry));

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::dedup::{Action, Actions, Format, Identity, Path, Retention, Rules, Source, Version};
+use crate::dedup::{Action, Actions, Format, Identity, OnNull, Path, Retention, Rules, Source, Version};
 use crate::yaml::read::clipped;
 use crate::yaml::{File, Place, Placed, Report, Text, units};
 
 use super::spec::Spec;
-use super::{Start, Topology, names};
+use super::{Input, Start, Topology, names};
 
 /// The topology that `spec` describes, and where its name stands.
 pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(Topology, Place)> {
@@ -29,8 +29,8 @@ pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(To
         return None;
     }
     let mut rules = Rules::new(
-        Identity { parts: spec.identity.iter().map(|part| part.value.clone()).collect() },
-        spec.version.as_ref().map(|of| Version { of: of.value.clone() }),
+        Identity::of_paths(spec.identity.iter().map(|part| part.value.clone())),
+        spec.version.as_ref().map(|of| Version::integer(of.value.clone())),
     );
     rules.key_format = spec.key_format.as_ref().map_or(rules.key_format, |format| format.value);
     rules.value_format = spec.value_format.as_ref().map_or(rules.value_format, |format| format.value);
@@ -39,11 +39,14 @@ pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(To
     rules.actions = actions(spec);
     let topology = Topology {
         name: name?,
-        topics,
+        preset: None,
+        input: Input::Topics(topics),
         start: spec.start.as_ref().map_or(Start::Earliest, |start| start.value),
         rules: Arc::new(rules),
         output: output?,
         dead_letter: dead_letter?,
+        audit: None,
+        tests: Vec::new(),
     };
     Some((topology, spec.name.as_ref()?.place))
 }
@@ -55,9 +58,10 @@ fn actions(spec: &Spec) -> Actions {
     Actions {
         invalid: or(&spec.actions.invalid, defaults.invalid),
         missing_identity: or(&spec.actions.missing, defaults.missing_identity),
-        null_value: or(&spec.actions.null_value, defaults.null_value),
+        null_value: spec.actions.null_value.as_ref().map_or(defaults.null_value, |action| OnNull::Act(action.value)),
         equal_version: or(&spec.actions.equal, defaults.equal_version),
         missing_version: or(&spec.actions.missing_version, defaults.missing_version),
+        epoch_change: defaults.epoch_change,
         late: or(&spec.actions.late, defaults.late),
         unsendable: or(&spec.actions.unsendable, defaults.unsendable),
     }

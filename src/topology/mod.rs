@@ -31,10 +31,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::dedup::Rules;
+pub use cases::TestCase;
+pub use input::{Input, Pattern};
+
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Report};
 use crate::yaml::{File, Place, read};
 
+pub mod cases;
 mod compile;
+mod input;
 mod names;
 mod spec;
 
@@ -62,8 +67,10 @@ impl Start {
 pub struct Topology {
     /// Its name, `[a-z0-9-]{1,60}`.
     pub name: String,
+    /// The preset that its rules began as, e.g. `debezium-postgres@1`.
+    pub preset: Option<String>,
     /// The input topics.
-    pub topics: Vec<String>,
+    pub input: Input,
     /// Where a group that has committed nothing begins to read.
     pub start: Start,
     /// How records are identified and judged.
@@ -72,6 +79,10 @@ pub struct Topology {
     pub output: String,
     /// The topic of records that are to be looked at by a person.
     pub dead_letter: String,
+    /// The topic in which every drop is explained.
+    pub audit: Option<String>,
+    /// Its own tests.
+    pub tests: Vec<TestCase>,
 }
 
 impl Topology {

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::dedup::{Action, Format, Limits, Number, Retention, Scalar, Source};
+use crate::dedup::{Action, Format, Limits, Number, OnNull, Retention, Scalar, Source};
 use crate::yaml::tests::{Fake, yamlish};
 
 /// Whole, and without warnings.
@@ -71,9 +71,9 @@ fn defaults_are_those_of_the_design() {
     assert_eq!(topology.start, Start::Earliest);
     assert_eq!(topology.dead_letter, "t.dead_letter");
     let actions = rules.actions;
-    let dead_lettered =
-        [actions.invalid, actions.missing_identity, actions.null_value, actions.late, actions.unsendable];
-    assert_eq!(dead_lettered, [Action::DeadLetter; 5]);
+    let dead_lettered = [actions.invalid, actions.missing_identity, actions.late, actions.unsendable];
+    assert_eq!(dead_lettered, [Action::DeadLetter; 4]);
+    assert_eq!(actions.null_value, OnNull::Act(Action::DeadLetter));
     assert_eq!((actions.equal_version, actions.missing_version), (Action::Drop, Action::Forward));
 }
 
@@ -96,7 +96,7 @@ fn everything_said_is_what_runs() {
          on_null_value: forward\non_equal: forward\non_missing_version: drop\non_late: drop\non_unsendable: fail\n",
     );
     let rules = &topology.rules;
-    let sources: Vec<_> = rules.identity.parts.iter().map(|part| part.source.clone()).collect();
+    let sources: Vec<_> = rules.paths().iter().take(8).map(|path| path.source.clone()).collect();
     let number = Scalar::Number(Number::parse("1.0").unwrap());
     assert_eq!(
         sources,
@@ -111,7 +111,7 @@ fn everything_said_is_what_runs() {
             Source::Key,
         ]
     );
-    assert_eq!(rules.identity.parts[7].steps, ["a.b", "0"]);
+    assert_eq!(rules.paths()[7].steps, ["a.b", "0"]);
     assert_eq!((rules.key_format, rules.value_format), (Format::Json, Format::Bytes));
     assert_eq!(rules.future_max_ms, 600_000);
     assert_eq!(topology.start, Start::Latest);

@@ -109,7 +109,7 @@ struct Replay {
 
 impl Replay {
     fn new(args: &Args, topology: topology::Topology) -> Self {
-        let topic = args.topic.clone().or_else(|| topology.topics.first().cloned()).unwrap_or_default();
+        let topic = args.topic.clone().or_else(|| topology.input.named().first().cloned()).unwrap_or_default();
         Self {
             envelope: args.envelope,
             explain: args.explain,
@@ -155,7 +155,7 @@ impl Replay {
         let record = captured.record();
         let model = self.partitions.model(record.topic, record.partition);
         let decision = model.judge(&record, wall_ms());
-        if !self.topology.topics.iter().any(|topic| topic == record.topic) && !self.foreign.contains(record.topic) {
+        if !self.topology.input.contains(record.topic) && !self.foreign.contains(record.topic) {
             self.foreign.insert(record.topic.to_owned());
         }
         if let Some(summary) = &mut self.summary {

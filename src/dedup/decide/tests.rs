@@ -10,7 +10,7 @@ fn progress(stream_time: i64, horizon: i64) -> Progress {
 }
 
 fn entry(last_seen: i64, version: Option<&[u8]>) -> Option<EntryRef<'_>> {
-    Some(EntryRef { last_seen, version, owes_tombstone: false, key_hash: None })
+    Some(EntryRef { last_seen, version, scope: None, from_read: false, owes_tombstone: false, key_hash: None })
 }
 
 fn plain() -> Rules {
@@ -128,7 +128,7 @@ fn a_record_without_a_version_passes_and_changes_nothing() {
 #[test]
 fn each_refusal_gets_its_own_action() {
     let mut rules = plain();
-    rules.actions.null_value = Action::Forward;
+    rules.actions.null_value = crate::dedup::OnNull::Act(Action::Forward);
     rules.actions.missing_identity = Action::Drop;
     rules.actions.unsendable = Action::Fail;
     let with = |reason| refuse(&rules, &Refusal::new(reason, ""));
@@ -140,7 +140,7 @@ fn each_refusal_gets_its_own_action() {
         Reason::IdentityTooLong,
         Reason::KeyMalformed,
         Reason::ValueMalformed,
-        Reason::VersionNotInteger,
+        Reason::VersionMalformed,
         Reason::TimestampInFuture,
         Reason::RecordTooLarge,
     ] {
@@ -168,11 +168,19 @@ fn entries_are_encoded_as_they_are_to_be_remembered() {
     let mut out = Vec::new();
     let decision = decide(&versioned(), &progress(9, 0), None, Some(b"\x81\x05"), None, HASH);
     assert!(decision.encode_entry(Some(b"\x81\x05"), &mut out));
-    let expected = EntryRef { last_seen: 9, version: Some(b"\x81\x05"), owes_tombstone: false, key_hash: HASH };
+    let expected = EntryRef {
+        last_seen: 9,
+        version: Some(b"\x81\x05"),
+        scope: None,
+        from_read: false,
+        owes_tombstone: false,
+        key_hash: HASH,
+    };
     assert_eq!(EntryRef::decode(&out), Ok(expected));
     assert!(!Decision::REPLAYED.encode_entry(Some(b"x"), &mut out));
     out.clear();
     assert!(decide(&plain(), &progress(9, 0), None, None, None, None).encode_entry(None, &mut out));
-    let expected = EntryRef { last_seen: 9, version: None, owes_tombstone: false, key_hash: None };
+    let expected =
+        EntryRef { last_seen: 9, version: None, scope: None, from_read: false, owes_tombstone: false, key_hash: None };
     assert_eq!(EntryRef::decode(&out), Ok(expected));
 }

@@ -17,6 +17,7 @@ fn read(rules: Rules, record: &Record<'_>) -> Result<(String, Option<String>), R
             let version = candidate.version.map(|range| describe_version(&arena[range]));
             Ok((describe_identity(&arena[candidate.key]), version))
         }
+        Reading::Rows(_) => panic!("not of several rows"),
         Reading::Refused(refusal) => {
             assert_eq!(arena, before);
             Err(refusal)
@@ -58,7 +59,7 @@ fn constants_are_part_of_the_identity() {
     let number = Number::parse("1.50").unwrap();
     let parts =
         vec![constant(Scalar::Text("x".into())), constant(Scalar::Number(number)), constant(Scalar::Bool(true))];
-    assert_eq!(identity(Rules::new(Identity { parts }, None), &record(0, b"{}")), r#"["x",1.5,true]"#);
+    assert_eq!(identity(Rules::new(Identity::of_paths(parts), None), &record(0, b"{}")), r#"["x",1.5,true]"#);
 }
 
 #[test]
@@ -143,10 +144,10 @@ fn versions_are_integers_in_json_or_text() {
     }
     assert_eq!(version("null").unwrap().1, None);
     for written in ["1.0", "1e3", "true", "{}", "[]", r#""""#, r#""1.5""#, r#"" 1""#, r#""abc""#] {
-        assert_eq!(version(written).unwrap_err().reason, Reason::VersionNotInteger, "{written}");
+        assert_eq!(version(written).unwrap_err().reason, Reason::VersionMalformed, "{written}");
     }
     let digits = version(&"9".repeat(301)).unwrap_err();
-    assert_eq!(digits.reason, Reason::VersionNotInteger);
+    assert_eq!(digits.reason, Reason::VersionMalformed);
     assert!(digits.message.contains("301 digits"), "{}", digits.message);
     assert_eq!(read(rules(&["value.k"], None), &record(0, br#"{"k":1}"#)).unwrap().1, None);
 }
@@ -220,7 +221,7 @@ fn any_scalar() -> impl Strategy<Value = serde_json::Value> {
 #[test]
 fn contradicting_rules_do_not_panic() {
     let odd = Path { source: Source::Topic, steps: vec!["x".to_owned()] };
-    let rules = Rules::new(Identity { parts: vec![odd.clone()] }, Some(Version { of: odd }));
-    assert_eq!(reason(rules, &record(0, b"")), Reason::VersionNotInteger);
+    let rules = Rules::new(Identity::of_paths([odd.clone()]), Some(Version::integer(odd)));
+    assert_eq!(reason(rules, &record(0, b"")), Reason::VersionMalformed);
     assert_eq!(identity(Rules::new(Identity { parts: Vec::new() }, None), &record(0, b"")), "[]");
 }

@@ -8,9 +8,9 @@ use crate::format::hex;
 fn the_digest_lasts() {
     let rules = rules(&["value.order_id", "header.x"], Some("value.version"));
     let text = "ratchet rules 1\nkey_format: bytes\nvalue_format: json\nidentity: value.order_id\nidentity: header.x\n\
-                version: integer value.version\n";
+                version: integer [value.version]\n";
     assert_eq!(rules.canonical_text(), text);
-    assert_eq!(hex(&rules.digest()), "0da8b11e5aae33a20f232b111eaae627ce379bb3e5d67ef833c159c7095f1884");
+    assert_eq!(hex(&rules.digest()), "99dca70cf084b6b62345bf2c45b9e78a18d4c6c42eb179844d025edacb963679");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn contradictions_are_told() {
     assert_eq!(rules(&["value.a"], Some("key.id")).problems(), [inside_bytes]);
     let constant = Path { source: Source::Const(crate::dedup::Scalar::Bool(true)), steps: vec![] };
     let inside = Path { source: Source::Topic, steps: vec!["x".to_owned()] };
-    let of = |parts| Rules::new(Identity { parts }, None).problems();
+    let of = |paths: Vec<Path>| Rules::new(Identity::of_paths(paths), None).problems();
     assert_eq!(of(vec![constant.clone()]), [Error::ConstantIdentity]);
     assert_eq!(of(vec![constant, inside]), [Error::InsideScalar { path: "meta.topic.x".to_owned() }]);
 }

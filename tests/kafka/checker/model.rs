@@ -161,7 +161,7 @@ fn read(rules: &Rules, record: &Stored) -> Result<(Vec<u8>, Option<i128>), &'sta
     }
     let version = match rules.version.map(|field| json.get(field)) {
         None | Some(None | Some(Value::Null)) => None,
-        Some(Some(version)) => Some(integer(version).ok_or("version_not_integer")?),
+        Some(Some(version)) => Some(integer(version).ok_or("version_malformed")?),
     };
     Ok((bytes::identity_key(&parts), version))
 }

@@ -1,0 +1,111 @@
+//! The rules as text, from which their digest is made. What is written here must not change: a topology
+//! whose digest is another one cannot go on with its state.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::{EpochPart, Kinds, Names, Part, Rules, Version, VersionPart};
+use crate::dedup::path::{Path, Scalar, Source};
+use crate::dedup::vocabulary::{MissingPart, VersionKind};
+
+impl Rules {
+    pub(in crate::dedup) fn canonical_text(&self) -> String {
+        let mut text = String::from("ratchet rules 1\n");
+        let mut line = |name: &str, value: &dyn Display| text.push_str(&format!("{name}: {value}\n"));
+        line("key_format", &self.key_format);
+        line("value_format", &self.value_format);
+        self.identity.parts.iter().for_each(|part| line("identity", part));
+        match &self.version {
+            Some(version) => version.parts.iter().for_each(|part| line("version", part)),
+            None => line("version", &"none"),
+        }
+        self.epoch.iter().flat_map(|epoch| &epoch.parts).for_each(|part| line("epoch", part));
+        if let Some(Kinds { of, delete, read, truncate, message, table }) = &self.kinds {
+            line("kinds", &Listed(of));
+            for (kind, words) in [("delete", delete), ("read", read), ("truncate", truncate), ("message", message)] {
+                line(kind, &Listed(words));
+            }
+            table.iter().for_each(|places| line("table", &Listed(places)));
+        }
+        text
+    }
+}
+
+/// `[a, b]`.
+struct Listed<'a, T>(&'a [T]);
+
+impl<T: Display> Display for Listed<'_, T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (i, item) in self.0.iter().enumerate() {
+            write!(f, "{}{item}", if i == 0 { "" } else { ", " })?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl Display for Part {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Scalar(path) => write!(f, "{path}"),
+            Part::Content(path) => write!(f, "{{content: {path}}}"),
+            Part::Fingerprint { of, except } => write!(f, "{{fingerprint: {of}, except: {}}}", Listed(except)),
+            Part::Bucket { ms } => write!(f, "{{bucket: {ms}ms}}"),
+            Part::FirstOf(alternatives) => {
+                let alternatives: Vec<_> = alternatives.iter().map(|parts| Listed(parts)).collect();
+                write!(f, "{{first_of: {}}}", Listed(&alternatives))
+            }
+            Part::Rows { of, named } => write!(f, "{{rows: {}, named: {named}}}", Listed(of)),
+        }
+    }
+}
+
+impl Display for Names {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Names::Given(names) => {
+                let names: Vec<_> = names.iter().map(|name| Scalar::Text(name.clone())).collect();
+                write!(f, "{}", Listed(&names))
+            }
+            Names::At(path) => write!(f, "{path}"),
+        }
+    }
+}
+
+impl Display for Version {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Listed(&self.parts))
+    }
+}
+
+impl Display for VersionPart {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { of, kind, unit, none, required, missing } = self;
+        write!(f, "{kind} {}", Listed(of))?;
+        if *kind == VersionKind::Timestamp {
+            write!(f, " {unit}")?;
+        }
+        if !none.is_empty() {
+            write!(f, " none {}", Listed(none))?;
+        }
+        if *required {
+            f.write_str(" required")?;
+        }
+        if *missing == MissingPart::Highest {
+            f.write_str(" missing highest")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for EpochPart {
+    /// A constant's value is left out: whoever changes it means a new epoch, not other rules.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let place = |path: &Path| match path.source {
+            Source::Const(_) => "const".to_owned(),
+            _ => path.to_string(),
+        };
+        let places: Vec<_> = self.of.iter().map(place).collect();
+        write!(f, "{}", Listed(&places))?;
+        if self.none.is_empty() { Ok(()) } else { write!(f, " none {}", Listed(&self.none)) }
+    }
+}
