@@ -37,7 +37,8 @@ impl Environment for Text<'_> {
 /// The topology that `text` says. Name, input and output are filled in where it says nothing of them.
 pub fn load(text: &str) -> Result<Loaded, Diagnostics> {
     let mut whole = String::new();
-    for (key, line) in [("name:", "name: t"), ("input:", "input: {topics: [in]}"), ("output:", "output: {topic: out}")] {
+    for (key, line) in [("name:", "name: t"), ("input:", "input: {topics: [in]}"), ("output:", "output: {topic: out}")]
+    {
         if !text.lines().any(|line| line.starts_with(key)) {
             whole.push_str(line);
             whole.push('\n');

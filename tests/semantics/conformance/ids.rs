@@ -76,14 +76,16 @@ fn flink_deduplication_after_the_ttl_a_key_is_new() {
 #[test]
 fn flink_deduplication_keep_first() {
     let mut task = Task::of("identity: value.id\n");
-    assert_eq!(task.verdicts([event("k").at(5), event("k").at(5), event("k").at(6)]), [Forwarded, Duplicate, Duplicate]);
+    assert_eq!(
+        task.verdicts([event("k").at(5), event("k").at(5), event("k").at(6)]),
+        [Forwarded, Duplicate, Duplicate]
+    );
 }
 
 /// Flink, row-time deduplication that keeps the last row: an equal time (`<=`) replaces.
 #[test]
 fn flink_deduplication_keep_last() {
-    let mut task =
-        Task::of("identity: value.id\nversion: {of: meta.timestamp, as: integer}\non_equal: forward\n");
+    let mut task = Task::of("identity: value.id\nversion: {of: meta.timestamp, as: integer}\non_equal: forward\n");
     let given = [event("k").at(5), event("k").at(5), event("k").at(4), event("k").at(6)];
     assert_eq!(task.verdicts(given), [Forwarded, Forwarded, Verdict::Stale, Forwarded]);
 }

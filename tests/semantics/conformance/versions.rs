@@ -168,14 +168,8 @@ fn hudi_composite_ordering_fields() {
 #[test]
 fn materialize_github_5668_postgres_sequences() {
     let mut task = Task::of("identity: value.id\nversion: {of: value.sequence, as: sequence}\n");
-    let sequences = [
-        r#"[null,"3"]"#,
-        r#"[null,"5"]"#,
-        r#"[null,"7"]"#,
-        r#"["8","4"]"#,
-        r#"["8","6"]"#,
-        r#"[null,"1"]"#,
-    ];
+    let sequences =
+        [r#"[null,"3"]"#, r#"[null,"5"]"#, r#"[null,"7"]"#, r#"["8","4"]"#, r#"["8","6"]"#, r#"[null,"1"]"#];
     let verdicts = task.verdicts(sequences.map(|sequence| value(json!({"id": 1, "sequence": sequence}))));
     assert_eq!(verdicts, [Forwarded, Forwarded, Forwarded, Forwarded, Forwarded, Stale]);
 }

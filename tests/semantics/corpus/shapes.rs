@@ -11,7 +11,11 @@ pub struct Raw {
 
 /// The lines that are not blank.
 pub fn lines(text: &[u8]) -> Vec<Vec<u8>> {
-    text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
+    text.split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty())
+        .map(<[u8]>::to_vec)
+        .collect()
 }
 
 /// The records in a file: JSON documents, on lines of their own or printed over many, after a licence in a
@@ -124,21 +128,35 @@ mod tests {
 
     #[test]
     fn every_shape_is_read() {
-        assert_eq!(shown("/* a\n licence */\n{\"a\":1}\n{\"a\":2}\n"), [raw(None, Some("{\"a\":1}")), raw(None, Some("{\"a\":2}"))]);
-        assert_eq!(shown("{\n \"a\":\n 1}\n{\"a\":2}"), [raw(None, Some("{\n \"a\":\n 1}")), raw(None, Some("{\"a\":2}"))]);
-        assert_eq!(shown("{\"k\":1}^{\"v\":1}\n{\"k\":1}^\n{\"k\":2}^ {\"v\": 2}"), [
-            raw(Some("{\"k\":1}"), Some("{\"v\":1}")),
-            raw(Some("{\"k\":1}"), None),
-            raw(Some("{\"k\":2}"), Some("{\"v\": 2}")),
-        ]);
+        assert_eq!(
+            shown("/* a\n licence */\n{\"a\":1}\n{\"a\":2}\n"),
+            [raw(None, Some("{\"a\":1}")), raw(None, Some("{\"a\":2}"))]
+        );
+        assert_eq!(
+            shown("{\n \"a\":\n 1}\n{\"a\":2}"),
+            [raw(None, Some("{\n \"a\":\n 1}")), raw(None, Some("{\"a\":2}"))]
+        );
+        assert_eq!(
+            shown("{\"k\":1}^{\"v\":1}\n{\"k\":1}^\n{\"k\":2}^ {\"v\": 2}"),
+            [
+                raw(Some("{\"k\":1}"), Some("{\"v\":1}")),
+                raw(Some("{\"k\":1}"), None),
+                raw(Some("{\"k\":2}"), Some("{\"v\": 2}")),
+            ]
+        );
         assert_eq!(shown("\"k\":{\"v\":1}\n"), [raw(Some("\"k\""), Some("{\"v\":1}"))]);
-        assert_eq!(shown("INSERT INTO t\nVALUES (1);\n"), [raw(None, Some("INSERT INTO t")), raw(None, Some("VALUES (1);"))]);
+        assert_eq!(
+            shown("INSERT INTO t\nVALUES (1);\n"),
+            [raw(None, Some("INSERT INTO t")), raw(None, Some("VALUES (1);"))]
+        );
         assert_eq!(shown(""), []);
     }
 
     #[test]
     fn keys_are_those_the_producer_would_have_written() {
-        let key = |keys: &str, value: &str| Keys::parse(keys).of(3, value.as_bytes()).map(|key| String::from_utf8(key).unwrap());
+        let key = |keys: &str, value: &str| {
+            Keys::parse(keys).of(3, value.as_bytes()).map(|key| String::from_utf8(key).unwrap())
+        };
         assert_eq!(key("id", r#"{"before":null,"after":{"id":1,"x":2}}"#).as_deref(), Some(r#"{"id":1}"#));
         assert_eq!(key("id", r#"{"payload":{"before":{"id":1},"after":null}}"#).as_deref(), Some(r#"{"id":1}"#));
         assert_eq!(key("id", r#"{"after":{"s.t.Value":{"id":1}}}"#).as_deref(), Some(r#"{"id":1}"#));
