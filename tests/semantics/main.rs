@@ -4,5 +4,6 @@
 mod conformance;
 mod corpus;
 mod docs;
+mod presets;
 mod properties;
 mod task;

@@ -70,6 +70,8 @@ pub enum Keys {
     Columns(Vec<String>),
     /// The document's `_id`, as Debezium for MongoDB writes it.
     MongoId,
+    /// These columns of the row, with database and table, as Maxwell writes them.
+    Maxwell(Vec<String>),
     /// Another one for each record: the examples of a page are not the history of one row.
     Examples,
 }
@@ -79,7 +81,10 @@ impl Keys {
         match text {
             "the document's _id" => Self::MongoId,
             "another for each example" => Self::Examples,
-            columns => Self::Columns(columns.split(',').map(|column| column.trim().to_owned()).collect()),
+            columns => match columns.strip_prefix("Maxwell's of ") {
+                Some(columns) => Self::Maxwell(names(columns)),
+                None => Self::Columns(names(columns)),
+            },
         }
     }
 
@@ -94,6 +99,16 @@ impl Keys {
                 let document: Value = serde_json::from_str(text).ok()?;
                 json!({"id": document["_id"].to_string()})
             }
+            Self::Maxwell(columns) => {
+                let row = envelope.get("data")?;
+                let mut key = Map::new();
+                key.insert("database".to_owned(), envelope.get("database")?.clone());
+                key.insert("table".to_owned(), envelope.get("table")?.clone());
+                for column in columns {
+                    key.insert(format!("pk.{column}"), row.get(column)?.clone());
+                }
+                Value::Object(key)
+            }
             Self::Columns(columns) => {
                 let row = ["after", "before"].into_iter().map(|name| row(&envelope[name])).find(|row| row.is_object());
                 let row = row.unwrap_or(envelope);
@@ -103,6 +118,10 @@ impl Keys {
         };
         Some(key.to_string().into_bytes())
     }
+}
+
+fn names(text: &str) -> Vec<String> {
+    text.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
 /// Looks through Avro's JSON of a union with a record: an object of the record's full name.
@@ -164,6 +183,8 @@ mod tests {
         assert_eq!(key("id", r#"{"before":null,"after":null}"#), None);
         assert_eq!(key("a, b", r#"{"after":{"b":2,"a":1,"c":3}}"#).as_deref(), Some(r#"{"a":1,"b":2}"#));
         assert_eq!(key("the document's _id", r#"{"after":"{\"_id\":7}"}"#).as_deref(), Some(r#"{"id":"7"}"#));
+        let maxwell = key("Maxwell's of id", r#"{"database":"d","table":"t","data":{"id":7,"x":1}}"#);
+        assert_eq!(maxwell.as_deref(), Some(r#"{"database":"d","pk.id":7,"table":"t"}"#));
         assert_eq!(key("another for each example", "{}").as_deref(), Some(r#"{"example":3}"#));
     }
 }
