@@ -123,7 +123,7 @@ impl Block {
         for (nth, given) in records.iter().enumerate() {
             let decision = task.give(given.clone());
             let (model, _) = task.partition(0);
-            let parts = [model.identity(), model.version(), model.version()].map(|part| part.unwrap_or("-".to_owned()));
+            let parts = [model.identity(), model.version(), model.epoch()].map(|part| part.unwrap_or("-".to_owned()));
             lines.push(format!("{nth} | {} | {}", verdict(decision), parts.join(" | ")));
         }
         let mut again: BTreeMap<String, usize> = BTreeMap::new();
