@@ -1,5 +1,8 @@
 //! The tests' own view of Kafka, apart from the one that ratchet has: topics, plain and transactional
 //! writers ([`writer`]), a reader that knows where the end is, and what a group has committed.
+//!
+//! Use it from a test binary by `#[path]`, with `kafka` and `until` beside it at the crate's root.
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the support")]
 
 mod writer;
 
