@@ -26,8 +26,8 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Writes the settings; starts nothing.
-    pub fn new(database: &dyn Database, brokers: &str) -> Connect {
+    /// Writes the settings, of which `further` win; starts nothing.
+    pub fn new(database: &dyn Database, brokers: &str, further: &[(&str, &str)]) -> Connect {
         let name = database.name();
         let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join(database.pom());
         let libs = kafka::jars(&format!("connect-{name}"), &pom);
@@ -40,6 +40,9 @@ impl Connect {
         }
         config.insert("topic.prefix".to_owned(), database.topic_prefix().into());
         config.insert("tasks.max".to_owned(), "1".into());
+        for (setting, value) in further {
+            config.insert((*setting).to_owned(), (*value).into());
+        }
         let connector = json!({"name": name, "config": config});
         fs::write(connect.folder.join("connector.json"), connector.to_string()).expect("the folder is writable");
         fs::write(connect.folder.join("worker.properties"), worker(brokers, database.schemas(), &connect.offsets()))

@@ -56,6 +56,9 @@ pub trait Database {
     /// The connector's settings, but for those that all connectors have.
     fn connector(&self, brokers: &str) -> Vec<(&'static str, String)>;
 
+    /// Statements of which only this database's log makes something.
+    fn own_statements(&self) -> &'static str;
+
     /// What places a change in the database's log, as text: equal means that it is the same change.
     fn position(&self, source: &Value) -> String;
 }

@@ -22,6 +22,7 @@ mod random;
 #[path = "../support/until.rs"]
 mod until;
 
+mod capture;
 mod connect;
 mod database;
 mod mariadb;
@@ -47,4 +48,12 @@ fn postgres_tables_survive_redelivery_a_second_snapshot_and_a_reset_group() {
 #[test]
 fn mariadb_tables_survive_redelivery_a_second_snapshot_and_a_reset_group() {
     Scenario::start(&MariaDb::start(), "shop-mariadb").run();
+}
+
+/// Writes `tests/data/cdc-real` anew.
+#[test]
+#[ignore = "it writes files of this checkout: only when a connector of another version is to be seen"]
+fn capture_real_records() {
+    capture::capture(&Postgres::start());
+    capture::capture(&MariaDb::start());
 }

@@ -124,6 +124,10 @@ impl Database for MariaDb {
         .collect()
     }
 
+    fn own_statements(&self) -> &'static str {
+        "flush binary logs;"
+    }
+
     fn position(&self, source: &Value) -> String {
         format!("{}:{}:{}", source["file"], source["pos"], source["row"])
     }

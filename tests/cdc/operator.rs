@@ -54,6 +54,21 @@ impl Operator {
         self.child = Some(kafka::spawn(command).expect("the built program starts"));
     }
 
+    /// From the next start on, a snapshot's read replaces an older change: the topology with its preset written
+    /// out, and one line more.
+    pub fn read_by_version(&mut self) {
+        let expanded = Command::new(env!("CARGO_BIN_EXE_ratchet"))
+            .args(["check", "--expand"])
+            .arg(&self.topology)
+            .output()
+            .expect("the built program starts");
+        let text = String::from_utf8(expanded.stdout).expect("a topology is text");
+        let switched = text.replacen("\nkinds:\n", "\nkinds:\n  reads: by_version\n", 1);
+        assert!(expanded.status.success() && switched != text, "no kinds to be switched in:\n{text}");
+        self.topology = self.folder.join("by-version.yaml");
+        fs::write(&self.topology, switched).expect("the run's folder is writable");
+    }
+
     fn log(&self) -> PathBuf {
         self.folder.join("ratchet.log")
     }

@@ -93,7 +93,8 @@ impl Database for Postgres {
     }
 
     fn further_topics(&self) -> Vec<&'static str> {
-        Vec::new()
+        // Logical messages.
+        vec!["shop.message"]
     }
 
     fn connector(&self, _brokers: &str) -> Vec<(&'static str, String)> {
@@ -111,6 +112,11 @@ impl Database for Postgres {
         .map(|(name, value)| (name, value.to_owned()))
         .chain([("database.port", self.port.to_string())])
         .collect()
+    }
+
+    fn own_statements(&self) -> &'static str {
+        "select pg_logical_emit_message(true, 'note', 'in a transaction');
+         select pg_logical_emit_message(false, 'note', 'outside of any');"
     }
 
     fn position(&self, source: &Value) -> String {
