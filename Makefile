@@ -70,6 +70,10 @@ test: setup-test ## Run the whole suite, real Kafka included (ARGS='--test NAME'
 cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka Connect, PostgreSQL, MariaDB
 	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
 
+.PHONY: fuzz
+fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (20)
+	@scripts/fuzz.sh
+
 .PHONY: bench
 bench: setup-build ## Run the benchmarks
 	$(CARGO) bench --profile release --locked --benches $(ARGS)

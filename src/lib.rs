@@ -25,6 +25,8 @@
 //!        │  ├──► cluster    the trait a lane speaks to; cluster::kafka, cluster::embedded
 //!        │  └──► observe    metrics, health, logs
 //!        ├─► topology ─► dedup   YAML text -> spec -> compiled topology
+//!        ├─► rehearsal ─► topology, capture, dedup   judging without a cluster; a topology's own tests
+//!        ├─► capture         records that were captured into files
 //!        └─► config          the worker's own settings
 //! yaml: reading YAML with places, known to topology and config
 //! lock: a lock on a file, for state and cluster::embedded
@@ -34,6 +36,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait and measure by the machine's clocks"))]
 
+pub mod capture;
 pub mod cli;
 pub mod cluster;
 pub mod config;
@@ -43,6 +46,7 @@ pub mod format;
 pub mod lock;
 pub mod observe;
 pub mod record;
+pub mod rehearsal;
 pub mod state;
 pub mod topology;
 pub mod yaml;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use miette::{GraphicalReportHandler, GraphicalTheme, MietteDiagnostic, ThemeCharacters, ThemeStyles};
 
 use super::stderr::{is_colored, say};
+use crate::capture;
 use crate::topology::Diagnostics;
 
 /// Exit code: the run failed.
@@ -100,6 +101,12 @@ impl Failure {
 impl From<Diagnostics> for Failure {
     fn from(mistakes: Diagnostics) -> Self {
         Self::Mistakes(mistakes)
+    }
+}
+
+impl From<capture::Error> for Failure {
+    fn from(error: capture::Error) -> Self {
+        Self::input(error.text, error.help)
     }
 }
 

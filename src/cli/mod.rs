@@ -14,11 +14,13 @@ mod check;
 mod completions;
 mod demo;
 mod failure;
+mod infer;
 mod inputs;
 mod replay;
 mod run;
 mod signals;
 mod stderr;
+mod test;
 
 pub use failure::Failure;
 
@@ -51,8 +53,12 @@ enum Command {
     Run(run::Args),
     /// Find every mistake in topologies and configuration, without a cluster
     Check(check::Args),
+    /// Run the tests that topologies bring along, without a cluster
+    Test(test::Args),
     /// Show what a topology does to captured records, without a cluster
     Replay(replay::Args),
+    /// Propose a topology for captured records, with its reasons
+    Infer(infer::Args),
     /// Show the whole story on the embedded cluster
     Demo(demo::Args),
     /// Write completions for a shell
@@ -81,7 +87,9 @@ impl Command {
         match self {
             Self::Run(args) => run::run(args),
             Self::Check(args) => check::run(args),
+            Self::Test(args) => test::run(args),
             Self::Replay(args) => replay::run(args),
+            Self::Infer(args) => infer::run(args),
             Self::Demo(args) => demo::run(args),
             Self::Completions(args) => completions::run(args),
         }

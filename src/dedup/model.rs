@@ -110,6 +110,11 @@ impl Model {
         Some(version::describe(&self.arena[range]))
     }
 
+    /// The bytes of the last record's version, which sort as versions do within one epoch.
+    pub fn version_bytes(&self) -> Option<&[u8]> {
+        Some(&self.arena[self.candidate.as_ref()?.version.clone()?])
+    }
+
     /// Why the last record could not be judged; `None` where it could.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.refusal.as_ref()

@@ -2,7 +2,7 @@
 
 use super::Room;
 
-const COMMANDS: [&str; 5] = ["run", "check", "replay", "demo", "completions"];
+const COMMANDS: [&str; 7] = ["run", "check", "test", "replay", "infer", "demo", "completions"];
 
 #[test]
 fn every_help_has_examples_and_goes_to_standard_output() {
@@ -46,7 +46,7 @@ fn an_option_that_is_nearly_one_is_suggested() {
 
 #[test]
 fn a_missing_topology_is_an_error_of_the_user() {
-    for command in ["run", "check", "replay"] {
+    for command in ["run", "check", "test", "replay"] {
         Room::new().run(command).ended(2).said(&["<TOPOLOGY>"]);
     }
 }
@@ -62,7 +62,7 @@ fn completions_know_the_commands_in_every_shell() {
     let room = Room::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = room.run(&format!("completions {shell}")).ended(0).quietly();
-        for word in ["replay", "check", "until-drained"] {
+        for word in ["replay", "check", "junit", "infer", "until-drained"] {
             assert!(ran.stdout.contains(word), "{shell}: {word} is missing");
         }
     }

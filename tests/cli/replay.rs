@@ -64,15 +64,25 @@ fn several_files_are_one_input() {
 fn explain_prints_one_object_a_record() {
     let room = Room::new();
     room.write("records.jsonl", RECORDS);
-    room.run("replay payments.yaml records.jsonl --explain --partition 4").ended(0).quietly().wrote(&[
-        r#"{"topic":"payments","partition":4,"offset":0,"verdict":"forwarded","reason":"first","identity":[7,"charge"],"version":1}"#,
-        r#"{"topic":"payments","partition":4,"offset":1,"verdict":"duplicate","reason":"version_equal","identity":[7,"charge"],"version":1}"#,
-        r#"{"topic":"payments","partition":4,"offset":2,"verdict":"forwarded","reason":"newer","identity":[7,"charge"],"version":2}"#,
-        r#"{"topic":"payments","partition":4,"offset":3,"verdict":"stale","reason":"version_older","identity":[7,"charge"],"version":1}"#,
-        r#"{"topic":"payments","partition":4,"offset":4,"verdict":"forwarded","reason":"first","identity":[7,"refund"],"version":36893488147419103233}"#,
-        r#"{"topic":"payments","partition":4,"offset":5,"verdict":"stale","reason":"version_older","identity":[7,"refund"],"version":36893488147419103232}"#,
-        r#"{"topic":"payments","partition":4,"offset":6,"verdict":"invalid","reason":"identity_missing","identity":null,"version":null}"#,
-    ]);
+    let ran = room.run("replay payments.yaml records.jsonl --explain --partition 4").ended(0).quietly();
+    let expected = [
+        r#"{"topic":"payments","partition":4,"offset":0,"verdict":"forwarded","reason":"first","identity":[7,"charge"],"version":1,"#,
+        r#"{"topic":"payments","partition":4,"offset":1,"verdict":"duplicate","reason":"version_equal","identity":[7,"charge"],"version":1,"#,
+        r#"{"topic":"payments","partition":4,"offset":2,"verdict":"forwarded","reason":"newer","identity":[7,"charge"],"version":2,"#,
+        r#"{"topic":"payments","partition":4,"offset":3,"verdict":"stale","reason":"version_older","identity":[7,"charge"],"version":1,"#,
+        r#"{"topic":"payments","partition":4,"offset":4,"verdict":"forwarded","reason":"first","identity":[7,"refund"],"version":36893488147419103233,"#,
+        r#"{"topic":"payments","partition":4,"offset":5,"verdict":"stale","reason":"version_older","identity":[7,"refund"],"version":36893488147419103232,"#,
+        r#"{"topic":"payments","partition":4,"offset":6,"verdict":"invalid","reason":"identity_missing","identity":null,"version":null,"#,
+    ];
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines.len(), expected.len());
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(expected), "{line}");
+        let keys: serde_json::Value = serde_json::from_str(line).unwrap();
+        for key in ["epoch", "kind", "against"] {
+            assert!(keys.get(key).is_some(), "{key} is missing in {line}");
+        }
+    }
 }
 
 #[test]
@@ -155,16 +165,62 @@ fn a_null_payload_and_malformed_json_inside_are_the_topologys_to_judge() {
 }
 
 #[test]
-fn a_malformed_line_is_told_by_file_and_line() {
+fn a_malformed_line_is_the_topologys_to_judge_as_in_a_run() {
     let room = Room::new();
-    room.write("good.jsonl", order(1, 1));
-    room.write("torn.jsonl", order(2, 1) + "\n\n{\"order_id\": 3,\n");
-    let ran = room.run("replay payments.yaml good.jsonl torn.jsonl").ended(2);
-    ran.wrote(&[&order(1, 1), &order(2, 1)]).said(&[
-        "torn.jsonl:3: the line is not JSON",
-        "column",
-        "one JSON value a line",
+    room.write("torn.jsonl", order(2, 1) + "\n\n{\"order_id\": 3,\n" + &order(4, 1));
+    let ran = room.run("replay payments.yaml torn.jsonl --summary").ended(0);
+    ran.wrote(&[&order(2, 1), &order(4, 1)]).said(&["invalid 1 value_malformed 1"]);
+    room.write("strict.yaml", PAYMENTS.to_owned() + "on_invalid: fail\n");
+    let ran = room.run("replay strict.yaml torn.jsonl").ended(1).wrote(&[&order(2, 1)]);
+    ran.said(&["the task stops at payments:0:1 (value_malformed)"]);
+}
+
+#[test]
+fn values_of_bytes_are_whatever_the_lines_hold() {
+    let room = Room::new();
+    room.write("bytes.yaml", "name: lines\ninput: {topics: [lines], value_format: bytes}\nidentity: value\noutput: {topic: lines.unique}\npartitioned_by_identity: true\n");
+    room.run_with("replay bytes.yaml", "no json\n{\nno json\n").ended(0).quietly().wrote(&["no json", "{"]);
+}
+
+#[test]
+fn lines_that_are_kcats_envelope_are_noticed() {
+    let room = Room::new();
+    let ran = room.run_with("replay payments.yaml --summary", kcat(0, 0, 1_000, &order(1, 1))).ended(0);
+    ran.said(&["hint: the lines look like what `kcat -J` prints: add `--envelope kcat`"]);
+}
+
+#[test]
+fn the_summary_counts_what_tells_whether_the_rules_fit() {
+    let room = Room::new();
+    // versions that are shared by all of the topic, as positions in a log are
+    let lines = [order(1, 5), order(2, 3), order(3, 4), order(1, 5), order(2, 6)];
+    room.run_with("replay payments.yaml --summary", lines.join("\n")).ended(0).said(&[
+        "duplicates: 20.0 %",
+        "versions below the highest of their partition: 2 (payments:0 2); below their identity's own: 0",
+        "hint: versions fall within partitions, and never within an identity",
+        "would have dropped 2 good records",
     ]);
+}
+
+#[test]
+fn rules_that_look_wrong_get_a_hint() {
+    let room = Room::new();
+    room.write("coarse.yaml", PAYMENTS.replace("[value.order_id, value.operation]", "value.operation"));
+    room.write("nowhere.yaml", PAYMENTS.replace("value.version", "value.revision"));
+    room.write("absent.yaml", PAYMENTS.replace("value.order_id", "value.id"));
+    let lines: Vec<String> = (0..40).map(|id| order(id, 1)).collect();
+    for (topology, hint) in [
+        (
+            "coarse",
+            "hint: over half of the records are dropped, most of them as duplicates: `identity` may be too coarse",
+        ),
+        ("nowhere", "hint: no record has a version"),
+        ("absent", "hint: every record is invalid (identity_missing)"),
+    ] {
+        room.run_with(&format!("replay {topology}.yaml --summary"), lines.join("\n")).ended(0).said(&[hint]);
+    }
+    let ran = room.run_with("replay payments.yaml --summary", lines.join("\n")).ended(0);
+    assert!(!ran.stderr.contains("hint"), "{}", ran.stderr);
 }
 
 #[test]

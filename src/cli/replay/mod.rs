@@ -1,32 +1,41 @@
 //! `ratchet replay`: the engine's decisions over captured records, without a cluster.
 //!
-//! Every partition of the capture is judged by a [`Model`] of its own, the evaluator that the engine's
+//! Every partition of the capture is judged by a model of its own, the evaluator that the engine's
 //! output is defined to equal. Survivors go to standard output in the form they came in, byte for byte.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Failure;
 use super::stderr::say;
-use crate::dedup::{Action, Decision, Model, Rules};
-use crate::topology::{self, Process};
+use crate::capture::{self, Captured, Lines, Place};
+use crate::dedup::{Action, Decision};
+use crate::rehearsal::{Partitions, Told};
+use crate::topology::{self, Input, Process};
 
-mod envelope;
-mod lines;
+mod explain;
+mod hints;
 mod progress;
-mod report;
+mod summary;
 
-use envelope::{Captured, Envelope};
-use lines::{Lines, Place};
+use explain::explanation;
 use progress::Progress;
-use report::{Summary, explanation};
+use summary::{Seen, Summary};
+
+/// The form of a captured line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Envelope {
+    /// Each line is a record's value
+    None,
+    /// Each line is what `kcat -J` prints: a record with its key, headers, place and timestamp
+    Kcat,
+}
 
 const EXAMPLES: &str = "\
 Examples:
-  # one JSON value a line: which would come out?
+  # one value a line: which would come out?
   ratchet replay topologies/payments.yaml captured.jsonl > survivors.jsonl
 
   # why? one JSON object a record
@@ -64,11 +73,12 @@ pub struct Args {
     partition: Option<i32>,
 
     /// Print one JSON object a record instead of the survivors: where it stood, its verdict, the reason,
-    /// its identity and version
+    /// its identity, version, epoch and kind, and what it was compared with
     #[arg(long)]
     explain: bool,
 
-    /// Print counts to standard error when done
+    /// Print counts to standard error when done, and hints where the rules look wrong. Takes memory for
+    /// each identity, as judging does
     #[arg(long)]
     summary: bool,
 }
@@ -80,6 +90,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::input(text, "leave them out"));
     }
     let loaded = topology::load(&args.topology, &Process)?;
+    if args.envelope == Envelope::None && args.topic.is_none() && matches!(loaded.topology.input, Input::Pattern { .. })
+    {
+        let text = "the topology reads topics by a pattern, and lines without an envelope do not say theirs";
+        return Err(Failure::input(text, "say it by `--topic`"));
+    }
     let mut lines = Lines::open(&args.files)?;
     let progress = Progress::begin(lines.bytes_total());
     let mut replay = Replay::new(args, loaded.topology);
@@ -115,7 +130,7 @@ impl Replay {
             explain: args.explain,
             partitions: Partitions::new(&topology.rules),
             place: (topic, args.partition.unwrap_or(0), 0),
-            summary: args.summary.then(Summary::default),
+            summary: args.summary.then(|| Summary::new(&topology.rules)),
             foreign: BTreeSet::new(),
             topology,
         }
@@ -131,17 +146,21 @@ impl Replay {
                 output.flush().map_err(|error| Failure::output(&error))?;
             }
             let Some(place) = lines.next(&mut line)? else { return Ok(()) };
-            self.read(&line, &mut captured).map_err(|error| self.malformed(place, &error))?;
+            self.read(&line, place, &mut captured)?;
             self.judge(&line, &captured, output)?;
             progress.at(lines.bytes_read());
         }
     }
 
-    fn read(&mut self, line: &[u8], captured: &mut Captured) -> Result<(), serde_json::Error> {
+    fn read(&mut self, line: &[u8], place: Place<'_>, captured: &mut Captured) -> Result<(), Failure> {
         match self.envelope {
-            Envelope::Kcat => captured.read_kcat(line)?,
+            Envelope::Kcat => captured.read_kcat(line).map_err(|error| capture::Error::not_kcat(place, &error))?,
             Envelope::None => {
-                captured.read_value(line)?;
+                // whatever it is: malformed JSON is the topology's to judge, as in a run
+                captured.read_value(line);
+                if let Some(summary) = &mut self.summary {
+                    summary.add_line(line);
+                }
                 let (topic, partition, offset) = &mut self.place;
                 captured.topic.clone_from(topic);
                 (captured.partition, captured.offset) = (*partition, *offset);
@@ -158,28 +177,21 @@ impl Replay {
         if !self.topology.input.contains(record.topic) && !self.foreign.contains(record.topic) {
             self.foreign.insert(record.topic.to_owned());
         }
+        let is_told = self.explain || self.summary.is_some() || decision.action == Action::Fail;
+        let told = if is_told { Told::of(model) } else { Told::default() };
         if let Some(summary) = &mut self.summary {
-            summary.add(&record, &decision, model.identity());
+            let version = model.version_bytes();
+            summary.add(&Seen { record: &record, decision: &decision, told: &told, version });
         }
         let written = if self.explain {
-            writeln!(output, "{}", explanation(&record, &decision, model.identity(), model.version()))
+            writeln!(output, "{}", explanation(&record, &decision, &told))
         } else if decision.action == Action::Forward {
             output.write_all(line).and_then(|()| output.write_all(b"\n"))
         } else {
             Ok(())
         };
         written.map_err(|error| Failure::output(&error))?;
-        if decision.action == Action::Fail { Err(stopped(captured, &decision, model)) } else { Ok(()) }
-    }
-
-    fn malformed(&self, place: Place<'_>, error: &serde_json::Error) -> Failure {
-        let (what, help) = match self.envelope {
-            Envelope::None => ("JSON", "write one JSON value a line; for what `kcat -J` prints, add `--envelope kcat`"),
-            Envelope::Kcat => {
-                ("a record of `kcat -J`", "write what `kcat -J` prints; for values alone, leave `--envelope` out")
-            }
-        };
-        Failure::input(format!("{place}: the line is not {what}: {}", in_one_line(error)), help)
+        if decision.action == Action::Fail { Err(stopped(captured, &decision, &told)) } else { Ok(()) }
     }
 
     /// Tells the counts, if they were asked for, and what deserves a warning.
@@ -196,42 +208,12 @@ impl Replay {
     }
 }
 
-/// A model for each partition that has occurred.
-struct Partitions {
-    rules: Arc<Rules>,
-    models: HashMap<String, HashMap<i32, Model>>,
-}
-
-impl Partitions {
-    fn new(rules: &Arc<Rules>) -> Self {
-        Self { rules: Arc::clone(rules), models: HashMap::new() }
-    }
-
-    fn model(&mut self, topic: &str, partition: i32) -> &mut Model {
-        // not by `entry`, which would take a copy of the topic's name for every record
-        if !self.models.contains_key(topic) {
-            self.models.insert(topic.to_owned(), HashMap::new());
-        }
-        let partitions = self.models.get_mut(topic).expect("it was inserted if it was missing");
-        partitions.entry(partition).or_insert_with(|| Model::new(Arc::clone(&self.rules)))
-    }
-}
-
 /// A record for which the topology says `fail`.
-fn stopped(captured: &Captured, decision: &Decision, model: &Model) -> Failure {
+fn stopped(captured: &Captured, decision: &Decision, told: &Told) -> Failure {
     let Captured { topic, partition, offset, .. } = captured;
-    let message = model.refusal().map_or(decision.reason.meaning(), |refusal| &refusal.message);
+    let message = told.refusal.as_deref().unwrap_or(decision.reason.meaning());
     let text = format!("the task stops at {topic}:{partition}:{offset} ({}): {message}", decision.reason);
     Failure::run_with_help(text, "the topology says `fail` for such a record; `drop` or `dead_letter` would go on")
-}
-
-/// What is wrong with a line, and at which byte; a line is line 1 of its own to the JSON parser.
-fn in_one_line(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())) {
-        Some(what) => format!("{what} at column {}", error.column()),
-        None => text,
-    }
 }
 
 /// The wall clock, in milliseconds since the epoch: by it a timestamp in the far future is told, nothing else.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::super::Failure;
+use super::Error;
 
 /// How long a line may be, so that a file without line feeds cannot take all memory. Far above what a
 /// broker takes for one record.
@@ -50,14 +50,14 @@ struct Current {
 
 impl Lines {
     /// The lines of these files; `-`, or no file at all, is standard input. All files must be there now.
-    pub fn open(files: &[PathBuf]) -> Result<Self, Failure> {
+    pub fn open(files: &[PathBuf]) -> Result<Self, Error> {
         let missing: Vec<String> =
             files.iter().filter(|file| *file != Path::new("-")).filter_map(|file| trouble(file)).collect();
         if !missing.is_empty() {
-            return Err(Failure::input(
-                missing.join("; "),
-                "give files of records, one a line, or `-` for standard input",
-            ));
+            return Err(Error {
+                text: missing.join("; "),
+                help: "give files of records, one a line, or `-` for standard input",
+            });
         }
         let mut waiting: Vec<Source> = files.iter().rev().map(Source::new).collect();
         if waiting.is_empty() {
@@ -83,7 +83,7 @@ impl Lines {
     }
 
     /// Puts the next line that is not blank into `line`, without its line feed; `None` when all were read.
-    pub fn next<'a>(&'a mut self, line: &mut Vec<u8>) -> Result<Option<Place<'a>>, Failure> {
+    pub fn next<'a>(&'a mut self, line: &mut Vec<u8>) -> Result<Option<Place<'a>>, Error> {
         loop {
             let current = match &mut self.current {
                 Some(current) => current,
@@ -116,7 +116,7 @@ impl Source {
         }
     }
 
-    fn open(self) -> Result<Current, Failure> {
+    fn open(self) -> Result<Current, Error> {
         let (name, reader): (_, Box<dyn Read>) = match self {
             Self::StandardInput => ("standard input".to_owned(), Box::new(io::stdin())),
             Self::File(file) => {
@@ -135,7 +135,7 @@ impl Current {
     }
 
     /// Puts the next line into `line`, without its line feed, and answers how many bytes it took; 0 at the end.
-    fn read(&mut self, line: &mut Vec<u8>) -> Result<u64, Failure> {
+    fn read(&mut self, line: &mut Vec<u8>) -> Result<u64, Error> {
         line.clear();
         let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', line);
         let read = read.map_err(|error| unreadable(&self.name, &error))? as u64;
@@ -144,7 +144,7 @@ impl Current {
             line.pop();
         } else if read == LINE_BYTES_MAX {
             let text = format!("{}: the line is longer than {} MiB", self.place(), LINE_BYTES_MAX >> 20);
-            return Err(Failure::input(text, "write one record a line"));
+            return Err(Error { text, help: "write one record a line" });
         }
         Ok(read)
     }
@@ -159,8 +159,8 @@ fn trouble(file: &Path) -> Option<String> {
     }
 }
 
-fn unreadable(name: &str, error: &io::Error) -> Failure {
-    Failure::input(format!("cannot read {name}: {error}"), "give a file that can be read")
+fn unreadable(name: &str, error: &io::Error) -> Error {
+    Error { text: format!("cannot read {name}: {error}"), help: "give a file that can be read" }
 }
 
 #[cfg(test)]
@@ -199,12 +199,8 @@ mod tests {
     #[test]
     fn all_missing_files_are_told_at_once() {
         let folder = tempfile::tempdir().unwrap();
-        let Err(Failure::Input(message)) =
-            Lines::open(&[folder.path().join("x"), folder.path().join("y"), folder.path().into()])
-        else {
-            panic!("files that are not there were opened")
-        };
-        let text = format!("{message:?}");
+        let opened = Lines::open(&[folder.path().join("x"), folder.path().join("y"), folder.path().into()]);
+        let text = opened.err().expect("files that are not there were opened").text;
         assert!(text.contains("/x") && text.contains("/y") && text.contains("is a folder"), "{text}");
     }
 

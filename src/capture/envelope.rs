@@ -1,4 +1,4 @@
-//! What a captured line says: a bare JSON value, or a record in the envelope of `kcat -J`.
+//! What a captured line says: a record's value, or a record in the envelope of `kcat -J`.
 //!
 //! kcat's envelope is `{"topic":…,"partition":…,"offset":…,"tstype":…,"ts":…,"headers":…,"key":…,"payload":…}`,
 //! where key and payload are strings that hold the record's bytes, or null, and the headers are one list of
@@ -8,18 +8,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::record::{HeaderBuf, Record};
-
-/// The form of a captured line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Envelope {
-    /// Each line is a record's value, a JSON document
-    None,
-    /// Each line is what `kcat -J` prints: a record with its key, headers, place and timestamp
-    Kcat,
-}
 
 /// A record as it was captured. Reused from line to line.
 #[derive(Debug, Default)]
@@ -30,24 +21,26 @@ pub struct Captured {
     pub partition: i32,
     /// Its offset there.
     pub offset: i64,
-    timestamp: Option<i64>,
-    key: Option<Vec<u8>>,
-    value: Option<Vec<u8>>,
-    headers: HeaderBuf,
+    /// Milliseconds since the epoch; `None` where it is not known.
+    pub timestamp: Option<i64>,
+    /// The key's bytes, `None` for null.
+    pub key: Option<Vec<u8>>,
+    /// The value's bytes, `None` for null.
+    pub value: Option<Vec<u8>>,
+    /// The headers.
+    pub headers: HeaderBuf,
 }
 
 impl Captured {
-    /// Takes a record's value. Its place has to be set by the caller, for the line does not say it.
-    pub fn read_value(&mut self, line: &[u8]) -> Result<(), serde_json::Error> {
-        // whatever the topology takes a value for: a line that was cut off is no value that was captured
-        serde_json::from_slice::<IgnoredAny>(line)?;
+    /// Takes a record's value, whatever it is. Its place has to be set by the caller, for the line does not
+    /// say it.
+    pub fn read_value(&mut self, line: &[u8]) {
         self.timestamp = None;
         self.key = None;
         self.headers.clear();
         let value = self.value.get_or_insert_default();
         value.clear();
         value.extend_from_slice(line);
-        Ok(())
     }
 
     /// Takes a record in kcat's envelope.
@@ -80,6 +73,11 @@ impl Captured {
             headers: self.headers.as_headers(),
         }
     }
+}
+
+/// Whether a line is a record in kcat's envelope.
+pub fn looks_like_kcat(line: &[u8]) -> bool {
+    serde_json::from_slice::<Kcat<'_>>(line).is_ok()
 }
 
 #[derive(Deserialize)]
@@ -246,12 +244,18 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_any_json_document_however_deep() {
+    fn a_value_is_whatever_the_line_holds() {
         let mut captured = Captured::default();
-        let deep = [b"[".repeat(5000), b"]".repeat(5000)].concat();
-        captured.read_value(&deep).unwrap();
-        assert_eq!(captured.record().value, Some(&deep[..]));
-        assert!(captured.read_value(br#"{"a":1"#).is_err());
-        assert!(captured.read_value(br#"{"a":1} {"a":2}"#).is_err());
+        for line in [&br#"{"a":1"#[..], b"\xff", b"null"] {
+            captured.read_value(line);
+            assert_eq!(captured.record().value, Some(line));
+        }
+    }
+
+    #[test]
+    fn an_envelope_is_told_from_a_value() {
+        assert!(looks_like_kcat(br#"{"topic":"t","partition":0,"offset":0,"payload":null}"#));
+        assert!(!looks_like_kcat(br#"{"topic":"t","partition":0,"offset":0}"#));
+        assert!(!looks_like_kcat(br#"{"order_id":7}"#));
     }
 }

@@ -1,0 +1,62 @@
+//! Records that were captured into files of lines, for trying topologies on them without a cluster.
+//!
+//! - [`Lines`]: the lines of files and of standard input, one after the other
+//! - [`Captured`]: what a line says: a record's value, or a whole record in the envelope of `kcat -J`
+//!
+//! **Failure**: [`Error`], in words for whoever named the file, and what to do instead.
+
+use std::path::PathBuf;
+
+mod envelope;
+mod lines;
+
+pub use envelope::{Captured, looks_like_kcat};
+pub use lines::{Lines, Place};
+
+/// A capture that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Error {
+    /// What is wrong, in lower case and without a full stop.
+    pub text: String,
+    /// What to do instead.
+    pub help: &'static str,
+}
+
+impl Error {
+    /// A line that is not what `kcat -J` prints.
+    pub fn not_kcat(place: Place<'_>, error: &serde_json::Error) -> Self {
+        Self {
+            text: format!("{place}: the line is not a record of `kcat -J`: {}", in_one_line(error)),
+            help: "write what `kcat -J` prints; for values alone, leave `--envelope` out",
+        }
+    }
+}
+
+/// Every record of a file; those of lines that are values stand at `topic`, partition 0, one after the other.
+pub fn read_all(file: PathBuf, kcat: bool, topic: &str) -> Result<Vec<Captured>, Error> {
+    let mut lines = Lines::open(&[file])?;
+    let mut line = Vec::new();
+    let mut all = Vec::new();
+    while let Some(place) = lines.next(&mut line)? {
+        let mut captured = Captured::default();
+        if kcat {
+            captured.read_kcat(&line).map_err(|error| Error::not_kcat(place, &error))?;
+        } else {
+            captured.read_value(&line);
+            captured.topic.push_str(topic);
+            captured.offset = all.len() as i64;
+        }
+        all.push(captured);
+    }
+    Ok(all)
+}
+
+/// What is wrong with a line, and at which byte; a line is line 1 of its own to the JSON parser.
+fn in_one_line(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())) {
+        Some(what) => format!("{what} at column {}", error.column()),
+        None => text,
+    }
+}

@@ -1,0 +1,258 @@
+//! Which fields to take as identity and version, where no preset stands for the records.
+//!
+//! Every choice is tried on the sample: taken is the first kind, from the plainest to the last resort, that
+//! would drop nothing but what another record said before. Names only decide between what is equally good.
+
+use super::fields::{Field, Table, Trial};
+use super::names::{self, CHANGED, EVENT, MOMENT, STRONG};
+
+/// So many fields are tried as the identity, or as its first part.
+const IDENTITIES_MAX: usize = 6;
+/// So many fields are tried beside each of them.
+const COMPANIONS_MAX: usize = 12;
+/// So many changes must show that a mere moment rises.
+const RISES_MIN: usize = 5;
+
+/// What was chosen, by the numbers of its fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The identity's fields.
+    pub identity: Vec<usize>,
+    /// The version's field.
+    pub version: Option<usize>,
+    /// What came of it in the sample.
+    pub trial: Trial,
+}
+
+/// What identifies the records of a table, and what versions them; `None` where no field does.
+pub fn choose(table: &Table) -> Option<Chosen> {
+    let identities = best(table, |field| names::identity_score(&field.name), Field::identifies, IDENTITIES_MAX);
+    let companions = best(table, companion_score, Field::identifies, COMPANIONS_MAX);
+    let versions = best(table, |field| names::version_score(&field.name), Field::versions, usize::MAX);
+    let strong: Vec<usize> = above(table, &versions, CHANGED);
+    let moments: Vec<usize> = above(table, &versions, MOMENT);
+    let singles: Vec<Vec<usize>> = identities.iter().map(|&id| vec![id]).collect();
+    let pairs: Vec<Vec<usize>> = identities
+        .iter()
+        .flat_map(|&id| companions.iter().filter(move |&&other| other != id).map(move |&other| vec![id, other]))
+        .collect();
+    let key: Vec<Vec<usize>> = whole_key(table).into_iter().map(|key| vec![key]).collect();
+
+    upserted(table, &singles, &strong)
+        .or_else(|| seen(table, &singles))
+        .or_else(|| versioned(table, &singles, &strong, 1))
+        .or_else(|| seen(table, &pairs))
+        .or_else(|| versioned(table, &singles, &moments, RISES_MIN))
+        .or_else(|| versioned(table, &pairs, &strong, 1))
+        .or_else(|| versioned(table, &key, &strong, 1))
+        .or_else(|| seen(table, &key))
+}
+
+/// An id that is a thing's and not an event's, beside a field that is a version by its name.
+fn upserted(table: &Table, singles: &[Vec<usize>], versions: &[usize]) -> Option<Chosen> {
+    let is_things = |identity: &&Vec<usize>| names::identity_score(&table.fields[identity[0]].name) < EVENT;
+    let has_events_own =
+        singles.iter().any(|identity| !is_things(&identity) && seen(table, &[identity.clone()]).is_some());
+    let things: Vec<_> = singles.iter().filter(is_things).cloned().collect();
+    if has_events_own { None } else { versioned(table, &things, versions, 0) }
+}
+
+/// The first identity without a version that loses nothing, and of such the one that catches most.
+fn seen(table: &Table, identities: &[Vec<usize>]) -> Option<Chosen> {
+    let tried = identities.iter().map(|identity| Chosen {
+        identity: identity.clone(),
+        version: None,
+        trial: table.trial(identity, None),
+    });
+    let good = tried.filter(|chosen| chosen.trial.lost == 0);
+    first_max(good, |chosen| chosen.trial.caught)
+}
+
+/// The first identity with a version that loses nothing and mostly rises, at least so often.
+fn versioned(table: &Table, identities: &[Vec<usize>], versions: &[usize], rises_min: usize) -> Option<Chosen> {
+    let tried = identities.iter().flat_map(|identity| {
+        let others = versions.iter().filter(|version| !identity.contains(version));
+        others.map(move |&version| Chosen {
+            identity: identity.clone(),
+            version: Some(version),
+            trial: table.trial(identity, Some(version)),
+        })
+    });
+    let good = tried
+        .filter(|Chosen { trial, .. }| trial.lost == 0 && trial.rises >= rises_min && trial.falls * 2 <= trial.rises);
+    first_max(good, |chosen| std::cmp::Reverse(chosen.trial.falls))
+}
+
+/// The first of those with the highest mark.
+fn first_max<T, K: Ord>(items: impl Iterator<Item = T>, mark: impl Fn(&T) -> K) -> Option<T> {
+    items.reduce(|best, item| if mark(&item) > mark(&best) { item } else { best })
+}
+
+/// The fields that may have a part, the best by name first; of equals the one that stands less deep.
+fn best(
+    table: &Table,
+    score: impl Fn(&Field) -> u32,
+    may: impl Fn(&Field, usize) -> bool,
+    count_max: usize,
+) -> Vec<usize> {
+    let mut fields: Vec<usize> = (0..table.fields.len())
+        .filter(|&number| may(&table.fields[number], table.rows) && score(&table.fields[number]) > 0)
+        .collect();
+    fields.sort_by_key(|&number| {
+        let field = &table.fields[number];
+        (std::cmp::Reverse(score(field)), field.path.steps.len(), std::cmp::Reverse(field.distinct))
+    });
+    fields.truncate(count_max);
+    fields
+}
+
+fn above(table: &Table, versions: &[usize], score: u32) -> Vec<usize> {
+    versions.iter().copied().filter(|&version| names::version_score(&table.fields[version].name) >= score).collect()
+}
+
+fn companion_score(field: &Field) -> u32 {
+    // what differs in every record is no companion, and neither is a version
+    if names::version_score(&field.name) > 0 { 0 } else { names::companion_score(&field.name) }
+}
+
+/// The key as a whole, where it is no JSON object.
+fn whole_key(table: &Table) -> Option<usize> {
+    table.fields.iter().position(|field| field.path.to_string() == "key" && field.identifies(table.rows))
+}
+
+impl Chosen {
+    /// Why these, in sentences.
+    pub fn why_identity(&self, table: &Table) -> Vec<String> {
+        let mut why: Vec<String> = self.identity.iter().map(|&field| table.fields[field].words(table.rows)).collect();
+        why.push(match (self.version, self.trial.caught) {
+            (None, 0) => "no two records have the same".to_owned(),
+            (None, caught) => {
+                format!("{caught} records have what another had before, and each of them says the same as that one")
+            }
+            (Some(_), 0) => "records that have the same differ in what they say, so a version tells which is newer".to_owned(),
+            (Some(_), caught) => {
+                format!("{caught} records say what another with the same has said; others differ, so a version tells which is newer")
+            }
+        });
+        why
+    }
+
+    /// Why this version, in sentences; nothing where there is none.
+    pub fn why_version(&self, table: &Table) -> Vec<String> {
+        let Some(version) = self.version else { return Vec::new() };
+        let Trial { rises, falls, .. } = self.trial;
+        vec![
+            table.fields[version].words(table.rows),
+            format!("within an identity it rises {rises} times and falls {falls} times, and no two changes share one"),
+        ]
+    }
+
+    /// What the sample does not show.
+    pub fn unsure(&self, table: &Table) -> Vec<String> {
+        let identity = self.identity.iter().map(|&field| table.fields[field].path.to_string()).collect::<Vec<_>>();
+        let mut unsure = Vec::new();
+        if self.trial.caught == 0 {
+            unsure.push(format!(
+                "no record came twice, so nothing shows that {} stays the same when a record is delivered again",
+                identity.join(" and ")
+            ));
+        }
+        if let Some(version) = self.version {
+            let field = &table.fields[version];
+            if self.trial.rises == 0 {
+                unsure.push(format!("{} is a version by its name only: nothing came in two versions", field.path));
+            } else if names::version_score(&field.name) < STRONG {
+                unsure
+                    .push(format!("{} is a time: two changes within its precision would be taken for one", field.path));
+            }
+        }
+        unsure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::Sample;
+    use super::*;
+    use crate::capture::Captured;
+
+    /// What is chosen for these values: identity and version.
+    fn chosen(values: &[&str]) -> Option<(Vec<String>, Option<String>)> {
+        let mut sample = Sample::default();
+        for value in values {
+            let mut captured = Captured::default();
+            captured.read_value(value.as_bytes());
+            sample.add(captured);
+        }
+        let table = Table::of(&sample);
+        let path = |field: usize| table.fields[field].path.to_string();
+        choose(&table).map(|chosen| (chosen.identity.into_iter().map(path).collect(), chosen.version.map(path)))
+    }
+
+    fn of(identity: &[&str], version: Option<&str>) -> Option<(Vec<String>, Option<String>)> {
+        Some((identity.iter().map(|path| (*path).to_owned()).collect(), version.map(str::to_owned)))
+    }
+
+    #[test]
+    fn an_events_own_id_needs_no_version() {
+        let events = [
+            r#"{"event_id":"a1","customer_id":7,"version":1,"x":1}"#,
+            r#"{"event_id":"a1","customer_id":7,"version":1,"x":1}"#,
+            r#"{"event_id":"b2","customer_id":7,"version":1,"x":2}"#,
+        ];
+        assert_eq!(chosen(&events), of(&["value.event_id"], None));
+    }
+
+    #[test]
+    fn a_thing_that_changes_has_a_version() {
+        let rows = [
+            r#"{"id":1,"name":"a","version":1}"#,
+            r#"{"id":2,"name":"b","version":1}"#,
+            r#"{"id":1,"name":"c","version":2}"#,
+            r#"{"id":1,"name":"a","version":1}"#,
+        ];
+        assert_eq!(chosen(&rows), of(&["value.id"], Some("value.version")));
+        let times =
+            rows.map(|row| row.replace("\"version\":", "\"updated_at\":\"2024-01-01T00:00:0").replace('}', "Z\"}"));
+        let times: Vec<&str> = times.iter().map(String::as_str).collect();
+        assert_eq!(chosen(&times), of(&["value.id"], Some("value.updated_at")));
+    }
+
+    #[test]
+    fn a_business_key_may_take_two_fields() {
+        let charges = [
+            r#"{"order_id":7,"operation":"charge","amount":5}"#,
+            r#"{"order_id":7,"operation":"charge","amount":5}"#,
+            r#"{"order_id":7,"operation":"refund","amount":5}"#,
+            r#"{"order_id":8,"operation":"charge","amount":5}"#,
+        ];
+        assert_eq!(chosen(&charges), of(&["value.order_id", "value.operation"], None));
+    }
+
+    #[test]
+    fn what_is_no_version_is_not_taken_for_one() {
+        // a schema's version is the same for all changes
+        let rows = [
+            r#"{"id":1,"version":1,"type":"a"}"#,
+            r#"{"id":1,"version":1,"type":"b"}"#,
+            r#"{"id":1,"version":1,"type":"b"}"#,
+        ];
+        assert_eq!(chosen(&rows), of(&["value.id", "value.type"], None));
+    }
+
+    #[test]
+    fn a_moment_is_a_version_if_it_is_seen_to_rise() {
+        let row = |second: usize| format!(r#"{{"user_id":1,"level":{second},"ts":{second}}}"#);
+        let few: Vec<String> = (0..3).map(row).collect();
+        let many: Vec<String> = (0..9).map(row).collect();
+        let texts = |rows: &[String]| chosen(&rows.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(texts(&few), None);
+        assert_eq!(texts(&many), of(&["value.user_id"], Some("value.ts")));
+    }
+
+    #[test]
+    fn nothing_is_chosen_where_nothing_identifies() {
+        assert_eq!(chosen(&[r#"{"temperature":20.5}"#, r#"{"temperature":21.5}"#]), None);
+        assert_eq!(chosen(&[]), None);
+    }
+}

@@ -1,0 +1,405 @@
+//! The fields of a sample: what stands in them, and what would come of it if they were identity and version.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+
+use serde_json::Value;
+
+use super::names;
+use super::sample::{Observed, Sample};
+use crate::dedup::{Path, Source};
+
+/// Deeper fields are not looked at.
+const STEPS_MAX: usize = 4;
+/// More fields are not looked at.
+const FIELDS_MAX: usize = 300;
+/// Longer texts identify nothing.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// The fields of the records whose values are JSON, each such record a row.
+pub struct Table {
+    /// The fields, in the order of their paths.
+    pub fields: Vec<Field>,
+    /// How many rows there are.
+    pub rows: usize,
+    /// For each row what it says, without what is of the delivery.
+    contents: Vec<u64>,
+    /// For each row where it stood.
+    places: Vec<(String, i32)>,
+}
+
+/// A field.
+pub struct Field {
+    /// The path to it.
+    pub path: Path,
+    /// Its own name.
+    pub name: String,
+    /// For each row what stands there.
+    values: Vec<Option<Cell>>,
+    /// In how many rows it is there.
+    pub present: usize,
+    /// What stands in it, if it is always the same type.
+    pub kind: Kind,
+    /// How many different values there are.
+    pub distinct: usize,
+}
+
+/// What stands in a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Integers.
+    Integer,
+    /// Texts, none of them a moment or a number.
+    Text,
+    /// Texts that hold integers.
+    IntegerText,
+    /// Texts that hold moments.
+    Moment,
+    /// Something else, or not always the same.
+    Other,
+}
+
+/// A value: its hash, its type, and where it sorts as a version.
+#[derive(Clone, Copy)]
+struct Cell {
+    hash: u64,
+    kind: Kind,
+    order: Option<i128>,
+}
+
+/// What came of taking some fields as identity and version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// Records that would be dropped though nothing said the same before.
+    pub lost: usize,
+    /// Records that would be dropped and say what another said before.
+    pub caught: usize,
+    /// Changes whose version was greater than the one before.
+    pub rises: usize,
+    /// Changes whose version was less.
+    pub falls: usize,
+}
+
+impl Table {
+    /// The fields of a sample, headers and keys among them.
+    pub fn of(sample: &Sample) -> Self {
+        let observed: Vec<&Observed> = sample.records.iter().filter(|observed| observed.value.is_some()).collect();
+        let rows = observed.len();
+        let mut columns = Columns { rows, known: HashMap::new(), columns: Vec::new() };
+        for (row, observed) in observed.iter().enumerate() {
+            columns.add_record(row, observed);
+        }
+        let mut fields: Vec<Field> =
+            columns.columns.into_iter().map(|(path, values)| Field::of(path, values)).collect();
+        fields.sort_by_cached_key(|field| field.path.to_string());
+        let contents = observed.iter().map(|observed| content(observed.value.as_ref())).collect();
+        let place = |observed: &&Observed| (observed.captured.topic.clone(), observed.captured.partition);
+        Self { fields, rows, contents, places: observed.iter().map(place).collect() }
+    }
+
+    /// What would come of it if these fields were the identity, and this one the version. Rows without one of
+    /// them do not count.
+    pub fn trial(&self, identity: &[usize], version: Option<usize>) -> Trial {
+        let mut trial = Trial::default();
+        let mut entries: HashMap<u64, (i128, HashSet<u64>)> = HashMap::new();
+        for row in 0..self.rows {
+            let Some(key) = self.key(identity, row, true) else { continue };
+            let order = match version {
+                None => 0,
+                Some(version) => match self.fields[version].values[row].and_then(|cell| cell.order) {
+                    Some(order) => order,
+                    None => continue,
+                },
+            };
+            let content = self.contents[row];
+            let Some((highest, seen)) = entries.get_mut(&key) else {
+                entries.insert(key, (order, HashSet::from([content])));
+                continue;
+            };
+            let is_new = seen.insert(content);
+            match order.cmp(highest) {
+                std::cmp::Ordering::Greater => {
+                    *highest = order;
+                    trial.rises += 1;
+                }
+                _ if !is_new => trial.caught += 1,
+                std::cmp::Ordering::Equal => trial.lost += 1,
+                std::cmp::Ordering::Less => trial.falls += 1,
+            }
+        }
+        trial
+    }
+
+    /// Whether an identity is ever on two partitions of a topic, and how many records of several partitions
+    /// tell so; `None` where there is but one partition.
+    pub fn partitions(&self, identity: &[usize]) -> Option<(usize, usize)> {
+        let several = self
+            .places
+            .iter()
+            .any(|(topic, partition)| self.places.iter().any(|(other, number)| other == topic && number != partition));
+        let mut places: HashMap<(u64, &str), HashSet<i32>> = HashMap::new();
+        let mut repeated = 0;
+        for row in 0..self.rows {
+            let Some(key) = self.key(identity, row, false) else { continue };
+            let (topic, partition) = &self.places[row];
+            let seen = places.entry((key, topic)).or_default();
+            repeated += usize::from(!seen.is_empty());
+            seen.insert(*partition);
+        }
+        let spread = places.values().filter(|partitions| partitions.len() > 1).count();
+        several.then_some((spread, repeated))
+    }
+
+    /// The hash of a row's identity; within its partition, if that is asked for.
+    fn key(&self, identity: &[usize], row: usize, within_partition: bool) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        if within_partition {
+            self.places[row].hash(&mut hasher);
+        }
+        for &field in identity {
+            self.fields[field].values[row]?.hash.hash(&mut hasher);
+        }
+        Some(hasher.finish())
+    }
+}
+
+/// The columns of a table that is being read.
+struct Columns {
+    rows: usize,
+    known: HashMap<String, usize>,
+    columns: Vec<(Path, Vec<Option<Cell>>)>,
+}
+
+impl Columns {
+    fn add_record(&mut self, row: usize, observed: &Observed) {
+        if let Some(value) = &observed.value {
+            self.add_tree(row, &Path { source: Source::Value, steps: Vec::new() }, value);
+        }
+        match &observed.key {
+            Some(key @ Value::Object(_)) => self.add_tree(row, &Path { source: Source::Key, steps: Vec::new() }, key),
+            _ => {
+                let key = observed.captured.key.as_deref().filter(|key| !key.is_empty());
+                let path = Path { source: Source::Key, steps: Vec::new() };
+                self.add(row, &path, key.map(|key| Cell::of(&Value::from(String::from_utf8_lossy(key)))));
+            }
+        }
+        for header in observed.captured.headers.as_headers().iter() {
+            let Ok(name) = std::str::from_utf8(header.name) else { continue };
+            let value = header.value.map(|value| Cell::of(&Value::from(String::from_utf8_lossy(value))));
+            self.add(row, &Path { source: Source::Header(name.to_owned()), steps: Vec::new() }, value);
+        }
+    }
+
+    fn add_tree(&mut self, row: usize, path: &Path, tree: &Value) {
+        match tree {
+            Value::Object(object) if path.steps.len() < STEPS_MAX => {
+                for (name, inner) in object {
+                    let mut path = path.clone();
+                    path.steps.push(name.clone());
+                    self.add_tree(row, &path, inner);
+                }
+            }
+            // a value that is no object has no name to be known by
+            _ if path.steps.is_empty() => {}
+            Value::Null => self.add(row, path, None),
+            scalar => self.add(row, path, Some(Cell::of(scalar))),
+        }
+    }
+
+    fn add(&mut self, row: usize, path: &Path, cell: Option<Cell>) {
+        let text = path.to_string();
+        let column = match self.known.get(&text) {
+            Some(&column) => column,
+            None if self.columns.len() >= FIELDS_MAX => return,
+            None => {
+                self.columns.push((path.clone(), vec![None; self.rows]));
+                self.known.insert(text, self.columns.len() - 1);
+                self.columns.len() - 1
+            }
+        };
+        self.columns[column].1[row] = cell;
+    }
+}
+
+impl Cell {
+    fn of(value: &Value) -> Self {
+        let (kind, order) = match value {
+            Value::Number(number) if number.is_i64() || number.is_u64() => {
+                (Kind::Integer, number.to_string().parse().ok())
+            }
+            Value::String(text) if text.len() > TEXT_BYTES_MAX => (Kind::Other, None),
+            Value::String(text) => match (integer(text), moment(text)) {
+                (Some(order), _) => (Kind::IntegerText, Some(order)),
+                (None, Some(order)) => (Kind::Moment, Some(order)),
+                (None, None) => (Kind::Text, None),
+            },
+            _ => (Kind::Other, None),
+        };
+        let mut hasher = DefaultHasher::new();
+        value.to_string().hash(&mut hasher);
+        Self { hash: hasher.finish(), kind, order }
+    }
+}
+
+impl Field {
+    fn of(path: Path, values: Vec<Option<Cell>>) -> Self {
+        let name = match &path.source {
+            Source::Header(name) => name.clone(),
+            _ => path.steps.last().cloned().unwrap_or_else(|| "key".to_owned()),
+        };
+        let present = values.iter().flatten().count();
+        let distinct = values.iter().flatten().map(|cell| cell.hash).collect::<HashSet<_>>().len();
+        let mut kinds = values.iter().flatten().map(|cell| cell.kind);
+        let first = kinds.next().unwrap_or(Kind::Other);
+        let is_text = |kind| matches!(kind, Kind::Text | Kind::IntegerText);
+        let kind = kinds.fold(first, |known, kind| match (known, kind) {
+            (known, kind) if known == kind => known,
+            // some texts of ids happen to be digits only
+            (known, kind) if is_text(known) && is_text(kind) => Kind::Text,
+            _ => Kind::Other,
+        });
+        Self { path, name, values, present, kind, distinct }
+    }
+
+    /// Whether nearly every row has it, always of one type, so that it can say which thing a record is about.
+    pub fn identifies(&self, rows: usize) -> bool {
+        self.present > 0 && self.is_common(rows) && !matches!(self.kind, Kind::Other | Kind::Moment)
+    }
+
+    /// Whether it can say which record is newer.
+    pub fn versions(&self, rows: usize) -> bool {
+        self.present > 0
+            && self.is_common(rows)
+            && matches!(self.kind, Kind::Integer | Kind::IntegerText | Kind::Moment)
+            && names::version_score(&self.name) > 0
+    }
+
+    fn is_common(&self, rows: usize) -> bool {
+        self.present * 10 >= rows * 8
+    }
+
+    /// How it is read as a version.
+    pub fn version_kind(&self) -> &'static str {
+        if self.kind == Kind::Moment { "timestamp" } else { "integer" }
+    }
+
+    /// What stands in it, in words.
+    pub fn words(&self, rows: usize) -> String {
+        let what = match self.kind {
+            Kind::Integer => "an integer",
+            Kind::Text => "a text",
+            Kind::IntegerText => "an integer in a text",
+            Kind::Moment => "a moment in a text",
+            Kind::Other => "of several types",
+        };
+        let present = if self.present == rows { format!("all {rows}") } else { format!("{} of {rows}", self.present) };
+        format!("{} is in {present} records, always {what}, with {} different values", self.path, self.distinct)
+    }
+}
+
+fn integer(text: &str) -> Option<i128> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_integer.then(|| text.parse().ok()).flatten()
+}
+
+/// The nanoseconds of a moment as a version may be written: with a zone, or without one in UTC.
+fn moment(text: &str) -> Option<i128> {
+    if !text.as_bytes().first()?.is_ascii_digit() || text.len() < "2020-01-01T00:00".len() {
+        return None;
+    }
+    let with_zone = text.parse::<jiff::Timestamp>();
+    let without = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
+    with_zone.ok().or_else(|| without().map(|zoned| zoned.timestamp())).map(|moment| moment.as_nanosecond())
+}
+
+/// What a value says, as a hash: all of it but what is of the delivery.
+fn content(value: Option<&Value>) -> u64 {
+    fn hash(value: &Value, hasher: &mut DefaultHasher) {
+        match value {
+            Value::Object(object) => {
+                "{".hash(hasher);
+                for (name, inner) in object.iter().filter(|(name, _)| !names::is_of_delivery(name)) {
+                    name.hash(hasher);
+                    hash(inner, hasher);
+                }
+                "}".hash(hasher);
+            }
+            Value::Array(items) => {
+                items.len().hash(hasher);
+                items.iter().for_each(|item| hash(item, hasher));
+            }
+            scalar => scalar.to_string().hash(hasher),
+        }
+    }
+    let mut hasher = DefaultHasher::new();
+    value.into_iter().for_each(|value| hash(value, &mut hasher));
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::Captured;
+
+    fn table(values: &[&str]) -> Table {
+        let mut sample = Sample::default();
+        for (number, value) in values.iter().enumerate() {
+            let mut captured = Captured::default();
+            captured.read_value(value.as_bytes());
+            captured.partition = number as i32 % 2;
+            sample.add(captured);
+        }
+        // as if of one partition, where a test does not say otherwise
+        let mut table = Table::of(&sample);
+        table.places.iter_mut().for_each(|place| place.1 = 0);
+        table
+    }
+
+    fn field(table: &Table, path: &str) -> usize {
+        table.fields.iter().position(|field| field.path.to_string() == path).unwrap()
+    }
+
+    #[test]
+    fn a_field_is_known_by_what_stands_in_it() {
+        let table = table(&[
+            r#"{"id":1,"a b":{"c":"x"},"at":"2024-05-20 20:50:30","n":"5","mixed":1}"#,
+            r#"{"id":2,"a b":{"c":"7"},"at":"2024-05-20T20:50:30+02:00","n":"-6","mixed":"1"}"#,
+        ]);
+        let kind = |path: &str| table.fields[field(&table, path)].kind;
+        assert_eq!(kind("value.id"), Kind::Integer);
+        assert_eq!(kind(r#"value."a b".c"#), Kind::Text);
+        assert_eq!(kind("value.at"), Kind::Moment);
+        assert_eq!(kind("value.n"), Kind::IntegerText);
+        assert_eq!(kind("value.mixed"), Kind::Other);
+    }
+
+    #[test]
+    fn a_trial_tells_what_would_be_lost_and_caught() {
+        let table = table(&[
+            r#"{"id":1,"v":1,"x":"a"}"#,
+            r#"{"id":1,"v":1,"x":"a","sent_at":5}"#,
+            r#"{"id":1,"v":2,"x":"b"}"#,
+            r#"{"id":1,"v":2,"x":"c"}"#,
+            r#"{"id":1,"v":1,"x":"d"}"#,
+            r#"{"id":2,"v":1,"x":"a"}"#,
+            r#"{"v":1,"x":"a"}"#,
+        ]);
+        let (id, v) = (field(&table, "value.id"), field(&table, "value.v"));
+        let with = table.trial(&[id], Some(v));
+        assert_eq!(with, Trial { lost: 1, caught: 1, rises: 1, falls: 1 });
+        assert_eq!(table.trial(&[id], None), Trial { lost: 3, caught: 1, rises: 0, falls: 0 });
+    }
+
+    #[test]
+    fn partitions_tell_whether_an_identity_stays() {
+        let mut table = table(&[r#"{"id":1}"#, r#"{"id":1}"#, r#"{"id":2}"#]);
+        let id = field(&table, "value.id");
+        assert_eq!(table.partitions(&[id]), None);
+        table.places[2].1 = 1;
+        assert_eq!(table.partitions(&[id]), Some((0, 1)));
+        table.places[1].1 = 1;
+        assert_eq!(table.partitions(&[id]), Some((1, 1)));
+    }
+}

@@ -1,0 +1,339 @@
+//! The proposal: a topology as YAML, with its reasons as comments.
+
+use std::fmt::Write as _;
+
+use super::choose::{Chosen, choose};
+use super::fields::Table;
+use super::names;
+use super::sample::Sample;
+use super::shape::{Shape, shapes};
+use crate::dedup::Source;
+
+/// How wide a comment gets.
+const WIDTH: usize = 100;
+/// So many topics are named.
+const TOPICS_MAX: usize = 50;
+
+/// A topology, and what the sample does not show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proposal {
+    /// The YAML.
+    pub text: String,
+    /// What to be unsure of, in sentences.
+    pub unsure: Vec<String>,
+    /// The preset, where one stands for the records.
+    pub preset: Option<&'static str>,
+}
+
+/// What the caller wants it to be called.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The topology's name.
+    pub name: Option<String>,
+    /// The input topic.
+    pub topic: Option<String>,
+    /// The output topic.
+    pub output: Option<String>,
+}
+
+/// The lines of a topology.
+#[derive(Default)]
+struct Draft {
+    lines: String,
+    unsure: Vec<String>,
+}
+
+/// A block of a topology that says what records mean.
+struct Meaning {
+    key_format: &'static str,
+    value_format: &'static str,
+    preset: Option<&'static str>,
+    body: Draft,
+}
+
+/// Proposes a topology for a sample. `rows_identify` asks for an identity that is read from a change event's
+/// row instead of its key, for captures without keys.
+pub fn propose(sample: &Sample, wanted: &Wanted, rows_identify: bool) -> Proposal {
+    let meaning = meaning(sample, rows_identify);
+    let mut draft = Draft::default();
+    let count = sample.records.len();
+    let cut = if sample.is_cut { ", the first of the capture" } else { "" };
+    draft.comment(&format!(
+        "Proposed by `ratchet infer` from {count} records{cut}. Read the reasons, change what you know better, then \
+         see what it does: `ratchet replay THIS_FILE CAPTURE --summary`."
+    ));
+    let topics = wanted.topic.as_ref().map_or_else(|| sample.topics(), |topic| vec![topic.as_str()]);
+    draft.line(&format!("name: {}", wanted.name.clone().unwrap_or_else(|| name_of(&topics))));
+    if let Some(preset) = meaning.preset {
+        draft.lines.push_str(&meaning.body.lines);
+        draft.line(&format!("preset: {preset}"));
+    }
+    draft.input(&topics, &meaning);
+    if meaning.preset.is_none() {
+        draft.lines.push_str(&meaning.body.lines);
+    }
+    draft.nulls(sample, meaning.preset.is_some());
+    let output = match (&wanted.output, &topics[..]) {
+        (Some(output), _) => output.clone(),
+        (None, [topic]) => format!("{topic}.unique"),
+        (None, _) => "{topic}.unique".to_owned(),
+    };
+    draft.line(&format!("output: {{topic: {}}}", quoted(&output)));
+    draft.unsure.extend(meaning.body.unsure);
+    draft.doubts(sample, wanted);
+    Proposal { text: draft.lines, unsure: draft.unsure, preset: meaning.preset }
+}
+
+impl Draft {
+    fn line(&mut self, line: &str) {
+        self.lines.push_str(line);
+        self.lines.push('\n');
+    }
+
+    /// A comment, in lines of a readable width.
+    fn comment(&mut self, text: &str) {
+        let mut width = 0;
+        for word in text.split_whitespace() {
+            // names come from the capture: none of them may end the comment
+            let word: String = word.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+            if width > 0 && width + 1 + word.len() > WIDTH {
+                self.lines.push('\n');
+                width = 0;
+            }
+            self.lines.push_str(if width == 0 { "# " } else { " " });
+            self.lines.push_str(&word);
+            width += word.len() + if width == 0 { 2 } else { 1 };
+        }
+        self.lines.push('\n');
+    }
+
+    fn input(&mut self, topics: &[&str], meaning: &Meaning) {
+        let named: Vec<String> = topics.iter().take(TOPICS_MAX).map(|topic| quoted(topic)).collect();
+        if topics.len() > TOPICS_MAX {
+            self.unsure.push(format!("{} topics are in the capture, {TOPICS_MAX} are named", topics.len()));
+        }
+        let mut input = format!("topics: [{}]", named.join(", "));
+        // a preset knows the formats that it needs
+        if meaning.preset.is_none() {
+            for (name, format, default) in
+                [("key_format", meaning.key_format, "bytes"), ("value_format", meaning.value_format, "json")]
+            {
+                if format != default {
+                    // writing to a string never fails
+                    let _ = write!(input, ", {name}: {format}");
+                }
+            }
+        }
+        self.line(&format!("input: {{{input}}}"));
+    }
+
+    fn nulls(&mut self, sample: &Sample, has_preset: bool) {
+        if sample.nulls > 0 && !has_preset {
+            self.comment(&format!(
+                "{} values are null: in a compacted topic that means that the key is gone, so they are passed on.",
+                sample.nulls
+            ));
+            self.line("on_null_value: forward");
+        }
+    }
+
+    fn doubts(&mut self, sample: &Sample, wanted: &Wanted) {
+        if !sample.kcat {
+            self.unsure.push(
+                "the lines are values only: keys, headers, partitions and timestamps were not looked at; \
+                 capture them by `kcat -C -e -J`"
+                    .to_owned(),
+            );
+            if wanted.topic.is_none() {
+                self.unsure.push("the input topic is called after the file: say it by `--topic`".to_owned());
+            }
+        }
+        if sample.malformed > 0 && sample.json() > 0 {
+            self.unsure.push(format!("{} values are no JSON: they would be dead letters", sample.malformed));
+        }
+    }
+}
+
+fn meaning(sample: &Sample, rows_identify: bool) -> Meaning {
+    let wrapped = |wrapped: bool| if wrapped { "connect_json" } else { "json" };
+    let mut meaning =
+        Meaning { key_format: "bytes", value_format: wrapped(sample.wrapped.1), preset: None, body: Draft::default() };
+    if sample.json() == 0 {
+        meaning.value_format = "bytes";
+        by_bytes(&mut meaning.body, sample);
+        return meaning;
+    }
+    let shapes = shapes(sample.values().map(|(_, value)| value));
+    let (shape, count) = &shapes[0];
+    for (other, count) in &shapes[1..] {
+        meaning.body.unsure.push(format!("{count} records are something else: {other}"));
+    }
+    let table = Table::of(sample);
+    meaning.preset = shape.preset();
+    match (meaning.preset, shape) {
+        (Some(_), _) => by_preset(&mut meaning.body, sample, &table, (shape, *count), rows_identify),
+        (None, Shape::Debezium(_) | Shape::DebeziumWithoutSource) => {
+            meaning.body.comment(&format!("{count} of {} values are {shape}.", sample.json()));
+            let why = "no order of such events is known to be safe, so none is relied on";
+            meaning
+                .body
+                .unsure
+                .push(format!("{why}: if a field rises with each change of a row, name it as `version`"));
+            by_fingerprint(&mut meaning.body, &table, why);
+        }
+        (None, Shape::CloudEvent) => {
+            meaning.body.comment("These are CloudEvents: their source and id together identify one.");
+            meaning.body.line("identity: [value.source, value.id]");
+        }
+        (None, _) => match choose(&table) {
+            Some(chosen) => {
+                let reads_key = |&field: &usize| {
+                    let path = &table.fields[field].path;
+                    path.source == Source::Key && !path.steps.is_empty()
+                };
+                if chosen.identity.iter().chain(&chosen.version).any(reads_key) {
+                    meaning.key_format = wrapped(sample.wrapped.0);
+                }
+                by_fields(&mut meaning.body, &table, &chosen);
+            }
+            None => by_fingerprint(&mut meaning.body, &table, "no field was found that identifies a record"),
+        },
+    }
+    meaning
+}
+
+fn by_preset(body: &mut Draft, sample: &Sample, table: &Table, (shape, count): (&Shape, usize), rows_identify: bool) {
+    body.comment(&format!("{count} of {} values are {shape}.", sample.json()));
+    if matches!(shape, Shape::Flattened(_)) {
+        body.unsure.push("flattened events hold only those positions that the connector was told to add".to_owned());
+    }
+    if !rows_identify {
+        return;
+    }
+    match row_identity(table) {
+        Some(identity) => {
+            body.comment(
+                "Keys were not captured, and the preset identifies rows by them. So that the capture can be replayed, \
+                 this takes a field of the row. Leave it out where the topic's keys are the primary keys.",
+            );
+            body.line(&format!("identity: {identity}"));
+            body.unsure
+                .push("the row's identity is guessed: where the topic has keys, leave it to the preset".to_owned());
+        }
+        None => body.unsure.push(
+            "the preset identifies rows by their keys, which were not captured, and no field of the rows looks like \
+             one: replaying this capture says little"
+                .to_owned(),
+        ),
+    }
+}
+
+/// A row's id in a change event: in the new row, or in the old one where there is no new one; with the table
+/// where there are several.
+fn row_identity(table: &Table) -> Option<String> {
+    let find = |path: &str| table.fields.iter().find(|field| field.path.to_string() == path);
+    let mut ids: Vec<(u32, String)> = Vec::new();
+    for field in &table.fields {
+        let score = names::identity_score(&field.name);
+        if field.path.source != Source::Value || score == 0 {
+            continue;
+        }
+        let [place, name] = &field.path.steps[..] else { continue };
+        let after = field.path.to_string();
+        let before = format!("value.before{}", after.strip_prefix("value.after").unwrap_or_default());
+        let present = field.present + find(&before).map_or(0, |before| before.present);
+        if place == "after" && !name.starts_with("__") && present * 10 >= table.rows * 9 {
+            ids.push((score, format!("{{first_of: [{}, {}]}}", in_yaml(&after), in_yaml(&before))));
+        }
+    }
+    ids.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+    let (_, id) = ids.into_iter().next()?;
+    let several = ["value.source.schema", "value.source.table"]
+        .into_iter()
+        .filter(|path| find(path).is_some_and(|field| field.distinct > 1));
+    let parts: Vec<String> = several.map(str::to_owned).chain([id]).collect();
+    Some(format!("[{}]", parts.join(", ")))
+}
+
+fn by_fields(body: &mut Draft, table: &Table, chosen: &Chosen) {
+    let path = |field: usize| in_yaml(&table.fields[field].path.to_string());
+    body.comment(&format!("{}.", chosen.why_identity(table).join("; ")));
+    let identity: Vec<String> = chosen.identity.iter().map(|&field| path(field)).collect();
+    body.line(&format!("identity: [{}]", identity.join(", ")));
+    if let Some(version) = chosen.version {
+        body.comment(&format!("{}.", chosen.why_version(table).join("; ")));
+        body.line(&format!("version: {{of: {}, as: {}}}", path(version), table.fields[version].version_kind()));
+    }
+    let has_key = chosen.identity.iter().any(|&field| table.fields[field].path.to_string() == "key");
+    match table.partitions(&chosen.identity) {
+        _ if has_key => {}
+        Some((0, repeated)) if repeated > 0 => {
+            body.comment(&format!(
+                "{repeated} records came with an identity that was there before, always in its partition."
+            ));
+            body.line("partitioned_by_identity: true");
+        }
+        Some((spread, _)) if spread > 0 => body
+            .unsure
+            .push(format!("{spread} identities are on several partitions, where their duplicates are not recognised")),
+        _ => body.unsure.push(
+            "whether one identity is always in one partition is not shown; if it is, add \
+             `partitioned_by_identity: true`"
+                .to_owned(),
+        ),
+    }
+    body.unsure.extend(chosen.unsure(table));
+}
+
+fn by_fingerprint(body: &mut Draft, table: &Table, why: &str) {
+    let is_left_out = |name: &str, depth: usize| {
+        names::is_of_delivery(name) || (depth == 1 && matches!(name, "ts_ms" | "ts_us" | "ts_ns"))
+    };
+    let left_out: Vec<String> = table
+        .fields
+        .iter()
+        .filter(|field| field.path.source == Source::Value && is_left_out(&field.name, field.path.steps.len()))
+        .map(|field| in_yaml(&field.path.to_string()))
+        .collect();
+    body.comment(&format!(
+        "{why}: all that a value says identifies it{}.",
+        if left_out.is_empty() { "" } else { ", but for what may differ when it is delivered again" }
+    ));
+    let except = if left_out.is_empty() { String::new() } else { format!(", except: [{}]", left_out.join(", ")) };
+    body.line(&format!("identity: {{fingerprint: value{except}}}"));
+    body.unsure
+        .push("two things that say the same, or a thing that returns to what it was, count as duplicates".to_owned());
+}
+
+fn by_bytes(body: &mut Draft, sample: &Sample) {
+    if sample.malformed > 0 {
+        body.comment("No value is JSON: its bytes identify it.");
+        body.unsure.push("values were not looked into, for they are no JSON".to_owned());
+    } else {
+        body.comment("No value was captured to look into.");
+        body.unsure.push("there was nothing to look at".to_owned());
+    }
+    body.line("identity: value");
+}
+
+/// A path as YAML.
+fn in_yaml(path: &str) -> String {
+    let is_plain = path.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', "''")) }
+}
+
+/// A name as YAML.
+fn quoted(name: &str) -> String {
+    let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    if is_plain { name.to_owned() } else { serde_json::Value::from(name).to_string() }
+}
+
+/// A topology's name by its topic's.
+fn name_of(topics: &[&str]) -> String {
+    let topic = topics.first().copied().unwrap_or_default();
+    let name: String =
+        topic.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(60).collect();
+    let name = name.trim_matches('-');
+    if name.is_empty() { "inferred".to_owned() } else { name.to_owned() }
+}

@@ -1,0 +1,177 @@
+//! The records that a proposal is made from: as they were captured, and as JSON trees where they are JSON.
+//!
+//! Only here are records parsed into trees: to look at everything in them, a few thousand times, not to judge
+//! them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::capture::{self, Captured, Lines, looks_like_kcat};
+
+/// So many bytes of lines are looked at: their trees take about ten times as much memory.
+const BYTES_MAX: u64 = 32 << 20;
+
+/// A record that is looked at.
+#[derive(Debug)]
+pub struct Observed {
+    /// As it was captured.
+    pub captured: Captured,
+    /// The value as JSON, looked through; `None` where it is null or no JSON.
+    pub value: Option<Value>,
+    /// The same of the key.
+    pub key: Option<Value>,
+}
+
+/// The records that are looked at.
+#[derive(Debug, Default)]
+pub struct Sample {
+    /// The records.
+    pub records: Vec<Observed>,
+    /// Whether the lines are what `kcat -J` prints.
+    pub kcat: bool,
+    /// Values that are no JSON.
+    pub malformed: usize,
+    /// Null values.
+    pub nulls: usize,
+    /// Whether something wraps the JSON that only `connect_json` looks through: in keys, in values.
+    pub wrapped: (bool, bool),
+    /// Whether the capture goes on.
+    pub is_cut: bool,
+}
+
+impl Sample {
+    /// Looks at up to `records_max` records of these files.
+    pub fn read(files: &[PathBuf], topic: &str, records_max: usize) -> Result<Self, capture::Error> {
+        let mut lines = Lines::open(files)?;
+        let mut line = Vec::new();
+        let mut sample = Self::default();
+        loop {
+            let bytes_read = lines.bytes_read();
+            let Some(place) = lines.next(&mut line)? else { return Ok(sample) };
+            if sample.records.len() >= records_max || bytes_read >= BYTES_MAX {
+                sample.is_cut = true;
+                return Ok(sample);
+            }
+            if sample.records.is_empty() {
+                sample.kcat = looks_like_kcat(&line);
+            }
+            let mut captured = Captured::default();
+            if sample.kcat {
+                captured.read_kcat(&line).map_err(|error| capture::Error::not_kcat(place, &error))?;
+            } else {
+                captured.read_value(&line);
+                captured.topic.push_str(topic);
+                captured.offset = sample.records.len() as i64;
+            }
+            sample.add(captured);
+        }
+    }
+
+    /// Looks at one more record.
+    pub fn add(&mut self, captured: Captured) {
+        let mut tree = |bytes: &Option<Vec<u8>>, is_key: bool| {
+            let mut tree = serde_json::from_slice(bytes.as_deref()?).ok()?;
+            let wrapped = if is_key { &mut self.wrapped.0 } else { &mut self.wrapped.1 };
+            *wrapped |= unwrap(&mut tree, true);
+            Some(tree)
+        };
+        let (key, value) = (tree(&captured.key, true), tree(&captured.value, false));
+        self.nulls += usize::from(captured.value.is_none());
+        self.malformed += usize::from(captured.value.is_some() && value.is_none());
+        self.records.push(Observed { captured, value, key });
+    }
+
+    /// The topics, in the order in which they first occur.
+    pub fn topics(&self) -> Vec<&str> {
+        let mut topics: Vec<&str> = Vec::new();
+        for observed in &self.records {
+            if !topics.contains(&observed.captured.topic.as_str()) {
+                topics.push(&observed.captured.topic);
+            }
+        }
+        topics
+    }
+
+    /// The values that are JSON, with their records' numbers.
+    pub fn values(&self) -> impl Iterator<Item = (usize, &Value)> {
+        self.records.iter().enumerate().filter_map(|(number, observed)| Some((number, observed.value.as_ref()?)))
+    }
+
+    /// How many values are JSON.
+    pub fn json(&self) -> usize {
+        self.records.len() - self.nulls - self.malformed
+    }
+}
+
+/// The topic that lines without an envelope are said to be of: by the file's name.
+pub fn topic_of(files: &[PathBuf]) -> String {
+    let stem = files.first().and_then(|file| Path::new(file).file_stem()).and_then(|stem| stem.to_str());
+    let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+    let topic: String = stem.unwrap_or_default().chars().map(legal).take(200).collect();
+    if topic.trim_matches(['.', '-']).is_empty() { "captured".to_owned() } else { topic }
+}
+
+/// The types that Avro's JSON names around a value of a union.
+const AVRO_TYPES: [&str; 8] = ["string", "long", "int", "double", "float", "boolean", "bytes", "array"];
+
+/// Takes away what Kafka Connect's and Avro's JSON wrap around a value: whether there was something.
+fn unwrap(tree: &mut Value, is_document: bool) -> bool {
+    let Value::Object(object) = tree else { return false };
+    let wrapper = match object.len() {
+        2 if is_document && object.contains_key("schema") => Some("payload".to_owned()),
+        1 => object.keys().next().filter(|name| AVRO_TYPES.contains(&name.as_str()) || is_avro_record(name)).cloned(),
+        _ => None,
+    };
+    let inner = wrapper.and_then(|name| object.remove(&name));
+    match inner {
+        Some(mut inner) => {
+            unwrap(&mut inner, false);
+            *tree = inner;
+            true
+        }
+        None => object.values_mut().fold(false, |was, inner| unwrap(inner, false) | was),
+    }
+}
+
+/// Whether this is the full name of a record type, as in `server1.dbo.customers.Value`.
+fn is_avro_record(name: &str) -> bool {
+    name.ends_with(".Value") || name.ends_with(".Key")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_connect_and_avro_wrap_around_values_is_taken_away() {
+        let unwrapped = |text: &str| {
+            let mut tree = serde_json::from_str(text).unwrap();
+            let was = unwrap(&mut tree, true);
+            (tree.to_string(), was)
+        };
+        assert_eq!(unwrapped(r#"{"schema":{},"payload":{"id":1}}"#), (r#"{"id":1}"#.to_owned(), true));
+        let union = r#"{"after":{"s.t.Value":{"id":{"int":1}}},"ts":{"long":5}}"#;
+        assert_eq!(unwrapped(union), (r#"{"after":{"id":1},"ts":5}"#.to_owned(), true));
+        let plain = r#"{"after":{"id":1},"string":"x"}"#;
+        assert_eq!(unwrapped(plain), (plain.to_owned(), false));
+    }
+
+    #[test]
+    fn the_form_of_the_lines_is_told_by_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |text: &str| {
+            let file = folder.path().join("my capture.jsonl");
+            std::fs::write(&file, text).unwrap();
+            let files = [file];
+            Sample::read(&files, &topic_of(&files), 2)
+        };
+        let sample = read("{\"id\":1}\n\nnull\n{\"id\":3}\n").unwrap();
+        assert_eq!((sample.kcat, sample.records.len(), sample.is_cut), (false, 2, true));
+        assert_eq!(sample.topics(), ["my-capture"]);
+        let kcat = r#"{"topic":"t","partition":0,"offset":0,"key":"k","payload":null}"#;
+        let sample = read(kcat).unwrap();
+        assert_eq!((sample.kcat, sample.nulls, sample.json()), (true, 1, 0));
+        assert!(read(&format!("{kcat}\n{{\"id\":1}}")).unwrap_err().text.contains(":2: "));
+    }
+}

@@ -1,0 +1,210 @@
+//! Which system's records these are, told by their form.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+/// The form of a value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shape {
+    /// Debezium's envelope, from the connector of this name.
+    Debezium(String),
+    /// Debezium's envelope without a source.
+    DebeziumWithoutSource,
+    /// Debezium's events flattened (`ExtractNewRecordState`), from the connector of this name if it is told.
+    Flattened(Option<String>),
+    /// Maxwell's daemon.
+    Maxwell,
+    /// Canal.
+    Canal,
+    /// Oracle GoldenGate.
+    Ogg,
+    /// TiCDC.
+    Ticdc,
+    /// A CloudEvent in structured mode.
+    CloudEvent,
+    /// Anything else.
+    Plain,
+}
+
+impl Shape {
+    /// The form of a value that was looked through.
+    pub fn of(value: &Value) -> Self {
+        let Value::Object(fields) = value else { return Self::Plain };
+        let has = |names: &[&str]| names.iter().all(|name| fields.contains_key(*name));
+        let text = |name: &str| fields.get(name).and_then(Value::as_str);
+        if let Some(Value::Object(source)) = fields.get("source")
+            && (has(&["op"]) || has(&["before"]) || has(&["after"]))
+        {
+            return match source.get("connector").and_then(Value::as_str) {
+                Some("TiCDC") => Self::Ticdc,
+                _ if source.contains_key("commit_ts") && source.contains_key("cluster_id") => Self::Ticdc,
+                Some(connector) => Self::Debezium(connector.to_owned()),
+                None => Self::Debezium("unknown".to_owned()),
+            };
+        }
+        if has(&["op", "before", "after"]) {
+            return Self::DebeziumWithoutSource;
+        }
+        if fields.keys().any(|name| name.starts_with("__")) && (has(&["__op"]) || has(&["__deleted"])) {
+            return Self::Flattened(flattened_connector(fields));
+        }
+        if has(&["_tidb"]) || has(&["commitTs", "table"]) {
+            return Self::Ticdc;
+        }
+        if has(&["specversion", "id", "source", "type"]) {
+            return Self::CloudEvent;
+        }
+        if has(&["op_type", "op_ts", "pos", "table"]) {
+            return Self::Ogg;
+        }
+        if has(&["database", "table", "type", "isDdl"]) && has(&["data"]) {
+            return Self::Canal;
+        }
+        let is_maxwell = text("type").is_some_and(|kind| kind.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
+        if has(&["database", "table", "type", "ts", "data"]) && is_maxwell {
+            return Self::Maxwell;
+        }
+        Self::Plain
+    }
+
+    /// The preset that stands for such records; `None` where there is none.
+    pub fn preset(&self) -> Option<&'static str> {
+        match self {
+            Self::Debezium(connector) | Self::Flattened(Some(connector)) => debezium(connector),
+            Self::Maxwell => Some("maxwell@1"),
+            Self::Canal => Some("canal@1"),
+            Self::Ogg => Some("ogg@1"),
+            Self::Ticdc => Some("ticdc@1"),
+            Self::Flattened(None) | Self::DebeziumWithoutSource | Self::CloudEvent | Self::Plain => None,
+        }
+    }
+}
+
+/// The preset for a connector of Debezium.
+fn debezium(connector: &str) -> Option<&'static str> {
+    Some(match connector {
+        "postgresql" => "debezium-postgres@1",
+        "mysql" => "debezium-mysql@1",
+        "mariadb" => "debezium-mariadb@1",
+        "sqlserver" => "debezium-sqlserver@1",
+        "oracle" => "debezium-oracle@1",
+        "mongodb" => "debezium-mongodb@1",
+        "vitess" => "debezium-vitess@1",
+        "db2" => "debezium-db2@1",
+        "informix" => "debezium-informix@1",
+        "spanner" => "debezium-spanner@1",
+        _ => return None,
+    })
+}
+
+/// The connector that flattened events are from: named, or told by the positions that it alone adds.
+fn flattened_connector(fields: &serde_json::Map<String, Value>) -> Option<String> {
+    for name in ["__connector", "__source_connector"] {
+        if let Some(connector) = fields.get(name).and_then(Value::as_str) {
+            return Some(connector.to_owned());
+        }
+    }
+    let has = |names: &[&str]| {
+        names
+            .iter()
+            .any(|name| fields.contains_key(&format!("__{name}")) || fields.contains_key(&format!("__source_{name}")))
+    };
+    let told = if has(&["change_lsn", "event_serial_no"]) {
+        "sqlserver"
+    } else if has(&["lsn"]) {
+        "postgresql"
+    } else if has(&["file", "gtid"]) {
+        "mysql"
+    } else if has(&["scn", "commit_scn"]) {
+        "oracle"
+    } else if has(&["ord"]) {
+        "mongodb"
+    } else {
+        return None;
+    };
+    Some(told.to_owned())
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Debezium(connector) => write!(f, "change events of Debezium's connector `{connector}`"),
+            Self::DebeziumWithoutSource => f.write_str("change events in Debezium's form, without `source`"),
+            Self::Flattened(Some(connector)) => {
+                write!(f, "flattened change events of Debezium's connector `{connector}`")
+            }
+            Self::Flattened(None) => f.write_str("flattened change events of Debezium"),
+            Self::Maxwell => f.write_str("change events of Maxwell"),
+            Self::Canal => f.write_str("change events of Canal"),
+            Self::Ogg => f.write_str("change events of Oracle GoldenGate"),
+            Self::Ticdc => f.write_str("change events of TiCDC"),
+            Self::CloudEvent => f.write_str("CloudEvents"),
+            Self::Plain => f.write_str("records of no form that is known"),
+        }
+    }
+}
+
+/// How many values are of each shape, the most frequent first; of equals, the one that says more.
+pub fn shapes<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<(Shape, usize)> {
+    let mut counts: BTreeMap<Shape, usize> = BTreeMap::new();
+    for value in values {
+        *counts.entry(Shape::of(value)).or_default() += 1;
+    }
+    let mut shapes: Vec<_> = counts.into_iter().collect();
+    shapes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    shapes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(text: &str) -> Shape {
+        Shape::of(&serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn each_system_is_told_by_its_form() {
+        let debezium = |connector: &str| Shape::Debezium(connector.to_owned());
+        let flattened = |connector: &str| Shape::Flattened(Some(connector.to_owned()));
+        for (text, expected) in [
+            (
+                r#"{"before":null,"after":{"id":1},"source":{"connector":"postgresql","lsn":5},"op":"c"}"#,
+                debezium("postgresql"),
+            ),
+            (r#"{"after":{"id":1},"source":{"name":"x"},"op":"c"}"#, debezium("unknown")),
+            (r#"{"after":{"id":1},"source":{"connector":"TiCDC","commit_ts":5},"op":"c"}"#, Shape::Ticdc),
+            (r#"{"before":null,"after":{"id":1},"op":"c"}"#, Shape::DebeziumWithoutSource),
+            (r#"{"id":1,"__op":"u","__lsn":7,"__deleted":"false"}"#, flattened("postgresql")),
+            (r#"{"id":1,"__op":"u","__source_file":"bin.1","__source_pos":7}"#, flattened("mysql")),
+            (r#"{"id":1,"__op":"u","__table":"t"}"#, Shape::Flattened(None)),
+            (r#"{"database":"d","table":"t","type":"insert","ts":1,"xid":2,"data":{"id":1}}"#, Shape::Maxwell),
+            (
+                r#"{"data":[{"id":"1"}],"database":"d","table":"t","type":"INSERT","isDdl":false,"es":1,"ts":2,"id":3}"#,
+                Shape::Canal,
+            ),
+            (
+                r#"{"data":[],"database":"d","table":"t","type":"INSERT","isDdl":false,"_tidb":{"commitTs":5}}"#,
+                Shape::Ticdc,
+            ),
+            (r#"{"table":"O.T","op_type":"I","op_ts":"2020","pos":"001","after":{}}"#, Shape::Ogg),
+            (r#"{"specversion":"1.0","id":"1","source":"/a","type":"t","data":{}}"#, Shape::CloudEvent),
+            (r#"{"order_id":7,"operation":"charge","version":1}"#, Shape::Plain),
+            ("7", Shape::Plain),
+        ] {
+            assert_eq!(shape(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_most_frequent_shape_comes_first() {
+        let values: Vec<Value> = ["{}", r#"{"op":"c","source":{"connector":"mysql"}}"#, "{\"a\":1}"]
+            .iter()
+            .map(|text| serde_json::from_str(text).unwrap())
+            .collect();
+        let shapes = shapes(values.iter());
+        assert_eq!(shapes, [(Shape::Plain, 2), (Shape::Debezium("mysql".to_owned()), 1)]);
+    }
+}

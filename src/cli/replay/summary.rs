@@ -1,0 +1,308 @@
+//! Counts of what was judged, and of what else tells whether the rules fit.
+//!
+//! Memory: 20 bytes and a table's slack for each identity, up to [`IDENTITIES_MAX`]; what is beyond is said.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+
+use super::hints::{self, Facts};
+use crate::capture::looks_like_kcat;
+use crate::dedup::{Action, Decision, OnNull, Reason, Rules, Verdict};
+use crate::record::Record;
+use crate::rehearsal::Told;
+
+/// So many identities are watched for being on several partitions.
+const IDENTITIES_MAX: usize = 10_000_000;
+/// So many epochs are told apart.
+const EPOCHS_MAX: usize = 1000;
+/// So many lines are looked at for being an envelope that nobody spoke of.
+const LINES_LOOKED_AT: u64 = 100;
+/// So many partitions, or epochs, are named.
+const NAMED_MAX: usize = 8;
+
+/// A record that was judged.
+pub struct Seen<'a> {
+    /// The record.
+    pub record: &'a Record<'a>,
+    /// What became of it.
+    pub decision: &'a Decision,
+    /// What was read of it.
+    pub told: &'a Told,
+    /// Its version's bytes, which sort as versions do within an epoch.
+    pub version: Option<&'a [u8]>,
+}
+
+/// Counts.
+#[derive(Debug)]
+pub struct Summary {
+    rules: RulesFacts,
+    counts: BTreeMap<(Verdict, Reason), u64>,
+    places: Places,
+    streams: BTreeMap<(String, i32), Stream>,
+    epochs: BTreeSet<String>,
+    facts: Facts,
+    lines: u64,
+}
+
+/// What of the rules decides which hints make sense.
+#[derive(Debug)]
+struct RulesFacts {
+    has_version: bool,
+}
+
+/// A partition's versions.
+#[derive(Debug, Default)]
+struct Stream {
+    /// The highest version of each epoch.
+    highest: HashMap<Option<String>, Vec<u8>>,
+    /// How often a version was lower than that.
+    falls: u64,
+}
+
+impl Summary {
+    /// Nothing was judged yet.
+    pub fn new(rules: &Rules) -> Self {
+        let null_value = match rules.actions.null_value {
+            OnNull::Act(action) => action.as_str(),
+            OnNull::FollowDelete => hints::FOLLOW_DELETE,
+        };
+        Self {
+            rules: RulesFacts { has_version: rules.version.is_some() },
+            counts: BTreeMap::new(),
+            places: Places::default(),
+            streams: BTreeMap::new(),
+            epochs: BTreeSet::new(),
+            facts: Facts { on_null_value: null_value, ..Facts::default() },
+            lines: 0,
+        }
+    }
+
+    /// Looks at a line that is taken for a value.
+    pub fn add_line(&mut self, line: &[u8]) {
+        if self.lines < LINES_LOOKED_AT {
+            self.lines += 1;
+            self.facts.like_kcat += u64::from(looks_like_kcat(line));
+        }
+    }
+
+    /// Counts a record.
+    pub fn add(&mut self, seen: &Seen<'_>) {
+        let Seen { record, decision, told, version } = seen;
+        *self.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
+        if record.value.is_none() {
+            self.facts.nulls += 1;
+            let is_lost = matches!(decision.reason, Reason::NullValue | Reason::TombstoneNotOwed);
+            self.facts.nulls_lost += u64::from(is_lost && decision.action != Action::Forward);
+        }
+        self.facts.deletes += u64::from(told.kind == Some("delete"));
+        if let (Verdict::Invalid, None) = (decision.verdict, &self.facts.refusal) {
+            let words = told.refusal.as_deref().unwrap_or(decision.reason.meaning());
+            self.facts.refusal = Some((decision.reason, words.to_owned()));
+        }
+        if let Some(identity) = &told.identity {
+            self.facts.identified += 1;
+            self.places.add(record.topic, record.partition, identity);
+        }
+        if let Some(epoch) = &told.epoch
+            && self.epochs.len() < EPOCHS_MAX
+            && !self.epochs.contains(epoch)
+        {
+            self.epochs.insert(epoch.clone());
+        }
+        if let Some(version) = version {
+            self.add_version(seen, version);
+        }
+    }
+
+    fn add_version(&mut self, seen: &Seen<'_>, version: &[u8]) {
+        self.facts.versioned += 1;
+        let Seen { record, decision, told, .. } = seen;
+        let stream = self.streams.entry((record.topic.to_owned(), record.partition)).or_default();
+        let highest = stream.highest.entry(told.epoch.clone()).or_default();
+        if version < highest.as_slice() {
+            stream.falls += 1;
+            self.facts.falls += 1;
+            self.facts.falls_forwarded += u64::from(decision.verdict == Verdict::Forwarded);
+        } else {
+            highest.clear();
+            highest.extend_from_slice(version);
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let verdict = |of: Verdict| self.counts.iter().filter(|((verdict, _), _)| *verdict == of).map(|(_, n)| n).sum();
+        let reason = |of: Reason| self.counts.iter().filter(|((_, reason), _)| *reason == of).map(|(_, n)| n).sum();
+        Facts {
+            records: self.counts.values().sum(),
+            duplicate: verdict(Verdict::Duplicate),
+            stale: verdict(Verdict::Stale),
+            invalid: verdict(Verdict::Invalid),
+            replayed: reason(Reason::Replayed),
+            older: reason(Reason::VersionOlder),
+            reasons: self.counts.len(),
+            has_version: self.rules.has_version,
+            on_several_partitions: self.places.several,
+            ..self.facts.clone()
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = self.facts();
+        writeln!(f, "{:<10} {:>9}", "records", facts.records)?;
+        for &verdict in Verdict::ALL {
+            let reasons: Vec<_> = self.counts.iter().filter(|((of, _), _)| *of == verdict).collect();
+            let count: u64 = reasons.iter().map(|(_, count)| **count).sum();
+            write!(f, "{:<10} {count:>9}", verdict.as_str())?;
+            for (number, ((_, reason), count)) in reasons.iter().enumerate() {
+                write!(f, "{} {reason} {count}", if number == 0 { " " } else { "," })?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f, "duplicates: {}", share(facts.duplicate, facts.records))?;
+        self.write_versions(f, &facts)?;
+        if !self.epochs.is_empty() {
+            let named: Vec<&str> = self.epochs.iter().map(String::as_str).take(NAMED_MAX).collect();
+            let more = more(self.epochs.len());
+            writeln!(f, "epochs: {}: {}{more}", self.epochs.len(), named.join(", "))?;
+        }
+        let count = self.places.several;
+        write!(f, "identities on several partitions of a topic: {count}")?;
+        if self.places.is_full() {
+            write!(f, " (only the first {IDENTITIES_MAX} identities were watched)")?;
+        }
+        writeln!(f)?;
+        hints::hints(&facts).iter().try_for_each(|hint| writeln!(f, "hint: {hint}"))
+    }
+}
+
+impl Summary {
+    fn write_versions(&self, f: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
+        if !facts.has_version {
+            return Ok(());
+        }
+        let mut fallen: Vec<_> = self.streams.iter().filter(|(_, stream)| stream.falls > 0).collect();
+        fallen.sort_by_key(|(_, stream)| std::cmp::Reverse(stream.falls));
+        let named: Vec<_> = fallen
+            .iter()
+            .take(NAMED_MAX)
+            .map(|((topic, partition), stream)| format!("{topic}:{partition} {}", stream.falls))
+            .collect();
+        write!(f, "versions below the highest of their partition: {}", facts.falls)?;
+        if !named.is_empty() {
+            write!(f, " ({}{})", named.join(", "), more(fallen.len()))?;
+        }
+        writeln!(f, "; below their identity's own: {}", facts.older)
+    }
+}
+
+/// What is said where not all of them are named.
+fn more(count: usize) -> String {
+    if count > NAMED_MAX { format!(" and {} more", count - NAMED_MAX) } else { String::new() }
+}
+
+/// A share in percent.
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "none".to_owned();
+    }
+    // the counts of a capture are far below what a double holds
+    format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+}
+
+/// On which partition each identity was seen, by its hash.
+#[derive(Debug, Default)]
+struct Places {
+    hashers: [RandomState; 2],
+    partitions: HashMap<u128, i32>,
+    several: u64,
+}
+
+/// In place of a partition: there were several.
+const SEVERAL: i32 = -1;
+
+impl Places {
+    fn add(&mut self, topic: &str, partition: i32, identity: &str) {
+        // two hashes with secret keys: no two identities of a capture are ever taken for one
+        let [high, low] = [0, 1].map(|index| u128::from(self.hashers[index].hash_one((topic, identity))));
+        let hash = high << 64 | low;
+        if self.is_full() && !self.partitions.contains_key(&hash) {
+            return;
+        }
+        let seen = self.partitions.entry(hash).or_insert(partition);
+        if *seen != partition && *seen != SEVERAL {
+            *seen = SEVERAL;
+            self.several += 1;
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.partitions.len() >= IDENTITIES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dedup::{Identity, Path, Version};
+
+    fn summary() -> Summary {
+        let path = |text: &str| Path::parse(text).unwrap();
+        Summary::new(&Rules::new(Identity::of_paths([path("value.id")]), Some(Version::integer(path("value.v")))))
+    }
+
+    fn add(summary: &mut Summary, place: (&str, i32), told: &Told, version: Option<&[u8]>, decision: &Decision) {
+        let (topic, partition) = place;
+        let record = Record {
+            topic,
+            partition,
+            offset: 0,
+            timestamp: None,
+            key: None,
+            value: Some(b"{}"),
+            headers: Default::default(),
+        };
+        summary.add(&Seen { record: &record, decision, told, version });
+    }
+
+    fn told(identity: &str, epoch: Option<&str>) -> Told {
+        Told { identity: Some(identity.to_owned()), epoch: epoch.map(str::to_owned), ..Told::default() }
+    }
+
+    #[test]
+    fn an_identity_counts_once_however_many_partitions_it_is_on() {
+        let mut summary = summary();
+        for place in [("a", 0), ("a", 1), ("a", 2), ("a", 0), ("b", 5), ("b", 5)] {
+            add(&mut summary, place, &told("[1]", None), None, &Decision::REPLAYED);
+            add(&mut summary, place, &Told::default(), None, &Decision::REPLAYED);
+        }
+        assert_eq!(summary.places.several, 1);
+        let text = summary.to_string();
+        assert!(text.contains("duplicate         12  replayed 12") && text.contains("duplicates: 100.0 %"), "{text}");
+    }
+
+    #[test]
+    fn versions_fall_within_their_partition_and_epoch() {
+        let mut summary = summary();
+        let mut see = |partition, version: &[u8], epoch| {
+            add(&mut summary, ("a", partition), &told("[1]", epoch), Some(version), &Decision::REPLAYED);
+        };
+        see(0, &[5], None);
+        see(0, &[4], None);
+        see(0, &[5], None);
+        see(0, &[1], Some("[\"other\"]"));
+        see(1, &[3], None);
+        see(1, &[2], None);
+        see(1, &[1], None);
+        let text = summary.to_string();
+        assert!(text.contains("highest of their partition: 3 (a:1 2, a:0 1)"), "{text}");
+        assert!(text.contains("epochs: 1: [\"other\"]"), "{text}");
+    }
+
+    #[test]
+    fn nothing_judged_has_no_share() {
+        assert!(summary().to_string().contains("duplicates: none"));
+    }
+}

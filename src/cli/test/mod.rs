@@ -1,0 +1,141 @@
+//! `ratchet test`: the tests that topologies bring along, run without a cluster.
+//!
+//! What came of each test goes to standard output, a line each, with the differences below it; counts and
+//! what is said besides to standard error.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::stderr::say;
+use super::{Failure, inputs};
+use crate::rehearsal::{Outcome, run_case};
+use crate::topology::{self, Loaded, Process, TestCase};
+
+mod junit;
+
+const EXAMPLES: &str = "\
+Examples:
+  ratchet test topologies/payments.yaml
+
+  # all topologies of a folder, and a report for the build server
+  ratchet test topologies --junit target/ratchet-tests.xml
+
+  # only the tests whose name, or whose topology's name, contains this
+  ratchet test topologies --only 'retried charge'
+
+Exit codes: 0 all passed, 1 a test failed, 2 the input is wrong.";
+
+/// Options of `ratchet test`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Topologies with `tests:` in them; a folder means the *.yaml in it, not deeper
+    #[arg(required = true, value_name = "TOPOLOGY")]
+    topologies: Vec<PathBuf>,
+
+    /// Run only tests with this text in their name, or in their topology's
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+
+    /// Write what came of them as JUnit's XML, too
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+/// The tests of one topology, with what came of them.
+struct Suite<'a> {
+    topology: &'a str,
+    path: &'a Path,
+    ran: Vec<Ran<'a>>,
+}
+
+/// A test and what came of it.
+struct Ran<'a> {
+    case: &'a TestCase,
+    outcome: Outcome,
+}
+
+impl Ran<'_> {
+    /// Every difference, from the first column.
+    fn differences(&self) -> String {
+        self.outcome.differences.iter().map(|difference| format!("{difference}\n")).collect()
+    }
+}
+
+/// Runs the tests. Fails unless all pass.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let loaded = topology::load_all(&args.topologies, &Process)?;
+    let mut stdout = io::stdout().lock();
+    let mut suites = Vec::new();
+    for Loaded { topology, warnings, path, .. } in &loaded {
+        inputs::show_warnings(warnings);
+        if topology.tests.is_empty() {
+            say(format_args!("{}: {} has no tests\n", path.display(), topology.name));
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut suite = Suite { topology: &topology.name, path, ran: Vec::new() };
+        for case in topology.tests.iter().filter(|case| is_wanted(args.only.as_deref(), &topology.name, &case.name)) {
+            let ran = Ran { case, outcome: run_case(topology, folder, case).map_err(|error| at(path, case, error))? };
+            stdout.write_all(line(&suite, &ran).as_bytes()).map_err(|error| Failure::output(&error))?;
+            suite.ran.push(ran);
+        }
+        suites.push(suite);
+    }
+    stdout.flush().map_err(|error| Failure::output(&error))?;
+    if let Some(file) = &args.junit {
+        write_junit(file, &suites)?;
+    }
+    conclude(args, &suites)
+}
+
+fn is_wanted(only: Option<&str>, topology: &str, name: &str) -> bool {
+    only.is_none_or(|text| name.contains(text) || topology.contains(text))
+}
+
+/// A test's line, and below it how it differs.
+fn line(suite: &Suite<'_>, ran: &Ran<'_>) -> String {
+    let Ran { case, outcome } = ran;
+    if outcome.passed() {
+        return format!("ok      {}: {}\n", suite.topology, case.name);
+    }
+    let mut text = format!("FAILED  {}: {}  ({}:{})\n", suite.topology, case.name, suite.path.display(), case.line);
+    for line in ran.differences().lines() {
+        // writing to a string never fails
+        let _ = writeln!(text, "        {line}");
+    }
+    text
+}
+
+/// A test that cannot be run.
+fn at(path: &Path, case: &TestCase, error: crate::capture::Error) -> Failure {
+    Failure::input(format!("{}:{}: test `{}`: {}", path.display(), case.line, case.name, error.text), error.help)
+}
+
+fn write_junit(file: &Path, suites: &[Suite<'_>]) -> Result<(), Failure> {
+    let written = junit::report(suites).map_err(io::Error::other).and_then(|xml| fs::write(file, xml));
+    written.map_err(|error| {
+        Failure::run_with_help(format!("cannot write {}: {error}", file.display()), "give a file that can be written")
+    })
+}
+
+/// Says how many passed.
+fn conclude(args: &Args, suites: &[Suite<'_>]) -> Result<(), Failure> {
+    let all: Vec<_> = suites.iter().flat_map(|suite| &suite.ran).collect();
+    let failed = all.iter().filter(|ran| !ran.outcome.passed()).count();
+    if failed > 0 {
+        let text = format!("{failed} of {} tests failed", all.len());
+        return Err(Failure::run_with_help(text, "`ratchet replay --explain` shows what became of any other record"));
+    }
+    match &args.only {
+        Some(only) if all.is_empty() => {
+            let text = format!("no test has `{only}` in its name, or in its topology's");
+            Err(Failure::input(text, "leave `--only` out to run all tests"))
+        }
+        _ => {
+            say(format_args!("{} tests passed\n", all.len()));
+            Ok(())
+        }
+    }
+}

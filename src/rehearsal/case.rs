@@ -1,0 +1,297 @@
+//! One of a topology's own tests: its records are judged, and what became of them is compared with what is
+//! expected.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::Path;
+
+use super::told::version_json;
+use super::{Partitions, Told};
+use crate::capture::{self, Captured};
+use crate::dedup::{Action, Decision, Reason, Verdict, describe_identity};
+use crate::format::EntryRef;
+use crate::record::HeaderBuf;
+use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
+use crate::topology::{TestCase, Topology};
+
+/// How a test came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What became of each record, in order; `None` where the task had stopped before it.
+    pub records: Vec<Option<Judged>>,
+    /// What differs from what is expected; nothing where the test has passed.
+    pub differences: Vec<Difference>,
+}
+
+impl Outcome {
+    /// Whether all came out as expected.
+    pub fn passed(&self) -> bool {
+        self.differences.is_empty()
+    }
+}
+
+/// What became of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Where it stood: `topic:partition:offset`.
+    pub place: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Reason,
+    /// What was done with it.
+    pub action: Action,
+    /// What was read of it, and what it was compared with.
+    pub told: Told,
+}
+
+/// Something that is not as it was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// There is not one expectation for each record.
+    Count {
+        /// How many records are given.
+        given: usize,
+        /// How many are expected.
+        expected: usize,
+    },
+    /// A record became something else.
+    Record {
+        /// The given record's number, from 0.
+        number: usize,
+        /// What it should have become.
+        expected: Expected,
+        /// What it became; `None` where the task had stopped before it.
+        got: Option<Judged>,
+    },
+    /// Other records came out.
+    Output {
+        /// The numbers of those that should have.
+        expected: Vec<usize>,
+        /// The numbers of those that did.
+        got: Vec<usize>,
+    },
+    /// Something else is remembered of an identity.
+    Entry {
+        /// What should have been.
+        expected: ExpectedEntry,
+        /// The versions that are remembered of this identity, as JSON, one for each partition that knows it.
+        got: Vec<String>,
+    },
+}
+
+/// Judges a test's records, each partition by itself, and compares. A file of records is looked for in
+/// `folder`, the topology's. The wall clock is the highest timestamp that is given, so that a test comes out
+/// the same every day.
+pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<Outcome, capture::Error> {
+    let records = records_of(topology, folder, case)?;
+    let wall_ms = records.iter().filter_map(|record| record.timestamp).max().unwrap_or(TIMESTAMP_MS);
+    let mut partitions = Partitions::new(&topology.rules);
+    let mut stopped = HashSet::new();
+    let mut judged = Vec::with_capacity(records.len());
+    for captured in &records {
+        let task = (captured.topic.as_str(), captured.partition);
+        if stopped.contains(&task) {
+            judged.push(None);
+            continue;
+        }
+        let model = partitions.model(&captured.topic, captured.partition);
+        let decision = model.judge(&captured.record(), wall_ms);
+        judged.push(Some(Judged::new(captured, &decision, Told::of(model))));
+        if decision.action == Action::Fail {
+            stopped.insert(task);
+        }
+    }
+    let differences = compare(case, &judged, &partitions);
+    Ok(Outcome { records: judged, differences })
+}
+
+/// The records that a test gives.
+fn records_of(topology: &Topology, folder: &Path, case: &TestCase) -> Result<Vec<Captured>, capture::Error> {
+    let first = topology.input.named().first();
+    match &case.given {
+        Given::File { path, kcat } => {
+            let topic = first.map_or("topic", String::as_str);
+            let mut records = capture::read_all(folder.join(path), *kcat, topic)?;
+            if !kcat {
+                records.iter_mut().for_each(|record| record.timestamp = Some(TIMESTAMP_MS));
+            }
+            Ok(records)
+        }
+        Given::Records(given) => {
+            let mut next = HashMap::new();
+            given
+                .iter()
+                .enumerate()
+                .map(|(number, given)| {
+                    let topic = given.topic.as_ref().or(first).ok_or_else(|| capture::Error {
+                        text: format!("test `{}`: record {number} has no topic, and the input is a pattern", case.name),
+                        help: "give each record a `topic`",
+                    })?;
+                    Ok(record(given, topic, &mut next))
+                })
+                .collect()
+        }
+    }
+}
+
+/// A given record; `next` is the next offset of each partition.
+fn record(given: &GivenRecord, topic: &str, next: &mut HashMap<(String, i32), i64>) -> Captured {
+    let next = next.entry((topic.to_owned(), given.partition)).or_default();
+    let offset = given.offset.unwrap_or(*next);
+    *next = (*next).max(offset.saturating_add(1));
+    let mut headers = HeaderBuf::default();
+    for (name, value) in &given.headers {
+        headers.push(name.as_bytes(), value.as_deref());
+    }
+    Captured {
+        topic: topic.to_owned(),
+        partition: given.partition,
+        offset,
+        timestamp: Some(given.timestamp.unwrap_or(TIMESTAMP_MS)),
+        key: given.key.clone(),
+        value: given.value.clone(),
+        headers,
+    }
+}
+
+fn compare(case: &TestCase, judged: &[Option<Judged>], partitions: &Partitions) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    let only_the_end = case.expect.is_empty() && (case.output.is_some() || !case.entries.is_empty());
+    if case.expect.len() != judged.len() && !only_the_end {
+        differences.push(Difference::Count { given: judged.len(), expected: case.expect.len() });
+    }
+    for (number, (&expected, got)) in case.expect.iter().zip(judged).enumerate() {
+        if !got.as_ref().is_some_and(|got| got.is(expected)) {
+            differences.push(Difference::Record { number, expected, got: got.clone() });
+        }
+    }
+    if let Some(expected) = &case.output {
+        let is_out = |(number, judged): (usize, &Option<Judged>)| {
+            judged.as_ref().is_some_and(|judged| judged.action == Action::Forward).then_some(number)
+        };
+        let got: Vec<usize> = judged.iter().enumerate().filter_map(is_out).collect();
+        if got != *expected {
+            differences.push(Difference::Output { expected: expected.clone(), got });
+        }
+    }
+    let entries = if case.entries.is_empty() { HashMap::new() } else { entries_of(partitions) };
+    for expected in &case.entries {
+        let got = entries.get(&plain_json(&expected.identity)).cloned().unwrap_or_default();
+        let is_expected = |got: &String| expected.version.as_ref().is_none_or(|version| plain_json(version) == *got);
+        if !got.iter().any(is_expected) {
+            differences.push(Difference::Entry { expected: expected.clone(), got });
+        }
+    }
+    differences
+}
+
+/// The versions that are remembered of each identity, all as plain JSON.
+fn entries_of(partitions: &Partitions) -> HashMap<String, Vec<String>> {
+    let mut entries: HashMap<String, Vec<String>> = HashMap::new();
+    for (key, entry) in partitions.models().flat_map(|model| model.entries()) {
+        // a model reads back what it has written itself
+        let Ok(entry) = EntryRef::decode(entry) else { continue };
+        let version = entry.version.map_or_else(|| "null".to_owned(), version_json);
+        entries.entry(plain_json(&describe_identity(key))).or_default().push(plain_json(&version));
+    }
+    entries
+}
+
+/// JSON without the space between its tokens and with every text escaped alike, so that equal documents are
+/// equal texts. Not by a parser's numbers, which would round large ones.
+fn plain_json(json: &str) -> String {
+    let mut plain = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(first) = rest.chars().next() {
+        let length = if first == '"' { string_length(rest) } else { first.len_utf8() };
+        let (token, after) = rest.split_at(length);
+        match serde_json::from_str::<String>(token) {
+            Ok(text) if first == '"' => plain.push_str(&serde_json::Value::from(text).to_string()),
+            _ if first.is_ascii_whitespace() => {}
+            _ => plain.push_str(token),
+        }
+        rest = after;
+    }
+    plain
+}
+
+/// How many bytes the text in quotes takes that `json` begins with.
+fn string_length(json: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in json.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    json.len()
+}
+
+impl Judged {
+    fn new(captured: &Captured, decision: &Decision, told: Told) -> Self {
+        Self {
+            place: format!("{}:{}:{}", captured.topic, captured.partition, captured.offset),
+            verdict: decision.verdict,
+            reason: decision.reason,
+            action: decision.action,
+            told,
+        }
+    }
+
+    fn is(&self, expected: Expected) -> bool {
+        self.verdict == expected.verdict && expected.reason.is_none_or(|reason| reason == self.reason)
+    }
+}
+
+impl fmt::Display for Difference {
+    /// What was expected and what came, with all that tells why, in lines.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count { given, expected } => {
+                write!(f, "{given} records are given, and {expected} are expected: `expect` has one for each")
+            }
+            Self::Record { number, expected, got: None } => {
+                write!(f, "record {number}: expected {}, but the task had stopped before it", words(*expected))
+            }
+            Self::Record { number, expected, got: Some(got) } => {
+                let Judged { place, verdict, reason, told, .. } = got;
+                writeln!(f, "record {number} ({place})")?;
+                writeln!(f, "  expected {}", words(*expected))?;
+                let why = told.refusal.as_deref().unwrap_or(reason.meaning());
+                write!(f, "  got      {verdict} ({reason}): {why}")?;
+                let facts = [
+                    ("kind", told.kind),
+                    ("identity", told.identity.as_deref()),
+                    ("version", told.version.as_deref()),
+                    ("epoch", told.epoch.as_deref()),
+                    ("against", told.against.as_deref()),
+                ];
+                let known = facts.iter().filter_map(|(name, fact)| Some((name, fact.as_ref()?)));
+                known.into_iter().try_for_each(|(name, fact)| write!(f, "\n  {name:<8} {fact}"))
+            }
+            Self::Output { expected, got } => {
+                write!(f, "output\n  expected records {expected:?}\n  got      records {got:?}")
+            }
+            Self::Entry { expected: ExpectedEntry { identity, version }, got } => {
+                let expected = version.as_ref().map_or_else(String::new, |version| format!(" with version {version}"));
+                let got = if got.is_empty() {
+                    "nothing is remembered of it".to_owned()
+                } else {
+                    format!("one with version {}", got.join(", and one with version "))
+                };
+                write!(f, "entry {identity}\n  expected one{expected}\n  got      {got}")
+            }
+        }
+    }
+}
+
+/// An expectation as it may be written.
+fn words(expected: Expected) -> String {
+    match expected.reason {
+        Some(reason) => format!("{} ({reason})", expected.verdict),
+        None => expected.verdict.to_string(),
+    }
+}

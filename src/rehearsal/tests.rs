@@ -1,0 +1,227 @@
+//! A topology's own tests: what passes, and how what does not is told.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Difference, run_case};
+use crate::dedup::{self, Action, Identity, Reason, Rules, Verdict, Version};
+use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord};
+use crate::topology::{Input, Start, TestCase, Topology};
+
+fn path(text: &str) -> dedup::Path {
+    dedup::Path::parse(text).unwrap()
+}
+
+fn payments() -> Topology {
+    let identity = Identity::of_paths([path("value.id"), path("value.op")]);
+    Topology {
+        name: "payments".to_owned(),
+        preset: None,
+        input: Input::Topics(vec!["payments".to_owned()]),
+        start: Start::Earliest,
+        rules: Arc::new(Rules::new(identity, Some(Version::integer(path("value.v"))))),
+        output: "payments.unique".to_owned(),
+        dead_letter: "payments.dead_letter".to_owned(),
+        audit: None,
+        tests: Vec::new(),
+    }
+}
+
+fn given(value: &str) -> GivenRecord {
+    GivenRecord {
+        topic: None,
+        partition: 0,
+        offset: None,
+        timestamp: None,
+        key: None,
+        value: Some(value.as_bytes().to_vec()),
+        headers: Vec::new(),
+    }
+}
+
+fn case(given: Vec<GivenRecord>, expect: &[(Verdict, Option<Reason>)]) -> TestCase {
+    TestCase {
+        name: "a test".to_owned(),
+        line: 7,
+        given: Given::Records(given),
+        expect: expect.iter().map(|&(verdict, reason)| Expected { verdict, reason }).collect(),
+        output: None,
+        entries: Vec::new(),
+    }
+}
+
+const FIRST: &str = r#"{"id":7,"op":"charge","v":1}"#;
+const SECOND: &str = r#"{"id":7,"op":"charge","v":2}"#;
+
+fn differences(topology: &Topology, case: &TestCase) -> Vec<Difference> {
+    run_case(topology, Path::new("."), case).unwrap().differences
+}
+
+#[test]
+fn what_comes_out_as_expected_has_no_differences() {
+    let mut case = case(
+        vec![given(FIRST), given(FIRST), given(SECOND), given(FIRST)],
+        &[
+            (Verdict::Forwarded, None),
+            (Verdict::Duplicate, Some(Reason::VersionEqual)),
+            (Verdict::Forwarded, Some(Reason::Newer)),
+            (Verdict::Stale, None),
+        ],
+    );
+    case.output = Some(vec![0, 2]);
+    case.entries = vec![ExpectedEntry { identity: r#"[7, "ch\u0061rge"]"#.to_owned(), version: Some("2".to_owned()) }];
+    assert_eq!(differences(&payments(), &case), []);
+}
+
+#[test]
+fn a_wrong_verdict_is_told_with_all_that_tells_why() {
+    let case = case(vec![given(FIRST), given(SECOND)], &[(Verdict::Forwarded, None), (Verdict::Duplicate, None)]);
+    let differences = differences(&payments(), &case);
+    let [difference] = &differences[..] else { panic!("{differences:?}") };
+    let told = difference.to_string();
+    for part in
+        ["record 1 (payments:0:1)", "expected duplicate", "got      forwarded (newer)", r#"[7,"charge"]"#, "version  2"]
+    {
+        assert!(told.contains(part), "{part} is missing in\n{told}");
+    }
+}
+
+#[test]
+fn a_wrong_reason_is_a_difference_where_one_is_expected() {
+    let of = |reason| differences(&payments(), &case(vec![given(FIRST)], &[(Verdict::Forwarded, reason)])).len();
+    assert_eq!((of(None), of(Some(Reason::First)), of(Some(Reason::Newer))), (0, 0, 1));
+}
+
+#[test]
+fn more_or_fewer_expectations_than_records_are_a_difference() {
+    let case = case(vec![given(FIRST), given(FIRST)], &[(Verdict::Forwarded, None)]);
+    assert_eq!(differences(&payments(), &case), [Difference::Count { given: 2, expected: 1 }]);
+}
+
+#[test]
+fn outputs_and_entries_are_compared() {
+    let mut case = case(vec![given(FIRST), given(FIRST)], &[(Verdict::Forwarded, None), (Verdict::Duplicate, None)]);
+    case.output = Some(vec![0, 1]);
+    let entry = |identity: &str, version: Option<&str>| ExpectedEntry {
+        identity: identity.to_owned(),
+        version: version.map(str::to_owned),
+    };
+    let wrong = entry(r#"[7,"charge"]"#, Some("2"));
+    let missing = entry(r#"["7","charge"]"#, None);
+    case.entries = vec![wrong.clone(), missing.clone(), entry(r#"[7,"charge"]"#, None)];
+    assert_eq!(
+        differences(&payments(), &case),
+        [
+            Difference::Output { expected: vec![0, 1], got: vec![0] },
+            Difference::Entry { expected: wrong, got: vec!["1".to_owned()] },
+            Difference::Entry { expected: missing, got: vec![] },
+        ]
+    );
+}
+
+#[test]
+fn an_entry_of_a_version_that_no_double_holds_is_compared_exactly() {
+    let of = |version: &str| {
+        let mut case =
+            case(vec![given(r#"{"id":1,"op":"x","v":36893488147419103233}"#)], &[(Verdict::Forwarded, None)]);
+        let identity = r#"[1,"x"]"#.to_owned();
+        case.entries = vec![ExpectedEntry { identity, version: Some(version.to_owned()) }];
+        differences(&payments(), &case).len()
+    };
+    assert_eq!((of("36893488147419103233"), of("36893488147419103232")), (0, 1));
+}
+
+#[test]
+fn where_only_the_end_is_expected_no_verdicts_need_be() {
+    let mut case = case(vec![given(FIRST), given(FIRST)], &[]);
+    case.output = Some(vec![0]);
+    assert_eq!(differences(&payments(), &case), []);
+}
+
+#[test]
+fn each_partition_of_each_topic_is_judged_by_itself() {
+    let mut records = vec![given(FIRST), given(FIRST), given(FIRST), given(FIRST)];
+    records[1].partition = 1;
+    records[2].topic = Some("elsewhere".to_owned());
+    let forwarded = (Verdict::Forwarded, Some(Reason::First));
+    let case = case(records, &[forwarded, forwarded, forwarded, (Verdict::Duplicate, None)]);
+    assert_eq!(differences(&payments(), &case), []);
+}
+
+#[test]
+fn offsets_go_up_in_each_partition_unless_they_are_given() {
+    let mut records = vec![given(FIRST), given(SECOND), given(SECOND), given(FIRST)];
+    records[1].offset = Some(5);
+    records[3].offset = Some(5);
+    let replayed = (Verdict::Duplicate, Some(Reason::Replayed));
+    let case = case(
+        records,
+        &[
+            (Verdict::Forwarded, None),
+            (Verdict::Forwarded, None),
+            (Verdict::Duplicate, Some(Reason::VersionEqual)),
+            replayed,
+        ],
+    );
+    assert_eq!(differences(&payments(), &case), []);
+}
+
+#[test]
+fn the_wall_clock_is_the_latest_timestamp_that_is_given() {
+    let mut records = vec![given(FIRST), given(SECOND)];
+    records[1].timestamp = Some(i64::MAX / 2);
+    let case = case(records, &[(Verdict::Forwarded, None), (Verdict::Forwarded, None)]);
+    assert_eq!(differences(&payments(), &case), []);
+}
+
+#[test]
+fn after_a_record_that_fails_its_partition_is_not_judged_any_more() {
+    let mut topology = payments();
+    Arc::make_mut(&mut topology.rules).actions.missing_identity = Action::Fail;
+    let mut records = vec![given(FIRST), given("{}"), given(SECOND), given(FIRST)];
+    records[3].partition = 1;
+    let case = case(
+        records,
+        &[
+            (Verdict::Forwarded, None),
+            (Verdict::Invalid, Some(Reason::IdentityMissing)),
+            (Verdict::Forwarded, None),
+            (Verdict::Forwarded, None),
+        ],
+    );
+    let differences = differences(&topology, &case);
+    let [Difference::Record { number: 2, got: None, .. }] = &differences[..] else { panic!("{differences:?}") };
+    assert!(differences[0].to_string().contains("the task had stopped"), "{}", differences[0]);
+}
+
+#[test]
+fn records_may_come_from_a_file_beside_the_topology() {
+    let folder = tempfile::tempdir().unwrap();
+    let kcat = r#"{"topic":"payments","partition":3,"offset":9,"ts":5,"key":null,"payload":"{}"}"#;
+    std::fs::write(folder.path().join("values.jsonl"), format!("{FIRST}\n\n{FIRST}\n{{\n")).unwrap();
+    std::fs::write(folder.path().join("kcat.jsonl"), kcat).unwrap();
+    let run = |file: &str, kcat, expect: &[(Verdict, Option<Reason>)]| {
+        let mut case = case(Vec::new(), expect);
+        case.given = Given::File { path: PathBuf::from(file), kcat };
+        run_case(&payments(), folder.path(), &case)
+    };
+    let malformed = (Verdict::Invalid, Some(Reason::ValueMalformed));
+    let expected = [(Verdict::Forwarded, None), (Verdict::Duplicate, None), malformed];
+    assert_eq!(run("values.jsonl", false, &expected).unwrap().differences, []);
+    let outcome = run("kcat.jsonl", true, &[(Verdict::Invalid, Some(Reason::IdentityMissing))]).unwrap();
+    assert_eq!(outcome.differences, []);
+    assert_eq!(outcome.records[0].as_ref().unwrap().place, "payments:3:9");
+    assert!(run("values.jsonl", true, &[]).unwrap_err().text.contains("values.jsonl:1"));
+    assert!(run("nowhere.jsonl", false, &[]).unwrap_err().text.contains("nowhere.jsonl"));
+}
+
+#[test]
+fn a_record_of_a_pattern_needs_a_topic() {
+    let mut topology = payments();
+    topology.input = Input::Pattern { include: crate::topology::Pattern::parse("^pay").unwrap(), exclude: Vec::new() };
+    let mut record = given(FIRST);
+    let error = run_case(&topology, Path::new("."), &case(vec![record.clone()], &[])).unwrap_err();
+    assert!(error.text.contains("`a test`: record 0 has no topic"), "{error}");
+    record.topic = Some("payments.eu".to_owned());
+    assert_eq!(differences(&topology, &case(vec![record], &[(Verdict::Forwarded, None)])), []);
+}
