@@ -66,6 +66,10 @@ clean: ## Remove ratchet's own build results, dist/ and the demo's folder; compi
 test: setup-test ## Run the whole suite, real Kafka included (ARGS='--test NAME' for a part; RATCHET_TEST_BROKERS for a Kafka of yours)
 	$(CARGO) test $(BUILD) $(ARGS)
 
+.PHONY: fuzz
+fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (20)
+	@scripts/fuzz.sh
+
 .PHONY: bench
 bench: setup-build ## Run the benchmarks
 	$(CARGO) bench --profile release --locked --benches $(ARGS)

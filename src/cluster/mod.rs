@@ -114,6 +114,42 @@ pub struct TopicDescription {
     pub cleanup_policy: String,
     /// `delete.retention.ms`: for how long a tombstone stays visible.
     pub delete_retention_ms: i64,
+    /// `retention.ms`: for how long records stay where the policy deletes; `i64::MAX` for always.
+    pub retention_ms: i64,
+    /// `retention.bytes`: how much of a partition stays where the policy deletes; `i64::MAX` for all.
+    pub retention_bytes: i64,
+    /// Whether the topic stamps records itself when they are appended (`message.timestamp.type`).
+    pub stamps: bool,
+    /// `message.timestamp.before.max.ms`: how far a record's own timestamp may be before the present.
+    pub timestamp_before_max_ms: i64,
+    /// `message.timestamp.after.max.ms`: how far it may be beyond it.
+    pub timestamp_after_max_ms: i64,
+    /// `max.message.bytes`: how large a batch of records may be.
+    pub message_bytes_max: i64,
+    /// Replicas of the partition that has the fewest; `None` where the cluster has no replicas.
+    pub replicas: Option<i32>,
+    /// `min.insync.replicas`; `None` where the cluster has no replicas.
+    pub min_insync_replicas: Option<i32>,
+    /// What this client may do with it; `None` where the cluster does not say.
+    pub rights: Option<Rights>,
+}
+
+/// What a client may do with a topic or a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Read records, or be a member.
+    pub read: bool,
+    /// Write records.
+    pub write: bool,
+    /// Ask about it.
+    pub describe: bool,
+    /// Change it: an administrator's right, or everybody's where nobody is held off.
+    pub alter: bool,
+}
+
+impl Rights {
+    /// Those of a cluster that holds nobody off.
+    pub const ALL: Self = Self { read: true, write: true, describe: true, alter: true };
 }
 
 /// A topic to be created.
@@ -158,6 +194,10 @@ pub trait Member: Send {
         records_max: usize,
         wait: Duration,
     ) -> Result<Option<GroupEvent>, Error>;
+
+    /// Subscribes to `topics`, possibly none, in place of those before. What the member keeps it goes on reading;
+    /// what comes and goes is told by events, as ever.
+    fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error>;
 
     /// Takes the partitions of [`GroupEvent::Assigned`] over, paused: nothing is read from them until
     /// [`Member::start`].
@@ -283,10 +323,16 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// What the cluster says of `topic`; `None` where there is no such topic.
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error>;
 
+    /// The names of all topics that may be seen, internal ones included, in any order.
+    fn list_topics(&self) -> Result<Vec<String>, Error>;
+
+    /// What this client may do with `group`, which need not exist; `None` where the cluster does not say.
+    fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error>;
+
     /// Creates a topic and waits until it can be used. Fine if it was created meanwhile by another.
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error>;
 
-    /// Joins `group` and subscribes to `topics`.
+    /// Joins `group` and subscribes to `topics`; to none at first, where none are given.
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, Error>;
 
     /// A producer with this transactional id; whatever was open under it has been aborted.

@@ -1,17 +1,17 @@
-//! What all lanes of a topology share: read-only settings, and handles that are safe to share.
+//! What all lanes of a topology share: read-only settings, and handles that are safe to
+//! share.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use crate::cluster::TopicId;
-use crate::config::Commit;
+use crate::config::{self, Commit};
 use crate::dedup::Rules;
 use crate::observe::{Health, Metrics};
 use crate::state::{Memory, Registry, StateDir};
 use crate::topology::Topology;
 
+use super::catalog::Catalog;
 use super::clock::Clock;
 
 /// What all lanes of a topology share.
@@ -22,10 +22,10 @@ pub struct Context {
     pub rules: Arc<Rules>,
     /// The rules' digest.
     pub rules_digest: [u8; 32],
-    /// The topics of the topology, by input topic.
-    pub topics: HashMap<Arc<str>, Topics>,
-    /// Partitions of the dead letter topic.
-    pub dead_letter_partitions: i32,
+    /// The input topics that are read at present.
+    pub topics: Catalog,
+    /// How topics are created.
+    pub topic_settings: config::Topics,
     /// When a transaction ends at the latest.
     pub commit: Commit,
     /// Where the stores are.
@@ -40,23 +40,10 @@ pub struct Context {
     pub metrics: Metrics,
     /// Where it is said whether this instance can be counted on.
     pub health: Health,
-    /// Set when one of the topics was seen to have been recreated.
-    pub recreated: AtomicBool,
+    /// How many topics were seen to have been recreated.
+    pub recreated: AtomicU64,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
-}
-
-/// What was learnt of one input topic's topics before the lanes began.
-#[derive(Clone, Copy, Debug)]
-pub struct Topics {
-    /// The input's id.
-    pub input_id: TopicId,
-    /// The changelog's id.
-    pub changelog_id: TopicId,
-    /// The input's, and so the changelog's, partition count.
-    pub task_count: u32,
-    /// `delete.retention.ms` of the changelog.
-    pub delete_retention_ms: i64,
 }
 
 /// How long to wait before trying again for the `attempt`-th time (from 0): doubling from 100 ms to 10 s.

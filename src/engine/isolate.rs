@@ -132,7 +132,7 @@ fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<Stri
     match refused {
         Some(message) if quarantine.unsendable.as_ref().is_some_and(|(offset, _)| *offset == last) => {
             return Some(Cause::Refused(format!(
-                "{}:{last}: the output refuses the record, and so does the dead letter topic: {message}",
+                "{}:{last}: the output refuses the record, and so does the dead letter or the audit topic: {message}",
                 task.input
             )));
         }

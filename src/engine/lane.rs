@@ -8,6 +8,7 @@
 //! their restore. A step answers with an error only where the lane itself cannot go on.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Member, RecordBatch};
@@ -56,8 +57,10 @@ pub struct Lane<C: Cluster> {
     metrics: LaneMetrics,
     status: Arc<LaneStatus>,
     restoring: bool,
-    /// Whether the tasks were sent to look at recreated topics.
-    rechecked: bool,
+    /// The catalog's edition that the member subscribes to.
+    edition: u64,
+    /// How many recreated topics the tasks were sent to look at.
+    rechecked: u64,
     flushed_at: Duration,
     gauged_at: Duration,
 }
@@ -71,9 +74,11 @@ impl<C: Cluster> Lane<C> {
         random: u64,
         status: Arc<LaneStatus>,
     ) -> Result<Self, cluster::Error> {
-        let topics: Vec<Arc<str>> =
-            context.topology.input.named().iter().map(|topic| Arc::from(topic.as_str())).collect();
+        // In this order: a topic that comes in between is subscribed to once more.
+        let edition = context.topics.edition();
+        let topics = context.topics.names();
         let transactional_id = context.topology.transactional_id(random, index);
+        let rechecked = context.recreated.load(Ordering::Relaxed);
         let now = context.clock.monotonic();
         // Made at once, so that missing rights show here and not with the first record.
         let mut transactor = Transactor::new(transactional_id.clone(), random);
@@ -97,7 +102,8 @@ impl<C: Cluster> Lane<C> {
             shares: Vec::new(),
             status,
             restoring: false,
-            rechecked: false,
+            edition,
+            rechecked,
             flushed_at: now,
             gauged_at: Duration::ZERO,
             context,
@@ -112,6 +118,7 @@ impl<C: Cluster> Lane<C> {
             Ok(Some(event)) => self.on_event(event)?,
             Err(error) => self.on_poll_error(error)?,
         }
+        self.follow_catalog()?;
         self.recheck();
         let drained = self.batch.is_empty();
         if !drained {

@@ -1,17 +1,20 @@
 //! The engine: lanes that take records through [`crate::dedup`], remember in [`crate::state`] and read and
 //! write through [`crate::cluster`], exactly once.
 //!
-//! - [`run`] supervises: it looks at the topics ([`preflight`]), starts the lanes and stops them
+//! - [`run`] supervises: it looks at the topics ([`preflight`]), starts the lanes and stops them; the [`catalog`] has
+//!   the topics that are read, [`feeding`] says which they may be
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] puts it into a transaction
 //! - [`restore`] is the one way back, and [`plan`] its decisions; [`isolate`] is for outputs that fail
-//! - [`sweep`] removes what has expired; [`watch`] sees topics that are recreated
+//! - [`audit`] explains what was dropped; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
+//!   recreated
 //!
 //! **Failure**: a task that must not go on stops and is logged, the others go on; a lane that cannot go on is
 //! made anew after a pause; a topology that is refused is given up, the other topologies go on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,9 +24,12 @@ use crate::observe::{Health, Metrics};
 use crate::state::{self, Memory, Registry, StateDir};
 use crate::topology::Topology;
 
+pub mod audit;
+pub mod catalog;
 pub mod clock;
 pub mod context;
 pub mod crash;
+pub mod feeding;
 pub mod isolate;
 pub mod lane;
 pub mod plan;
@@ -37,9 +43,11 @@ pub mod transact;
 pub mod trouble;
 pub mod watch;
 
+use catalog::Catalog;
 use clock::{Clock, SystemClock};
 use context::{Context, backoff};
 use lane::Lane;
+use preflight::{Admitted, Preflight};
 use status::LaneStatus;
 
 /// How often the supervisor looks after its lanes.
@@ -92,6 +100,14 @@ pub enum Error {
         /// How many.
         tasks: usize,
     },
+    /// Topics that the input's pattern means were not read.
+    #[error("{topics} of the topics that topology {name} should read were refused; the log says why")]
+    Topics {
+        /// The topology's name.
+        name: String,
+        /// How many.
+        topics: usize,
+    },
     /// A lane ended without a word.
     #[error("a lane of topology {name} has panicked; this is a mistake in ratchet")]
     Panicked {
@@ -134,8 +150,8 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     for topology in topologies {
         let rules_digest = topology.rules.digest();
         let name = topology.name.clone();
-        let preflight = match look(cluster, &topology, &rules_digest, &config, &*clock, &stop) {
-            Ok(preflight) => preflight,
+        let admitted = match look(cluster, &topology, &rules_digest, &config, &*clock, &stop) {
+            Ok(admitted) => admitted,
             // Asked to end before anything was begun: nothing has failed.
             Err(error) if error.kind != Kind::Refused && stop.load(Ordering::Relaxed) => break,
             Err(error) => {
@@ -148,8 +164,8 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             rules: topology.rules.clone(),
             rules_digest,
             topology,
-            topics: preflight.topics,
-            dead_letter_partitions: preflight.dead_letter_partitions,
+            topics: Catalog::new(admitted.topics, BTreeMap::new()),
+            topic_settings: config.topics.clone(),
             commit: config.commit,
             state_dir: state_dir.clone(),
             memory: memory.clone(),
@@ -157,9 +173,14 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             registry: Registry::default(),
             metrics: metrics.clone(),
             health: health.clone(),
-            recreated: AtomicBool::new(false),
+            recreated: AtomicU64::new(0),
             clock: clock.clone(),
         };
+        admitted.refused.iter().for_each(|(topic, reason)| watch::refuse(&context, topic, reason));
+        if context.topics.names().is_empty() {
+            let input = context.topology.input.to_string();
+            tracing::warn!(topology = context.topology.name, input, "no topic to read yet; waiting for one");
+        }
         jobs.push(Job::start(cluster, Arc::new(context), config.lanes, &stop));
     }
     supervise(&jobs, until_drained, &stop);
@@ -174,10 +195,10 @@ fn look<C: Cluster>(
     config: &Config,
     clock: &dyn Clock,
     stop: &AtomicBool,
-) -> Result<preflight::Preflight, cluster::Error> {
+) -> Result<Admitted, cluster::Error> {
     let mut attempt = 0;
     loop {
-        match preflight::check(cluster, topology, rules_digest, &config.topics) {
+        match Preflight::new(cluster, topology, rules_digest, &config.topics).begin() {
             Err(error) if error.kind != Kind::Refused && !stop.load(Ordering::Relaxed) => {
                 tracing::warn!(
                     topology = topology.name,
@@ -194,8 +215,7 @@ fn look<C: Cluster>(
 
 /// One topology's lanes.
 struct Job {
-    name: String,
-    task_count: usize,
+    context: Arc<Context>,
     lanes: Vec<RunningLane>,
     watch: JoinHandle<()>,
 }
@@ -207,8 +227,6 @@ struct RunningLane {
 
 impl Job {
     fn start<C: Cluster>(cluster: &C, context: Arc<Context>, lanes: usize, stop: &Arc<AtomicBool>) -> Self {
-        let name = context.topology.name.clone();
-        let task_count = context.topics.values().map(|topics| topics.task_count as usize).sum();
         let (watched, clients, ends) = (context.clone(), cluster.clone(), stop.clone());
         let watch = std::thread::spawn(move || watch::watch(&clients, &watched, &ends));
         let lanes = (0..lanes.max(1))
@@ -219,7 +237,7 @@ impl Job {
                 RunningLane { status, thread }
             })
             .collect();
-        Self { name, task_count, lanes, watch }
+        Self { context, lanes, watch }
     }
 
     /// Whether everything that there is to read was committed, or will never be.
@@ -227,7 +245,7 @@ impl Job {
         let counts = self.lanes.iter().map(|lane| lane.status.counts());
         let (tasks, drained) =
             counts.fold((0, 0), |sum, counts| (sum.0 + counts.tasks, sum.1 + counts.drained + counts.failed));
-        self.is_over() || (tasks == self.task_count && drained == tasks)
+        self.is_over() || (tasks == self.context.topics.task_count() && drained == tasks)
     }
 
     fn is_over(&self) -> bool {
@@ -235,7 +253,8 @@ impl Job {
     }
 
     fn end(self) -> Result<(), Error> {
-        let Self { name, lanes, watch, .. } = self;
+        let Self { context, lanes, watch } = self;
+        let name = context.topology.name.clone();
         let mut outcome = Ok(());
         let mut stopped = 0;
         for lane in lanes {
@@ -249,7 +268,11 @@ impl Job {
         if watch.join().is_err() {
             outcome = outcome.and(Err(Error::Panicked { name: name.clone() }));
         }
-        outcome.and(if stopped == 0 { Ok(()) } else { Err(Error::Tasks { name, tasks: stopped }) })
+        outcome.and(match (stopped, context.topics.refused_count()) {
+            (0, 0) => Ok(()),
+            (0, topics) => Err(Error::Topics { name, topics }),
+            (tasks, _) => Err(Error::Tasks { name, tasks }),
+        })
     }
 }
 
@@ -304,3 +327,6 @@ fn pause(clock: &dyn Clock, length: Duration, stop: &AtomicBool) {
         std::thread::park_timeout(SUPERVISE_INTERVAL);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,184 +1,173 @@
-//! What is looked at before a lane joins the group: topics, partition counts, policies, and whether what the
-//! group has committed was committed under these rules. Whatever is wrong is refused here, with what to do.
+//! What is looked at before a lane joins the group, or reads a topic that has come: topics, partition counts,
+//! policies, rights, and whether what the group has committed was committed under these rules. What is found is
+//! judged by [`judge`], for `run` and for `check --online` ([`online`]) alike; `run` then creates what is missing
+//! and may be created, and refuses to go on where the judgement says so, with what to do.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Kind, NewTopic, TopicDescription};
-use crate::config::{self, Create};
-use crate::format::OffsetMetadata;
-use crate::record::TopicPartition;
+use crate::config;
 use crate::topology::Topology;
 
-use super::context::Topics;
+use super::catalog::Topics;
+use super::feeding;
 
-/// How long to wait for committed offsets that a transaction is pending on; the restore waits for longer.
-const COMMITTED_WAIT: Duration = Duration::from_secs(15);
+pub mod facts;
+pub mod finding;
+pub mod judge;
+pub mod online;
 
-/// `max.message.bytes` of a dead letter topic: whatever may be read has to fit, with headers that say why.
-const DEAD_LETTER_BYTES_MAX: usize = 17 << 20;
+use facts::{Facts, Named};
+use finding::{Finding, Severity};
+use judge::{Judge, Role};
 
-/// What was learnt.
-pub struct Preflight {
-    /// By input topic.
+/// `max.message.bytes` of a dead letter or audit topic: whatever may be read has to fit, with headers that say why.
+const ASIDE_BYTES_MAX: usize = 17 << 20;
+
+/// What was learnt at the start.
+pub struct Admitted {
+    /// The topics that are read.
     pub topics: HashMap<Arc<str>, Topics>,
-    /// Partitions of the dead letter topic.
-    pub dead_letter_partitions: i32,
+    /// Those that the pattern means and that cannot be read so, with why.
+    pub refused: BTreeMap<String, String>,
+}
+
+/// Looks at a topology's topics.
+pub struct Preflight<'a, C> {
+    cluster: &'a C,
+    judge: Judge<'a>,
 }
 
 fn refused(message: String) -> cluster::Error {
     cluster::Error::new(Kind::Refused, message)
 }
 
-/// Looks at, and creates where the configuration says so, all topics of a topology.
-pub fn check<C: Cluster>(
-    cluster: &C,
-    topology: &Topology,
-    rules_digest: &[u8; 32],
-    settings: &config::Topics,
-) -> Result<Preflight, cluster::Error> {
-    let mut topics = HashMap::new();
-    let mut most_partitions = 0;
-    for topic in topology.input.named() {
-        let input = cluster.describe_topic(topic)?.ok_or_else(|| {
-            refused(format!("input topic {topic:?} does not exist; create it, or name another in input.topics"))
-        })?;
-        check_output(cluster, topology, topic, input.partition_count, settings)?;
-        let changelog = check_changelog(cluster, topology, topic, input.partition_count, settings)?;
-        check_committed(cluster, topology, topic, input.partition_count, rules_digest)?;
-        most_partitions = most_partitions.max(input.partition_count);
-        let learnt = Topics {
+impl<'a, C: Cluster> Preflight<'a, C> {
+    /// Looks for `topology`, whose rules have this digest.
+    pub fn new(
+        cluster: &'a C,
+        topology: &'a Topology,
+        rules_digest: &'a [u8; 32],
+        settings: &'a config::Topics,
+    ) -> Self {
+        Self { cluster, judge: Judge { topology, rules_digest, settings } }
+    }
+
+    /// Looks at all topics before the lanes begin, and creates what is missing and may be created. What is wrong
+    /// with a topic that is named refuses the topology; one that a pattern means is left alone.
+    pub fn begin(&self) -> Result<Admitted, cluster::Error> {
+        let names = feeding::inputs(self.cluster, self.judge.topology)?;
+        let mut all = Vec::new();
+        for name in &names {
+            all.push(Facts::gather(self.cluster, self.judge.topology, name)?);
+        }
+        let partition_count = most_partitions(&all);
+        let mut admitted = Admitted { topics: HashMap::new(), refused: BTreeMap::new() };
+        let mut wrong = Vec::new();
+        for facts in &all {
+            match self.settle(facts, partition_count, &names) {
+                Ok(topics) => {
+                    admitted.topics.insert(Arc::from(facts.input.name.as_str()), topics);
+                }
+                Err(error) if error.kind != Kind::Refused => return Err(error),
+                Err(error) if self.judge.topology.input.named().is_empty() => {
+                    admitted.refused.insert(facts.input.name.clone(), error.message);
+                }
+                Err(error) => wrong.push(error.message),
+            }
+        }
+        if wrong.is_empty() { Ok(admitted) } else { Err(refused(wrong.join("; "))) }
+    }
+
+    /// Looks at a topic that has come while the topology runs; `others` are those that are read already.
+    pub fn admit(&self, topic: &str, others: &[String]) -> Result<Topics, cluster::Error> {
+        let facts = Facts::gather(self.cluster, self.judge.topology, topic)?;
+        self.settle(&facts, facts.input.there().map_or(1, |input| input.partition_count), others)
+    }
+
+    /// Judges, then creates what is missing.
+    fn settle(&self, facts: &Facts, partition_count: i32, inputs: &[String]) -> Result<Topics, cluster::Error> {
+        let topology = self.judge.topology;
+        if let Some(problem) = feeding::problem_with(topology, &facts.input.name, inputs) {
+            return Err(refused(problem));
+        }
+        say(topology, self.judge.input(facts))?;
+        let Some(input) = facts.input.there() else {
+            return Err(refused(format!("input topic {:?} does not exist", facts.input.name)));
+        };
+        let compact = [("cleanup.policy", "compact".to_owned())];
+        self.ensure(Role::Output, facts.output.clone(), input.partition_count, &[])?;
+        let changelog = self.ensure(Role::Changelog, facts.changelog.clone(), input.partition_count, &compact)?;
+        let largest = input.message_bytes_max;
+        let dead_letters = self.aside(Role::DeadLetter, &topology.dead_letter, partition_count, largest)?;
+        let audit = match &topology.audit {
+            None => 1,
+            Some(audit) => self.aside(Role::Audit, audit, partition_count, largest)?,
+        };
+        Ok(Topics {
             input_id: input.id,
             changelog_id: changelog.id,
-            task_count: input.partition_count as u32,
+            task_count: input.partition_count.unsigned_abs(),
             delete_retention_ms: changelog.delete_retention_ms,
-        };
-        topics.insert(Arc::from(topic.as_str()), learnt);
+            dead_letter_partitions: dead_letters,
+            audit_partitions: audit,
+        })
     }
-    let roomy = [("max.message.bytes", DEAD_LETTER_BYTES_MAX.to_string())];
-    let may_create = settings.create != Create::None;
-    let dead_letter = ensure(cluster, &topology.dead_letter, most_partitions, settings, may_create, &roomy)?;
-    Ok(Preflight { topics, dead_letter_partitions: dead_letter.partition_count.max(1) })
-}
 
-/// The topic, created if it is missing and may be.
-fn ensure<C: Cluster>(
-    cluster: &C,
-    name: &str,
-    partition_count: i32,
-    settings: &config::Topics,
-    may_create: bool,
-    topic_settings: &[(&str, String)],
-) -> Result<TopicDescription, cluster::Error> {
-    if let Some(topic) = cluster.describe_topic(name)? {
-        return Ok(topic);
+    /// A topic beside the output: how many partitions it has.
+    fn aside(&self, role: Role, name: &str, partition_count: i32, largest: i64) -> Result<i32, cluster::Error> {
+        let topic = Named::ask(self.cluster, name.to_owned())?;
+        say(self.judge.topology, self.judge.aside(role, &topic, partition_count, largest))?;
+        let roomy = [("max.message.bytes", ASIDE_BYTES_MAX.to_string())];
+        self.ensure(role, topic, partition_count, &roomy).map(|topic| topic.partition_count.max(1))
     }
-    if !may_create {
-        return Err(refused(format!(
-            "topic {name:?} does not exist; create it with {partition_count} partitions, or let ratchet create it \
-             (topics.create: {})",
-            if topic_settings.is_empty() { "all" } else { "internal" }
-        )));
-    }
-    let mut all = vec![("min.insync.replicas", settings.min_insync_replicas.to_string())];
-    all.extend_from_slice(topic_settings);
-    let topic = NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
-    cluster.create_topic(&topic).map_err(|error| match error.kind {
-        Kind::Refused => refused(format!(
-            "topic {name:?} cannot be created: {}; create it by hand, or see topics.replication_factor ({}), \
-             topics.min_insync_replicas ({}) and topics.create",
-            error.message, settings.replication_factor, settings.min_insync_replicas
-        )),
-        _ => error,
-    })?;
-    tracing::info!(topic = name, partitions = partition_count, "topic created");
-    cluster.describe_topic(name)?.ok_or_else(|| {
-        cluster::Error::new(Kind::Retry, format!("topic {name:?} was created and is not to be seen yet"))
-    })
-}
 
-fn check_output<C: Cluster>(
-    cluster: &C,
-    topology: &Topology,
-    input: &str,
-    partition_count: i32,
-    settings: &config::Topics,
-) -> Result<(), cluster::Error> {
-    let name = topology.output_topic(input);
-    let output = ensure(cluster, &name, partition_count, settings, settings.create == Create::All, &[])?;
-    if output.partition_count < partition_count {
-        return Err(refused(format!(
-            "output topic {name:?} has {} partitions and its input {input:?} has {partition_count}: records are \
-             forwarded to the partition they came from; add partitions to the output",
-            output.partition_count
-        )));
-    }
-    Ok(())
-}
-
-fn check_changelog<C: Cluster>(
-    cluster: &C,
-    topology: &Topology,
-    input: &str,
-    partition_count: i32,
-    settings: &config::Topics,
-) -> Result<TopicDescription, cluster::Error> {
-    let name = topology.changelog(input);
-    let compact = [("cleanup.policy", "compact".to_owned())];
-    let changelog = ensure(cluster, &name, partition_count, settings, settings.create != Create::None, &compact)?;
-    if changelog.partition_count != partition_count {
-        return Err(refused(format!(
-            "changelog topic {name:?} has {} partitions and its input {input:?} has {partition_count}: they must be \
-             equal; if partitions were added to the input, give the topology a new name to begin anew",
-            changelog.partition_count
-        )));
-    }
-    if changelog.cleanup_policy != "compact" {
-        return Err(refused(format!(
-            "changelog topic {name:?} has cleanup.policy={}, under which entries get lost; set it to compact",
-            changelog.cleanup_policy
-        )));
-    }
-    Ok(changelog)
-}
-
-/// Offsets that were committed under other rules, or by something else, are seen before subscribing, so that a
-/// rolling upgrade with changed rules does not stall healthy instances.
-fn check_committed<C: Cluster>(
-    cluster: &C,
-    topology: &Topology,
-    topic: &str,
-    partition_count: i32,
-    rules_digest: &[u8; 32],
-) -> Result<(), cluster::Error> {
-    let group = topology.group();
-    let partitions: Vec<_> = (0..partition_count).map(|partition| TopicPartition::new(topic, partition)).collect();
-    let committed = match cluster.committed(&group, &partitions, COMMITTED_WAIT) {
-        Ok(committed) => committed,
-        // Whatever is pending, the restore looks again.
-        Err(error) if error.kind == Kind::Retry => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let ours = OffsetMetadata::short_digest(rules_digest);
-    for (partition, committed) in partitions.iter().zip(committed) {
-        let Some(committed) = committed else { continue };
-        let metadata = OffsetMetadata::parse(&committed.metadata).map_err(|error| {
-            refused(format!(
-                "group {group:?} has an offset for {partition} that is not ratchet's ({error}): another program uses \
-                 the group; give the topology another name"
-            ))
+    /// The topic, created if it is missing: that it may be was judged.
+    fn ensure(
+        &self,
+        role: Role,
+        topic: Named,
+        partition_count: i32,
+        topic_settings: &[(&str, String)],
+    ) -> Result<TopicDescription, cluster::Error> {
+        if let facts::Seen::There(topic) = topic.seen {
+            return Ok(*topic);
+        }
+        let (name, settings) = (topic.name.as_str(), self.judge.settings);
+        debug_assert!(role.is_created(settings.create), "a topic that is missing was refused");
+        let mut all = vec![("min.insync.replicas", settings.min_insync_replicas.to_string())];
+        all.extend_from_slice(topic_settings);
+        let new = NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
+        self.cluster.create_topic(&new).map_err(|error| match error.kind {
+            Kind::Refused => refused(format!(
+                "topic {name:?} cannot be created: {}; create it by hand, or see topics.replication_factor ({}), \
+                 topics.min_insync_replicas ({}) and topics.create",
+                error.message, settings.replication_factor, settings.min_insync_replicas
+            )),
+            _ => error,
         })?;
-        if let Some(metadata) = metadata
-            && metadata.digest != ours
-        {
-            return Err(refused(format!(
-                "the offset of {partition} was committed under other rules (digest {}, these rules' is {ours}): \
-                 identities or versions have changed their meaning; give the topology a new name, or bring its \
-                 former rules back",
-                metadata.digest
-            )));
+        tracing::info!(topic = name, partitions = partition_count, "topic created");
+        self.cluster.describe_topic(name)?.ok_or_else(|| {
+            cluster::Error::new(Kind::Retry, format!("topic {name:?} was created and is not to be seen yet"))
+        })
+    }
+}
+
+/// The partition count of the largest input.
+fn most_partitions(all: &[Facts]) -> i32 {
+    all.iter().filter_map(|facts| facts.input.there()).map(|input| input.partition_count).max().unwrap_or(1)
+}
+
+/// Logs warnings; everything that is refused, at once, is the error.
+fn say(topology: &Topology, findings: Vec<Finding>) -> Result<(), cluster::Error> {
+    let mut wrong = Vec::new();
+    for finding in findings {
+        match finding.severity {
+            Severity::Refused => wrong.push(finding.to_string()),
+            Severity::Warning => tracing::warn!(topology = topology.name, help = finding.help, "{}", finding.message),
+            Severity::Note => tracing::debug!(topology = topology.name, help = finding.help, "{}", finding.message),
         }
     }
-    Ok(())
+    if wrong.is_empty() { Ok(()) } else { Err(refused(wrong.join("; "))) }
 }

@@ -10,9 +10,11 @@ use std::ops::Range;
 use crate::cluster::{Cluster, Kind, Message, Producer, RecordBatch, Ticket};
 use crate::dedup::{self, Action, Candidate, Decision, Reader, Reading, Reason, Refusal, Remember, Verdict};
 use crate::format::{self, EntryRef, key_hash};
-use crate::record::{HeaderBuf, Record};
-use crate::state;
+use crate::record::{HeaderBuf, Headers, Record};
+use crate::state::{self, Overlay};
 
+use super::audit::Dropped;
+use super::catalog::Topics;
 use super::context::Context;
 use super::task::{Task, TaskId};
 use super::trouble::{Cause, Trouble};
@@ -30,6 +32,8 @@ pub struct Scratch {
     entries: Vec<Option<Range<usize>>>,
     entry: Vec<u8>,
     headers: HeaderBuf,
+    /// An audit record's value.
+    explanation: Vec<u8>,
 }
 
 impl Scratch {
@@ -43,6 +47,7 @@ impl Scratch {
             entries: Vec::new(),
             entry: Vec::new(),
             headers: HeaderBuf::default(),
+            explanation: Vec::new(),
         }
     }
 }
@@ -101,9 +106,35 @@ pub fn process<C: Cluster>(
             ));
             break;
         }
-        let mut outlet =
-            Outlet { context, id, producer: &mut *producer, headers: &mut scratch.headers, added: &mut added };
+        let mut outlet = Outlet {
+            context,
+            id,
+            topics: task.topics,
+            producer: &mut *producer,
+            headers: &mut scratch.headers,
+            added: &mut added,
+        };
         let decision = outlet.emit(task, &record, judgement)?;
+        if decision.action == Action::Drop
+            && let Some(topic) = &context.topology.audit
+        {
+            let against = candidate.and_then(|candidate| known(&task.overlay, candidate, found, &scratch.arena));
+            let bytes = |range: &Range<usize>| &scratch.arena[range.clone()];
+            let dropped = Dropped {
+                topology: &context.topology.name,
+                record: &record,
+                decision,
+                identity: candidate.map(|candidate| bytes(&candidate.key)),
+                version: candidate.and_then(|candidate| candidate.version.as_ref()).map(bytes),
+                epoch: None,
+                // What could not be decoded was refused before.
+                against: against.and_then(|entry| EntryRef::decode(entry).ok()),
+                against_epoch: None,
+            };
+            scratch.explanation.clear();
+            dropped.write(&mut scratch.explanation);
+            outlet.explain(task, &record, topic, &scratch.explanation)?;
+        }
         if let (Remember::Entry { .. }, Some(candidate)) = (&decision.remember, candidate) {
             remember(task, &decision, candidate, &scratch.arena, &mut scratch.entry);
         }
@@ -183,11 +214,7 @@ fn judge<C: Cluster>(
         Reading::Rows(_) => unreachable!("nothing is read row by row yet"),
         Reading::Refused(refusal) => Ok(refused(context, refusal)),
         Reading::Candidate(candidate) => {
-            let entry = match task.overlay.get(&arena[candidate.key.clone()]) {
-                Some(written) => written,
-                None => found,
-            };
-            let entry = entry.map(EntryRef::decode).transpose()?;
+            let entry = known(&task.overlay, candidate, found, arena).map(EntryRef::decode).transpose()?;
             let version = candidate.version.clone().map(|range| &arena[range]);
             let decision = dedup::decide(rules, progress, entry, version, record.timestamp, record.key.map(key_hash));
             let message = Cow::Borrowed(decision.reason.meaning());
@@ -198,6 +225,14 @@ fn judge<C: Cluster>(
 
 fn refused(context: &Context, refusal: &Refusal) -> Judgement {
     Judgement { decision: dedup::refuse(&context.rules, refusal), message: Cow::Owned(refusal.message.clone()) }
+}
+
+/// The entry of the candidate's identity: what the transaction has written, or what the store has.
+fn known<'a>(overlay: &'a Overlay, candidate: &Candidate, found: Option<&'a [u8]>, arena: &[u8]) -> Option<&'a [u8]> {
+    match overlay.get(&arena[candidate.key.clone()]) {
+        Some(written) => written,
+        None => found,
+    }
 }
 
 /// Puts the record's entry into the overlay.
@@ -218,6 +253,7 @@ fn remember<C: Cluster>(
 struct Outlet<'a, P> {
     context: &'a Context,
     id: TaskId,
+    topics: Topics,
     producer: &'a mut P,
     headers: &'a mut HeaderBuf,
     added: &'a mut Added,
@@ -314,7 +350,7 @@ impl<P: Producer> Outlet<'_, P> {
         let headers = std::mem::take(self.headers);
         let letter = Message {
             topic: &self.context.topology.dead_letter,
-            partition: record.partition % self.context.dead_letter_partitions,
+            partition: record.partition % self.topics.dead_letter_partitions,
             key: record.key,
             value: record.value,
             headers: headers.as_headers(),
@@ -331,5 +367,35 @@ impl<P: Producer> Outlet<'_, P> {
         }
         self.added.dead_letters += 1;
         Ok(())
+    }
+
+    /// Sends what explains a drop to the audit topic. Where a topic has refused the record before, it may have been
+    /// the timestamp: the present replaces it.
+    fn explain<C: Cluster>(
+        &mut self,
+        task: &Task<C>,
+        record: &Record<'_>,
+        topic: &str,
+        value: &[u8],
+    ) -> Result<(), Trouble> {
+        let refused = task.quarantine.as_ref().and_then(|quarantine| quarantine.unsendable.as_ref());
+        let believable = refused.is_none_or(|(offset, _)| *offset != record.offset);
+        let explanation = Message {
+            topic,
+            partition: record.partition % self.topics.audit_partitions,
+            key: record.key,
+            value: Some(value),
+            headers: Headers::default(),
+            timestamp: record.timestamp.filter(|_| believable),
+        };
+        match self.send(&explanation)? {
+            None => Ok(()),
+            Some(refusal) => {
+                let (topic, partition, offset) = (record.topic, record.partition, record.offset);
+                let reason =
+                    format!("{topic}:{partition}:{offset}: the audit topic refuses what explains it: {refusal}");
+                Err(Trouble::refused(self.id, reason))
+            }
+        }
     }
 }

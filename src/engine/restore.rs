@@ -172,7 +172,6 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
     task.input_end = settled.input_end;
     task.changelog_id = settled.changelog_id;
     let committed = committed_token(&settled)?;
-    let topics = context.topics[&task.input.topic];
     let now = context.clock.monotonic();
     let wall_ms = context.clock.wall_ms();
     let held = task.held.as_mut().expect("claimed before");
@@ -183,7 +182,7 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
         meta.as_ref(),
         committed.as_ref(),
         wall_ms,
-        topics.delete_retention_ms,
+        task.topics.delete_retention_ms,
     );
     let (from, synced_at) = match standing {
         Standing::Current => {
@@ -307,7 +306,8 @@ fn finish<C: Cluster>(
 ) -> Result<Slice, Setback> {
     let held = task.held.as_mut().expect("claimed before");
     let position = held.store.get(POSITION_KEY)?.map(|bytes| PositionRecord::decode(&bytes)).transpose()?;
-    let own = Own { rules_digest: &context.rules_digest, task_count: task.task_count, start: context.topology.start };
+    let own =
+        Own { rules_digest: &context.rules_digest, task_count: task.topics.task_count, start: context.topology.start };
     let resumption = plan::resume(settled, position.as_ref(), own)?;
     let token = position.as_ref().map(|position| position.token);
     let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());

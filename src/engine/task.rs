@@ -16,6 +16,7 @@ use crate::observe::{Health, Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
 use crate::state::{Claim, Overlay, Store};
 
+use super::catalog::Topics;
 use super::context::Context;
 use super::isolate::{Isolated, Quarantine};
 use super::restore::Loading;
@@ -121,8 +122,8 @@ pub struct Task<C: Cluster> {
     pub output: Arc<str>,
     /// Where the store is kept.
     pub dir: PathBuf,
-    /// How many partitions the input has.
-    pub task_count: u32,
+    /// What was learnt of its topics before it began.
+    pub topics: Topics,
     /// Where its work stands.
     pub phase: Phase<C>,
     /// The store, from the moment that it was claimed.
@@ -193,14 +194,14 @@ impl Drop for Presence {
 
 impl<C: Cluster> Task<C> {
     /// A task that begins to settle.
-    pub fn new(context: &Context, input: TopicPartition, task_count: u32, settling: C::Settling) -> Self {
+    pub fn new(context: &Context, input: TopicPartition, topics: Topics, settling: C::Settling) -> Self {
         let metrics = context.metrics.task(&context.topology.name, &input);
         let nothing = Position { next: 0, progress: Progress::default() };
         let task = Self {
             changelog: TopicPartition::new(context.topology.changelog(&input.topic), input.partition),
             output: context.topology.output_topic(&input.topic).into(),
             dir: context.state_dir.task_dir(&context.topology.name, &input),
-            task_count,
+            topics,
             phase: Phase::Settling(settling),
             held: None,
             overlay: Overlay::new(),
@@ -271,7 +272,7 @@ impl<C: Cluster> Task<C> {
             horizon: progress.horizon,
             rules_digest,
             generation: 1,
-            task_count: self.task_count,
+            task_count: self.topics.task_count,
         }
     }
 

@@ -1,10 +1,10 @@
 //! Whether this instance can be counted on: what `/readyz` answers from.
 //!
-//! Ready means: at least one lane was started, every lane has joined its group, and no task is being
-//! restored for the first time since it was assigned. A restore after an aborted transaction does not
+//! Ready means: at least one lane was started, every lane has joined its group, no task is being restored
+//! for the first time since it was assigned, and no topic that should be read was refused. A restore after an aborted transaction does not
 //! make an instance unready: it is short, and nobody else could do the work meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::record::TopicPartition;
@@ -22,6 +22,8 @@ struct Known {
     /// For each task whether it was restored, and how many hold it: two for a moment when it moves from
     /// one lane of this process to another.
     tasks: BTreeMap<(String, TopicPartition), Task>,
+    /// Input topics that should be read and were refused.
+    refused: BTreeSet<(String, String)>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -77,6 +79,17 @@ impl Health {
         }
     }
 
+    /// An input topic was refused and is left alone, or is no longer.
+    pub fn topic_refused(&self, topology: &str, topic: &str, refused: bool) {
+        let name = (topology.to_owned(), topic.to_owned());
+        let mut known = self.known();
+        if refused {
+            known.refused.insert(name);
+        } else {
+            known.refused.remove(&name);
+        }
+    }
+
     /// A lane has let a task go, or has given it up.
     pub fn task_released(&self, topology: &str, partition: &TopicPartition) {
         let mut known = self.known();
@@ -109,7 +122,12 @@ impl Health {
                 (false, false) => "is being restored for the first time",
             },
         });
-        lanes.chain(tasks).collect()
+        let refused = known.refused.iter().map(|(topology, topic)| Check {
+            name: format!("topic {topology}/{topic}"),
+            ok: false,
+            detail: "was refused; the log says why",
+        });
+        lanes.chain(tasks).chain(refused).collect()
     }
 
     /// A thread that panicked with the lock held left at worst an outdated check, so its poison is ignored.

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use crate::dedup::Rules;
 pub use cases::TestCase;
 pub use input::{Input, Pattern};
+pub(crate) use names::is_changelog;
 
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Report};
 use crate::yaml::{File, Place, read};

@@ -56,9 +56,8 @@ pub(super) enum Served {
 impl Group {
     /// Adds a member and begins a round.
     pub(super) fn join(&mut self, id: u64, topics: &[Arc<str>]) {
-        let topics = topics.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
         let membership = Membership {
-            topics,
+            topics: distinct(topics),
             owned: BTreeSet::new(),
             events: VecDeque::new(),
             told: false,
@@ -67,6 +66,14 @@ impl Group {
         };
         self.members.insert(id, membership);
         self.begin_round();
+    }
+
+    /// Changes what a member subscribes to and begins a round; no member, no effect.
+    pub(super) fn subscribe(&mut self, id: u64, topics: &[Arc<str>]) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.topics = distinct(topics);
+            self.begin_round();
+        }
     }
 
     /// Removes a member; what it owned is free. Answers whether it was one.
@@ -208,7 +215,10 @@ impl Group {
         let mut target: BTreeMap<u64, BTreeSet<TopicPartition>> = self
             .members
             .iter()
-            .map(|(id, member)| (*id, member.owned.intersection(&partitions).cloned().collect()))
+            .map(|(id, member)| {
+                let kept = member.owned.intersection(&partitions).filter(|partition| self.wants(*id, partition));
+                (*id, kept.cloned().collect())
+            })
             .collect();
         let held: BTreeSet<TopicPartition> = target.values().flatten().cloned().collect();
         for partition in partitions.difference(&held) {
@@ -252,4 +262,8 @@ impl Group {
     fn wants(&self, id: u64, partition: &TopicPartition) -> bool {
         self.members[&id].topics.contains(&partition.topic)
     }
+}
+
+fn distinct(topics: &[Arc<str>]) -> Vec<Arc<str>> {
+    topics.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect()
 }

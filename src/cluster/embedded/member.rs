@@ -41,9 +41,6 @@ struct Assigned {
 impl Member {
     pub(super) fn join(broker: &Arc<Broker>, group: &str, topics: &[Arc<str>]) -> Result<Self, Error> {
         check_group(group)?;
-        if topics.is_empty() {
-            return Err(refused(format!("a member of group {group} must subscribe to a topic")));
-        }
         let mut member = Self {
             broker: Arc::clone(broker),
             group: group.to_owned(),
@@ -199,6 +196,16 @@ impl cluster::Member for Member {
                 return Ok(None);
             }
         }
+    }
+
+    fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error> {
+        self.topics = topics.to_vec();
+        let mut state = self.broker.state()?;
+        if let Some(group) = state.groups.get_mut(&self.group) {
+            group.subscribe(self.id, topics);
+        }
+        self.broker.notify();
+        Ok(())
     }
 
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {

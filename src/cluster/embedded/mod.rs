@@ -17,7 +17,8 @@
 //!
 //! Topics are created by [`Cluster::create_topic`], or by [`Embedded::append`] with the default partition
 //! count. Of the topic settings `cleanup.policy`, `delete.retention.ms`, `max.message.bytes` and
-//! `message.timestamp.{before,after}.max.ms` mean something; the rest is kept and has no effect.
+//! `message.timestamp.{before,after}.max.ms` mean something; the rest is kept and has no effect. Nobody is held off
+//! anything.
 //!
 //! **Limits**: one process, enforced by a lock; one write to the disk at a time; the keys of a compacted
 //! partition must fit into memory while it is compacted.
@@ -32,7 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Cluster, CommittedOffset, Error, NewTopic, Settled, TopicDescription};
+use super::{Cluster, CommittedOffset, Error, NewTopic, Rights, Settled, TopicDescription};
 use crate::record::TopicPartition;
 use broker::Broker;
 
@@ -146,6 +147,14 @@ impl Cluster for Embedded {
 
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error> {
         Ok(self.broker.state()?.topics.get(topic).map(topics::Topic::describe))
+    }
+
+    fn list_topics(&self) -> Result<Vec<String>, Error> {
+        Ok(self.broker.state()?.topics.keys().map(ToString::to_string).collect())
+    }
+
+    fn group_rights(&self, _group: &str) -> Result<Option<Rights>, Error> {
+        Ok(Some(Rights::ALL))
     }
 
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::broker::refused;
 use super::disk::StoredTopic;
 use super::layout::{Head, PartitionMeta, TopicMeta};
-use crate::cluster::{Error, TopicDescription, TopicId};
+use crate::cluster::{Error, Rights, TopicDescription, TopicId};
 
 /// Kafka's limit for a topic's name.
 const NAME_BYTES_MAX: usize = 249;
@@ -78,6 +78,16 @@ impl Topic {
             partition_count: self.partition_count(),
             cleanup_policy: self.settings.cleanup_policy.clone(),
             delete_retention_ms: self.settings.delete_retention_ms,
+            // Nothing is deleted by itself, and no record is stamped that has a timestamp.
+            retention_ms: i64::MAX,
+            retention_bytes: i64::MAX,
+            stamps: false,
+            timestamp_before_max_ms: self.settings.timestamp_before_ms,
+            timestamp_after_max_ms: self.settings.timestamp_after_ms,
+            message_bytes_max: self.settings.message_bytes_max,
+            replicas: None,
+            min_insync_replicas: None,
+            rights: Some(Rights::ALL),
         }
     }
 }

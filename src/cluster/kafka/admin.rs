@@ -14,7 +14,7 @@ use rdkafka::bindings as rd;
 
 use super::errors::{Code, Failure};
 use super::native::{Client, Event, Queue, c_millis, c_string};
-use crate::cluster::{Error, Kind, NewTopic, TopicDescription, TopicId};
+use crate::cluster::{Error, Kind, NewTopic, Rights, TopicDescription, TopicId};
 
 /// How long an answer may take.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
@@ -27,6 +27,19 @@ const USABLE_DEADLINE: Duration = Duration::from_secs(30);
 /// Between two looks at a new topic.
 const USABLE_STEP: Duration = Duration::from_millis(20);
 
+/// The settings of a topic that are asked for.
+const SETTINGS: [&str; 9] = [
+    "cleanup.policy",
+    "delete.retention.ms",
+    "retention.ms",
+    "retention.bytes",
+    "message.timestamp.type",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "max.message.bytes",
+    "min.insync.replicas",
+];
+
 /// A topic, without its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outline {
@@ -36,6 +49,10 @@ pub(super) struct Outline {
     pub partition_count: i32,
     /// Whether each of them has a leader.
     pub is_led: bool,
+    /// Replicas of the partition that has the fewest.
+    pub replicas: i32,
+    /// What this client may do with it.
+    pub rights: Option<Rights>,
 }
 
 /// Options of one admin call.
@@ -61,6 +78,14 @@ fn ask(
         let raw = rd::rd_kafka_AdminOptions_new(client.raw(), api);
         let options = Options(NonNull::new(raw).expect("librdkafka knows all of its calls"));
         rd::rd_kafka_AdminOptions_set_request_timeout(raw, c_millis(ANSWER_DEADLINE), words.as_mut_ptr(), words.len());
+        if matches!(
+            api,
+            rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS
+                | rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS
+        ) {
+            // Fails only for calls that know no such thing.
+            let _ = Failure::take(rd::rd_kafka_AdminOptions_set_include_authorized_operations(raw, 1));
+        }
         if api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS {
             rd::rd_kafka_AdminOptions_set_operation_timeout(
                 raw,
@@ -150,10 +175,93 @@ unsafe fn read_outline(topic: *const rd::rd_kafka_TopicDescription_t) -> Outline
             let leader = rd::rd_kafka_TopicPartitionInfo_leader(*partition);
             !leader.is_null() && rd::rd_kafka_Node_id(leader) >= 0
         };
+        let replicas = |partition: &*const rd::rd_kafka_TopicPartitionInfo_t| {
+            let mut count = 0;
+            rd::rd_kafka_TopicPartitionInfo_replicas(*partition, &mut count);
+            i32::try_from(count).unwrap_or(i32::MAX)
+        };
+        let mut allowed = 0;
+        let operations = rd::rd_kafka_TopicDescription_authorized_operations(topic, &mut allowed);
         Outline {
             id: TopicId((u128::from(high) << 64 | u128::from(low)).to_be_bytes()),
             partition_count: i32::try_from(partitions.len()).unwrap_or(i32::MAX),
             is_led: partitions.iter().all(is_led),
+            replicas: partitions.iter().map(replicas).min().unwrap_or(0),
+            rights: rights(operations, allowed),
+        }
+    }
+}
+
+/// The rights that these operations are; `None` where the cluster does not say.
+///
+/// # Safety
+/// `operations` is null or points to `count` operations that are alive.
+unsafe fn rights(operations: *const rd::rd_kafka_AclOperation_t, count: usize) -> Option<Rights> {
+    use rd::rd_kafka_AclOperation_t as Operation;
+    if operations.is_null() {
+        return None;
+    }
+    // SAFETY: by the caller's promise.
+    let operations = unsafe { std::slice::from_raw_parts(operations, count) };
+    let may =
+        |operation| operations.contains(&operation) || operations.contains(&Operation::RD_KAFKA_ACL_OPERATION_ALL);
+    Some(Rights {
+        read: may(Operation::RD_KAFKA_ACL_OPERATION_READ),
+        write: may(Operation::RD_KAFKA_ACL_OPERATION_WRITE),
+        describe: may(Operation::RD_KAFKA_ACL_OPERATION_DESCRIBE),
+        alter: may(Operation::RD_KAFKA_ACL_OPERATION_DELETE),
+    })
+}
+
+/// The names of all topics that may be seen.
+pub(super) fn list(client: &Arc<Client>) -> Result<Vec<String>, Error> {
+    let mut metadata = std::ptr::null();
+    // What was told before this call says nothing of it.
+    client.trouble();
+    // SAFETY: the client is alive and the out-pointer valid for the call; null stands for no single topic.
+    let code = unsafe {
+        rd::rd_kafka_metadata(client.raw(), 1, std::ptr::null_mut(), &mut metadata, c_millis(ANSWER_DEADLINE))
+    };
+    if let Some(failure) = Failure::of(code) {
+        return Err(client.trouble().unwrap_or(failure).plain("listing the topics"));
+    }
+    // SAFETY: the answer is owned and destroyed after the names were copied; all that it points to lives as long.
+    unsafe {
+        let count = usize::try_from((*metadata).topic_cnt).unwrap_or(0);
+        let topics = if count == 0 { &[] } else { std::slice::from_raw_parts((*metadata).topics, count) };
+        let names = topics.iter().map(|topic| words(topic.topic)).collect();
+        rd::rd_kafka_metadata_destroy(metadata);
+        Ok(names)
+    }
+}
+
+/// What this client may do with `group`. Without the right to ask, it has none at all.
+pub(super) fn group_rights(client: &Arc<Client>, group: &str) -> Result<Option<Rights>, Error> {
+    let what = || format!("describing the group {group}");
+    let name = c_string(group)?;
+    let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, |options, queue| {
+        // SAFETY: all is alive for the call, which copies what it needs.
+        unsafe { rd::rd_kafka_DescribeConsumerGroups(client.raw(), [name.as_ptr()].as_mut_ptr(), 1, options, queue) }
+    })
+    .map_err(|failure| failure.plain(what()))?;
+    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
+    unsafe {
+        let result = rd::rd_kafka_event_DescribeConsumerGroups_result(answer.raw());
+        let mut count = 0;
+        let groups = pointers(rd::rd_kafka_DescribeConsumerGroups_result_groups(result, &mut count), count);
+        let Some(&group) = groups.first() else { return Ok(None) };
+        let error = rd::rd_kafka_ConsumerGroupDescription_error(group);
+        let code = if error.is_null() { Code::RD_KAFKA_RESP_ERR_NO_ERROR } else { rd::rd_kafka_error_code(error) };
+        match Failure::of(code) {
+            None => {
+                let operations = rd::rd_kafka_ConsumerGroupDescription_authorized_operations(group, &mut count);
+                Ok(rights(operations, count))
+            }
+            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED => {
+                Ok(Some(Rights::default()))
+            }
+            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => Ok(None),
+            Some(failure) => Err(failure.plain(what())),
         }
     }
 }
@@ -162,24 +270,34 @@ unsafe fn read_outline(topic: *const rd::rd_kafka_TopicDescription_t) -> Outline
 pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<TopicDescription>, Error> {
     let what = || format!("describing the topic {topic}");
     let Some(outline) = outline(client, topic).map_err(|failure| failure.plain(what()))? else { return Ok(None) };
-    let [cleanup_policy, delete_retention_ms] =
-        settings(client, topic, ["cleanup.policy", "delete.retention.ms"]).map_err(|failure| failure.plain(what()))?;
-    let number = |text: &str| {
-        text.parse().map_err(|_| {
+    let found = settings(client, topic, SETTINGS).map_err(|failure| failure.plain(what()))?;
+    let told = |name: &str| SETTINGS.iter().position(|known| *known == name).map_or("", |index| found[index].as_str());
+    let number = |name: &str, absent: Option<i64>| match (told(name), absent) {
+        // Of brokers that do not know it yet.
+        ("", Some(absent)) => Ok(absent),
+        (text, _) => text.parse().map_err(|_| {
+            let what = what();
             Error::new(
                 Kind::Refused,
-                format!(
-                    "{}: its delete.retention.ms is {text:?}, which is no number; may its settings be described?",
-                    what()
-                ),
+                format!("{what}: its {name} is {text:?}, which is no number; may its settings be described?"),
             )
-        })
+        }),
     };
+    let limit = |name: &str| number(name, Some(-1)).map(|limit| if limit < 0 { i64::MAX } else { limit });
     Ok(Some(TopicDescription {
         id: outline.id,
         partition_count: outline.partition_count,
-        delete_retention_ms: number(&delete_retention_ms)?,
-        cleanup_policy,
+        cleanup_policy: told("cleanup.policy").to_owned(),
+        delete_retention_ms: number("delete.retention.ms", None)?,
+        retention_ms: limit("retention.ms")?,
+        retention_bytes: limit("retention.bytes")?,
+        stamps: told("message.timestamp.type") == "LogAppendTime",
+        timestamp_before_max_ms: limit("message.timestamp.before.max.ms")?,
+        timestamp_after_max_ms: limit("message.timestamp.after.max.ms")?,
+        message_bytes_max: number("max.message.bytes", None)?,
+        replicas: Some(outline.replicas),
+        min_insync_replicas: number("min.insync.replicas", Some(1)).map(|count| i32::try_from(count).ok())?,
+        rights: outline.rights,
     }))
 }
 

@@ -71,11 +71,6 @@ impl Member {
         let client = Client::new(properties)?;
         let lane = Queue::new(&client);
         lane.wake_on_events();
-        let wanted: Vec<TopicPartition> =
-            topics.iter().map(|topic| TopicPartition::new(Arc::clone(topic), -1)).collect();
-        let list = List::of(&wanted, i64::from(rd::RD_KAFKA_OFFSET_INVALID))?;
-        // SAFETY: client and list are alive; the list is copied.
-        let failure = Failure::of(unsafe { rd::rd_kafka_subscribe(client.raw(), list.raw()) });
         let member = Self {
             client,
             lane,
@@ -85,10 +80,19 @@ impl Member {
             told: None,
             left: false,
         };
-        match failure {
-            Some(failure) => Err(failure.plain("subscribing")),
-            None => Ok(member),
+        if !topics.is_empty() {
+            member.subscribe_to(topics)?;
         }
+        Ok(member)
+    }
+
+    fn subscribe_to(&self, topics: &[Arc<str>]) -> Result<(), Error> {
+        let wanted: Vec<TopicPartition> =
+            topics.iter().map(|topic| TopicPartition::new(Arc::clone(topic), -1)).collect();
+        let list = List::of(&wanted, i64::from(rd::RD_KAFKA_OFFSET_INVALID))?;
+        // SAFETY: client and list are alive; the list is copied.
+        let failure = Failure::of(unsafe { rd::rd_kafka_subscribe(self.client.raw(), list.raw()) });
+        failure.map_or(Ok(()), |failure| Err(failure.plain("subscribing")))
     }
 
     /// Handles everything that librdkafka has to tell; stops at the first group event.
@@ -272,6 +276,15 @@ impl cluster::Member for Member {
         let partitions = Arc::clone(&slots.partitions);
         batch.fill(lane, &partitions, records_max, wait, |message| slots.sort(message, troubles));
         Ok(None)
+    }
+
+    fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error> {
+        if !topics.is_empty() {
+            return self.subscribe_to(topics);
+        }
+        // SAFETY: the client is alive.
+        let failure = Failure::of(unsafe { rd::rd_kafka_unsubscribe(self.client.raw()) });
+        failure.map_or(Ok(()), |failure| Err(failure.plain("unsubscribing")))
     }
 
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use self::properties::Properties;
 use self::settle::{Askers, Stability};
-use super::{Cluster, CommittedOffset, Error, NewTopic, TopicDescription};
+use super::{Cluster, CommittedOffset, Error, NewTopic, Rights, TopicDescription};
 use crate::record::TopicPartition;
 
 mod admin;
@@ -91,6 +91,14 @@ impl Cluster for Kafka {
 
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error> {
         admin::describe(&self.inner.askers.ends()?, topic)
+    }
+
+    fn list_topics(&self) -> Result<Vec<String>, Error> {
+        admin::list(&self.inner.askers.ends()?)
+    }
+
+    fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error> {
+        admin::group_rights(&self.inner.askers.ends()?, group)
     }
 
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {

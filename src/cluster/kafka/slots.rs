@@ -148,6 +148,6 @@ pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Fail
         Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => {
             Error::new(Kind::Refused, format!("{partition} cannot be read at offset {offset}: {failure}")).of(partition)
         }
-        _ => failure.plain(format_args!("reading {partition} at offset {offset}")),
+        _ => failure.plain(format_args!("reading {partition} at offset {offset}")).of(partition),
     }
 }

@@ -20,7 +20,7 @@ impl<C: Cluster> Lane<C> {
             GroupEvent::Assigned(partitions) => {
                 tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions assigned");
                 self.member.accept_assigned(&partitions)?;
-                partitions.into_iter().for_each(|partition| self.take_over(partition));
+                partitions.into_iter().try_for_each(|partition| self.take_over(partition))?;
                 self.context.health.lane_joined(&self.context.topology.name, self.index, true);
                 Ok(())
             }
@@ -57,19 +57,36 @@ impl<C: Cluster> Lane<C> {
                 if concerned.iter().any(|id| self.transactor.touches(*id)) {
                     self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, error.message.clone())));
                 }
-                concerned.into_iter().for_each(|id| self.on_unreadable(id, &error.message));
+                for id in concerned {
+                    // What is no partition's own trouble says nothing of the record that would come next.
+                    match error.partition {
+                        Some(_) => self.on_unreadable(id, &error.message),
+                        None => self.restart_running(id),
+                    }
+                }
                 Ok(())
             }
             Kind::Abort | Kind::Fenced | Kind::Unknown => Err(error),
         }
     }
 
+    /// Subscribes anew when topics have come or gone. The partitions that stay are read on meanwhile.
+    pub(super) fn follow_catalog(&mut self) -> Result<(), cluster::Error> {
+        let edition = self.context.topics.edition();
+        if self.edition == edition {
+            return Ok(());
+        }
+        self.edition = edition;
+        self.member.subscribe(&self.context.topics.names())
+    }
+
     /// Sends all tasks at work through their restore, once, when a topic was seen to have been recreated.
     pub(super) fn recheck(&mut self) {
-        if self.rechecked || !self.context.recreated.load(Ordering::Relaxed) {
+        let recreated = self.context.recreated.load(Ordering::Relaxed);
+        if self.rechecked == recreated {
             return;
         }
-        self.rechecked = true;
+        self.rechecked = recreated;
         self.batch = C::Batch::default();
         self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, "a topic was recreated")));
         self.tasks_in(|phase| matches!(phase, Phase::Running)).into_iter().for_each(|id| self.restart(id));
@@ -86,12 +103,16 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    pub(super) fn take_over(&mut self, partition: TopicPartition) {
-        let task_count = self.context.topics[&partition.topic].task_count;
+    pub(super) fn take_over(&mut self, partition: TopicPartition) -> Result<(), cluster::Error> {
+        let Some(topics) = self.context.topics.get(&partition.topic) else {
+            // It has left since: a new member does not subscribe to it.
+            return Err(cluster::Error::new(Kind::Fenced, format!("{partition} was assigned and is read no more")));
+        };
+        let task_count = topics.task_count;
         let group = self.context.topology.group();
         let changelog = TopicPartition::new(self.context.topology.changelog(&partition.topic), partition.partition);
         let settling = self.cluster.settle(&group, &partition, &changelog);
-        let mut task = Task::new(&self.context, partition, task_count, settling);
+        let mut task = Task::new(&self.context, partition, topics, settling);
         if task.input.partition >= task_count as i32 {
             let found = task.input.partition as u32 + 1;
             task.fail(&Refusal::Rescaled { known: task_count, found }.to_string());
@@ -99,6 +120,7 @@ impl<C: Cluster> Lane<C> {
         self.restoring = true;
         self.tasks.insert(self.next_id, task);
         self.next_id += 1;
+        Ok(())
     }
 
     pub(super) fn let_go(&mut self, partitions: &[TopicPartition]) {

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Fuzzes what reads bytes that others have written: each target of fuzz/ for $FUZZ_SECONDS (default 20),
+# from the captures in tests/ and the topologies as seeds. What it finds stays in fuzz/artifacts and is to
+# become a test. FUZZ_TARGETS names some of them only.
+# Installs cargo-fuzz if it is missing; --install-only does nothing else.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/lib.sh
+source scripts/lib.sh
+
+version=0.13.1
+line_bytes_max=8192
+
+if ! cargo fuzz --version >/dev/null 2>&1; then
+    say "installing cargo-fuzz $version"
+    # In a folder of its own: it is no part of this project's build.
+    env -u CARGO_TARGET_DIR -u CARGO_BUILD_TARGET_DIR cargo install --locked --version "$version" cargo-fuzz
+fi
+[[ ${1:-} != --install-only ]] || exit 0
+
+seeds=$(mktemp -d)
+trap 'rm -rf "$seeds"' EXIT
+mkdir -p "$seeds"/{paths,versions,envelopes,yaml}
+
+# A seed a line, so that each is one record.
+find tests/corpus/files tests/data topologies/samples -type f 2>/dev/null | sort | while read -r file; do
+    awk -v to="$seeds/envelopes/$(tr / - <<<"$file")" -v most="$line_bytes_max" \
+        '/^\{/ && length($0) <= most { out = to "-" NR; print > out; close(out) }' "$file"
+done
+find topologies src/topology -name '*.yaml' -type f | sort | while read -r file; do
+    cp "$file" "$seeds/yaml/$(tr / - <<<"$file")"
+done
+grep -rhoE '\b(key|value|header|meta)\.[A-Za-z0-9_."]+' topologies src/topology --include='*.yaml' | sort -u | head -200 |
+    awk -v to="$seeds/paths/" '{ out = to NR; printf "%s", $0 > out; close(out) }'
+
+for target in ${FUZZ_TARGETS:-paths versions envelopes yaml}; do
+    say "fuzz: $target for ${FUZZ_SECONDS:-20} s, from $(find "$seeds/$target" -type f | wc -l) seeds"
+    mkdir -p "fuzz/corpus/$target"
+    # The rooms hold no unsafe code: without a sanitizer the pinned, stable compiler will do.
+    cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "$seeds/$target" -- \
+        -max_total_time="${FUZZ_SECONDS:-20}" -max_len="$line_bytes_max" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+        2>&1 | grep -vE '^(INFO|#[0-9]+.*(NEW|REDUCE|pulse|RELOAD))' || fail "$target has found something: see fuzz/artifacts/$target"
+done
+say "fuzz: nothing found"

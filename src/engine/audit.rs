@@ -1,0 +1,126 @@
+//! The audit record: what was dropped, why, and what it lost against, as JSON for people and programs.
+//!
+//! ```json
+//! {"topology":"payments","topic":"payments","partition":0,"offset":7,"timestamp":1700000000000,
+//!  "verdict":"stale","reason":"version_older","identity":[7,"charge"],"version":1,"epoch":null,
+//!  "against":{"version":2,"epoch":null,"last_seen":1700000000000}}
+//! ```
+//!
+//! `identity`, `version` and `epoch` are null where they were not read (the record was refused, or read before) or
+//! are missing. `against` is what was remembered of the identity when the record was dropped, null where nothing
+//! was. A description beyond [`DESCRIBED_BYTES_MAX`] is cut: it is then a text that ends in `…`.
+
+use crate::dedup::{Decision, describe_identity, describe_version};
+use crate::format::{EntryRef, NO_TIME};
+use crate::record::Record;
+
+/// How long the description of an identity, a version or an epoch may be.
+pub const DESCRIBED_BYTES_MAX: usize = 8 << 10;
+/// What the end of a cut description looks like.
+const CUT: &str = "…";
+
+/// A dropped record.
+pub struct Dropped<'a> {
+    /// The topology's name.
+    pub topology: &'a str,
+    /// The record.
+    pub record: &'a Record<'a>,
+    /// What was decided.
+    pub decision: Decision,
+    /// Its identity's bytes.
+    pub identity: Option<&'a [u8]>,
+    /// Its version's bytes.
+    pub version: Option<&'a [u8]>,
+    /// Its epoch, as JSON.
+    pub epoch: Option<String>,
+    /// The entry that it was compared with.
+    pub against: Option<EntryRef<'a>>,
+    /// That entry's epoch, as JSON.
+    pub against_epoch: Option<String>,
+}
+
+impl Dropped<'_> {
+    /// Writes the record's value into `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let record = self.record;
+        let mut fields = Fields { out, first: true };
+        fields.text("topology", self.topology);
+        fields.text("topic", record.topic);
+        fields.raw("partition", &record.partition.to_string());
+        fields.raw("offset", &record.offset.to_string());
+        fields.raw("timestamp", &or_null(record.timestamp.map(|timestamp| timestamp.to_string())));
+        fields.text("verdict", self.decision.verdict.as_str());
+        fields.text("reason", self.decision.reason.as_str());
+        // An identity is always a list.
+        let identity = self.identity.map(|bytes| match bounded(describe_identity(bytes)) {
+            (whole, false) => whole,
+            (cut, true) => format!("[{cut}]"),
+        });
+        fields.raw("identity", &or_null(identity));
+        fields.raw("version", &or_null(self.version.map(|bytes| bounded(describe_version(bytes)).0)));
+        fields.raw("epoch", &or_null(self.epoch.clone().map(|epoch| bounded(epoch).0)));
+        match &self.against {
+            None => fields.raw("against", "null"),
+            Some(entry) => {
+                let mut against = Vec::new();
+                let mut inner = Fields { out: &mut against, first: true };
+                inner.raw("version", &or_null(entry.version.map(|bytes| bounded(describe_version(bytes)).0)));
+                inner.raw("epoch", &or_null(self.against_epoch.clone().map(|epoch| bounded(epoch).0)));
+                let last_seen = Some(entry.last_seen).filter(|&time| time != NO_TIME).map(|time| time.to_string());
+                inner.raw("last_seen", &or_null(last_seen));
+                inner.end();
+                fields.raw_bytes("against", &against);
+            }
+        }
+        fields.end();
+    }
+}
+
+fn or_null(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "null".to_owned())
+}
+
+/// A JSON description within the bound, and whether it was cut: then it is a text of what it began with.
+fn bounded(description: String) -> (String, bool) {
+    if description.len() <= DESCRIBED_BYTES_MAX {
+        return (description, false);
+    }
+    let end = (0..=DESCRIBED_BYTES_MAX).rev().find(|&end| description.is_char_boundary(end)).unwrap_or(0);
+    (quoted(&format!("{}{CUT}", &description[..end])), true)
+}
+
+/// A text as JSON.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// An object in the making.
+struct Fields<'a> {
+    out: &'a mut Vec<u8>,
+    first: bool,
+}
+
+impl Fields<'_> {
+    fn raw_bytes(&mut self, name: &str, json: &[u8]) {
+        self.out.extend_from_slice(if self.first { b"{\"" } else { b",\"" });
+        self.first = false;
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out.extend_from_slice(json);
+    }
+
+    fn raw(&mut self, name: &str, json: &str) {
+        self.raw_bytes(name, json.as_bytes());
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.raw(name, &quoted(text));
+    }
+
+    fn end(self) {
+        self.out.push(b'}');
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::dedup::{Action, Identity, Model, Path, Reason, Remember, Rules, Verdict, Version};
+use crate::record::Headers;
+
+fn record(offset: i64, value: &[u8]) -> Record<'_> {
+    Record {
+        topic: "in",
+        partition: 3,
+        offset,
+        timestamp: Some(1_000),
+        key: None,
+        value: Some(value),
+        headers: Headers::default(),
+    }
+}
+
+fn dropped<'a>(record: &'a Record<'a>, reason: Reason) -> Dropped<'a> {
+    let decision = Decision { verdict: Verdict::Stale, reason, action: Action::Drop, remember: Remember::Nothing };
+    Dropped {
+        topology: "payments",
+        record,
+        decision,
+        identity: None,
+        version: None,
+        epoch: None,
+        against: None,
+        against_epoch: None,
+    }
+}
+
+fn written(dropped: &Dropped<'_>) -> Value {
+    let mut out = Vec::new();
+    dropped.write(&mut out);
+    serde_json::from_slice(&out).expect("an audit record is JSON")
+}
+
+/// The bytes of identity and version that records like this one are remembered by.
+fn entry_of(value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let identity = Identity::of_paths([Path::parse("value.id").unwrap()]);
+    let mut model =
+        Model::new(std::sync::Arc::new(Rules::new(identity, Some(Version::integer(Path::parse("value.v").unwrap())))));
+    model.judge(&record(0, value), 0);
+    let (key, entry) = model.entries().next().expect("it was remembered");
+    (key.to_vec(), entry.to_vec())
+}
+
+#[test]
+fn a_stale_record_is_explained_with_what_it_lost_against() {
+    let (key, entry) = entry_of(br#"{"id":"a","v":12}"#);
+    let entry = EntryRef::decode(&entry).unwrap();
+    let record = record(7, b"{}");
+    let dropped = Dropped {
+        identity: Some(&key),
+        version: entry.version,
+        against: Some(entry),
+        epoch: Some("[\"x\"]".to_owned()),
+        ..dropped(&record, Reason::VersionOlder)
+    };
+    assert_eq!(
+        written(&dropped),
+        json!({
+            "topology": "payments", "topic": "in", "partition": 3, "offset": 7, "timestamp": 1000,
+            "verdict": "stale", "reason": "version_older", "identity": ["a"], "version": 12, "epoch": ["x"],
+            "against": {"version": 12, "epoch": null, "last_seen": 1000},
+        })
+    );
+}
+
+#[test]
+fn what_was_not_read_is_null() {
+    let record = Record { timestamp: None, ..record(7, b"{}") };
+    let said = written(&dropped(&record, Reason::Replayed));
+    for field in ["timestamp", "identity", "version", "epoch", "against"] {
+        assert_eq!(said[field], Value::Null, "{field}");
+    }
+    let unseen = EntryRef {
+        last_seen: NO_TIME,
+        version: None,
+        scope: None,
+        from_read: false,
+        owes_tombstone: false,
+        key_hash: None,
+    };
+    let said = written(&Dropped { against: Some(unseen), ..dropped(&record, Reason::Seen) });
+    assert_eq!(said["against"], json!({"version": null, "epoch": null, "last_seen": null}));
+}
+
+#[test]
+fn a_long_description_is_cut() {
+    let epoch = quoted(&"ä".repeat(6_000));
+    let record = record(7, b"{}");
+    let said = written(&Dropped { epoch: Some(epoch), ..dropped(&record, Reason::Seen) });
+    let cut = said["epoch"].as_str().expect("a text");
+    assert!(cut.starts_with("\"ää") && cut.ends_with(CUT), "{}", &cut[..20]);
+    assert!(cut.len() <= DESCRIBED_BYTES_MAX + CUT.len());
+}

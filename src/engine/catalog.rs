@@ -1,0 +1,106 @@
+//! The input topics that a topology reads at present, shared by its lanes: what was learnt of each, and which were
+//! refused. Only the start and the watch change it; lanes look at its edition once a step, and at the topics when
+//! they take a partition over.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::cluster::TopicId;
+
+/// What was learnt of one input topic's topics before it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topics {
+    /// The input's id.
+    pub input_id: TopicId,
+    /// The changelog's id.
+    pub changelog_id: TopicId,
+    /// The input's, and so the changelog's, partition count.
+    pub task_count: u32,
+    /// `delete.retention.ms` of the changelog.
+    pub delete_retention_ms: i64,
+    /// Partitions of the dead letter topic.
+    pub dead_letter_partitions: i32,
+    /// Partitions of the audit topic.
+    pub audit_partitions: i32,
+}
+
+/// The input topics, by name.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    edition: AtomicU64,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    topics: HashMap<Arc<str>, Topics>,
+    refused: BTreeMap<String, String>,
+}
+
+impl Catalog {
+    /// What was learnt at the start.
+    pub fn new(topics: HashMap<Arc<str>, Topics>, refused: BTreeMap<String, String>) -> Self {
+        Self { edition: AtomicU64::new(0), known: Mutex::new(Known { topics, refused }) }
+    }
+
+    /// Changes whenever a topic comes or goes.
+    pub fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Acquire)
+    }
+
+    /// What was learnt of a topic; `None` where it is not read.
+    pub fn get(&self, topic: &str) -> Option<Topics> {
+        self.known().topics.get(topic).copied()
+    }
+
+    /// The names of the topics that are read, in order.
+    pub fn names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<_> = self.known().topics.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// How many tasks there are in all.
+    pub fn task_count(&self) -> usize {
+        self.known().topics.values().map(|topics| topics.task_count as usize).sum()
+    }
+
+    /// How many topics were refused.
+    pub fn refused_count(&self) -> usize {
+        self.known().refused.len()
+    }
+
+    /// A topic is read from now on.
+    pub fn add(&self, topic: &str, topics: Topics) {
+        let mut known = self.known();
+        known.refused.remove(topic);
+        known.topics.insert(Arc::from(topic), topics);
+        self.edition.fetch_add(1, Ordering::Release);
+    }
+
+    /// A topic is not read any more.
+    pub fn remove(&self, topic: &str) {
+        if self.known().topics.remove(topic).is_some() {
+            self.edition.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// A topic cannot be read, and why. Answers whether that is news.
+    pub fn refuse(&self, topic: &str, reason: &str) -> bool {
+        self.known().refused.insert(topic.to_owned(), reason.to_owned()).as_deref() != Some(reason)
+    }
+
+    /// Forgets those refused topics that `is_there` no more. Answers which they were.
+    pub fn forget_refused(&self, is_there: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut known = self.known();
+        let gone: Vec<String> = known.refused.keys().filter(|topic| !is_there(topic)).cloned().collect();
+        gone.iter().for_each(|topic| drop(known.refused.remove(topic)));
+        gone
+    }
+
+    /// Every change is one call on a map: a thread that panicked cannot have left it half done.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

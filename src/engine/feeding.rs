@@ -1,0 +1,54 @@
+//! Which topics a topology reads, and that none of them is one that it writes itself: what it wrote would come in
+//! again, without an end.
+
+use crate::cluster::{self, Cluster};
+use crate::topology::{Input, Topology, is_changelog};
+
+/// Kafka's own topics begin so.
+const INTERNAL: &str = "__";
+
+/// The input topics as of now: those that are named, or those that the pattern means.
+pub fn inputs<C: Cluster>(cluster: &C, topology: &Topology) -> Result<Vec<String>, cluster::Error> {
+    match &topology.input {
+        Input::Topics(topics) => Ok(topics.clone()),
+        Input::Pattern { .. } => {
+            let mut names = cluster.list_topics()?;
+            names.retain(|name| may_be_meant(topology, name));
+            names.sort_unstable();
+            Ok(names)
+        }
+    }
+}
+
+/// Whether the pattern means a topic. Neither Kafka's own nor a changelog is ever meant.
+fn may_be_meant(topology: &Topology, topic: &str) -> bool {
+    !topic.starts_with(INTERNAL) && !is_changelog(topic) && topology.input.contains(topic)
+}
+
+/// Why `topic` cannot be read beside the topics `inputs`, which it may be one of: the topology writes to it, or what
+/// would be written for it would be read.
+pub fn problem_with(topology: &Topology, topic: &str, inputs: &[String]) -> Option<String> {
+    let name = &topology.name;
+    let is_written = |role: &str| {
+        format!("topic {topic:?} is {role} of topology {name}, and its input at once: leave it out by input.exclude")
+    };
+    if topic == topology.dead_letter {
+        return Some(is_written("the dead letter topic"));
+    }
+    if topology.audit.as_deref() == Some(topic) {
+        return Some(is_written("the audit topic"));
+    }
+    if let Some(other) = inputs.iter().find(|other| topology.output_topic(other) == topic) {
+        return Some(is_written(&format!("the output of {other:?}")));
+    }
+    let output = topology.output_topic(topic);
+    if may_be_meant(topology, &output) {
+        return Some(format!(
+            "the output {output:?} of topic {topic:?} is an input of topology {name} too: leave it out by input.exclude"
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! What the cluster says of the topics that belong to one input topic. Asking changes nothing.
+
+use std::time::Duration;
+
+use crate::cluster::{self, Cluster, CommittedOffset, Kind, TopicDescription};
+use crate::record::TopicPartition;
+use crate::topology::Topology;
+
+/// How long to wait for committed offsets that a transaction is pending on; the restore waits for longer.
+const COMMITTED_WAIT: Duration = Duration::from_secs(15);
+
+/// A topic, as far as it can be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It exists.
+    There(Box<TopicDescription>),
+    /// It does not.
+    Missing,
+    /// The cluster will not say: its words.
+    Withheld(String),
+}
+
+impl Seen {
+    /// The topic, where it can be seen.
+    pub fn there(&self) -> Option<&TopicDescription> {
+        match self {
+            Self::There(topic) => Some(topic),
+            Self::Missing | Self::Withheld(_) => None,
+        }
+    }
+
+    /// Asks for a topic.
+    pub fn ask<C: Cluster>(cluster: &C, topic: &str) -> Result<Self, cluster::Error> {
+        match cluster.describe_topic(topic) {
+            Ok(Some(topic)) => Ok(Self::There(Box::new(topic))),
+            Ok(None) => Ok(Self::Missing),
+            Err(error) if error.kind == Kind::Refused => Ok(Self::Withheld(error.message)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A topic and its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// The topic.
+    pub seen: Seen,
+}
+
+impl Named {
+    /// Asks for a topic.
+    pub fn ask<C: Cluster>(cluster: &C, name: String) -> Result<Self, cluster::Error> {
+        Ok(Self { seen: Seen::ask(cluster, &name)?, name })
+    }
+
+    /// The topic, where it can be seen.
+    pub fn there(&self) -> Option<&TopicDescription> {
+        self.seen.there()
+    }
+}
+
+/// All that belongs to one input topic alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The input topic.
+    pub input: Named,
+    /// Its output.
+    pub output: Named,
+    /// Its changelog.
+    pub changelog: Named,
+    /// What the group has committed, by partition; or why that cannot be seen.
+    pub committed: Result<Vec<Option<CommittedOffset>>, String>,
+}
+
+impl Facts {
+    /// Asks for all of it.
+    pub fn gather<C: Cluster>(cluster: &C, topology: &Topology, topic: &str) -> Result<Self, cluster::Error> {
+        let input = Named::ask(cluster, topic.to_owned())?;
+        let output = Named::ask(cluster, topology.output_topic(topic))?;
+        let changelog = Named::ask(cluster, topology.changelog(topic))?;
+        let partition_count = input.there().map_or(0, |input| input.partition_count);
+        let partitions: Vec<_> = (0..partition_count).map(|partition| TopicPartition::new(topic, partition)).collect();
+        let committed = match cluster.committed(&topology.group(), &partitions, COMMITTED_WAIT) {
+            _ if partitions.is_empty() => Ok(Vec::new()),
+            Ok(committed) => Ok(committed),
+            // Whatever is pending, the restore looks again.
+            Err(error) if error.kind == Kind::Retry => Ok(Vec::new()),
+            Err(error) if error.kind == Kind::Refused => Err(error.message),
+            Err(error) => return Err(error),
+        };
+        Ok(Self { input, output, changelog, committed })
+    }
+}

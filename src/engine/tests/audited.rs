@@ -1,0 +1,121 @@
+//! Goal: each drop is explained exactly once, and what cannot be explained is not dropped silently.
+
+use serde_json::Value;
+
+use super::*;
+use crate::cluster::CommittedOffset;
+use crate::dedup::Action;
+use crate::record::TopicPartition;
+
+fn audited() -> Topology {
+    let mut topology = topology(Input::Topics(vec!["orders".to_owned()]), "clean");
+    topology.audit = Some("why".to_owned());
+    topology
+}
+
+fn explained(site: &Site) -> Vec<Value> {
+    site.values("why").iter().map(|value| serde_json::from_str(value).unwrap()).collect()
+}
+
+#[test]
+fn a_drop_is_explained_with_what_it_lost_against() {
+    let site = Site::new();
+    site.send("orders", "x", &[2, 1, 2]);
+    site.send("orders", "y", &[1]);
+    site.drain(&audited()).unwrap();
+    let said = explained(&site);
+    let brief = |line: &Value| {
+        let fields = ["offset", "verdict", "reason", "identity", "version", "against"];
+        fields.map(|field| line[field].to_string()).join(" ")
+    };
+    let against = r#"{"epoch":null,"last_seen":1002,"version":2}"#;
+    assert_eq!(
+        said.iter().map(brief).collect::<Vec<_>>(),
+        [
+            format!(r#"1 "stale" "version_older" ["x"] 1 {against}"#),
+            format!(r#"2 "duplicate" "version_equal" ["x"] 2 {against}"#),
+        ]
+    );
+    assert_eq!((&said[0]["topology"], &said[0]["topic"]), (&"shop".into(), &"orders".into()));
+    let records = site.cluster.read_all("why", 0).unwrap();
+    assert_eq!((records[0].key.as_deref(), records[0].timestamp), (Some("x".as_bytes()), Some(1_001)));
+}
+
+#[test]
+fn a_record_that_is_read_again_is_explained_too() {
+    let site = Site::new();
+    site.send("orders", "x", &[1, 2]);
+    site.drain(&audited()).unwrap();
+    assert!(explained(&site).is_empty());
+    let rewound = CommittedOffset { offset: 0, metadata: String::new() };
+    site.cluster.reset_offset("ratchet.shop", &TopicPartition::new("orders", 0), Some(rewound)).unwrap();
+    site.drain(&audited()).unwrap();
+    let said = explained(&site);
+    assert_eq!(said.len(), 2);
+    assert!(said.iter().all(|line| line["reason"] == "replayed" && line["identity"].is_null()), "{said:?}");
+}
+
+#[test]
+fn what_is_forwarded_or_dead_lettered_is_not_audited() {
+    let site = Site::new();
+    site.send("orders", "x", &[1]);
+    site.cluster.append("orders", 0, &[no_json()]).unwrap();
+    site.drain(&audited()).unwrap();
+    assert!(explained(&site).is_empty());
+    assert_eq!(site.cluster.read_all("shop-dead", 0).unwrap().len(), 1);
+}
+
+#[test]
+fn a_record_that_is_dropped_as_invalid_is_audited() {
+    let site = Site::new();
+    site.cluster.append("orders", 0, &[no_json()]).unwrap();
+    let mut topology = audited();
+    let mut rules = (*topology.rules).clone();
+    rules.actions.invalid = Action::Drop;
+    topology.rules = Arc::new(rules);
+    site.cluster
+        .create_topic(&NewTopic { name: "why", partition_count: 1, replication_factor: 1, settings: &[] })
+        .unwrap();
+    site.drain(&topology).unwrap();
+    let said = explained(&site);
+    assert_eq!(
+        (said.len(), &said[0]["verdict"], &said[0]["reason"]),
+        (1, &"invalid".into(), &"value_malformed".into())
+    );
+}
+
+#[test]
+fn an_audit_topic_that_refuses_stops_the_task() {
+    let site = Site::new();
+    site.create("why", 1, &[("max.message.bytes", "150".to_owned())]);
+    site.send("orders", "x", &[1]);
+    site.drain(&audited()).unwrap();
+    site.send("orders", "x", &[1]);
+    let error = site.drain(&audited()).unwrap_err().to_string();
+    assert!(error.contains("1 of the topology shop's tasks"), "{error}");
+    site.cluster.delete_topic("why").unwrap();
+    site.drain(&audited()).unwrap();
+    assert_eq!(explained(&site).len(), 1, "it was not lost meanwhile");
+}
+
+#[test]
+fn old_timestamps_that_the_audit_topic_refuses_are_replaced() {
+    let site = Site::new();
+    site.create("why", 1, &[("message.timestamp.before.max.ms", "60000".to_owned())]);
+    site.send("orders", "x", &[1, 1]);
+    site.drain(&audited()).unwrap();
+    let records = site.cluster.read_all("why", 0).unwrap();
+    assert_eq!(records.len(), 1);
+    assert!(records[0].timestamp.is_some_and(|timestamp| timestamp > 1_000_000_000_000), "{:?}", records[0].timestamp);
+}
+
+fn no_json() -> Message<'static> {
+    Message {
+        topic: "orders",
+        partition: 0,
+        key: Some(b"k"),
+        value: Some(b"no JSON"),
+        headers: Headers::default(),
+        timestamp: Some(5_000),
+    }
+}

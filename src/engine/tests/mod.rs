@@ -1,0 +1,144 @@
+//! Goal: a whole topology on an embedded cluster in this process: topics that come and go, and what is said of
+//! drops.
+#![expect(clippy::disallowed_methods, reason = "the tests look at a running engine from outside: they may wait")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::cluster::{Message, NewTopic};
+use crate::config;
+use crate::dedup::{Identity, Path, Rules, Version};
+use crate::record::Headers;
+use crate::topology::{Input, Pattern, Start};
+use crate::yaml::tests::Fake;
+
+mod audited;
+mod patterns;
+
+/// How long anything may take that is waited for.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A cluster and a worker's settings, in a folder of their own.
+struct Site {
+    folder: tempfile::TempDir,
+    cluster: Embedded,
+}
+
+/// An engine at work.
+struct Running {
+    stop: Arc<AtomicBool>,
+    health: Health,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = Embedded::open(&folder.path().join("topics"), 1).unwrap();
+        Self { folder, cluster }
+    }
+
+    fn config(&self) -> Config {
+        let state = self.folder.path().join("state");
+        let sets = ["cluster=embedded", "lanes=2", "memory=64MiB", "topics.create=all"].map(str::to_owned);
+        let sets: Vec<String> = sets.into_iter().chain([format!("state_dir={}", state.display())]).collect();
+        config::load(None, &sets, &Fake::default()).map_err(|mistakes| mistakes.render(false)).unwrap()
+    }
+
+    fn create(&self, name: &str, partition_count: i32, settings: &[(&str, String)]) {
+        self.cluster.create_topic(&NewTopic { name, partition_count, replication_factor: 1, settings }).unwrap();
+    }
+
+    /// Appends things `id` of these versions.
+    fn send(&self, topic: &str, id: &str, versions: &[u64]) {
+        for version in versions {
+            let value = format!(r#"{{"id":"{id}","version":{version}}}"#);
+            let message = Message {
+                topic,
+                partition: 0,
+                key: Some(id.as_bytes()),
+                value: Some(value.as_bytes()),
+                headers: Headers::default(),
+                timestamp: Some(1_000 + *version as i64),
+            };
+            self.cluster.append(topic, 0, &[message]).unwrap();
+        }
+    }
+
+    /// The values in a topic's first partition; none where there is no such topic.
+    fn values(&self, topic: &str) -> Vec<String> {
+        let records = self.cluster.read_all(topic, 0).unwrap_or_default();
+        records.into_iter().map(|record| String::from_utf8(record.value.unwrap()).unwrap()).collect()
+    }
+
+    #[track_caller]
+    fn await_values(&self, topic: &str, count: usize) {
+        await_that(&format!("{topic} to hold {count} records"), || self.values(topic).len() >= count);
+        assert_eq!(self.values(topic).len(), count, "{topic}");
+    }
+
+    fn start(&self, topology: &Topology, until_drained: bool) -> Running {
+        let (stop, health) = (Arc::new(AtomicBool::new(false)), Health::new());
+        let options = Options {
+            config: self.config(),
+            topologies: vec![topology.clone()],
+            until_drained,
+            stop: stop.clone(),
+            metrics: Metrics::new(),
+            health: health.clone(),
+        };
+        let cluster = self.cluster.clone();
+        let thread = std::thread::spawn(move || run_on(&cluster, options));
+        Running { stop, health, thread }
+    }
+
+    /// Runs until all is processed.
+    fn drain(&self, topology: &Topology) -> Result<(), Error> {
+        self.start(topology, true).thread.join().unwrap()
+    }
+}
+
+impl Running {
+    fn end(self) -> Result<(), Error> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+
+    fn failing_checks(&self) -> Vec<String> {
+        self.health.ready().into_iter().filter(|check| !check.ok).map(|check| check.name).collect()
+    }
+}
+
+#[track_caller]
+fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + WAIT_MAX;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn pattern(include: &str, exclude: &[&str]) -> Input {
+    let parse = |text: &str| Pattern::parse(text).unwrap();
+    Input::Pattern { include: parse(include), exclude: exclude.iter().map(|text| parse(text)).collect() }
+}
+
+/// Forwards greater versions of `value.id`.
+fn topology(input: Input, output: &str) -> Topology {
+    let identity = Identity::of_paths([Path::parse("value.id").unwrap()]);
+    let version = Version::integer(Path::parse("value.version").unwrap());
+    Topology {
+        name: "shop".to_owned(),
+        preset: None,
+        input,
+        start: Start::Earliest,
+        rules: Arc::new(Rules::new(identity, Some(version))),
+        output: output.to_owned(),
+        dead_letter: "shop-dead".to_owned(),
+        audit: None,
+        tests: Vec::new(),
+    }
+}

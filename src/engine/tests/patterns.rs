@@ -1,0 +1,91 @@
+//! Goal: topics that a pattern means are read, those that come while it runs too, and no other.
+
+use super::*;
+
+#[test]
+fn topics_come_and_go_while_the_others_go_on() {
+    let site = Site::new();
+    site.send("shop.a", "x", &[1, 1, 2]);
+    site.send("shop.a.tmp", "x", &[1]);
+    let topology = topology(pattern(r"^shop\.", &[r"\.tmp$"]), "clean.{topic}");
+    let running = site.start(&topology, false);
+    site.await_values("clean.shop.a", 2);
+    site.send("shop.b", "x", &[1, 2, 2, 1]);
+    site.await_values("clean.shop.b", 2);
+    site.send("shop.a", "x", &[2, 3]);
+    site.await_values("clean.shop.a", 3);
+    let tasks = || running.health.ready().into_iter().filter(|check| check.name.starts_with("task")).count();
+    assert_eq!(tasks(), 2);
+    site.cluster.delete_topic("shop.a").unwrap();
+    await_that("the deleted topic's task to be gone", || tasks() == 1);
+    site.send("shop.b", "y", &[7, 7]);
+    site.await_values("clean.shop.b", 3);
+    running.end().unwrap();
+    let topics = site.cluster.topics().unwrap();
+    assert!(!topics.iter().any(|topic| topic.contains("clean.shop.a.tmp")), "{topics:?}");
+    assert!(topics.iter().any(|topic| &**topic == "ratchet.shop.shop.b.changelog"), "{topics:?}");
+    // It was remembered in a changelog of its own.
+    site.send("shop.b", "x", &[2]);
+    site.drain(&topology).unwrap();
+    site.await_values("clean.shop.b", 3);
+}
+
+#[test]
+fn a_pattern_without_a_topic_waits_for_one() {
+    let site = Site::new();
+    let topology = topology(pattern(r"^shop\.", &[]), "clean.{topic}");
+    site.drain(&topology).unwrap();
+    let running = site.start(&topology, false);
+    site.send("shop.first", "x", &[1, 1]);
+    site.await_values("clean.shop.first", 1);
+    running.end().unwrap();
+}
+
+#[test]
+fn the_last_topic_may_go_and_another_come() {
+    let site = Site::new();
+    site.send("shop.a", "x", &[1]);
+    let running = site.start(&topology(pattern(r"^shop\.", &[]), "clean.{topic}"), false);
+    site.await_values("clean.shop.a", 1);
+    site.cluster.delete_topic("shop.a").unwrap();
+    await_that("its task to be gone", || !running.health.ready().iter().any(|check| check.name.starts_with("task")));
+    site.send("shop.b", "x", &[1, 1]);
+    site.await_values("clean.shop.b", 1);
+    running.end().unwrap();
+}
+
+#[test]
+fn a_topic_that_is_refused_is_left_alone_until_it_is_put_right() {
+    let site = Site::new();
+    site.create("shop.wide", 2, &[]);
+    site.create("clean.shop.wide", 1, &[]);
+    site.send("shop.a", "x", &[1, 1]);
+    let topology = topology(pattern(r"^shop\.", &[]), "clean.{topic}");
+    let error = site.drain(&topology).unwrap_err().to_string();
+    assert!(error.contains("1 of the topics"), "{error}");
+    assert_eq!(site.values("clean.shop.a").len(), 1, "the others are processed all the same");
+    let running = site.start(&topology, false);
+    await_that("the refusal to be shown", || running.failing_checks() == ["topic shop/shop.wide"]);
+    // A topic that comes later is refused alike.
+    site.create("shop.late", 2, &[]);
+    site.create("clean.shop.late", 1, &[]);
+    await_that("the other one's to be shown", || running.failing_checks().contains(&"topic shop/shop.late".to_owned()));
+    site.cluster.delete_topic("shop.late").unwrap();
+    site.send("shop.wide", "x", &[1, 1]);
+    site.cluster.delete_topic("clean.shop.wide").unwrap();
+    site.await_values("clean.shop.wide", 1);
+    await_that("all to be ready", || running.failing_checks().is_empty());
+    running.end().unwrap();
+}
+
+#[test]
+fn what_would_feed_itself_is_refused() {
+    let site = Site::new();
+    site.send("shop.a", "x", &[1]);
+    let running = site.start(&topology(pattern("shop", &[]), "clean.{topic}"), false);
+    await_that("the refusal to be shown", || running.failing_checks() == ["topic shop/shop.a"]);
+    site.send("shop.b", "x", &[1]);
+    await_that("the other's too", || running.failing_checks().len() == 2);
+    assert!(running.end().is_err());
+    assert!(site.cluster.topics().unwrap().iter().all(|topic| !topic.starts_with("clean")), "nothing was begun");
+}
