@@ -47,7 +47,7 @@ pub fn problem_with(topology: &Topology, topic: &str, inputs: &[String]) -> Opti
             "the output {output:?} of topic {topic:?} is an input of topology {name} too: leave it out by input.exclude"
         ));
     }
-    None
+    topology.problem_with(topic).map(|problem| format!("topic {topic:?} cannot be read by topology {name}: {problem}"))
 }
 
 #[cfg(test)]
