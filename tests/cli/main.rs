@@ -4,6 +4,7 @@
 mod check;
 mod demo;
 mod help;
+mod infer;
 mod job;
 mod online;
 mod replay;
