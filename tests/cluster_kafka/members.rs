@@ -293,7 +293,7 @@ fn a_member_that_subscribes_to_more_goes_on_with_what_it_has() {
     let mut member = cluster.member(&unique("group"), &[]).unwrap();
     assert_eq!(next_event(&mut member), None);
     member.subscribe(&[Arc::clone(&input)]).unwrap();
-    assert_eq!(joined(&mut member), [first.clone()]);
+    assert_eq!(joined(&mut member), std::slice::from_ref(&first));
     member.start(&first, 0).unwrap();
     write(&first, numbered(3));
     assert_eq!(poll_records(&mut member, 3).len(), 3);
