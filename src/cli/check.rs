@@ -1,13 +1,16 @@
 //! `ratchet check`: every mistake at once, or what the topologies amount to.
 
 use std::fmt::Write;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use super::stderr::say;
 use super::{Failure, inputs};
-use crate::dedup::Retention;
-use crate::topology::{self, Loaded, Process, Topology};
+use crate::dedup::{Epoch, Kinds, Path, Refresh, Retention, Version};
+use crate::topology::{self, Input, Loaded, Preset, Process, Topology};
 use crate::yaml::units::show_duration_ms;
+
+mod online;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,7 +19,14 @@ Examples:
   # all topologies of a folder, and the configuration they are to run with
   ratchet check topologies --config config/ratchet.yaml
 
-Exit codes: 0 no mistakes (there may be warnings), 2 mistakes.";
+  # ask the cluster too: topics, partitions, policies, retention, rights
+  ratchet check topologies --config config/ratchet.yaml --online
+
+  # what its preset stands for, as a topology without one
+  ratchet check topologies/inventory-cdc.yaml --expand
+
+Exit codes: 0 no mistakes (there may be warnings), 1 the cluster cannot be
+reached, 2 mistakes.";
 
 /// Options of `ratchet check`.
 #[derive(Debug, clap::Args)]
@@ -29,11 +39,22 @@ pub struct Args {
     /// The worker's configuration, to be checked as well
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// Ask the cluster of the configuration whether they can run there; writes and creates nothing
+    #[arg(long)]
+    online: bool,
+
+    /// Print each topology with everything that its preset stands for, as YAML that loads to the same rules
+    #[arg(long)]
+    expand: bool,
 }
 
 /// Tells what is wrong, or what was understood.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = match &args.config {
+        config if args.online => {
+            inputs::load(&args.topologies, config.as_deref(), &[]).map(|(loaded, read)| (loaded, Some(read)))?
+        }
         Some(config) => inputs::load(&args.topologies, Some(config), &[]).map(|(loaded, read)| (loaded, Some(read)))?,
         None => (topology::load_all(&args.topologies, &Process)?, None),
     };
@@ -41,11 +62,24 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         inputs::show_warnings(warnings);
         say(format_args!("{}: fine\n{}", path.display(), summary(topology)));
     }
+    if args.expand {
+        expand(&loaded).map_err(|error| Failure::output(&error))?;
+    }
     if let (Some(config), Some(read)) = (&args.config, &config) {
         inputs::show_warnings(&read.warnings);
         say(format_args!("{}: fine\n", config.display()));
     }
-    Ok(())
+    match config {
+        Some(config) if args.online => online::run(&loaded, &config),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the topologies with their presets' blocks to standard output, several as several documents.
+fn expand(loaded: &[Loaded]) -> io::Result<()> {
+    let texts: Vec<String> = loaded.iter().map(Loaded::expanded).collect();
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(texts.join("---\n").as_bytes()).and_then(|()| stdout.flush())
 }
 
 /// What a topology amounts to, a line each.
@@ -53,30 +87,74 @@ fn summary(topology: &Topology) -> String {
     let rules = &topology.rules;
     let identity: Vec<_> = rules.identity.parts.iter().map(ToString::to_string).collect();
     let version = rules.version.as_ref();
-    let outputs: Vec<_> = topology.input.named().iter().map(|topic| topology.output_topic(topic)).collect();
-    let changelogs: Vec<_> = topology.input.named().iter().map(|topic| topology.changelog(topic)).collect();
+    let preset = topology.preset.as_deref().and_then(Preset::find);
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         // writing to a string never fails
         let _ = writeln!(text, "  {name:<12} {value}");
     };
     line("name", &topology.name);
+    preset.iter().for_each(|preset| line("preset", &preset.pinned()));
     line("input", &format!("{}, from the {} record", topology.input, topology.start.as_str()));
     line("formats", &format!("key {}, value {}", rules.key_format, rules.value_format));
     line("identity", &identity.join(" + "));
-    line("version", &version.map_or("none: whatever was seen is dropped".to_owned(), |version| version.to_string()));
-    line("retention", &retention(rules.retention));
-    line("output", &outputs.join(", "));
+    line("version", &version.map_or("none: whatever was seen is dropped".to_owned(), show_version));
+    rules.epoch.iter().for_each(|epoch| line("epoch", &show_epoch(epoch)));
+    rules.kinds.iter().for_each(|kinds| line("kinds", &show_kinds(kinds)));
+    line("retention", &retention(rules.retention, rules.refresh));
+    let (outputs, changelogs) = derived(topology);
+    line("output", &outputs);
     line("dead letter", &topology.dead_letter);
+    topology.audit.iter().for_each(|audit| line("audit", audit));
     line("group", &topology.group());
-    line("changelog", &changelogs.join(", "));
+    line("changelog", &changelogs);
+    if !topology.tests.is_empty() {
+        line("tests", &format!("{}, which `ratchet test` runs", topology.tests.len()));
+    }
+    for note in preset.iter().flat_map(|preset| preset.notes()) {
+        line("note", &note);
+    }
     text
 }
 
-/// A retention as it can be written in a topology.
-fn retention(retention: Retention) -> String {
+/// The outputs and the changelogs; of a pattern, what they are made of.
+fn derived(topology: &Topology) -> (String, String) {
+    let topics: Vec<String> = match &topology.input {
+        Input::Topics(topics) => topics.clone(),
+        Input::Pattern { .. } => vec!["{topic}".to_owned()],
+    };
+    let each = |of: &dyn Fn(&str) -> String| topics.iter().map(|topic| of(topic)).collect::<Vec<_>>().join(", ");
+    (each(&|topic| topology.output_topic(topic)), each(&|topic| topology.changelog(topic)))
+}
+
+fn show_places(places: &[Path]) -> String {
+    places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+fn show_version(version: &Version) -> String {
+    let part = |part: &crate::dedup::VersionPart| format!("{} as {}", show_places(&part.of), part.kind);
+    version.parts.iter().map(part).collect::<Vec<_>>().join(", then ")
+}
+
+fn show_epoch(epoch: &Epoch) -> String {
+    epoch.parts.iter().map(|part| show_places(&part.of)).collect::<Vec<_>>().join(" + ")
+}
+
+fn show_kinds(kinds: &Kinds) -> String {
+    let Kinds { of, delete, read, truncate, message, .. } = kinds;
+    let words = [("delete", delete), ("read", read), ("truncate", truncate), ("message", message)];
+    let named = words.iter().filter(|(_, words)| !words.is_empty()).map(|(kind, words)| {
+        let words: Vec<_> = words.iter().map(ToString::to_string).collect();
+        format!("{kind} {}", words.join(" or "))
+    });
+    format!("by {}: {}", show_places(of), named.collect::<Vec<_>>().join(", "))
+}
+
+/// A retention as it can be written in a topology, and when it begins anew if that is not the usual.
+fn retention(retention: Retention, refresh: Refresh) -> String {
+    let anew = if refresh == Refresh::OnDuplicate { ", begun anew by duplicates too" } else { "" };
     match retention {
         Retention::Forever => "forever".to_owned(),
-        Retention::For { ms } => show_duration_ms(ms),
+        Retention::For { ms } => format!("{}{anew}", show_duration_ms(ms)),
     }
 }

@@ -227,14 +227,16 @@ impl Epochs {
         Ok((self.scopes.len() - 1) as u16)
     }
 
-    /// Begins the segment that `version` is of now that its scope has come back after `since`. It may have been
-    /// reached before this record, by one that met no other scope's: then the segment began there.
+    /// Begins the segment that `version` is of now that its scope has come back after `since`. Where another scope's
+    /// segment has begun after this one had reached the version, unnoticed, it stands before that.
     fn come_back(&mut self, number: usize, since: i64, version: &[u8], offset: i64) -> Result<(), Error> {
         let ours = &self.scopes[number];
-        let had_reached = |step: &&Reached| step.offset > since && step.version.as_slice() >= version;
-        let began = ours.reached.iter().find(had_reached).map_or(offset, |step| step.offset.min(offset));
         let others = self.scopes.iter().enumerate().filter(|(other, _)| *other != number);
         let begins = others.flat_map(|(_, scope)| &scope.segments).map(|segment| segment.began);
+        let had_reached = |step: &&Reached| step.offset > since && step.version.as_slice() >= version;
+        let followed = |step: &Reached| begins.clone().filter(|&begin| begin > step.offset).min();
+        let follower = ours.reached.iter().find(had_reached).and_then(followed);
+        let began = follower.map_or(offset, |follower| offset.min(follower - 1));
         let before = begins.filter(|&begin| begin <= began).max().unwrap_or(since);
         let above = reached(ours, before).map(<[u8]>::to_vec);
         let at = ours.segments.partition_point(|segment| segment.above < above);
@@ -276,7 +278,7 @@ impl Epochs {
         match scope.reached.last_mut() {
             Some(last) if offset >= last.offset && version <= last.version.as_slice() => {}
             // No segment began since: the same step.
-            Some(last) if offset >= last.offset && self.newest <= last.offset => {
+            Some(last) if offset >= last.offset && self.newest < last.offset => {
                 last.offset = offset;
                 last.version.clear();
                 last.version.extend_from_slice(version);
@@ -299,8 +301,8 @@ impl Epochs {
         // Where no segment began between two steps, the second one is enough.
         for i in [at + 1, at] {
             let Some([before, step]) = i.checked_sub(1).and_then(|from| reached.get(from..=i)) else { continue };
-            let between = begins.partition_point(|&began| began <= before.offset)
-                < begins.partition_point(|&began| began <= step.offset);
+            let between = begins.partition_point(|&began| began < before.offset)
+                < begins.partition_point(|&began| began < step.offset);
             if !between {
                 reached.remove(i - 1);
             }
@@ -320,9 +322,9 @@ fn segment(scope: &Scope, version: &[u8]) -> usize {
     scope.segments.partition_point(starts_below).saturating_sub(1)
 }
 
-/// The highest version that a scope had reached below `offset`, as far as it is known.
+/// The highest version that a scope had reached at `offset`, as far as it is known.
 fn reached(scope: &Scope, offset: i64) -> Option<&[u8]> {
-    let below = scope.reached.partition_point(|step| step.offset < offset);
+    let below = scope.reached.partition_point(|step| step.offset <= offset);
     let step = scope.reached.get(below.saturating_sub(1))?;
     Some(&step.version)
 }

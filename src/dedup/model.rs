@@ -216,4 +216,6 @@ impl Model {
 }
 
 #[cfg(test)]
+mod meaning;
+#[cfg(test)]
 mod tests;

@@ -147,7 +147,7 @@ fn record(given: &GivenRecord, topic: &str, next: &mut HashMap<(String, i32), i6
         topic: topic.to_owned(),
         partition: given.partition,
         offset,
-        timestamp: Some(given.timestamp.unwrap_or(TIMESTAMP_MS)),
+        timestamp: given.timestamp,
         key: given.key.clone(),
         value: given.value.clone(),
         headers,

@@ -4,12 +4,15 @@ use std::fmt;
 
 use regex::Regex;
 
+use super::names;
+
 /// The input topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// These.
     Topics(Vec<String>),
-    /// All that `include` matches and none of `exclude` does, also those that are created later.
+    /// All that `include` matches and none of `exclude` does, also those that are created later. Never
+    /// ratchet's changelogs, nor what begins with `__`, as Kafka's and Connect's own topics do.
     Pattern {
         /// What a topic's name must match.
         include: Pattern,
@@ -24,7 +27,9 @@ impl Input {
         match self {
             Self::Topics(topics) => topics.iter().any(|known| known == topic),
             Self::Pattern { include, exclude } => {
-                include.is_match(topic) && !exclude.iter().any(|pattern| pattern.is_match(topic))
+                include.is_match(topic)
+                    && !exclude.iter().any(|pattern| pattern.is_match(topic))
+                    && !names::is_internal(topic)
             }
         }
     }

@@ -11,37 +11,49 @@
 //! | key | what | default |
 //! |---|---|---|
 //! | `name` | `[a-z0-9-]{1,60}` | required |
-//! | `input.topics` | a list of topics | required |
-//! | `input.key_format`, `input.value_format` | `bytes` or `json` | `bytes`, `json` |
+//! | `preset` | a fragment of these keys that stands for those left out ([`presets`]) | none |
+//! | `input.topics` | a list of topics | required, or a pattern |
+//! | `input.pattern`, `input.exclude` | regular expressions of topics, also of those created later | none |
+//! | `input.key_format`, `input.value_format` | `bytes`, `json` or `connect_json` | `bytes`, `json` |
 //! | `input.start` | `earliest` or `latest`: where a new group begins | `earliest` |
-//! | `identity` | a path or a list of paths ([`crate::dedup::path`]), or `{const: x}` among them | required |
-//! | `version` | `{of: PATH, as: integer}` | none |
+//! | `identity` | a part or a list of parts ([`crate::dedup::Part`]) | required |
+//! | `version` | a part or a list of parts ([`crate::dedup::VersionPart`]) | none |
+//! | `epoch` | what scopes versions, a part or a list of parts ([`crate::dedup::EpochPart`]) | none |
+//! | `kinds` | which kind of change a record is ([`crate::dedup::Kinds`]) | none |
 //! | `retention` | a duration or `forever` | `7d`, with a version `forever` |
+//! | `refresh` | `on_forward` or `on_duplicate`: when that time begins anew | `on_forward` |
 //! | `future_max` | how far a timestamp may be beyond the wall clock | `1h`, or a tenth of the retention if less |
 //! | `output.topic` | a topic; `{topic}` stands for the input topic | required |
 //! | `dead_letter.topic` | a topic | `<name>.dead_letter` |
-//! | `on_invalid`, `on_missing`, `on_null_value`, `on_late`, `on_unsendable` | an action | `dead_letter` |
+//! | `audit.topic` | a topic | none |
+//! | `on_invalid`, `on_missing`, `on_late`, `on_unsendable` | an action | `dead_letter` |
+//! | `on_null_value` | an action, or `follow_delete` | `dead_letter` |
 //! | `on_equal` | an action, only with a version | `drop` |
 //! | `on_missing_version` | an action, only with a version | `forward` |
+//! | `on_epoch_change` | an action, only with an epoch | `forward` |
 //! | `partitioned_by_identity` | `true`: one identity is always in one partition | `false` |
+//! | `tests` | records, and what is expected to become of them ([`cases`]) | none |
 //!
 //! An action is `forward`, `drop`, `dead_letter` or `fail`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dedup::Rules;
+use crate::dedup::{Reason, Rules};
 pub use cases::TestCase;
 pub use input::{Input, Pattern};
 pub(crate) use names::is_changelog;
+pub use presets::Preset;
 
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Report};
-use crate::yaml::{File, Place, read};
+use crate::yaml::{File, Node, Place, Reader, read};
 
 pub mod cases;
 mod compile;
+mod expand;
 mod input;
 mod names;
+pub mod presets;
 mod spec;
 
 /// Where a group that has committed nothing begins to read.
@@ -54,6 +66,9 @@ pub enum Start {
 }
 
 impl Start {
+    /// Both of them.
+    pub const ALL: &[Start] = &[Start::Earliest, Start::Latest];
+
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -92,6 +107,43 @@ impl Topology {
         format!("ratchet.{}", self.name)
     }
 
+    /// Whether `topic` is one of its inputs.
+    pub fn reads(&self, topic: &str) -> bool {
+        self.input.contains(topic)
+    }
+
+    /// Why it cannot take in `topic`, which its pattern has come to mean: in words, without a full stop.
+    pub fn problem_with(&self, topic: &str) -> Option<String> {
+        let changelog = self.changelog(topic);
+        if changelog.len() > names::TOPIC_CHARS_MAX {
+            return Some(format!(
+                "the changelog `{changelog}` would be too long: {}",
+                names::too_long(changelog.len())
+            ));
+        }
+        let output = self.output_topic(topic);
+        let problem = if let Some(problem) = names::topic_problem(&output) {
+            problem
+        } else if self.reads(&output) {
+            "the topology would read it again".to_owned()
+        } else if names::is_changelog(&output) {
+            "that is how changelogs are named".to_owned()
+        } else if output == self.dead_letter {
+            "that is the topic of the dead letters".to_owned()
+        } else if self.audit.as_deref() == Some(output.as_str()) {
+            "that is the audit topic".to_owned()
+        } else {
+            return None;
+        };
+        Some(format!("its output would be `{output}`: {problem}"))
+    }
+
+    /// What its preset says to do about records that get this reason.
+    pub fn hint(&self, reason: Reason) -> Option<String> {
+        let preset = self.preset.as_deref().and_then(Preset::find)?;
+        preset.without_version().filter(|_| reason == Reason::VersionMissing)
+    }
+
     /// The changelog of an input topic.
     pub fn changelog(&self, topic: &str) -> String {
         names::changelog(&self.name, topic)
@@ -117,6 +169,8 @@ pub struct Loaded {
     pub warnings: Vec<Mistake>,
     /// Where it was read from.
     pub path: PathBuf,
+    /// What was read, with what its preset stands for.
+    tree: Node,
     /// Where its name stands.
     name_at: (Arc<File>, Place),
 }
@@ -125,12 +179,23 @@ pub struct Loaded {
 pub fn load(path: &Path, environment: &dyn Environment) -> Result<Loaded, Diagnostics> {
     let mut report = Report::default();
     let compiled = read::open(path, "a topology's YAML file", environment, &mut report).and_then(|file| {
-        let compiled =
-            spec::read(&file, environment, &mut report).and_then(|spec| compile::compile(&spec, &file, &mut report))?;
-        Some((compiled, file))
+        let mut reader = Reader { file: Arc::clone(&file), environment, report: &mut report };
+        let tree = reader.parse()?;
+        let (tree, preset) = match presets::apply(tree, &mut reader) {
+            Ok(applied) => applied,
+            Err(tree) => {
+                // What the preset would have said is not missing: only what is wrong by itself is told.
+                spec::read(&tree, &mut reader);
+                return None;
+            }
+        };
+        let spec = spec::read(&tree, &mut reader)?;
+        let (mut topology, name_place) = compile::compile(&spec, &file, &mut report)?;
+        topology.preset = preset.map(Preset::pinned);
+        Some((topology, tree, (file, name_place)))
     });
-    let (((topology, name_place), file), warnings) = report.finish(compiled)?;
-    Ok(Loaded { topology, warnings, path: path.to_owned(), name_at: (file, name_place) })
+    let ((topology, tree, name_at), warnings) = report.finish(compiled)?;
+    Ok(Loaded { topology, warnings, path: path.to_owned(), tree, name_at })
 }
 
 /// Reads the topologies at these paths, in their order; a folder means its `*.yaml`, not deeper, by

@@ -48,3 +48,8 @@ pub fn is_changelog(topic: &str) -> bool {
     let inner = topic.strip_prefix("ratchet.").and_then(|rest| rest.strip_suffix(".changelog"));
     inner.and_then(|inner| inner.split_once('.')).is_some_and(|(name, topic)| is_name(name) && !topic.is_empty())
 }
+
+/// Whether a pattern never means this topic: a changelog, or one of Kafka's or Connect's own.
+pub fn is_internal(topic: &str) -> bool {
+    is_changelog(topic) || topic.starts_with("__")
+}

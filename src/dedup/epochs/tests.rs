@@ -70,7 +70,8 @@ fn a_first_scope_is_compared_by_version_alone() {
          3 y a 1 first",
     );
     assert_eq!(begins(&task), [[0]]);
-    assert_eq!(task.progress.epochs.scopes()[0].reached, [Reached { offset: 2, version: vec![0x81, 6] }]);
+    let step = |offset, version| Reached { offset, version: vec![0x81, version] };
+    assert_eq!(task.progress.epochs.scopes()[0].reached, [step(0, 5), step(2, 6)]);
 }
 
 #[test]
@@ -144,7 +145,7 @@ fn a_scope_came_back_where_it_reached_its_version_though_nobody_noticed() {
          8 y a 9 epoch_changed!
          9 z a 8 epoch_older",
     );
-    assert_eq!(begins(&task), [vec![0, 2, 8], vec![1], vec![3]]);
+    assert_eq!(begins(&task), [vec![0, 2, 8], vec![1], vec![3]], "right before c, which has followed it");
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn records_of_no_scope_take_no_part() {
          6 x a 6 epoch_older",
     );
     assert_eq!(begins(&task), [[2], [4]]);
-    assert_eq!(task.progress.epochs.scopes()[0].reached.len(), 1);
+    assert_eq!(task.progress.epochs.scopes()[0].reached, [Reached { offset: 2, version: vec![0x81, 6] }]);
 }
 
 #[test]
@@ -195,8 +196,9 @@ fn the_staircase_has_one_step_between_two_beginnings() {
         let reached = &task.progress.epochs.scopes()[number].reached;
         reached.iter().map(|step| (step.offset, step.version[1])).collect()
     };
-    // The step at 98 is that of the failback itself, which began a segment; behind it all are one.
-    assert_eq!((steps(0), steps(1)), (vec![(48, 49), (137, 89)], vec![(97, 49)]));
+    // The first record behind a beginning begins a step, and all up to the next one are one more.
+    assert_eq!(steps(0), [(0, 1), (48, 49), (98, 50), (137, 89)]);
+    assert_eq!(steps(1), [(49, 1), (97, 49)]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::vocabulary::{MissingPart, VersionKind};
 
 impl Rules {
-    pub(in crate::dedup) fn canonical_text(&self) -> String {
+    pub(crate) fn canonical_text(&self) -> String {
         let mut text = String::from("ratchet rules 1\n");
         let mut line = |name: &str, value: &dyn Display| text.push_str(&format!("{name}: {value}\n"));
         line("key_format", &self.key_format);

@@ -1,0 +1,101 @@
+//! A topology's own tests: their records as bytes, and what they cannot expect.
+
+use crate::dedup::Format;
+use crate::topology::Input;
+use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TestCase};
+use crate::topology::spec::{CaseSpec, GivenSpec, Payload, RecordSpec, cases::quoted};
+
+use super::Compiler;
+
+impl Compiler<'_> {
+    /// The tests that could be read.
+    pub(super) fn tests(&mut self, input: Option<&Input>) -> Vec<TestCase> {
+        let spec = self.spec;
+        for (index, case) in spec.tests.iter().enumerate() {
+            let Some(name) = &case.name else { continue };
+            let same = |other: &CaseSpec| other.name.as_ref().is_some_and(|other| other.value == name.value);
+            if spec.tests[..index].iter().any(same) {
+                let message = format!("there are two tests named `{}`", name.value);
+                self.mistake(name.place, message, "again", "give each a name of its own, to tell which one fails");
+            }
+        }
+        spec.tests.iter().filter_map(|case| self.case(case, input)).collect()
+    }
+
+    fn case(&mut self, case: &CaseSpec, input: Option<&Input>) -> Option<TestCase> {
+        if let Some(GivenSpec::Records(records)) = &case.given {
+            if case.expect_whole && case.expect.len() != records.len() {
+                let message = format!(
+                    "`expect` must have one verdict for each record: {} for {}",
+                    case.expect.len(),
+                    records.len()
+                );
+                let help = "write one verdict for each record, in order";
+                self.mistake(case.expect_place, message, "not as many as `given`", help);
+            }
+            for number in case.output.iter().flatten().filter(|number| number.value >= records.len()) {
+                let message = format!("`output` names record {}, the last one is {}", number.value, records.len() - 1);
+                self.mistake(number.place, message, "there is none", "records are numbered from 0");
+            }
+            records.iter().for_each(|record| self.record_place(record, input));
+        }
+        let given = match case.given.as_ref()? {
+            GivenSpec::File { path, kcat } => Given::File { path: path.clone(), kcat: *kcat },
+            GivenSpec::Records(records) => Given::Records(records.iter().map(|record| self.record(record)).collect()),
+        };
+        let expect = case.expect.iter().map(|expected| Expected { verdict: expected.verdict, reason: expected.reason });
+        let entry = |(identity, version): &(String, Option<String>)| ExpectedEntry {
+            identity: identity.clone(),
+            version: version.clone(),
+        };
+        Some(TestCase {
+            name: case.name.as_ref()?.value.reveal().to_owned(),
+            line: case.line,
+            given,
+            expect: expect.collect(),
+            output: case.output.as_ref().map(|numbers| numbers.iter().map(|number| number.value).collect()),
+            entries: case.entries.iter().map(entry).collect(),
+        })
+    }
+
+    /// Whether the topology would read the record at all.
+    fn record_place(&mut self, record: &RecordSpec, input: Option<&Input>) {
+        match (&record.topic, input) {
+            (Some(topic), Some(input)) if !input.contains(topic.value.reveal()) => {
+                let message = format!("the topology does not read the topic `{}`", topic.value);
+                let help = format!("its input is {input}");
+                self.mistake(topic.place, message, "not its input", help);
+            }
+            (None, Some(Input::Pattern { .. })) => {
+                let message = "the record needs a `topic`: the input is a pattern".to_owned();
+                self.mistake(record.place, message, "of which topic is it?", "write e.g. `topic: shop.orders`");
+            }
+            _ => {}
+        }
+    }
+
+    fn record(&self, record: &RecordSpec) -> GivenRecord {
+        let input = &self.spec.input;
+        let key_format = input.key_format.as_ref().map_or(Format::Bytes, |format| format.value);
+        let value_format = input.value_format.as_ref().map_or(Format::Json, |format| format.value);
+        GivenRecord {
+            topic: record.topic.as_ref().map(|topic| topic.value.reveal().to_owned()),
+            partition: record.partition,
+            offset: record.offset.as_ref().map(|offset| offset.value),
+            timestamp: record.timestamp,
+            key: bytes(&record.key, key_format),
+            value: bytes(&record.value, value_format),
+            headers: record.headers.clone(),
+        }
+    }
+}
+
+/// A key's or value's bytes in this format.
+fn bytes(payload: &Payload, format: Format) -> Option<Vec<u8>> {
+    match (payload, format) {
+        (Payload::Null, _) => None,
+        (Payload::Json(json), _) => Some(json.clone().into_bytes()),
+        (Payload::Text(text), Format::Bytes) => Some(text.clone().into_bytes()),
+        (Payload::Text(text), Format::Json | Format::ConnectJson) => Some(quoted(text).into_bytes()),
+    }
+}

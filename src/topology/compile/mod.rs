@@ -1,0 +1,238 @@
+//! The second step: a raw spec as a topology, with everything resolved; what its values mean together
+//! is checked here, on whatever of them could be read.
+
+use std::sync::Arc;
+
+use crate::dedup::{Action, Actions, Epoch, Identity, OnNull, Retention, Rules, Version};
+use crate::yaml::read::clipped;
+use crate::yaml::{File, Place, Placed, Report, Text, units};
+
+use super::spec::Spec;
+use super::{Start, Topology, names};
+
+mod cases;
+mod rules;
+mod samples;
+mod topics;
+
+/// The topology that `spec` describes, and where its name stands.
+pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(Topology, Place)> {
+    let mut compiler = Compiler { spec, file, report };
+    let name = compiler.name();
+    let input = compiler.input();
+    compiler.rules();
+    compiler.actions();
+    let retention = compiler.retention();
+    let future_max_ms = compiler.future_max_ms(retention);
+    let topics = compiler.topics(name.as_deref(), input.as_ref());
+    compiler.partitioning();
+    let tests = compiler.tests(input.as_ref());
+    if !compiler.report.is_fine() {
+        return None;
+    }
+    let (output, dead_letter, audit) = topics?;
+    let topology = Topology {
+        name: name?,
+        preset: None,
+        input: input?,
+        start: spec.input.start.as_ref().map_or(Start::Earliest, |start| start.value),
+        rules: Arc::new(build(spec, retention, future_max_ms)),
+        output,
+        dead_letter,
+        audit,
+        tests,
+    };
+    Some((topology, spec.name.as_ref()?.place))
+}
+
+/// The rules of a spec in which there is no mistake.
+fn build(spec: &Spec, retention: Retention, future_max_ms: i64) -> Rules {
+    let parts = spec.identity.parts.iter().map(|part| part.value.clone()).collect();
+    let version = spec
+        .version
+        .as_ref()
+        .map(|version| Version { parts: version.parts.iter().map(|part| part.part.clone()).collect() });
+    let mut rules = Rules::new(Identity { parts }, version);
+    rules.key_format = spec.input.key_format.as_ref().map_or(rules.key_format, |format| format.value);
+    rules.value_format = spec.input.value_format.as_ref().map_or(rules.value_format, |format| format.value);
+    rules.epoch =
+        spec.epoch.as_ref().map(|parts| Epoch { parts: parts.iter().map(|part| part.value.clone()).collect() });
+    rules.kinds = spec.kinds.as_ref().and_then(|kinds| kinds.kinds.clone());
+    rules.retention = retention;
+    rules.refresh = spec.refresh.as_ref().map_or(rules.refresh, |refresh| refresh.value);
+    rules.future_max_ms = future_max_ms;
+    rules.actions = actions(spec);
+    rules
+}
+
+/// What was written, over the defaults.
+fn actions(spec: &Spec) -> Actions {
+    let defaults = Actions::default();
+    let or = |written: &Option<Placed<Action>>, default| written.as_ref().map_or(default, |action| action.value);
+    Actions {
+        invalid: or(&spec.actions.invalid, defaults.invalid),
+        missing_identity: or(&spec.actions.missing, defaults.missing_identity),
+        null_value: spec.actions.null_value.as_ref().map_or(defaults.null_value, |action| action.value),
+        equal_version: or(&spec.actions.equal, defaults.equal_version),
+        missing_version: or(&spec.actions.missing_version, defaults.missing_version),
+        epoch_change: or(&spec.actions.epoch_change, defaults.epoch_change),
+        late: or(&spec.actions.late, defaults.late),
+        unsendable: or(&spec.actions.unsendable, defaults.unsendable),
+    }
+}
+
+struct Compiler<'a> {
+    spec: &'a Spec,
+    file: &'a Arc<File>,
+    report: &'a mut Report,
+}
+
+impl Compiler<'_> {
+    fn mistake(&mut self, place: Place, message: String, label: impl Into<String>, help: impl Into<String>) {
+        self.report.mistake((self.file, place), message, label, help);
+    }
+
+    fn warning(&mut self, place: Place, message: String, label: impl Into<String>, help: impl Into<String>) {
+        self.report.warning((self.file, place), message, label, help);
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let name = self.spec.name.as_ref()?;
+        let text = name.value.reveal();
+        if names::is_name(text) {
+            return Some(text.to_owned());
+        }
+        let message =
+            format!("a topology's name holds 1 to {} lower-case letters, digits and `-`", names::NAME_CHARS_MAX);
+        let nearest = names::nearest_name(text).filter(|_| !name.value.is_secret());
+        let help = format!("write e.g. `name: {}`", nearest.as_deref().unwrap_or("payments"));
+        self.mistake(name.place, message, format!("`{}` does not", shown(&name.value)), help);
+        None
+    }
+
+    fn actions(&mut self) {
+        let actions = &self.spec.actions;
+        let versioned = self.spec.version_place.is_some();
+        for (key, action) in [("on_equal", &actions.equal), ("on_missing_version", &actions.missing_version)] {
+            if let Some(action) = action.as_ref().filter(|_| !versioned) {
+                let help = format!("remove `{key}`, or add `version: {{of: value.version, as: integer}}`");
+                let message = format!("`{key}` says nothing without a `version`");
+                self.mistake(action.place, message, "never looked at", help);
+            }
+        }
+        if let Some(action) = &actions.epoch_change
+            && !self.has_scope()
+        {
+            let message = "`on_epoch_change` says nothing without an `epoch`".to_owned();
+            let help = "remove it, or add what scopes the versions, e.g. `epoch: value.server_id`";
+            self.mistake(action.place, message, "never looked at", help);
+        }
+        if let Some(action) = actions.unsendable.as_ref().filter(|action| action.value == Action::Forward) {
+            let message = "`on_unsendable` cannot be `forward`".to_owned();
+            let help = "write `on_unsendable: dead_letter`, `drop` or `fail`";
+            self.mistake(action.place, message, "the output has refused the record already", help);
+        }
+        if let Some(action) = actions.null_value.as_ref().filter(|action| action.value == OnNull::FollowDelete) {
+            self.follow_delete(action.place);
+        }
+    }
+
+    /// `follow_delete` needs deletes, and identities that null values have too.
+    fn follow_delete(&mut self, place: Place) {
+        const HELP: &str = "write `on_null_value: forward` or another action";
+        let deletes = self.spec.kinds.as_ref().map_or(self.spec.kinds_given, |kinds| kinds.key("delete").is_some());
+        if !deletes {
+            let message = "`follow_delete` says nothing without `kinds.delete`".to_owned();
+            let help = format!("say what a delete looks like, e.g. `kinds: {{of: value.op, delete: [d]}}`, or {HELP}");
+            self.mistake(place, message, "no delete is known", help);
+        }
+        let identity = &self.spec.identity;
+        if identity.whole && !identity.parts.iter().all(|part| rules::is_outside_value(&part.value)) {
+            let message = "`follow_delete` needs an identity that is not read from the value".to_owned();
+            let help = format!("name what identifies the key, e.g. `identity: {{content: key}}`, or {HELP}");
+            self.mistake(place, message, "a null value has nothing in it", help);
+        }
+    }
+
+    /// The retention, where what was written of it could be read.
+    fn known_retention(&self, retention: Retention) -> Option<Retention> {
+        (self.spec.retention.is_some() || !self.spec.retention_given).then_some(retention)
+    }
+
+    fn retention(&mut self) -> Retention {
+        // What the version is does not matter, only whether there is one.
+        let default = || match self.spec.version_place {
+            Some(_) => Retention::Forever,
+            None => Retention::default_for(None),
+        };
+        let retention = self.spec.retention.as_ref().map_or_else(default, |retention| retention.value);
+        if let Some(Retention::Forever) = self.known_retention(retention) {
+            let help = "remove it, or limit the retention, e.g. `retention: 30d`";
+            if let Some(late) = &self.spec.actions.late {
+                let message = "`on_late` says nothing: without a limited retention no record is late".to_owned();
+                self.warning(late.place, message, "never looked at", help);
+            }
+            if let Some(refresh) = &self.spec.refresh {
+                let message = "`refresh` says nothing: what is remembered forever never begins anew".to_owned();
+                self.warning(refresh.place, message, "never looked at", help);
+            }
+        }
+        if let Some(Retention::For { ms }) = self.known_retention(retention) {
+            self.buckets(ms);
+        }
+        retention
+    }
+
+    /// A bucket that lasts longer than what is remembered.
+    fn buckets(&mut self, retention_ms: i64) {
+        let spec = self.spec;
+        for part in &spec.identity.parts {
+            if let crate::dedup::Part::Bucket { ms } = part.value
+                && ms > retention_ms
+            {
+                let message = format!(
+                    "the bucket lasts longer than the retention, which is {}",
+                    units::show_duration_ms(retention_ms)
+                );
+                let help = format!("write `retention: {}` or more", units::show_duration_ms(ms.saturating_mul(2)));
+                self.warning(part.place, message, "a duplicate late in the bucket would pass", help);
+            }
+        }
+    }
+
+    fn future_max_ms(&mut self, retention: Retention) -> i64 {
+        let Some(future_max) = &self.spec.future_max_ms else { return retention.default_future_max_ms() };
+        if let Some(Retention::For { ms }) = self.known_retention(retention)
+            && future_max.value >= ms
+        {
+            let message =
+                format!("`future_max` must be less than the retention, which is {}", units::show_duration_ms(ms));
+            let help = format!(
+                "write less, e.g. `future_max: {}`",
+                units::show_duration_ms(retention.default_future_max_ms().max(1))
+            );
+            self.mistake(future_max.place, message, "one wrong timestamp could expire everything", help);
+        }
+        future_max.value
+    }
+
+    /// Duplicates are recognised within one partition only.
+    fn partitioning(&mut self) {
+        let identity = &self.spec.identity;
+        let has_key = identity.parts.iter().any(|part| rules::holds_key(&part.value));
+        if has_key || self.spec.partitioned_by_identity || !identity.whole {
+            return;
+        }
+        let message =
+            "duplicates are recognised within one partition only, and `identity` does not contain the key".to_owned();
+        let help = "if records of one identity always have the same key (or partition), write `partitioned_by_identity: true`; \
+                    else add `key` to the identity";
+        let label = "are its records in one partition?";
+        self.warning(self.spec.identity_place, message, label, help);
+    }
+}
+
+/// A text for a label: a secret as `***`.
+fn shown(text: &Text) -> String {
+    clipped(&text.to_string())
+}

@@ -1,0 +1,217 @@
+//! What identity, version, epoch and kinds cannot mean.
+
+use crate::dedup::{Format, Part, Path, Source, VersionKind};
+use crate::yaml::Place;
+
+use super::Compiler;
+use crate::topology::spec::KindsSpec;
+
+/// Whether a part can be read of a record whose value is null.
+pub fn is_outside_value(part: &Part) -> bool {
+    let outside = |path: &Path| path.source != Source::Value;
+    match part {
+        Part::Scalar(path) | Part::Content(path) | Part::Fingerprint { of: path, .. } => outside(path),
+        Part::Bucket { .. } => true,
+        Part::FirstOf(alternatives) => alternatives.iter().any(|parts| parts.iter().all(is_outside_value)),
+        Part::Rows { of, .. } => of.iter().any(outside),
+    }
+}
+
+/// Whether records of one such part always have the same key.
+pub fn holds_key(part: &Part) -> bool {
+    let whole = |path: &Path| path.source == Source::Key && !path.is_inside();
+    match part {
+        Part::Scalar(path) | Part::Content(path) => whole(path),
+        Part::Fingerprint { of, except } => whole(of) && except.is_empty(),
+        Part::FirstOf(alternatives) => alternatives.iter().all(|parts| parts.iter().any(holds_key)),
+        Part::Bucket { .. } | Part::Rows { .. } => false,
+    }
+}
+
+/// Whether a part does not tell one record of a partition from another.
+fn says_nothing(part: &Part) -> bool {
+    match part {
+        Part::Scalar(path) => matches!(path.source, Source::Const(_) | Source::Topic | Source::Partition),
+        Part::Bucket { .. } => true,
+        Part::FirstOf(alternatives) => alternatives.iter().flatten().all(says_nothing),
+        Part::Content(_) | Part::Fingerprint { .. } | Part::Rows { .. } => false,
+    }
+}
+
+impl Compiler<'_> {
+    /// Whether versions have a scope.
+    pub(super) fn has_scope(&self) -> bool {
+        let version = self.spec.version.as_ref();
+        let binlog = |version: &crate::topology::spec::VersionSpec| {
+            !version.whole || version.parts.iter().any(|part| part.part.kind == VersionKind::Binlog)
+        };
+        self.spec.epoch_place.is_some() || version.is_some_and(binlog)
+    }
+
+    pub(super) fn rules(&mut self) {
+        self.formats();
+        self.identity();
+        self.version();
+        self.epoch();
+        if let Some(kinds) = &self.spec.kinds {
+            self.kinds(kinds);
+        }
+    }
+
+    /// Paths inside what is not JSON, or to JSON that is none.
+    fn formats(&mut self) {
+        if !self.spec.input.formats_known {
+            return;
+        }
+        let (key_format, value_format) = (&self.spec.input.key_format, &self.spec.input.value_format);
+        for spec in &self.spec.paths {
+            let (path, place) = (&spec.path.value, spec.path.place);
+            let (what, format) = match path.source {
+                Source::Key => ("key", key_format.as_ref().map_or(Format::Bytes, |format| format.value)),
+                Source::Value => ("value", value_format.as_ref().map_or(Format::Json, |format| format.value)),
+                _ if spec.json => {
+                    let message = format!("`{path}` holds no JSON; only the key and the value may");
+                    self.mistake(place, message, "needs JSON", "write e.g. `key` or `value.order`");
+                    continue;
+                }
+                _ => continue,
+            };
+            if (path.is_inside() || spec.json) && format == Format::Bytes {
+                let message = format!("this path reads inside the {what}, whose format is {format}");
+                let help = format!("write `{what}_format: json` under `input`, or `{what}` for all of its bytes");
+                self.mistake(place, message, "needs JSON", help);
+            }
+        }
+    }
+
+    fn identity(&mut self) {
+        let parts = &self.spec.identity.parts;
+        for (index, part) in parts.iter().enumerate() {
+            if parts[..index].iter().any(|other| other.value == part.value) {
+                let message = "this part stands in `identity` twice".to_owned();
+                self.mistake(part.place, message, "again", "remove one of them");
+            }
+            if let Part::FirstOf(alternatives) = &part.value {
+                self.alternatives(alternatives, part.place);
+            }
+        }
+        if self.spec.identity.whole && parts.iter().all(|part| says_nothing(&part.value)) {
+            let message = "`identity` is the same for all records of a partition".to_owned();
+            let help = "name what says which thing a record is about, e.g. `identity: value.order_id`";
+            self.mistake(self.spec.identity_place, message, "all but the first would be duplicates", help);
+        }
+    }
+
+    /// An alternative after one that never fails, or that says nothing.
+    fn alternatives(&mut self, alternatives: &[Vec<Part>], place: Place) {
+        let never_missing = |part: &Part| match part {
+            Part::Scalar(path) => {
+                matches!(path.source, Source::Const(_) | Source::Topic | Source::Partition | Source::Offset)
+            }
+            _ => false,
+        };
+        let last = alternatives.len().saturating_sub(1);
+        if let Some(index) = alternatives.iter().position(|parts| parts.iter().all(never_missing))
+            && index < last
+        {
+            let message = format!("no alternative after number {} of this `first_of` is ever looked at", index + 1);
+            let help = "put what is never missing last";
+            self.mistake(place, message, "that one is never missing", help);
+        }
+        let same = |parts: &Vec<Part>| !parts.is_empty() && parts.iter().all(says_nothing);
+        if alternatives.iter().any(same) && !alternatives.iter().all(same) {
+            let message = "an alternative of this `first_of` is the same for all records of a partition".to_owned();
+            let help = "records that have nothing else would be one thing: remove it, and see `on_missing`";
+            self.mistake(place, message, "all but the first would be duplicates", help);
+        }
+    }
+
+    fn version(&mut self) {
+        let Some(version) = &self.spec.version else { return };
+        for (index, spec) in version.parts.iter().enumerate() {
+            let part = &spec.part;
+            for path in &part.of {
+                let problem = match path.source {
+                    Source::Topic => "a topic's name does not grow",
+                    Source::Partition => "the partition is the same for all records of a task",
+                    _ => continue,
+                };
+                let help = "name what says which record is newer, e.g. `{of: value.version, as: integer}`";
+                self.mistake(spec.place, "this cannot be a version".to_owned(), problem, help);
+            }
+            if version.parts[..index].iter().any(|other| other.part.of == part.of && other.part.kind == part.kind) {
+                let message = "this part stands in `version` twice".to_owned();
+                self.mistake(spec.place, message, "again", "remove one of them");
+            }
+            if let Some(unit) = spec.unit.as_ref().filter(|_| part.kind != VersionKind::Timestamp) {
+                let message = format!("`unit` says nothing of `as: {}`", part.kind);
+                self.mistake(unit.place, message, "never looked at", "remove it, or write `as: timestamp`");
+            }
+            let Some(missing) = &spec.missing else { continue };
+            if spec.required.as_ref().is_some_and(|required| required.value) {
+                let message = "`missing` says nothing of a part that is required".to_owned();
+                self.mistake(missing.place, message, "never looked at", "remove `missing` or `required`");
+            } else if version.whole && version.parts.len() == 1 {
+                let message = "`missing` says nothing of the only part: without it there is no version".to_owned();
+                let help = "remove it, and see `on_missing_version`";
+                self.mistake(missing.place, message, "never looked at", help);
+            }
+        }
+    }
+
+    fn epoch(&mut self) {
+        if let Some(place) = self.spec.epoch_place.filter(|_| self.spec.version_place.is_none()) {
+            let message = "`epoch` says nothing without a `version`".to_owned();
+            let help =
+                "add `version: {of: value.version, as: integer}`, or put what tells things apart into `identity`";
+            self.mistake(place, message, "it scopes versions", help);
+        }
+        let Some(parts) = &self.spec.epoch else { return };
+        for (index, part) in parts.iter().enumerate() {
+            if parts[..index].iter().any(|other| other.value == part.value) {
+                let message = "this part stands in `epoch` twice".to_owned();
+                self.mistake(part.place, message, "again", "remove one of them");
+            }
+        }
+    }
+
+    fn kinds(&mut self, kinds: &KindsSpec) {
+        if kinds.keys.iter().all(|(key, _)| matches!(*key, "of" | "table")) {
+            let message = "`kinds` names no kind".to_owned();
+            let help = "say what a delete looks like, e.g. `kinds: {of: value.op, delete: [d]}`";
+            self.mistake(kinds.place, message, "every record is a plain change", help);
+        }
+        if self.spec.version_place.is_none() {
+            for key in ["read", "truncate", "message"] {
+                if let Some(place) = kinds.key(key) {
+                    let message = format!("`kinds.{key}` says nothing without a `version`");
+                    let help = format!("add `version: {{of: value.version, as: integer}}`, or remove `{key}`");
+                    self.mistake(place, message, "such records are told apart by their version", help);
+                }
+            }
+        }
+        match (kinds.key("truncate").or(kinds.key("message")), kinds.key("table")) {
+            (None, Some(table)) => {
+                let message = "`kinds.table` says nothing without `truncate` or `message`".to_owned();
+                self.mistake(table, message, "never looked at", "remove it, or say what a truncate looks like");
+            }
+            (Some(_), None) if let Some(truncate) = kinds.key("truncate") => {
+                let message = "`kinds.truncate` needs `kinds.table`".to_owned();
+                let help = "say which table is emptied, e.g. `table: [value.source.schema, value.source.table]`";
+                self.mistake(truncate, message, "it has no row", help);
+            }
+            _ => {}
+        }
+        for (index, (kind, words)) in kinds.words.iter().enumerate() {
+            for word in words {
+                let first = kinds.words[..index]
+                    .iter()
+                    .find(|(_, others)| others.iter().any(|other| other.value == word.value));
+                if let Some((first, _)) = first {
+                    let message = format!("{} stands in `kinds.{first}` and in `kinds.{kind}`", word.value);
+                    self.mistake(word.place, message, "again", "one word means one kind: remove one of them");
+                }
+            }
+        }
+    }
+}

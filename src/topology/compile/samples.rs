@@ -1,0 +1,77 @@
+//! Names that a pattern matches, to try out what would become of such topics; and where a pattern is wrong.
+
+use regex_syntax::hir::{Class, Hir, HirKind};
+
+use crate::topology::{Pattern, names};
+
+/// So many samples are made of a pattern, and of each of its pieces.
+const SAMPLES_MAX: usize = 64;
+/// What a sample has in place of any character, the first that fits.
+const PREFERRED: &str = "xa0A-_.";
+
+/// Why a text is no pattern, and the byte at which the trouble begins.
+#[derive(Debug)]
+pub struct Problem {
+    pub at: usize,
+    pub message: String,
+}
+
+/// Reads a pattern.
+pub fn parse(text: &str) -> Result<Pattern, Problem> {
+    let (at, message) = match regex_syntax::parse(text) {
+        Ok(_) => match Pattern::parse(text) {
+            Ok(pattern) => return Ok(pattern),
+            Err(_) => (0, "it takes too much memory".to_owned()),
+        },
+        Err(regex_syntax::Error::Parse(error)) => (error.span().start.offset, error.kind().to_string()),
+        Err(regex_syntax::Error::Translate(error)) => (error.span().start.offset, error.kind().to_string()),
+        Err(error) => (0, error.to_string().lines().last().unwrap_or_default().to_owned()),
+    };
+    Err(Problem { at, message })
+}
+
+/// Names of topics that `pattern` matches: some, not all.
+pub fn of(pattern: &str) -> Vec<String> {
+    let Ok(hir) = regex_syntax::parse(pattern) else { return Vec::new() };
+    let found = expand(&hir);
+    // What is not anchored may have anything before and after it.
+    let around =
+        found.iter().flat_map(|name| [name.clone(), format!("x{name}"), format!("{name}x"), format!("x{name}x")]);
+    around.filter(|name| names::topic_problem(name).is_none()).collect()
+}
+
+fn expand(hir: &Hir) -> Vec<String> {
+    let mut samples = match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => vec![String::new()],
+        HirKind::Literal(literal) => vec![String::from_utf8_lossy(&literal.0).into_owned()],
+        HirKind::Class(class) => one_of(class).into_iter().map(String::from).collect(),
+        HirKind::Repetition(repetition) => {
+            let min = repetition.min.min(names::TOPIC_CHARS_MAX as u32) as usize;
+            let once = expand(&repetition.sub);
+            let mut samples: Vec<String> = once.iter().map(|sample| sample.repeat(min.max(1))).collect();
+            if min == 0 {
+                samples.push(String::new());
+            }
+            samples
+        }
+        HirKind::Capture(capture) => expand(&capture.sub),
+        HirKind::Concat(pieces) => pieces.iter().fold(vec![String::new()], |samples, piece| {
+            let next = expand(piece);
+            let joined = samples.iter().flat_map(|sample| next.iter().map(move |piece| format!("{sample}{piece}")));
+            joined.take(SAMPLES_MAX).collect()
+        }),
+        HirKind::Alternation(alternatives) => alternatives.iter().flat_map(expand).collect(),
+    };
+    samples.truncate(SAMPLES_MAX);
+    samples
+}
+
+/// A character of a class that a topic's name may hold.
+fn one_of(class: &Class) -> Option<char> {
+    let holds = |c: char| match class {
+        Class::Unicode(class) => class.iter().any(|range| (range.start()..=range.end()).contains(&c)),
+        Class::Bytes(class) => class.iter().any(|range| (range.start()..=range.end()).contains(&(c as u8))),
+    };
+    let letters = ('a'..='z').chain('A'..='Z').chain('0'..='9');
+    PREFERRED.chars().chain(letters).find(|c| holds(*c))
+}

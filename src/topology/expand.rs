@@ -1,0 +1,47 @@
+//! A topology with everything that its preset stands for written out, as YAML that loads to the same rules.
+
+use std::fmt::Write;
+
+use super::spec::TOP;
+use super::{Loaded, Preset};
+use crate::yaml::Value;
+use crate::yaml::tree::Entry;
+
+/// Comments are folded at so many characters.
+const WIDTH: usize = 106;
+
+impl Loaded {
+    /// The topology without its preset, whose blocks stand in it. What is substituted (`${env:NAME}`) stands
+    /// there as it was written.
+    pub fn expanded(&self) -> String {
+        let mut text = String::new();
+        if let Some(preset) = self.topology.preset.as_deref().and_then(Preset::find) {
+            comment(&mut text, "# ", &format!("What `preset: {}` stands for, written out.", preset.pinned()));
+            preset.notes().iter().for_each(|note| comment(&mut text, "# - ", note));
+        }
+        let Value::Mapping(entries) = &self.tree.value else { return text };
+        let order = |entry: &Entry| TOP.known.iter().position(|key| *key == entry.key);
+        let mut entries: Vec<Entry> = entries.iter().filter(|entry| entry.key != "preset").cloned().collect();
+        entries.sort_by_key(order);
+        text.push_str(&crate::yaml::write::write(&entries));
+        text
+    }
+}
+
+/// A comment, folded, each further line indented.
+fn comment(out: &mut String, begin: &str, text: &str) {
+    let mut line = begin.to_owned();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            // writing to a string never fails
+            let _ = writeln!(out, "{line}");
+            line = format!("#{:1$}", "", begin.len() - 1);
+            empty = true;
+        }
+        line.push_str(if empty { "" } else { " " });
+        line.push_str(word);
+        empty = false;
+    }
+    let _ = writeln!(out, "{line}");
+}

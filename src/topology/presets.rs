@@ -1,0 +1,215 @@
+//! Presets: what identity, version, epoch, kinds and actions are for the change events of one source.
+//!
+//! A preset is a fragment of a topology's YAML, embedded from `presets/NAME@NUMBER.yaml` and read by the same
+//! reader. A block that the topology has itself stands in place of the preset's, whole; `input` is put
+//! together key by key. Two keys are a preset's only: `notes`, what to know and to set at the source, and
+//! `without_version`, what to say of a record that has no version.
+//!
+//! **Invariant.** A numbered preset never changes its meaning: what is remembered under it must stay readable.
+//! A change is a new number.
+
+use std::sync::Arc;
+
+use crate::yaml::read::{clipped, did_you_mean, listed};
+use crate::yaml::tree::{self, Entry};
+use crate::yaml::{Field, File, Node, Place, Reader, Shape, Value};
+
+/// Keys that only a preset has.
+const OWN_KEYS: &[&str] = &["notes", "without_version"];
+
+/// A preset.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// Its number.
+    pub number: u32,
+    /// Its YAML.
+    pub text: &'static str,
+}
+
+macro_rules! presets {
+    ($($name:literal $number:literal),+ $(,)?) => {
+        &[$(Preset {
+            name: $name,
+            number: $number,
+            text: include_str!(concat!("presets/", $name, "@", $number, ".yaml")),
+        }),+]
+    };
+}
+
+/// Every preset, by name and number.
+pub const ALL: &[Preset] = presets![
+    "canal" 1,
+    "debezium-db2" 1,
+    "debezium-informix" 1,
+    "debezium-mariadb" 1,
+    "debezium-mongodb" 1,
+    "debezium-mysql" 1,
+    "debezium-oracle" 1,
+    "debezium-postgres" 1,
+    "debezium-spanner" 1,
+    "debezium-sqlserver" 1,
+    "debezium-vitess" 1,
+    "maxwell" 1,
+    "ogg" 1,
+    "ticdc" 1,
+];
+
+/// Sources for which no order is safe, and why.
+const WITHOUT_ORDER: &[(&str, &str)] = &[
+    ("debezium-cockroachdb", "its changefeed gives no position that says which change of a row is newer"),
+    ("debezium-cassandra", "every node of a cluster has a commit log of its own, and their positions do not compare"),
+    ("debezium-yashandb", "its positions are not documented to grow from one change of a row to the next"),
+    ("aws-dms", "its records carry a time, and no position that says which change of a row is newer"),
+];
+
+impl Preset {
+    /// Its name with its number, as a topology writes it.
+    pub fn pinned(&self) -> String {
+        format!("{}@{}", self.name, self.number)
+    }
+
+    /// The preset that is written so.
+    pub fn find(pinned: &str) -> Option<&'static Preset> {
+        ALL.iter().find(|preset| preset.pinned() == pinned)
+    }
+
+    /// What to know of it, and what to set at the source.
+    pub fn notes(&self) -> Vec<String> {
+        let text = |node: &Node| match &node.value {
+            Value::Scalar { text, .. } => Some(text.clone()),
+            _ => None,
+        };
+        match self.own("notes") {
+            Some(Node { value: Value::List(items), .. }) => items.iter().filter_map(text).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What to set at the source where records have no version.
+    pub fn without_version(&self) -> Option<String> {
+        match self.own("without_version")?.value {
+            Value::Scalar { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    fn own(&self, key: &str) -> Option<Node> {
+        let Value::Mapping(entries) = self.tree().value else { return None };
+        entries.into_iter().find(|entry| entry.key == key).map(|entry| entry.node)
+    }
+
+    /// Its tree. What is embedded parses: a test reads every preset.
+    fn tree(&self) -> Node {
+        let nothing = Node { value: Value::Mapping(Vec::new()), place: Place::default() };
+        tree::parse(self.text).unwrap_or(nothing)
+    }
+}
+
+/// The topology's tree with the blocks of the preset that it names, which stand at the place of `preset`.
+/// Where there is no such preset, that is reported, and the tree comes back as it is.
+pub fn apply(tree: Node, reader: &mut Reader<'_>) -> Result<(Node, Option<&'static Preset>), Node> {
+    let Value::Mapping(entries) = &tree.value else { return Ok((tree, None)) };
+    let Some(entry) = entries.iter().find(|entry| entry.key == "preset") else { return Ok((tree, None)) };
+    let field = Field { name: entry.key.clone(), key_place: entry.key_place, node: &entry.node };
+    let place = field.place();
+    match choose(&field, reader) {
+        Some(preset) => Ok((merge(tree, preset.tree(), place), Some(preset))),
+        None => Err(tree),
+    }
+}
+
+/// The preset that is named there.
+fn choose(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<&'static Preset> {
+    let shape = Shape { what: "a preset's name", example: "preset: debezium-postgres@1" };
+    let text = reader.text(field, shape)?;
+    if text.value.is_secret() && Preset::find(text.value.reveal()).is_none() {
+        reader.wrong_text("preset", &text, shape);
+        return None;
+    }
+    let written = text.value.reveal();
+    let (name, number) = match written.split_once('@') {
+        Some((name, number)) => (name, Some(number)),
+        None => (written, None),
+    };
+    let numbered: Vec<&Preset> = ALL.iter().filter(|preset| preset.name == name).collect();
+    let Some(newest) = numbered.last().copied() else {
+        unknown(name, text.place, reader);
+        return None;
+    };
+    let Some(number) = number else {
+        let message = format!("`preset: {name}` means the newest of that name, which another release may change");
+        let help = format!("pin it: `preset: {}`", newest.pinned());
+        let file: Arc<File> = Arc::clone(&reader.file);
+        reader.report.warning((&file, text.place), message, "without a number", help);
+        return Some(newest);
+    };
+    let found = numbered.into_iter().find(|preset| preset.number.to_string() == number);
+    if found.is_none() {
+        let message = format!("there is no preset `{}`", clipped(written));
+        reader.mistake(text.place, message, "not that number", format!("write `preset: {}`", newest.pinned()));
+    }
+    found
+}
+
+fn unknown(name: &str, place: Place, reader: &mut Reader<'_>) {
+    if let Some((_, why)) = WITHOUT_ORDER.iter().find(|(known, _)| *known == name) {
+        let message = format!("there is no preset for `{name}`: {why}");
+        let help = "write `identity` and `version` yourself, the version from a column that every update raises; \
+                    without one, `identity: {fingerprint: value}` drops exact repeats only";
+        reader.mistake(place, message, "no order is safe", help);
+        return;
+    }
+    let names: Vec<&str> = ALL.iter().map(|preset| preset.name).collect();
+    let message = format!("there is no preset `{}`", clipped(name));
+    let (label, help) = match did_you_mean(name, &names) {
+        Some(meant) => (format!("did you mean `{meant}`?"), format!("write `preset: {meant}@1`")),
+        None => ("not one of those".to_owned(), format!("write one of {}", listed(&names))),
+    };
+    reader.mistake(place, message, label, help);
+}
+
+/// The user's tree with the preset's blocks beside its own; those stand at `place`.
+fn merge(mut tree: Node, preset: Node, place: Place) -> Node {
+    let (Value::Mapping(entries), Value::Mapping(blocks)) = (&mut tree.value, preset.value) else { return tree };
+    let own_identity = entries.iter().any(|entry| entry.key == "identity");
+    for mut block in blocks {
+        // Who names another identity must say again that it stays in one partition.
+        let replaced = own_identity && block.key == "partitioned_by_identity";
+        if OWN_KEYS.contains(&block.key.as_str()) || replaced {
+            continue;
+        }
+        relocate(&mut block, place);
+        match entries.iter_mut().find(|entry| entry.key == block.key) {
+            None => entries.push(block),
+            Some(entry) if block.key == "input" => {
+                let (Value::Mapping(keys), Value::Mapping(defaults)) = (&mut entry.node.value, block.node.value) else {
+                    continue;
+                };
+                let missing = |default: &Entry| !keys.iter().any(|key| key.key == default.key);
+                let missing: Vec<Entry> = defaults.into_iter().filter(missing).collect();
+                keys.extend(missing);
+            }
+            Some(_) => {}
+        }
+    }
+    tree
+}
+
+fn relocate(entry: &mut Entry, place: Place) {
+    entry.key_place = place;
+    relocate_node(&mut entry.node, place);
+}
+
+fn relocate_node(node: &mut Node, place: Place) {
+    node.place = place;
+    match &mut node.value {
+        Value::Scalar { .. } => {}
+        Value::List(items) => items.iter_mut().for_each(|item| relocate_node(item, place)),
+        Value::Mapping(entries) => entries.iter_mut().for_each(|entry| relocate(entry, place)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Goal: every preset is whole, means for ever what it means now, and gives way to what a topology says itself.
+
+use std::path::Path;
+
+use super::*;
+use crate::dedup::{Action, Format, OnNull, Part, Reason};
+use crate::topology::tests::{golden_file, load_text};
+use crate::topology::{Loaded, Topology};
+
+/// A topology that a preset leaves nothing but its names to.
+fn bare(preset: &str) -> String {
+    format!("name: t\npreset: {preset}\ninput: {{topics: [in]}}\noutput: {{topic: out}}\n")
+}
+
+fn load(text: &str) -> Loaded {
+    load_text(text).map_err(|diagnostics| diagnostics.render(false)).unwrap()
+}
+
+fn topology(preset: &str) -> Topology {
+    load(&bare(preset)).topology
+}
+
+#[test]
+fn every_preset_that_is_there_is_known_and_loads() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/topology/presets");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<_> = files.filter_map(|name| name.strip_suffix(".yaml").map(str::to_owned)).collect();
+    files.sort();
+    let mut known: Vec<_> = ALL.iter().map(Preset::pinned).collect();
+    known.sort();
+    assert_eq!(files, known);
+    for preset in ALL {
+        let loaded = load(&bare(&preset.pinned()));
+        assert_eq!(loaded.topology.preset, Some(preset.pinned()));
+        assert_eq!(loaded.topology.rules.problems(), []);
+        assert!(!preset.notes().is_empty(), "{} has no notes", preset.pinned());
+        assert!(preset.without_version().is_some(), "{} does not say why there is no version", preset.pinned());
+        assert!(preset.text.starts_with("# "), "{} does not say why it is as it is", preset.pinned());
+    }
+}
+
+#[test]
+fn a_numbered_preset_never_changes_its_meaning() {
+    for preset in ALL {
+        let rules = topology(&preset.pinned()).rules;
+        let digest: String = rules.digest().iter().map(|byte| format!("{byte:02x}")).collect();
+        let meaning = format!(
+            "{}digest: {digest}\nretention: {:?}\nrefresh: {}\nactions: {:#?}\n",
+            rules.canonical_text(),
+            rules.retention,
+            rules.refresh,
+            rules.actions
+        );
+        golden_file(&format!("presets/{}.txt", preset.pinned()), &meaning);
+    }
+}
+
+#[test]
+fn only_sources_that_may_spread_a_row_over_partitions_warn() {
+    for preset in ALL {
+        let warned = !load(&bare(&preset.pinned())).warnings.is_empty();
+        assert_eq!(warned, ["canal", "ogg", "ticdc"].contains(&preset.name), "{}", preset.pinned());
+    }
+}
+
+#[test]
+fn the_newest_number_is_taken_with_a_warning_to_pin_it() {
+    let loaded = load(&bare("debezium-postgres"));
+    assert_eq!(loaded.topology.preset.as_deref(), Some("debezium-postgres@1"));
+    let [warning] = loaded.warnings.as_slice() else { panic!("{:?}", loaded.warnings) };
+    assert_eq!(warning.help_text(), Some("pin it: `preset: debezium-postgres@1`"));
+    assert_eq!(warning.position(), Some(("t.yaml", 2, 9)));
+}
+
+#[test]
+fn blocks_of_the_topology_stand_in_place_of_the_presets() {
+    let text =
+        bare("debezium-postgres@1") + "version: {of: header.seq, as: integer}\non_null_value: drop\nretention: 30d\n";
+    let (own, preset) = (load(&text).topology.rules, topology("debezium-postgres@1").rules);
+    assert_eq!(own.version.as_ref().map(ToString::to_string).as_deref(), Some("[integer [header.seq]]"));
+    assert_eq!(own.actions.null_value, OnNull::Act(Action::Drop));
+    assert_eq!((&own.identity, &own.epoch, &own.kinds), (&preset.identity, &preset.epoch, &preset.kinds));
+    assert_eq!(preset.actions.null_value, OnNull::FollowDelete);
+}
+
+#[test]
+fn an_input_is_put_together_key_by_key() {
+    let text = bare("debezium-mysql@1").replace("[in]}", "[in], key_format: json, start: latest}");
+    let topology = load(&text).topology;
+    assert_eq!((topology.rules.key_format, topology.rules.value_format), (Format::Json, Format::ConnectJson));
+    assert_eq!(topology.start, crate::topology::Start::Latest);
+}
+
+#[test]
+fn another_identity_is_not_taken_to_stay_in_one_partition() {
+    let text = bare("debezium-postgres@1") + "identity: {first_of: [[value.after.id], [key]]}\n";
+    let loaded = load(&text);
+    assert!(matches!(loaded.topology.rules.identity.parts.as_slice(), [Part::FirstOf(_)]));
+    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
+}
+
+#[test]
+fn another_const_of_an_epoch_is_no_other_rule() {
+    let [first, second] =
+        [1, 2].map(|number| load(&(bare("ogg@1") + &format!("epoch: {{const: {number}}}\n"))).topology.rules);
+    assert_ne!(first.epoch, second.epoch);
+    assert_eq!(first.digest(), second.digest());
+    assert_eq!(first.digest(), topology("ogg@1").rules.digest());
+}
+
+#[test]
+fn a_record_without_a_version_is_told_what_to_set() {
+    let topology = topology("maxwell@1");
+    assert!(topology.hint(Reason::VersionMissing).unwrap().contains("output_binlog_position"));
+    assert_eq!(topology.hint(Reason::First), None);
+    let plain = load("name: t\ninput: {topics: [in]}\nidentity: key\noutput: {topic: out}\n");
+    assert_eq!(plain.topology.hint(Reason::VersionMissing), None);
+}
+
+#[test]
+fn what_a_preset_expands_to_loads_to_the_same_rules() {
+    for preset in ALL {
+        let loaded = load(&bare(&preset.pinned()));
+        let expanded = load(&loaded.expanded());
+        let (before, mut after) = (loaded.topology, expanded.topology);
+        assert_eq!(after.preset.take(), None);
+        after.preset.clone_from(&before.preset);
+        assert_eq!(after, before, "{}", preset.pinned());
+        assert_eq!(expanded.warnings.len(), loaded.warnings.len());
+    }
+}
+
+#[test]
+fn an_expansion_has_the_topologys_own_blocks_and_the_presets_notes() {
+    let text = bare("debezium-postgres@1") + "retention: ${env:NONE:-30d}\nversion: {of: header.seq, as: integer}\n";
+    let expanded = load(&text).expanded();
+    assert!(expanded.starts_with("# What `preset: debezium-postgres@1` stands for, written out.\n# - "), "{expanded}");
+    assert!(expanded.contains("\nversion: {of: header.seq, as: integer}\n"), "{expanded}");
+    assert!(expanded.contains("\nretention: \"${env:NONE:-30d}\"\n"), "{expanded}");
+    assert!(!expanded.contains("lsn, "), "{expanded}");
+    assert!(expanded.lines().all(|line| line.chars().count() <= 110), "{expanded}");
+    assert!(!expanded.contains("\npreset"), "{expanded}");
+}

@@ -1,0 +1,103 @@
+//! `kinds`: which kind of change a record is.
+
+use crate::dedup::{Kinds, Places, Scalar};
+use crate::yaml::read::Keys;
+use crate::yaml::{Field, Place, Placed, Shape, Value};
+
+use super::paths::SpecReader;
+
+/// What may stand in `kinds`.
+pub const KINDS: Keys<'static> = Keys { known: &["of", "delete", "read", "truncate", "message", "table"], later: &[] };
+/// Of those, the lists of words.
+pub const WORDS: &[&str] = &["delete", "read", "truncate", "message"];
+/// What may stand in a part of a table's name that is a mapping.
+pub const TABLE: Keys<'static> = Keys { known: &["first_of", "const"], later: &[] };
+
+const EXAMPLE: &str = "kinds: {of: value.op, delete: [d]}";
+
+/// What was written of the kinds.
+#[derive(Debug)]
+pub struct KindsSpec {
+    /// The kinds, if all of them could be read.
+    pub kinds: Option<Kinds>,
+    /// Where `kinds` stands.
+    pub place: Place,
+    /// The words of each kind.
+    pub words: Vec<(&'static str, Vec<Placed<Scalar>>)>,
+    /// Where each of the keys stands that there is.
+    pub keys: Vec<(&'static str, Place)>,
+}
+
+impl KindsSpec {
+    /// Where this key stands, if it does.
+    pub fn key(&self, key: &str) -> Option<Place> {
+        self.keys.iter().find(|(name, _)| *name == key).map(|(_, place)| *place)
+    }
+}
+
+impl SpecReader<'_, '_> {
+    /// The kinds, as far as they could be read.
+    pub fn kinds(&mut self, field: &Field<'_>) -> Option<KindsSpec> {
+        let keys = self.reader.fields(field, KINDS, Shape { what: "a mapping", example: EXAMPLE })?;
+        let of = keys
+            .require("of", EXAMPLE, self.reader)
+            .and_then(|of| self.places(of, Shape { what: "a path, or `{first_of: [...]}`", example: EXAMPLE }, false));
+        let words: Vec<_> = WORDS
+            .iter()
+            .map(|kind| {
+                let example = format!("{kind}: [{}]", &kind[..1]);
+                let shape = Shape { what: "a list of what stands there", example: &example };
+                (*kind, keys.get(kind).map_or(Some(Vec::new()), |field| self.scalars(field, shape)))
+            })
+            .collect();
+        let table = keys.get("table").map_or(Some(Vec::new()), |field| self.table(field));
+        let list = |kind: &str| {
+            let (_, words) = words.iter().find(|(known, _)| *known == kind)?;
+            words.as_ref().map(|words| words.iter().map(|word| word.value.clone()).collect())
+        };
+        let build = |of, table| {
+            let (delete, read) = (list("delete")?, list("read")?);
+            Some(Kinds { of, delete, read, truncate: list("truncate")?, message: list("message")?, table })
+        };
+        let kinds = of.zip(table).and_then(|(of, table)| build(of, table));
+        let places = KINDS.known.iter().filter_map(|key| Some((*key, keys.get(key)?.key_place))).collect();
+        let words = words.into_iter().map(|(kind, words)| (kind, words.unwrap_or_default())).collect();
+        Some(KindsSpec { kinds, place: field.key_place, words, keys: places })
+    }
+
+    /// What together names a table.
+    fn table(&mut self, field: &Field<'_>) -> Option<Vec<Places>> {
+        let shape =
+            Shape { what: "a path, or a list of paths", example: "table: [value.source.schema, value.source.table]" };
+        let items = match &field.node.value {
+            Value::List(_) => self.reader.list(field, shape)?,
+            _ => vec![field.clone()],
+        };
+        let parts: Vec<Places> = items.iter().filter_map(|item| self.table_part(item, shape)).collect();
+        (parts.len() == items.len()).then_some(parts)
+    }
+
+    fn table_part(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Places> {
+        if !matches!(field.node.value, Value::Mapping(_)) {
+            return Some(vec![self.path(field, shape)?.value]);
+        }
+        if self.is_split_path(field, shape) {
+            return None;
+        }
+        let keys = self.reader.fields(field, TABLE, shape)?;
+        match (keys.get("first_of"), keys.get("const")) {
+            (Some(_), Some(constant)) => {
+                let message = "one part of `kinds.table` cannot be two things".to_owned();
+                let help = "write two parts, each in braces of its own: `[{…}, {…}]`";
+                self.reader.mistake(constant.key_place, message, "it is a `first_of` already", help);
+                None
+            }
+            (Some(first_of), None) => self.place_list(first_of, false),
+            (None, Some(constant)) => Some(vec![self.constant(constant)?.value]),
+            (None, None) => {
+                self.nothing_known(field, shape);
+                None
+            }
+        }
+    }
+}

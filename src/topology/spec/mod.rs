@@ -1,0 +1,251 @@
+//! The first step: a topology's text as a raw spec, each value with its place.
+//!
+//! A preset's blocks are put beside the user's before anything is read ([`super::presets`]), so both are
+//! read by the same code.
+
+use crate::dedup::{Action, EpochPart, Format, OnNull, Refresh, Retention};
+use crate::yaml::read::Keys;
+use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text, units};
+
+use super::Start;
+pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
+pub use identity::IdentitySpec;
+pub use kinds::KindsSpec;
+pub use paths::PathSpec;
+pub use version::VersionSpec;
+
+use paths::SpecReader;
+
+pub mod cases;
+pub mod identity;
+pub mod kinds;
+pub mod paths;
+pub mod version;
+
+/// What may stand at the top of a topology.
+pub const TOP: Keys<'static> = Keys {
+    known: &[
+        "name",
+        "preset",
+        "input",
+        "identity",
+        "version",
+        "epoch",
+        "kinds",
+        "retention",
+        "refresh",
+        "future_max",
+        "output",
+        "dead_letter",
+        "audit",
+        "on_invalid",
+        "on_missing",
+        "on_null_value",
+        "on_equal",
+        "on_missing_version",
+        "on_epoch_change",
+        "on_late",
+        "on_unsendable",
+        "partitioned_by_identity",
+        "tests",
+    ],
+    later: &[],
+};
+/// What may stand in `input`.
+pub const INPUT: Keys<'static> =
+    Keys { known: &["topics", "pattern", "exclude", "key_format", "value_format", "start"], later: &[] };
+/// What may stand in `output`, `dead_letter` and `audit`.
+pub const TOPIC: Keys<'static> = Keys { known: &["topic"], later: &[] };
+/// The word of `on_null_value` that is no action.
+pub const FOLLOW_DELETE: &str = "follow_delete";
+
+const INPUT_EXAMPLE: &str = "input: {topics: [payments]}";
+
+/// A topology as it was written; what is `None` was left out, or is already reported.
+#[derive(Debug)]
+pub struct Spec {
+    pub name: Option<Placed<Text>>,
+    pub input: InputSpec,
+    pub identity: IdentitySpec,
+    /// Where `identity` stands.
+    pub identity_place: Place,
+    pub version: Option<VersionSpec>,
+    /// Where `version` stands, right or wrong.
+    pub version_place: Option<Place>,
+    pub epoch: Option<Vec<Placed<EpochPart>>>,
+    /// Where `epoch` stands, right or wrong.
+    pub epoch_place: Option<Place>,
+    pub kinds: Option<KindsSpec>,
+    /// Whether there is a `kinds`, right or wrong.
+    pub kinds_given: bool,
+    /// Every path of identity, version, epoch and kinds.
+    pub paths: Vec<PathSpec>,
+    pub retention: Option<Placed<Retention>>,
+    /// Whether there is a `retention`, right or wrong.
+    pub retention_given: bool,
+    pub refresh: Option<Placed<Refresh>>,
+    pub future_max_ms: Option<Placed<i64>>,
+    pub output: Option<Placed<Text>>,
+    pub dead_letter: Option<Placed<Text>>,
+    pub audit: Option<Placed<Text>>,
+    pub actions: ActionSpecs,
+    pub partitioned_by_identity: bool,
+    pub tests: Vec<CaseSpec>,
+}
+
+/// What was written of the input.
+#[derive(Debug, Default)]
+pub struct InputSpec {
+    pub topics: Vec<Placed<Text>>,
+    pub pattern: Option<Placed<Text>>,
+    /// Where `pattern` stands, right or wrong.
+    pub pattern_place: Option<Place>,
+    pub exclude: Vec<Placed<Text>>,
+    /// Where `exclude` stands, right or wrong.
+    pub exclude_place: Option<Place>,
+    pub key_format: Option<Placed<Format>>,
+    pub value_format: Option<Placed<Format>>,
+    /// Whether the formats are what the user wrote: not if one was mistyped.
+    pub formats_known: bool,
+    pub start: Option<Placed<Start>>,
+}
+
+/// What was written of the actions.
+#[derive(Debug)]
+pub struct ActionSpecs {
+    pub invalid: Option<Placed<Action>>,
+    pub missing: Option<Placed<Action>>,
+    pub null_value: Option<Placed<OnNull>>,
+    pub equal: Option<Placed<Action>>,
+    pub missing_version: Option<Placed<Action>>,
+    pub epoch_change: Option<Placed<Action>>,
+    pub late: Option<Placed<Action>>,
+    pub unsendable: Option<Placed<Action>>,
+}
+
+/// Words with what they stand for.
+pub fn choices<T: Copy>(all: &[T], word: fn(T) -> &'static str) -> Vec<(&'static str, T)> {
+    all.iter().map(|value| (word(*value), *value)).collect()
+}
+
+/// The words of `on_null_value`.
+pub fn null_choices() -> Vec<(&'static str, OnNull)> {
+    let actions = Action::ALL.iter().map(|action| (action.as_str(), OnNull::Act(*action)));
+    actions.chain([(FOLLOW_DELETE, OnNull::FollowDelete)]).collect()
+}
+
+/// Reads a topology's tree.
+pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
+    let top = reader.root(tree, TOP, Shape { what: "a mapping", example: "name: payments" })?;
+    let mut this = SpecReader { reader, paths: Vec::new() };
+    let name = top
+        .require("name", "name: payments", this.reader)
+        .and_then(|field| this.reader.text(field, Shape { what: "a name", example: "name: payments" }));
+    let input = top.require("input", INPUT_EXAMPLE, this.reader).and_then(|field| {
+        let keys = this.reader.fields(field, INPUT, Shape { what: "a mapping", example: INPUT_EXAMPLE })?;
+        Some(this.input(&keys))
+    });
+    let identity = match top.get("preset") {
+        Some(_) => top.get("identity"),
+        None => top.require("identity", "identity: value.order_id", this.reader),
+    };
+    let output = top.require("output", "output: {topic: payments.unique}", this.reader);
+    let retention = Shape { what: "a duration or `forever`", example: "retention: 30d" };
+    let future_max = Shape { what: "a duration", example: "future_max: 1h" };
+    let refresh = choices(Refresh::ALL, Refresh::as_str);
+    Some(Spec {
+        name,
+        input: input.unwrap_or_default(),
+        identity: identity.map(|field| this.identity(field)).unwrap_or_default(),
+        identity_place: identity.map_or(Place::default(), Field::place),
+        version: top.get("version").map(|field| this.version(field)),
+        version_place: top.get("version").map(Field::place),
+        epoch: top.get("epoch").and_then(|field| this.epoch(field)),
+        epoch_place: top.get("epoch").map(Field::place),
+        kinds: top.get("kinds").and_then(|field| this.kinds(field)),
+        kinds_given: top.get("kinds").is_some(),
+        retention: top.get("retention").and_then(|field| this.reader.parsed(field, retention, parse_retention)),
+        retention_given: top.get("retention").is_some(),
+        refresh: top.get("refresh").and_then(|field| this.reader.choice(field, &refresh, &[])),
+        future_max_ms: top.get("future_max").and_then(|field| this.reader.duration_ms(field, future_max)),
+        output: output.and_then(|field| this.topic(field, "output: {topic: payments.unique}")),
+        dead_letter: top
+            .get("dead_letter")
+            .and_then(|field| this.topic(field, "dead_letter: {topic: payments.failed}")),
+        audit: top.get("audit").and_then(|field| this.topic(field, "audit: {topic: payments.audit}")),
+        actions: this.actions(&top),
+        partitioned_by_identity: top
+            .get("partitioned_by_identity")
+            .and_then(|field| this.reader.boolean(field, "partitioned_by_identity: true"))
+            .is_some_and(|said| said.value),
+        tests: top.get("tests").map(|field| this.tests(field)).unwrap_or_default(),
+        paths: this.paths,
+    })
+}
+
+impl SpecReader<'_, '_> {
+    fn input(&mut self, keys: &Fields<'_>) -> InputSpec {
+        const TOPICS: Shape<'static> = Shape { what: "a list of topics", example: "topics: [payments, refunds]" };
+        let pattern = Shape { what: "a regular expression", example: r"pattern: '^shop\.public\..+$'" };
+        let exclude = Shape { what: "a list of regular expressions", example: r"exclude: ['\.tmp$']" };
+        let topics = match (keys.get("topics"), keys.get("pattern")) {
+            (None, Some(_)) => None,
+            _ => keys.require("topics", INPUT_EXAMPLE, self.reader),
+        };
+        if let (Some(_), Some(second)) = (topics, keys.get("pattern")) {
+            let message = "an input has `topics` or a `pattern`, not both".to_owned();
+            let help = "remove one of them; a pattern can name topics too: `^(payments|refunds)$`";
+            self.reader.mistake(second.key_place, message, "there are `topics` already", help);
+        }
+        let topics = topics.and_then(|field| self.reader.list(field, TOPICS)).unwrap_or_default();
+        let excluded = keys.get("exclude").and_then(|field| self.reader.list(field, exclude)).unwrap_or_default();
+        let formats = choices(Format::ALL, Format::as_str);
+        let starts = choices(Start::ALL, Start::as_str);
+        let mut format = |key: &str| {
+            let field = keys.get(key);
+            let read = field.and_then(|field| self.reader.choice(field, &formats, &[]));
+            (read.is_some() || field.is_none(), read)
+        };
+        let ((key_known, key_format), (value_known, value_format)) = (format("key_format"), format("value_format"));
+        InputSpec {
+            topics: topics.iter().filter_map(|field| self.reader.text(field, TOPICS)).collect(),
+            pattern: keys.get("pattern").and_then(|field| self.reader.text(field, pattern)),
+            pattern_place: keys.get("pattern").map(Field::place),
+            exclude: excluded.iter().filter_map(|field| self.reader.text(field, exclude)).collect(),
+            exclude_place: keys.get("exclude").map(|field| field.key_place),
+            key_format,
+            value_format,
+            formats_known: key_known && value_known,
+            start: keys.get("start").and_then(|field| self.reader.choice(field, &starts, &[])),
+        }
+    }
+
+    fn actions(&mut self, top: &Fields<'_>) -> ActionSpecs {
+        let actions = choices(Action::ALL, Action::as_str);
+        let mut action = |key: &str| top.get(key).and_then(|field| self.reader.choice(field, &actions, &[]));
+        ActionSpecs {
+            invalid: action("on_invalid"),
+            missing: action("on_missing"),
+            equal: action("on_equal"),
+            missing_version: action("on_missing_version"),
+            epoch_change: action("on_epoch_change"),
+            late: action("on_late"),
+            unsendable: action("on_unsendable"),
+            null_value: top.get("on_null_value").and_then(|field| self.reader.choice(field, &null_choices(), &[])),
+        }
+    }
+
+    /// The topic of `output`, `dead_letter` or `audit`.
+    fn topic(&mut self, field: &Field<'_>, example: &str) -> Option<Placed<Text>> {
+        let keys = self.reader.fields(field, TOPIC, Shape { what: "a mapping", example })?;
+        let topic = keys.require("topic", example, self.reader)?;
+        self.reader.text(topic, Shape { what: "a topic's name", example })
+    }
+}
+
+fn parse_retention(text: &str) -> Option<Retention> {
+    if text == "forever" {
+        return Some(Retention::Forever);
+    }
+    units::duration_ms(text).filter(|ms| *ms > 0).map(|ms| Retention::For { ms })
+}

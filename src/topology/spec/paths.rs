@@ -1,0 +1,175 @@
+//! Paths, the places that a value may stand at, and constants.
+
+use crate::dedup::path::{Number, Problem};
+use crate::dedup::{Path, Places, Scalar, Source};
+use crate::yaml::read::{Keys, did_you_mean};
+use crate::yaml::{Field, Place, Placed, Reader, Shape, Value};
+
+/// What may stand in the place of a path where several are tried.
+pub const PLACES: Keys<'static> = Keys { known: &["first_of"], later: &[] };
+
+/// Where a path begins.
+pub const SOURCES: &[&str] = &["key", "value", "header", "meta"];
+
+/// What reads a spec: the nodes' reader, and every path that it came by.
+pub struct SpecReader<'r, 'a> {
+    pub reader: &'r mut Reader<'a>,
+    pub paths: Vec<PathSpec>,
+}
+
+/// A path as it was written, and what it is written for.
+#[derive(Clone, Debug)]
+pub struct PathSpec {
+    pub path: Placed<Path>,
+    /// Whether JSON is read there even where the path leads to a whole key or value.
+    pub json: bool,
+}
+
+impl SpecReader<'_, '_> {
+    /// A path to something scalar.
+    pub fn path(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Placed<Path>> {
+        self.path_for(field, shape, false)
+    }
+
+    /// A path to JSON.
+    pub fn json_path(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Placed<Path>> {
+        self.path_for(field, shape, true)
+    }
+
+    fn path_for(&mut self, field: &Field<'_>, shape: Shape<'_>, json: bool) -> Option<Placed<Path>> {
+        let path = read_path(field, shape, self.reader)?;
+        self.paths.push(PathSpec { path: path.clone(), json });
+        Some(path)
+    }
+
+    /// A path, or `{first_of: [PATH, ...]}`.
+    pub fn places(&mut self, field: &Field<'_>, shape: Shape<'_>, json: bool) -> Option<Places> {
+        if !matches!(field.node.value, Value::Mapping(_)) {
+            return Some(vec![self.path_for(field, shape, json)?.value]);
+        }
+        if self.is_split_path(field, shape) {
+            return None;
+        }
+        let keys = self.reader.fields(field, PLACES, shape)?;
+        let Some(first_of) = keys.get("first_of") else {
+            self.nothing_known(field, shape);
+            return None;
+        };
+        self.place_list(first_of, json)
+    }
+
+    /// The paths of a `first_of`.
+    pub fn place_list(&mut self, field: &Field<'_>, json: bool) -> Option<Places> {
+        let shape = Shape { what: "a list of paths", example: "first_of: [value.id, value.uuid]" };
+        let items = self.reader.list(field, shape)?;
+        let places: Vec<_> = items.iter().filter_map(|item| self.path_for(item, shape, json)).collect();
+        for (index, place) in places.iter().enumerate() {
+            if places[..index].iter().any(|other| other.value == place.value) {
+                let message = format!("`{}` stands in `{}` twice", place.value, field.name);
+                self.reader.mistake(place.place, message, "again", "remove one of them");
+            }
+        }
+        let whole = places.len() == items.len();
+        whole.then(|| places.into_iter().map(|place| place.value).collect())
+    }
+
+    /// A text, a number, true or false.
+    pub fn scalar(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Placed<Scalar>> {
+        let Value::Scalar { plain, text: written } = &field.node.value else {
+            self.reader.wrong(field, shape);
+            return None;
+        };
+        if !plain && written.is_empty() {
+            return Some(Placed { value: Scalar::Text(String::new()), place: field.place() });
+        }
+        let text = self.reader.text(field, shape)?;
+        let scalar = match text.value.reveal() {
+            "true" if *plain => Scalar::Bool(true),
+            "false" if *plain => Scalar::Bool(false),
+            other => match Number::parse(other).filter(|_| *plain) {
+                Some(number) => Scalar::Number(number),
+                None => Scalar::Text(other.to_owned()),
+            },
+        };
+        Some(Placed { value: scalar, place: text.place })
+    }
+
+    /// A list of texts, numbers, true or false.
+    pub fn scalars(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Vec<Placed<Scalar>>> {
+        let items = self.reader.list(field, shape)?;
+        let item = Shape { what: "a text, a number, true or false", ..shape };
+        let scalars: Vec<_> = items.iter().filter_map(|field| self.scalar(field, item)).collect();
+        for (index, scalar) in scalars.iter().enumerate() {
+            if scalars[..index].iter().any(|other| other.value == scalar.value) {
+                let message = format!("{} stands in `{}` twice", scalar.value, field.name);
+                self.reader.mistake(scalar.place, message, "again", "remove one of them");
+            }
+        }
+        (scalars.len() == items.len()).then_some(scalars)
+    }
+
+    /// The value of `{const: x}` as a path.
+    pub fn constant(&mut self, field: &Field<'_>) -> Option<Placed<Path>> {
+        let shape = Shape { what: "a text, a number, true or false", example: "{const: payments}" };
+        let scalar = self.scalar(field, shape)?;
+        let path = Path { source: Source::Const(scalar.value), steps: Vec::new() };
+        Some(Placed { value: path, place: scalar.place })
+    }
+
+    /// Whether a path was written as a mapping, e.g. `{header: id}`; then that is reported.
+    pub fn is_split_path(&mut self, field: &Field<'_>, shape: Shape<'_>) -> bool {
+        let Value::Mapping(entries) = &field.node.value else { return false };
+        let [only] = entries.as_slice() else { return false };
+        let Value::Scalar { text, .. } = &only.node.value else { return false };
+        if !SOURCES.contains(&only.key.as_str()) {
+            return false;
+        }
+        let help = format!("write it as one text: `{}.{text}`", only.key);
+        let message = format!("`{}` must be {}", field.name, shape.what);
+        self.reader.mistake(only.key_place, message, "this is a mapping", help);
+        true
+    }
+
+    /// Notes that a mapping holds nothing that says what it is, unless another key stood there and is
+    /// reported already.
+    pub fn nothing_known(&mut self, field: &Field<'_>, shape: Shape<'_>) {
+        if matches!(&field.node.value, Value::Mapping(entries) if entries.is_empty()) {
+            self.reader.wrong(field, shape);
+        }
+    }
+}
+
+fn read_path(field: &Field<'_>, shape: Shape<'_>, reader: &mut Reader<'_>) -> Option<Placed<Path>> {
+    let text = reader.text(field, shape)?;
+    let written = text.value.reveal();
+    let error = match Path::parse(written) {
+        Ok(value) => return Some(Placed { value, place: text.place }),
+        Err(error) => error,
+    };
+    if text.value.is_secret() {
+        reader.wrong_text(&field.name, &text, Shape { what: "a path", ..shape });
+        return None;
+    }
+    // In a text without quotes the place of the trouble is known to the byte.
+    let exact = reader.file.text().get(text.place.start..text.place.end()) == Some(written);
+    let end = match &error.problem {
+        Problem::UnknownSource(root) => root.len(),
+        _ => written.len(),
+    };
+    let place = match exact && error.at < end {
+        true => Place::new(text.place.start + error.at, text.place.start + end),
+        false => text.place,
+    };
+    let (label, help) = match &error.problem {
+        Problem::UnknownSource(root) => match did_you_mean(root, SOURCES) {
+            Some(meant) => (format!("did you mean `{meant}`?"), format!("write `{meant}{}`", &written[root.len()..])),
+            None => (
+                "not a path".to_owned(),
+                format!("a field of the value is `value.{written}`, one of the key `key.{written}`"),
+            ),
+        },
+        _ => ("here".to_owned(), format!("write e.g. `{}`", shape.example)),
+    };
+    reader.mistake(place, format!("`{}`: {error}", field.name), label, help);
+    None
+}
