@@ -8,6 +8,7 @@ mod infer;
 mod job;
 mod replay;
 mod run;
+mod test;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
