@@ -6,6 +6,7 @@ mod demo;
 mod help;
 mod infer;
 mod job;
+mod online;
 mod replay;
 mod run;
 mod test;

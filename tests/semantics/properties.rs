@@ -43,7 +43,7 @@ struct Change {
 
 impl Change {
     fn is_delete(&self) -> bool {
-        (self.pos ^ self.row) % 4 == 0
+        (self.pos ^ self.row).is_multiple_of(4)
     }
 
     fn given(&self) -> Given {

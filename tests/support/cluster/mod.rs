@@ -1,5 +1,8 @@
 //! The tests' own view of Kafka, apart from the one that ratchet has: topics, plain and transactional
 //! writers ([`writer`]), a reader that knows where the end is, and what a group has committed.
+//!
+//! Use it from a test binary by `#[path]`, with `kafka` and `until` beside it at the crate's root.
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the support")]
 
 mod writer;
 
@@ -195,17 +198,7 @@ impl Kafka {
 
     /// The records that a read_committed reader sees at present, by partition.
     pub fn read_visible(&self, topic: &str) -> BTreeMap<i32, Vec<Stored>> {
-        let count = self.partitions(topic).unwrap_or_else(|| panic!("there is no topic {topic}"));
-        let mut config = client(&self.brokers);
-        config.set("isolation.level", "read_committed").set("group.id", "unused");
-        config.set("enable.partition.eof", "true").set("fetch.queue.backoff.ms", "20");
-        config.set("check.crcs", "true").set("enable.auto.commit", "false");
-        let reader: BaseConsumer = config.create().expect("a consumer");
-        let mut list = TopicPartitionList::new();
-        for partition in 0..count {
-            list.add_partition_offset(topic, partition, Offset::Beginning).expect("an offset");
-        }
-        reader.assign(&list).expect("assign");
+        let (reader, count) = self.reader(topic);
         let mut records: BTreeMap<i32, Vec<Stored>> = (0..count).map(|p| (p, Vec::new())).collect();
         let mut unread: Vec<i32> = (0..count).collect();
         let deadline = Instant::now() + 2 * DEADLINE;
@@ -220,6 +213,27 @@ impl Kafka {
             }
         }
         records
+    }
+
+    /// A reader that follows a topic from its beginning on.
+    pub fn follow(&self, topic: &str) -> Follower {
+        Follower { reader: self.reader(topic).0, topic: topic.to_owned() }
+    }
+
+    /// A read_committed reader at the beginning of a topic, and how many partitions that has.
+    fn reader(&self, topic: &str) -> (BaseConsumer, i32) {
+        let count = self.partitions(topic).unwrap_or_else(|| panic!("there is no topic {topic}"));
+        let mut config = client(&self.brokers);
+        config.set("isolation.level", "read_committed").set("group.id", "unused");
+        config.set("enable.partition.eof", "true").set("fetch.queue.backoff.ms", "20");
+        config.set("check.crcs", "true").set("enable.auto.commit", "false");
+        let reader: BaseConsumer = config.create().expect("a consumer");
+        let mut list = TopicPartitionList::new();
+        for partition in 0..count {
+            list.add_partition_offset(topic, partition, Offset::Beginning).expect("an offset");
+        }
+        reader.assign(&list).expect("assign");
+        (reader, count)
     }
 
     /// What a group has committed for a partition, pending transactions left aside.
@@ -262,6 +276,28 @@ impl Kafka {
         config.set("transactional.id", id).set("transaction.timeout.ms", timeout.as_millis().to_string());
         config.set("message.timeout.ms", timeout.as_millis().to_string());
         Transaction::begin(Writer::new(&config), &self.brokers)
+    }
+}
+
+/// A reader of a topic that grows.
+pub struct Follower {
+    reader: BaseConsumer,
+    topic: String,
+}
+
+impl Follower {
+    /// What has arrived since the last look; committed records only.
+    pub fn look(&mut self) -> Vec<Stored> {
+        let mut arrived = Vec::new();
+        while let Some(polled) = self.reader.poll(Duration::ZERO) {
+            match polled {
+                Ok(message) => arrived.push(stored(&message)),
+                Err(KafkaError::PartitionEOF(_)) => {}
+                Err(e) if passing(&e) => {}
+                Err(e) => panic!("following {}: {e}", self.topic),
+            }
+        }
+        arrived
     }
 }
 
