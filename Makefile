@@ -30,8 +30,8 @@ help: ## List every recipe
 	@awk -f scripts/help.awk $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## Check for everything that building, testing and linting need; install it where that may be done
-	@scripts/setup.sh build test lint
+setup: ## Check for everything that building, testing and linting need, databases included; install it where that may be done
+	@scripts/setup.sh build test cdc lint
 
 .PHONY: demo
 demo: build ## Show the whole story on the embedded cluster, without Kafka
@@ -65,6 +65,10 @@ clean: ## Remove ratchet's own build results, dist/ and the demo's folder; compi
 .PHONY: test
 test: setup-test ## Run the whole suite, real Kafka included (ARGS='--test NAME' for a part; RATCHET_TEST_BROKERS for a Kafka of yours)
 	$(CARGO) test $(BUILD) $(ARGS)
+
+.PHONY: cdc
+cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka Connect, PostgreSQL, MariaDB
+	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (20)
@@ -110,8 +114,10 @@ shell-check: ## Check the shell scripts
 	@scripts/shell-check.sh
 
 # The checks alone, as other recipes call them; `make setup` does both.
-.PHONY: setup-build setup-test
+.PHONY: setup-build setup-test setup-cdc
 setup-build:
 	@scripts/setup.sh build
 setup-test:
 	@scripts/setup.sh build test
+setup-cdc:
+	@scripts/setup.sh build cdc

@@ -1,5 +1,6 @@
-//! How long it takes to read a 160-byte JSON record's two fields and to decide, and the parts of that.
-//! Before anything is timed, it is asserted that none of it allocates.
+//! How long it takes to read a record and to decide: a 160-byte JSON event by two of its fields, and a change
+//! event of Debezium for PostgreSQL by the rules of its preset. Before anything is timed, it is asserted that
+//! none of it allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -7,8 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use ratchet::dedup::{Identity, Path, Progress, Reader, Reading, Rules, Version, check_time, decide};
-use ratchet::format::{EntryRef, key_hash};
+use ratchet::dedup::{
+    Epoch, EpochPart, Format, Identity, Judged, Kinds, Known, Number, OnNull, Part, Path, Progress, Reader, Reading,
+    Rules, Scalar, Source, Version, VersionKind, VersionPart, check_time, decide,
+};
+use ratchet::format::EntryRef;
 use ratchet::record::{Headers, Record};
 
 /// The system's allocator, counting.
@@ -39,6 +43,12 @@ static ALLOCATOR: Counting = Counting;
 const NUMBERS: &str = r#"{"order_id":48151623,"version":1723456789012,"operation":"charge","amount":"129.95","currency":"EUR","customer":{"id":7741,"country":"DE"},"note":"second try."}"#;
 const TEXTS: &str = r#"{"operation":"charge","order_id":"ord-48151623","customer":{"id":7741,"name":"M\u00fcller"},"currency":"EUR","amount":129.95,"version":"1723456789012","x":"yz"}"#;
 
+/// A change event of 1.5 KB, and the same behind its schema.
+const ENVELOPE: &str = include_str!("debezium/envelope.json");
+const ENVELOPE_WITH_SCHEMA: &str = include_str!("debezium/envelope_with_schema.json");
+const KEY: &str = r#"{"order_id":48151623}"#;
+const KEY_WITH_SCHEMA: &str = r#"{"schema":{"type":"struct","fields":[{"type":"int64","optional":false,"field":"order_id"}],"optional":false,"name":"shop.public.orders.Key"},"payload":{"order_id":48151623}}"#;
+
 fn record(value: &str) -> Record<'_> {
     Record {
         topic: "payments",
@@ -55,6 +65,43 @@ fn rules(identity: &[&str], version: Option<&str>) -> Arc<Rules> {
     let path = |text: &&str| Path::parse(text).expect("a path");
     let identity = Identity::of_paths(identity.iter().map(path));
     Arc::new(Rules::new(identity, version.map(|of| Version::integer(path(&of)))))
+}
+
+/// What the preset `debezium-postgres@1` stands for.
+fn debezium() -> Arc<Rules> {
+    let path = |text: &str| Path::parse(text).expect("a path");
+    let places = |names: [&str; 3]| names.map(|name| path(&format!("value.{name}"))).to_vec();
+    let texts = |words: &[&str]| words.iter().map(|&word| Scalar::Text(word.to_owned())).collect::<Vec<_>>();
+    let number = |text: &str| Scalar::Number(Number::parse(text).expect("a number"));
+    let scope = |of| EpochPart { of, none: Vec::new() };
+    let version = VersionPart {
+        of: places(["__source_lsn", "__lsn", "source.lsn"]),
+        none: vec![number("-9223372036854775808"), number("-9223372036854776000")],
+        ..VersionPart::new(path("value"), VersionKind::Integer)
+    };
+    let db = || places(["__source_db", "__db", "source.db"]);
+    let constant = Path { source: Source::Const(number("1")), steps: Vec::new() };
+    let mut rules =
+        Rules::new(Identity { parts: vec![Part::Content(path("key"))] }, Some(Version { parts: vec![version] }));
+    (rules.key_format, rules.value_format) = (Format::ConnectJson, Format::ConnectJson);
+    rules.epoch = Some(Epoch {
+        parts: vec![scope(places(["__source_name", "__name", "source.name"])), scope(db()), scope(vec![constant])],
+    });
+    rules.kinds = Some(Kinds {
+        of: places(["__op", "__deleted", "op"]),
+        delete: [texts(&["d", "true"]), vec![Scalar::Bool(true)]].concat(),
+        read: texts(&["r"]),
+        truncate: texts(&["t"]),
+        message: texts(&["m"]),
+        table: vec![
+            db(),
+            places(["__source_schema", "__schema", "source.schema"]),
+            places(["__source_table", "__table", "source.table"]),
+        ],
+    });
+    rules.actions.null_value = OnNull::FollowDelete;
+    assert_eq!(rules.problems(), []);
+    Arc::new(rules)
 }
 
 /// All that the engine asks of this room for one record, but the entry's look-up.
@@ -79,10 +126,10 @@ impl Judge {
         assert!(!self.progress.is_replayed(record.offset) && refusal.is_none());
         self.progress.advance(&self.rules, record.timestamp);
         let Reading::Candidate(candidate) = self.reader.read(record, &mut self.arena) else { panic!("refused") };
-        let version = candidate.version.map(|range| &self.arena[range]);
-        let hash = record.key.map(key_hash);
-        let decision = decide(&self.rules, &self.progress, entry, version, record.timestamp, hash);
-        decision.encode_entry(version, &mut self.entry)
+        let judged = Judged::of(&candidate, &self.arena, record);
+        let decision = decide(&self.rules, &self.progress, &judged, Known { entry, table: None });
+        let noted = self.progress.note(&judged, &decision);
+        noted.is_ok() && decision.encode_entry(judged.version, entry, &mut self.entry)
     }
 }
 
@@ -119,12 +166,35 @@ fn judging(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a tree costs, to compare with.
-fn tree(criterion: &mut Criterion) {
-    criterion.bench_function("serde_json_value_160_bytes", |bencher| {
-        bencher.iter(|| serde_json::from_str::<serde_json::Value>(black_box(NUMBERS)).is_ok());
-    });
+fn envelopes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("read_and_decide_debezium");
+    group.throughput(Throughput::Elements(1));
+    for (name, key, value) in
+        [("envelope", KEY, ENVELOPE), ("envelope_with_schema", KEY_WITH_SCHEMA, ENVELOPE_WITH_SCHEMA)]
+    {
+        let mut judge = Judge::new(debezium());
+        let record = Record { key: Some(key.as_bytes()), ..record(value) };
+        assert!(judge.judge(&record, None));
+        let entry = judge.entry.clone();
+        let known = EntryRef { version: Some(b"\x81\x01"), ..EntryRef::decode(&entry).expect("an entry") };
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        (0..1000).for_each(|_| {
+            black_box(judge.judge(black_box(&record), Some(known)));
+        });
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{name} allocates");
+        group.bench_function(name, |bencher| bencher.iter(|| judge.judge(black_box(&record), black_box(Some(known)))));
+    }
+    group.finish();
 }
 
-criterion_group!(benches, judging, tree);
+/// What a tree costs, to compare with.
+fn tree(criterion: &mut Criterion) {
+    for (name, value) in [("serde_json_value_160_bytes", NUMBERS), ("serde_json_value_envelope", ENVELOPE)] {
+        criterion.bench_function(name, |bencher| {
+            bencher.iter(|| serde_json::from_str::<serde_json::Value>(black_box(value)).is_ok());
+        });
+    }
+}
+
+criterion_group!(benches, judging, envelopes, tree);
 criterion_main!(benches);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Checks for what building (build), testing (test) and linting (lint) need, and installs what is
-# missing with apt-get where it may: as root, or by a sudo that asks for no password. Otherwise it says
+# Checks for what building (build), testing (test), testing change data capture (cdc) and linting (lint)
+# need, and installs what is missing with apt-get where it may: as root, or by a sudo that asks for no password. Otherwise it says
 # exactly what to install and exits 1. INSTALL=no never installs. Silent when nothing is missing,
-# except when called for all three.
+# except when called for linting too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -69,6 +69,30 @@ check_test() {
     have mvn || need maven "fetches the tests' Apache Kafka"
 }
 
+# Servers are often not on the path: Debian keeps PostgreSQL's programs in a folder of each version.
+have_server() { # PROGRAM FOLDER...
+    local program=$1 folder
+    shift
+    have "$program" && return 0
+    for folder in "$@"; do
+        [[ -x $folder/$program ]] && return 0
+    done
+    return 1
+}
+
+# The databases are only installed here: the test starts servers of its own, on free ports, in folders
+# of its own. Their client programs come with them.
+check_cdc() {
+    [[ $(java_major) -ge 17 ]] || need "$(java_package)" "Java 17 or later, which runs Apache Kafka and Kafka Connect"
+    have mvn || need maven "fetches Apache Kafka, Kafka Connect and Debezium"
+    if ! have psql || ! have_server initdb /usr/lib/postgresql/*/bin || ! have_server postgres /usr/lib/postgresql/*/bin; then
+        need postgresql "a database whose changes are captured"
+    fi
+    if ! have mariadb || ! have_server mariadbd /usr/sbin /usr/libexec || ! have_server mariadb-install-db /usr/sbin; then
+        need mariadb-server "another one"
+    fi
+}
+
 check_rust() {
     local wanted found
     wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -108,8 +132,9 @@ for part in "$@"; do
             check_build
             ;;
         test) check_test ;;
+        cdc) check_cdc ;;
         lint) lint=yes ;;
-        *) fail "no such part: $part (build, test, lint)" ;;
+        *) fail "no such part: $part (build, test, cdc, lint)" ;;
     esac
 done
 wanted=("${packages[@]}")

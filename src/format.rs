@@ -246,7 +246,59 @@ pub struct PositionRecord {
     pub generation: u32,
     /// How many tasks the topology has: the input's partition count.
     pub task_count: u32,
+    /// How many truncates were ever remembered; where none was, no table has an entry.
+    pub truncates: u64,
+    /// The scopes in which versions are comparable, by their numbers: see [`crate::dedup::epochs`].
+    pub scopes: Vec<Scope>,
 }
+
+/// A scope in which versions are comparable, and what was seen of it.
+#[derive(Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Scope {
+    /// Which it is: the parts of an epoch, as of an identity.
+    pub bytes: Vec<u8>,
+    /// Its segments, by ascending bounds; never empty.
+    pub segments: Vec<Segment>,
+    /// The highest versions it had reached, by ascending offsets and versions.
+    pub reached: Vec<Reached>,
+}
+
+/// The versions of a scope above a bound, up to its next segment's.
+#[derive(Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Segment {
+    /// The bound; `None` where there is none.
+    pub above: Option<Vec<u8>>,
+    /// The lowest source offset at which one of them was seen.
+    pub began: i64,
+}
+
+/// The highest version that a scope had reached at an offset.
+#[derive(Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Reached {
+    /// The source offset.
+    pub offset: i64,
+    /// The version's bytes.
+    pub version: Vec<u8>,
+}
+
+/// `Clone` by which `clone_from` keeps the memory that is there: a task's progress is copied with each transaction.
+macro_rules! clone_in_place {
+    ($name:ident { $($field:ident),+ }) => {
+        impl Clone for $name {
+            fn clone(&self) -> Self {
+                Self { $($field: self.$field.clone()),+ }
+            }
+
+            fn clone_from(&mut self, source: &Self) {
+                $(self.$field.clone_from(&source.$field);)+
+            }
+        }
+    };
+}
+
+clone_in_place!(Scope { bytes, segments, reached });
+clone_in_place!(Segment { above, began });
+clone_in_place!(Reached { offset, version });
 
 /// Where a store stands.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]

@@ -10,6 +10,8 @@ use crate::dedup::{Epoch, Kinds, Path, Refresh, Retention, Version};
 use crate::topology::{self, Input, Loaded, Preset, Process, Topology};
 use crate::yaml::units::show_duration_ms;
 
+mod online;
+
 const EXAMPLES: &str = "\
 Examples:
   ratchet check topologies/payments.yaml
@@ -17,10 +19,14 @@ Examples:
   # all topologies of a folder, and the configuration they are to run with
   ratchet check topologies --config config/ratchet.yaml
 
+  # ask the cluster too: topics, partitions, policies, retention, rights
+  ratchet check topologies --config config/ratchet.yaml --online
+
   # what its preset stands for, as a topology without one
   ratchet check topologies/inventory-cdc.yaml --expand
 
-Exit codes: 0 no mistakes (there may be warnings), 2 mistakes.";
+Exit codes: 0 no mistakes (there may be warnings), 1 the cluster cannot be
+reached, 2 mistakes.";
 
 /// Options of `ratchet check`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +40,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
+    /// Ask the cluster of the configuration whether they can run there; writes and creates nothing
+    #[arg(long)]
+    online: bool,
+
     /// Print each topology with everything that its preset stands for, as YAML that loads to the same rules
     #[arg(long)]
     expand: bool,
@@ -42,6 +52,9 @@ pub struct Args {
 /// Tells what is wrong, or what was understood.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = match &args.config {
+        config if args.online => {
+            inputs::load(&args.topologies, config.as_deref(), &[]).map(|(loaded, read)| (loaded, Some(read)))?
+        }
         Some(config) => inputs::load(&args.topologies, Some(config), &[]).map(|(loaded, read)| (loaded, Some(read)))?,
         None => (topology::load_all(&args.topologies, &Process)?, None),
     };
@@ -56,7 +69,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         inputs::show_warnings(&read.warnings);
         say(format_args!("{}: fine\n", config.display()));
     }
-    Ok(())
+    match config {
+        Some(config) if args.online => online::run(&loaded, &config),
+        _ => Ok(()),
+    }
 }
 
 /// Writes the topologies with their presets' blocks to standard output, several as several documents.

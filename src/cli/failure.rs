@@ -114,14 +114,19 @@ impl Message {
     fn render(&self, colored: bool) -> String {
         let mut diagnostic = MietteDiagnostic::new(&self.text);
         diagnostic.help.clone_from(&self.help);
-        let styles = if colored { ThemeStyles::ansi() } else { ThemeStyles::none() };
-        let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
-        let mut out = String::new();
-        let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false);
-        match handler.render_report(&mut out, &diagnostic) {
-            Ok(()) => out,
-            Err(fmt::Error) => format!("{}\n", self.text),
-        }
+        render(&diagnostic, colored)
+    }
+}
+
+/// A message as a person reads it.
+pub(super) fn render(diagnostic: &MietteDiagnostic, colored: bool) -> String {
+    let styles = if colored { ThemeStyles::ansi() } else { ThemeStyles::none() };
+    let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
+    let mut out = String::new();
+    let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false);
+    match handler.render_report(&mut out, diagnostic) {
+        Ok(()) => out,
+        Err(fmt::Error) => format!("{}\n", diagnostic.message),
     }
 }
 

@@ -6,16 +6,79 @@
 //! 2. [`check_time`]: a timestamp that cannot be believed is refused, and moves nothing.
 //! 3. [`Progress::advance`]: every other record moves stream time and horizon, whatever becomes of it.
 //! 4. [`super::Reader::read`]; what it refuses goes to [`refuse`].
-//! 5. [`decide`]: late, expired, new, duplicate, stale.
+//! 5. [`decide`] for what was read, or for each row of it ([`spokesman`]).
+//! 6. Unless the action is [`Action::Fail`], which leaves everything as it was, or the output refuses the record:
+//!    [`Progress::note`], and what is to be remembered ([`Decision::encode_entry`]).
+//!
+//! What [`decide`] asks, in this order; the first answer counts:
+//!
+//! | question | answer |
+//! |---|---|
+//! | Is it older than the horizon? | `on_late` |
+//! | Is it a tombstone (`on_null_value: follow_delete`)? | forwarded if its entry owes one, else a duplicate |
+//! | Is it a change, delete or read below its table's last truncate? | stale |
+//! | Is it a message, and no truncate or row? | forwarded, or a duplicate if it was seen |
+//! | Do the rules have no version? | forwarded, or a duplicate if it was seen |
+//! | Has it no version? | `on_missing_version`; its entry keeps its version |
+//! | Does it begin an epoch, or is it of one that has come back ([`super::epochs`])? | `on_epoch_change` |
+//! | Has it no entry, or one without a version? | forwarded |
+//! | Is it of another scope than its entry? | the later segment is newer |
+//! | Is it a snapshot's read, and its entry a streamed change? | stale; and the other way round forwarded |
+//! | | by version |
+//!
+//! An entry that has expired is none, in all of them: whether the sweeper was there already makes no difference.
 
 use std::cmp::Ordering;
 
-use crate::format::{EntryRef, NO_TIME};
+use crate::format::{EntryRef, NO_TIME, key_hash};
+use crate::record::Record;
 
+use super::epochs::{Relation, Step};
 use super::progress::Progress;
-use super::reader::Refusal;
+use super::reader::{Candidate, Refusal};
 use super::rules::{OnNull, Retention, Rules};
-use super::vocabulary::{Action, Reason, Verdict};
+use super::vocabulary::{Action, Kind, Reason, Refresh, Verdict};
+
+/// What a record, or one of its rows, is judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged<'a> {
+    /// The version's bytes; `None` where it has none.
+    pub version: Option<&'a [u8]>,
+    /// The scope's bytes; `None` where it is in none.
+    pub scope: Option<&'a [u8]>,
+    /// What kind of change it is.
+    pub kind: Kind,
+    /// The record's timestamp.
+    pub timestamp: Option<i64>,
+    /// That of the record's key ([`crate::format::key_hash`]), to be remembered.
+    pub key_hash: Option<u32>,
+    /// The record's offset.
+    pub offset: i64,
+}
+
+impl<'a> Judged<'a> {
+    /// What was read of a record, or of one of its rows, into `arena`.
+    #[inline]
+    pub fn of(row: &Candidate, arena: &'a [u8], record: &Record<'_>) -> Self {
+        Self {
+            version: row.version.clone().map(|range| &arena[range]),
+            scope: row.scope.clone().map(|range| &arena[range]),
+            kind: row.kind,
+            timestamp: record.timestamp,
+            key_hash: record.key.map(key_hash),
+            offset: record.offset,
+        }
+    }
+}
+
+/// What is remembered, expired or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known<'a> {
+    /// Of the identity.
+    pub entry: Option<EntryRef<'a>>,
+    /// Of the table's truncates. There is none as long as [`Progress::truncates`] is 0.
+    pub table: Option<EntryRef<'a>>,
+}
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +91,21 @@ pub struct Decision {
     pub action: Action,
     /// What to remember of its identity.
     pub remember: Remember,
+    /// What it was compared with.
+    pub against: Against,
+    /// What it does to the scopes.
+    pub step: Step,
+}
+
+/// What a record was compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// Nothing.
+    Nothing,
+    /// Its identity's entry.
+    Entry,
+    /// Its table's entry.
+    Table,
 }
 
 /// What to remember of an identity.
@@ -41,8 +119,21 @@ pub enum Remember {
         last_seen: i64,
         /// Whether the candidate's version belongs to it; else it has none.
         keep_version: bool,
+        /// [`EntryRef::scope`].
+        scope: Option<u16>,
+        /// [`EntryRef::from_read`].
+        from_read: bool,
+        /// [`EntryRef::owes_tombstone`].
+        owes_tombstone: bool,
         /// [`EntryRef::key_hash`].
         key_hash: Option<u32>,
+    },
+    /// What was remembered before, but for this.
+    Amended {
+        /// [`EntryRef::last_seen`].
+        last_seen: i64,
+        /// [`EntryRef::owes_tombstone`].
+        owes_tombstone: bool,
     },
 }
 
@@ -50,23 +141,64 @@ impl Decision {
     /// The decision on a record whose offset was processed before.
     pub const REPLAYED: Decision = Decision::dropped(Verdict::Duplicate, Reason::Replayed);
 
+    const fn new(verdict: Verdict, reason: Reason, action: Action) -> Self {
+        let (remember, against, step) = (Remember::Nothing, Against::Nothing, Step::Nothing);
+        Self { verdict, reason, action, remember, against, step }
+    }
+
     const fn dropped(verdict: Verdict, reason: Reason) -> Self {
-        Self { verdict, reason, action: Action::Drop, remember: Remember::Nothing }
+        Self::new(verdict, reason, Action::Drop)
+    }
+
+    const fn forwarded(reason: Reason) -> Self {
+        Self::new(Verdict::Forwarded, reason, Action::Forward)
     }
 
     /// A record about which the rules ask what to do.
     fn by_action(action: Action, otherwise: Verdict, reason: Reason) -> Self {
         let verdict = if action == Action::Forward { Verdict::Forwarded } else { otherwise };
-        Self { verdict, reason, action, remember: Remember::Nothing }
+        Self::new(verdict, reason, action)
     }
 
-    /// Appends the entry to remember to `out`: whether there is one. `version` is the candidate's.
-    pub fn encode_entry(&self, version: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
-        let Remember::Entry { last_seen, keep_version, key_hash } = self.remember else { return false };
-        let version = version.filter(|_| keep_version);
-        EntryRef { last_seen, version, scope: None, from_read: false, owes_tombstone: false, key_hash }.encode(out);
+    fn against(self, against: Against) -> Self {
+        Self { against, ..self }
+    }
+
+    /// What the record was compared with, out of what [`decide`] was given; `None` where it was with nothing.
+    pub fn compared_with<'a>(&self, known: Known<'a>) -> Option<EntryRef<'a>> {
+        match self.against {
+            Against::Nothing => None,
+            Against::Entry => known.entry,
+            Against::Table => known.table,
+        }
+    }
+
+    /// Appends the entry to remember to `out`: whether there is one. `version` is the candidate's, `known` what
+    /// is remembered so far.
+    pub fn encode_entry(&self, version: Option<&[u8]>, known: Option<EntryRef<'_>>, out: &mut Vec<u8>) -> bool {
+        match self.remember {
+            Remember::Nothing => return false,
+            Remember::Entry { last_seen, keep_version, scope, from_read, owes_tombstone, key_hash } => {
+                let version = version.filter(|_| keep_version);
+                EntryRef { last_seen, version, scope, from_read, owes_tombstone, key_hash }.encode(out);
+            }
+            Remember::Amended { last_seen, owes_tombstone } => {
+                let Some(known) = known else { return false };
+                EntryRef { last_seen, owes_tombstone, ..known }.encode(out);
+            }
+        }
         true
     }
+}
+
+/// Which of the decisions on a record's rows speaks for the record: the first that forwards it, or else the first.
+pub fn spokesman(decisions: impl IntoIterator<Item = Decision>) -> Option<Decision> {
+    let mut decisions = decisions.into_iter();
+    let first = decisions.next()?;
+    if first.action == Action::Forward {
+        return Some(first);
+    }
+    Some(decisions.find(|decision| decision.action == Action::Forward).unwrap_or(first))
 }
 
 /// Whether a timestamp may be believed: `None` if so. One further beyond the wall clock than the rules
@@ -101,50 +233,189 @@ pub fn refuse(rules: &Rules, refusal: &Refusal) -> Decision {
     Decision::by_action(action, Verdict::Invalid, refusal.reason)
 }
 
-/// What becomes of a record, `progress` being that after [`Progress::advance`] with it. `entry` is what is
-/// remembered of its identity, expired or not; `version` the candidate's; `key_hash` that of the record's
-/// key ([`crate::format::key_hash`]), to be remembered.
-pub fn decide(
-    rules: &Rules,
-    progress: &Progress,
-    entry: Option<EntryRef<'_>>,
-    version: Option<&[u8]>,
-    timestamp: Option<i64>,
-    key_hash: Option<u32>,
-) -> Decision {
-    if timestamp.is_some_and(|timestamp| timestamp < progress.horizon) {
+/// What becomes of a record, `progress` being that after [`Progress::advance`] with it.
+pub fn decide(rules: &Rules, progress: &Progress, judged: &Judged<'_>, known: Known<'_>) -> Decision {
+    if judged.timestamp.is_some_and(|timestamp| timestamp < progress.horizon) {
         return Decision::by_action(rules.actions.late, Verdict::Invalid, Reason::Late);
     }
-    let expired = entry.is_some_and(|entry| is_expired(rules, progress, entry.last_seen));
-    let entry = entry.filter(|_| !expired);
-    let first = if expired { Reason::Expired } else { Reason::First };
-    let remembered = |reason| Decision {
-        verdict: Verdict::Forwarded,
-        reason,
-        action: Action::Forward,
-        remember: Remember::Entry {
-            last_seen: timestamp.unwrap_or(NO_TIME).max(progress.stream_time),
-            keep_version: rules.version.is_some(),
-            key_hash,
-        },
-    };
-    if rules.version.is_none() {
-        return match entry {
-            Some(_) => Decision::dropped(Verdict::Duplicate, Reason::Seen),
-            None => remembered(first),
-        };
+    let live = |entry: &EntryRef<'_>| !is_expired(rules, progress, entry.last_seen);
+    let entry = known.entry.filter(live);
+    let first = if entry.is_none() && known.entry.is_some() { Reason::Expired } else { Reason::First };
+    let case = Case { rules, progress, judged, entry, table: known.table.filter(live), first };
+    match (rules.version.is_some(), judged.version) {
+        _ if judged.kind == Kind::Tombstone => case.tombstone(),
+        (false, _) => case.seen_or_first(),
+        (true, None) => case.without_version(),
+        (true, Some(version)) => case.versioned(version),
     }
-    let Some(version) = version else {
-        return Decision::by_action(rules.actions.missing_version, Verdict::Invalid, Reason::VersionMissing);
-    };
-    let Some(entry) = entry else { return remembered(first) };
-    match entry.version.map(|known| version.cmp(known)) {
-        None | Some(Ordering::Greater) => remembered(Reason::Newer),
-        Some(Ordering::Less) => Decision::dropped(Verdict::Stale, Reason::VersionOlder),
-        Some(Ordering::Equal) => match rules.actions.equal_version {
-            Action::Forward => remembered(Reason::VersionEqual),
-            action => Decision::by_action(action, Verdict::Duplicate, Reason::VersionEqual),
-        },
+}
+
+/// A record that is not late, and what it is compared with, as far as it has not expired.
+struct Case<'a> {
+    rules: &'a Rules,
+    progress: &'a Progress,
+    judged: &'a Judged<'a>,
+    entry: Option<EntryRef<'a>>,
+    table: Option<EntryRef<'a>>,
+    /// Why a record without an entry is forwarded.
+    first: Reason,
+}
+
+impl Case<'_> {
+    /// When the record's identity is last seen, if it is now.
+    fn now(&self) -> i64 {
+        self.judged.timestamp.unwrap_or(NO_TIME).max(self.progress.stream_time)
+    }
+
+    /// Forwards the record, with a new entry that has its version if the rules have one.
+    fn forward(&self, reason: Reason, keep_version: bool, scope: Option<u16>) -> Decision {
+        let remember = Remember::Entry {
+            last_seen: self.now(),
+            keep_version,
+            scope,
+            from_read: self.judged.kind == Kind::Read,
+            owes_tombstone: self.judged.kind == Kind::Delete,
+            key_hash: self.judged.key_hash,
+        };
+        Decision { remember, ..Decision::forwarded(reason) }
+    }
+
+    /// What a duplicate does to its entry.
+    fn refresh(&self, entry: &EntryRef<'_>) -> Remember {
+        match self.rules.refresh {
+            Refresh::OnForward => Remember::Nothing,
+            Refresh::OnDuplicate => {
+                Remember::Amended { last_seen: self.now().max(entry.last_seen), owes_tombstone: entry.owes_tombstone }
+            }
+        }
+    }
+
+    fn tombstone(&self) -> Decision {
+        match &self.entry {
+            Some(entry) if entry.owes_tombstone => {
+                let remember = Remember::Amended { last_seen: self.now().max(entry.last_seen), owes_tombstone: false };
+                Decision { remember, ..Decision::forwarded(Reason::Tombstone) }.against(Against::Entry)
+            }
+            Some(_) => Decision::dropped(Verdict::Duplicate, Reason::TombstoneNotOwed).against(Against::Entry),
+            None => Decision::dropped(Verdict::Duplicate, Reason::TombstoneNotOwed),
+        }
+    }
+
+    fn seen_or_first(&self) -> Decision {
+        match &self.entry {
+            Some(entry) => {
+                let remember = self.refresh(entry);
+                Decision { remember, ..Decision::dropped(Verdict::Duplicate, Reason::Seen) }.against(Against::Entry)
+            }
+            None => self.forward(self.first, false, None),
+        }
+    }
+
+    /// A forwarded delete makes its entry owe a tombstone, any other forwarded record clears it; nothing else of the
+    /// entry changes.
+    fn without_version(&self) -> Decision {
+        let decision =
+            Decision::by_action(self.rules.actions.missing_version, Verdict::Invalid, Reason::VersionMissing);
+        let is_delete = self.judged.kind == Kind::Delete;
+        let remember = match &self.entry {
+            _ if decision.action != Action::Forward => Remember::Nothing,
+            Some(entry) if entry.owes_tombstone == is_delete => Remember::Nothing,
+            Some(entry) => Remember::Amended { last_seen: self.now().max(entry.last_seen), owes_tombstone: is_delete },
+            None if is_delete => self.forward(Reason::VersionMissing, false, None).remember,
+            None => Remember::Nothing,
+        };
+        Decision { remember, ..decision }
+    }
+
+    /// A record that has a version: what it is compared with, and then what becomes of it and of the scopes.
+    fn versioned(&self, version: &[u8]) -> Decision {
+        let number = self.judged.scope.map(|scope| self.progress.epochs.number(scope));
+        let table = self.table.as_ref().filter(|_| self.is_row());
+        let of_table = table.and_then(|table| self.relate(number, version, table));
+        let is_truncated = table.is_some_and(|table| match of_table {
+            Some(relation) => relation == Relation::Older,
+            None => table.version.is_some_and(|truncated| version < truncated),
+        });
+        let comparable = self.judged.kind != Kind::Message && !is_truncated;
+        let of_entry = self.entry.as_ref().filter(|_| comparable).and_then(|entry| self.relate(number, version, entry));
+        let step = self.step(number, of_table, of_entry);
+        let against = if is_truncated {
+            Against::Table
+        } else if self.entry.is_some() {
+            Against::Entry
+        } else {
+            Against::Nothing
+        };
+        let action = self.rules.actions.epoch_change;
+        if step.is_change() && action != Action::Forward {
+            return Decision::new(Verdict::Invalid, Reason::EpochChanged, action).against(against);
+        }
+        let decision = if is_truncated {
+            Decision::dropped(Verdict::Stale, Reason::TableTruncated)
+        } else if self.judged.kind == Kind::Message {
+            self.seen_or_first()
+        } else {
+            self.compare(of_entry, version, step.scope())
+        };
+        Decision { step, ..decision }.against(against)
+    }
+
+    /// What the record does to the scopes, `number` being its own's.
+    fn step(&self, number: Option<Option<u16>>, of_table: Option<Relation>, of_entry: Option<Relation>) -> Step {
+        let since = |relation: Option<Relation>| match relation {
+            Some(Relation::Failback { since }) => Some(since),
+            _ => None,
+        };
+        // Above what was reached at the later beginning is above what was at the earlier.
+        match (number, since(of_table).max(since(of_entry))) {
+            (None, _) => Step::Nothing,
+            (Some(None), _) => Step::Scope { scope: self.progress.epochs.next() },
+            (Some(Some(scope)), Some(since)) => Step::Segment { scope, since },
+            (Some(Some(scope)), None) => Step::Seen { scope },
+        }
+    }
+
+    fn is_row(&self) -> bool {
+        matches!(self.judged.kind, Kind::Change | Kind::Delete | Kind::Read)
+    }
+
+    /// How the record stands to an entry of another scope; `None` where their versions are comparable.
+    fn relate(&self, number: Option<Option<u16>>, version: &[u8], entry: &EntryRef<'_>) -> Option<Relation> {
+        let (number, their_version) = (number?, entry.version?);
+        let their_scope = entry.scope.filter(|&scope| self.progress.epochs.scope(scope).is_some())?;
+        if number == Some(their_scope) {
+            return None;
+        }
+        Some(self.progress.epochs.relation(number, version, self.judged.offset, (their_scope, their_version)))
+    }
+
+    fn compare(&self, relation: Option<Relation>, version: &[u8], scope: Option<u16>) -> Decision {
+        let forward = |reason| self.forward(reason, true, scope);
+        let Some(entry) = &self.entry else { return forward(self.first) };
+        let Some(known) = entry.version else { return forward(Reason::Newer) };
+        match relation {
+            Some(Relation::Older) => return Decision::dropped(Verdict::Stale, Reason::EpochOlder),
+            Some(Relation::Newer | Relation::Failback { .. }) => return forward(Reason::EpochChanged),
+            None => {}
+        }
+        // A record of no scope is compared as if it were in its entry's, and stays there.
+        let forward = |reason| self.forward(reason, true, scope.or(entry.scope));
+        match (entry.from_read, self.judged.kind == Kind::Read) {
+            (false, true) => return Decision::dropped(Verdict::Stale, Reason::SnapshotRead),
+            (true, false) => return forward(Reason::Newer),
+            _ => {}
+        }
+        match version.cmp(known) {
+            Ordering::Greater => forward(Reason::Newer),
+            Ordering::Less => Decision::dropped(Verdict::Stale, Reason::VersionOlder),
+            Ordering::Equal => match self.rules.actions.equal_version {
+                Action::Forward => forward(Reason::VersionEqual),
+                action => Decision {
+                    remember: self.refresh(entry),
+                    ..Decision::by_action(action, Verdict::Duplicate, Reason::VersionEqual)
+                },
+            },
+        }
     }
 }
 

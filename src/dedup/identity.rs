@@ -12,16 +12,32 @@
 //! | `03` | length, a number in canonical form: sign, significant digits, `e` and the power of ten unless it is 0; `1`, `1.0` and `1e0` are the same bytes, of any size |
 //! | `04` | length, text in UTF-8, not normalized |
 //! | `05` | length, bytes: a whole key, value or header |
+//! | `06` | nothing: null, inside of content and where a scope or a table's name has nothing |
+//! | `07` | count, that many elements: an array |
+//! | `08` | count, that many fields: an object. A field is its name, as a part of tag `04`, and its value; they are sorted by the names' bytes, and of several with one name only the last is there |
+//! | `09` | 32 bytes: the SHA-256 of canonical JSON |
+//! | `0a` | count, that many parts: an alternative of several |
+//! | `0b` | length, a version's bytes, see [`super::version`] |
 //!
-//! The topic's name is text; partition, offset and timestamp are numbers. The changelog's and the store's
-//! key is the identity behind [`format::KIND_IDENTITY`], or the SHA-256 of one longer than
+//! Counts are written like lengths. The topic's name is text; partition, offset, timestamp and a bucket's
+//! beginning are numbers; a row is an object of the fields that identify it.
+//!
+//! What is remembered of a table, and of a message, begins with a tag that no part has, so that it never is
+//! a row's:
+//!
+//! | tag | what follows |
+//! |---|---|
+//! | `20` | the table's name: its parts |
+//! | `21` | a message: the identity's parts, or the table's where those are missing, then its version |
+//!
+//! The changelog's and the store's key is the identity behind [`format::KIND_IDENTITY`], or the SHA-256 of one longer than
 //! [`format::IDENTITY_BYTES_MAX`] behind [`format::KIND_IDENTITY_DIGEST`].
 
 use sha2::{Digest, Sha256};
 
 use crate::format::{self, IDENTITY_BYTES_MAX, KIND_IDENTITY, KIND_IDENTITY_DIGEST};
 
-use super::json;
+use super::json::{self, Kind, Tape};
 use super::number::{self, TooLong};
 
 const FALSE: u8 = 1;
@@ -29,6 +45,82 @@ const TRUE: u8 = 2;
 const NUMBER: u8 = 3;
 const TEXT: u8 = 4;
 const BYTES: u8 = 5;
+const NULL: u8 = 6;
+const ARRAY: u8 = 7;
+const OBJECT: u8 = 8;
+const DIGEST: u8 = 9;
+const LIST: u8 = 10;
+const VERSION: u8 = 11;
+
+/// Leads what is remembered of a table.
+pub(super) const TABLE: u8 = 0x20;
+/// Leads what is remembered of a message.
+pub(super) const MESSAGE: u8 = 0x21;
+
+/// No identity is nested deeper than a document may be; what says so is none.
+const DESCRIBED_DEPTH_MAX: usize = 600;
+
+pub(super) fn push_null(out: &mut Vec<u8>) {
+    out.push(NULL);
+}
+
+/// The beginning of `count` parts that are one.
+pub(super) fn push_list(count: usize, out: &mut Vec<u8>) {
+    out.push(LIST);
+    push_length(count, out);
+}
+
+/// The beginning of an object of `count` fields: as many names, sorted, each followed by its value.
+pub(super) fn push_object(count: usize, out: &mut Vec<u8>) {
+    out.push(OBJECT);
+    push_length(count, out);
+}
+
+pub(super) fn push_digest(digest: &[u8; 32], out: &mut Vec<u8>) {
+    out.push(DIGEST);
+    out.extend_from_slice(digest);
+}
+
+pub(super) fn push_version(version: &[u8], out: &mut Vec<u8>) {
+    out.push(VERSION);
+    push_length(version.len(), out);
+    out.extend_from_slice(version);
+}
+
+/// The value at `at` of the tape that was read from `document`. `fields` is scratch space.
+pub(super) fn push_content(
+    tape: &Tape,
+    document: &[u8],
+    at: usize,
+    fields: &mut Vec<(usize, usize)>,
+    out: &mut Vec<u8>,
+) -> Result<(), TooLong> {
+    match tape.token(at).kind {
+        Kind::Null => push_null(out),
+        Kind::Bool(value) => push_bool(value, out),
+        Kind::Number => push_number(tape.bytes(at, document), out)?,
+        Kind::Text | Kind::Escaped => push_text(tape.bytes(at, document), out),
+        Kind::Array => {
+            out.push(ARRAY);
+            push_length(tape.token(at).count, out);
+            for element in tape.elements(at) {
+                push_content(tape, document, element, fields, out)?;
+            }
+        }
+        Kind::Object => {
+            let from = fields.len();
+            tape.push_fields(at, document, fields, |a, b| a.cmp(b));
+            push_object(fields.len() - from, out);
+            for i in from..fields.len() {
+                let (name, value) = fields[i];
+                push_text(tape.bytes(name, document), out);
+                push_content(tape, document, value, fields, out)?;
+            }
+            fields.truncate(from);
+        }
+    }
+    Ok(())
+}
 
 pub(super) fn push_bool(value: bool, out: &mut Vec<u8>) {
     out.push(if value { TRUE } else { FALSE });
@@ -107,51 +199,93 @@ pub(super) fn shorten(from: usize, arena: &mut Vec<u8>) {
 }
 
 /// A store key in human-readable form: a JSON array of the identity's parts. Bytes that are UTF-8 stand as
-/// text, others as `{"hex":"…"}`; an identity that is known by its digest only is `[{"sha256":"…"}]`; a
-/// key that is not an identity's `[{"key":"…"}]`.
+/// text, others as `{"hex":"…"}`; an identity that is known by its digest only is `[{"sha256":"…"}]`, as is a
+/// part that is a document's; a table is `[{"table":[…]}]`, a message `[{"message":[…]}]` with its version's
+/// bytes as `{"version":"…"}`; a key that is not an identity's `[{"key":"…"}]`.
 pub fn describe(key: &[u8]) -> String {
     let parts = match key.split_first() {
-        Some((&KIND_IDENTITY, identity)) => describe_parts(identity),
-        Some((&KIND_IDENTITY_DIGEST, digest)) => Some(vec![tagged("sha256", digest)]),
+        Some((&KIND_IDENTITY, identity)) => match identity.split_first() {
+            Some((&TABLE, parts)) => describe_parts(parts).map(|parts| format!("{{\"table\":[{parts}]}}")),
+            Some((&MESSAGE, parts)) => describe_parts(parts).map(|parts| format!("{{\"message\":[{parts}]}}")),
+            _ => describe_parts(identity),
+        },
+        Some((&KIND_IDENTITY_DIGEST, digest)) => Some(tagged("sha256", digest)),
         _ => None,
     };
-    format!("[{}]", parts.unwrap_or_else(|| vec![tagged("key", key)]).join(","))
+    format!("[{}]", parts.unwrap_or_else(|| tagged("key", key)))
+}
+
+/// A scope in human-readable form: a JSON array of its parts, like [`describe`]'s; bytes that are none as
+/// `[{"hex":"…"}]`.
+pub fn describe_scope(scope: &[u8]) -> String {
+    format!("[{}]", describe_parts(scope).unwrap_or_else(|| tagged("hex", scope)))
 }
 
 fn tagged(tag: &str, bytes: &[u8]) -> String {
     format!("{{\"{tag}\":\"{}\"}}", format::hex(bytes))
 }
 
-fn describe_parts(mut rest: &[u8]) -> Option<Vec<String>> {
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+/// All parts, with commas between them.
+fn describe_parts(mut rest: &[u8]) -> Option<String> {
     let mut parts = Vec::new();
-    while let Some((&tag, after)) = rest.split_first() {
-        rest = after;
-        parts.push(match tag {
-            FALSE => "false".to_owned(),
-            TRUE => "true".to_owned(),
-            NUMBER => number::humanize(std::str::from_utf8(take_counted(&mut rest)?).ok()?),
-            TEXT => quoted(std::str::from_utf8(take_counted(&mut rest)?).ok()?),
-            BYTES => {
-                let bytes = take_counted(&mut rest)?;
-                std::str::from_utf8(bytes).map_or_else(|_| tagged("hex", bytes), quoted)
-            }
-            _ => return None,
-        });
+    while !rest.is_empty() {
+        parts.push(describe_part(&mut rest, DESCRIBED_DEPTH_MAX)?);
     }
-    Some(parts)
+    Some(parts.join(","))
+}
+
+fn describe_part(rest: &mut &[u8], depth_left: usize) -> Option<String> {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let (&tag, after) = rest.split_first()?;
+    *rest = after;
+    let below = depth_left.checked_sub(1)?;
+    Some(match tag {
+        FALSE => "false".to_owned(),
+        TRUE => "true".to_owned(),
+        NULL => "null".to_owned(),
+        NUMBER => number::humanize(std::str::from_utf8(take_counted(rest)?).ok()?),
+        TEXT => quoted(std::str::from_utf8(take_counted(rest)?).ok()?),
+        BYTES => {
+            let bytes = take_counted(rest)?;
+            std::str::from_utf8(bytes).map_or_else(|_| tagged("hex", bytes), quoted)
+        }
+        ARRAY | LIST => {
+            let elements: Option<Vec<_>> = (0..take_length(rest)?).map(|_| describe_part(rest, below)).collect();
+            format!("[{}]", elements?.join(","))
+        }
+        OBJECT => {
+            let mut fields = Vec::new();
+            for _ in 0..take_length(rest)? {
+                let name = describe_part(rest, 1).filter(|name| name.starts_with('"'))?;
+                fields.push(format!("{name}:{}", describe_part(rest, below)?));
+            }
+            format!("{{{}}}", fields.join(","))
+        }
+        DIGEST => {
+            let (digest, after) = rest.split_at_checked(32)?;
+            *rest = after;
+            tagged("sha256", digest)
+        }
+        VERSION => tagged("version", take_counted(rest)?),
+        _ => return None,
+    })
 }
 
 fn take_counted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = take_length(rest)?;
+    let (bytes, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(bytes)
+}
+
+fn take_length(rest: &mut &[u8]) -> Option<usize> {
     let mut length = 0_usize;
     for shift in (0..usize::BITS).step_by(7) {
         let (&byte, after) = rest.split_first()?;
         *rest = after;
         length |= usize::from(byte & 0x7f).checked_shl(shift)?;
         if byte & 0x80 == 0 {
-            let (bytes, after) = rest.split_at_checked(length)?;
-            *rest = after;
-            return Some(bytes);
+            return Some(length);
         }
     }
     None

@@ -4,7 +4,7 @@
 //! - [`Rules`] say how records are identified and versioned, compiled from a topology or put together by hand.
 //! - [`Reader`] reads identity and version out of a record's bytes in one pass, without a tree.
 //! - [`decide()`] compares them with what is remembered; [`mod@decide`] documents the order of all steps.
-//! - [`Progress`] is what of a task's past decides besides the entries.
+//! - [`Progress`] is what of a task's past decides besides the entries; [`epochs`] says what is comparable.
 //! - [`Model`] runs all of it for one partition in memory.
 //!
 //! **Invariants.** Identities are equal if and only if their bytes are ([`identity`]); versions' order is
@@ -54,6 +54,9 @@
 //! ```
 
 pub mod decide;
+pub mod epochs;
+pub mod explain;
+mod fingerprint;
 pub mod identity;
 mod json;
 mod model;
@@ -62,11 +65,13 @@ pub mod path;
 pub mod progress;
 mod reader;
 pub mod rules;
+mod timestamp;
 pub mod version;
 mod vocabulary;
 
-pub use decide::{Decision, Remember, check_time, decide, is_expired, refuse};
-pub use identity::describe as describe_identity;
+pub use decide::{Against, Decision, Judged, Known, Remember, check_time, decide, is_expired, refuse, spokesman};
+pub use epochs::Epochs;
+pub use identity::{describe as describe_identity, describe_scope};
 pub use model::Model;
 pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Progress, RANGES_MAX, Ranges};

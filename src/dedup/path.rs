@@ -140,6 +140,12 @@ impl Path {
         Ok(Self { source, steps })
     }
 
+    /// The steps that lead here from where `of` leads; `None` where this is not inside of it.
+    pub fn within(&self, of: &Path) -> Option<&[String]> {
+        let steps = self.steps.strip_prefix(of.steps.as_slice())?;
+        (self.source == of.source && !steps.is_empty()).then_some(steps)
+    }
+
     /// Whether this reads inside a JSON document.
     pub fn is_inside(&self) -> bool {
         !self.steps.is_empty()

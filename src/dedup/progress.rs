@@ -1,11 +1,14 @@
-//! What of a task's past decides, besides the entries: which offsets were processed, how far stream
-//! time has come, and the highest retention horizon that was ever in force.
+//! What of a task's past decides, besides the entries: which offsets were processed, how far stream time has come,
+//! the highest retention horizon that was ever in force, the scopes of versions, and whether a table was truncated.
 //!
 //! It is part of the task's state: a transaction works on a copy, which is kept when it commits.
 
 use crate::format::NO_TIME;
 
+use super::decide::{Decision, Judged, Remember};
+use super::epochs::{self, Epochs};
 use super::rules::{Retention, Rules};
+use super::vocabulary::Kind;
 
 /// More ranges than any group is reset to leave behind.
 pub const RANGES_MAX: usize = 1024;
@@ -23,8 +26,18 @@ pub enum Error {
 
 /// Offsets, as ascending ranges that neither overlap nor touch; each holds its first offset and not its
 /// second.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Ranges(Vec<(i64, i64)>);
+
+impl Clone for Ranges {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.0.clone_from(&source.0);
+    }
+}
 
 impl Ranges {
     /// No offsets.
@@ -105,7 +118,7 @@ impl Ranges {
 }
 
 /// What of a task's past decides, besides the entries.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Progress {
     /// The highest timestamp that was seen, [`NO_TIME`] at first.
     pub stream_time: i64,
@@ -113,11 +126,37 @@ pub struct Progress {
     pub horizon: i64,
     /// The offsets that were processed.
     pub processed: Ranges,
+    /// How many truncates were ever remembered. As long as it is 0, no table has an entry.
+    pub truncates: u64,
+    /// The scopes in which versions are comparable.
+    pub epochs: Epochs,
+}
+
+impl Clone for Progress {
+    fn clone(&self) -> Self {
+        let Self { stream_time, horizon, processed, truncates, epochs } = self;
+        let (processed, epochs) = (processed.clone(), epochs.clone());
+        Self { stream_time: *stream_time, horizon: *horizon, processed, truncates: *truncates, epochs }
+    }
+
+    /// Keeps the memory that is there: this happens with each transaction.
+    fn clone_from(&mut self, source: &Self) {
+        let Self { stream_time, horizon, processed, truncates, epochs } = source;
+        (self.stream_time, self.horizon, self.truncates) = (*stream_time, *horizon, *truncates);
+        self.processed.clone_from(processed);
+        self.epochs.clone_from(epochs);
+    }
 }
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { stream_time: NO_TIME, horizon: i64::MIN, processed: Ranges::new() }
+        Self {
+            stream_time: NO_TIME,
+            horizon: i64::MIN,
+            processed: Ranges::new(),
+            truncates: 0,
+            epochs: Epochs::default(),
+        }
     }
 }
 
@@ -136,6 +175,17 @@ impl Progress {
         {
             self.horizon = self.horizon.max(self.stream_time.saturating_sub(ms));
         }
+    }
+
+    /// Takes a decision that was carried out into account. On an error nothing was changed.
+    #[inline]
+    pub fn note(&mut self, judged: &Judged<'_>, decision: &Decision) -> Result<(), epochs::Error> {
+        if let (Some(scope), Some(version)) = (judged.scope, judged.version) {
+            self.epochs.note(decision.step, scope, version, judged.offset)?;
+        }
+        let is_truncate = judged.kind == Kind::Truncate && matches!(decision.remember, Remember::Entry { .. });
+        self.truncates += u64::from(is_truncate);
+        Ok(())
     }
 }
 

@@ -7,6 +7,9 @@ use super::path::{Path, Scalar, Source};
 use super::vocabulary::{Action, Format, MissingPart, Refresh, TimeUnit, VersionKind};
 
 mod canonical;
+mod problems;
+
+pub use problems::Error;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -266,33 +269,6 @@ pub struct Rules {
     pub limits: Limits,
 }
 
-/// Rules that contradict themselves.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// An identity without parts: every record would be the same thing.
-    #[error("the identity has no parts; name at least one path")]
-    NoIdentity,
-    /// A path inside what is not JSON.
-    #[error(
-        "`{path}` reads inside the {what}, which is bytes; write `{what}_format: json`, or use `{what}` as a whole"
-    )]
-    InsideBytes {
-        /// The path.
-        path: String,
-        /// `key` or `value`.
-        what: &'static str,
-    },
-    /// A path with steps inside a header, a constant or the record's place.
-    #[error("`{path}` cannot be read inside of; only keys and values can")]
-    InsideScalar {
-        /// The path.
-        path: String,
-    },
-    /// An identity without anything of the record in it: every record would be the same thing.
-    #[error("the identity holds constants only, so all records would be the same thing; name a path")]
-    ConstantIdentity,
-}
-
 impl Rules {
     /// Rules with every default of a topology: a key of bytes, a value of JSON, the retention and the
     /// actions that hold where nothing is said.
@@ -311,31 +287,6 @@ impl Rules {
             actions: Actions::default(),
             limits: Limits::default(),
         }
-    }
-
-    /// Everything about the rules that contradicts itself. [`super::Reader`] reads by such rules without
-    /// panicking, but not as anyone would expect.
-    pub fn problems(&self) -> Vec<Error> {
-        let mut problems = Vec::new();
-        if self.identity.parts.is_empty() {
-            problems.push(Error::NoIdentity);
-        } else if self.identity.parts.iter().all(Part::is_constant) {
-            problems.push(Error::ConstantIdentity);
-        }
-        for path in self.paths().into_iter().filter(|path| path.is_inside()) {
-            let (what, format) = match path.source {
-                Source::Key => ("key", self.key_format),
-                Source::Value => ("value", self.value_format),
-                _ => {
-                    problems.push(Error::InsideScalar { path: path.to_string() });
-                    continue;
-                }
-            };
-            if format == Format::Bytes {
-                problems.push(Error::InsideBytes { path: path.to_string(), what });
-            }
-        }
-        problems
     }
 
     /// SHA-256 over what the entries depend on. Two rules with the same digest can share a state; the

@@ -227,7 +227,11 @@ proptest! {
     fn no_bytes_make_a_description_panic(bytes in any_bytes(), kind in 0_u8..0x14) {
         let keyed = [&[kind], &bytes[..]].concat();
         describe_identity(&keyed);
-        describe_version(&bytes);
+        let part = |&kind: &VersionKind| VersionPart::new(Path::parse("value").unwrap(), kind);
+        for of in [&VersionKind::ALL[..1], &VersionKind::ALL[1..2], &VersionKind::ALL[2..3], &VersionKind::ALL[3..4], &VersionKind::ALL[4..5], &VersionKind::ALL[6..], VersionKind::ALL] {
+            describe_version(&bytes, &Version { parts: of.iter().map(part).collect() });
+        }
+        describe_scope(&bytes);
     }
 }
 

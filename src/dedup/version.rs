@@ -1,6 +1,10 @@
 //! The bytes of a version: their order is the versions' order, so that comparing is `memcmp`.
 //!
-//! An integer is its sign and length, then its magnitude, big-endian, without leading zero bytes. With n
+//! A version of one part is that part's bytes. In one of several, a byte leads each: `01` where the part is
+//! missing and sorts lowest, `02` before the part's bytes, `03` where it is missing and sorts highest. Every
+//! part's bytes tell where they end, so that a later part counts only where all before it are equal.
+//!
+//! **integer** is its sign and length, then its magnitude, big-endian, without leading zero bytes. With n
 //! bytes of magnitude (0 for the number 0), the head is the byte `80 + n`, or, where n is 127 or more,
 //! `ff` and n in two bytes. A negative integer is the complement of every byte of its absolute value's
 //! encoding.
@@ -13,11 +17,39 @@
 //! | 1 | `81 01` |
 //! | 255 | `81 ff` |
 //! | 2^64 | `89 01 00 00 00 00 00 00 00 00` |
+//!
+//! The others are made of integers and single bytes:
+//!
+//! | kind | bytes |
+//! |---|---|
+//! | decimal | `80` for 0. Else `c0`; the integer e for which the number is 0.ddd… × 10^e with a first digit that is not 0; the digits in pairs, each pair's number + 1, the last filled up by a 0; `00`. A negative one is the complement of all that |
+//! | text | its bytes, each `00` as `00 ff`; `00 00` |
+//! | timestamp | the integer of its nanoseconds since 1970 |
+//! | hex, sequence | `02` and an integer for each group or element, `01` for null; `00` |
+//! | binlog | the same of the file's number and, if there is one, the position. The base name is part of the scope |
+//!
+//! So a list that another one begins with is lower, and null is lower than every number.
 
-use crate::format;
+mod decimal;
+mod describe;
+mod list;
+
+pub(super) use decimal::{push_decimal, push_timestamp_number};
+pub use describe::describe;
+pub(super) use list::{push_binlog, push_hex, push_sequence};
 
 /// More digits are never read, whatever the limits say: reading takes time by the square of them.
 pub const DIGITS_MAX: usize = 10_000;
+
+/// A version's text of more bytes is refused.
+pub const TEXT_BYTES_MAX: usize = 1024;
+
+/// Leads a missing part that sorts lowest.
+pub(super) const MISSING_LOWEST: u8 = 1;
+/// Leads a part that is there.
+pub(super) const PRESENT: u8 = 2;
+/// Leads a missing part that sorts highest.
+pub(super) const MISSING_HIGHEST: u8 = 3;
 
 /// 10^18, the greatest power of ten by which a u64 is still read and written digit by digit.
 const CHUNK: u64 = 1_000_000_000_000_000_000;
@@ -26,33 +58,38 @@ const CHUNK_DIGITS: usize = 18;
 /// The least length of a magnitude that does not fit into the head's byte.
 const LONG: usize = 0x7f;
 
-/// A text that is not a version.
+/// What is not a part of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotInteger {
-    /// Something other than digits, with at most a minus sign before them.
-    NotDecimal,
+pub(super) enum NotVersion {
+    /// It is not written as its kind is.
+    Malformed,
     /// This many digits, which is more than the limit.
     TooLong(usize),
+    /// A text of this many bytes, which is more than [`TEXT_BYTES_MAX`].
+    TextTooLong(usize),
+    /// A moment between two nanoseconds.
+    TooFine,
 }
 
-/// Appends the encoding of the decimal integer `text`; leading zeros are fine. `limbs` is scratch space.
-pub(super) fn push_decimal(
+/// Appends the encoding of the decimal integer `text`: digits, with at most a minus sign before them;
+/// leading zeros are fine. `limbs` is scratch space.
+pub(super) fn push_integer(
     text: &[u8],
     digits_max: usize,
     limbs: &mut Vec<u64>,
     out: &mut Vec<u8>,
-) -> Result<(), NotInteger> {
+) -> Result<(), NotVersion> {
     let (negative, digits) = match text.strip_prefix(b"-") {
         Some(digits) => (true, digits),
         None => (false, text),
     };
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(NotInteger::NotDecimal);
+        return Err(NotVersion::Malformed);
     }
     let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
     let digits = &digits[zeros..];
     if digits.len() > digits_max.min(DIGITS_MAX) {
-        return Err(NotInteger::TooLong(digits.len()));
+        return Err(NotVersion::TooLong(digits.len()));
     }
     if digits.len() <= CHUNK_DIGITS {
         push_u64(negative, read_chunk(digits), out);
@@ -99,6 +136,33 @@ fn push_u64(negative: bool, magnitude: u64, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends the encoding of a text.
+pub(super) fn push_text(text: &[u8], out: &mut Vec<u8>) -> Result<(), NotVersion> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(NotVersion::TextTooLong(text.len()));
+    }
+    for &byte in text {
+        out.push(byte);
+        if byte == 0 {
+            out.push(0xff);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+    Ok(())
+}
+
+/// Appends the encoding of an integer of up to 127 bits.
+pub(super) fn push_i128(value: i128, out: &mut Vec<u8>) {
+    let from = out.len();
+    let magnitude = value.unsigned_abs();
+    let length = 16 - magnitude.leading_zeros() as usize / 8;
+    push_head(length, out);
+    out.extend_from_slice(&magnitude.to_be_bytes()[16 - length..]);
+    if value < 0 {
+        complement(&mut out[from..]);
+    }
+}
+
 fn push_head(length: usize, out: &mut Vec<u8>) {
     if length < LONG {
         out.push(0x80 + length as u8);
@@ -115,52 +179,6 @@ fn complement(bytes: &mut [u8]) {
 
 fn read_chunk(digits: &[u8]) -> u64 {
     digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit.wrapping_sub(b'0')))
-}
-
-/// A version in human-readable form: the integer in decimal; bytes that are none in hex, behind `0x`.
-pub fn describe(version: &[u8]) -> String {
-    describe_integer(version).unwrap_or_else(|| format!("0x{}", format::hex(version)))
-}
-
-fn describe_integer(version: &[u8]) -> Option<String> {
-    let negative = *version.first()? < 0x80;
-    let mut bytes = version.to_vec();
-    if negative {
-        complement(&mut bytes);
-    }
-    let (&head, rest) = bytes.split_first()?;
-    let (length, magnitude) = match usize::from(head.wrapping_sub(0x80)) {
-        LONG => {
-            let (length, magnitude) = rest.split_first_chunk::<2>()?;
-            (usize::from(u16::from_be_bytes(*length)), magnitude)
-        }
-        length => (length, rest),
-    };
-    let is_second_zero = negative && length == 0;
-    if magnitude.len() != length || magnitude.first() == Some(&0) || is_second_zero {
-        return None;
-    }
-    let digits = decimal(magnitude);
-    Some(if negative { format!("-{digits}") } else { digits })
-}
-
-/// A big-endian magnitude in decimal.
-fn decimal(magnitude: &[u8]) -> String {
-    let mut limbs: Vec<u64> =
-        magnitude.rchunks(8).map(|chunk| chunk.iter().fold(0, |limb, &byte| limb << 8 | u64::from(byte))).collect();
-    let mut chunks = Vec::new();
-    while limbs.iter().any(|&limb| limb != 0) {
-        let mut rest = 0;
-        for limb in limbs.iter_mut().rev() {
-            let wide = u128::from(rest) << 64 | u128::from(*limb);
-            *limb = (wide / u128::from(CHUNK)) as u64;
-            rest = (wide % u128::from(CHUNK)) as u64;
-        }
-        chunks.push(rest);
-    }
-    let mut text = chunks.pop().unwrap_or(0).to_string();
-    chunks.iter().rev().for_each(|chunk| text.push_str(&format!("{chunk:018}")));
-    text
 }
 
 #[cfg(test)]

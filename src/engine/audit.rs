@@ -7,10 +7,10 @@
 //! ```
 //!
 //! `identity`, `version` and `epoch` are null where they were not read (the record was refused, or read before) or
-//! are missing. `against` is what was remembered of the identity when the record was dropped, null where nothing
-//! was. A description beyond [`DESCRIBED_BYTES_MAX`] is cut: it is then a text that ends in `…`.
+//! are missing. `against` is what the record was compared with: the entry of its identity, or of its table; null where
+//! it was with nothing. A description beyond [`DESCRIBED_BYTES_MAX`] is cut: it is then a text that ends in `…`.
 
-use crate::dedup::{Decision, describe_identity, describe_version};
+use crate::dedup::{Decision, Rules, explain};
 use crate::format::{EntryRef, NO_TIME};
 use crate::record::Record;
 
@@ -23,12 +23,14 @@ const CUT: &str = "…";
 pub struct Dropped<'a> {
     /// The topology's name.
     pub topology: &'a str,
+    /// Its rules, by which versions are described.
+    pub rules: &'a Rules,
     /// The record.
     pub record: &'a Record<'a>,
     /// What was decided.
     pub decision: Decision,
-    /// Its identity's bytes.
-    pub identity: Option<&'a [u8]>,
+    /// Its identity, as JSON; a list of them where it has several rows.
+    pub identity: Option<String>,
     /// Its version's bytes.
     pub version: Option<&'a [u8]>,
     /// Its epoch, as JSON.
@@ -52,19 +54,22 @@ impl Dropped<'_> {
         fields.text("verdict", self.decision.verdict.as_str());
         fields.text("reason", self.decision.reason.as_str());
         // An identity is always a list.
-        let identity = self.identity.map(|bytes| match bounded(describe_identity(bytes)) {
+        let identity = self.identity.clone().map(|identity| match bounded(identity) {
             (whole, false) => whole,
             (cut, true) => format!("[{cut}]"),
         });
         fields.raw("identity", &or_null(identity));
-        fields.raw("version", &or_null(self.version.map(|bytes| bounded(describe_version(bytes)).0)));
+        fields.raw("version", &or_null(self.version.map(|bytes| bounded(explain::version(bytes, self.rules)).0)));
         fields.raw("epoch", &or_null(self.epoch.clone().map(|epoch| bounded(epoch).0)));
         match &self.against {
             None => fields.raw("against", "null"),
             Some(entry) => {
                 let mut against = Vec::new();
                 let mut inner = Fields { out: &mut against, first: true };
-                inner.raw("version", &or_null(entry.version.map(|bytes| bounded(describe_version(bytes)).0)));
+                inner.raw(
+                    "version",
+                    &or_null(entry.version.map(|bytes| bounded(explain::version(bytes, self.rules)).0)),
+                );
                 inner.raw("epoch", &or_null(self.against_epoch.clone().map(|epoch| bounded(epoch).0)));
                 let last_seen = Some(entry.last_seen).filter(|&time| time != NO_TIME).map(|time| time.to_string());
                 inner.raw("last_seen", &or_null(last_seen));

@@ -33,13 +33,8 @@ pub fn problem_with(topology: &Topology, topic: &str, inputs: &[String]) -> Opti
     if let Some(other) = inputs.iter().find(|other| topology.output_topic(other) == topic) {
         return Some(is_written(&format!("the output of {other:?}")));
     }
-    let output = topology.output_topic(topic);
-    if topology.reads(&output) {
-        return Some(format!(
-            "the output {output:?} of topic {topic:?} is an input of topology {name} too: leave it out by input.exclude"
-        ));
-    }
-    topology.problem_with(topic).map(|problem| format!("topic {topic:?} cannot be read by topology {name}: {problem}"))
+    let problem = topology.problem_with(topic)?;
+    Some(format!("topic {topic:?} cannot be read by topology {name}: {problem}; leave it out by input.exclude"))
 }
 
 #[cfg(test)]

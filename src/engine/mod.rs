@@ -31,6 +31,7 @@ pub mod context;
 pub mod crash;
 pub mod feeding;
 pub mod isolate;
+mod judge;
 pub mod lane;
 pub mod plan;
 pub mod preflight;

@@ -5,7 +5,7 @@
 //! Source offsets alone prove nothing: groups are reset, topics recreated, folders swapped. The token decides.
 
 use crate::cluster::{Settled, TopicId};
-use crate::dedup::{self, Progress, Ranges};
+use crate::dedup::{self, Epochs, Progress, Ranges};
 use crate::format::{self, OffsetMetadata, PositionRecord, StoreMeta, Token};
 use crate::topology::Start;
 
@@ -233,6 +233,8 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
         stream_time: position.map_or(format::NO_TIME, |position| position.stream_time),
         horizon: position.map_or(i64::MIN, |position| position.horizon),
         processed: Ranges::from_pairs(processed.iter().copied())?,
+        truncates: position.map_or(0, |position| position.truncates),
+        epochs: Epochs::from_scopes(position.map(|position| position.scopes.clone()).unwrap_or_default()),
     };
     Ok(Resumption { next, progress, origin })
 }

@@ -57,6 +57,8 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     /// Looks at all topics before the lanes begin, and creates what is missing and may be created. What is wrong
     /// with a topic that is named refuses the topology; one that a pattern means is left alone.
     pub fn begin(&self) -> Result<Admitted, cluster::Error> {
+        // What holds for the whole cluster, a wrong password say, is told once and not of each topic.
+        self.cluster.list_topics()?;
         let names = feeding::inputs(self.cluster, self.judge.topology)?;
         let mut all = Vec::new();
         for name in &names {

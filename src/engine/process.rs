@@ -1,36 +1,18 @@
-//! A batch's way through a task: read, look up, decide, send.
-//!
-//! In three passes, so that the store is asked once for all keys of the batch, in ascending order: the fields
-//! are read out of every record; the entries that the overlay does not hold are fetched; then the records are
-//! decided one after the other in input order, each seeing what those before it have left in the overlay.
-
-use std::borrow::Cow;
-use std::ops::Range;
+//! A batch's way through a task: judged record by record ([`super::judge`]), and sent where that says.
 
 use crate::cluster::{Cluster, Kind, Message, Producer, RecordBatch, Ticket};
-use crate::dedup::{self, Action, Candidate, Decision, Reader, Reading, Reason, Refusal, Remember, Verdict};
-use crate::format::{self, EntryRef, key_hash};
+use crate::dedup::{self, Action, Decision, Reason, Refusal, Verdict};
 use crate::record::{HeaderBuf, Headers, Record};
-use crate::state::{self, Overlay};
 
-use super::audit::Dropped;
 use super::catalog::Topics;
 use super::context::Context;
+use super::judge::{Judge, Judgement};
 use super::task::{Task, TaskId};
 use super::trouble::{Cause, Trouble};
 
 /// Memory that a lane reuses from batch to batch.
 pub struct Scratch {
-    reader: Reader,
-    /// The records' keys and versions.
-    arena: Vec<u8>,
-    /// What was read of each record, in input order; `None` where it was processed before.
-    readings: Vec<Option<Reading>>,
-    /// The entries that the store has, one after the other.
-    found: Vec<u8>,
-    /// Where in `found` each record's entry is.
-    entries: Vec<Option<Range<usize>>>,
-    entry: Vec<u8>,
+    judge: Judge,
     headers: HeaderBuf,
     /// An audit record's value.
     explanation: Vec<u8>,
@@ -39,16 +21,7 @@ pub struct Scratch {
 impl Scratch {
     /// Memory for records of the topology's rules.
     pub fn new(context: &Context) -> Self {
-        Self {
-            reader: Reader::new(context.rules.clone()),
-            arena: Vec::new(),
-            readings: Vec::new(),
-            found: Vec::new(),
-            entries: Vec::new(),
-            entry: Vec::new(),
-            headers: HeaderBuf::default(),
-            explanation: Vec::new(),
-        }
+        Self { judge: Judge::new(context), headers: HeaderBuf::default(), explanation: Vec::new() }
     }
 }
 
@@ -61,12 +34,8 @@ pub struct Added {
     pub bytes: usize,
     /// Records sent to the dead letter topic.
     pub dead_letters: u64,
-}
-
-/// What is to be done with a record, and the words for its dead letter.
-struct Judgement {
-    decision: Decision,
-    message: Cow<'static, str>,
+    /// Records that began an epoch.
+    pub epoch_changes: u64,
 }
 
 /// Takes the records at `indices` of `batch`, all of the task's partition and in offset order, through the
@@ -81,22 +50,16 @@ pub fn process<C: Cluster>(
     producer: &mut C::Producer,
     scratch: &mut Scratch,
 ) -> Result<Added, Trouble> {
-    read(task, batch, indices, scratch);
-    look_up(task, scratch).map_err(|error| Trouble::state(id, error))?;
+    let Scratch { judge, headers, explanation } = scratch;
+    judge.read(task, batch, indices);
+    judge.look_up(task).map_err(|error| Trouble::state(id, error))?;
     let mut added = Added::default();
     let wall_ms = context.clock.wall_ms();
     for (position, &index) in indices.iter().enumerate() {
         let record = batch.record(index);
-        let reading = scratch.readings[position].take();
-        let candidate = match &reading {
-            Some(Reading::Candidate(candidate)) => Some(candidate),
-            _ => None,
-        };
-        let found = scratch.entries[position].clone().map(|range| &scratch.found[range]);
-        let judgement =
-            judge(context, task, &record, reading.as_ref(), found, &scratch.arena, wall_ms).map_err(|error| {
-                Trouble::refused(id, format!("{}: {error}; start the release that wrote it", task.input))
-            })?;
+        let judgement = judge.judge(context, task, position, &record, wall_ms).map_err(|error| {
+            Trouble::refused(id, format!("{}: {error}; start the release that wrote it", task.input))
+        })?;
         if judgement.decision.action == Action::Fail {
             let Decision { verdict, reason, .. } = judgement.decision;
             let (verdict, reason) = (verdict.as_str(), reason.as_str());
@@ -106,37 +69,22 @@ pub fn process<C: Cluster>(
             ));
             break;
         }
-        let mut outlet = Outlet {
-            context,
-            id,
-            topics: task.topics,
-            producer: &mut *producer,
-            headers: &mut scratch.headers,
-            added: &mut added,
-        };
+        let topics = task.topics;
+        let mut outlet =
+            Outlet { context, id, topics, producer: &mut *producer, headers: &mut *headers, added: &mut added };
         let decision = outlet.emit(task, &record, judgement)?;
         if decision.action == Action::Drop
             && let Some(topic) = &context.topology.audit
         {
-            let against = candidate.and_then(|candidate| known(&task.overlay, candidate, found, &scratch.arena));
-            let bytes = |range: &Range<usize>| &scratch.arena[range.clone()];
-            let dropped = Dropped {
-                topology: &context.topology.name,
-                record: &record,
-                decision,
-                identity: candidate.map(|candidate| bytes(&candidate.key)),
-                version: candidate.and_then(|candidate| candidate.version.as_ref()).map(bytes),
-                epoch: None,
-                // What could not be decoded was refused before.
-                against: against.and_then(|entry| EntryRef::decode(entry).ok()),
-                against_epoch: None,
-            };
-            scratch.explanation.clear();
-            dropped.write(&mut scratch.explanation);
-            outlet.explain(task, &record, topic, &scratch.explanation)?;
+            explanation.clear();
+            judge.dropped(context, task, position, &record, decision).write(explanation);
+            outlet.explain(task, &record, topic, explanation)?;
         }
-        if let (Remember::Entry { .. }, Some(candidate)) = (&decision.remember, candidate) {
-            remember(task, &decision, candidate, &scratch.arena, &mut scratch.entry);
+        // What the output refuses is as if it had never been there.
+        if decision.reason != Reason::Unsendable {
+            added.epoch_changes += judge
+                .remember(task, position, &record)
+                .map_err(|error| Trouble::refused(id, format!("{}:{}: {error}", task.input, record.offset)))?;
         }
         task.tally.add(decision.verdict, decision.reason);
         task.last_timestamp = record.timestamp.or(task.last_timestamp);
@@ -144,109 +92,6 @@ pub fn process<C: Cluster>(
         added.records += 1;
     }
     Ok(added)
-}
-
-/// Reads identity and version of each record that was not processed before.
-fn read<C: Cluster>(task: &Task<C>, batch: &C::Batch, indices: &[usize], scratch: &mut Scratch) {
-    scratch.arena.clear();
-    scratch.readings.clear();
-    let mut expected = task.pending.next;
-    for &index in indices {
-        let record = batch.record(index);
-        assert!(record.offset >= expected, "{}: offset {} came after {expected}", task.input, record.offset);
-        expected = record.offset + 1;
-        let replayed = task.pending.progress.is_replayed(record.offset);
-        scratch.readings.push((!replayed).then(|| scratch.reader.read(&record, &mut scratch.arena)));
-    }
-}
-
-/// Fetches the entries of all candidates from the store, in one go. Those in the overlay will not be asked for
-/// again: fetching them too costs less than looking twice.
-fn look_up<C: Cluster>(task: &Task<C>, scratch: &mut Scratch) -> Result<(), state::Error> {
-    let Scratch { arena, readings, found, entries, .. } = scratch;
-    found.clear();
-    entries.clear();
-    entries.resize(readings.len(), None);
-    let mut wanted: Vec<(&[u8], usize)> = Vec::with_capacity(readings.len());
-    for (position, reading) in readings.iter().enumerate() {
-        if let Some(Reading::Candidate(candidate)) = reading {
-            wanted.push((&arena[candidate.key.clone()], position));
-        }
-    }
-    wanted.sort_unstable();
-    let mut keys: Vec<&[u8]> = wanted.iter().map(|&(key, _)| key).collect();
-    keys.dedup();
-    let held = task.held.as_ref().expect("a task at work holds its store");
-    let mut wanted = wanted.into_iter().peekable();
-    held.store.get_sorted(&keys, |at, value| {
-        let range = value.map(|value| {
-            let start = found.len();
-            found.extend_from_slice(value);
-            start..found.len()
-        });
-        while let Some((_, position)) = wanted.next_if(|(key, _)| *key == keys[at]) {
-            entries[position].clone_from(&range);
-        }
-    })
-}
-
-/// What is to be done with a record. The task's stream time moves with every record whose timestamp can be
-/// believed, whatever becomes of it.
-fn judge<C: Cluster>(
-    context: &Context,
-    task: &mut Task<C>,
-    record: &Record<'_>,
-    reading: Option<&Reading>,
-    found: Option<&[u8]>,
-    arena: &[u8],
-    wall_ms: i64,
-) -> Result<Judgement, format::Error> {
-    let Some(reading) = reading else {
-        return Ok(Judgement { decision: Decision::REPLAYED, message: Cow::Borrowed(Reason::Replayed.meaning()) });
-    };
-    let rules = &context.rules;
-    let progress = &mut task.pending.progress;
-    if let Some(refusal) = dedup::check_time(rules, progress, record.timestamp, wall_ms) {
-        return Ok(refused(context, &refusal));
-    }
-    progress.advance(rules, record.timestamp);
-    match reading {
-        Reading::Rows(_) => unreachable!("nothing is read row by row yet"),
-        Reading::Refused(refusal) => Ok(refused(context, refusal)),
-        Reading::Candidate(candidate) => {
-            let entry = known(&task.overlay, candidate, found, arena).map(EntryRef::decode).transpose()?;
-            let version = candidate.version.clone().map(|range| &arena[range]);
-            let decision = dedup::decide(rules, progress, entry, version, record.timestamp, record.key.map(key_hash));
-            let message = Cow::Borrowed(decision.reason.meaning());
-            Ok(Judgement { decision, message })
-        }
-    }
-}
-
-fn refused(context: &Context, refusal: &Refusal) -> Judgement {
-    Judgement { decision: dedup::refuse(&context.rules, refusal), message: Cow::Owned(refusal.message.clone()) }
-}
-
-/// The entry of the candidate's identity: what the transaction has written, or what the store has.
-fn known<'a>(overlay: &'a Overlay, candidate: &Candidate, found: Option<&'a [u8]>, arena: &[u8]) -> Option<&'a [u8]> {
-    match overlay.get(&arena[candidate.key.clone()]) {
-        Some(written) => written,
-        None => found,
-    }
-}
-
-/// Puts the record's entry into the overlay.
-fn remember<C: Cluster>(
-    task: &mut Task<C>,
-    decision: &Decision,
-    candidate: &Candidate,
-    arena: &[u8],
-    entry: &mut Vec<u8>,
-) {
-    entry.clear();
-    let version = candidate.version.clone().map(|range| &arena[range]);
-    decision.encode_entry(version, entry);
-    task.overlay.put(&arena[candidate.key.clone()], Some(entry));
 }
 
 /// Where the records of a transaction go.
@@ -297,7 +142,7 @@ impl<P: Producer> Outlet<'_, P> {
             }
             Action::Forward | Action::Drop => {}
         }
-        Ok(Decision { verdict: Verdict::Invalid, remember: Remember::Nothing, ..decision })
+        Ok(Decision { verdict: Verdict::Invalid, ..decision })
     }
 
     /// Sends the record on as it is; the cluster's words if it will not take it.

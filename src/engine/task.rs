@@ -68,12 +68,24 @@ impl<C: Cluster> Phase<C> {
 }
 
 /// How far a task has come.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Position {
     /// The next source offset to read.
     pub next: i64,
     /// What decides besides the entries.
     pub progress: Progress,
+}
+
+impl Clone for Position {
+    fn clone(&self) -> Self {
+        Self { next: self.next, progress: self.progress.clone() }
+    }
+
+    /// Keeps the memory that is there: this happens with each transaction.
+    fn clone_from(&mut self, source: &Self) {
+        self.next = source.next;
+        self.progress.clone_from(&source.progress);
+    }
 }
 
 /// A store and the proof that nobody else in this process has it open. The store is dropped first.
@@ -273,6 +285,8 @@ impl<C: Cluster> Task<C> {
             rules_digest,
             generation: 1,
             task_count: self.topics.task_count,
+            truncates: progress.truncates,
+            scopes: progress.epochs.scopes().to_vec(),
         }
     }
 

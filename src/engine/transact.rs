@@ -119,6 +119,7 @@ impl<C: Cluster> Transactor<C> {
             open.added.records += added.records;
             open.added.bytes += added.bytes;
             open.added.dead_letters += added.dead_letters;
+            open.added.epoch_changes += added.epoch_changes;
         }
     }
 
@@ -191,6 +192,7 @@ impl<C: Cluster> Transactor<C> {
         metrics.commit(context.clock.monotonic().saturating_sub(started));
         metrics.transaction(TransactionResult::Committed);
         metrics.dead_letters(open.added.dead_letters);
+        metrics.epoch_changes(open.added.epoch_changes);
         let delivered = producer.take_delivered();
         let open = self.open.take().expect("looked at above");
         let mut troubles = Vec::new();

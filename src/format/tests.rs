@@ -19,6 +19,21 @@ fn position() -> PositionRecord {
         rules_digest: [1; 32],
         generation: 1,
         task_count: 4,
+        truncates: 2,
+        scopes: vec![
+            Scope {
+                bytes: b"\x04\x01a".to_vec(),
+                segments: vec![
+                    Segment { above: None, began: 0 },
+                    Segment { above: Some(b"\x81\x09".to_vec()), began: 200 },
+                ],
+                reached: vec![
+                    Reached { offset: 3, version: b"\x81\x09".to_vec() },
+                    Reached { offset: 299, version: b"\x81\x0b".to_vec() },
+                ],
+            },
+            Scope { bytes: b"\x04\x01b".to_vec(), segments: vec![Segment { above: None, began: 4 }], reached: vec![] },
+        ],
     }
 }
 
@@ -41,7 +56,22 @@ fn entry_bytes_stay_what_they_are() {
 fn position_record_bytes_stay_what_they_are() {
     let bytes = position().encode();
     assert_eq!(PositionRecord::decode(&bytes), Ok(position()));
-    assert_eq!(hex(&bytes[..12]), "01fbcdabfb02010707070707");
+    let golden = [
+        "01",                                                // format
+        "fbcdab fb0201 07070707070707070707070707070707 06", // token
+        "15 726174636865742e7061796d656e74732e31662e30",     // owner
+        "09090909090909090909090909090909",                  // input id
+        "02 000a 12fb5802",                                  // processed
+        "fd 00d0ca9f17030000",                               // stream time
+        "fd ffffffffffffffff",                               // horizon
+        "0101010101010101010101010101010101010101010101010101010101010101",
+        "01 04", // generation, task count
+        "02",    // truncates
+        "02",    // scopes
+        "03 040161 02 00 00 01 02 8109 fb9001 02 06 02 8109 fb5602 02 810b",
+        "03 040162 01 00 08 00",
+    ];
+    assert_eq!(hex(&bytes), golden.concat().replace(' ', ""));
 }
 
 #[test]

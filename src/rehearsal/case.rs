@@ -5,10 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
-use super::told::version_json;
 use super::{Partitions, Told};
 use crate::capture::{self, Captured};
-use crate::dedup::{Action, Decision, Reason, Verdict, describe_identity};
+use crate::dedup::{Action, Decision, Reason, Verdict, describe_identity, explain};
 use crate::format::EntryRef;
 use crate::record::HeaderBuf;
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
@@ -148,7 +147,7 @@ fn record(given: &GivenRecord, topic: &str, next: &mut HashMap<(String, i32), i6
         topic: topic.to_owned(),
         partition: given.partition,
         offset,
-        timestamp: Some(given.timestamp.unwrap_or(TIMESTAMP_MS)),
+        timestamp: given.timestamp,
         key: given.key.clone(),
         value: given.value.clone(),
         headers,
@@ -192,7 +191,8 @@ fn entries_of(partitions: &Partitions) -> HashMap<String, Vec<String>> {
     for (key, entry) in partitions.models().flat_map(|model| model.entries()) {
         // a model reads back what it has written itself
         let Ok(entry) = EntryRef::decode(entry) else { continue };
-        let version = entry.version.map_or_else(|| "null".to_owned(), version_json);
+        let version = |bytes| explain::version(bytes, &partitions.rules);
+        let version = entry.version.map_or_else(|| "null".to_owned(), version);
         entries.entry(plain_json(&describe_identity(key))).or_default().push(plain_json(&version));
     }
     entries

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Difference, run_case};
 use crate::dedup::{self, Action, Identity, Reason, Rules, Verdict, Version};
-use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord};
+use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
 use crate::topology::{Input, Start, TestCase, Topology};
 
 fn path(text: &str) -> dedup::Path {
@@ -32,7 +32,7 @@ fn given(value: &str) -> GivenRecord {
         topic: None,
         partition: 0,
         offset: None,
-        timestamp: None,
+        timestamp: Some(TIMESTAMP_MS),
         key: None,
         value: Some(value.as_bytes().to_vec()),
         headers: Vec::new(),

@@ -1,6 +1,6 @@
 //! What a model says of the record that it judged last, as JSON text.
 
-use crate::dedup::{Model, version};
+use crate::dedup::{Kind, Model};
 
 /// What was read of a record and what it was compared with; each as JSON text, `None` where there is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,24 +23,12 @@ impl Told {
     /// What `model` has to say of the last record.
     pub fn of(model: &Model) -> Self {
         Self {
-            kind: None,
+            kind: model.kind().map(Kind::as_str),
             identity: model.identity(),
-            version: model.version().map(|version| number_or_quoted(&version)),
-            epoch: None,
-            against: None,
+            version: model.version(),
+            epoch: model.epoch(),
+            against: model.against().map(str::to_owned),
             refusal: model.refusal().map(|refusal| refusal.message.clone()),
         }
     }
-}
-
-/// The version of an entry as JSON text.
-pub fn version_json(version: &[u8]) -> String {
-    number_or_quoted(&version::describe(version))
-}
-
-/// An integer of any size as a JSON number, anything else as a string.
-fn number_or_quoted(text: &str) -> String {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_integer { text.to_owned() } else { serde_json::Value::from(text).to_string() }
 }

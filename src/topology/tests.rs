@@ -469,7 +469,7 @@ fn two_topologies_of_one_name_are_refused_beside_other_mistakes() {
 fn the_examples_load_without_a_warning() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies");
     let loaded = load_all(&[folder], &Process).map_err(|diagnostics| diagnostics.render(false)).unwrap();
-    assert_eq!(loaded.len(), 4);
+    assert!(loaded.len() > 3, "{loaded:?}");
     for loaded in loaded {
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     }

@@ -4,7 +4,9 @@
 mod check;
 mod demo;
 mod help;
+mod infer;
 mod job;
+mod online;
 mod replay;
 mod run;
 

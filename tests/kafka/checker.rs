@@ -81,6 +81,9 @@ pub fn check(job: &Job, state_dirs: &[&Path]) -> Found {
         Some(_) => job.kafka.read(&dead_letter).into_values().flatten().collect(),
         None => Vec::new(),
     };
+    // Where many topics share them, those of the others are not looked at here.
+    let is_ours = |letter: &Stored| letter.header("__ratchet.errors.topic").as_deref() == Some(&job.input);
+    let letters: Vec<Stored> = letters.into_iter().filter(|letter| !job.reads_a_pattern() || is_ours(letter)).collect();
     let mut letters = Letters::new(job, letters);
     let mut found = Found::default();
     for (&partition, records) in &input {

@@ -96,6 +96,11 @@ impl Job {
         format!("{}.dead_letter", self.name)
     }
 
+    /// Whether its input is a pattern: then topics share what is beside the output.
+    pub fn reads_a_pattern(&self) -> bool {
+        self.topology.iter().any(|line| line.starts_with("input: {pattern:"))
+    }
+
     /// A place for this job's files.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)

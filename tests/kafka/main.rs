@@ -9,21 +9,28 @@
     reason = "the tests look at a running system from outside: they have a clock and may wait"
 )]
 
+#[path = "../support/cluster/mod.rs"]
+mod cluster;
 #[path = "../support/kafka/mod.rs"]
 mod kafka;
+#[path = "../support/random.rs"]
+mod random;
+#[path = "../support/until.rs"]
+mod until;
 
 mod checker;
-mod cluster;
 mod job;
 mod load;
 mod operator;
-mod until;
 
 mod access;
+mod audit;
 mod faults;
 mod inputs;
 mod kills;
 mod lookalikes;
+mod online;
+mod patterns;
 mod rebalances;
 mod restores;
 mod takeovers;

@@ -52,7 +52,7 @@ pub fn choose(table: &Table) -> Option<Chosen> {
 fn upserted(table: &Table, singles: &[Vec<usize>], versions: &[usize]) -> Option<Chosen> {
     let is_things = |identity: &&Vec<usize>| names::identity_score(&table.fields[identity[0]].name) < EVENT;
     let has_events_own =
-        singles.iter().any(|identity| !is_things(&identity) && seen(table, &[identity.clone()]).is_some());
+        singles.iter().any(|identity| !is_things(&identity) && seen(table, std::slice::from_ref(identity)).is_some());
     let things: Vec<_> = singles.iter().filter(is_things).cloned().collect();
     if has_events_own { None } else { versioned(table, &things, versions, 0) }
 }

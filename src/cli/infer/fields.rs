@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::Value;
 
+use super::cell::{Cell, Kind};
 use super::names;
 use super::sample::{Observed, Sample};
 use crate::dedup::{Path, Source};
@@ -14,9 +15,6 @@ use crate::dedup::{Path, Source};
 const STEPS_MAX: usize = 4;
 /// More fields are not looked at.
 const FIELDS_MAX: usize = 300;
-/// Longer texts identify nothing.
-const TEXT_BYTES_MAX: usize = 256;
-
 /// The fields of the records whose values are JSON, each such record a row.
 pub struct Table {
     /// The fields, in the order of their paths.
@@ -43,29 +41,6 @@ pub struct Field {
     pub kind: Kind,
     /// How many different values there are.
     pub distinct: usize,
-}
-
-/// What stands in a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Integers.
-    Integer,
-    /// Texts, none of them a moment or a number.
-    Text,
-    /// Texts that hold integers.
-    IntegerText,
-    /// Texts that hold moments.
-    Moment,
-    /// Something else, or not always the same.
-    Other,
-}
-
-/// A value: its hash, its type, and where it sorts as a version.
-#[derive(Clone, Copy)]
-struct Cell {
-    hash: u64,
-    kind: Kind,
-    order: Option<i128>,
 }
 
 /// What came of taking some fields as identity and version.
@@ -134,10 +109,9 @@ impl Table {
     /// Whether an identity is ever on two partitions of a topic, and how many records of several partitions
     /// tell so; `None` where there is but one partition.
     pub fn partitions(&self, identity: &[usize]) -> Option<(usize, usize)> {
-        let several = self
-            .places
-            .iter()
-            .any(|(topic, partition)| self.places.iter().any(|(other, number)| other == topic && number != partition));
+        let mut first: HashMap<&str, i32> = HashMap::new();
+        let several =
+            self.places.iter().any(|(topic, partition)| *first.entry(topic).or_insert(*partition) != *partition);
         let mut places: HashMap<(u64, &str), HashSet<i32>> = HashMap::new();
         let mut repeated = 0;
         for row in 0..self.rows {
@@ -222,26 +196,6 @@ impl Columns {
     }
 }
 
-impl Cell {
-    fn of(value: &Value) -> Self {
-        let (kind, order) = match value {
-            Value::Number(number) if number.is_i64() || number.is_u64() => {
-                (Kind::Integer, number.to_string().parse().ok())
-            }
-            Value::String(text) if text.len() > TEXT_BYTES_MAX => (Kind::Other, None),
-            Value::String(text) => match (integer(text), moment(text)) {
-                (Some(order), _) => (Kind::IntegerText, Some(order)),
-                (None, Some(order)) => (Kind::Moment, Some(order)),
-                (None, None) => (Kind::Text, None),
-            },
-            _ => (Kind::Other, None),
-        };
-        let mut hasher = DefaultHasher::new();
-        value.to_string().hash(&mut hasher);
-        Self { hash: hasher.finish(), kind, order }
-    }
-}
-
 impl Field {
     fn of(path: Path, values: Vec<Option<Cell>>) -> Self {
         let name = match &path.source {
@@ -296,22 +250,6 @@ impl Field {
         let present = if self.present == rows { format!("all {rows}") } else { format!("{} of {rows}", self.present) };
         format!("{} is in {present} records, always {what}, with {} different values", self.path, self.distinct)
     }
-}
-
-fn integer(text: &str) -> Option<i128> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_integer.then(|| text.parse().ok()).flatten()
-}
-
-/// The nanoseconds of a moment as a version may be written: with a zone, or without one in UTC.
-fn moment(text: &str) -> Option<i128> {
-    if !text.as_bytes().first()?.is_ascii_digit() || text.len() < "2020-01-01T00:00".len() {
-        return None;
-    }
-    let with_zone = text.parse::<jiff::Timestamp>();
-    let without = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
-    with_zone.ok().or_else(|| without().map(|zoned| zoned.timestamp())).map(|moment| moment.as_nanosecond())
 }
 
 /// What a value says, as a hash: all of it but what is of the delivery.

@@ -2,7 +2,7 @@
 //!
 //! - [`sample`]: the records, a bounded number of them, as trees
 //! - [`shape`]: which system's records they are, and its preset
-//! - [`names`], [`fields`], [`choose`]: else, which fields identify and version them
+//! - [`names`], [`cell`], [`fields`], [`choose`]: else, which fields identify and version them
 //! - [`propose`]: the YAML, with its reasons as comments
 //!
 //! What is proposed is loaded and replayed over the sample before it is printed: what came of that stands
@@ -19,6 +19,7 @@ use crate::dedup::{Reason, Verdict};
 use crate::rehearsal::Partitions;
 use crate::topology::{self, Process, Topology};
 
+mod cell;
 mod choose;
 mod fields;
 mod names;

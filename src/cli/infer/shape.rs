@@ -33,7 +33,6 @@ impl Shape {
     pub fn of(value: &Value) -> Self {
         let Value::Object(fields) = value else { return Self::Plain };
         let has = |names: &[&str]| names.iter().all(|name| fields.contains_key(*name));
-        let text = |name: &str| fields.get(name).and_then(Value::as_str);
         if let Some(Value::Object(source)) = fields.get("source")
             && (has(&["op"]) || has(&["before"]) || has(&["after"]))
         {
@@ -59,12 +58,13 @@ impl Shape {
         if has(&["op_type", "op_ts", "pos", "table"]) {
             return Self::Ogg;
         }
-        if has(&["database", "table", "type", "isDdl"]) && has(&["data"]) {
-            return Self::Canal;
-        }
-        let is_maxwell = text("type").is_some_and(|kind| kind.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
-        if has(&["database", "table", "type", "ts", "data"]) && is_maxwell {
-            return Self::Maxwell;
+        if has(&["database", "table", "type", "data"]) {
+            // one has its rows in a list, and null for DDL; the other one row in an object
+            match fields.get("data") {
+                Some(Value::Array(_) | Value::Null) => return Self::Canal,
+                Some(Value::Object(_)) if has(&["ts"]) => return Self::Maxwell,
+                _ => {}
+            }
         }
         Self::Plain
     }
@@ -185,6 +185,7 @@ mod tests {
                 r#"{"data":[{"id":"1"}],"database":"d","table":"t","type":"INSERT","isDdl":false,"es":1,"ts":2,"id":3}"#,
                 Shape::Canal,
             ),
+            (r#"{"data":null,"database":"d","table":"t","type":"CREATE"}"#, Shape::Canal),
             (
                 r#"{"data":[],"database":"d","table":"t","type":"INSERT","isDdl":false,"_tidb":{"commitTs":5}}"#,
                 Shape::Ticdc,

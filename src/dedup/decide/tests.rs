@@ -1,16 +1,36 @@
 //! Goal: each rule of the decision, alone, with every action.
 
 use super::*;
+use crate::dedup::epochs::Error as TooMuch;
 use crate::dedup::tests::rules;
 
 const HASH: Option<u32> = Some(7);
+const ACTIONS: [Action; 4] = [Action::Forward, Action::Drop, Action::DeadLetter, Action::Fail];
 
 fn progress(stream_time: i64, horizon: i64) -> Progress {
     Progress { stream_time, horizon, ..Progress::default() }
 }
 
+const ENTRY: EntryRef<'static> =
+    EntryRef { last_seen: 1, version: None, scope: None, from_read: false, owes_tombstone: false, key_hash: None };
+
 fn entry(last_seen: i64, version: Option<&[u8]>) -> Option<EntryRef<'_>> {
-    Some(EntryRef { last_seen, version, scope: None, from_read: false, owes_tombstone: false, key_hash: None })
+    Some(EntryRef { last_seen, version, ..ENTRY })
+}
+
+const JUDGED: Judged<'static> =
+    Judged { version: None, scope: None, kind: Kind::Change, timestamp: None, key_hash: HASH, offset: 100 };
+
+fn at(timestamp: Option<i64>) -> Judged<'static> {
+    Judged { timestamp, ..JUDGED }
+}
+
+fn versioned_by(version: &[u8]) -> Judged<'_> {
+    Judged { version: Some(version), ..JUDGED }
+}
+
+fn known(entry: Option<EntryRef<'_>>) -> Known<'_> {
+    Known { entry, table: None }
 }
 
 fn plain() -> Rules {
@@ -27,114 +47,397 @@ fn is(decision: Decision, verdict: Verdict, reason: Reason, action: Action) -> b
     (decision.verdict, decision.reason, decision.action) == (verdict, reason, action)
 }
 
+fn forwarded(decision: Decision, reason: Reason) -> bool {
+    is(decision, Verdict::Forwarded, reason, Action::Forward)
+}
+
+fn dropped(decision: Decision, verdict: Verdict, reason: Reason) -> bool {
+    is(decision, verdict, reason, Action::Drop) && decision.remember == Remember::Nothing
+}
+
+/// The entry that follows.
+fn remembered(decision: Decision, version: Option<&[u8]>, before: Option<EntryRef<'_>>) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    decision.encode_entry(version, before, &mut out).then_some(out)
+}
+
+fn by(action: Action, otherwise: Verdict) -> Verdict {
+    if action == Action::Forward { Verdict::Forwarded } else { otherwise }
+}
+
 #[test]
 fn a_first_record_is_forwarded_and_remembered_as_last_seen_in_stream_time() {
     for (timestamp, stream_time, expected) in [(Some(5), 9, 9), (None, 9, 9), (None, NO_TIME, NO_TIME), (Some(9), 9, 9)]
     {
-        let decision = decide(&plain(), &progress(stream_time, i64::MIN), None, None, timestamp, HASH);
-        assert!(is(decision, Verdict::Forwarded, Reason::First, Action::Forward));
-        let remember = Remember::Entry { last_seen: expected, keep_version: false, key_hash: HASH };
-        assert_eq!(decision.remember, remember);
+        let decision = decide(&plain(), &progress(stream_time, i64::MIN), &at(timestamp), Known::default());
+        assert!(forwarded(decision, Reason::First));
+        let bytes = remembered(decision, None, None).unwrap();
+        assert_eq!(EntryRef::decode(&bytes), Ok(EntryRef { last_seen: expected, key_hash: HASH, ..ENTRY }));
     }
 }
 
 #[test]
 fn without_a_version_whatever_was_seen_is_a_duplicate() {
-    let decision = decide(&plain(), &progress(100, 0), entry(50, None), None, Some(100), HASH);
-    assert!(is(decision, Verdict::Duplicate, Reason::Seen, Action::Drop));
-    assert_eq!(decision.remember, Remember::Nothing);
+    let decision = decide(&plain(), &progress(100, 0), &at(Some(100)), known(entry(50, None)));
+    assert!(dropped(decision, Verdict::Duplicate, Reason::Seen));
+    assert_eq!(decision.compared_with(known(entry(50, None))), entry(50, None));
 }
 
 #[test]
 fn an_entry_expires_after_the_retention_unless_its_time_is_unknown() {
-    let at = |stream_time, last_seen| {
-        decide(&plain(), &progress(stream_time, i64::MIN), entry(last_seen, None), None, None, HASH)
+    let seen = |stream_time, last_seen| {
+        decide(&plain(), &progress(stream_time, i64::MIN), &JUDGED, known(entry(last_seen, None)))
     };
-    assert_eq!(at(150, 50).reason, Reason::Seen);
-    assert_eq!(at(151, 50).reason, Reason::Expired);
-    assert_eq!(at(151, 50).verdict, Verdict::Forwarded);
-    assert_eq!(at(151, NO_TIME).reason, Reason::Seen);
-    assert_eq!(at(i64::MAX, i64::MAX).reason, Reason::Seen);
+    assert_eq!(seen(150, 50).reason, Reason::Seen);
+    assert!(forwarded(seen(151, 50), Reason::Expired));
+    assert_eq!(seen(151, 50).against, Against::Nothing);
+    assert_eq!(seen(151, NO_TIME).reason, Reason::Seen);
+    assert_eq!(seen(i64::MAX, i64::MAX).reason, Reason::Seen);
     let forever = Rules { retention: Retention::Forever, ..plain() };
-    assert_eq!(decide(&forever, &progress(i64::MAX, i64::MIN), entry(0, None), None, None, HASH).reason, Reason::Seen);
+    let decision = decide(&forever, &progress(i64::MAX, i64::MIN), &JUDGED, known(entry(0, None)));
+    assert_eq!(decision.reason, Reason::Seen);
 }
 
 #[test]
-fn an_expired_entry_hides_nothing_of_a_versions_order() {
+fn an_expired_entry_counts_as_none_in_every_rule() {
     let rules = Rules { retention: Retention::For { ms: 100 }, ..versioned() };
-    let decision =
-        decide(&rules, &progress(500, 400), entry(10, Some(b"\x81\x09")), Some(b"\x81\x01"), Some(500), HASH);
-    assert!(is(decision, Verdict::Forwarded, Reason::Expired, Action::Forward));
+    let old = EntryRef { last_seen: 10, version: Some(b"\x81\x09"), owes_tombstone: true, ..ENTRY };
+    let with = |judged: Judged<'_>, known| decide(&rules, &progress(500, 400), &judged, known);
+    let older = versioned_by(b"\x81\x01");
+    assert!(forwarded(with(older, known(Some(old))), Reason::Expired));
+    assert!(forwarded(with(older, Known { entry: None, table: Some(old) }), Reason::First), "a truncate, too");
+    let tombstone = Judged { kind: Kind::Tombstone, ..JUDGED };
+    assert!(dropped(with(tombstone, known(Some(old))), Verdict::Duplicate, Reason::TombstoneNotOwed));
 }
 
 #[test]
 fn what_is_older_than_the_horizon_is_late_whatever_is_remembered() {
-    for (action, verdict) in [(Action::DeadLetter, Verdict::Invalid), (Action::Forward, Verdict::Forwarded)] {
+    for action in ACTIONS {
         let mut rules = plain();
         rules.actions.late = action;
-        for entry in [None, entry(1000, None)] {
-            let decision = decide(&rules, &progress(1000, 900), entry, None, Some(899), HASH);
-            assert!(is(decision, verdict, Reason::Late, action));
-            assert_eq!(decision.remember, Remember::Nothing);
+        for kind in Kind::ALL {
+            for entry in [None, entry(1000, None)] {
+                let late = Judged { kind: *kind, ..at(Some(899)) };
+                let decision = decide(&rules, &progress(1000, 900), &late, known(entry));
+                assert!(is(decision, by(action, Verdict::Invalid), Reason::Late, action));
+                assert_eq!((decision.remember, decision.step), (Remember::Nothing, Step::Nothing));
+            }
         }
-        assert_eq!(decide(&rules, &progress(1000, 900), None, None, Some(900), HASH).reason, Reason::First);
-        assert_eq!(decide(&rules, &progress(1000, 900), None, None, None, HASH).reason, Reason::First);
+        assert_eq!(decide(&rules, &progress(1000, 900), &at(Some(900)), Known::default()).reason, Reason::First);
+        assert_eq!(decide(&rules, &progress(1000, 900), &at(None), Known::default()).reason, Reason::First);
     }
 }
 
 #[test]
 fn versions_are_compared_by_their_bytes() {
-    let with = |known: Option<&[u8]>, version: &[u8]| {
-        decide(&versioned(), &Progress::default(), entry(NO_TIME, known), Some(version), None, HASH)
+    let with = |before: Option<&[u8]>, version: &[u8]| {
+        decide(&versioned(), &Progress::default(), &versioned_by(version), known(entry(NO_TIME, before)))
     };
     let newer = with(Some(b"\x81\x05"), b"\x82\x01\x00");
-    assert!(is(newer, Verdict::Forwarded, Reason::Newer, Action::Forward));
-    assert_eq!(newer.remember, Remember::Entry { last_seen: NO_TIME, keep_version: true, key_hash: HASH });
-    let older = with(Some(b"\x81\x05"), b"\x81\x04");
-    assert!(is(older, Verdict::Stale, Reason::VersionOlder, Action::Drop));
-    assert_eq!(older.remember, Remember::Nothing);
-    assert!(is(with(None, b"\x81\x04"), Verdict::Forwarded, Reason::Newer, Action::Forward));
+    assert!(forwarded(newer, Reason::Newer));
+    let bytes = remembered(newer, Some(b"\x82\x01\x00"), None).unwrap();
+    let expected = EntryRef { last_seen: NO_TIME, version: Some(b"\x82\x01\x00"), key_hash: HASH, ..ENTRY };
+    assert_eq!(EntryRef::decode(&bytes), Ok(expected));
+    assert!(dropped(with(Some(b"\x81\x05"), b"\x81\x04"), Verdict::Stale, Reason::VersionOlder));
+    assert!(forwarded(with(None, b"\x81\x04"), Reason::Newer));
 }
 
 #[test]
 fn an_equal_version_is_dropped_or_what_the_rules_say() {
-    for (action, verdict, remembered) in [
-        (Action::Drop, Verdict::Duplicate, false),
-        (Action::Forward, Verdict::Forwarded, true),
-        (Action::DeadLetter, Verdict::Duplicate, false),
-        (Action::Fail, Verdict::Duplicate, false),
-    ] {
+    for action in ACTIONS {
         let mut rules = versioned();
         rules.actions.equal_version = action;
-        let decision = decide(&rules, &Progress::default(), entry(1, Some(b"\x80")), Some(b"\x80"), None, HASH);
-        assert!(is(decision, verdict, Reason::VersionEqual, action));
-        assert_eq!(decision.remember != Remember::Nothing, remembered);
+        let equal = versioned_by(b"\x80");
+        let decision = decide(&rules, &Progress::default(), &equal, known(entry(1, Some(b"\x80"))));
+        assert!(is(decision, by(action, Verdict::Duplicate), Reason::VersionEqual, action));
+        assert_eq!(decision.remember != Remember::Nothing, action == Action::Forward);
     }
 }
 
 #[test]
-fn a_record_without_a_version_passes_and_changes_nothing() {
-    for known in [None, entry(1, Some(b"\x81\x05"))] {
-        let decision = decide(&versioned(), &Progress::default(), known, None, None, HASH);
-        assert!(is(decision, Verdict::Forwarded, Reason::VersionMissing, Action::Forward));
-        assert_eq!(decision.remember, Remember::Nothing);
+fn a_duplicate_moves_only_the_time_and_only_where_the_rules_say_so() {
+    let rules = Rules { refresh: Refresh::OnDuplicate, retention: Retention::For { ms: 100 }, ..versioned() };
+    let before = EntryRef { version: Some(b"\x80"), scope: Some(3), owes_tombstone: true, from_read: true, ..ENTRY };
+    let equal = Judged { kind: Kind::Read, timestamp: Some(40), ..versioned_by(b"\x80") };
+    let decision = decide(&rules, &progress(50, -50), &equal, known(Some(before)));
+    assert!(is(decision, Verdict::Duplicate, Reason::VersionEqual, Action::Drop));
+    let bytes = remembered(decision, equal.version, Some(before)).unwrap();
+    assert_eq!(EntryRef::decode(&bytes), Ok(EntryRef { last_seen: 50, ..before }));
+    let stale = Judged { kind: Kind::Read, ..versioned_by(b"\x7e\xfe") };
+    assert!(dropped(
+        decide(&rules, &progress(50, -50), &stale, known(Some(before))),
+        Verdict::Stale,
+        Reason::VersionOlder
+    ));
+    let seen = Rules { refresh: Refresh::OnDuplicate, ..plain() };
+    let decision = decide(&seen, &progress(50, -50), &JUDGED, known(Some(before)));
+    let bytes = remembered(decision, None, Some(before)).unwrap();
+    assert_eq!(EntryRef::decode(&bytes), Ok(EntryRef { last_seen: 50, ..before }));
+    // A missing time never takes back what is known.
+    let decision = decide(&seen, &progress(NO_TIME, i64::MIN), &JUDGED, known(Some(before)));
+    assert_eq!(EntryRef::decode(&remembered(decision, None, Some(before)).unwrap()), Ok(before));
+}
+
+#[test]
+fn a_record_without_a_version_passes_and_changes_nothing_or_gets_its_action() {
+    for action in ACTIONS {
+        let mut rules = versioned();
+        rules.actions.missing_version = action;
+        for before in [None, entry(1, Some(b"\x81\x05"))] {
+            for kind in [Kind::Change, Kind::Read, Kind::Truncate, Kind::Message] {
+                let judged = Judged { kind, scope: Some(b"new"), ..JUDGED };
+                let decision = decide(&rules, &Progress::default(), &judged, known(before));
+                assert!(is(decision, by(action, Verdict::Invalid), Reason::VersionMissing, action));
+                assert_eq!((decision.remember, decision.step), (Remember::Nothing, Step::Nothing));
+            }
+        }
     }
-    let mut strict = versioned();
-    strict.actions.missing_version = Action::DeadLetter;
-    let decision = decide(&strict, &Progress::default(), None, None, None, HASH);
-    assert!(is(decision, Verdict::Invalid, Reason::VersionMissing, Action::DeadLetter));
+}
+
+#[test]
+fn a_forwarded_delete_owes_a_tombstone_until_it_or_anything_later_is_forwarded() {
+    let delete = Judged { kind: Kind::Delete, ..versioned_by(b"\x81\x05") };
+    let decision = decide(&versioned(), &progress(9, i64::MIN), &delete, Known::default());
+    let owing = remembered(decision, delete.version, None).unwrap();
+    let owing = EntryRef::decode(&owing).unwrap();
+    assert!(owing.owes_tombstone);
+    let tombstone = Judged { kind: Kind::Tombstone, timestamp: Some(20), ..JUDGED };
+    let decision = decide(&versioned(), &progress(20, i64::MIN), &tombstone, known(Some(owing)));
+    assert!(forwarded(decision, Reason::Tombstone));
+    let paid = remembered(decision, None, Some(owing)).unwrap();
+    let paid = EntryRef::decode(&paid).unwrap();
+    assert_eq!(paid, EntryRef { owes_tombstone: false, last_seen: 20, ..owing });
+    let again = decide(&versioned(), &progress(20, i64::MIN), &tombstone, known(Some(paid)));
+    assert!(dropped(again, Verdict::Duplicate, Reason::TombstoneNotOwed));
+    let unknown = decide(&versioned(), &progress(20, i64::MIN), &tombstone, Known::default());
+    assert!(dropped(unknown, Verdict::Duplicate, Reason::TombstoneNotOwed));
+    let change = versioned_by(b"\x81\x06");
+    let decision = decide(&versioned(), &progress(20, i64::MIN), &change, known(Some(owing)));
+    assert!(!EntryRef::decode(&remembered(decision, change.version, Some(owing)).unwrap()).unwrap().owes_tombstone);
+    // A stale delete owes nothing.
+    let stale = Judged { kind: Kind::Delete, ..versioned_by(b"\x81\x04") };
+    let decision = decide(&versioned(), &Progress::default(), &stale, known(entry(1, Some(b"\x81\x05"))));
+    assert!(dropped(decision, Verdict::Stale, Reason::VersionOlder));
+}
+
+#[test]
+fn a_delete_without_a_version_owes_a_tombstone_and_leaves_the_version_alone() {
+    let delete = Judged { kind: Kind::Delete, ..JUDGED };
+    let before = EntryRef { version: Some(b"\x81\x05"), scope: Some(0), from_read: true, ..ENTRY };
+    let decision = decide(&versioned(), &progress(9, i64::MIN), &delete, known(Some(before)));
+    assert!(forwarded(decision, Reason::VersionMissing));
+    let owing = remembered(decision, None, Some(before)).unwrap();
+    let owing = EntryRef::decode(&owing).unwrap();
+    assert_eq!(owing, EntryRef { owes_tombstone: true, last_seen: 9, ..before });
+    let decision = decide(&versioned(), &progress(9, i64::MIN), &JUDGED, known(Some(owing)));
+    let cleared = remembered(decision, None, Some(owing)).unwrap();
+    assert_eq!(EntryRef::decode(&cleared), Ok(EntryRef { last_seen: 9, ..before }));
+    // Where nothing is known, an entry is made that says no more than that.
+    let decision = decide(&versioned(), &progress(9, i64::MIN), &delete, Known::default());
+    let made = remembered(decision, None, None).unwrap();
+    let made = EntryRef::decode(&made).unwrap();
+    assert_eq!(made, EntryRef { last_seen: 9, owes_tombstone: true, key_hash: HASH, ..ENTRY });
+    let decision = decide(&versioned(), &progress(9, i64::MIN), &versioned_by(b"\x80"), known(Some(made)));
+    assert!(forwarded(decision, Reason::Newer), "any version is newer than none");
+}
+
+#[test]
+fn a_snapshots_read_loses_to_a_streamed_change_and_any_streamed_change_beats_it() {
+    let read = |version| Judged { kind: Kind::Read, ..versioned_by(version) };
+    let with = |judged: Judged<'_>, from_read| {
+        let before = EntryRef { version: Some(b"\x81\x05"), from_read, ..ENTRY };
+        decide(&versioned(), &Progress::default(), &judged, known(Some(before)))
+    };
+    for version in [b"\x81\x04", b"\x81\x05", b"\x81\x06"] {
+        assert!(dropped(with(read(version), false), Verdict::Stale, Reason::SnapshotRead));
+        assert!(forwarded(with(versioned_by(version), true), Reason::Newer));
+    }
+    assert!(dropped(with(read(b"\x81\x04"), true), Verdict::Stale, Reason::VersionOlder));
+    assert!(dropped(with(read(b"\x81\x05"), true), Verdict::Duplicate, Reason::VersionEqual));
+    let newer = with(read(b"\x81\x06"), true);
+    assert!(forwarded(newer, Reason::Newer));
+    assert!(EntryRef::decode(&remembered(newer, Some(b"\x81\x06"), None).unwrap()).unwrap().from_read);
+}
+
+#[test]
+fn a_row_below_its_tables_truncate_is_stale() {
+    let table = EntryRef { version: Some(b"\x81\x05"), ..ENTRY };
+    for entry in [None, entry(1, Some(b"\x81\x01"))] {
+        let with = |judged: Judged<'_>| {
+            decide(&versioned(), &Progress::default(), &judged, Known { entry, table: Some(table) })
+        };
+        for kind in [Kind::Change, Kind::Delete, Kind::Read] {
+            let below = with(Judged { kind, ..versioned_by(b"\x81\x04") });
+            assert!(dropped(below, Verdict::Stale, Reason::TableTruncated), "{kind}");
+            assert_eq!(below.compared_with(Known { entry, table: Some(table) }), Some(table));
+        }
+        assert_eq!(with(versioned_by(b"\x81\x05")).verdict, Verdict::Forwarded);
+        assert_eq!(with(versioned_by(b"\x81\x06")).verdict, Verdict::Forwarded);
+        let message = Judged { kind: Kind::Message, ..versioned_by(b"\x81\x04") };
+        assert_ne!(with(message).reason, Reason::TableTruncated);
+    }
+}
+
+#[test]
+fn a_truncate_is_judged_by_its_tables_entry_and_counted() {
+    fn truncate(version: &[u8]) -> Judged<'_> {
+        Judged { kind: Kind::Truncate, ..versioned_by(version) }
+    }
+    let mut progress = Progress::default();
+    let with = |progress: &mut Progress, version: &[u8], before| {
+        let decision = decide(&versioned(), progress, &truncate(version), known(before));
+        progress.note(&truncate(version), &decision).unwrap();
+        decision
+    };
+    assert!(forwarded(with(&mut progress, b"\x81\x05", None), Reason::First));
+    assert_eq!(progress.truncates, 1);
+    let before = entry(1, Some(b"\x81\x05"));
+    assert!(dropped(with(&mut progress, b"\x81\x05", before), Verdict::Duplicate, Reason::VersionEqual));
+    assert!(dropped(with(&mut progress, b"\x81\x04", before), Verdict::Stale, Reason::VersionOlder));
+    assert_eq!(progress.truncates, 1);
+    assert!(forwarded(with(&mut progress, b"\x81\x06", before), Reason::Newer));
+    assert_eq!(progress.truncates, 2);
+}
+
+#[test]
+fn a_message_is_new_or_a_duplicate_and_never_stale() {
+    let message = Judged { kind: Kind::Message, ..versioned_by(b"\x81\x04") };
+    let first = decide(&versioned(), &Progress::default(), &message, Known::default());
+    assert!(forwarded(first, Reason::First));
+    let bytes = remembered(first, message.version, None).unwrap();
+    let made = EntryRef::decode(&bytes).unwrap();
+    let again = decide(&versioned(), &Progress::default(), &message, known(Some(made)));
+    assert!(dropped(again, Verdict::Duplicate, Reason::Seen));
+    let before = entry(1, Some(b"\x81\x05"));
+    let again = decide(&versioned(), &Progress::default(), &message, known(before));
+    assert!(dropped(again, Verdict::Duplicate, Reason::Seen));
+}
+
+/// What a record of `scope` at `offset` gets, `before` being remembered; the progress takes part.
+fn in_scope(rules: &Rules, progress: &mut Progress, judged: Judged<'_>, before: Option<EntryRef<'_>>) -> Decision {
+    let decision = decide(rules, progress, &judged, known(before));
+    if decision.action != Action::Fail {
+        progress.note(&judged, &decision).unwrap();
+    }
+    decision
+}
+
+#[test]
+fn a_new_epoch_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
+    for action in ACTIONS {
+        let mut rules = versioned();
+        rules.actions.epoch_change = action;
+        let mut progress = Progress::default();
+        let a = Judged { scope: Some(b"a"), offset: 1, ..versioned_by(b"\x81\x09") };
+        // The very first scope follows no other.
+        assert!(forwarded(in_scope(&rules, &mut progress, a, None), Reason::First));
+        let before = EntryRef { version: a.version, scope: Some(0), ..ENTRY };
+        let b = Judged { scope: Some(b"b"), offset: 2, ..versioned_by(b"\x81\x01") };
+        let decision = in_scope(&rules, &mut progress, b, Some(before));
+        assert!(is(decision, by(action, Verdict::Invalid), Reason::EpochChanged, action));
+        let accepted = action == Action::Forward;
+        assert_eq!(progress.epochs.scopes().len(), if accepted { 2 } else { 1 });
+        assert_eq!(decision.step.is_change(), accepted);
+        assert_eq!(decision.remember != Remember::Nothing, accepted);
+        assert_eq!(decision.compared_with(known(Some(before))), Some(before));
+        // Where it meets no entry, it is simply the first.
+        let c = Judged { scope: Some(b"c"), offset: 3, ..b };
+        let reason = if accepted { Reason::First } else { Reason::EpochChanged };
+        let decision = in_scope(&rules, &mut progress, c, None);
+        assert!(is(decision, by(action, Verdict::Invalid), reason, action));
+    }
+}
+
+#[test]
+fn a_failback_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
+    for action in ACTIONS {
+        let mut rules = versioned();
+        let mut progress = Progress::default();
+        let a = Judged { scope: Some(b"a"), offset: 1, ..versioned_by(b"\x81\x09") };
+        let b = Judged { scope: Some(b"b"), offset: 2, ..versioned_by(b"\x81\x01") };
+        in_scope(&rules, &mut progress, a, None);
+        in_scope(&rules, &mut progress, b, None);
+        rules.actions.epoch_change = action;
+        let before = EntryRef { version: b.version, scope: Some(1), ..ENTRY };
+        let back = Judged { offset: 3, version: Some(b"\x81\x0a"), ..a };
+        let segments = progress.epochs.scopes()[0].segments.len();
+        let decision = in_scope(&rules, &mut progress, back, Some(before));
+        assert!(is(decision, by(action, Verdict::Invalid), Reason::EpochChanged, action));
+        let opened = progress.epochs.scopes()[0].segments.len() - segments;
+        assert_eq!(opened, usize::from(action == Action::Forward));
+        assert_eq!(decision.step.is_change(), action == Action::Forward);
+    }
+}
+
+#[test]
+fn a_record_of_no_scope_is_compared_as_if_in_its_entrys_and_stays_there() {
+    let mut progress = Progress::default();
+    let a = Judged { scope: Some(b"a"), ..versioned_by(b"\x81\x05") };
+    in_scope(&versioned(), &mut progress, a, None);
+    let before = EntryRef { version: a.version, scope: Some(0), ..ENTRY };
+    let newer = versioned_by(b"\x81\x06");
+    let decision = in_scope(&versioned(), &mut progress, newer, Some(before));
+    assert!(forwarded(decision, Reason::Newer));
+    let bytes = remembered(decision, newer.version, Some(before)).unwrap();
+    assert_eq!(EntryRef::decode(&bytes).unwrap().scope, Some(0));
+    let older = versioned_by(b"\x81\x04");
+    assert!(dropped(in_scope(&versioned(), &mut progress, older, Some(before)), Verdict::Stale, Reason::VersionOlder));
+    // And the other way round: the entry has no scope, whatever the record has.
+    let before = entry(1, Some(b"\x81\x05"));
+    let b = Judged { scope: Some(b"b"), offset: 200, ..versioned_by(b"\x81\x04") };
+    assert!(is(in_scope(&versioned(), &mut progress, b, before), Verdict::Stale, Reason::VersionOlder, Action::Drop));
+    let b = Judged { version: Some(b"\x81\x06"), ..b };
+    let decision = in_scope(&versioned(), &mut progress, b, before);
+    assert!(forwarded(decision, Reason::Newer));
+    assert_eq!(EntryRef::decode(&remembered(decision, b.version, before).unwrap()).unwrap().scope, Some(1));
+}
+
+#[test]
+fn too_many_scopes_are_refused_and_change_nothing() {
+    let mut progress = Progress::default();
+    let rules = versioned();
+    for n in 0..crate::dedup::epochs::SCOPES_MAX as u32 {
+        let scope = n.to_be_bytes();
+        let judged = Judged { scope: Some(&scope), offset: n.into(), ..versioned_by(b"\x80") };
+        in_scope(&rules, &mut progress, judged, None);
+    }
+    let before = progress.clone();
+    let judged = Judged { scope: Some(b"one more"), offset: 1000, ..versioned_by(b"\x80") };
+    let decision = decide(&rules, &progress, &judged, Known::default());
+    assert_eq!(progress.note(&judged, &decision), Err(TooMuch::TooManyScopes));
+    assert_eq!(progress, before);
+}
+
+#[test]
+fn of_several_rows_the_first_forwarded_one_speaks_or_else_the_first() {
+    let (stale, equal) = (
+        Decision::dropped(Verdict::Stale, Reason::VersionOlder),
+        Decision::dropped(Verdict::Duplicate, Reason::VersionEqual),
+    );
+    let (newer, first) = (Decision::forwarded(Reason::Newer), Decision::forwarded(Reason::First));
+    assert_eq!(spokesman([stale, newer, first]), Some(newer));
+    assert_eq!(spokesman([equal, stale]), Some(equal));
+    assert_eq!(spokesman([first, stale]), Some(first));
+    assert_eq!(spokesman([]), None);
 }
 
 #[test]
 fn each_refusal_gets_its_own_action() {
     let mut rules = plain();
-    rules.actions.null_value = crate::dedup::OnNull::Act(Action::Forward);
-    rules.actions.missing_identity = Action::Drop;
-    rules.actions.unsendable = Action::Fail;
+    for i in 0..4 {
+        let action = |n: usize| ACTIONS[(i + n) % 4];
+        rules.actions.null_value = OnNull::Act(action(0));
+        rules.actions.missing_identity = action(1);
+        rules.actions.unsendable = action(2);
+        rules.actions.invalid = action(3);
+        let cases = [Reason::NullValue, Reason::IdentityMissing, Reason::Unsendable, Reason::ValueMalformed];
+        for (n, reason) in cases.into_iter().enumerate() {
+            let decision = refuse(&rules, &Refusal::new(reason, ""));
+            assert!(is(decision, by(action(n), Verdict::Invalid), reason, action(n)));
+        }
+    }
+    rules.actions.invalid = Action::DeadLetter;
     let with = |reason| refuse(&rules, &Refusal::new(reason, ""));
-    assert!(is(with(Reason::NullValue), Verdict::Forwarded, Reason::NullValue, Action::Forward));
-    assert!(is(with(Reason::IdentityMissing), Verdict::Invalid, Reason::IdentityMissing, Action::Drop));
-    assert!(is(with(Reason::Unsendable), Verdict::Invalid, Reason::Unsendable, Action::Fail));
     for reason in [
         Reason::IdentityNotScalar,
         Reason::IdentityTooLong,
@@ -161,26 +464,4 @@ fn a_timestamp_far_beyond_the_wall_clock_is_not_believed() {
     assert_eq!(check(Some(1011), 1011), None);
     assert!(check(Some(i64::MAX), 1011).is_some());
     assert!(check_time(&rules, &progress(0, 0), Some(i64::MAX), i64::MIN).is_some());
-}
-
-#[test]
-fn entries_are_encoded_as_they_are_to_be_remembered() {
-    let mut out = Vec::new();
-    let decision = decide(&versioned(), &progress(9, 0), None, Some(b"\x81\x05"), None, HASH);
-    assert!(decision.encode_entry(Some(b"\x81\x05"), &mut out));
-    let expected = EntryRef {
-        last_seen: 9,
-        version: Some(b"\x81\x05"),
-        scope: None,
-        from_read: false,
-        owes_tombstone: false,
-        key_hash: HASH,
-    };
-    assert_eq!(EntryRef::decode(&out), Ok(expected));
-    assert!(!Decision::REPLAYED.encode_entry(Some(b"x"), &mut out));
-    out.clear();
-    assert!(decide(&plain(), &progress(9, 0), None, None, None, None).encode_entry(None, &mut out));
-    let expected =
-        EntryRef { last_seen: 9, version: None, scope: None, from_read: false, owes_tombstone: false, key_hash: None };
-    assert_eq!(EntryRef::decode(&out), Ok(expected));
 }

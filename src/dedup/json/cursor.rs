@@ -16,6 +16,9 @@ pub(super) struct Text {
     pub escaped: bool,
 }
 
+/// How many plain bytes are looked at together, where there are as many.
+const WIDE: usize = 16;
+
 const EACH: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x80 * EACH;
 
@@ -27,6 +30,41 @@ fn special(word: u64) -> u64 {
     let backslash = is_zero(word ^ (EACH * b'\\' as u64));
     let control = word.wrapping_sub(EACH * 0x20) & !word & HIGH;
     quote | backslash | control
+}
+
+/// How many of these bytes are plain, up to the first that ends their run.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn plain_of(wide: &[u8; WIDE]) -> usize {
+    use std::arch::x86_64::{
+        _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
+    };
+    let word = u128::from_le_bytes(*wide);
+    // SAFETY: these need SSE2, which every x86_64 has; no pointer is involved.
+    let found = unsafe {
+        let bytes = _mm_set_epi64x((word >> 64) as i64, word as i64);
+        let quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'"' as i8));
+        let backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\' as i8));
+        let control = _mm_cmpeq_epi8(bytes, _mm_min_epu8(bytes, _mm_set1_epi8(0x1f)));
+        _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), control)) as u32
+    };
+    (found | 1 << WIDE).trailing_zeros() as usize
+}
+
+/// How many of these bytes are plain, up to the first that ends their run.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn plain_of(wide: &[u8; WIDE]) -> usize {
+    let word = u128::from_le_bytes(*wide);
+    let (low, high) = (special(word as u64), special((word >> 64) as u64));
+    let plain = |found: u64| found.trailing_zeros() as usize / 8;
+    if low != 0 { plain(low) } else { 8 + plain(high) }
+}
+
+/// Whether all bytes of `word` are decimal digits.
+#[inline]
+fn all_digits(word: u64) -> bool {
+    (word & (0xf0 * EACH)) == 0x30 * EACH && (word.wrapping_add(0x06 * EACH) & (0xf0 * EACH)) == 0x30 * EACH
 }
 
 impl<'d> Cursor<'d> {
@@ -54,6 +92,12 @@ impl<'d> Cursor<'d> {
         while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
             self.at += 1;
         }
+    }
+
+    /// The byte from which the cursor goes on.
+    #[inline]
+    pub fn at(&self) -> usize {
+        self.at
     }
 
     pub fn bytes(&self, from: usize, to: usize) -> &'d [u8] {
@@ -103,6 +147,11 @@ impl<'d> Cursor<'d> {
 
     #[inline]
     fn skip_digits(&mut self) {
+        while let Some(chunk) = self.document.get(self.at..).and_then(|rest| rest.first_chunk::<8>())
+            && all_digits(u64::from_le_bytes(*chunk))
+        {
+            self.at += 8;
+        }
         while self.peek().is_ascii_digit() {
             self.at += 1;
         }
@@ -142,7 +191,14 @@ impl<'d> Cursor<'d> {
     /// Goes on to the next quote, backslash or control character, or to the end.
     #[inline]
     fn skip_plain(&mut self) {
-        while let Some(chunk) = self.document.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
+        while let Some(chunk) = self.document.get(self.at..).and_then(|rest| rest.first_chunk::<WIDE>()) {
+            let plain = plain_of(chunk);
+            self.at += plain;
+            if plain < WIDE {
+                return;
+            }
+        }
+        if let Some(chunk) = self.document.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
             let found = special(u64::from_le_bytes(*chunk));
             if found != 0 {
                 self.at += found.trailing_zeros() as usize / 8;
@@ -155,6 +211,97 @@ impl<'d> Cursor<'d> {
                 return;
             }
             self.at += 1;
+        }
+    }
+
+    /// Goes over an object or array, checking it; the cursor stands on its opening. `closers` is scratch
+    /// space; no more than `depth_left` may be nested in each other.
+    pub fn skip_composite(&mut self, closers: &mut Vec<u8>, depth_left: usize) -> Result<(), Malformed> {
+        closers.clear();
+        if depth_left == 0 {
+            return Err(self.malformed("nested too deep"));
+        }
+        let mut close = self.open();
+        self.skip_space();
+        let mut ended = self.peek() == close;
+        loop {
+            while ended {
+                self.bump();
+                let Some(outer) = closers.pop() else { return Ok(()) };
+                close = outer;
+                ended = self.is_ended(close)?;
+            }
+            if close == b'}' {
+                self.name()?;
+            }
+            self.skip_space();
+            match self.peek() {
+                b'"' => {
+                    self.text()?;
+                }
+                b'-' | b'0'..=b'9' => {
+                    self.number()?;
+                }
+                b'{' | b'[' => {
+                    if closers.len() + 1 >= depth_left {
+                        return Err(self.malformed("nested too deep"));
+                    }
+                    closers.push(close);
+                    close = self.open();
+                    self.skip_space();
+                    ended = self.peek() == close;
+                    continue;
+                }
+                other => self.word(other)?,
+            }
+            ended = self.is_ended(close)?;
+        }
+    }
+
+    /// Goes over an opening: what closes it.
+    #[inline]
+    fn open(&mut self) -> u8 {
+        let close = if self.peek() == b'{' { b'}' } else { b']' };
+        self.bump();
+        close
+    }
+
+    /// Behind a value: whether what closes the object or array comes, or goes over a comma.
+    #[inline]
+    fn is_ended(&mut self, close: u8) -> Result<bool, Malformed> {
+        self.skip_space();
+        match self.peek() {
+            b',' => self.bump(),
+            byte if byte == close => return Ok(true),
+            _ => return Err(self.malformed("expected a comma or the end of the object or array")),
+        }
+        Ok(false)
+    }
+
+    /// A field's name and its colon.
+    #[inline]
+    pub fn name(&mut self) -> Result<Text, Malformed> {
+        self.skip_space();
+        if self.peek() != b'"' {
+            return Err(self.malformed("expected a field's name in double quotes"));
+        }
+        let text = self.text()?;
+        self.skip_space();
+        if self.peek() != b':' {
+            return Err(self.malformed("expected a colon after the field's name"));
+        }
+        self.bump();
+        Ok(text)
+    }
+
+    /// `true`, `false` or `null`, by its first byte.
+    #[inline]
+    fn word(&mut self, first: u8) -> Result<(), Malformed> {
+        match first {
+            b't' => self.literal(b"true"),
+            b'f' => self.literal(b"false"),
+            b'n' => self.literal(b"null"),
+            _ => Err(self.malformed("expected a value")),
         }
     }
 

@@ -4,13 +4,25 @@
 //! pairs, nesting. What is accepted is exactly what `serde_json` accepts into a `Value`, but for two
 //! things: the nesting limit is ours, and a number may be of any size, since none is ever turned into a
 //! double. Where an object has a field twice, the last one counts, and nothing inside the first.
+//!
+//! **Kafka Connect's and Avro's JSON.** A scanner that looks through them ([`Scanner::new`]) knows three
+//! wrappings, and takes nothing else for one:
+//!
+//! - a root object that has a field `payload` and otherwise at most a field `schema`, in any order: every
+//!   way begins in the payload;
+//! - a record in a union, `{"server1.dbo.customers.Value": {…}}`: an object in which some way goes on,
+//!   whose only field holds an object and has a name with a dot in it by which no way goes on: the way goes
+//!   on in that object. Avro's full names have dots; one level is looked through, not several;
+//! - a scalar in a union, `{"string": "x"}`: see [`scalar_in_union`], which is for who wants a scalar.
 
 mod cursor;
+mod tape;
 
 use std::ops::Range;
 
 use cursor::Cursor;
 pub(super) use cursor::unescape;
+pub(super) use tape::{Kind, Tape};
 
 /// What is not JSON, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,8 +48,8 @@ pub(super) enum Found {
     Number { from: usize, to: usize },
     /// What is between a string's quotes, and whether there are escapes in it.
     Text { from: usize, to: usize, escaped: bool },
-    /// An object or an array.
-    Composite,
+    /// An object or an array, with its brackets.
+    Composite { from: usize, to: usize },
 }
 
 /// The wanted places as a tree of steps. Nodes are in preorder, so that a node and everything below it
@@ -54,33 +66,86 @@ struct Node {
 struct Child {
     /// The field's name, unescaped.
     name: Box<[u8]>,
+    /// The name's [`tag`].
+    tag: u64,
     /// The name as an array's index, where it is one.
     index: Option<usize>,
     node: usize,
+}
+
+impl Node {
+    /// The child to which a field of this name leads.
+    #[inline]
+    fn child(&self, name: &[u8]) -> Option<usize> {
+        let (tag, length) = (tag(name), name.len());
+        let is_it = |child: &&Child| {
+            child.tag == tag && child.name.len() == length && (length <= 8 || child.name[8..] == name[8..])
+        };
+        self.children.iter().find(is_it).map(|child| child.node)
+    }
+}
+
+/// A name's first eight bytes, or all of it and zeros.
+#[inline]
+fn tag(name: &[u8]) -> u64 {
+    match name.first_chunk::<8>() {
+        Some(first) => u64::from_le_bytes(*first),
+        None => name.iter().rev().fold(0, |tag, &byte| tag << 8 | u64::from(byte)),
+    }
 }
 
 const ROOT: usize = 0;
 /// No node: nothing below is wanted.
 const UNWANTED: usize = usize::MAX;
 
-/// An object or array that is being read.
+/// An object or array that is being read, in which something is wanted.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     node: usize,
     /// What closes it.
     close: u8,
-    /// An array's next index.
-    index: usize,
+    /// Whether this is what a union wraps: its opening and end are not the node's.
+    in_union: bool,
+    /// Whether the first field was taken for a union's.
+    looked_through: bool,
+    /// How many elements or fields came.
+    count: usize,
+}
+
+/// What a field's name says of its value.
+#[derive(Clone, Copy)]
+struct Next {
+    node: usize,
+    /// Whether the value, if it is an object, may be what a union in this node wraps.
+    union: bool,
+}
+
+/// Where Kafka Connect's wrapping is looked for.
+#[derive(Debug)]
+struct Wrapping {
+    schema: usize,
+    payload: usize,
+    /// The wanted places inside of the payload.
+    places: Vec<usize>,
+    /// Whether the document has other fields than those two.
+    others: bool,
 }
 
 /// Reads the wanted fields of documents, one document after the other.
 #[derive(Debug)]
 pub(super) struct Scanner {
     nodes: Vec<Node>,
+    /// The wanted places' nodes.
+    places: Vec<usize>,
+    wrapping: Option<Wrapping>,
+    /// Whether the last document was wrapped.
+    wrapped: bool,
     /// What was found for each node.
     found: Vec<Found>,
     /// The open objects and arrays.
     frames: Vec<Frame>,
+    /// What closes those in which nothing is wanted.
+    closers: Vec<u8>,
     /// A field name without its escapes.
     name: Vec<u8>,
     depth_max: usize,
@@ -88,26 +153,52 @@ pub(super) struct Scanner {
 
 /// A wanted place: ask [`Scanner::found`] for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(usize);
+pub(super) struct Place(pub usize);
 
 impl Scanner {
-    /// A scanner for these ways into a document, and their places in the same order.
-    pub fn new(ways: &[&[String]], depth_max: usize) -> (Self, Vec<Place>) {
-        let mut order: Vec<usize> = (0..ways.len()).collect();
-        // Sorted, every way is inserted right after the one that it shares most steps with: preorder.
-        order.sort_by_key(|&i| ways[i]);
-        let mut nodes = vec![Node { children: Vec::new(), end: 1 }];
-        let mut places = vec![Place(ROOT); ways.len()];
-        for i in order {
-            places[i] = Place(insert(&mut nodes, ways[i]));
+    /// A scanner for these ways into a document; [`Place`] i is where the way i leads. `looking_through`:
+    /// also through Kafka Connect's and Avro's wrappings, see the module.
+    pub fn new(ways: &[&[String]], depth_max: usize, looking_through: bool) -> Self {
+        let (schema, payload) = ("schema".to_owned(), "payload".to_owned());
+        let mut all: Vec<Vec<String>> = ways.iter().map(|way| way.to_vec()).collect();
+        if looking_through {
+            all.extend(ways.iter().map(|way| [std::slice::from_ref(&payload), way].concat()));
+            all.extend([vec![schema], vec![payload]]);
         }
+        let (nodes, mut places) = tree(&all);
+        let wrapping = looking_through.then(|| {
+            let mut inside = places.split_off(ways.len());
+            let (payload, schema) = (inside.pop().unwrap_or(UNWANTED), inside.pop().unwrap_or(UNWANTED));
+            Wrapping { schema, payload, places: inside, others: false }
+        });
         let found = vec![Found::Missing; nodes.len()];
-        (Self { nodes, found, frames: Vec::new(), name: Vec::new(), depth_max }, places)
+        Self {
+            nodes,
+            places,
+            wrapping,
+            wrapped: false,
+            found,
+            frames: Vec::new(),
+            closers: Vec::new(),
+            name: Vec::new(),
+            depth_max,
+        }
     }
 
     /// What the last document that was scanned has in `place`.
+    #[inline]
     pub fn found(&self, place: Place) -> Found {
-        self.found[place.0]
+        let places = match &self.wrapping {
+            Some(wrapping) if self.wrapped => &wrapping.places,
+            _ => &self.places,
+        };
+        self.found[places[place.0]]
+    }
+
+    /// Whether it looks through wrappings.
+    #[inline]
+    pub fn is_looking_through(&self) -> bool {
+        self.wrapping.is_some()
     }
 
     /// Checks a document and notes what it has in the wanted places. After an error nothing is known of it.
@@ -118,12 +209,15 @@ impl Scanner {
         }
         self.found.fill(Found::Missing);
         self.frames.clear();
+        if let Some(wrapping) = &mut self.wrapping {
+            wrapping.others = false;
+        }
         let mut cursor = Cursor::new(document);
-        let mut node = ROOT;
+        let mut next = Next { node: ROOT, union: false };
         loop {
-            let opened = self.value(&mut cursor, node)?;
+            let opened = self.value(&mut cursor, next)?;
             match self.next(&mut cursor, opened)? {
-                Some(next) => node = next,
+                Some(node) => next = node,
                 None => break,
             }
         }
@@ -131,14 +225,20 @@ impl Scanner {
         if !cursor.is_at_end() {
             return Err(cursor.malformed("expected nothing more"));
         }
+        self.wrapped = self.wrapping.as_ref().is_some_and(|wrapping| {
+            // The payload is only ever found as a field of the root: nowhere else is its name looked for.
+            !wrapping.others && self.found[wrapping.payload] != Found::Missing
+        });
         Ok(())
     }
 
-    /// Reads a value, or the opening of one: whether it was an opening.
+    /// Reads a value, or the opening of one in which something is wanted: whether it was such an opening.
     #[inline]
-    fn value(&mut self, cursor: &mut Cursor<'_>, node: usize) -> Result<bool, Malformed> {
+    fn value(&mut self, cursor: &mut Cursor<'_>, next: Next) -> Result<bool, Malformed> {
         cursor.skip_space();
-        let found = match cursor.peek() {
+        let byte = cursor.peek();
+        let from = cursor.at();
+        let found = match byte {
             b'"' => {
                 let text = cursor.text()?;
                 Found::Text { from: text.from, to: text.to, escaped: text.escaped }
@@ -147,35 +247,64 @@ impl Scanner {
                 let (from, to) = cursor.number()?;
                 Found::Number { from, to }
             }
-            open @ (b'{' | b'[') => {
-                if self.frames.len() >= self.depth_max {
-                    return Err(cursor.malformed("nested too deep"));
-                }
-                cursor.bump();
-                let close = if open == b'{' { b'}' } else { b']' };
-                self.frames.push(Frame { node, close, index: 0 });
-                Found::Composite
-            }
+            b'{' | b'[' => return self.composite(cursor, next, byte),
             b't' => cursor.literal(b"true").map(|()| Found::Bool(true))?,
             b'f' => cursor.literal(b"false").map(|()| Found::Bool(false))?,
             b'n' => cursor.literal(b"null").map(|()| Found::Null)?,
-            _ => return Err(cursor.malformed("expected a value")),
+            _ => return Err(Malformed { at: from, what: "expected a value" }),
         };
-        if let Some(cell) = self.found.get_mut(node) {
+        if !next.union
+            && let Some(cell) = self.found.get_mut(next.node)
+        {
             *cell = found;
         }
-        Ok(found == Found::Composite)
+        Ok(false)
     }
 
-    /// Goes on to the next value, closing whatever ends before it: the value's node, `None` where the
-    /// document is done. `opened`: the innermost object or array has only just begun.
+    /// Goes over an object or array in which nothing is wanted, or over the opening of another.
+    fn composite(&mut self, cursor: &mut Cursor<'_>, next: Next, open: u8) -> Result<bool, Malformed> {
+        let in_union = next.union && open == b'{';
+        let from = cursor.at();
+        let is_leaf = self.nodes.get(next.node).is_none_or(|node| node.children.is_empty());
+        if is_leaf || (next.union && !in_union) {
+            cursor.skip_composite(&mut self.closers, self.depth_max.saturating_sub(self.frames.len()))?;
+            if !next.union
+                && let Some(cell) = self.found.get_mut(next.node)
+            {
+                *cell = Found::Composite { from, to: cursor.at() };
+            }
+            return Ok(false);
+        }
+        if self.frames.len() >= self.depth_max {
+            return Err(cursor.malformed("nested too deep"));
+        }
+        cursor.bump();
+        if in_union {
+            if let Some(outer) = self.frames.last_mut() {
+                outer.looked_through = true;
+            }
+        } else {
+            self.found[next.node] = Found::Composite { from, to: from };
+        }
+        let close = if open == b'{' { b'}' } else { b']' };
+        self.frames.push(Frame { node: next.node, close, in_union, looked_through: false, count: 0 });
+        Ok(true)
+    }
+
+    /// Goes on to the next value, closing whatever ends before it; `None` where the document is done.
+    /// `opened`: the innermost object or array has only just begun.
     #[inline]
-    fn next(&mut self, cursor: &mut Cursor<'_>, mut opened: bool) -> Result<Option<usize>, Malformed> {
+    fn next(&mut self, cursor: &mut Cursor<'_>, mut opened: bool) -> Result<Option<Next>, Malformed> {
         loop {
             let Some(frame) = self.frames.last_mut() else { return Ok(None) };
             cursor.skip_space();
             if cursor.peek() == frame.close {
                 cursor.bump();
+                if !frame.in_union
+                    && let Found::Composite { to, .. } = &mut self.found[frame.node]
+                {
+                    *to = cursor.at();
+                }
                 self.frames.pop();
                 opened = false;
                 continue;
@@ -186,50 +315,101 @@ impl Scanner {
                 }
                 cursor.bump();
             }
+            let index = frame.count;
+            frame.count += 1;
             if frame.close == b']' {
-                let index = frame.index;
-                frame.index += 1;
-                let node = frame.node;
-                return Ok(Some(self.element(node, index)));
+                let children = &self.nodes[frame.node].children;
+                let child = children.iter().find(|child| child.index == Some(index));
+                return Ok(Some(Next { node: child.map_or(UNWANTED, |child| child.node), union: false }));
             }
-            let node = frame.node;
-            return self.field(cursor, node).map(Some);
+            return self.field(cursor, index).map(Some);
         }
     }
 
-    /// The node of an array's element.
+    /// Reads the name and colon of the innermost object's next field.
     #[inline]
-    fn element(&self, node: usize, index: usize) -> usize {
-        let Some(node) = self.nodes.get(node) else { return UNWANTED };
-        node.children.iter().find(|child| child.index == Some(index)).map_or(UNWANTED, |child| child.node)
-    }
-
-    /// Reads a field's name and colon: the field's node.
-    #[inline]
-    fn field(&mut self, cursor: &mut Cursor<'_>, node: usize) -> Result<usize, Malformed> {
-        cursor.skip_space();
-        if cursor.peek() != b'"' {
-            return Err(cursor.malformed("expected a field's name in double quotes"));
-        }
-        let text = cursor.text()?;
-        cursor.skip_space();
-        if cursor.peek() != b':' {
-            return Err(cursor.malformed("expected a colon after the field's name"));
-        }
-        cursor.bump();
-        let Some(node) = self.nodes.get(node) else { return Ok(UNWANTED) };
+    fn field(&mut self, cursor: &mut Cursor<'_>, index: usize) -> Result<Next, Malformed> {
+        let text = cursor.name()?;
         let mut name = cursor.bytes(text.from, text.to);
         if text.escaped {
             self.name.clear();
             unescape(name, &mut self.name);
             name = &self.name;
         }
-        let Some(child) = node.children.iter().find(|child| *child.name == *name) else { return Ok(UNWANTED) };
-        // A second field of this name: what the first one held does not count.
-        let below: Range<usize> = child.node..self.nodes[child.node].end;
-        self.found[below].fill(Found::Missing);
-        Ok(child.node)
+        let depth = self.frames.len();
+        let Some(frame) = self.frames.last_mut() else { return Ok(Next { node: UNWANTED, union: false }) };
+        let node = &self.nodes[frame.node];
+        if frame.looked_through {
+            // It is not the only field, so it was no union's.
+            frame.looked_through = false;
+            self.found[frame.node + 1..node.end].fill(Found::Missing);
+        }
+        let child = node.child(name);
+        if let (Some(wrapping), 1) = (&mut self.wrapping, depth) {
+            wrapping.others |= child.is_none_or(|child| child != wrapping.schema && child != wrapping.payload);
+        }
+        match child {
+            Some(child) => {
+                // A second field of this name: what the first one held does not count.
+                let below: Range<usize> = child..self.nodes[child].end;
+                self.found[below].fill(Found::Missing);
+                Ok(Next { node: child, union: false })
+            }
+            None => {
+                let union = index == 0 && self.wrapping.is_some() && !frame.in_union && name.contains(&b'.');
+                Ok(Next { node: if union { frame.node } else { UNWANTED }, union })
+            }
+        }
     }
+}
+
+/// What a union of Avro's JSON holds, if `object` is one of a scalar: an object with exactly one field, which
+/// is named after a type. `object` was scanned before; ranges are its bytes.
+pub(super) fn scalar_in_union(object: &[u8]) -> Option<Found> {
+    let mut cursor = Cursor::new(object);
+    if cursor.peek() != b'{' {
+        return None;
+    }
+    cursor.bump();
+    let name = cursor.name().ok()?;
+    if !is_scalar_type(cursor.bytes(name.from, name.to)) {
+        return None;
+    }
+    cursor.skip_space();
+    let found = match cursor.peek() {
+        b'"' => {
+            let text = cursor.text().ok()?;
+            Found::Text { from: text.from, to: text.to, escaped: text.escaped }
+        }
+        b't' => cursor.literal(b"true").map(|()| Found::Bool(true)).ok()?,
+        b'f' => cursor.literal(b"false").map(|()| Found::Bool(false)).ok()?,
+        b'n' => cursor.literal(b"null").map(|()| Found::Null).ok()?,
+        _ => {
+            let (from, to) = cursor.number().ok()?;
+            Found::Number { from, to }
+        }
+    };
+    cursor.skip_space();
+    (cursor.peek() == b'}').then_some(found)
+}
+
+/// Whether Avro names a scalar's type so.
+pub(super) fn is_scalar_type(name: &[u8]) -> bool {
+    const TYPES: [&[u8]; 7] = [b"string", b"int", b"long", b"float", b"double", b"bytes", b"boolean"];
+    TYPES.contains(&name)
+}
+
+/// The tree of these ways, and the node at the end of each.
+fn tree(ways: &[Vec<String>]) -> (Vec<Node>, Vec<usize>) {
+    let mut order: Vec<usize> = (0..ways.len()).collect();
+    // Sorted, every way is inserted right after the one that it shares most steps with: preorder.
+    order.sort_by_key(|&i| &ways[i]);
+    let mut nodes = vec![Node { children: Vec::new(), end: 1 }];
+    let mut places = vec![ROOT; ways.len()];
+    for i in order {
+        places[i] = insert(&mut nodes, &ways[i]);
+    }
+    (nodes, places)
 }
 
 /// Adds a way to the tree: the node at its end.
@@ -238,11 +418,11 @@ fn insert(nodes: &mut Vec<Node>, way: &[String]) -> usize {
     let mut passed = vec![ROOT];
     for step in way {
         let name = step.as_bytes();
-        let known = nodes[at].children.iter().find(|child| *child.name == *name).map(|child| child.node);
+        let known = nodes[at].child(name);
         at = known.unwrap_or_else(|| {
             let node = nodes.len();
             nodes.push(Node { children: Vec::new(), end: node + 1 });
-            nodes[at].children.push(Child { name: name.into(), index: array_index(step), node });
+            nodes[at].children.push(Child { name: name.into(), tag: tag(name), index: array_index(step), node });
             node
         });
         passed.push(at);
@@ -254,7 +434,7 @@ fn insert(nodes: &mut Vec<Node>, way: &[String]) -> usize {
 }
 
 /// The index that a step stands for in an array: digits without a leading zero.
-fn array_index(step: &str) -> Option<usize> {
+pub(super) fn array_index(step: &str) -> Option<usize> {
     let canonical = step == "0" || (!step.starts_with('0') && step.bytes().all(|byte| byte.is_ascii_digit()));
     canonical.then(|| step.parse().ok()).flatten()
 }

@@ -16,9 +16,9 @@ fn steps(names: &[&str]) -> Vec<String> {
 
 fn scan(document: &[u8], names: &[&str]) -> Result<Found, Malformed> {
     let way = steps(names);
-    let (mut scanner, places) = Scanner::new(&[&way], DEPTH_MAX);
+    let mut scanner = Scanner::new(&[&way], DEPTH_MAX, false);
     scanner.scan(document)?;
-    Ok(scanner.found(places[0]))
+    Ok(scanner.found(Place(0)))
 }
 
 fn text_at(document: &str, names: &[&str]) -> Option<String> {
@@ -30,6 +30,7 @@ fn text_at(document: &str, names: &[&str]) -> Option<String> {
         }
         Found::Number { from, to } => Some(document[from..to].to_owned()),
         Found::Missing => None,
+        Found::Composite { from, to } => Some(document[from..to].to_owned()),
         other => Some(format!("{other:?}")),
     }
 }
@@ -45,7 +46,7 @@ fn fields_and_elements_are_found() {
     assert_eq!(text_at(document, &["a", "01", "b"]), None);
     assert_eq!(text_at(document, &[""]).unwrap(), "empty");
     assert_eq!(text_at(document, &["a.b"]).unwrap(), "dot");
-    assert_eq!(text_at(document, &["a"]).unwrap(), "Composite");
+    assert_eq!(text_at(document, &["a", "0"]).unwrap(), r#"{"b": 1}"#);
     assert_eq!(text_at(document, &["a", "0", "b", "x"]), None);
 }
 
@@ -61,20 +62,20 @@ fn the_last_of_two_equal_fields_counts_and_nothing_inside_the_first() {
 #[test]
 fn nothing_is_left_over_from_the_document_before() {
     let way = steps(&["a"]);
-    let (mut scanner, places) = Scanner::new(&[&way], DEPTH_MAX);
+    let mut scanner = Scanner::new(&[&way], DEPTH_MAX, false);
     scanner.scan(br#"{"a":1}"#).unwrap();
     scanner.scan(b"[[[").unwrap_err();
     scanner.scan(br#"{"b":1}"#).unwrap();
-    assert_eq!(scanner.found(places[0]), Found::Missing);
+    assert_eq!(scanner.found(Place(0)), Found::Missing);
 }
 
 #[test]
 fn a_way_and_its_beginning_are_both_found() {
     let (short, long) = (steps(&["a"]), steps(&["a", "b"]));
-    let (mut scanner, places) = Scanner::new(&[&long, &short, &long], DEPTH_MAX);
+    let mut scanner = Scanner::new(&[&long, &short, &long], DEPTH_MAX, false);
     scanner.scan(br#"{"a":{"b":true}}"#).unwrap();
-    let found: Vec<Found> = places.iter().map(|&place| scanner.found(place)).collect();
-    assert_eq!(found, [Found::Bool(true), Found::Composite, Found::Bool(true)]);
+    let found = [0, 1, 2].map(|i| scanner.found(Place(i)));
+    assert_eq!(found, [Found::Bool(true), Found::Composite { from: 5, to: 15 }, Found::Bool(true)]);
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn nesting_is_bounded_and_takes_no_stack() {
         assert_eq!(ours, serde_json::from_str::<Value>(&document).is_ok(), "{depth}");
     }
     let way = steps(&["a"]);
-    let (mut scanner, _) = Scanner::new(&[&way], usize::MAX);
+    let mut scanner = Scanner::new(&[&way], usize::MAX, false);
     let depth = 1_000_000;
     let document = "{\"a\":".repeat(depth) + "1" + &"}".repeat(depth);
     assert_eq!(scanner.scan(document.as_bytes()), Ok(()));
@@ -252,7 +253,9 @@ fn is_same(document: &str, found: Found, expected: Option<&Value>) -> bool {
     match (found, expected) {
         (Found::Missing, None) | (Found::Null, Some(Value::Null)) => true,
         (Found::Bool(ours), Some(Value::Bool(theirs))) => ours == *theirs,
-        (Found::Composite, Some(Value::Array(_) | Value::Object(_))) => true,
+        (Found::Composite { from, to }, Some(theirs @ (Value::Array(_) | Value::Object(_)))) => {
+            serde_json::from_str::<Value>(&document[from..to]).unwrap() == *theirs
+        }
         (Found::Text { from, to, escaped }, Some(Value::String(theirs))) => {
             let raw = &document.as_bytes()[from..to];
             let mut ours = Vec::new();
@@ -330,10 +333,10 @@ proptest! {
     fn finds_what_serde_json_finds(document in any_document(), ways in prop::collection::vec(prop::collection::vec(any_name(), 0..4), 1..5)) {
         let value: Value = serde_json::from_str(&document).unwrap();
         let borrowed: Vec<&[String]> = ways.iter().map(Vec::as_slice).collect();
-        let (mut scanner, places) = Scanner::new(&borrowed, DEPTH_MAX);
+        let mut scanner = Scanner::new(&borrowed, DEPTH_MAX, false);
         prop_assert_eq!(scanner.scan(document.as_bytes()), Ok(()));
-        for (way, place) in ways.iter().zip(places) {
-            let (found, expected) = (scanner.found(place), look_up(&value, way));
+        for (i, way) in ways.iter().enumerate() {
+            let (found, expected) = (scanner.found(Place(i)), look_up(&value, way));
             prop_assert!(is_same(&document, found, expected), "{:?}: {:?} instead of {:?}", way, found, expected);
         }
     }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::dedup::tests::{record, rules};
 use crate::dedup::{Reason, Retention, Verdict};
+use crate::format::NO_TIME;
 
 fn versioned() -> Rules {
     rules(&["value.k"], Some("value.v"))
@@ -37,7 +38,7 @@ fn an_unbelievable_timestamp_moves_nothing_and_a_refused_record_does() {
     let day = 24 * 3_600_000;
     let future = Record { timestamp: Some(day), ..record(0, br#"{"k":1,"v":1}"#) };
     assert_eq!(model.judge(&future, 0).reason, Reason::TimestampInFuture);
-    assert_eq!(model.progress().stream_time, format::NO_TIME);
+    assert_eq!(model.progress().stream_time, NO_TIME);
     assert!(model.refusal().unwrap().message.contains("wall clock"));
     let malformed = Record { timestamp: Some(1000), ..record(1, b"{") };
     assert_eq!(model.judge(&malformed, 0).reason, Reason::ValueMalformed);

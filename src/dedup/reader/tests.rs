@@ -5,16 +5,17 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dedup::tests::{record, rules};
-use crate::dedup::{Format, Identity, Number, Version, describe_identity, describe_version};
+use crate::dedup::{Format, Identity, Number, Path, Scalar, Source, Version, describe_identity};
 use crate::record::HeaderBuf;
 
 fn read(rules: Rules, record: &Record<'_>) -> Result<(String, Option<String>), Refusal> {
     let mut arena = b"what was there before".to_vec();
     let before = arena.clone();
-    match Reader::new(Arc::new(rules)).read(record, &mut arena) {
+    let mut reader = Reader::new(Arc::new(rules));
+    match reader.read(record, &mut arena) {
         Reading::Candidate(candidate) => {
             assert!(arena.starts_with(&before) && candidate.key.start == before.len());
-            let version = candidate.version.map(|range| describe_version(&arena[range]));
+            let version = candidate.version.map(|range| reader.describe_version(&arena[range]));
             Ok((describe_identity(&arena[candidate.key]), version))
         }
         Reading::Rows(_) => panic!("not of several rows"),

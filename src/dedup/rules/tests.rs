@@ -62,3 +62,67 @@ fn contradictions_are_told() {
     assert_eq!(of(vec![constant.clone()]), [Error::ConstantIdentity]);
     assert_eq!(of(vec![constant, inside]), [Error::InsideScalar { path: "meta.topic.x".to_owned() }]);
 }
+
+#[test]
+fn contradictions_of_documents_lists_and_kinds_are_told() {
+    use crate::dedup::{Epoch, EpochPart, Kinds, Names, Part, TimeUnit, VersionKind, VersionPart};
+    let path = |text: &str| Path::parse(text).unwrap();
+    let of = |part| Rules::new(Identity { parts: vec![part] }, None).problems();
+    let document = |form, path: &str| Error::NotDocument { form, path: path.to_owned() };
+    assert_eq!(of(Part::Content(path("value"))), []);
+    assert_eq!(of(Part::Content(path("key"))), [Error::BytesAsDocument { form: "content", path: "key".to_owned() }]);
+    assert_eq!(of(Part::Content(path("key.a"))).len(), 1);
+    assert_eq!(of(Part::Content(path("header.a"))), [document("content", "header.a")]);
+    let except = ["value.a", "value.b.c", "value.b", "key"].map(path).to_vec();
+    let outside = |path: &str| Error::ExceptOutside { path: path.to_owned(), of: "value.b".to_owned() };
+    assert_eq!(
+        of(Part::Fingerprint { of: path("value.b"), except }),
+        [outside("value.a"), outside("value.b"), outside("key")]
+    );
+    assert_eq!(of(Part::Bucket { ms: 0 }), [Error::NoBucket]);
+    assert!(of(Part::FirstOf(vec![])).contains(&Error::Empty { what: "first_of", of: "alternative" }));
+    assert!(of(Part::FirstOf(vec![vec![]])).contains(&Error::Empty { what: "first_of", of: "path" }));
+    let rows = |named| Part::Rows { of: vec![path("value.data")], named };
+    assert_eq!(of(rows(Names::Given(vec![]))), [Error::Empty { what: "named", of: "field" }]);
+    assert_eq!(of(rows(Names::At(path("header.pk")))), [document("named", "header.pk")]);
+    let at = || rows(Names::At(path("value.pk")));
+    assert_eq!(of(Part::FirstOf(vec![vec![at()], vec![at()]])), []);
+    assert_eq!(Rules::new(Identity { parts: vec![at(), at()] }, None).problems(), [Error::SeveralRows]);
+
+    let mut rules = rules(&["value.a"], Some("value.v"));
+    let part = VersionPart {
+        required: true,
+        missing: MissingPart::Highest,
+        ..VersionPart::new(path("value.v"), VersionKind::Hex)
+    };
+    rules.version = Some(Version { parts: vec![VersionPart { unit: TimeUnit::Seconds, ..part }] });
+    let named = "value.v".to_owned();
+    assert_eq!(
+        rules.problems(),
+        [
+            Error::RequiredHighest { path: named.clone() },
+            Error::UnitWithoutTimestamp { path: named, kind: VersionKind::Hex }
+        ]
+    );
+    rules.version = None;
+    rules.epoch = Some(Epoch { parts: vec![EpochPart { of: vec![], none: vec![] }] });
+    assert_eq!(rules.problems(), [Error::Empty { what: "of", of: "path" }, Error::EpochWithoutVersion]);
+    rules.epoch = None;
+    let words =
+        |words: &[&str]| words.iter().map(|&word| crate::dedup::Scalar::Text(word.to_owned())).collect::<Vec<_>>();
+    rules.kinds = Some(Kinds {
+        of: vec![path("value.op")],
+        delete: words(&["d", "x"]),
+        read: words(&["r"]),
+        truncate: words(&["x"]),
+        message: vec![],
+        table: vec![vec![]],
+    });
+    assert_eq!(
+        rules.problems(),
+        [
+            Error::Empty { what: "table", of: "path" },
+            Error::TwoKinds { word: "\"x\"".to_owned(), first: "delete", second: "truncate" }
+        ]
+    );
+}

@@ -5,14 +5,27 @@ use std::cmp::Ordering;
 use proptest::prelude::*;
 
 use super::*;
+use crate::dedup::Path;
+use crate::dedup::rules::{Version, VersionPart};
+use crate::dedup::vocabulary::VersionKind;
+use crate::format;
+
+fn rule(kinds: &[VersionKind]) -> Version {
+    let part = |&kind: &VersionKind| VersionPart::new(Path::parse("value.v").unwrap(), kind);
+    Version { parts: kinds.iter().map(part).collect() }
+}
+
+fn describe(bytes: &[u8]) -> String {
+    super::describe(bytes, &rule(&[VersionKind::Integer]))
+}
 
 fn encode(text: &str) -> Vec<u8> {
     try_encode(text, DIGITS_MAX).unwrap()
 }
 
-fn try_encode(text: &str, digits_max: usize) -> Result<Vec<u8>, NotInteger> {
+fn try_encode(text: &str, digits_max: usize) -> Result<Vec<u8>, NotVersion> {
     let mut out = Vec::new();
-    push_decimal(text.as_bytes(), digits_max, &mut vec![7; 3], &mut out)?;
+    push_integer(text.as_bytes(), digits_max, &mut vec![7; 3], &mut out)?;
     Ok(out)
 }
 
@@ -37,11 +50,11 @@ fn the_bytes_are_as_documented() {
 #[test]
 fn what_is_no_integer_is_refused() {
     for text in ["", "-", "+1", " 1", "1 ", "1.0", "1e3", "0x10", "--1", "1_000", "٣"] {
-        assert_eq!(try_encode(text, 300), Err(NotInteger::NotDecimal), "{text}");
+        assert_eq!(try_encode(text, 300), Err(NotVersion::Malformed), "{text}");
     }
-    assert_eq!(try_encode(&"9".repeat(301), 300), Err(NotInteger::TooLong(301)));
+    assert_eq!(try_encode(&"9".repeat(301), 300), Err(NotVersion::TooLong(301)));
     assert!(try_encode(&format!("-{}{}", "0".repeat(500), "9".repeat(300)), 300).is_ok());
-    assert_eq!(try_encode(&"9".repeat(DIGITS_MAX + 1), usize::MAX), Err(NotInteger::TooLong(DIGITS_MAX + 1)));
+    assert_eq!(try_encode(&"9".repeat(DIGITS_MAX + 1), usize::MAX), Err(NotVersion::TooLong(DIGITS_MAX + 1)));
 }
 
 #[test]
@@ -63,7 +76,7 @@ fn lengths_around_the_long_head_are_in_order() {
 #[test]
 fn bytes_that_are_no_version_are_shown_in_hex() {
     for bytes in [&[][..], &[0x81], &[0x81, 0], &[0x82, 1], &[0xff, 0], &[0x80, 1], &[0x7f]] {
-        assert_eq!(describe(bytes), format!("0x{}", format::hex(bytes)));
+        assert_eq!(describe(bytes), format!(r#"{{"hex":"{}"}}"#, format::hex(bytes)));
     }
 }
 

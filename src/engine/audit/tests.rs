@@ -1,8 +1,15 @@
+use std::sync::{Arc, LazyLock};
+
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dedup::{Action, Identity, Model, Path, Reason, Remember, Rules, Verdict, Version};
+use crate::dedup::{Identity, Model, Path, Reason, Rules, Verdict, Version};
 use crate::record::Headers;
+
+static RULES: LazyLock<Rules> = LazyLock::new(|| {
+    let path = |text| Path::parse(text).unwrap();
+    Rules::new(Identity::of_paths([path("value.id")]), Some(Version::integer(path("value.v"))))
+});
 
 fn record(offset: i64, value: &[u8]) -> Record<'_> {
     Record {
@@ -17,9 +24,10 @@ fn record(offset: i64, value: &[u8]) -> Record<'_> {
 }
 
 fn dropped<'a>(record: &'a Record<'a>, reason: Reason) -> Dropped<'a> {
-    let decision = Decision { verdict: Verdict::Stale, reason, action: Action::Drop, remember: Remember::Nothing };
+    let decision = Decision { verdict: Verdict::Stale, reason, ..Decision::REPLAYED };
     Dropped {
         topology: "payments",
+        rules: &RULES,
         record,
         decision,
         identity: None,
@@ -38,9 +46,7 @@ fn written(dropped: &Dropped<'_>) -> Value {
 
 /// The bytes of identity and version that records like this one are remembered by.
 fn entry_of(value: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let identity = Identity::of_paths([Path::parse("value.id").unwrap()]);
-    let mut model =
-        Model::new(std::sync::Arc::new(Rules::new(identity, Some(Version::integer(Path::parse("value.v").unwrap())))));
+    let mut model = Model::new(Arc::new(RULES.clone()));
     model.judge(&record(0, value), 0);
     let (key, entry) = model.entries().next().expect("it was remembered");
     (key.to_vec(), entry.to_vec())
@@ -52,7 +58,7 @@ fn a_stale_record_is_explained_with_what_it_lost_against() {
     let entry = EntryRef::decode(&entry).unwrap();
     let record = record(7, b"{}");
     let dropped = Dropped {
-        identity: Some(&key),
+        identity: Some(explain::identity(&key)),
         version: entry.version,
         against: Some(entry),
         epoch: Some("[\"x\"]".to_owned()),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cluster::CommittedOffset;
+use crate::format::{Reached, Scope, Segment};
 
 const CHANGELOG: TopicId = TopicId([1; 16]);
 const INPUT: TopicId = TopicId([2; 16]);
@@ -54,6 +55,12 @@ fn position(transaction: u64, processed: &[(i64, i64)]) -> PositionRecord {
         rules_digest: DIGEST,
         generation: 1,
         task_count: 4,
+        truncates: 3,
+        scopes: vec![Scope {
+            bytes: b"a".to_vec(),
+            segments: vec![Segment { above: None, began: 5 }],
+            reached: vec![Reached { offset: 5, version: vec![0x81, 1] }],
+        }],
     }
 }
 
@@ -126,6 +133,8 @@ fn a_task_resumes_at_the_committed_offset_with_its_progress() {
     let resumption = go_on(&settled(committed(300, metadata(token(9)))), Some(&position(9, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::Committed));
     assert_eq!((resumption.progress.stream_time, resumption.progress.horizon), (77, 5));
+    assert_eq!(resumption.progress.truncates, 3);
+    assert_eq!(resumption.progress.epochs.scopes(), position(9, &[]).scopes);
     assert!(resumption.progress.is_replayed(299) && !resumption.progress.is_replayed(300));
 }
 

@@ -393,3 +393,6 @@ fn has_bucket(part: &Part) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

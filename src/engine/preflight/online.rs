@@ -40,6 +40,8 @@ pub fn ask_on<C: Cluster>(
     config: &Config,
     topologies: &[&Topology],
 ) -> Result<Vec<Vec<Finding>>, cluster::Error> {
+    // What holds for the whole cluster, a wrong password say, is told once and not of each topic.
+    cluster.list_topics()?;
     topologies.iter().map(|topology| ask_about(cluster, config, topology)).collect()
 }
 

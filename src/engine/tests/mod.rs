@@ -17,6 +17,7 @@ use crate::yaml::tests::Fake;
 
 mod audited;
 mod patterns;
+mod remembered;
 
 /// How long anything may take that is waited for.
 const WAIT_MAX: Duration = Duration::from_secs(60);

@@ -38,6 +38,18 @@ pub struct Position {
     pub rules_digest: [u8; 32],
     pub generation: u32,
     pub task_count: u32,
+    pub truncates: u64,
+    pub scopes: Vec<Scope>,
+}
+
+/// A scope of versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    pub bytes: Vec<u8>,
+    /// The versions that each segment is above, and the offset at which it began.
+    pub segments: Vec<(Option<Vec<u8>>, i64)>,
+    /// Offsets, and the version that was reached there.
+    pub reached: Vec<(i64, Vec<u8>)>,
 }
 
 /// Where a store stands.
@@ -63,6 +75,8 @@ pub fn position(bytes: &[u8]) -> Position {
         rules_digest: from.array(),
         generation: from.unsigned() as u32,
         task_count: from.unsigned() as u32,
+        truncates: from.unsigned(),
+        scopes: (0..from.unsigned()).map(|_| from.scope()).collect(),
     };
     from.end();
     read
@@ -103,7 +117,28 @@ pub fn encode_position(position: &Position) -> Vec<u8> {
     out.extend(position.rules_digest);
     put_unsigned(position.generation.into(), &mut out);
     put_unsigned(position.task_count.into(), &mut out);
+    put_unsigned(position.truncates, &mut out);
+    put_unsigned(position.scopes.len() as u64, &mut out);
+    for scope in &position.scopes {
+        put_bytes(&scope.bytes, &mut out);
+        put_unsigned(scope.segments.len() as u64, &mut out);
+        for (above, began) in &scope.segments {
+            out.push(u8::from(above.is_some()));
+            above.iter().for_each(|above| put_bytes(above, &mut out));
+            put_signed(*began, &mut out);
+        }
+        put_unsigned(scope.reached.len() as u64, &mut out);
+        for (offset, version) in &scope.reached {
+            put_signed(*offset, &mut out);
+            put_bytes(version, &mut out);
+        }
+    }
     out
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    put_unsigned(bytes.len() as u64, out);
+    out.extend(bytes);
 }
 
 fn put_unsigned(value: u64, out: &mut Vec<u8>) {
@@ -176,6 +211,19 @@ impl<'a> Cursor<'a> {
         let length = self.unsigned() as usize;
         String::from_utf8(self.take(length).to_vec())
             .unwrap_or_else(|_| panic!("{} has a text that is none", self.what))
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let length = self.unsigned() as usize;
+        self.take(length).to_vec()
+    }
+
+    fn scope(&mut self) -> Scope {
+        Scope {
+            bytes: self.bytes(),
+            segments: (0..self.unsigned()).map(|_| ((self.byte() != 0).then(|| self.bytes()), self.signed())).collect(),
+            reached: (0..self.unsigned()).map(|_| (self.signed(), self.bytes())).collect(),
+        }
     }
 
     fn token(&mut self) -> Token {
@@ -310,6 +358,12 @@ mod tests {
             rules_digest: [1; 32],
             generation: 1,
             task_count: 4,
+            truncates: 1000,
+            scopes: vec![Scope {
+                bytes: vec![4, 1, 97],
+                segments: vec![(None, 3), (Some(vec![0x81, 9]), 70_000)],
+                reached: vec![(60_000, vec![0x81, 9])],
+            }],
         };
         assert_eq!(position(&encode_position(&written)), written);
     }

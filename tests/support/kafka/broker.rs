@@ -82,6 +82,19 @@ impl Broker {
         &Install::get().ca_pem
     }
 
+    /// Lets `limited` do `operations` with what `resource` names, as in `["--topic", "orders"]`.
+    pub fn grant(&self, resource: &[&str], operations: &[&str]) {
+        let mut command = java(Install::get());
+        command.args(["org.apache.kafka.tools.AclCommand", "--bootstrap-server", &self.bootstrap()]);
+        command.args(["--add", "--allow-principal", "User:limited"]).args(resource);
+        for operation in operations {
+            command.args(["--operation", operation]);
+        }
+        let done = command.output().expect("java was started a moment ago");
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success(), "granting {operations:?} on {resource:?}: {said}");
+    }
+
     /// What the broker has logged.
     pub fn log(&self) -> PathBuf {
         self.folder.join("broker.log")

@@ -51,37 +51,57 @@ fn target_folder() -> PathBuf {
 
 fn make() -> Install {
     let folder = folder();
-    fs::create_dir_all(&folder).unwrap_or_else(|e| panic!("cannot create {}: {e}", folder.display()));
-    let lock = File::create(folder.join("install.lock")).expect("the cache folder is writable");
-    lock.lock().expect("the cache folder's file system has locks");
+    let _lock = locked(&folder);
     require("java", &["-version"], "Java 17 or newer, for instance `apt-get install openjdk-17-jdk-headless`");
     let install =
         Install { libs: folder.join("libs"), keystore: folder.join("broker.p12"), ca_pem: folder.join("ca.pem") };
-    copy_jars(&folder, &install.libs);
+    copy_jars(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/kafka/pom.xml"),
+        &install.libs,
+        "It needs Maven Central or a mirror of it (~/.m2/settings.xml). To do without, point RATCHET_TEST_BROKERS \
+         at a running Kafka; the tests that restart a broker still need the jars.",
+    );
     make_certificate(&install);
     install
 }
 
-fn copy_jars(folder: &Path, libs: &Path) {
-    let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/kafka/pom.xml");
-    let wanted = fs::read(&pom).unwrap_or_else(|e| panic!("cannot read {}: {e}", pom.display()));
+/// Further jars: those that the Maven file `pom` names, in a folder of this name beside Kafka's own.
+///
+/// # Panics
+/// Where they are not there and cannot be had.
+pub fn jars(name: &str, pom: &Path) -> PathBuf {
+    let folder = folder();
+    let _lock = locked(&folder);
+    let libs = folder.join(name);
+    copy_jars(pom, &libs, "It needs Maven Central or a mirror of it (~/.m2/settings.xml).");
+    libs
+}
+
+fn locked(folder: &Path) -> File {
+    fs::create_dir_all(folder).unwrap_or_else(|e| panic!("cannot create {}: {e}", folder.display()));
+    let lock = File::create(folder.join("install.lock")).expect("the cache folder is writable");
+    lock.lock().expect("the cache folder's file system has locks");
+    lock
+}
+
+fn copy_jars(pom: &Path, libs: &Path, help: &str) {
+    let wanted = fs::read(pom).unwrap_or_else(|e| panic!("cannot read {}: {e}", pom.display()));
     if fs::read(libs.join("pom.xml")).is_ok_and(|made_from| made_from == wanted) {
         return;
     }
     require("mvn", &["-v"], "Maven, for instance `apt-get install maven`");
-    let fresh = folder.join("libs.part");
+    let fresh = libs.with_extension("part");
     remove_folder(&fresh);
     let copied = Command::new("mvn")
         .args(["-q", "-B", "dependency:copy-dependencies", "-f"])
-        .arg(&pom)
+        .arg(pom)
         .arg(format!("-DoutputDirectory={}", fresh.display()))
         .output()
         .expect("mvn was started a moment ago");
     assert!(
         copied.status.success(),
-        "Maven could not copy Apache Kafka's jars into {}.\n\
-         They are downloaded at the first run: it needs Maven Central or a mirror of it (~/.m2/settings.xml).\n\
-         To do without, point RATCHET_TEST_BROKERS at a running Kafka; the tests that restart a broker still need the jars.\n{}{}",
+        "Maven could not copy the jars of {} into {}. They are downloaded at the first run.\n{help}\n{}{}",
+        pom.display(),
         fresh.display(),
         String::from_utf8_lossy(&copied.stdout),
         String::from_utf8_lossy(&copied.stderr),

@@ -1,0 +1,333 @@
+//! The scopes in which versions are comparable, and which of two versions of different scopes is newer.
+//!
+//! A scope is a server, a timeline, a binlog's base name: whatever the topology's `epoch` names. Versions of one
+//! scope are compared as they are. Between scopes the *segments* decide: each scope has one that holds all its
+//! versions, numbered by the source offset at which it began, the lowest at which one of its versions was ever
+//! seen; of two segments the later one is newer.
+//!
+//! A scope comes back (a *failback*) where one of its records meets what another scope's segment has written, stands
+//! behind that segment's beginning in the input, and has a version above all that its own scope had reached
+//! there. Then a new segment begins, for the versions above what the scope had reached when the last segment of
+//! another began. So what is redelivered stays old on both sides: it is of the segments that it was of before.
+//!
+//! To know what a scope had reached where another's segment began, each scope keeps a staircase of offsets and
+//! versions ([`Reached`]), with one step between any two beginnings. Where `began` is lowered by a group that was
+//! reset to before it, a step may be too wide to tell; then the lower version counts, or the lowest known one.
+//!
+//! **Failure.** The scopes are bounded in number and size: [`Error`] says what to do. Nothing was changed then.
+
+use crate::format::{Reached, Scope, Segment};
+
+/// More scopes are not kept: an epoch is something that changes a few times in a topology's life.
+pub const SCOPES_MAX: usize = 256;
+/// More segments are not kept, of all scopes together.
+pub const SEGMENTS_MAX: usize = 1024;
+/// More bytes are not kept: all of it stands in each transaction's position record.
+pub const BYTES_MAX: usize = 512 << 10;
+
+/// Scopes that cannot be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The epoch names what changes all the time.
+    #[error(
+        "the records are of more than {SCOPES_MAX} scopes: `epoch` must name what changes seldom, such as a server or a \
+         timeline; correct it and give the topology a new name, or say what else to do with `on_epoch_change`"
+    )]
+    TooManyScopes,
+    /// Two scopes take turns.
+    #[error(
+        "the scopes of the records have taken turns more than {SEGMENTS_MAX} times: two sources write to this partition \
+         at once; separate them by a part of the identity under a new topology name, or say what else to do with \
+         `on_epoch_change`"
+    )]
+    TooManySegments,
+    /// The scopes' parts or the versions are very long.
+    #[error(
+        "the scopes of the records and their versions take more than {BYTES_MAX} bytes: name shorter parts for `epoch` \
+         under a new topology name, or say what else to do with `on_epoch_change`"
+    )]
+    TooLong,
+}
+
+/// How a version of one scope stands to one of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Its segment began later.
+    Newer,
+    /// Its segment began earlier.
+    Older,
+    /// Its segment began earlier, but it is above all that its scope had reached when the other's began: its
+    /// scope has come back.
+    Failback {
+        /// Where the other's segment began.
+        since: i64,
+    },
+}
+
+/// What a record does to the scopes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: it has no scope or no version, or was not accepted.
+    Nothing,
+    /// It shows what its scope has reached.
+    Seen {
+        /// The scope's number.
+        scope: u16,
+    },
+    /// It is the first of its scope.
+    Scope {
+        /// The number that the scope gets.
+        scope: u16,
+    },
+    /// Its scope has come back.
+    Segment {
+        /// The scope's number.
+        scope: u16,
+        /// Where the other scope's segment began.
+        since: i64,
+    },
+}
+
+impl Step {
+    /// The record's scope's number.
+    pub fn scope(self) -> Option<u16> {
+        match self {
+            Step::Nothing => None,
+            Step::Seen { scope } | Step::Scope { scope } | Step::Segment { scope, .. } => Some(scope),
+        }
+    }
+
+    /// Whether versions are no longer compared as they were before: a scope has followed another.
+    pub fn is_change(self) -> bool {
+        match self {
+            Step::Nothing | Step::Seen { .. } => false,
+            Step::Scope { scope } => scope > 0,
+            Step::Segment { .. } => true,
+        }
+    }
+}
+
+/// The scopes that a task has seen.
+#[derive(Debug, Default)]
+pub struct Epochs {
+    scopes: Vec<Scope>,
+    /// The greatest `began` of all segments, or more.
+    newest: i64,
+    /// The scope that was seen last: most likely the next record's.
+    latest: usize,
+}
+
+impl PartialEq for Epochs {
+    fn eq(&self, other: &Self) -> bool {
+        self.scopes == other.scopes
+    }
+}
+
+impl Clone for Epochs {
+    fn clone(&self) -> Self {
+        Self { scopes: self.scopes.clone(), newest: self.newest, latest: self.latest }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.scopes.clone_from(&source.scopes);
+        (self.newest, self.latest) = (source.newest, source.latest);
+    }
+}
+
+impl Epochs {
+    /// What a position record holds. A scope without a segment, which is never written, is one that has just begun.
+    pub fn from_scopes(mut scopes: Vec<Scope>) -> Self {
+        for scope in scopes.iter_mut().filter(|scope| scope.segments.is_empty()) {
+            scope.segments.push(Segment { above: None, began: i64::MAX });
+        }
+        let mut epochs = Self { scopes, newest: i64::MIN, latest: 0 };
+        epochs.find_newest();
+        epochs
+    }
+
+    /// The scopes, by their numbers.
+    pub fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
+    /// Whether no scope was seen yet.
+    pub fn is_empty(&self) -> bool {
+        self.scopes.is_empty()
+    }
+
+    /// The number that a scope which was not seen yet would get.
+    pub(super) fn next(&self) -> u16 {
+        // `note` refuses more than SCOPES_MAX.
+        self.scopes.len() as u16
+    }
+
+    /// A scope's bytes, as of an identity.
+    pub fn scope(&self, number: u16) -> Option<&[u8]> {
+        self.scopes.get(usize::from(number)).map(|scope| scope.bytes.as_slice())
+    }
+
+    /// A scope's number, if it was seen.
+    #[inline]
+    pub fn number(&self, scope: &[u8]) -> Option<u16> {
+        match self.scopes.get(self.latest) {
+            Some(latest) if latest.bytes == scope => Some(self.latest as u16),
+            _ => self.scopes.iter().position(|known| known.bytes == scope).map(|number| number as u16),
+        }
+    }
+
+    /// How `version` at `offset`, of the scope with this number (`None` for a new one), stands to one of the scope
+    /// with the number `other`, which is another.
+    pub fn relation(&self, number: Option<u16>, version: &[u8], offset: i64, other: (u16, &[u8])) -> Relation {
+        let (theirs, their_version) = (&self.scopes[usize::from(other.0)], other.1);
+        let since = theirs.segments[segment(theirs, their_version)].began;
+        let Some(ours) = number.map(|number| &self.scopes[usize::from(number)]) else {
+            return if offset > since { Relation::Newer } else { Relation::Older };
+        };
+        let began = ours.segments[segment(ours, version)].began.min(offset);
+        if began > since {
+            Relation::Newer
+        } else if offset > since && reached(ours, since).is_none_or(|reached| version > reached) {
+            Relation::Failback { since }
+        } else {
+            Relation::Older
+        }
+    }
+
+    /// Takes what a record shows of its scope into account: `step` is the decision's.
+    pub(super) fn note(&mut self, step: Step, scope: &[u8], version: &[u8], offset: i64) -> Result<(), Error> {
+        let number = match step {
+            Step::Nothing => return Ok(()),
+            Step::Seen { scope } => scope,
+            Step::Scope { .. } => match self.number(scope) {
+                // Another row of the same record was here before.
+                Some(number) => number,
+                None => self.open(scope, version, offset)?,
+            },
+            Step::Segment { scope, since } => {
+                self.come_back(usize::from(scope), since, version, offset)?;
+                scope
+            }
+        };
+        self.latest = usize::from(number);
+        self.see(version, offset);
+        Ok(())
+    }
+
+    fn open(&mut self, scope: &[u8], version: &[u8], offset: i64) -> Result<u16, Error> {
+        if self.scopes.len() >= SCOPES_MAX {
+            return Err(Error::TooManyScopes);
+        }
+        self.check_room(scope.len() + version.len())?;
+        self.scopes.push(Scope {
+            bytes: scope.to_vec(),
+            segments: vec![Segment { above: None, began: offset }],
+            reached: vec![Reached { offset, version: version.to_vec() }],
+        });
+        self.newest = if self.scopes.len() == 1 { offset } else { self.newest.max(offset) };
+        Ok((self.scopes.len() - 1) as u16)
+    }
+
+    /// Begins the segment that `version` is of now that its scope has come back after `since`. Where another scope's
+    /// segment has begun after this one had reached the version, unnoticed, it stands before that.
+    fn come_back(&mut self, number: usize, since: i64, version: &[u8], offset: i64) -> Result<(), Error> {
+        let ours = &self.scopes[number];
+        let others = self.scopes.iter().enumerate().filter(|(other, _)| *other != number);
+        let begins = others.flat_map(|(_, scope)| &scope.segments).map(|segment| segment.began);
+        let had_reached = |step: &&Reached| step.offset > since && step.version.as_slice() >= version;
+        let followed = |step: &Reached| begins.clone().filter(|&begin| begin > step.offset).min();
+        let follower = ours.reached.iter().find(had_reached).and_then(followed);
+        let began = follower.map_or(offset, |follower| offset.min(follower - 1));
+        let before = begins.filter(|&begin| begin <= began).max().unwrap_or(since);
+        let above = reached(ours, before).map(<[u8]>::to_vec);
+        let at = ours.segments.partition_point(|segment| segment.above < above);
+        if ours.segments.get(at).is_some_and(|segment| segment.above == above) {
+            self.scopes[number].segments[at].began = began;
+        } else {
+            self.check_room(above.as_ref().map_or(0, Vec::len))?;
+            self.scopes[number].segments.insert(at, Segment { above, began });
+        }
+        self.newest = self.newest.max(began);
+        Ok(())
+    }
+
+    /// Whether one more segment, and this many bytes, can be kept.
+    fn check_room(&self, bytes: usize) -> Result<(), Error> {
+        let segments = || self.scopes.iter().flat_map(|scope| &scope.segments);
+        if segments().count() >= SEGMENTS_MAX {
+            return Err(Error::TooManySegments);
+        }
+        let bounds: usize = segments().filter_map(|segment| segment.above.as_ref()).map(Vec::len).sum();
+        let reached = self.scopes.iter().flat_map(|scope| &scope.reached).map(|reached| reached.version.len());
+        let scopes = self.scopes.iter().map(|scope| scope.bytes.len());
+        if bounds + reached.chain(scopes).sum::<usize>() + bytes > BYTES_MAX {
+            return Err(Error::TooLong);
+        }
+        Ok(())
+    }
+
+    /// Takes a version of the latest scope into account.
+    #[inline]
+    fn see(&mut self, version: &[u8], offset: i64) {
+        let scope = &mut self.scopes[self.latest];
+        let at = segment(scope, version);
+        if offset < scope.segments[at].began {
+            scope.segments[at].began = offset;
+            self.find_newest();
+        }
+        let scope = &mut self.scopes[self.latest];
+        match scope.reached.last_mut() {
+            Some(last) if offset >= last.offset && version <= last.version.as_slice() => {}
+            // No segment began since: the same step.
+            Some(last) if offset >= last.offset && self.newest < last.offset => {
+                last.offset = offset;
+                last.version.clear();
+                last.version.extend_from_slice(version);
+            }
+            _ => self.raise(version, offset),
+        }
+    }
+
+    /// Puts a step into the latest scope's staircase.
+    fn raise(&mut self, version: &[u8], offset: i64) {
+        let mut begins: Vec<i64> = self.scopes.iter().flat_map(|scope| &scope.segments).map(|s| s.began).collect();
+        begins.sort_unstable();
+        let reached = &mut self.scopes[self.latest].reached;
+        let at = reached.partition_point(|step| step.offset <= offset);
+        if at.checked_sub(1).is_some_and(|before| reached[before].version.as_slice() >= version) {
+            return;
+        }
+        let after = at + reached[at..].partition_point(|step| step.version.as_slice() <= version);
+        reached.splice(at..after, [Reached { offset, version: version.to_vec() }]);
+        // Where no segment began between two steps, the second one is enough.
+        for i in [at + 1, at] {
+            let Some([before, step]) = i.checked_sub(1).and_then(|from| reached.get(from..=i)) else { continue };
+            let between = begins.partition_point(|&began| began < before.offset)
+                < begins.partition_point(|&began| began < step.offset);
+            if !between {
+                reached.remove(i - 1);
+            }
+        }
+    }
+
+    fn find_newest(&mut self) {
+        let begins = self.scopes.iter().flat_map(|scope| &scope.segments).map(|segment| segment.began);
+        self.newest = begins.max().unwrap_or(i64::MIN);
+    }
+}
+
+/// The index of the segment that a version is of.
+#[inline]
+fn segment(scope: &Scope, version: &[u8]) -> usize {
+    let starts_below = |segment: &Segment| segment.above.as_deref().is_none_or(|above| above < version);
+    scope.segments.partition_point(starts_below).saturating_sub(1)
+}
+
+/// The highest version that a scope had reached at `offset`, as far as it is known.
+fn reached(scope: &Scope, offset: i64) -> Option<&[u8]> {
+    let below = scope.reached.partition_point(|step| step.offset <= offset);
+    let step = scope.reached.get(below.saturating_sub(1))?;
+    Some(&step.version)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! Goal: of two scopes' versions the right one is newer, whatever is redelivered from either side, and what was
+//! seen is kept within its bounds.
+
+use super::*;
+use crate::dedup::tests::rules;
+use crate::dedup::{Decision, Judged, Kind, Known, Progress, Reason, Rules, Verdict, decide};
+use crate::format::EntryRef;
+
+/// A task with one entry an identity, fed by hand.
+struct Task {
+    rules: Rules,
+    progress: Progress,
+    entries: std::collections::HashMap<&'static str, Vec<u8>>,
+}
+
+impl Task {
+    fn new() -> Self {
+        Self { rules: rules(&["value.k"], Some("value.v")), progress: Progress::default(), entries: Default::default() }
+    }
+
+    /// A record of `key` with a version of `scope`, or of none (`-`).
+    fn give(&mut self, offset: i64, key: &'static str, scope: &str, version: u8) -> Decision {
+        let version = [0x81, version];
+        let judged = Judged {
+            version: Some(&version),
+            scope: (scope != "-").then_some(scope.as_bytes()),
+            kind: Kind::Change,
+            timestamp: None,
+            key_hash: None,
+            offset,
+        };
+        let before = self.entries.get(key).cloned();
+        let entry = before.as_deref().map(|bytes| EntryRef::decode(bytes).unwrap());
+        let decision = decide(&self.rules, &self.progress, &judged, Known { entry, table: None });
+        self.progress.note(&judged, &decision).unwrap();
+        let mut bytes = Vec::new();
+        if decision.encode_entry(judged.version, entry, &mut bytes) {
+            self.entries.insert(key, bytes);
+        }
+        decision
+    }
+}
+
+/// Records as `offset key scope version`, each with the reason expected; `!` behind it where an epoch changes.
+fn tell(story: &str) -> Task {
+    let mut task = Task::new();
+    for line in story.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let words: Vec<&'static str> = line.split_whitespace().map(|word| &*word.to_owned().leak()).collect();
+        let [offset, key, scope, version, expected] = words[..] else { panic!("{line}") };
+        let decision = task.give(offset.parse().unwrap(), key, scope, version.parse().unwrap());
+        let (reason, changes) = expected.strip_suffix('!').map_or((expected, false), |reason| (reason, true));
+        assert_eq!((decision.reason.as_str(), decision.step.is_change()), (reason, changes), "{line}");
+        let is_older = matches!(decision.reason, Reason::EpochOlder | Reason::VersionOlder);
+        assert_eq!(decision.verdict == Verdict::Stale, is_older, "{line}");
+    }
+    task
+}
+
+fn begins(task: &Task) -> Vec<Vec<i64>> {
+    let of = |scope: &Scope| scope.segments.iter().map(|segment| segment.began).collect();
+    task.progress.epochs.scopes().iter().map(of).collect()
+}
+
+#[test]
+fn a_first_scope_is_compared_by_version_alone() {
+    let task = tell(
+        "0 x a 5 first
+         1 x a 4 version_older
+         2 x a 6 newer
+         3 y a 1 first",
+    );
+    assert_eq!(begins(&task), [[0]]);
+    let step = |offset, version| Reached { offset, version: vec![0x81, version] };
+    assert_eq!(task.progress.epochs.scopes()[0].reached, [step(0, 5), step(2, 6)]);
+}
+
+#[test]
+fn a_second_scope_follows_the_first_and_what_is_redelivered_of_the_first_stays_old() {
+    let task = tell(
+        "0 x a 5 first
+         1 y a 6 first
+         2 x b 1 epoch_changed!
+         3 x b 2 newer
+         4 x a 5 epoch_older
+         5 x a 6 epoch_older
+         6 y a 6 version_equal
+         7 y b 1 epoch_changed
+         8 y a 6 epoch_older
+         9 x b 2 version_equal
+         10 x b 1 version_older
+         11 z b 3 first
+         12 z a 2 epoch_older",
+    );
+    assert_eq!(begins(&task), [[0], [2]]);
+}
+
+#[test]
+fn a_failback_is_accepted_and_what_is_redelivered_of_both_sides_stays_old() {
+    let task = tell(
+        "0 x a 5 first
+         1 y a 6 first
+         2 x b 9 epoch_changed!
+         3 y b 8 epoch_changed
+         4 x a 7 epoch_changed!
+         5 x b 9 epoch_older
+         6 x a 5 version_older
+         7 y a 6 epoch_older
+         8 y b 8 version_equal
+         9 y a 8 epoch_changed
+         10 y b 8 epoch_older
+         11 x b 10 epoch_changed!
+         12 x a 7 epoch_older
+         13 y a 8 version_equal
+         14 y b 9 epoch_older
+         15 x a 9 epoch_changed!",
+    );
+    assert_eq!(begins(&task), [vec![0, 4, 15], vec![2, 11]]);
+}
+
+#[test]
+fn a_straggler_of_the_first_scope_changes_nothing_for_those_that_have_moved_on() {
+    let task = tell(
+        "0 x a 5 first
+         1 x b 1 epoch_changed!
+         2 y a 6 first
+         3 y b 2 epoch_changed
+         4 z a 7 first
+         5 z b 1 epoch_changed",
+    );
+    assert_eq!(begins(&task), [[0], [1]]);
+}
+
+#[test]
+fn a_scope_came_back_where_it_reached_its_version_though_nobody_noticed() {
+    // a has gone on to 8 with a key that b does not know; c follows; then a's 7 meets b's entry.
+    let task = tell(
+        "0 x a 5 first
+         1 y b 1 first!
+         2 z a 8 first
+         3 z c 1 epoch_changed!
+         4 y a 7 epoch_changed!
+         5 z a 8 epoch_older
+         6 y b 1 epoch_older
+         7 y c 1 epoch_changed
+         8 y a 9 epoch_changed!
+         9 z a 8 epoch_older",
+    );
+    assert_eq!(begins(&task), [vec![0, 2, 8], vec![1], vec![3]], "right before c, which has followed it");
+}
+
+#[test]
+fn records_of_no_scope_take_no_part() {
+    let task = tell(
+        "0 x - 5 first
+         1 x - 4 version_older
+         2 x a 6 newer
+         3 x - 7 newer
+         4 x b 1 epoch_changed!
+         5 x - 2 newer
+         6 x a 6 epoch_older",
+    );
+    assert_eq!(begins(&task), [[2], [4]]);
+    assert_eq!(task.progress.epochs.scopes()[0].reached, [Reached { offset: 2, version: vec![0x81, 6] }]);
+}
+
+#[test]
+fn a_group_reset_to_before_the_beginning_finds_the_earlier_one() {
+    // It had begun at 100, in the middle of b; what was before is older, and b began earlier than was known.
+    let task = tell(
+        "100 x b 5 first
+         101 y b 6 first
+         0 x a 50 epoch_older!
+         1 z a 51 first
+         2 y a 52 epoch_older
+         50 z b 1 epoch_changed
+         51 z a 51 epoch_older
+         52 x b 3 version_older
+         102 x a 52 epoch_older
+         103 x a 53 epoch_changed!",
+    );
+    assert_eq!(begins(&task), [vec![50], vec![0, 103]]);
+}
+
+#[test]
+fn the_staircase_has_one_step_between_two_beginnings() {
+    let mut task = Task::new();
+    let mut offset = 0;
+    let mut give = |scope: &str, version| {
+        task.give(offset, "x", scope, version);
+        offset += 1;
+    };
+    (1..50).for_each(|version| give("a", version));
+    (1..50).for_each(|version| give("b", version));
+    (50..90).for_each(|version| give("a", version));
+    let steps = |number: usize| -> Vec<(i64, u8)> {
+        let reached = &task.progress.epochs.scopes()[number].reached;
+        reached.iter().map(|step| (step.offset, step.version[1])).collect()
+    };
+    // The first record behind a beginning begins a step, and all up to the next one are one more.
+    assert_eq!(steps(0), [(0, 1), (48, 49), (98, 50), (137, 89)]);
+    assert_eq!(steps(1), [(49, 1), (97, 49)]);
+}
+
+#[test]
+fn what_was_seen_reads_back_and_decides_alike() {
+    let task = tell(
+        "0 x a 5 first
+         1 x b 9 epoch_changed!
+         2 x a 7 epoch_changed!",
+    );
+    let again = Epochs::from_scopes(task.progress.epochs.scopes().to_vec());
+    assert_eq!(again, task.progress.epochs);
+    for (offset, scope, version) in [(3, b"a", 7), (3, b"b", 9), (3, b"b", 10), (1, b"b", 1)] {
+        let number = again.number(scope);
+        let ask =
+            |epochs: &Epochs| epochs.relation(number, &[0x81, version], offset, (1 - number.unwrap(), &[0x81, 7]));
+        assert_eq!(ask(&again), ask(&task.progress.epochs));
+    }
+    let mut copy = Epochs::default();
+    copy.clone_from(&again);
+    assert_eq!(copy, again);
+}
+
+#[test]
+fn scopes_that_take_turns_or_take_too_much_are_refused_and_change_nothing() {
+    let mut epochs = Epochs::default();
+    let see = |epochs: &mut Epochs, scope: &[u8], version: &[u8], offset| {
+        epochs.note(Step::Scope { scope: 0 }, scope, version, offset)
+    };
+    see(&mut epochs, b"a", &[0; 4], 0).unwrap();
+    see(&mut epochs, b"b", &[0; 4], 1).unwrap();
+    let mut turn_of = |turn: i64| {
+        let before = epochs.clone();
+        let (scope, since) = ((turn % 2) as u16, turn + 1);
+        let name: &[u8] = if scope == 0 { b"a" } else { b"b" };
+        let version = (turn as u32 + 1).to_be_bytes();
+        let noted = epochs.note(Step::Segment { scope, since }, name, &version, turn + 2);
+        assert!(noted.is_ok() || epochs == before);
+        noted
+    };
+    let turns_max = SEGMENTS_MAX as i64 - 2;
+    assert!((0..turns_max).all(|turn| turn_of(turn).is_ok()));
+    assert_eq!(turn_of(turns_max), Err(Error::TooManySegments));
+    let mut epochs = Epochs::default();
+    assert_eq!(see(&mut epochs, &vec![0; BYTES_MAX], b"\x80", 0), Err(Error::TooLong));
+    assert!(epochs.is_empty());
+}

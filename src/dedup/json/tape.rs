@@ -1,0 +1,190 @@
+//! A document as a flat list of tokens, for what must be put in order before it is written.
+//!
+//! Reading one takes time by its length, whatever it is nested like, and allocates nothing once the lists
+//! have grown. Who goes through a tape recurses as deep as the document is nested: the scanner's limit holds.
+
+use std::cmp::Ordering;
+
+use super::Malformed;
+use super::cursor::{Cursor, Text, unescape};
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dedup) enum Kind {
+    Null,
+    Bool(bool),
+    Number,
+    Text,
+    /// A text that was written with escapes.
+    Escaped,
+    Array,
+    Object,
+}
+
+/// A value, or a field's name.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::dedup) struct Token {
+    pub kind: Kind,
+    /// The token after this one and all that is in it.
+    pub next: usize,
+    /// How many elements or fields it has; a field is a name's token and its value's.
+    pub count: usize,
+    from: usize,
+    to: usize,
+}
+
+/// A document, token by token.
+#[derive(Debug, Default)]
+pub(in crate::dedup) struct Tape {
+    tokens: Vec<Token>,
+    /// The open objects and arrays.
+    open: Vec<usize>,
+    /// The texts that had escapes, without them.
+    text: Vec<u8>,
+}
+
+impl Tape {
+    /// Reads `document` in place of what was read before. It is one that a scanner has accepted, or a part of
+    /// it; where it is not JSON this is told, but UTF-8 is not looked at.
+    pub fn read(&mut self, document: &[u8]) -> Result<(), Malformed> {
+        self.tokens.clear();
+        self.open.clear();
+        self.text.clear();
+        let mut cursor = Cursor::new(document);
+        loop {
+            self.value(&mut cursor)?;
+            if !self.go_on(&mut cursor)? {
+                break;
+            }
+        }
+        cursor.skip_space();
+        if cursor.is_at_end() { Ok(()) } else { Err(cursor.malformed("expected nothing more")) }
+    }
+
+    /// The token at `at`; the whole document is the one at 0.
+    pub fn token(&self, at: usize) -> Token {
+        self.tokens[at]
+    }
+
+    /// A text's bytes, without escapes, or a number as it is written in `document`.
+    pub fn bytes<'a>(&'a self, at: usize, document: &'a [u8]) -> &'a [u8] {
+        let token = self.tokens[at];
+        let from = if token.kind == Kind::Escaped { &self.text[..] } else { document };
+        from.get(token.from..token.to).unwrap_or_default()
+    }
+
+    /// An array's elements.
+    pub fn elements(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        let token = self.tokens[at];
+        let mut next = at + 1;
+        (0..token.count).map(move |_| {
+            let element = next;
+            next = self.tokens[element].next;
+            element
+        })
+    }
+
+    /// An object's fields: the name's token and the value's, in the order in which they are written.
+    pub fn fields(&self, at: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let token = self.tokens[at];
+        let mut next = at + 1;
+        (0..token.count).map(move |_| {
+            let name = next;
+            next = self.tokens[name + 1].next;
+            (name, name + 1)
+        })
+    }
+
+    /// Appends an object's fields to `fields`, in the order of their names; of several with one name the last.
+    pub fn push_fields(
+        &self,
+        at: usize,
+        document: &[u8],
+        fields: &mut Vec<(usize, usize)>,
+        order: impl Fn(&[u8], &[u8]) -> Ordering,
+    ) {
+        let from = fields.len();
+        fields.extend(self.fields(at));
+        if fields.len() - from < 2 {
+            return;
+        }
+        let name = |field: (usize, usize)| self.bytes(field.0, document);
+        // Later ones come first among those of one name, and the first of these is kept.
+        fields[from..].sort_unstable_by(|&a, &b| order(name(a), name(b)).then(b.0.cmp(&a.0)));
+        let mut kept = from;
+        for i in from + 1..fields.len() {
+            if name(fields[i]) != name(fields[kept]) {
+                kept += 1;
+                fields[kept] = fields[i];
+            }
+        }
+        fields.truncate(kept + 1);
+    }
+
+    fn push(&mut self, kind: Kind, from: usize, to: usize) {
+        let next = self.tokens.len() + 1;
+        self.tokens.push(Token { kind, next, count: 0, from, to });
+    }
+
+    fn push_text(&mut self, cursor: &Cursor<'_>, text: Text) {
+        if !text.escaped {
+            return self.push(Kind::Text, text.from, text.to);
+        }
+        let from = self.text.len();
+        unescape(cursor.bytes(text.from, text.to), &mut self.text);
+        self.push(Kind::Escaped, from, self.text.len());
+    }
+
+    /// Reads a value, or the opening of an object or array.
+    fn value(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
+        cursor.skip_space();
+        match cursor.peek() {
+            b'"' => {
+                let text = cursor.text()?;
+                self.push_text(cursor, text);
+            }
+            b'-' | b'0'..=b'9' => {
+                let (from, to) = cursor.number()?;
+                self.push(Kind::Number, from, to);
+            }
+            open @ (b'{' | b'[') => {
+                cursor.bump();
+                self.open.push(self.tokens.len());
+                self.push(if open == b'{' { Kind::Object } else { Kind::Array }, 0, 0);
+            }
+            b't' => cursor.literal(b"true").map(|()| self.push(Kind::Bool(true), 0, 0))?,
+            b'f' => cursor.literal(b"false").map(|()| self.push(Kind::Bool(false), 0, 0))?,
+            b'n' => cursor.literal(b"null").map(|()| self.push(Kind::Null, 0, 0))?,
+            _ => return Err(cursor.malformed("expected a value")),
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next value, over a field's name if it has one; false where the document is done.
+    fn go_on(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Malformed> {
+        loop {
+            let Some(&open) = self.open.last() else { return Ok(false) };
+            let opened = open + 1 == self.tokens.len();
+            let is_object = self.tokens[open].kind == Kind::Object;
+            cursor.skip_space();
+            if cursor.peek() == if is_object { b'}' } else { b']' } {
+                cursor.bump();
+                self.tokens[open].next = self.tokens.len();
+                self.open.pop();
+                continue;
+            }
+            if !opened {
+                if cursor.peek() != b',' {
+                    return Err(cursor.malformed("expected a comma or the end of the object or array"));
+                }
+                cursor.bump();
+            }
+            self.tokens[open].count += 1;
+            if is_object {
+                let name = cursor.name()?;
+                self.push_text(cursor, name);
+            }
+            return Ok(true);
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! Goal: the rules' meaning, written a second time in the plainest way with everything kept, agrees with the model on
+//! random records of every kind.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::dedup::tests::{record, rules};
+use crate::dedup::{Kind, Reason, Refresh, Retention};
+
+/// A record, or a row: its kind, identity, scope, version and time.
+#[derive(Clone, Debug)]
+struct Row {
+    kind: Kind,
+    key: u8,
+    scope: Option<u8>,
+    version: Option<u8>,
+}
+
+#[derive(Clone, Debug)]
+struct Given {
+    rows: Vec<Row>,
+    timestamp: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+struct Settings {
+    versions: bool,
+    retention: Option<i64>,
+    on_duplicate: bool,
+    forward_equal: bool,
+    forward_epochs: bool,
+    drop_versionless: bool,
+}
+
+/// What is remembered.
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    seen: Option<i64>,
+    version: Option<u8>,
+    scope: Option<u8>,
+    read: bool,
+    owes: bool,
+}
+
+/// Everything that has happened, and the rules applied to it by looking all of it through.
+struct Plain {
+    settings: Settings,
+    now: Option<i64>,
+    entries: HashMap<String, Entry>,
+    /// Offset, scope, version.
+    history: Vec<(i64, u8, u8)>,
+    /// Scope, bound, where it began.
+    segments: Vec<(u8, Option<u8>, i64)>,
+}
+
+enum Order {
+    Newer,
+    Older,
+    Back(i64),
+}
+
+impl Plain {
+    fn new(settings: Settings) -> Self {
+        let (entries, history, segments) = Default::default();
+        Self { settings, now: None, entries, history, segments }
+    }
+
+    fn reached(&self, scope: u8, at: i64) -> Option<u8> {
+        let of = self.history.iter().filter(|(offset, s, _)| *s == scope && *offset <= at);
+        of.map(|(_, _, version)| *version).max()
+    }
+
+    fn began(&self, scope: u8, version: u8) -> Option<i64> {
+        let of = self.segments.iter().filter(|(s, above, _)| *s == scope && above.is_none_or(|above| above < version));
+        of.max_by_key(|(_, above, _)| *above).map(|(_, _, began)| *began)
+    }
+
+    /// `None` where versions are comparable.
+    fn order(&self, row: &Row, offset: i64, entry: Option<&Entry>) -> Option<Order> {
+        let (scope, version, entry) = (row.scope?, row.version?, entry?);
+        let (other, since) = (entry.scope?, self.began(entry.scope?, entry.version?)?);
+        if other == scope {
+            return None;
+        }
+        Some(match self.began(scope, version) {
+            None => Order::Newer,
+            Some(began) if began > since => Order::Newer,
+            Some(_) if Some(version) > self.reached(scope, since) && offset > since => Order::Back(since),
+            Some(_) => Order::Older,
+        })
+    }
+
+    fn come_back(&mut self, scope: u8, version: u8, since: i64, offset: i64) {
+        let others: Vec<i64> = self.segments.iter().filter(|(s, ..)| *s != scope).map(|(.., began)| *began).collect();
+        let reached_it =
+            self.history.iter().find(|(at, s, v)| *at > since && *s == scope && *v >= version).map(|(at, ..)| *at);
+        let follower = reached_it.and_then(|at| others.iter().copied().filter(|began| *began > at).min());
+        let began = follower.map_or(offset, |follower| follower - 1);
+        let before = others.into_iter().filter(|other| *other <= began).max().unwrap();
+        let above = self.reached(scope, before);
+        self.segments.retain(|(s, bound, _)| (*s, *bound) != (scope, above));
+        self.segments.push((scope, above, began));
+    }
+
+    fn live(&self, key: &str) -> Option<&Entry> {
+        let entry = self.entries.get(key)?;
+        match (self.settings.retention, entry.seen, self.now) {
+            (Some(retention), Some(seen), Some(now)) if seen + retention < now => None,
+            _ => Some(entry),
+        }
+    }
+
+    fn key(row: &Row) -> String {
+        match row.kind {
+            Kind::Truncate => "table".to_owned(),
+            Kind::Message => format!("message {:?}", row.version),
+            _ => row.key.to_string(),
+        }
+    }
+
+    /// The reason, whether it is forwarded, and the entry to remember.
+    fn judge_row(&self, row: &Row, offset: i64) -> (Reason, bool, Option<Entry>, Option<Order>) {
+        let (entry, is_row) =
+            (self.live(&Self::key(row)), matches!(row.kind, Kind::Change | Kind::Delete | Kind::Read));
+        let first = if self.entries.contains_key(&Self::key(row)) { Reason::Expired } else { Reason::First };
+        let fresh = |version, scope| {
+            Some(Entry { seen: self.now, version, scope, read: row.kind == Kind::Read, owes: row.kind == Kind::Delete })
+        };
+        let refreshed =
+            || entry.filter(|_| self.settings.on_duplicate).map(|e| Entry { seen: self.now.max(e.seen), ..e.clone() });
+        if row.kind == Kind::Tombstone {
+            return match entry {
+                Some(e) if e.owes => {
+                    let paid = Entry { owes: false, seen: self.now.max(e.seen), ..e.clone() };
+                    (Reason::Tombstone, true, Some(paid), None)
+                }
+                _ => (Reason::TombstoneNotOwed, false, None, None),
+            };
+        }
+        let simple = || match entry {
+            Some(_) => (Reason::Seen, false, refreshed(), None),
+            None => (first, true, fresh(None, None), None),
+        };
+        if !self.settings.versions {
+            return simple();
+        }
+        let Some(version) = row.version else {
+            let owes = row.kind == Kind::Delete;
+            let amended = match entry {
+                _ if self.settings.drop_versionless => None,
+                Some(e) if e.owes != owes => Some(Entry { owes, seen: self.now.max(e.seen), ..e.clone() }),
+                None if owes => fresh(None, None),
+                _ => None,
+            };
+            return (Reason::VersionMissing, !self.settings.drop_versionless, amended, None);
+        };
+        let table = self.live("table").filter(|_| is_row);
+        let of_table = self.order(row, offset, table);
+        let truncated = table.is_some_and(|table| match &of_table {
+            Some(order) => matches!(order, Order::Older),
+            None => Some(version) < table.version,
+        });
+        let mut of_entry = self.order(row, offset, entry);
+        if truncated || row.kind == Kind::Message {
+            of_entry = None;
+        }
+        let since = |order: &Option<Order>| if let Some(Order::Back(since)) = order { Some(*since) } else { None };
+        let back = since(&of_table).max(since(&of_entry));
+        let is_new = row.scope.is_some_and(|scope| !self.segments.iter().any(|(s, ..)| *s == scope));
+        if (back.is_some() || (is_new && !self.segments.is_empty())) && !self.settings.forward_epochs {
+            return (Reason::EpochChanged, false, None, None);
+        }
+        // `Newer` stands for a record that takes part in its scope's history.
+        let note = row.scope.map(|_| back.map_or(Order::Newer, Order::Back));
+        let (reason, forwarded, remember) = if truncated {
+            (Reason::TableTruncated, false, None)
+        } else if row.kind == Kind::Message {
+            let (reason, forwarded, remember, _) = simple();
+            (reason, forwarded, remember)
+        } else {
+            let pass = |reason| (reason, true, fresh(Some(version), row.scope));
+            match (entry, &of_entry) {
+                (None, _) => pass(first),
+                (Some(Entry { version: None, .. }), _) => pass(Reason::Newer),
+                (_, Some(Order::Older)) => (Reason::EpochOlder, false, None),
+                (_, Some(_)) => pass(Reason::EpochChanged),
+                (Some(e), None) => {
+                    let pass = |reason| (reason, true, fresh(Some(version), row.scope.or(e.scope)));
+                    match (e.read, row.kind == Kind::Read) {
+                        (false, true) => (Reason::SnapshotRead, false, None),
+                        (true, false) => pass(Reason::Newer),
+                        _ if Some(version) > e.version => pass(Reason::Newer),
+                        _ if Some(version) < e.version => (Reason::VersionOlder, false, None),
+                        _ if self.settings.forward_equal => pass(Reason::VersionEqual),
+                        _ => (Reason::VersionEqual, false, refreshed()),
+                    }
+                }
+            }
+        };
+        (reason, forwarded, remember, note)
+    }
+
+    fn judge(&mut self, given: &Given, offset: i64) -> (Reason, bool) {
+        self.now = self.now.max(given.timestamp);
+        if let (Some(retention), Some(now), Some(timestamp)) = (self.settings.retention, self.now, given.timestamp)
+            && timestamp < now - retention
+        {
+            return (Reason::Late, false);
+        }
+        let judged: Vec<_> = given.rows.iter().map(|row| self.judge_row(row, offset)).collect();
+        let speaks = judged.iter().position(|(_, forwarded, ..)| *forwarded).unwrap_or(0);
+        let result = (judged[speaks].0, judged[speaks].1);
+        for (row, (_, _, remember, note)) in given.rows.iter().zip(judged) {
+            if let (Some(order), Some(scope), Some(version)) = (note, row.scope, row.version) {
+                if let Order::Back(since) = order {
+                    self.come_back(scope, version, since, offset);
+                } else if self.began(scope, u8::MAX).is_none() {
+                    self.segments.push((scope, None, offset));
+                }
+                self.history.push((offset, scope, version));
+            }
+            if let Some(entry) = remember {
+                self.entries.insert(Self::key(row), entry);
+            }
+        }
+        result
+    }
+}
+
+fn read(rows: &[Row], arena: &mut Vec<u8>) -> Reading {
+    let mut put = |bytes: &[u8]| {
+        arena.extend_from_slice(bytes);
+        arena.len() - bytes.len()..arena.len()
+    };
+    let rows: Vec<Candidate> = rows
+        .iter()
+        .map(|row| Candidate {
+            key: put(Plain::key(row).as_bytes()),
+            version: row.version.map(|version| put(&[0x81, version + 1])),
+            scope: row.scope.map(|scope| put(&[2; 3][..usize::from(scope)])),
+            kind: row.kind,
+            table: Some(put(b"table")),
+        })
+        .collect();
+    match <[Candidate; 1]>::try_from(rows) {
+        Ok([only]) => Reading::Candidate(only),
+        Err(rows) => Reading::Rows(rows),
+    }
+}
+
+fn any_row() -> impl Strategy<Value = Row> {
+    let kind = prop_oneof![
+        8 => Just(Kind::Change), 2 => Just(Kind::Delete), 2 => Just(Kind::Read),
+        1 => Just(Kind::Truncate), 1 => Just(Kind::Message), 2 => Just(Kind::Tombstone),
+    ];
+    let (scope, version) = (prop::option::weighted(0.9, 0_u8..4), prop::option::weighted(0.9, 0_u8..30));
+    (kind, 0_u8..4, scope, version).prop_map(|(kind, key, scope, version)| {
+        // What a null value has to say is its identity.
+        let is_null = kind == Kind::Tombstone;
+        let (scope, version) = (scope.filter(|_| !is_null), version.filter(|_| !is_null));
+        Row { kind, key, scope, version }
+    })
+}
+
+fn any_given() -> impl Strategy<Value = Given> {
+    let rows = prop_oneof![6 => prop::collection::vec(any_row(), 1), 1 => prop::collection::vec(any_row(), 2..4)];
+    (rows, prop::option::weighted(0.8, 0_i64..120)).prop_map(|(mut rows, timestamp)| {
+        // The scope is the record's, and what is in several rows are changes.
+        let scope = rows[0].scope;
+        if rows.len() > 1 {
+            rows.iter_mut().for_each(|row| (row.kind, row.scope) = (Kind::Change, scope));
+        }
+        Given { rows, timestamp }
+    })
+}
+
+fn any_settings() -> impl Strategy<Value = Settings> {
+    let flags = (prop::bool::weighted(0.9), any::<bool>(), any::<bool>(), prop::bool::weighted(0.8), any::<bool>());
+    (flags, prop::option::weighted(0.3, 1_i64..60)).prop_map(|(flags, retention)| {
+        let (versions, on_duplicate, forward_equal, forward_epochs, drop_versionless) = flags;
+        Settings { versions, retention, on_duplicate, forward_equal, forward_epochs, drop_versionless }
+    })
+}
+
+fn rules_of(settings: &Settings) -> Rules {
+    let mut rules = rules(&["value.k"], settings.versions.then_some("value.v"));
+    rules.retention = settings.retention.map_or(Retention::Forever, |ms| Retention::For { ms });
+    let action = |forward| if forward { Action::Forward } else { Action::Drop };
+    rules.refresh = if settings.on_duplicate { Refresh::OnDuplicate } else { Refresh::OnForward };
+    rules.actions.equal_version = action(settings.forward_equal);
+    rules.actions.epoch_change = action(settings.forward_epochs);
+    rules.actions.missing_version = action(!settings.drop_versionless);
+    rules
+}
+
+/// Judges `given` at `offset`.
+fn judge(model: &mut Model, given: &Given, offset: i64) -> Decision {
+    let record = Record { timestamp: given.timestamp, ..record(offset, b"") };
+    model.judge_with(&record, 1_000, |_, arena| read(&given.rows, arena))
+}
+
+fn entries(model: &Model) -> HashMap<String, Entry> {
+    let time = |at| Some(at).filter(|at| *at != crate::format::NO_TIME);
+    let entry = |(key, bytes): (&[u8], &[u8])| {
+        let EntryRef { last_seen, version, scope, from_read, owes_tombstone, .. } = EntryRef::decode(bytes).unwrap();
+        let scope = scope.map(|number| model.progress().epochs.scope(number).unwrap().len() as u8);
+        let version = version.map(|version| version[1] - 1);
+        let entry = Entry { seen: time(last_seen), version, scope, read: from_read, owes: owes_tombstone };
+        (String::from_utf8(key.to_vec()).unwrap(), entry)
+    };
+    model.entries().map(entry).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn the_model_means_what_the_rules_say_of_every_kind_of_record(
+        given in prop::collection::vec(any_given(), 0..80),
+        settings in any_settings(),
+    ) {
+        let mut model = Model::new(Arc::new(rules_of(&settings)));
+        let mut plain = Plain::new(settings);
+        for (offset, given) in given.iter().enumerate() {
+            let decision = judge(&mut model, given, offset as i64);
+            let expected = plain.judge(given, offset as i64);
+            let late = decision.reason == Reason::Late;
+            prop_assert_eq!((decision.reason, decision.action == Action::Forward), expected, "record {}", offset);
+            prop_assert!(late || entries(&model) == plain.entries, "after record {}", offset);
+        }
+    }
+
+    #[test]
+    fn replaying_any_part_of_the_input_changes_nothing(
+        given in prop::collection::vec(any_given(), 1..40),
+        settings in any_settings(),
+        parts in prop::collection::vec((0_usize..40, 0_usize..40), 1..4),
+    ) {
+        let mut model = Model::new(Arc::new(rules_of(&settings)));
+        given.iter().enumerate().for_each(|(offset, given)| {
+ judge(&mut model, given, offset as i64);
+ });
+        let (before, progress) = (entries(&model), model.progress().clone());
+        for (from, length) in parts {
+            for (offset, given) in given.iter().enumerate().skip(from).take(length) {
+                prop_assert_eq!(judge(&mut model, given, offset as i64), Decision::REPLAYED);
+            }
+        }
+        prop_assert_eq!(entries(&model), before);
+        prop_assert_eq!(model.progress(), &progress);
+    }
+
+    /// A source that sends all of it again, at later offsets: what was newest stays so.
+    #[test]
+    fn redelivering_a_prefix_in_its_order_leaves_the_newest_versions(
+        given in prop::collection::vec((0_u8..3, 0_u8..30), 1..40),
+        failover in 0_usize..40,
+        failback in 0_usize..40,
+        prefix in 0_usize..40,
+    ) {
+        let mut model = Model::new(Arc::new(rules(&["value.k"], Some("value.v"))));
+        let mut at = 0;
+        let mut give = |model: &mut Model, (number, (key, _)): (usize, &(u8, u8))| {
+            let second = (failover..failover + failback).contains(&number);
+            // Each source counts on from where it was.
+            let row = Row { kind: Kind::Change, key: *key, scope: Some(u8::from(second)), version: Some(number as u8) };
+            judge(model, &Given { rows: vec![row], timestamp: None }, at);
+            at += 1;
+        };
+        given.iter().enumerate().for_each(|record| give(&mut model, record));
+        let before = entries(&model);
+        given.iter().enumerate().take(prefix).for_each(|record| give(&mut model, record));
+        prop_assert_eq!(entries(&model), before);
+    }
+
+    /// What the engine does at the end of a transaction and at an abort.
+    #[test]
+    fn an_aborted_transaction_leaves_progress_as_it_was(
+        given in prop::collection::vec(any_given(), 1..60),
+        ends in prop::collection::vec((1_usize..8, any::<bool>()), 1..30),
+    ) {
+        let settings = Settings {
+            versions: true,
+            retention: None,
+            on_duplicate: false,
+            forward_equal: false,
+            forward_epochs: true,
+            drop_versionless: false,
+        };
+        let mut straight = Model::new(Arc::new(rules_of(&settings)));
+        given.iter().enumerate().for_each(|(offset, given)| {
+ judge(&mut straight, given, offset as i64);
+ });
+        let mut model = Model::new(Arc::new(rules_of(&settings)));
+        let mut committed = (Progress::default(), HashMap::new(), 0, None);
+        let mut ends = ends.into_iter().chain(std::iter::repeat((5, true)));
+        while committed.2 < given.len() {
+            let (count, commits) = ends.next().unwrap();
+            let to = given.len().min(committed.2 + count);
+            (committed.2..to).for_each(|offset| {
+ judge(&mut model, &given[offset], offset as i64);
+ });
+            if commits {
+                committed.0.clone_from(&model.progress);
+                (committed.1, committed.2, committed.3) = (model.entries.clone(), to, model.next);
+            } else {
+                model.progress.clone_from(&committed.0);
+                (model.entries, model.next) = (committed.1.clone(), committed.3);
+            }
+            let scopes = model.progress.epochs.scopes().to_vec();
+            prop_assert_eq!(&crate::dedup::Epochs::from_scopes(scopes), &model.progress.epochs);
+        }
+        prop_assert_eq!(entries(&model), entries(&straight));
+        prop_assert_eq!(model.progress(), straight.progress());
+    }
+}

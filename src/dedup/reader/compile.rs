@@ -1,0 +1,250 @@
+//! Rules with everything resolved that does not depend on a record: which ways lead into which document, and
+//! what is compared with what.
+
+use crate::dedup::fingerprint::Except;
+use crate::dedup::json::{Place, Scanner};
+use crate::dedup::number;
+use crate::dedup::path::{Path, Scalar, Source};
+use crate::dedup::rules::{Kinds, Names, Part, Rules, VersionPart};
+use crate::dedup::vocabulary::{Format, Kind, MissingPart, TimeUnit, VersionKind};
+
+/// Recursion through a document ends here, whatever the limits say.
+const DEPTH_MAX: usize = 512;
+
+/// Where a path leads, with everything resolved.
+#[derive(Debug)]
+pub(super) enum Target {
+    Key,
+    Value,
+    InKey(Place),
+    InValue(Place),
+    Header(Vec<u8>),
+    Topic,
+    Partition,
+    Offset,
+    Timestamp,
+    Const(Scalar),
+}
+
+/// A target, and the path that names it to people.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub target: Target,
+    pub path: Path,
+}
+
+/// What a value is compared with, by type and value.
+#[derive(Debug)]
+pub(super) enum Word {
+    Bool(bool),
+    /// In canonical form.
+    Number(Vec<u8>),
+    Text(Vec<u8>),
+}
+
+/// See [`Part`].
+#[derive(Debug)]
+pub(super) enum PartPlan {
+    Scalar(Spot),
+    Content(Spot),
+    Fingerprint { of: Spot, except: Except },
+    Bucket { ms: i64, timestamp: Path },
+    FirstOf(Vec<Vec<PartPlan>>),
+    Rows { of: Vec<Spot>, named: NamesPlan },
+}
+
+/// See [`Names`].
+#[derive(Debug)]
+pub(super) enum NamesPlan {
+    /// Sorted, each once.
+    Given(Vec<Vec<u8>>),
+    At(Spot),
+}
+
+/// See [`VersionPart`].
+#[derive(Debug)]
+pub(super) struct VersionPlan {
+    pub of: Vec<Spot>,
+    pub kind: VersionKind,
+    pub unit: TimeUnit,
+    pub none: Vec<Word>,
+    pub required: bool,
+    pub missing: MissingPart,
+}
+
+/// A part of the scope.
+#[derive(Debug)]
+pub(super) struct EpochPlan {
+    pub of: Vec<Spot>,
+    pub none: Vec<Word>,
+}
+
+/// See [`Kinds`].
+#[derive(Debug)]
+pub(super) struct KindsPlan {
+    pub of: Vec<Spot>,
+    pub words: Vec<(Word, Kind)>,
+    pub table: Vec<Vec<Spot>>,
+    /// Whether there are truncates that a row's table could have.
+    pub truncates: bool,
+}
+
+/// The rules as a reader needs them.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub identity: Vec<PartPlan>,
+    pub version: Vec<VersionPlan>,
+    pub epoch: Vec<EpochPlan>,
+    pub kinds: Option<KindsPlan>,
+    /// Whether binlogs' base names are part of the scope.
+    pub binlog: bool,
+}
+
+/// The plan of these rules, and the scanners of the key and the value that it needs.
+pub(super) fn compile(rules: &Rules) -> (Plan, Option<Scanner>, Option<Scanner>) {
+    let mut ways = Ways { rules, key: Vec::new(), value: Vec::new(), deep: false };
+    let identity = ways.parts(&rules.identity.parts);
+    let version: Vec<_> = rules.version.iter().flat_map(|v| &v.parts).map(|part| ways.version(part)).collect();
+    let epoch = rules.epoch.iter().flat_map(|epoch| &epoch.parts);
+    let epoch = epoch.map(|part| EpochPlan { of: ways.spots(&part.of), none: words(&part.none) }).collect();
+    let kinds = rules.kinds.as_ref().map(|kinds| ways.kinds(kinds));
+    let binlog = version.iter().any(|part| part.kind == VersionKind::Binlog);
+    let (key, value) = (ways.scanner(&ways.key, rules.key_format), ways.scanner(&ways.value, rules.value_format));
+    (Plan { identity, version, epoch, kinds, binlog }, key, value)
+}
+
+/// The ways into the documents that were needed so far.
+struct Ways<'r> {
+    rules: &'r Rules,
+    key: Vec<&'r [String]>,
+    value: Vec<&'r [String]>,
+    /// Whether whole documents are gone through, recursing.
+    deep: bool,
+}
+
+impl<'r> Ways<'r> {
+    fn scanner(&self, ways: &[&[String]], format: Format) -> Option<Scanner> {
+        let depth_max = self.rules.limits.json_depth_max;
+        let depth_max = if self.deep { depth_max.min(DEPTH_MAX) } else { depth_max };
+        (!ways.is_empty()).then(|| Scanner::new(ways, depth_max, format == Format::ConnectJson))
+    }
+
+    /// Where a scalar stands: a key or value without steps is its raw bytes.
+    fn spot(&mut self, path: &'r Path) -> Spot {
+        let target = if path.is_inside() { self.inside(path) } else { None };
+        Spot { target: target.unwrap_or_else(|| whole(&path.source)), path: path.clone() }
+    }
+
+    /// Where a document stands: a key or value without steps is one, unless its format is bytes.
+    fn document(&mut self, path: &'r Path) -> Spot {
+        self.deep = true;
+        let format = match path.source {
+            Source::Key => self.rules.key_format,
+            _ => self.rules.value_format,
+        };
+        let target = if path.is_inside() || format != Format::Bytes { self.inside(path) } else { None };
+        Spot { target: target.unwrap_or_else(|| whole(&path.source)), path: path.clone() }
+    }
+
+    fn inside(&mut self, path: &'r Path) -> Option<Target> {
+        let add = |ways: &mut Vec<&'r [String]>| {
+            ways.push(&path.steps);
+            Place(ways.len() - 1)
+        };
+        match path.source {
+            Source::Key => Some(Target::InKey(add(&mut self.key))),
+            Source::Value => Some(Target::InValue(add(&mut self.value))),
+            _ => None,
+        }
+    }
+
+    fn spots(&mut self, paths: &'r [Path]) -> Vec<Spot> {
+        paths.iter().map(|path| self.spot(path)).collect()
+    }
+
+    fn parts(&mut self, parts: &'r [Part]) -> Vec<PartPlan> {
+        parts.iter().map(|part| self.part(part)).collect()
+    }
+
+    fn part(&mut self, part: &'r Part) -> PartPlan {
+        match part {
+            Part::Scalar(path) => PartPlan::Scalar(self.spot(path)),
+            Part::Content(path) => PartPlan::Content(self.document(path)),
+            Part::Fingerprint { of, except } => {
+                let inside = except.iter().filter_map(|path| path.within(of));
+                PartPlan::Fingerprint { of: self.document(of), except: Except::new(inside) }
+            }
+            Part::Bucket { ms } => {
+                let timestamp = Path { source: Source::Timestamp, steps: Vec::new() };
+                PartPlan::Bucket { ms: (*ms).max(1), timestamp }
+            }
+            Part::FirstOf(alternatives) => {
+                PartPlan::FirstOf(alternatives.iter().map(|parts| self.parts(parts)).collect())
+            }
+            Part::Rows { of, named } => {
+                let of = of.iter().map(|path| self.document(path)).collect();
+                let named = match named {
+                    Names::Given(names) => {
+                        let mut names: Vec<_> = names.iter().map(|name| name.clone().into_bytes()).collect();
+                        names.sort_unstable();
+                        names.dedup();
+                        NamesPlan::Given(names)
+                    }
+                    Names::At(path) => NamesPlan::At(self.document(path)),
+                };
+                PartPlan::Rows { of, named }
+            }
+        }
+    }
+
+    fn version(&mut self, part: &'r VersionPart) -> VersionPlan {
+        let VersionPart { of, kind, unit, none, required, missing } = part;
+        let of = match kind {
+            // The key or value may be the array.
+            VersionKind::Sequence => of.iter().map(|path| self.document(path)).collect(),
+            _ => self.spots(of),
+        };
+        VersionPlan { of, kind: *kind, unit: *unit, none: words(none), required: *required, missing: *missing }
+    }
+
+    fn kinds(&mut self, kinds: &'r Kinds) -> KindsPlan {
+        let Kinds { of, delete, read, truncate, message, table } = kinds;
+        let lists = [(delete, Kind::Delete), (read, Kind::Read), (truncate, Kind::Truncate), (message, Kind::Message)];
+        let with_kind = |(list, kind): (&Vec<Scalar>, Kind)| {
+            words(list).into_iter().map(move |word| (word, kind)).collect::<Vec<_>>()
+        };
+        KindsPlan {
+            of: self.spots(of),
+            words: lists.into_iter().flat_map(with_kind).collect(),
+            table: table.iter().map(|places| self.spots(places)).collect(),
+            truncates: !truncate.is_empty(),
+        }
+    }
+}
+
+fn words(scalars: &[Scalar]) -> Vec<Word> {
+    let word = |scalar: &Scalar| match scalar {
+        Scalar::Bool(value) => Word::Bool(*value),
+        Scalar::Text(text) => Word::Text(text.clone().into_bytes()),
+        Scalar::Number(number) => {
+            let mut canonical = Vec::new();
+            // A number of a path has no exponent that is too long.
+            let _ = number::write_canonical(number.as_str().as_bytes(), &mut canonical);
+            Word::Number(canonical)
+        }
+    };
+    scalars.iter().map(word).collect()
+}
+
+fn whole(source: &Source) -> Target {
+    match source {
+        Source::Key => Target::Key,
+        Source::Value => Target::Value,
+        Source::Header(name) => Target::Header(name.as_bytes().to_vec()),
+        Source::Topic => Target::Topic,
+        Source::Partition => Target::Partition,
+        Source::Offset => Target::Offset,
+        Source::Timestamp => Target::Timestamp,
+        Source::Const(scalar) => Target::Const(scalar.clone()),
+    }
+}

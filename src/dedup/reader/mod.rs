@@ -1,0 +1,286 @@
+//! Reads out of a record what it is to be judged by: identity, version, scope, kind.
+//!
+//! Only what the rules name is read. A key or value in which they name nothing is not looked into, so it
+//! may hold anything; one in which they do is checked as a whole, so that a record is refused for what is
+//! wrong with it and not for what the rules happen to want.
+//!
+//! **A null value** is left to `on_null_value`. If that follows deletes, the identity is read from what such a
+//! record still has (key, headers, its place) and there is neither version nor scope.
+//!
+//! **Missing** is what is not there, and null. A `first_of` goes on to the next place; for a version so do the
+//! values in `none`. A record of which an epoch's part is one of that part's `none`, or of which a binlog
+//! position is missing, is in no scope.
+//!
+//! **Tables and messages.** A truncate's identity is its table, a message's its own identity, or the table
+//! where that is missing, together with its version. Both begin with a tag of their own: see
+//! [`super::identity`].
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::format::KIND_IDENTITY;
+use crate::record::Record;
+
+use super::json::Scanner;
+use super::rules::{OnNull, Rules};
+use super::vocabulary::{Kind, Reason};
+use super::{explain, identity as bytes};
+
+mod compile;
+mod identity;
+mod refusal;
+mod version;
+mod view;
+
+pub use refusal::Refusal;
+
+use compile::{KindsPlan, Plan};
+use identity::{Parts, Trouble};
+use version::Versions;
+use view::View;
+
+/// What a record is to be judged by; ranges point into the arena that it was read into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The store's key: kind byte and identity, see [`super::identity`].
+    pub key: Range<usize>,
+    /// The version's bytes, see [`super::version`]; `None` where the rules have none, or where it is
+    /// missing or null in the record.
+    pub version: Option<Range<usize>>,
+    /// The scope's bytes: parts as of an identity, a missing one as null; `None` where the rules have no epoch,
+    /// or where the record is in no scope.
+    pub scope: Option<Range<usize>>,
+    /// What kind of change it is.
+    pub kind: Kind,
+    /// The store's key of its table's truncates, where the rules tell these apart.
+    pub table: Option<Range<usize>>,
+}
+
+/// What came of reading a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// It can be judged.
+    Candidate(Candidate),
+    /// It can be judged row by row; never fewer than two.
+    Rows(Vec<Candidate>),
+    /// It cannot.
+    Refused(Refusal),
+}
+
+impl Reading {
+    /// The rows that are to be judged: none where the record was refused.
+    pub fn rows(&self) -> &[Candidate] {
+        match self {
+            Reading::Candidate(candidate) => std::slice::from_ref(candidate),
+            Reading::Rows(rows) => rows,
+            Reading::Refused(_) => &[],
+        }
+    }
+}
+
+/// Reads records by rules. One reader serves one thread; it keeps its scratch memory.
+#[derive(Debug)]
+pub struct Reader {
+    rules: Arc<Rules>,
+    plan: Plan,
+    /// Read inside the key and the value; `None` where the rules name nothing there.
+    key: Option<Scanner>,
+    value: Option<Scanner>,
+    identity: identity::Scratch,
+    version: version::Scratch,
+    word: Vec<u8>,
+}
+
+impl Reader {
+    /// A reader by these rules; see [`Rules::problems`] for rules that contradict themselves.
+    pub fn new(rules: Arc<Rules>) -> Self {
+        let (plan, key, value) = compile::compile(&rules);
+        let (identity, version) = (identity::Scratch::default(), version::Scratch::default());
+        Self { rules, plan, key, value, identity, version, word: Vec::new() }
+    }
+
+    /// The rules that it reads by.
+    pub fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    /// Appends store keys (kind byte and identity, or its digest), the version's bytes and the scope's to
+    /// `arena`; the candidates' ranges point into it. A refused record leaves it as it was.
+    pub fn read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Reading {
+        let from = arena.len();
+        match self.try_read(record, arena) {
+            Ok(reading) => reading,
+            Err(refusal) => {
+                arena.truncate(from);
+                Reading::Refused(refusal)
+            }
+        }
+    }
+
+    /// A store key in human-readable form: see [`bytes::describe`].
+    pub fn describe_identity(&self, key: &[u8]) -> String {
+        bytes::describe(key)
+    }
+
+    /// A version's bytes in human-readable form: see [`explain::version`].
+    pub fn describe_version(&self, bytes: &[u8]) -> String {
+        explain::version(bytes, &self.rules)
+    }
+
+    /// A scope's bytes in human-readable form: see [`bytes::describe_scope`].
+    pub fn describe_scope(&self, scope: &[u8]) -> String {
+        bytes::describe_scope(scope)
+    }
+
+    fn try_read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Result<Reading, Refusal> {
+        self.scan(record)?;
+        let Self { rules, plan, key, value, identity, version, word } = self;
+        let view = View { record, key: key.as_ref(), value: value.as_ref() };
+        let kind = match (&plan.kinds, record.value) {
+            (_, None) => Kind::Tombstone,
+            (Some(kinds), _) => kind_of(kinds, view, word),
+            (None, _) => Kind::Change,
+        };
+        let limits = &rules.limits;
+        let mut parts = Parts { view, limits, scratch: identity, from: arena.len() + 1, arena };
+        let (identity, rows) = match (kind, &plan.kinds) {
+            (Kind::Truncate, Some(kinds)) => (read_table(&mut parts, kinds)?, 1),
+            (Kind::Message, Some(kinds)) => (read_message(&mut parts, plan, kinds)?, 1),
+            _ => {
+                parts.arena.push(KIND_IDENTITY);
+                let rows = parts.read(&plan.identity)?;
+                if rows == 1 && kind != Kind::Message {
+                    bytes::shorten(parts.from - 1, parts.arena);
+                }
+                (parts.from - 1..parts.arena.len(), rows)
+            }
+        };
+        let keys = (rows > 1).then(|| append_rows(&mut parts, &identity, rows));
+        let mut candidate = Candidate { key: identity, version: None, scope: None, kind, table: None };
+        if kind != Kind::Tombstone {
+            let mut versions = Versions { view, limits, scratch: version };
+            let arena = &mut *parts.arena;
+            candidate.version = ranged(arena, |arena| versions.read(&plan.version, arena))?;
+            candidate.scope = ranged(arena, |arena| versions.read_scope(plan, arena))?;
+            if let Some(kinds) = &plan.kinds {
+                if kind == Kind::Message {
+                    candidate.key = finish_message(&candidate, arena);
+                } else if kinds.truncates && kind != Kind::Truncate {
+                    parts.from = parts.arena.len() + 1;
+                    candidate.table = Some(read_table(&mut parts, kinds)?);
+                }
+            }
+        }
+        Ok(match keys {
+            None => Reading::Candidate(candidate),
+            Some(keys) => Reading::Rows(keys.into_iter().map(|key| Candidate { key, ..candidate.clone() }).collect()),
+        })
+    }
+
+    /// Checks the record's size and its documents, and notes what they have in the wanted places.
+    fn scan(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+        let parts = [record.key, record.value, Some(record.headers.as_bytes())];
+        let bytes: usize = parts.into_iter().flatten().map(<[u8]>::len).sum();
+        let bytes_max = self.rules.limits.record_bytes_max;
+        if bytes > bytes_max {
+            return Err(refusal::too_large(bytes, bytes_max));
+        }
+        if record.value.is_none() && self.rules.actions.null_value != OnNull::FollowDelete {
+            return Err(refusal::null_value());
+        }
+        if let (Some(scanner), Some(key)) = (&mut self.key, record.key) {
+            scanner.scan(key).map_err(|e| refusal::malformed(Reason::KeyMalformed, &e))?;
+        }
+        if let (Some(scanner), Some(value)) = (&mut self.value, record.value) {
+            scanner.scan(value).map_err(|e| refusal::malformed(Reason::ValueMalformed, &e))?;
+        }
+        Ok(())
+    }
+}
+
+/// What is appended, if it counts.
+fn ranged(
+    arena: &mut Vec<u8>,
+    append: impl FnOnce(&mut Vec<u8>) -> Result<bool, Refusal>,
+) -> Result<Option<Range<usize>>, Refusal> {
+    let from = arena.len();
+    if append(arena)? {
+        return Ok(Some(from..arena.len()));
+    }
+    arena.truncate(from);
+    Ok(None)
+}
+
+/// The kind that the record's word says; a plain change where it says none that the rules know.
+fn kind_of(kinds: &KindsPlan, view: View<'_>, scratch: &mut Vec<u8>) -> Kind {
+    let Some((_, value)) = view.first(&kinds.of, |_| false) else { return Kind::Change };
+    let said = kinds.words.iter().find(|(word, _)| value.is(word, scratch));
+    said.map_or(Kind::Change, |(_, kind)| *kind)
+}
+
+/// Appends the store keys of all rows, `first` being the first one's before it is shortened.
+fn append_rows(parts: &mut Parts<'_, '_>, first: &Range<usize>, rows: usize) -> Vec<Range<usize>> {
+    let identity = first.start + 1..first.end;
+    let append = |row| {
+        let from = parts.arena.len();
+        parts.arena.push(KIND_IDENTITY);
+        parts.append_row(&identity, row);
+        bytes::shorten(from, parts.arena);
+        from..parts.arena.len()
+    };
+    (0..rows).map(append).collect()
+}
+
+/// Appends the store key of the record's table; `parts` begin after its kind byte.
+fn read_table(parts: &mut Parts<'_, '_>, kinds: &KindsPlan) -> Result<Range<usize>, Refusal> {
+    parts.arena.extend_from_slice(&[KIND_IDENTITY, bytes::TABLE]);
+    push_table(parts, kinds)?;
+    bytes::shorten(parts.from - 1, parts.arena);
+    Ok(parts.from - 1..parts.arena.len())
+}
+
+fn push_table(parts: &mut Parts<'_, '_>, kinds: &KindsPlan) -> Result<(), Refusal> {
+    for places in &kinds.table {
+        match parts.view.first(places, |_| false) {
+            None => bytes::push_null(parts.arena),
+            Some((spot, value)) => {
+                identity::push_scalar(value, &spot.path, parts.arena)?;
+                let bytes_max = parts.limits.identity_bytes_max;
+                if parts.arena.len() - parts.from > bytes_max {
+                    return Err(refusal::identity_too_long(&spot.path, bytes_max));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Appends a message's store key as far as it goes without its version.
+fn read_message<'a>(parts: &mut Parts<'a, '_>, plan: &'a Plan, kinds: &KindsPlan) -> Result<Range<usize>, Refusal> {
+    parts.arena.extend_from_slice(&[KIND_IDENTITY, bytes::MESSAGE]);
+    let from = parts.arena.len();
+    match parts.read(&plan.identity) {
+        Ok(_) => {}
+        Err(Trouble::Missing(_)) => {
+            parts.arena.truncate(from);
+            push_table(parts, kinds)?;
+        }
+        Err(Trouble::Refused(refusal)) => return Err(refusal),
+    }
+    Ok(parts.from - 1..parts.arena.len())
+}
+
+/// Appends a message's whole store key, with its version.
+fn finish_message(candidate: &Candidate, arena: &mut Vec<u8>) -> Range<usize> {
+    let from = arena.len();
+    arena.extend_from_within(candidate.key.clone());
+    if let Some(version) = candidate.version.clone() {
+        let version = arena[version].to_vec();
+        bytes::push_version(&version, arena);
+    }
+    bytes::shorten(from, arena);
+    from..arena.len()
+}
+
+#[cfg(test)]
+mod tests;

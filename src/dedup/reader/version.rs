@@ -1,0 +1,151 @@
+//! Reads versions, and the scope in which they are comparable.
+
+use crate::dedup::identity;
+use crate::dedup::json::{self, Tape};
+use crate::dedup::number;
+use crate::dedup::rules::Limits;
+use crate::dedup::timestamp;
+use crate::dedup::version::{self, MISSING_HIGHEST, MISSING_LOWEST, NotVersion, PRESENT};
+use crate::dedup::vocabulary::{MissingPart, VersionKind};
+
+use super::Refusal;
+use super::compile::{EpochPlan, Plan, Spot, VersionPlan, Word};
+use super::identity::push_scalar;
+use super::refusal;
+use super::view::{Value, View};
+
+/// Scratch space for versions.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    limbs: Vec<u64>,
+    /// A text without its escapes.
+    text: Vec<u8>,
+    digits: Vec<u8>,
+    tape: Tape,
+    /// Binlogs' base names, as parts of the scope; `None` where a binlog is missing.
+    bases: Option<Vec<u8>>,
+}
+
+/// Reads versions and scopes.
+pub(super) struct Versions<'a, 's> {
+    pub view: View<'a>,
+    pub limits: &'a Limits,
+    pub scratch: &'s mut Scratch,
+}
+
+impl<'a> Versions<'a, '_> {
+    /// Appends the version's bytes: whether there is one. What was appended where there is none does not count.
+    pub fn read(&mut self, parts: &'a [VersionPlan], arena: &mut Vec<u8>) -> Result<bool, Refusal> {
+        let mut bases = self.scratch.bases.take().unwrap_or_default();
+        bases.clear();
+        self.scratch.bases = Some(bases);
+        let (mut any, mut required) = (false, true);
+        for part in parts {
+            let from = arena.len();
+            if parts.len() > 1 {
+                arena.push(PRESENT);
+            }
+            if self.part(part, arena)? {
+                any = true;
+                continue;
+            }
+            required &= !part.required;
+            arena.truncate(from);
+            if parts.len() > 1 {
+                arena.push(match part.missing {
+                    MissingPart::Lowest => MISSING_LOWEST,
+                    MissingPart::Highest => MISSING_HIGHEST,
+                });
+            }
+            if part.kind == VersionKind::Binlog {
+                self.scratch.bases = None;
+            }
+        }
+        Ok(any && required)
+    }
+
+    /// Appends one part's bytes: whether it is there.
+    fn part(&mut self, part: &'a VersionPlan, arena: &mut Vec<u8>) -> Result<bool, Refusal> {
+        let Scratch { limbs, text, digits, tape, bases } = &mut *self.scratch;
+        let Some((spot, value)) = find(self.view, &part.of, &part.none, text) else { return Ok(false) };
+        let (limits, kind) = (self.limits, part.kind);
+        let digits_max = limits.version_digits_max;
+        let refuse = |error| refusal::not_version(&spot.path, kind, error, digits_max);
+        let mut number = [0; 20];
+        let bytes = match value {
+            Value::Missing => return Ok(false),
+            Value::Integer(value) if kind == VersionKind::Integer => {
+                version::push_i64(value, arena);
+                return Ok(true);
+            }
+            Value::Integer(value) => number::format_i64(value, &mut number),
+            Value::Number(text) | Value::Text(text) | Value::Bytes(text) => text,
+            Value::Composite(document) if kind == VersionKind::Sequence => document,
+            Value::Bool(_) | Value::Composite(_) => return Err(refuse(NotVersion::Malformed)),
+            Value::Escaped(raw) => {
+                text.clear();
+                json::unescape(raw, text);
+                text
+            }
+        };
+        let is_number = matches!(value, Value::Number(_) | Value::Integer(_));
+        match kind {
+            VersionKind::Integer => version::push_integer(bytes, digits_max, limbs, arena),
+            VersionKind::Decimal => version::push_decimal(bytes, digits_max, digits, arena),
+            VersionKind::Text | VersionKind::Hex | VersionKind::Binlog if is_number => Err(NotVersion::Malformed),
+            VersionKind::Text => version::push_text(bytes, arena),
+            VersionKind::Hex => version::push_hex(bytes, digits_max, arena),
+            VersionKind::Sequence => version::push_sequence(bytes, digits_max, tape, limbs, arena),
+            VersionKind::Binlog => version::push_binlog(bytes, digits_max, limbs, arena).map(|base| {
+                if let Some(bases) = bases {
+                    identity::push_text(base, bases);
+                }
+            }),
+            VersionKind::Timestamp => match timestamp::parse(bytes) {
+                Some(moment) if !is_number => {
+                    version::push_i128(moment, arena);
+                    Ok(())
+                }
+                _ => version::push_timestamp_number(bytes, part.unit, digits_max, digits, limbs, arena),
+            },
+        }
+        .map_err(refuse)?;
+        Ok(true)
+    }
+
+    /// Appends the scope's bytes, after the version was read: whether the record is in one. What was appended
+    /// where it is in none does not count.
+    pub fn read_scope(&mut self, plan: &'a Plan, arena: &mut Vec<u8>) -> Result<bool, Refusal> {
+        let from = arena.len();
+        for EpochPlan { of, none } in &plan.epoch {
+            let Some((spot, value)) = self.view.first(of, |_| false) else {
+                identity::push_null(arena);
+                continue;
+            };
+            if none.iter().any(|word| value.is(word, &mut self.scratch.text)) {
+                return Ok(false);
+            }
+            if matches!(value, Value::Composite(_)) {
+                return Err(refusal::epoch_not_scalar(&spot.path));
+            }
+            push_scalar(value, &spot.path, arena).map_err(|_| refusal::exponent_too_long(&spot.path))?;
+        }
+        if plan.binlog {
+            match &self.scratch.bases {
+                Some(bases) => arena.extend_from_slice(bases),
+                None => return Ok(false),
+            }
+        }
+        let length_max = self.limits.identity_bytes_max;
+        if arena.len() - from > length_max {
+            return Err(refusal::epoch_too_long(length_max));
+        }
+        Ok(!plan.epoch.is_empty() || plan.binlog)
+    }
+}
+
+/// The first of these that is there, not null, and none of the values that count as missing.
+#[inline]
+fn find<'a>(view: View<'a>, of: &'a [Spot], none: &'a [Word], scratch: &mut Vec<u8>) -> Option<(&'a Spot, Value<'a>)> {
+    view.first(of, |value| none.iter().any(|word| value.is(word, scratch)))
+}

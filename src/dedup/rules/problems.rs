@@ -1,0 +1,218 @@
+//! What about rules contradicts itself.
+
+use super::{Kinds, Names, Part, Rules, VersionPart};
+use crate::dedup::path::{Path, Scalar, Source};
+use crate::dedup::vocabulary::{Format, MissingPart, TimeUnit, VersionKind};
+
+/// Rules that contradict themselves.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// An identity without parts: every record would be the same thing.
+    #[error("the identity has no parts; name at least one path")]
+    NoIdentity,
+    /// A path inside what is not JSON.
+    #[error(
+        "`{path}` reads inside the {what}, which is bytes; write `{what}_format: json`, or use `{what}` as a whole"
+    )]
+    InsideBytes {
+        /// The path.
+        path: String,
+        /// `key` or `value`.
+        what: &'static str,
+    },
+    /// A path with steps inside a header, a constant or the record's place.
+    #[error("`{path}` cannot be read inside of; only keys and values can")]
+    InsideScalar {
+        /// The path.
+        path: String,
+    },
+    /// An identity without anything of the record in it: every record would be the same thing.
+    #[error("the identity holds constants only, so all records would be the same thing; name a path")]
+    ConstantIdentity,
+    /// A whole key or value as a document, that is bytes.
+    #[error("`{form}: {path}` needs JSON, and the {path} is bytes; write `{path}_format: json`")]
+    BytesAsDocument {
+        /// `content`, `fingerprint` or `rows`.
+        form: &'static str,
+        /// `key` or `value`.
+        path: String,
+    },
+    /// A header, a constant or the record's place as a document.
+    #[error("`{form}: {path}` needs JSON, which only keys and values hold")]
+    NotDocument {
+        /// `content`, `fingerprint` or `rows`.
+        form: &'static str,
+        /// The path.
+        path: String,
+    },
+    /// Something left out of a fingerprint that is not in it.
+    #[error("`except: {path}` is not inside of `{of}`, of which the fingerprint is made")]
+    ExceptOutside {
+        /// What is left out.
+        path: String,
+        /// What the fingerprint is of.
+        of: String,
+    },
+    /// A list that says nothing because it is empty.
+    #[error("`{what}` is an empty list; name at least one {of}")]
+    Empty {
+        /// The list's name.
+        what: &'static str,
+        /// What would stand in it.
+        of: &'static str,
+    },
+    /// A bucket without length.
+    #[error("a bucket lasts at least 1 ms")]
+    NoBucket,
+    /// Two parts that make rows.
+    #[error("the identity has several `rows`; a record's rows come from one place")]
+    SeveralRows,
+    /// A part of a version that must be there, and that says where it sorts when it is not.
+    #[error("`{path}` is `required`, so `missing: highest` says nothing; leave one of them out")]
+    RequiredHighest {
+        /// The part's first path.
+        path: String,
+    },
+    /// A unit of something other than a moment.
+    #[error("`unit` belongs to `as: timestamp`, and `{path}` is read `as: {kind}`")]
+    UnitWithoutTimestamp {
+        /// The part's first path.
+        path: String,
+        /// How it is read.
+        kind: VersionKind,
+    },
+    /// A scope for versions where there are none.
+    #[error("`epoch` says which versions are comparable, and there is no `version`")]
+    EpochWithoutVersion,
+    /// One word for two kinds.
+    #[error("`kinds` says of {word} that it is a {first} and a {second}")]
+    TwoKinds {
+        /// The word.
+        word: String,
+        /// What it says it is.
+        first: &'static str,
+        /// What else it says it is.
+        second: &'static str,
+    },
+}
+
+impl Rules {
+    /// Everything about the rules that contradicts itself. [`crate::dedup::Reader`] reads by such rules without
+    /// panicking, but not as anyone would expect.
+    pub fn problems(&self) -> Vec<Error> {
+        let mut problems = Vec::new();
+        if self.identity.parts.is_empty() {
+            problems.push(Error::NoIdentity);
+        } else if self.identity.parts.iter().all(Part::is_constant) {
+            problems.push(Error::ConstantIdentity);
+        }
+        self.paths().into_iter().for_each(|path| problems.extend(self.path_problem(path)));
+        self.identity.parts.iter().for_each(|part| self.part_problems(part, &mut problems));
+        if count_rows(&self.identity.parts) > 1 {
+            problems.push(Error::SeveralRows);
+        }
+        if let Some(version) = &self.version {
+            problems.extend(empty("version", "path", &version.parts));
+            version.parts.iter().for_each(|part| version_problems(part, &mut problems));
+        }
+        if let Some(epoch) = &self.epoch {
+            problems.extend(empty("epoch", "path", &epoch.parts));
+            epoch.parts.iter().for_each(|part| problems.extend(empty("of", "path", &part.of)));
+            if self.version.is_none() {
+                problems.push(Error::EpochWithoutVersion);
+            }
+        }
+        if let Some(kinds) = &self.kinds {
+            kinds_problems(kinds, &mut problems);
+        }
+        problems
+    }
+
+    fn path_problem(&self, path: &Path) -> Option<Error> {
+        if !path.is_inside() {
+            return None;
+        }
+        let (what, format) = match path.source {
+            Source::Key => ("key", self.key_format),
+            Source::Value => ("value", self.value_format),
+            _ => return Some(Error::InsideScalar { path: path.to_string() }),
+        };
+        (format == Format::Bytes).then(|| Error::InsideBytes { path: path.to_string(), what })
+    }
+
+    fn part_problems(&self, part: &Part, problems: &mut Vec<Error>) {
+        match part {
+            Part::Scalar(_) => {}
+            Part::Content(path) => problems.extend(self.document_problem("content", path)),
+            Part::Fingerprint { of, except } => {
+                problems.extend(self.document_problem("fingerprint", of));
+                let outside = except.iter().filter(|path| path.within(of).is_none());
+                problems
+                    .extend(outside.map(|path| Error::ExceptOutside { path: path.to_string(), of: of.to_string() }));
+            }
+            Part::Bucket { ms } => problems.extend((*ms < 1).then_some(Error::NoBucket)),
+            Part::FirstOf(alternatives) => {
+                problems.extend(empty("first_of", "alternative", alternatives));
+                alternatives.iter().for_each(|parts| problems.extend(empty("first_of", "path", parts)));
+                alternatives.iter().flatten().for_each(|part| self.part_problems(part, problems));
+            }
+            Part::Rows { of, named } => {
+                problems.extend(empty("rows", "path", of));
+                of.iter().for_each(|path| problems.extend(self.document_problem("rows", path)));
+                match named {
+                    Names::Given(names) => problems.extend(empty("named", "field", names)),
+                    Names::At(path) => problems.extend(self.document_problem("named", path)),
+                }
+            }
+        }
+    }
+
+    /// Why there is no document; what is inside of bytes is told of every path.
+    fn document_problem(&self, form: &'static str, path: &Path) -> Option<Error> {
+        let format = match path.source {
+            Source::Key => self.key_format,
+            Source::Value => self.value_format,
+            _ => return Some(Error::NotDocument { form, path: path.to_string() }),
+        };
+        let is_bytes = format == Format::Bytes && !path.is_inside();
+        is_bytes.then(|| Error::BytesAsDocument { form, path: path.to_string() })
+    }
+}
+
+fn empty<T>(what: &'static str, of: &'static str, list: &[T]) -> Option<Error> {
+    list.is_empty().then_some(Error::Empty { what, of })
+}
+
+/// The most rows' parts that an identity can have.
+fn count_rows(parts: &[Part]) -> usize {
+    let count = |part: &Part| match part {
+        Part::Rows { .. } => 1,
+        Part::FirstOf(alternatives) => alternatives.iter().map(|parts| count_rows(parts)).max().unwrap_or(0),
+        _ => 0,
+    };
+    parts.iter().map(count).sum()
+}
+
+fn version_problems(part: &VersionPart, problems: &mut Vec<Error>) {
+    problems.extend(empty("of", "path", &part.of));
+    let path = part.of.first().map(Path::to_string).unwrap_or_default();
+    if part.required && part.missing == MissingPart::Highest {
+        problems.push(Error::RequiredHighest { path: path.clone() });
+    }
+    if part.kind != VersionKind::Timestamp && part.unit != TimeUnit::Milliseconds {
+        problems.push(Error::UnitWithoutTimestamp { path, kind: part.kind });
+    }
+}
+
+fn kinds_problems(kinds: &Kinds, problems: &mut Vec<Error>) {
+    let Kinds { of, delete, read, truncate, message, table } = kinds;
+    problems.extend(empty("of", "path", of));
+    table.iter().for_each(|places| problems.extend(empty("table", "path", places)));
+    let lists = [("delete", delete), ("read", read), ("truncate", truncate), ("message", message)];
+    for (i, (second, words)) in lists.iter().enumerate() {
+        for (first, earlier) in &lists[..i] {
+            let twice = words.iter().filter(|word: &&Scalar| earlier.contains(word));
+            problems.extend(twice.map(|word| Error::TwoKinds { word: word.to_string(), first, second }));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Decimals, and numbers that are moments: exact, of any size.
+
+use crate::dedup::number;
+use crate::dedup::vocabulary::TimeUnit;
+
+use super::{NotVersion, complement, push_i64, push_i128, push_integer};
+
+const ZERO: u8 = 0x80;
+const POSITIVE: u8 = 0xc0;
+
+/// A number taken apart: the digits times a power of ten. No digits for 0.
+struct Parts<'a> {
+    negative: bool,
+    digits: &'a [u8],
+    exponent: i64,
+}
+
+/// Takes a number by JSON's grammar apart, leading zeros being fine; `scratch` holds its digits.
+fn parts<'a>(text: &[u8], digits_max: usize, scratch: &'a mut Vec<u8>) -> Result<Parts<'a>, NotVersion> {
+    if !is_decimal(text) {
+        return Err(NotVersion::Malformed);
+    }
+    scratch.clear();
+    number::write_canonical(text, scratch).map_err(|_| NotVersion::TooLong(text.len()))?;
+    let (negative, unsigned) = match scratch.strip_prefix(b"-") {
+        Some(rest) => (true, rest),
+        None => (false, &scratch[..]),
+    };
+    let (digits, exponent) = match unsigned.iter().position(|&byte| byte == b'e') {
+        Some(at) => (&unsigned[..at], std::str::from_utf8(&unsigned[at + 1..]).ok()),
+        None => (unsigned, Some("0")),
+    };
+    if digits.len() > digits_max.min(super::DIGITS_MAX) {
+        return Err(NotVersion::TooLong(digits.len()));
+    }
+    let exponent = exponent.and_then(|text| text.parse().ok()).ok_or(NotVersion::TooLong(text.len()))?;
+    Ok(Parts { negative, digits: if digits == b"0" { b"" } else { digits }, exponent })
+}
+
+/// Digits, with at most a minus sign before and a fraction and an exponent behind them.
+fn is_decimal(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    let (mantissa, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    let (whole, fraction) = match mantissa.iter().position(|&byte| byte == b'.') {
+        Some(at) => (&mantissa[..at], Some(&mantissa[at + 1..])),
+        None => (mantissa, None),
+    };
+    let digits = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let unsigned = |text: &[u8]| digits(text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text));
+    digits(whole) && fraction.is_none_or(digits) && exponent.is_none_or(unsigned)
+}
+
+/// Appends the encoding of the decimal `text`. `scratch` is scratch space.
+pub(in crate::dedup) fn push_decimal(
+    text: &[u8],
+    digits_max: usize,
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Result<(), NotVersion> {
+    let Parts { negative, digits, exponent } = parts(text, digits_max, scratch)?;
+    if digits.is_empty() {
+        out.push(ZERO);
+        return Ok(());
+    }
+    let from = out.len();
+    out.push(POSITIVE);
+    push_i64(exponent + digits.len() as i64, out);
+    for pair in digits.chunks(2) {
+        let value = |i: usize| pair.get(i).map_or(0, |digit| digit - b'0');
+        out.push(10 * value(0) + value(1) + 1);
+    }
+    out.push(0);
+    if negative {
+        complement(&mut out[from..]);
+    }
+    Ok(())
+}
+
+/// Appends the encoding of the moment that is `text` units after 1970.
+pub(in crate::dedup) fn push_timestamp_number(
+    text: &[u8],
+    unit: TimeUnit,
+    digits_max: usize,
+    scratch: &mut Vec<u8>,
+    limbs: &mut Vec<u64>,
+    out: &mut Vec<u8>,
+) -> Result<(), NotVersion> {
+    let Parts { negative, digits, exponent } = parts(text, digits_max, scratch)?;
+    if digits.is_empty() {
+        push_i64(0, out);
+        return Ok(());
+    }
+    let nanoseconds = match unit {
+        TimeUnit::Seconds => 9,
+        TimeUnit::Milliseconds => 6,
+        TimeUnit::Microseconds => 3,
+        TimeUnit::Nanoseconds => 0,
+    };
+    let Ok(zeros) = usize::try_from(exponent + nanoseconds) else { return Err(NotVersion::TooFine) };
+    let length = digits.len().saturating_add(zeros);
+    if length > digits_max.min(super::DIGITS_MAX) {
+        return Err(NotVersion::TooLong(length));
+    }
+    if length <= 38 {
+        let value = digits.iter().fold(0, |value: i128, digit| value * 10 + i128::from(digit - b'0'));
+        let value = value * 10_i128.pow(zeros as u32);
+        push_i128(if negative { -value } else { value }, out);
+        return Ok(());
+    }
+    let start = usize::from(negative);
+    scratch.truncate(start + length - zeros);
+    scratch.resize(start + length, b'0');
+    push_integer(scratch, digits_max, limbs, out)
+}

@@ -1,0 +1,113 @@
+//! Versions that are lists of integers: hex groups, binlog positions, sequences.
+
+use crate::dedup::json::{Kind, Tape};
+
+use super::{NotVersion, push_head, push_integer};
+
+const END: u8 = 0;
+const NULL: u8 = 1;
+const INTEGER: u8 = 2;
+
+/// Appends the encoding of groups of hexadecimal digits.
+pub(in crate::dedup) fn push_hex(text: &[u8], digits_max: usize, out: &mut Vec<u8>) -> Result<(), NotVersion> {
+    let text = text.strip_prefix(b"0x").or(text.strip_prefix(b"0X")).unwrap_or(text);
+    let mut digits_left = digits_max.min(super::DIGITS_MAX);
+    for group in text.split(|byte| matches!(byte, b':' | b'-' | b'.' | b'/')) {
+        if group.is_empty() || !group.iter().all(u8::is_ascii_hexdigit) {
+            return Err(NotVersion::Malformed);
+        }
+        let zeros = group.iter().take_while(|&&digit| digit == b'0').count();
+        let digits = &group[zeros..];
+        // A group of zeros counts too, so that their number has a bound.
+        digits_left = digits_left.checked_sub(digits.len().max(1)).ok_or(NotVersion::TooLong(text.len()))?;
+        out.push(INTEGER);
+        push_head(digits.len().div_ceil(2), out);
+        let (first, rest) = digits.split_at(digits.len() % 2);
+        let value = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
+        out.extend(first.iter().map(|&digit| value(digit)));
+        out.extend(rest.chunks_exact(2).map(|pair| 16 * value(pair[0]) + value(pair[1])));
+    }
+    out.push(END);
+    Ok(())
+}
+
+/// Appends the encoding of a binlog's file and maybe position: the file's base name.
+pub(in crate::dedup) fn push_binlog<'t>(
+    text: &'t [u8],
+    digits_max: usize,
+    limbs: &mut Vec<u64>,
+    out: &mut Vec<u8>,
+) -> Result<&'t [u8], NotVersion> {
+    let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let last = |text: &'t [u8], separator: u8| {
+        let at = text.iter().rposition(|&byte| byte == separator)?;
+        Some((&text[..at], &text[at + 1..]))
+    };
+    let (file, position) = match last(text, b':').filter(|(_, position)| digits(position)) {
+        Some((file, position)) => (file, Some(position)),
+        None => (text, None),
+    };
+    let (base, suffix) = last(file, b'.').ok_or(NotVersion::Malformed)?;
+    if base.is_empty() || !digits(suffix) {
+        return Err(NotVersion::Malformed);
+    }
+    if base.len() > super::TEXT_BYTES_MAX {
+        return Err(NotVersion::TextTooLong(base.len()));
+    }
+    for number in [Some(suffix), position].into_iter().flatten() {
+        out.push(INTEGER);
+        push_integer(number, digits_max, limbs, out)?;
+    }
+    out.push(END);
+    Ok(base)
+}
+
+/// Appends the encoding of a JSON array of integers, decimal texts and nulls. `tape` is scratch space.
+pub(in crate::dedup) fn push_sequence(
+    document: &[u8],
+    digits_max: usize,
+    tape: &mut Tape,
+    limbs: &mut Vec<u64>,
+    out: &mut Vec<u8>,
+) -> Result<(), NotVersion> {
+    tape.read(document).map_err(|_| NotVersion::Malformed)?;
+    if tape.token(0).kind != Kind::Array {
+        return Err(NotVersion::Malformed);
+    }
+    let digits_max = digits_max.min(super::DIGITS_MAX);
+    let mut digits_left = digits_max;
+    for element in tape.elements(0) {
+        let length = match tape.token(element).kind {
+            Kind::Null => {
+                out.push(NULL);
+                1
+            }
+            Kind::Number | Kind::Text | Kind::Escaped => {
+                let text = tape.bytes(element, document);
+                out.push(INTEGER);
+                push_integer(text, digits_max, limbs, out)?;
+                let zeros = text.iter().take_while(|byte| matches!(byte, b'0' | b'-')).count();
+                (text.len() - zeros).max(1)
+            }
+            _ => return Err(NotVersion::Malformed),
+        };
+        digits_left = digits_left.checked_sub(length).ok_or(NotVersion::TooLong(document.len()))?;
+    }
+    out.push(END);
+    Ok(())
+}
+
+/// Takes a list off the front of `rest`: each of its elements as `integer` takes it, `null` as JSON writes it.
+pub(super) fn take(rest: &mut &[u8], integer: impl Fn(&mut &[u8]) -> Option<String>) -> Option<Vec<String>> {
+    let mut elements = Vec::new();
+    loop {
+        let (&tag, after) = rest.split_first()?;
+        *rest = after;
+        match tag {
+            END => return Some(elements),
+            NULL => elements.push("null".to_owned()),
+            INTEGER => elements.push(integer(rest)?),
+            _ => return None,
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Goal: each finding comes when it should, once, and says what to do; a sound set of topics gives none.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::cluster::{CommittedOffset, TopicId};
+use crate::dedup::{Identity, Path};
+use crate::engine::preflight::finding::Severity;
+use crate::topology::{Input, Start};
+
+const DAY_MS: i64 = 86_400_000;
+const DIGEST: [u8; 32] = [7; 32];
+
+fn topology() -> Topology {
+    let identity = Identity::of_paths([Path::parse("value.id").unwrap()]);
+    Topology {
+        name: "t".to_owned(),
+        preset: None,
+        input: Input::Topics(vec!["in".to_owned()]),
+        start: Start::Earliest,
+        // Seven days.
+        rules: Arc::new(Rules::new(identity, None)),
+        output: "out".to_owned(),
+        dead_letter: "dead".to_owned(),
+        audit: None,
+        tests: Vec::new(),
+    }
+}
+
+fn topic() -> TopicDescription {
+    TopicDescription {
+        id: TopicId::default(),
+        partition_count: 3,
+        cleanup_policy: "delete".to_owned(),
+        delete_retention_ms: DAY_MS,
+        retention_ms: 7 * DAY_MS,
+        retention_bytes: i64::MAX,
+        stamps: false,
+        timestamp_before_max_ms: i64::MAX,
+        timestamp_after_max_ms: 3_600_000,
+        message_bytes_max: 1_000_000,
+        replicas: Some(3),
+        min_insync_replicas: Some(2),
+        rights: Some(Rights::ALL),
+    }
+}
+
+fn there(name: &str, topic: TopicDescription) -> Named {
+    Named { name: name.to_owned(), seen: Seen::There(Box::new(topic)) }
+}
+
+fn sound() -> Facts {
+    let changelog = TopicDescription { cleanup_policy: "compact".to_owned(), ..topic() };
+    Facts {
+        input: there("in", topic()),
+        output: there("out", topic()),
+        changelog: there("log", changelog),
+        committed: Ok(vec![None; 3]),
+    }
+}
+
+fn settings() -> config::Topics {
+    config::Topics { create: Create::Internal, replication_factor: 3, min_insync_replicas: 2 }
+}
+
+fn judged(topology: &Topology, facts: &Facts) -> Vec<Finding> {
+    Judge { topology, rules_digest: &DIGEST, settings: &settings() }.input(facts)
+}
+
+fn change(named: &mut Named, change: impl FnOnce(&mut TopicDescription)) {
+    let Seen::There(topic) = &mut named.seen else { panic!("{} is not there", named.name) };
+    change(topic);
+}
+
+/// The only thing that is found when the sound facts are changed so.
+#[track_caller]
+fn only(alter: impl FnOnce(&mut Topology, &mut Facts)) -> Finding {
+    let (mut topology, mut facts) = (topology(), sound());
+    alter(&mut topology, &mut facts);
+    let mut findings = judged(&topology, &facts);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    findings.remove(0)
+}
+
+#[track_caller]
+fn says(severity: Severity, words: &[&str], alter: impl FnOnce(&mut Topology, &mut Facts)) {
+    let finding = only(alter);
+    assert_eq!(finding.severity, severity, "{finding}");
+    for word in words {
+        assert!(finding.to_string().contains(word), "no {word:?} in {finding}");
+    }
+    assert!(!finding.help.is_empty());
+}
+
+use Severity::{Note, Refused, Warning};
+
+#[test]
+fn sound_topics_are_nothing_to_speak_of() {
+    assert_eq!(judged(&topology(), &sound()), []);
+}
+
+#[test]
+fn topics_that_are_missing() {
+    says(Refused, &["input topic \"in\" does not exist", "input.topics"], |_, facts| {
+        facts.input.seen = Seen::Missing;
+        facts.committed = Ok(Vec::new());
+    });
+    says(Refused, &["topic \"out\" does not exist", "3 partitions", "topics.create: all"], |_, facts| {
+        facts.output.seen = Seen::Missing;
+    });
+    says(Note, &["changelog topic \"log\" does not exist", "creates it with 3"], |_, facts| {
+        facts.changelog.seen = Seen::Missing;
+    });
+}
+
+#[test]
+fn topics_that_may_not_be_seen() {
+    for (index, noun) in ["input", "output", "changelog"].into_iter().enumerate() {
+        says(Refused, &[noun, "cannot be seen: no", "DescribeConfigs"], |_, facts| {
+            let named = [&mut facts.input, &mut facts.output, &mut facts.changelog];
+            named.into_iter().nth(index).unwrap().seen = Seen::Withheld("no".to_owned());
+        });
+    }
+    says(Refused, &["what \"ratchet.t\" has committed", "no"], |_, facts| facts.committed = Err("no".to_owned()));
+}
+
+#[test]
+fn partition_counts() {
+    says(Refused, &["2 partitions", "has 3", "add partitions to the output"], |_, facts| {
+        change(&mut facts.output, |output| output.partition_count = 2);
+    });
+    says(Refused, &["4 partitions", "must be equal", "a new name"], |_, facts| {
+        change(&mut facts.changelog, |changelog| changelog.partition_count = 4);
+    });
+}
+
+#[test]
+fn the_changelogs_policy() {
+    says(Refused, &["cleanup.policy=compact,delete", "entries get lost"], |_, facts| {
+        change(&mut facts.changelog, |changelog| changelog.cleanup_policy = "compact,delete".to_owned());
+    });
+}
+
+#[test]
+fn an_input_that_is_kept_longer_than_identities_are_remembered() {
+    says(Warning, &["keeps its records 8d", "remembered 7d", "retention.ms"], |_, facts| {
+        change(&mut facts.input, |input| input.retention_ms = 8 * DAY_MS);
+    });
+    says(Warning, &["keeps its records for ever", "at most 5 bytes"], |_, facts| {
+        change(&mut facts.input, |input| (input.retention_ms, input.retention_bytes) = (i64::MAX, 5));
+    });
+    says(Warning, &["for ever", "cleanup.policy=compact"], |_, facts| {
+        change(&mut facts.input, |input| input.cleanup_policy = "compact".to_owned());
+    });
+}
+
+#[test]
+fn an_input_that_is_remembered_for_ever_may_be_kept_for_ever() {
+    let (mut topology, mut facts) = (topology(), sound());
+    topology.rules = Arc::new(Rules { retention: Retention::Forever, ..(*topology.rules).clone() });
+    change(&mut facts.input, |input| input.retention_ms = i64::MAX);
+    assert_eq!(judged(&topology, &facts), []);
+}
+
+#[test]
+fn who_stamps_records() {
+    says(Warning, &["output topic \"out\" stamps", "LogAppendTime"], |_, facts| {
+        change(&mut facts.output, |output| output.stamps = true);
+    });
+    says(Warning, &["input topic \"in\" stamps", "read the timestamp"], |topology, facts| {
+        let identity = Identity { parts: vec![Part::FirstOf(vec![vec![Part::Bucket { ms: 1 }]])] };
+        topology.rules = Arc::new(Rules { identity, ..(*topology.rules).clone() });
+        change(&mut facts.input, |input| input.stamps = true);
+    });
+    let mut facts = sound();
+    change(&mut facts.input, |input| input.stamps = true);
+    assert_eq!(judged(&topology(), &facts), [], "nothing reads it");
+}
+
+#[test]
+fn timestamps_that_the_output_refuses() {
+    says(Warning, &["older than 1d", "of any age", "on_unsendable"], |_, facts| {
+        change(&mut facts.output, |output| output.timestamp_before_max_ms = DAY_MS);
+    });
+    says(Warning, &["older than 1d", "8d old"], |_, facts| {
+        change(&mut facts.output, |output| output.timestamp_before_max_ms = DAY_MS);
+        change(&mut facts.input, |input| input.timestamp_before_max_ms = DAY_MS);
+    });
+    says(Warning, &["more than 1m ahead", "1h ahead", "future_max"], |_, facts| {
+        change(&mut facts.output, |output| output.timestamp_after_max_ms = 60_000);
+    });
+}
+
+#[test]
+fn records_that_are_too_large() {
+    says(Warning, &["999999 bytes", "takes 1000000", "max.message.bytes"], |_, facts| {
+        change(&mut facts.output, |output| output.message_bytes_max = 999_999);
+    });
+    let topology = topology();
+    let judge = Judge { topology: &topology, rules_digest: &DIGEST, settings: &settings() };
+    let [finding] = &judge.aside(Role::DeadLetter, &there("dead", topic()), 3, 1_000_001)[..] else { panic!() };
+    assert!(finding.severity == Warning && finding.message.contains("stops its task"), "{finding}");
+    assert_eq!(judge.aside(Role::DeadLetter, &there("dead", topic()), 3, 1_000_000), []);
+}
+
+#[test]
+fn replicas() {
+    says(Warning, &["output", "1 replicas", "says 3 and 2"], |_, facts| {
+        change(&mut facts.output, |output| (output.replicas, output.min_insync_replicas) = (Some(1), Some(1)));
+    });
+    says(Warning, &["changelog", "min.insync.replicas=1"], |_, facts| {
+        change(&mut facts.changelog, |changelog| changelog.min_insync_replicas = Some(1));
+    });
+    says(Refused, &["3 replicas and min.insync.replicas=4", "takes no record"], |_, facts| {
+        change(&mut facts.output, |output| output.min_insync_replicas = Some(4));
+    });
+}
+
+#[test]
+fn rights_on_topics() {
+    let no_read = Some(Rights { read: false, ..Rights::ALL });
+    let no_write = Some(Rights { write: false, ..Rights::ALL });
+    says(Refused, &["not authorised to read input topic"], |_, facts| {
+        change(&mut facts.input, |topic| topic.rights = no_read);
+    });
+    says(Refused, &["not authorised to write output topic"], |_, facts| {
+        change(&mut facts.output, |topic| topic.rights = no_write);
+    });
+    says(Refused, &["not authorised to read changelog topic"], |_, facts| {
+        change(&mut facts.changelog, |topic| topic.rights = no_read);
+    });
+    says(Refused, &["not authorised to write changelog topic"], |_, facts| {
+        change(&mut facts.changelog, |topic| topic.rights = no_write);
+    });
+    says(Note, &["does not say", "input topic"], |_, facts| change(&mut facts.input, |topic| topic.rights = None));
+    let topology = topology();
+    let judge = Judge { topology: &topology, rules_digest: &DIGEST, settings: &settings() };
+    for role in [Role::DeadLetter, Role::Audit] {
+        let named = there("aside", TopicDescription { rights: no_write, ..topic() });
+        let [finding] = &judge.aside(role, &named, 3, 0)[..] else { panic!() };
+        assert!(finding.is_refused() && finding.message.contains(role.noun()), "{finding}");
+    }
+}
+
+#[test]
+fn rights_on_the_group() {
+    let topology = topology();
+    let judge = Judge { topology: &topology, rules_digest: &DIGEST, settings: &settings() };
+    let found = |rights| judge.group(rights).into_iter().map(|finding| (finding.severity, finding.message)).next();
+    assert_eq!(found(Some(Rights::ALL)), None);
+    let (severity, message) = found(Some(Rights { read: false, ..Rights::ALL })).unwrap();
+    assert!(severity == Refused && message.contains("\"ratchet.t\""), "{message}");
+    let (severity, message) = found(Some(Rights { alter: false, ..Rights::ALL })).unwrap();
+    assert!(severity == Note && message.contains("transactional ids"), "{message}");
+    assert_eq!(found(None).unwrap().0, Note);
+}
+
+#[test]
+fn what_the_group_has_committed() {
+    let committed = |metadata: &str| Some(CommittedOffset { offset: 1, metadata: metadata.to_owned() });
+    says(Refused, &["in:1", "not ratchet's", "another name"], |_, facts| {
+        facts.committed = Ok(vec![None, committed("something else"), committed("something else")]);
+    });
+    let token = crate::format::Token { lane: 1, transaction: 1, changelog_id: [0; 16], partition: 0 };
+    let digest = OffsetMetadata::short_digest(&[1; 32]);
+    let others = OffsetMetadata { token, digest, owner: None }.to_string();
+    says(Refused, &["in:0", "other rules", "a new name"], |_, facts| facts.committed = Ok(vec![committed(&others)]));
+    let digest = OffsetMetadata::short_digest(&DIGEST);
+    let ours = OffsetMetadata { token, digest, owner: None }.to_string();
+    let facts = Facts { committed: Ok(vec![committed(&ours), committed("")]), ..sound() };
+    assert_eq!(judged(&topology(), &facts), []);
+}

@@ -1,0 +1,155 @@
+//! Kafka Connect, standalone, with one Debezium connector.
+//!
+//! It flushes its offsets when it stops in good order, and never in between: so killing it brings redelivery,
+//! and everything since the last orderly stop comes again.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::database::Database;
+use crate::kafka;
+use crate::server::free_port;
+use crate::until::within;
+
+/// How long an orderly stop may take.
+const STOP_WAIT: Duration = Duration::from_secs(60);
+
+/// A connector, running or not. Dropped, it is killed.
+pub struct Connect {
+    libs: PathBuf,
+    folder: PathBuf,
+    child: Option<Child>,
+}
+
+impl Connect {
+    /// Writes the settings, of which `further` win; starts nothing.
+    pub fn new(database: &dyn Database, brokers: &str, further: &[(&str, &str)]) -> Connect {
+        let name = database.name();
+        let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join(database.pom());
+        let libs = kafka::jars(&format!("connect-{name}"), &pom);
+        let folder = kafka::run_folder().join(format!("connect-{name}"));
+        fs::create_dir_all(&folder).expect("the run's folder is writable");
+        let connect = Connect { libs, folder, child: None };
+        let mut config: Map<String, Value> = Map::new();
+        for (setting, value) in database.connector(brokers) {
+            config.insert(setting.to_owned(), value.into());
+        }
+        config.insert("topic.prefix".to_owned(), database.topic_prefix().into());
+        config.insert("tasks.max".to_owned(), "1".into());
+        for (setting, value) in further {
+            config.insert((*setting).to_owned(), (*value).into());
+        }
+        let connector = json!({"name": name, "config": config});
+        fs::write(connect.folder.join("connector.json"), connector.to_string()).expect("the folder is writable");
+        fs::write(connect.folder.join("worker.properties"), worker(brokers, database.schemas(), &connect.offsets()))
+            .expect("the folder is writable");
+        connect
+    }
+
+    fn offsets(&self) -> PathBuf {
+        self.folder.join("offsets")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join("connect.log")
+    }
+
+    /// Starts it. The worker's own port is another one each time: nobody asks it anything.
+    pub fn start(&mut self) {
+        assert!(self.child.is_none(), "it runs already");
+        let log: File =
+            OpenOptions::new().create(true).append(true).open(self.log()).expect("the run's folder is writable");
+        let worker = self.folder.join("worker.properties");
+        let settings = fs::read_to_string(&worker).expect("it was written");
+        let kept = settings.lines().filter(|line| !line.starts_with("listeners=")).collect::<Vec<_>>().join("\n");
+        fs::write(&worker, format!("{kept}\nlisteners=http://127.0.0.1:{}\n", free_port())).expect("it was written");
+        let mut command = Command::new("java");
+        command
+            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"])
+            .args(["-Dorg.slf4j.simpleLogger.showDateTime=true"])
+            .args(["-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS"])
+            .arg("-cp")
+            .arg(format!("{}/*", self.libs.display()))
+            .arg("org.apache.kafka.connect.cli.ConnectStandalone")
+            .arg(worker)
+            .arg(self.folder.join("connector.json"))
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("an open file"))
+            .stderr(log);
+        self.child = Some(kafka::spawn(command).expect("java was started a moment ago"));
+    }
+
+    /// Fails the test if the connector has given up.
+    pub fn assert_running(&mut self) {
+        let ended = self.child.as_mut().expect("it was started").try_wait().expect("it is our child");
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let given_up = log.lines().find(|line| line.contains("unrecoverable") || line.contains("Failed to create"));
+        assert!(ended.is_none() && given_up.is_none(), "{ended:?} {given_up:?}, see {}", self.log().display());
+    }
+
+    /// Kills it (SIGKILL): what it has not flushed of its offsets is lost.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Stops it in good order (SIGTERM): it flushes its offsets.
+    pub fn stop(&mut self) {
+        let mut child = self.child.take().expect("it was started");
+        kafka::signal(&child, libc::SIGTERM);
+        within(STOP_WAIT, &format!("Kafka Connect to stop, see {}", self.log().display()), || {
+            child.try_wait().expect("it is our child")
+        });
+        assert!(self.offsets().exists(), "it stopped without flushing its offsets, see {}", self.log().display());
+    }
+
+    /// Keeps a copy of its offsets.
+    pub fn back_up_offsets(&self) {
+        fs::copy(self.offsets(), self.folder.join("offsets.backup")).expect("it has stored its offsets before");
+    }
+
+    /// Puts the copy back: it will deliver again what has come since, as far as the database still has it.
+    pub fn restore_offsets(&self) {
+        assert!(self.child.is_none(), "it runs");
+        fs::copy(self.folder.join("offsets.backup"), self.offsets()).expect("a copy was kept");
+    }
+
+    /// Removes its offsets: it will take a snapshot.
+    pub fn lose_offsets(&self) {
+        assert!(self.child.is_none(), "it runs");
+        fs::remove_file(self.offsets()).expect("it has stored its offsets before");
+    }
+}
+
+impl Drop for Connect {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.log()).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(15)..];
+            eprintln!("--- Kafka Connect said, {}:\n{}", self.log().display(), tail.join("\n"));
+        }
+        self.kill();
+    }
+}
+
+fn worker(brokers: &str, schemas: bool, offsets: &Path) -> String {
+    format!(
+        "bootstrap.servers={brokers}\n\
+         key.converter=org.apache.kafka.connect.json.JsonConverter\n\
+         value.converter=org.apache.kafka.connect.json.JsonConverter\n\
+         key.converter.schemas.enable={schemas}\n\
+         value.converter.schemas.enable={schemas}\n\
+         offset.storage.file.filename={}\n\
+         offset.flush.interval.ms=3600000\n\
+         plugin.discovery=ONLY_SCAN\n",
+        offsets.display()
+    )
+}

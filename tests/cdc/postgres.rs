@@ -1,0 +1,125 @@
+//! PostgreSQL with logical decoding, and Debezium's connector for it.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::database::{CREATE, Database, Table};
+use crate::server::{Home, Server, free_port, program};
+use crate::session::Session;
+
+const PACKAGE: &str = "on Debian and Ubuntu the package postgresql";
+const FOLDERS: [&str; 1] = ["/usr/lib/postgresql/*/bin"];
+const DATABASE: &str = "shop";
+
+/// A running PostgreSQL. Dropped, it is gone with its data.
+pub struct Postgres {
+    psql: PathBuf,
+    port: u16,
+    // In this order: the server ends before its folder goes away.
+    _server: Server,
+    home: Home,
+}
+
+impl Postgres {
+    /// Starts a server with an empty data folder, and creates the tables.
+    pub fn start() -> Postgres {
+        let home = Home::new(&["postgres", "nobody"]);
+        let psql = program("psql", &FOLDERS, PACKAGE);
+        let data = home.folder().join("data");
+        let mut initdb = home.command(&program("initdb", &FOLDERS, PACKAGE));
+        initdb.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
+        home.prepare(initdb);
+        let port = free_port();
+        let mut server = home.command(&program("postgres", &FOLDERS, PACKAGE));
+        server.arg("-D").arg(&data).arg("-k").arg(home.folder()).arg("-p").arg(port.to_string());
+        for setting in ["wal_level=logical", "listen_addresses=127.0.0.1", "fsync=off", "wal_sender_timeout=0"] {
+            server.args(["-c", setting]);
+        }
+        let mut ask = client(&psql, &home, port, "postgres");
+        ask.args(["-c", "select 1"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Server::start("postgres", server, || ask.status().is_ok_and(|status| status.success()));
+        let postgres = Postgres { psql, port, _server: server, home };
+        let create = client(&postgres.psql, &postgres.home, port, "postgres");
+        Session::open(create, "postgres-create-database").run(&format!("create database {DATABASE};"));
+        // Of orders the log holds whole old rows, of order_lines only their keys: both are usual.
+        let orders_in_full = "alter table orders replica identity full;";
+        postgres.session("postgres-create-tables").run(&format!("{CREATE}\n{orders_in_full}"));
+        postgres
+    }
+}
+
+fn client(psql: &PathBuf, home: &Home, port: u16, database: &str) -> Command {
+    let mut command = Command::new(psql);
+    command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-h"]);
+    command.arg(home.folder()).arg("-p").arg(port.to_string()).stdin(Stdio::null());
+    command.env("PGCLIENTENCODING", "UTF8");
+    command
+}
+
+impl Database for Postgres {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn session(&self, name: &str) -> Session {
+        Session::open(client(&self.psql, &self.home, self.port, DATABASE), name)
+    }
+
+    fn bulk_load(&self, table: &str, rows: &[String]) -> String {
+        let rows: Vec<String> = rows.iter().map(|row| row.replace('\'', "")).collect();
+        format!("copy {table} from stdin with (format csv, null 'null');\n{}\n\\.\n", rows.join("\n"))
+    }
+
+    fn rows_query(&self, table: &Table) -> String {
+        format!("select row_to_json(t) from {} t;", table.name)
+    }
+
+    fn pom(&self) -> &'static str {
+        "tests/cdc/postgres.pom.xml"
+    }
+
+    fn schemas(&self) -> bool {
+        false
+    }
+
+    fn topic_prefix(&self) -> &'static str {
+        "shop"
+    }
+
+    fn topic(&self, table: &Table) -> String {
+        format!("shop.public.{}", table.name)
+    }
+
+    fn further_topics(&self) -> Vec<&'static str> {
+        // Logical messages.
+        vec!["shop.message"]
+    }
+
+    fn connector(&self, _brokers: &str) -> Vec<(&'static str, String)> {
+        [
+            ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+            ("database.hostname", "127.0.0.1"),
+            ("database.user", "postgres"),
+            ("database.password", "unused"),
+            ("database.dbname", DATABASE),
+            ("plugin.name", "pgoutput"),
+            ("publication.autocreate.mode", "filtered"),
+            ("table.include.list", "public.orders,public.order_lines"),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name, value.to_owned()))
+        .chain([("database.port", self.port.to_string())])
+        .collect()
+    }
+
+    fn own_statements(&self) -> &'static str {
+        "select pg_logical_emit_message(true, 'note', 'in a transaction');
+         select pg_logical_emit_message(false, 'note', 'outside of any');"
+    }
+
+    fn position(&self, source: &Value) -> String {
+        source["lsn"].to_string()
+    }
+}

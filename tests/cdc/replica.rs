@@ -1,0 +1,85 @@
+//! What a consumer makes of a topic: a table, the last record of a key wins. It notes whenever a row goes
+//! back in time; the rows' revisions, which only rise in the source, tell it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::cluster::Stored;
+
+/// A table that is made of change events.
+#[derive(Default)]
+pub struct Replica {
+    pub rows: BTreeMap<String, Value>,
+    /// A row was replaced by an older state of it.
+    pub went_back: Vec<String>,
+    /// A deleted row was there again in a state from before its delete.
+    pub came_back: Vec<String>,
+    /// A row was removed by the delete of an older state of it.
+    pub vanished: Vec<String>,
+    /// Null values that did not follow their delete, and deletes whose null value did not follow them.
+    pub stray_tombstones: Vec<String>,
+    /// The greatest revision of each key so far.
+    newest: BTreeMap<String, i64>,
+    /// Keys whose last record is a delete.
+    owing: BTreeSet<String>,
+}
+
+impl Replica {
+    /// The table that a topic's records make.
+    pub fn of(topic: &BTreeMap<i32, Vec<Stored>>) -> Replica {
+        let mut replica = Replica::default();
+        // A key's records lie in one partition, so the order of the partitions does not matter.
+        for record in topic.values().flatten() {
+            replica.apply(record);
+        }
+        replica.stray_tombstones.extend(replica.owing.iter().map(|key| format!("{key}: no null value at the end")));
+        replica
+    }
+
+    fn apply(&mut self, record: &Stored) {
+        let key = payload(record.key.as_deref().expect("a change of a row has a key")).to_string();
+        let Some(value) = &record.value else {
+            if !self.owing.remove(&key) {
+                self.stray_tombstones.push(format!("{key} at offset {}: a null value", record.offset));
+            }
+            self.rows.remove(&key);
+            return;
+        };
+        if self.owing.remove(&key) {
+            self.stray_tombstones
+                .push(format!("{key} at offset {}: a change where a null value was due", record.offset));
+        }
+        let change = payload(value);
+        let now = self.rows.get(&key).map(revision);
+        if change["after"].is_null() {
+            // Where the log holds only the key of a deleted row, the connector fills the rest up with nothing.
+            let deleted = revision(&change["before"]);
+            if let Some(now) = now.filter(|&now| 0 < deleted && deleted < now) {
+                self.vanished.push(format!("{key} at offset {}: {now}, by a delete of {deleted}", record.offset));
+            }
+            self.rows.remove(&key);
+            self.owing.insert(key);
+            return;
+        }
+        let new = revision(&change["after"]);
+        let newest = self.newest.entry(key.clone()).or_default();
+        match now {
+            Some(now) if new < now => self.went_back.push(format!("{key} at offset {}: {now} to {new}", record.offset)),
+            None if new <= *newest => self.came_back.push(format!("{key} at offset {}: {new}", record.offset)),
+            _ => {}
+        }
+        *newest = new.max(*newest);
+        self.rows.insert(key, change["after"].clone());
+    }
+}
+
+/// The event in a converter's JSON, with or without its schema beside it.
+pub fn payload(bytes: &[u8]) -> Value {
+    let mut value: Value = serde_json::from_slice(bytes).expect("the converter writes JSON");
+    if value.get("schema").is_some() { value["payload"].take() } else { value }
+}
+
+fn revision(row: &Value) -> i64 {
+    row["revision"].as_i64().unwrap_or(0)
+}

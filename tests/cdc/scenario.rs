@@ -1,0 +1,335 @@
+//! The story that both databases go through, and what must be true at its end.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::cluster::{Follower, Kafka, Stored};
+use crate::connect::Connect;
+use crate::database::{Database, TABLES, Table};
+use crate::kafka;
+use crate::operator::Operator;
+use crate::random::Random;
+use crate::replica::{Replica, payload};
+use crate::session::Session;
+use crate::until::within;
+use crate::workload::{Kinds, Workload};
+
+/// Of every table's topic and of its output.
+const PARTITIONS: i32 = 3;
+/// How many transactions one stretch of work makes.
+const STRETCH: u64 = 80;
+/// For a connector to start and to deliver a stretch of work, on a machine that has other things to do.
+const DELIVERY: Duration = Duration::from_secs(120);
+
+/// Everything but the operator, up and running.
+pub struct Scenario<'a> {
+    database: &'a dyn Database,
+    topology: &'static str,
+    kafka: Kafka,
+    connect: Connect,
+    session: Session,
+    /// For transactions that are open at the same time as another.
+    other: Session,
+    workload: Workload,
+    /// One of each table.
+    arrivals: Vec<Arrivals>,
+}
+
+/// What has arrived in a table's topic so far.
+struct Arrivals {
+    follower: Follower,
+    /// Snapshots' reads.
+    reads: usize,
+    /// The first columns of keys.
+    ids: HashSet<i64>,
+}
+
+impl Arrivals {
+    fn look(&mut self, table: &Table) {
+        for record in self.follower.look() {
+            let id = record.key.as_deref().and_then(|key| payload(key)[table.columns[0]].as_i64());
+            self.ids.extend(id);
+            self.reads += usize::from(record.value.is_some_and(|value| payload(&value)["op"] == "r"));
+        }
+    }
+}
+
+impl<'a> Scenario<'a> {
+    /// Creates the topics. The topology's outputs are `{topic}.clean`.
+    pub fn start(database: &'a dyn Database, topology: &'static str) -> Scenario<'a> {
+        let kafka = Kafka::at(&kafka::shared_broker().bootstrap());
+        for table in &TABLES {
+            kafka.create(&database.topic(table), PARTITIONS, &[]);
+            kafka.create(&output(database, table), PARTITIONS, &[]);
+        }
+        for topic in database.further_topics() {
+            kafka.create(topic, 1, &[]);
+        }
+        let name = database.name();
+        Scenario {
+            connect: Connect::new(database, kafka.brokers(), &[]),
+            session: database.session(&format!("{name}-session")),
+            other: database.session(&format!("{name}-other-session")),
+            workload: Workload::new(Random::seeded(name)),
+            arrivals: TABLES
+                .iter()
+                .map(|table| Arrivals { follower: kafka.follow(&database.topic(table)), reads: 0, ids: HashSet::new() })
+                .collect(),
+            database,
+            topology,
+            kafka,
+        }
+    }
+
+    /// The story.
+    pub fn run(mut self) {
+        self.work(Kinds::All);
+        let mut operator = Operator::start(self.topology, self.kafka.brokers());
+
+        self.tell("a first snapshot, then changes");
+        self.connect.start();
+        self.work(Kinds::All);
+        self.await_delivered();
+
+        self.tell("the connector is stopped in good order, and killed before it has flushed its offsets again");
+        self.connect.stop();
+        self.connect.back_up_offsets();
+        self.connect.start();
+        self.work(Kinds::All);
+        self.await_delivered();
+        self.connect.kill();
+        self.work(Kinds::All);
+        self.connect.start();
+        self.work(Kinds::All);
+        self.await_delivered();
+
+        self.tell("its offsets are lost: a second snapshot, in mid-stream");
+        self.connect.stop();
+        self.take_another_snapshot();
+        self.work(Kinds::All);
+        self.await_delivered();
+
+        self.tell("the topic is read again from the beginning by a reset group");
+        self.await_drained(&mut operator);
+        operator.stop();
+        self.reset_group(&mut operator);
+        self.work(Kinds::All);
+        self.await_delivered();
+        self.await_drained(&mut operator);
+        for table in &TABLES {
+            self.check(table);
+        }
+        self.repair(&mut operator);
+    }
+
+    /// What changes while the connector has no offsets is in no record but the next snapshot's reads. They lose
+    /// to a change that is known, until `reads: by_version` and one more snapshot.
+    fn repair(&mut self, operator: &mut Operator) {
+        self.tell("its offsets are lost while rows change: their last state is in a snapshot's reads only");
+        self.connect.stop();
+        // What is deleted now is in no record at all.
+        self.work(Kinds::Keeping);
+        self.take_another_snapshot();
+        self.await_delivered();
+        self.await_drained(operator);
+        for table in &TABLES {
+            let (source, replica) = (self.source(table), Replica::of(&self.read_output(table)));
+            let differences = differences(&source, &replica.rows);
+            println!("{} {}: {} rows miss a change", self.database.name(), table.name, differences.len());
+            assert!(!differences.is_empty(), "no read has lost to a change of {}", table.name);
+            assert!(source.keys().eq(replica.rows.keys()), "rows are missing, or too many");
+        }
+
+        self.tell("reads by version, and one more snapshot");
+        operator.stop();
+        operator.read_by_version();
+        operator.restart();
+        self.connect.stop();
+        self.take_another_snapshot();
+        self.await_delivered();
+        self.await_drained(operator);
+        for table in &TABLES {
+            self.check_output(table);
+        }
+
+        self.tell("an old copy of its offsets is put back: redelivery behind the snapshots");
+        self.connect.stop();
+        self.connect.restore_offsets();
+        self.connect.start();
+        self.work(Kinds::All);
+        self.await_delivered();
+        self.connect.stop();
+        self.await_drained(operator);
+        operator.stop();
+        for table in &TABLES {
+            self.check_output(table);
+        }
+    }
+
+    /// Starts the connector without its offsets and waits for the first reads.
+    fn take_another_snapshot(&mut self) {
+        self.connect.lose_offsets();
+        let arrivals = &mut self.arrivals[0];
+        arrivals.look(&TABLES[0]);
+        let reads = arrivals.reads;
+        self.connect.start();
+        within(DELIVERY, "another snapshot's reads", || {
+            self.connect.assert_running();
+            arrivals.look(&TABLES[0]);
+            (arrivals.reads > reads).then_some(())
+        });
+    }
+
+    fn tell(&self, what: &str) {
+        println!("{}: {what}", self.database.name());
+    }
+
+    /// A stretch of work, transactions that are open at once included.
+    fn work(&mut self, kinds: Kinds) {
+        for transaction in self.workload.transactions(self.database, STRETCH, kinds) {
+            self.session.run(&transaction);
+        }
+        for _ in 0..5 {
+            let pair = self.workload.interleaved();
+            self.session.run(&pair.begin);
+            self.other.run(&pair.other);
+            self.session.run(&pair.commit);
+        }
+    }
+
+    /// Waits until all that was committed stands in the topics.
+    fn await_delivered(&mut self) {
+        let (id, sql) = self.workload.marker();
+        self.session.run(&sql);
+        for (table, arrivals) in TABLES.iter().zip(&mut self.arrivals) {
+            within(DELIVERY, &format!("the change of order {id} in the topic of {}", table.name), || {
+                self.connect.assert_running();
+                arrivals.look(table);
+                arrivals.ids.contains(&id).then_some(())
+            });
+        }
+    }
+
+    fn group(&self) -> String {
+        format!("ratchet.{}", self.topology)
+    }
+
+    /// Waits until the operator has committed the end of every input partition.
+    fn await_drained(&self, operator: &mut Operator) {
+        let group = self.kafka.group(&self.group());
+        for (topic, partition) in self.partitions() {
+            let end = self.kafka.bounds(&topic, partition).end;
+            within(DELIVERY, &format!("{topic}:{partition} to be drained to {end}"), || {
+                operator.assert_running();
+                (end == 0 || group.committed(&topic, partition).is_some_and(|(offset, _)| offset >= end)).then_some(())
+            });
+        }
+    }
+
+    fn partitions(&self) -> Vec<(String, i32)> {
+        TABLES.iter().flat_map(|table| (0..PARTITIONS).map(|p| (self.database.topic(table), p))).collect()
+    }
+
+    /// Lets the stopped operator read everything again: nothing may come out of that.
+    fn reset_group(&self, operator: &mut Operator) {
+        let outputs = || TABLES.iter().map(|table| self.read_output(table)).collect::<Vec<_>>();
+        let before = outputs();
+        let group = self.kafka.group(&self.group());
+        for (topic, partition) in self.partitions() {
+            group.set(&topic, partition, 0, "");
+        }
+        operator.restart();
+        self.await_drained(operator);
+        assert!(operator.said().contains("the group was reset"), "the reset was not noticed: {}", operator.said());
+        assert!(outputs() == before, "reading the input again has brought something new");
+    }
+
+    /// That what is to be survived has happened, that it does harm without ratchet, and none with it.
+    fn check(&mut self, table: &Table) {
+        let name = format!("{} {}", self.database.name(), table.name);
+        let raw = self.kafka.read(&self.database.topic(table));
+        let clean = self.check_output(table);
+        let count = |topic: &BTreeMap<i32, Vec<Stored>>| topic.values().map(Vec::len).sum::<usize>();
+        let (redelivered, snapshots) = self.history(&raw);
+        assert!(redelivered > 0, "{name}: nothing was delivered twice");
+        assert_eq!(snapshots, 2, "{name}: not two snapshots");
+        assert!(count(&clean) + redelivered <= count(&raw), "{name}: something redelivered came out");
+
+        let without = Replica::of(&raw);
+        println!(
+            "{name}: {} records in, {redelivered} of them delivered again, {} out; without ratchet {} rows went \
+             back, {} came back after their delete, {} vanished; the first that went back: {}",
+            count(&raw),
+            count(&clean),
+            without.went_back.len(),
+            without.came_back.len(),
+            without.vanished.len(),
+            without.went_back.first().map_or("none", String::as_str),
+        );
+        assert!(!without.went_back.is_empty(), "{name}: no row went back in the raw topic");
+        assert!(!without.came_back.is_empty(), "{name}: no deleted row came back in the raw topic");
+    }
+
+    /// That the output's table is the source's, row for row, and that no row in it has ever gone back.
+    fn check_output(&mut self, table: &Table) -> BTreeMap<i32, Vec<Stored>> {
+        let name = format!("{} {}", self.database.name(), table.name);
+        let source = self.source(table);
+        let clean = self.read_output(table);
+        let with = Replica::of(&clean);
+        println!("{name}: {} rows in the source and in the output's table", source.len());
+        assert_eq!(with.went_back, [""; 0], "{name}: rows went back");
+        assert_eq!(with.came_back, [""; 0], "{name}: deleted rows came back");
+        assert_eq!(with.vanished, [""; 0], "{name}: rows were deleted by old deletes");
+        assert_eq!(with.stray_tombstones, [""; 0], "{name}: null values without their deletes");
+        assert_eq!(differences(&source, &with.rows), [""; 0], "{name}: the output's table is not the source's");
+        clean
+    }
+
+    fn read_output(&self, table: &Table) -> BTreeMap<i32, Vec<Stored>> {
+        self.kafka.read(&output(self.database, table))
+    }
+
+    /// The source's rows, by key.
+    fn source(&mut self, table: &Table) -> BTreeMap<String, Value> {
+        let rows = self.session.run(&self.database.rows_query(table));
+        let rows = rows.iter().map(|row| serde_json::from_str::<Value>(row).expect("a row is a JSON object"));
+        rows.map(|row| {
+            let key = table.columns[..table.key].iter().map(|&column| (column.to_owned(), row[column].clone()));
+            (Value::Object(key.collect::<Map<_, _>>()).to_string(), row)
+        })
+        .collect()
+    }
+
+    /// How many changes stand in a topic more than once, and at how many positions snapshots were taken.
+    fn history(&self, topic: &BTreeMap<i32, Vec<Stored>>) -> (usize, usize) {
+        let (mut seen, mut snapshots, mut redelivered) = (HashSet::new(), HashSet::new(), 0);
+        for (key, change) in changes(topic) {
+            let position = self.database.position(&change["source"]);
+            if change["op"] == "r" {
+                snapshots.insert(position);
+            } else if !seen.insert((key, position, change["op"].to_string())) {
+                redelivered += 1;
+            }
+        }
+        (redelivered, snapshots.len())
+    }
+}
+
+fn output(database: &dyn Database, table: &Table) -> String {
+    format!("{}.clean", database.topic(table))
+}
+
+/// The changes in a topic with their keys, null values left out.
+fn changes(topic: &BTreeMap<i32, Vec<Stored>>) -> impl Iterator<Item = (Option<Vec<u8>>, Value)> {
+    let records = topic.values().flatten();
+    records.filter_map(|record| Some((record.key.clone(), payload(record.value.as_deref()?))))
+}
+
+/// What differs between the source's rows and a replica's, a line a row.
+fn differences(source: &BTreeMap<String, Value>, replica: &BTreeMap<String, Value>) -> Vec<String> {
+    let keys: std::collections::BTreeSet<&String> = source.keys().chain(replica.keys()).collect();
+    let differing = keys.into_iter().filter(|key| source.get(*key) != replica.get(*key));
+    differing.map(|key| format!("{key}: {:?} became {:?}", source.get(key), replica.get(key))).collect()
+}

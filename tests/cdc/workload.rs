@@ -1,0 +1,202 @@
+//! What the applications do to the tables: every kind of change that a connector makes something of.
+
+use crate::database::{Database, TABLES, tuples};
+use crate::random::Random;
+
+/// How many kinds of transactions there are, and how many of them keep every row under its key.
+const KINDS: u64 = 10;
+const KEEPING: u64 = 6;
+
+/// Which transactions to make.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kinds {
+    All,
+    /// No row loses its key: neither deletes nor changes of a primary key.
+    Keeping,
+}
+
+/// Two transactions at once: the other begins later and commits earlier.
+pub struct Interleaved {
+    pub begin: String,
+    pub other: String,
+    pub commit: String,
+}
+
+/// Makes transactions. Each statement writes a greater revision than all before it.
+pub struct Workload {
+    random: Random,
+    revision: i64,
+    next_order: i64,
+    live: Vec<i64>,
+    gone: Vec<i64>,
+}
+
+impl Workload {
+    pub fn new(random: Random) -> Workload {
+        Workload { random, revision: 0, next_order: 1, live: Vec::new(), gone: Vec::new() }
+    }
+
+    /// One transaction of each kind first, then any.
+    pub fn transactions(&mut self, database: &dyn Database, count: u64, kinds: Kinds) -> Vec<String> {
+        let end = if kinds == Kinds::All { KINDS } else { KEEPING };
+        while self.live.len() < 8 {
+            self.next_order += 1;
+            self.live.push(self.next_order);
+        }
+        let first = self.insert_all_live();
+        let further: Vec<String> = (0..count)
+            .map(|n| {
+                let kind = if n < end { n } else { self.random.below(end) };
+                self.transaction(database, kind)
+            })
+            .collect();
+        first.into_iter().chain(further).collect()
+    }
+
+    fn transaction(&mut self, database: &dyn Database, kind: u64) -> String {
+        match kind {
+            0 => self.insert(3),
+            1 => self.bulk_load(database),
+            2 => self.update_by_list(),
+            3 => self.update_by_share(),
+            4 => self.several_statements(),
+            5 => self.update_lines(),
+            6 => self.delete(),
+            7 => self.change_key(),
+            8 => self.bring_back(),
+            _ => self.change_line_keys(),
+        }
+    }
+
+    /// A transaction that is open while another one is begun and committed, on other rows.
+    pub fn interleaved(&mut self) -> Interleaved {
+        let (a, b, c) = (self.live[0], self.live[1], self.live[2]);
+        let mut set =
+            |id: i64| format!("update orders set status = 'at once', revision = {} where id = {id};", self.next());
+        let (first, second, third) = (set(a), set(b), set(c));
+        Interleaved { begin: format!("begin; {first}"), other: second, commit: format!("{third} commit;") }
+    }
+
+    /// A row in each table that was not there before, committed after all that was made so far.
+    pub fn marker(&mut self) -> (i64, String) {
+        let id = 1_000_000 + self.next();
+        let revision = self.next();
+        let orders = format!("insert into orders values ({id}, 'marker', 0, null, {revision});");
+        (id, format!("begin; {orders} insert into order_lines values ({id}, 0, 'marker', 0, {revision}); commit;"))
+    }
+
+    fn next(&mut self) -> i64 {
+        self.revision += 1;
+        self.revision
+    }
+
+    fn any_live(&mut self) -> i64 {
+        let at = self.random.below(self.live.len() as u64) as usize;
+        self.live[at]
+    }
+
+    fn order(&mut self, id: i64) -> String {
+        format!("{id},'new',{},'Grüße an Kunde {id}',{}", id * 100, self.next())
+    }
+
+    fn line(&mut self, order: i64, line: i64) -> String {
+        format!("{order},{line},'sku-{line}',{},{}", self.random.below(9) + 1, self.next())
+    }
+
+    /// The first orders; nothing where they are there.
+    fn insert_all_live(&mut self) -> Option<String> {
+        (self.revision == 0).then(|| {
+            let rows: Vec<String> = self.live.clone().into_iter().map(|id| self.order(id)).collect();
+            format!("insert into orders values {};", tuples(&rows))
+        })
+    }
+
+    /// A multi-row insert of new orders, with their lines in the same transaction.
+    fn insert(&mut self, count: i64) -> String {
+        let ids: Vec<i64> = (1..=count).map(|n| self.next_order + n).collect();
+        self.next_order += count;
+        let orders: Vec<String> = ids.iter().map(|&id| self.order(id)).collect();
+        let lines: Vec<String> =
+            ids.iter().flat_map(|&id| [(id, 1), (id, 2)]).map(|(id, n)| self.line(id, n)).collect();
+        self.live.extend(ids);
+        format!(
+            "begin; insert into orders values {}; insert into order_lines values {}; commit;",
+            tuples(&orders),
+            tuples(&lines)
+        )
+    }
+
+    fn bulk_load(&mut self, database: &dyn Database) -> String {
+        let ids: Vec<i64> = (1..=6).map(|n| self.next_order + n).collect();
+        self.next_order += 6;
+        let orders: Vec<String> = ids.iter().map(|&id| self.order(id)).collect();
+        let lines: Vec<String> = ids.iter().map(|&id| self.line(id, 1)).collect();
+        self.live.extend(ids);
+        database.bulk_load(TABLES[0].name, &orders) + "\n" + &database.bulk_load(TABLES[1].name, &lines)
+    }
+
+    fn update_by_list(&mut self) -> String {
+        let (a, b) = (self.any_live(), self.any_live());
+        format!("update orders set status = 'paid', revision = {} where id in ({a}, {b});", self.next())
+    }
+
+    fn update_by_share(&mut self) -> String {
+        let share = self.random.below(5);
+        format!("update orders set cents = cents + 1, revision = {} where id % 5 = {share};", self.next())
+    }
+
+    /// The same row several times in one transaction, and both tables.
+    fn several_statements(&mut self) -> String {
+        let id = self.any_live();
+        let (first, second, third) = (self.next(), self.next(), self.next());
+        format!(
+            "begin; update orders set status = 'packed', revision = {first} where id = {id}; \
+             update order_lines set qty = qty + 1, revision = {second} where order_id = {id}; \
+             update orders set status = 'sent', note = null, revision = {third} where id = {id}; commit;"
+        )
+    }
+
+    fn update_lines(&mut self) -> String {
+        let share = self.random.below(3);
+        format!("update order_lines set qty = qty + 1, revision = {} where order_id % 3 = {share};", self.next())
+    }
+
+    fn take_live(&mut self) -> i64 {
+        let at = self.random.below(self.live.len() as u64) as usize;
+        let id = self.live.swap_remove(at);
+        self.gone.push(id);
+        id
+    }
+
+    fn delete(&mut self) -> String {
+        if self.live.len() < 8 {
+            return self.insert(3);
+        }
+        let id = self.take_live();
+        format!("begin; delete from order_lines where order_id = {id}; delete from orders where id = {id}; commit;")
+    }
+
+    fn change_key(&mut self) -> String {
+        if self.live.len() < 8 {
+            return self.insert(3);
+        }
+        let old = self.take_live();
+        self.next_order += 1;
+        self.live.push(self.next_order);
+        let (new, revision) = (self.next_order, self.next());
+        format!("update orders set id = {new}, revision = {revision} where id = {old};")
+    }
+
+    /// An order is deleted and made anew under its old number.
+    fn bring_back(&mut self) -> String {
+        let Some(id) = self.gone.pop() else { return self.delete() };
+        self.live.push(id);
+        let row = self.order(id);
+        format!("insert into orders values ({row});")
+    }
+
+    fn change_line_keys(&mut self) -> String {
+        let id = self.any_live();
+        format!("update order_lines set line = line + 100, revision = {} where order_id = {id};", self.next())
+    }
+}

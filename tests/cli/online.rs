@@ -1,0 +1,69 @@
+//! `ratchet check --online` on an embedded cluster: what it finds, and that it changes nothing.
+
+use ratchet::cluster::embedded::Embedded;
+use ratchet::cluster::{Cluster, NewTopic};
+
+use super::{PAYMENTS, Room};
+
+const CHECK: &str = "check payments.yaml --config ratchet.yaml --online";
+
+/// A room with an embedded cluster that has these topics, with so many partitions.
+fn room(topics: &[(&str, i32)]) -> Room {
+    let room = Room::new();
+    let folder = room.path().join("topics");
+    room.write("ratchet.yaml", format!("cluster: embedded\nembedded: {{dir: {}}}\n", folder.display()));
+    let cluster = Embedded::open(&folder, 1).unwrap();
+    for &(name, partition_count) in topics {
+        cluster.create_topic(&NewTopic { name, partition_count, replication_factor: 1, settings: &[] }).unwrap();
+    }
+    room
+}
+
+fn topics(room: &Room) -> Vec<String> {
+    let cluster = Embedded::open(&room.path().join("topics"), 1).unwrap();
+    cluster.topics().unwrap().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_can_run_is_fine_and_what_will_be_created_is_said() {
+    let room = room(&[("payments", 2), ("payments.unique", 2)]);
+    room.run(CHECK).ended(0).wrote(&[]).said(&[
+        "payments.yaml: fine",
+        "payments.yaml: on the cluster: fine",
+        "ratchet.payments.payments.changelog\" does not exist",
+        "run creates it with 2 partitions",
+    ]);
+    assert_eq!(topics(&room), ["payments", "payments.unique"], "nothing was created");
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let room = room(&[("payments", 2), ("payments.unique", 1), ("ratchet.payments.payments.changelog", 1)]);
+    room.run(CHECK).ended(2).wrote(&[]).said(&[
+        "on the cluster: refused",
+        "output topic \"payments.unique\" has 1 partitions",
+        "changelog topic \"ratchet.payments.payments.changelog\" has 1 partitions",
+        "cleanup.policy=delete",
+        "for 3 reasons",
+    ]);
+}
+
+#[test]
+fn an_input_that_is_not_there_is_refused() {
+    room(&[]).run(CHECK).ended(2).said(&["input topic \"payments\" does not exist", "payments.unique"]);
+}
+
+#[test]
+fn what_is_kept_for_longer_than_it_is_remembered_is_a_warning() {
+    let room = room(&[("payments", 1), ("payments.unique", 1)]);
+    room.write("payments.yaml", format!("{PAYMENTS}retention: 7d\n"));
+    room.run(CHECK).ended(0).said(&["keeps its records for ever", "remembered 7d"]);
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_no_mistake_of_the_input() {
+    let room = Room::new();
+    room.write("ratchet.yaml", "cluster: embedded\nembedded: {dir: nowhere}\n");
+    room.run(CHECK).ended(1).said(&["does not exist yet"]);
+    assert!(!room.path().join("nowhere").exists(), "nothing was created");
+}

@@ -1,0 +1,109 @@
+//! `ratchet test`: the tests that topologies bring along.
+
+use quick_junit::Report;
+
+use super::{PAYMENTS, Room};
+
+const PASSING: &str = r#"tests:
+  - name: a retried charge is dropped
+    given:
+      - {value: {order_id: 7, operation: charge, version: 1}}
+      - {value: {order_id: 7, operation: charge, version: 1}}
+      - {value: {order_id: 7, operation: charge, version: 2}}
+    expect: [forwarded, {verdict: duplicate, reason: version_equal}, forwarded]
+    output: [0, 2]
+    entries: [{identity: [7, charge], version: 2}]
+  - name: an old version is stale
+    given: [{value: {order_id: 7, operation: charge, version: 2}}, {value: {order_id: 7, operation: charge, version: 1}}]
+    expect: [forwarded, stale]
+"#;
+
+const FAILING: &str = r#"tests:
+  - name: a newer version is a duplicate
+    given: [{value: {order_id: 7, operation: charge, version: 1}}, {value: {order_id: 7, operation: charge, version: 2}}]
+    expect: [forwarded, duplicate]
+    output: [0]
+    entries: [{identity: [7, charge], version: 1}]
+"#;
+
+/// A room with a topology whose tests pass, and one with a test that fails.
+fn room() -> Room {
+    let room = Room::new();
+    room.write("good.yaml", PAYMENTS.replace("name: payments", "name: good") + PASSING);
+    room.write("bad.yaml", PAYMENTS.replace("name: payments", "name: bad") + FAILING);
+    room
+}
+
+#[test]
+fn tests_that_pass_have_a_line_each() {
+    room().run("test good.yaml").ended(0).said(&["2 tests passed"]).wrote(&[
+        "ok      good: a retried charge is dropped",
+        "ok      good: an old version is stale",
+    ]);
+}
+
+#[test]
+fn a_test_that_fails_is_told_with_its_place_and_every_difference() {
+    let ran = room().run("test good.yaml bad.yaml").ended(1).said(&["1 of 3 tests failed"]);
+    let told: Vec<&str> = ran.stdout.lines().skip(2).collect();
+    assert_eq!(told[0], "FAILED  bad: a newer version is a duplicate  (bad.yaml:8)", "{}", ran.stdout);
+    for line in [
+        "        record 1 (payments:0:1)",
+        "          expected duplicate",
+        "          got      forwarded (newer): the version is greater than the one remembered",
+        r#"          identity [7,"charge"]"#,
+        "          version  2",
+        "        output",
+        "          expected records [0]",
+        "          got      records [0, 1]",
+        r#"        entry [7,"charge"]"#,
+        "          expected one with version 1",
+        "          got      one with version 2",
+    ] {
+        assert!(told.contains(&line), "{line:?} is missing in\n{}", ran.stdout);
+    }
+}
+
+#[test]
+fn only_some_tests_can_be_run() {
+    let room = room();
+    room.run("test good.yaml bad.yaml --only retried").ended(0).wrote(&["ok      good: a retried charge is dropped"]);
+    room.run("test good.yaml bad.yaml --only bad").ended(1);
+    room.run("test good.yaml --only nowhere").ended(2).said(&["no test has `nowhere` in its name"]);
+}
+
+#[test]
+fn a_topology_without_tests_is_said_and_is_no_failure() {
+    room().run("test payments.yaml").ended(0).wrote(&[]).said(&["payments.yaml: payments has no tests", "0 tests passed"]);
+}
+
+#[test]
+fn a_topology_with_mistakes_is_an_error_of_the_user() {
+    let room = room();
+    room.write("broken.yaml", PAYMENTS.replace("identity", "identiti"));
+    room.run("test good.yaml broken.yaml").ended(2).wrote(&[]).said(&["broken.yaml:3:1"]);
+}
+
+#[test]
+fn the_report_for_build_servers_reads_back() {
+    let room = room();
+    room.run("test good.yaml bad.yaml payments.yaml --junit report.xml").ended(1);
+    let xml = std::fs::read_to_string(room.path().join("report.xml")).unwrap();
+    let report = Report::deserialize_from_str(&xml).unwrap();
+    let suites: Vec<_> = report.test_suites.iter().map(|suite| (suite.name.as_str(), suite.tests, suite.failures)).collect();
+    assert_eq!(suites, [("good", 2, 0), ("bad", 1, 1), ("payments", 0, 0)], "{xml}");
+    assert!(xml.contains("expected duplicate") && xml.contains(r#"line="8""#), "{xml}");
+    room.run("test good.yaml --junit no/such/folder/report.xml").ended(1).said(&["cannot write"]);
+}
+
+#[test]
+fn records_come_from_a_file_beside_the_topology_wherever_the_program_runs() {
+    let room = room();
+    let record = r#"{"order_id":7,"operation":"charge","version":1}"#;
+    room.write("deeper/charges.jsonl", format!("{record}\n{record}\n"));
+    let tests = "tests:\n  - {name: from a file, given: {file: charges.jsonl}, expect: [forwarded, duplicate]}\n";
+    room.write("deeper/filed.yaml", PAYMENTS.to_owned() + tests);
+    room.run("test deeper/filed.yaml").ended(0).wrote(&["ok      payments: from a file"]);
+    room.write("deeper/filed.yaml", PAYMENTS.to_owned() + &tests.replace("charges", "refunds"));
+    room.run("test deeper/filed.yaml").ended(2).said(&["refunds.jsonl"]);
+}

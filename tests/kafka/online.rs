@@ -1,0 +1,202 @@
+//! Goal: `ratchet check --online` says what a real cluster's topics, settings and rights mean for a topology,
+//! everything at once, and changes nothing.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::cluster::Kafka;
+use crate::job::Job;
+use crate::kafka::shared_broker;
+use crate::load::things;
+use crate::operator::Operator;
+use crate::until::DEADLINE;
+
+/// What a check has come to.
+struct Checked {
+    code: Option<i32>,
+    said: String,
+}
+
+impl Checked {
+    #[track_caller]
+    fn says(&self, code: i32, words: &[&str]) -> &Self {
+        assert_eq!(self.code, Some(code), "{}", self.said);
+        // Lines are wrapped to be read by people.
+        let said: String = self.said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+        for word in words {
+            assert!(said.contains(word), "no {word:?} in {said}");
+        }
+        self
+    }
+
+    #[track_caller]
+    fn says_nothing_of(&self, word: &str) {
+        assert!(!self.said.contains(word), "{}", self.said);
+    }
+}
+
+fn check_online(job: &Job) -> Checked {
+    let config = job.write_config("check", &job.path("state-check"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+    command.arg("check").arg(job.write_topology()).arg("--config").arg(config).arg("--online");
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
+        command.env_remove(name);
+    }
+    let output = command.env("KAFKA_PASSWORD", "limited-secret").output().expect("the binary is there");
+    assert!(output.stdout.is_empty(), "standard output is for data");
+    Checked { code: output.status.code(), said: String::from_utf8_lossy(&output.stderr).into_owned() }
+}
+
+/// A job whose topics have these settings; the output and the changelog exist where there are any for them.
+fn job(theme: &str, input: &[(&str, &str)], output: Option<&[(&str, &str)]>) -> Job {
+    let job = Job::on(Kafka::shared(), theme);
+    job.kafka.create(&job.input, 2, input);
+    if let Some(output) = output {
+        job.kafka.create(&job.output, 2, output);
+    }
+    job
+}
+
+#[test]
+fn what_can_run_is_fine_and_nothing_is_created() {
+    let job = job("online-fine", &[], Some(&[]));
+    check_online(&job)
+        .says(0, &["on the cluster: fine", &job.changelog(), "run creates it with 2 partitions", &job.dead_letter()])
+        .says_nothing_of("warning");
+    assert_eq!((job.kafka.partitions(&job.changelog()), job.kafka.partitions(&job.dead_letter())), (None, None));
+}
+
+#[test]
+fn everything_that_would_be_refused_is_told_at_once() {
+    let job = job("online-wrong", &[], None);
+    job.kafka.create(&job.output, 1, &[("min.insync.replicas", "2")]);
+    job.kafka.create(&job.changelog(), 3, &[("cleanup.policy", "delete")]);
+    check_online(&job).says(
+        2,
+        &[
+            "has 1 partitions and its input",
+            "has 1 replicas and min.insync.replicas=2",
+            "has 3 partitions and its input",
+            "cleanup.policy=delete",
+            "for 4 reasons",
+        ],
+    );
+    let mut operator = Operator::start(&job, "a");
+    operator.await_error(&["has 1 partitions", "takes no record", "has 3 partitions", "cleanup.policy=delete"]);
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+}
+
+#[test]
+fn topics_that_are_missing_are_named() {
+    let job = Job::on(Kafka::shared(), "online-missing");
+    let output = format!("topic \"{}\" does not exist", job.output);
+    check_online(&job).says(2, &["input topic", "does not exist", &output, "topics.create: all"]);
+}
+
+#[test]
+fn an_input_that_is_kept_for_longer_than_it_is_remembered_is_a_warning_of_run_too() {
+    let eight_days = (8 * 86_400_000_i64).to_string();
+    let job = job("online-retention", &[("retention.ms", &eight_days)], Some(&[]))
+        .with_retention(Duration::from_secs(7 * 86_400));
+    let words = ["keeps its records 8d", "remembered 7d"];
+    check_online(&job).says(0, &words);
+    let mut operator = Operator::start(&job, "a");
+    operator.await_line(&["\"warn\"", words[0], words[1]], DEADLINE);
+    operator.stop();
+}
+
+#[test]
+fn compacted_and_unlimited_inputs_are_kept_for_ever() {
+    for (theme, settings) in
+        [("online-compact", ("cleanup.policy", "compact")), ("online-unlimited", ("retention.ms", "-1"))]
+    {
+        let job = job(theme, &[settings], Some(&[])).with_retention(Duration::from_secs(86_400));
+        check_online(&job).says(0, &["keeps its records for ever", "remembered 1d"]);
+    }
+}
+
+#[test]
+fn an_output_with_settings_of_its_own_is_warned_of() {
+    let stamping = job("online-stamps", &[], Some(&[("message.timestamp.type", "LogAppendTime")]));
+    check_online(&stamping).says(0, &["stamps its records itself", "lose their timestamps"]);
+    let narrow = [
+        ("max.message.bytes", "1000"),
+        ("message.timestamp.before.max.ms", "86400000"),
+        ("message.timestamp.after.max.ms", "60000"),
+    ];
+    let narrow = job("online-narrow", &[], Some(&narrow));
+    check_online(&narrow).says(0, &["takes batches of 1000 bytes", "older than 1d", "more than 1m ahead"]);
+}
+
+#[test]
+fn too_few_replicas_are_warned_of() {
+    let mut job = job("online-replicas", &[], Some(&[]));
+    job.worker.push("topics: {create: internal, replication_factor: 3, min_insync_replicas: 2}".to_owned());
+    check_online(&job).says(0, &["has 1 replicas and min.insync.replicas=1, the configuration says 3 and 2"]);
+}
+
+#[test]
+fn offsets_of_other_rules_are_refused() {
+    let mut job = job("online-rules", &[], Some(&[]));
+    job.send(things(0, 0..10, 1));
+    let mut operator = Operator::start(&job, "a");
+    job.await_drained(DEADLINE);
+    operator.stop();
+    check_online(&job).says(0, &["on the cluster: fine"]);
+    job.rules.identity = vec!["version", "id"];
+    check_online(&job).says(2, &["committed under other rules", "a new name"]);
+}
+
+#[test]
+fn a_cluster_that_cannot_be_reached_is_no_mistake_of_the_input() {
+    let mut job = Job::on(Kafka::shared(), "online-nowhere");
+    job.properties.insert("bootstrap.servers".to_owned(), "127.0.0.1:1".to_owned());
+    check_online(&job).says(1, &["the cluster does not answer"]);
+}
+
+#[test]
+fn missing_rights_are_told_one_by_one() {
+    let broker = shared_broker();
+    let mut job = Job::on(Kafka::at(&broker.bootstrap()), "online-rights");
+    let (changelog, dead_letter) = (job.changelog(), job.dead_letter());
+    job.kafka.create(&job.input, 1, &[]);
+    job.kafka.create(&job.output, 1, &[]);
+    job.kafka.create(&changelog, 1, &[("cleanup.policy", "compact")]);
+    job.kafka.create(&dead_letter, 1, &[]);
+    for (name, value) in [
+        ("bootstrap.servers", broker.sasl_bootstrap()),
+        ("security.protocol", "SASL_SSL".to_owned()),
+        ("sasl.mechanism", "SCRAM-SHA-256".to_owned()),
+        ("sasl.username", "limited".to_owned()),
+        ("sasl.password", "${env:KAFKA_PASSWORD}".to_owned()),
+        ("ssl.ca.location", broker.ca_pem().to_str().expect("the target folder's name is text").to_owned()),
+    ] {
+        job.properties.insert(name.to_owned(), value);
+    }
+    let unseen = |topic: &str| format!("topic \"{topic}\" cannot be seen");
+    let unseen = [&job.input, &job.output, &changelog, &dead_letter].map(|topic| unseen(topic));
+    let mut words: Vec<&str> = unseen.iter().map(String::as_str).collect();
+    words.push("not authorised to read as the group");
+    check_online(&job).says(2, &words);
+
+    let everything = ["--topic", job.name.as_str(), "--resource-pattern-type", "prefixed"];
+    let own = format!("ratchet.{}.", job.name);
+    broker.grant(&everything, &["Describe", "DescribeConfigs"]);
+    broker.grant(&["--topic", &own, "--resource-pattern-type", "prefixed"], &["Describe", "DescribeConfigs"]);
+    check_online(&job).says(
+        2,
+        &[
+            "not authorised to read input topic",
+            "not authorised to write output topic",
+            "not authorised to read changelog topic",
+            "not authorised to write changelog topic",
+            "not authorised to write dead letter topic",
+            "not authorised to read as the group",
+        ],
+    );
+
+    broker.grant(&["--topic", &job.input, "--topic", &changelog], &["Read"]);
+    broker.grant(&["--topic", &job.output, "--topic", &changelog, "--topic", &dead_letter], &["Write"]);
+    broker.grant(&["--group", &job.group()], &["Read"]);
+    check_online(&job).says(0, &["on the cluster: fine", "transactional ids", "grant Write and Describe on them"]);
+}

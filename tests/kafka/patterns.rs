@@ -1,0 +1,157 @@
+//! Goal: topics that a pattern means are processed alike, whether they were there at the start, come while the job
+//! runs or go away; none of it holds up or harms the others.
+
+use std::time::{Duration, Instant};
+
+use crate::checker::check;
+use crate::cluster::Kafka;
+use crate::job::Job;
+use crate::load::{Feed, Load, Random, things};
+use crate::operator::Operator;
+use crate::until::{DEADLINE, within};
+
+/// A job for all topics `NAME.in.*` but those that end in `.tmp`; there is none yet.
+fn job(theme: &str) -> Job {
+    let mut job = Job::on(Kafka::shared(), theme);
+    let name = job.name.clone();
+    job.topology.push(format!(r"input: {{pattern: '^{name}\.in\.', exclude: ['\.tmp$'], value_format: json}}"));
+    job.worker.push("topics: {create: all, replication_factor: 1, min_insync_replicas: 1}".to_owned());
+    job.output = "'clean.{topic}'".to_owned();
+    job
+}
+
+/// The job's topic of this name, created.
+fn create(job: &Job, name: &str, partitions: i32) -> String {
+    let topic = format!("{}.in.{name}", job.name);
+    job.kafka.create(&topic, partitions, &[]);
+    topic
+}
+
+/// Does something with the job as one from `topic` to its output.
+fn with<T>(job: &mut Job, topic: &str, act: impl FnOnce(&mut Job) -> T) -> T {
+    let output = std::mem::replace(&mut job.output, format!("clean.{topic}"));
+    let input = std::mem::replace(&mut job.input, topic.to_owned());
+    let done = act(job);
+    (job.input, job.output) = (input, output);
+    done
+}
+
+/// Waits until the topic is processed.
+#[track_caller]
+fn await_drained(job: &mut Job, topic: &str) {
+    with(job, topic, |job| {
+        within(DEADLINE, &format!("{topic} to be taken up"), || job.kafka.partitions(&job.changelog()));
+        job.await_drained(DEADLINE);
+    });
+}
+
+#[test]
+fn a_topic_that_comes_while_it_runs_is_deduplicated_also_across_kills() {
+    let random = Random::seeded("new topics");
+    let mut job = job("comes");
+    let (first, excluded) = (create(&job, "first", 2), create(&job, "first.tmp", 1));
+    job.kafka.send(&excluded, things(0, 0..10, 1));
+    let mut operators = ["a", "b"].map(|label| Operator::start(&job, label));
+    let feed = with(&mut job, &first, |job| Feed::start(job, Load::new(random.clone(), 2, 300), 300));
+    operators[0].await_line(&["task begins anew"], DEADLINE);
+    let begun = Instant::now();
+    let late = create(&job, "late", 2);
+    let late_feed = with(&mut job, &late, |job| Feed::start(job, Load::new(random, 2, 300), 300));
+    with(&mut job, &late, |job| {
+        within(DEADLINE, "the new topic to be taken up", || job.kafka.partitions(&job.changelog()));
+        job.await_progress(&[0; 2], DEADLINE);
+    });
+    println!("a new topic's first commit came after {:?}", begun.elapsed());
+    // Killed with the new topic's transaction open, as far as it can be had, and once more while it takes over.
+    with(&mut job, &late, |job| operators[0].freeze_in_transaction(job));
+    operators.iter_mut().for_each(Operator::kill);
+    operators[0] = Operator::start(&job, "a");
+    let before = with(&mut job, &late, |job| job.committed());
+    with(&mut job, &late, |job| job.await_progress(&before, DEADLINE));
+    operators[0].kill_and_wipe();
+    operators[0] = Operator::start(&job, "a");
+    feed.stop();
+    late_feed.stop();
+    for topic in [&first, &late] {
+        await_drained(&mut job, topic);
+    }
+    operators[0].stop();
+    for topic in [&first, &late] {
+        // Dead letters of both stand in one topic: the checker knows them by their topic.
+        let found = with(&mut job, topic, |job| check(job, &[]));
+        found.assert_lively();
+    }
+    assert_eq!(job.kafka.partitions(&format!("clean.{excluded}")), None, "what is excluded is not read");
+}
+
+#[test]
+fn the_others_keep_their_partitions_when_a_topic_comes_and_when_one_goes() {
+    let mut job = job("stays");
+    let stays = create(&job, "stays", 2);
+    let mut operator = Operator::start(&job, "a");
+    job.kafka.send(&stays, things(0, 0..100, 1));
+    await_drained(&mut job, &stays);
+    let goes = create(&job, "goes", 2);
+    job.kafka.send(&goes, things(0, 0..100, 1).chain(things(0, 0..100, 1)));
+    await_drained(&mut job, &goes);
+    let of_stays = |operator: &Operator, words: &str| {
+        let about = |line: &String| line.contains(words) && line.contains(&format!("{stays}:"));
+        operator.log().iter().map(ToString::to_string).filter(about).count()
+    };
+    assert_eq!(of_stays(&operator, "partitions revoked"), 0, "a topic that comes takes nothing away");
+    assert_eq!(of_stays(&operator, "task begins anew"), 2);
+    assert_eq!(of_stays(&operator, "task resumes"), 0, "nothing was restored meanwhile");
+    job.kafka.delete(&goes);
+    operator.await_line(&["the topic was deleted", &goes], DEADLINE);
+    operator.await_line(&["partitions revoked", &goes], DEADLINE);
+    job.kafka.send(&stays, things(0, 0..200, 1));
+    await_drained(&mut job, &stays);
+    assert_eq!(of_stays(&operator, "partitions revoked"), 0);
+    operator.await_ready(DEADLINE);
+    operator.stop();
+    with(&mut job, &stays, |job| check(job, &[]));
+}
+
+#[test]
+fn it_waits_for_a_first_topic_and_reads_nothing_that_it_writes() {
+    let mut job = job("waits");
+    // Dead letters and the output are meant by the pattern, too.
+    job.topology = vec![format!(r"input: {{pattern: '^{}\.', value_format: json}}", job.name)];
+    job.output = format!("{}.all", job.name);
+    let operator = Operator::start(&job, "a");
+    operator.await_line(&["no topic to read yet"], DEADLINE);
+    let first = create(&job, "first", 1);
+    operator.await_error(&["topic refused", "would read it again", &first]);
+    job.output = "elsewhere".to_owned();
+    drop(operator);
+    job.output = format!("elsewhere-{}", job.name);
+    let mut operator = Operator::start(&job, "a");
+    job.kafka.send(&first, things(0, 0..10, 1).chain(things(0, 0..10, 1)));
+    operator.await_error(&["topic refused", &job.dead_letter(), "is the dead letter topic"]);
+    let output = job.output.clone();
+    within(DEADLINE, "the first topic to be processed", || {
+        job.kafka.partitions(&output)?;
+        (job.kafka.read_visible(&output)[&0].len() == 10).then_some(())
+    });
+    assert_eq!(operator.get("/readyz").0, 503, "a refused topic is shown");
+    operator.terminate();
+    assert_eq!(operator.await_exit(Duration::from_secs(25)).code(), Some(1), "a refused topic is a failure");
+}
+
+#[test]
+fn all_topics_are_drained_before_a_drained_run_ends() {
+    let mut job = job("drains");
+    let topics = ["x", "y", "z"].map(|name| create(&job, name, 2));
+    for topic in &topics {
+        job.kafka.send(topic, things(1, 0..50, 1).chain(things(1, 0..50, 1)));
+    }
+    let mut operator = Operator::start(&job, "a");
+    for topic in &topics {
+        await_drained(&mut job, topic);
+    }
+    operator.stop();
+    for topic in &topics {
+        let found = with(&mut job, topic, |job| check(job, &[]));
+        assert_eq!(found.fates.values().sum::<usize>(), 100);
+    }
+}

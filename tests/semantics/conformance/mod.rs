@@ -1,0 +1,56 @@
+//! What other systems' tests expect: each test names the system and the test that it comes from, and gives
+//! the same sequence to a topology that a user would write for it. Where ratchet decides otherwise, the test
+//! says so, and why.
+//!
+//! What needs a broker, a crash or a store is proven elsewhere; [`ENGINE`] says where.
+
+mod ids;
+mod snapshots;
+mod versions;
+
+use std::fs;
+use std::path::Path;
+
+/// Cases, or parts of them, that concern transactions and recovery: the test's file and its name.
+const ENGINE: &[(&str, &str, &str)] = &[
+    (
+        "Flink row-time deduplication (RowTimeDeduplicateFunctionTest): state survives snapshot and restore",
+        "tests/kafka/restores.rs",
+        "a_compacted_changelog_is_restored_across_its_gaps",
+    ),
+    (
+        "Redpanda Connect dedupe: what was seen before a restart is seen after it",
+        "tests/kafka/kills.rs",
+        "random_kills_of_two_instances_change_nothing",
+    ),
+    (
+        "Camel KafkaIdempotentRepository: an id whose record could not be sent is not remembered (here: not even \
+         when it goes to the dead letters; the same identity is forwarded by the next record that can be sent)",
+        "tests/kafka/inputs.rs",
+        "a_record_too_large_for_the_output_is_dead_lettered_alone",
+    ),
+    (
+        "kafka-flow SnapshotFold: offsets up to the snapshot's are skipped after recovery",
+        "tests/kafka/lookalikes.rs",
+        "a_group_reset_to_earliest_brings_nothing_new_even_where_entries_have_expired",
+    ),
+    (
+        "KIP-655: a record that is processed again after a crash before its commit is not lost as its own duplicate",
+        "tests/kafka/kills.rs",
+        "a_death_after_the_sends_and_before_the_commit_loses_nothing",
+    ),
+    (
+        "KIP-655: nor is one repeated after a crash between the commit and the store's write",
+        "tests/kafka/kills.rs",
+        "a_death_after_the_commit_and_before_the_stores_write_repeats_nothing",
+    ),
+];
+
+/// Goal: what is said to be proven elsewhere is there.
+#[test]
+fn cases_for_the_engine_have_their_tests() {
+    for (case, file, test) in ENGINE {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).expect(file);
+        assert!(text.contains(&format!("fn {test}()")), "{case}: {file} has no test {test}");
+    }
+}

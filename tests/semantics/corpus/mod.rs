@@ -1,0 +1,160 @@
+//! The corpus in `tests/corpus`: public change events, each judged as its golden file says. Goal: of what real
+//! producers wrote no good change is dropped and no duplicate forwarded, and nothing at all makes ratchet
+//! crash.
+
+mod golden;
+pub mod shapes;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use golden::Golden;
+
+use crate::task::{Given, Task, load};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+/// The bytes of a file of the corpus.
+pub fn file(path: &str) -> Vec<u8> {
+    let path = folder().join("files").join(path);
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(folder().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The text of a topology of the corpus.
+fn topology(name: &str) -> Result<String, String> {
+    fs::read_to_string(folder().join(format!("topologies/{name}.yaml"))).map_err(|error| format!("{name}: {error}"))
+}
+
+/// The files below a folder of the corpus, by their paths in it.
+fn files_in(name: &str) -> BTreeSet<String> {
+    fn walk(root: &Path, folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("it can be read").path();
+            if path.is_dir() {
+                walk(root, &path, found);
+            } else if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
+                let relative = path.strip_prefix(root).expect("it is below the root");
+                found.insert(relative.to_str().expect("names are UTF-8").to_owned());
+            }
+        }
+    }
+    let root = folder().join(name);
+    let mut found = BTreeSet::new();
+    walk(&root, &root, &mut found);
+    found
+}
+
+/// The files that hold no records, each with the reason.
+fn none() -> Vec<(String, String)> {
+    let text = text("golden/none.txt");
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines
+        .map(|line| line.split_once(" | ").expect("FILE | REASON"))
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .collect()
+}
+
+/// Every preset and every topology of the corpus, by name.
+fn all_topologies() -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = files_in("topologies")
+        .into_iter()
+        .filter_map(|file| file.strip_suffix(".yaml").map(str::to_owned))
+        .map(|name| (name.clone(), topology(&name).expect("it was just listed")))
+        .collect();
+    let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/topology/presets");
+    for entry in fs::read_dir(presets).expect("presets are there") {
+        let name = entry.expect("it can be read").file_name().into_string().expect("names are UTF-8");
+        if let Some(preset) = name.strip_suffix(".yaml") {
+            all.push((preset.to_owned(), format!("preset: {preset}\n")));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Every file is named with its source and a licence under which it may be passed on.
+#[test]
+fn every_file_has_its_source_and_licence() {
+    let manifest = text("MANIFEST.tsv");
+    let mut named = BTreeSet::new();
+    for line in manifest.lines().skip(1) {
+        let fields: Vec<_> = line.split('\t').collect();
+        let [file, repository, path, commit, licence, ..] = fields[..] else { panic!("{line}") };
+        assert!([repository, path, commit].iter().all(|field| !field.is_empty()), "{line}");
+        assert!(["Apache-2.0", "MIT"].contains(&licence), "{line}");
+        assert!(named.insert(file.to_owned()), "{file} is named twice");
+    }
+    assert_eq!(named, files_in("files"));
+}
+
+/// No file is forgotten: it has a golden file, or it is listed with the reason why it has none.
+#[test]
+fn every_file_has_a_golden_file_or_a_reason_why_not() {
+    let goldens = files_in("golden").into_iter().filter_map(|file| file.strip_suffix(".txt").map(str::to_owned));
+    let mut covered: BTreeSet<String> = goldens.filter(|file| file != "none").collect();
+    for (file, reason) in none() {
+        assert!(reason.len() > 10, "{file}: {reason} is no reason");
+        assert!(covered.insert(file.clone()), "{file} has a golden file and a reason why not");
+    }
+    assert_eq!(covered, files_in("files"));
+}
+
+#[test]
+fn every_file_is_judged_as_its_golden_file_says() {
+    let write = std::env::var_os("RATCHET_GOLDEN").is_some_and(|word| word == "write");
+    let mut problems = Vec::new();
+    for name in files_in("golden").into_iter().filter(|name| name != "none.txt") {
+        let file = name.strip_suffix(".txt").expect("golden files end in .txt");
+        let parsed = Golden::parse(&text(&format!("golden/{name}")));
+        if write {
+            let rewritten = parsed.as_ref().map_err(Clone::clone).and_then(|golden| golden.rewritten(file));
+            match rewritten {
+                Ok(text) => fs::write(folder().join("golden").join(&name), text).expect("it can be written"),
+                Err(problem) => problems.push(format!("{name}\n    {problem}")),
+            }
+            continue;
+        }
+        let found = match parsed {
+            Ok(golden) => golden.problems(file),
+            Err(problem) => vec![problem],
+        };
+        problems.extend((!found.is_empty()).then(|| format!("{name}\n    {}", found.join("\n    "))));
+    }
+    assert!(problems.is_empty(), "{} golden files differ:\n{}", problems.len(), problems.join("\n"));
+    assert!(!write, "the golden files are written; read them, explain them, and run again without RATCHET_GOLDEN");
+}
+
+/// Nothing crashes: every file, through every preset and topology, with and without a key; and each time the
+/// same comes of it.
+#[test]
+fn no_file_crashes_any_preset() {
+    let files: Vec<_> = files_in("files").into_iter().map(|path| shapes::records(&file(&path))).collect();
+    let topologies = all_topologies();
+    assert!(topologies.len() >= 14, "there are the presets at least");
+    let mut judged = 0;
+    for (name, text) in topologies {
+        let loaded = load(&text).unwrap_or_else(|diagnostics| panic!("{name}: {}", diagnostics.render(false)));
+        let rules = loaded.topology.rules;
+        for records in &files {
+            let with = |key_of_value: bool| {
+                records.iter().map(move |raw| {
+                    let key = if key_of_value { raw.value.clone() } else { raw.key.clone() };
+                    Given { key, value: raw.value.clone(), ..Given::default() }
+                })
+            };
+            for key_of_value in [false, true] {
+                let once = Task::by(rules.clone()).reasons(with(key_of_value));
+                assert_eq!(once, Task::by(rules.clone()).reasons(with(key_of_value)), "{name}");
+                judged += once.len();
+            }
+        }
+    }
+    assert!(judged > 10_000, "only {judged}");
+}

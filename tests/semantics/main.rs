@@ -1,0 +1,9 @@
+//! What records mean, from a topology's YAML to verdicts, without Kafka and without a disk: what other
+//! systems' tests expect, what public captures hold, what must hold of any stream, and what the docs show.
+
+mod conformance;
+mod corpus;
+mod docs;
+mod presets;
+mod properties;
+mod task;

@@ -1,0 +1,275 @@
+//! The life of a row by each preset. Goal: whatever a source's positions look like, the same story has the same
+//! verdicts: what is newer passes, what is older does not, a delete stays, its tombstone follows once.
+
+use ratchet::dedup::{Reason, Verdict};
+use serde_json::{Value, json};
+
+use Reason::{EpochChanged, First, Newer, SnapshotRead, TombstoneNotOwed, VersionEqual, VersionOlder};
+
+use crate::task::{Given, Task, keyed, tombstone, value};
+
+/// What happens to a row, at a position.
+#[derive(Clone, Copy)]
+enum Event {
+    Read(u64),
+    Change(u64),
+    Delete(u64),
+    Tombstone,
+}
+
+use Event::{Change, Delete, Read, Tombstone};
+
+/// A Debezium event of row 1, whose envelope has besides what `position` says.
+fn debezium(event: Event, position: &dyn Fn(u64, bool) -> Value) -> Given {
+    let key = json!({"id": 1});
+    let (op, at) = match event {
+        Read(at) => ("r", at),
+        Change(at) => ("u", at),
+        Delete(at) => ("d", at),
+        Tombstone => return tombstone(key),
+    };
+    let row = json!({"id": 1, "at": at});
+    let (before, after) = if op == "d" { (row, Value::Null) } else { (Value::Null, row) };
+    let mut envelope =
+        json!({"before": before, "after": after, "op": op, "source": {"name": "shop", "db": "d", "table": "t"}});
+    let extra = position(at, op == "r");
+    for (place, fields) in extra.as_object().expect("an object of objects") {
+        for (name, field) in fields.as_object().expect("an object of objects") {
+            envelope[place][name] = field.clone();
+        }
+    }
+    keyed(key, envelope)
+}
+
+/// The whole story, where there are snapshots and tombstones, and ties are dropped.
+const STORY: [Event; 11] =
+    [Read(1), Change(2), Change(2), Change(1), Read(2), Delete(4), Tombstone, Tombstone, Change(3), Read(3), Change(5)];
+
+#[track_caller]
+fn tells_the_story(preset: &str, position: &dyn Fn(u64, bool) -> Value) {
+    let mut task = Task::of(&format!("preset: {preset}\n"));
+    let reasons = task.reasons(STORY.map(|event| debezium(event, position)));
+    let expected = [
+        First,
+        Newer,
+        VersionEqual,
+        VersionOlder,
+        SnapshotRead,
+        Newer,
+        Reason::Tombstone,
+        TombstoneNotOwed,
+        VersionOlder,
+        SnapshotRead,
+        Newer,
+    ];
+    assert_eq!(reasons, expected, "{preset}");
+}
+
+#[test]
+fn debezium_postgres() {
+    tells_the_story("debezium-postgres@1", &|at, _| json!({"source": {"lsn": 9_007_199_254_740_992 + at}}));
+}
+
+/// The file's number decides before the position, and a snapshot is of no server.
+#[test]
+fn debezium_mysql_and_mariadb() {
+    for preset in ["debezium-mysql@1", "debezium-mariadb@1"] {
+        tells_the_story(preset, &|at, is_read| {
+            let file = format!("mysql-bin.{:06}", 999_997 + at);
+            json!({"source": {"file": file, "pos": 100 - at, "row": 0, "server_id": if is_read { 0 } else { 7 }}})
+        });
+    }
+}
+
+#[test]
+fn debezium_sqlserver() {
+    tells_the_story("debezium-sqlserver@1", &|at, is_read| {
+        let commit = format!("00000027:00000ac0:{:04x}", 0xfffe + at);
+        let change = if is_read { Value::Null } else { json!("00000027:00000ab0:0003") };
+        json!({"source": {"commit_lsn": commit, "change_lsn": change, "event_serial_no": "2"}})
+    });
+}
+
+/// System change numbers are texts, beyond what a double holds.
+#[test]
+fn debezium_oracle() {
+    tells_the_story("debezium-oracle@1", &|at, _| {
+        let commit = (9_007_199_254_740_992 + at).to_string();
+        json!({"source": {"commit_scn": commit, "scn": commit, "ssn": 1}})
+    });
+}
+
+#[test]
+fn debezium_mongodb() {
+    tells_the_story(
+        "debezium-mongodb@1",
+        &|at, _| json!({"source": {"ts_ms": 1_681_879_044_000_u64, "ord": at, "rs": "rs0"}}),
+    );
+}
+
+#[test]
+fn debezium_vitess() {
+    tells_the_story("debezium-vitess@1", &|at, _| {
+        let rank = format!("{}", 22_345_678_901_234_567_890_u128 + u128::from(at));
+        json!({
+            "source": {"keyspace": "commerce", "shard": "-80"},
+            "transaction": {"transaction_epoch": 0, "transaction_rank": rank, "total_order": 1},
+        })
+    });
+}
+
+#[test]
+fn debezium_db2() {
+    tells_the_story(
+        "debezium-db2@1",
+        &|at, _| json!({"source": {"commit_lsn": format!("00000027:00000ac0:{:04x}", 8 + at), "change_lsn": "00000027:00000758:0003"}}),
+    );
+}
+
+#[test]
+fn debezium_informix() {
+    tells_the_story(
+        "debezium-informix@1",
+        &|at, _| json!({"source": {"commit_lsn": (627_404_540_760_619 + at).to_string(), "change_lsn": "627404540485812", "ts_ms": at}}),
+    );
+}
+
+#[test]
+fn debezium_spanner() {
+    tells_the_story("debezium-spanner@1", &|at, _| {
+        let transaction = format!("transaction-{at}");
+        json!({"source": {"ts_ms": 1_670_955_531_785_u64 + at, "server_transaction_id": transaction, "sequence": "00000000", "mod_number": 0}})
+    });
+}
+
+/// A change of the primary key is a delete, a tombstone and a create, at one position.
+#[test]
+fn a_change_of_the_primary_key_passes_whole_and_once() {
+    let event = |id: i64, op: &str| {
+        keyed(json!({"id": id}), json!({"op": op, "source": {"lsn": 30, "name": "shop", "db": "d"}}))
+    };
+    let change = || [event(1, "d"), tombstone(json!({"id": 1})), event(2, "c")];
+    let mut task = Task::of("preset: debezium-postgres@1\n");
+    assert_eq!(task.verdicts(change()), [Verdict::Forwarded; 3]);
+    assert_eq!(task.verdicts(change()), [Verdict::Duplicate; 3]);
+}
+
+/// A truncate passes once; what is older than it does not come back.
+#[test]
+fn a_truncate_passes_once_and_makes_older_changes_stale() {
+    let source = |lsn: u64| json!({"name": "shop", "db": "d", "schema": "s", "table": "t", "lsn": lsn});
+    let row = |id: i64, lsn: u64| keyed(json!({"id": id}), json!({"op": "c", "source": source(lsn)}));
+    let truncate = || value(json!({"op": "t", "before": null, "after": null, "source": source(20)}));
+    let mut task = Task::of("preset: debezium-postgres@1\n");
+    let reasons = task.reasons([row(1, 10), truncate(), truncate(), row(2, 15), row(1, 10), row(3, 21)]);
+    assert_eq!(reasons[..3], [First, First, VersionEqual]);
+    assert_eq!(reasons[3..], [Reason::TableTruncated, Reason::TableTruncated, First]);
+}
+
+/// Failover and failback: the later server's data passes, and what is redelivered of either stays old.
+#[test]
+fn a_failover_and_a_failback_lose_nothing_and_bring_nothing_back() {
+    let at = |server: u64, pos: u64| {
+        let source = json!({"name": "shop", "server_id": server, "file": "mysql-bin.000003", "pos": pos, "row": 0});
+        keyed(json!({"id": 1}), json!({"op": "u", "source": source}))
+    };
+    let mut task = Task::of("preset: debezium-mysql@1\n");
+    assert_eq!(task.reasons([at(1, 500), at(2, 100), at(2, 200)]), [First, EpochChanged, Newer]);
+    // what the first server had sent before comes again
+    assert_eq!(task.verdicts([at(1, 400), at(1, 500)]), [Verdict::Stale, Verdict::Stale]);
+    // it is the master again, and beyond all that it had reached
+    assert_eq!(task.reasons([at(1, 600), at(1, 700)]), [EpochChanged, Newer]);
+    assert_eq!(task.verdicts([at(2, 200), at(1, 500)]), [Verdict::Stale, Verdict::Stale]);
+}
+
+/// The same event with its schema, without it, flattened, and in Avro's JSON has one identity and one version.
+#[test]
+fn all_forms_of_an_event_mean_the_same() {
+    let plain = |lsn: u64| json!({"op": "u", "after": {"id": 1}, "source": {"name": "shop", "db": "d", "lsn": lsn}});
+    let enveloped = |lsn: u64| json!({"schema": {"type": "struct"}, "payload": plain(lsn)});
+    let flattened = |lsn: u64| json!({"id": 1, "__op": "u", "__name": "shop", "__db": "d", "__lsn": lsn});
+    let avro = |lsn: u64| {
+        json!({"op": "u", "after": {"shop.public.t.Value": {"id": 1}},
+            "source": {"name": "shop", "db": "d", "lsn": {"long": lsn}}})
+    };
+    let forms: [&dyn Fn(u64) -> Value; 4] = [&plain, &enveloped, &flattened, &avro];
+    for one in forms {
+        for other in forms {
+            let mut task = Task::of("preset: debezium-postgres@1\n");
+            let given = [one(10), other(10), other(9), other(11)];
+            let key = |nth| if nth == 0 { json!({"id": 1}) } else { json!({"schema": {}, "payload": {"id": 1}}) };
+            let reasons = task.reasons(given.into_iter().enumerate().map(|(nth, value)| keyed(key(nth), value)));
+            assert_eq!(reasons, [First, VersionEqual, VersionOlder, Newer]);
+        }
+    }
+}
+
+/// The story without snapshots and tombstones.
+const SHORT: [Event; 6] = [Change(2), Change(2), Change(1), Delete(4), Change(3), Change(5)];
+
+#[track_caller]
+fn tells_the_short_story(preset: &str, ties_pass: bool, record: impl Fn(bool, u64) -> Given) {
+    let mut task = Task::of(&format!("preset: {preset}\n"));
+    let verdicts = task.verdicts(SHORT.map(|event| match event {
+        Change(at) | Read(at) => record(false, at),
+        Delete(at) => record(true, at),
+        Tombstone => unreachable!("there is none in it"),
+    }));
+    let tie = if ties_pass { Verdict::Forwarded } else { Verdict::Duplicate };
+    let expected = [Verdict::Forwarded, tie, Verdict::Stale, Verdict::Forwarded, Verdict::Stale, Verdict::Forwarded];
+    assert_eq!(verdicts, expected, "{preset}");
+}
+
+#[test]
+fn maxwell() {
+    tells_the_short_story("maxwell@1", false, |is_delete, at| {
+        let kind = if is_delete { "delete" } else { "update" };
+        let event = json!({"database": "d", "table": "t", "type": kind, "ts": 1_477_053_217, "xid": 23_396, "commit": true,
+            "position": format!("master.000006:{}", 800_911 + at), "server_id": 23_042, "data": {"id": 1}});
+        keyed(json!({"database": "d", "table": "t", "pk.id": 1}), event)
+    });
+}
+
+/// The last row of a transaction has no offset in it, and is the newest.
+#[test]
+fn maxwell_the_last_row_of_a_transaction_is_its_newest() {
+    let at = |offset: Value| {
+        keyed(json!({"database": "d", "table": "t", "pk.id": 1}), {
+            json!({"database": "d", "table": "t", "type": "update", "position": "master.000006:800911", "server_id": 1,
+                "xoffset": offset, "data": {"id": 1}})
+        })
+    };
+    let mut task = Task::of("preset: maxwell@1\n");
+    assert_eq!(task.reasons([at(json!(0)), at(Value::Null), at(json!(1))]), [First, Newer, VersionOlder]);
+}
+
+#[test]
+fn canal() {
+    tells_the_short_story("canal@1", true, |is_delete, at| {
+        let kind = if is_delete { "DELETE" } else { "UPDATE" };
+        value(json!({"database": "d", "table": "t", "type": kind, "isDdl": false, "pkNames": ["id"], "id": 9 - at,
+            "es": 1_598_944_132_000_u64 + at, "ts": 1_598_944_132_000_u64 - at, "data": [{"id": "1"}]}))
+    });
+}
+
+#[test]
+fn oracle_goldengate() {
+    tells_the_short_story("ogg@1", false, |is_delete, at| {
+        let (before, after) = if is_delete { (json!({"ID": 1}), Value::Null) } else { (Value::Null, json!({"ID": 1})) };
+        value(
+            json!({"table": "OGG.T", "op_type": if is_delete { "D" } else { "U" }, "pos": format!("{:020}", 142 + at),
+            "op_ts": "2020-05-13 17:32:10.904000", "primary_keys": ["ID"], "before": before, "after": after}),
+        )
+    });
+}
+
+/// The protocol's messages are those of TiDB's documentation of TiCDC.
+#[test]
+fn ticdc() {
+    tells_the_short_story("ticdc@1", true, |is_delete, at| {
+        let kind = if is_delete { "DELETE" } else { "UPDATE" };
+        value(json!({"id": 0, "database": "test", "table": "tp_int", "pkNames": ["id"], "isDdl": false, "type": kind,
+            "es": 1_639_633_141_221_u64, "ts": 1_639_633_142_960_u64, "sql": "", "data": [{"id": "2"}], "old": null,
+            "_tidb": {"commitTs": 429_918_007_904_436_226_u64 + at}}))
+    });
+}
