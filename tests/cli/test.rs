@@ -36,10 +36,11 @@ fn room() -> Room {
 
 #[test]
 fn tests_that_pass_have_a_line_each() {
-    room().run("test good.yaml").ended(0).said(&["2 tests passed"]).wrote(&[
-        "ok      good: a retried charge is dropped",
-        "ok      good: an old version is stale",
-    ]);
+    room()
+        .run("test good.yaml")
+        .ended(0)
+        .said(&["2 tests passed"])
+        .wrote(&["ok      good: a retried charge is dropped", "ok      good: an old version is stale"]);
 }
 
 #[test]
@@ -74,7 +75,11 @@ fn only_some_tests_can_be_run() {
 
 #[test]
 fn a_topology_without_tests_is_said_and_is_no_failure() {
-    room().run("test payments.yaml").ended(0).wrote(&[]).said(&["payments.yaml: payments has no tests", "0 tests passed"]);
+    room()
+        .run("test payments.yaml")
+        .ended(0)
+        .wrote(&[])
+        .said(&["payments.yaml: payments has no tests", "0 tests passed"]);
 }
 
 #[test]
@@ -90,7 +95,8 @@ fn the_report_for_build_servers_reads_back() {
     room.run("test good.yaml bad.yaml payments.yaml --junit report.xml").ended(1);
     let xml = std::fs::read_to_string(room.path().join("report.xml")).unwrap();
     let report = Report::deserialize_from_str(&xml).unwrap();
-    let suites: Vec<_> = report.test_suites.iter().map(|suite| (suite.name.as_str(), suite.tests, suite.failures)).collect();
+    let suites: Vec<_> =
+        report.test_suites.iter().map(|suite| (suite.name.as_str(), suite.tests, suite.failures)).collect();
     assert_eq!(suites, [("good", 2, 0), ("bad", 1, 1), ("payments", 0, 0)], "{xml}");
     assert!(xml.contains("expected duplicate") && xml.contains(r#"line="8""#), "{xml}");
     room.run("test good.yaml --junit no/such/folder/report.xml").ended(1).said(&["cannot write"]);
