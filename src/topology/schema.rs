@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{presets, spec};
-use crate::dedup::{Action, Actions, Format, MissingPart, Reason, Refresh, TimeUnit, Verdict, VersionKind};
+use crate::dedup::{Action, Actions, Format, MissingPart, Reads, Reason, Refresh, TimeUnit, Verdict, VersionKind};
 use crate::yaml::read::Keys;
 
 mod words;
@@ -146,6 +146,7 @@ fn kinds(key: &str) -> Value {
             "first_of" => list(of("path")),
             _ => of("scalar"),
         })]})),
+        "reads" => words(Reads::ALL.iter().map(|reads| reads.as_str())),
         key if spec::kinds::WORDS.contains(&key) => list(of("scalar")),
         _ => Value::Null,
     }

@@ -186,7 +186,6 @@ identity:
   - {bucket: 1h}
   - {first_of: [value.id, [value.shop, {const: 7}]]}
   - {rows: {first_of: [value.after, value.before]}, named: [id, "a b"]}
-  - {rows: value.data, named: value.names}
 version:
   - {of: {first_of: [value.a, value.b]}, as: timestamp, unit: us, none: [0, "", false], required: true}
   - {of: value.c, as: sequence, missing: highest}
@@ -195,6 +194,7 @@ kinds:
   of: value.op
   delete: [d, "1"]
   read: [r]
+  reads: by_version
   truncate: [1]
   message: [true]
   table: [value.db, {first_of: [value.t, value.u]}, {const: z}]
@@ -217,7 +217,6 @@ identity: {fingerprint: value.after, except: [value.after.seen]}
 identity: {bucket: 3600000ms}
 identity: {first_of: [[value.id], [value.shop, {const: 7}]]}
 identity: {rows: [value.after, value.before], named: [\"id\", \"a b\"]}
-identity: {rows: [value.data], named: value.names}
 version: timestamp [value.a, value.b] us none [0, \"\", false] required
 version: sequence [value.c] missing highest
 epoch: [value.server]
@@ -233,6 +232,7 @@ table: [value.t, value.u]
 table: [{const: \"z\"}]
 ";
     assert_eq!(text, expected);
+    assert_eq!(topology.rules.kinds.as_ref().map(|kinds| kinds.reads), Some(crate::dedup::Reads::ByVersion));
     assert_eq!(topology.rules.refresh, crate::dedup::Refresh::OnDuplicate);
     assert_eq!(topology.rules.actions.epoch_change, Action::Fail);
     assert_eq!(topology.audit.as_deref(), Some("audit"));

@@ -107,6 +107,11 @@ impl Compiler<'_> {
                 self.alternatives(alternatives, part.place);
             }
         }
+        if let Some(second) = parts.iter().filter(|part| matches!(part.value, Part::Rows { .. })).nth(1) {
+            let message = "`identity` has several `rows`: those of a record come from one place".to_owned();
+            let help = "write one, e.g. `{rows: {first_of: [value.after, value.before]}, named: [id]}`";
+            self.mistake(second.place, message, "another one", help);
+        }
         if self.spec.identity.whole && parts.iter().all(|part| says_nothing(&part.value)) {
             let message = "`identity` is the same for all records of a partition".to_owned();
             let help = "name what says which thing a record is about, e.g. `identity: value.order_id`";
@@ -188,7 +193,7 @@ impl Compiler<'_> {
     }
 
     fn kinds(&mut self, kinds: &KindsSpec) {
-        if kinds.whole && kinds.keys.iter().all(|(key, _)| matches!(*key, "of" | "table")) {
+        if kinds.whole && kinds.keys.iter().all(|(key, _)| matches!(*key, "of" | "reads" | "table")) {
             let message = "`kinds` names no kind".to_owned();
             let help = "say what a delete looks like, e.g. `kinds: {of: value.op, delete: [d]}`";
             self.mistake(kinds.place, message, "every record is a plain change", help);
@@ -201,6 +206,11 @@ impl Compiler<'_> {
                     self.mistake(place, message, "such records are told apart by their version", help);
                 }
             }
+        }
+        if let (Some(reads), None) = (kinds.key("reads"), kinds.key("read")) {
+            let message = "`kinds.reads` says nothing without `kinds.read`".to_owned();
+            let help = "remove it, or say what a snapshot's read looks like, e.g. `read: [r]`";
+            self.mistake(reads, message, "never looked at", help);
         }
         match (kinds.key("truncate").or(kinds.key("message")), kinds.key("table")) {
             (None, Some(table)) => {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::topology::tests::{golden_texts, json_of};
+use crate::topology::tests::{golden_texts, json_of, load_text};
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -52,10 +52,48 @@ fn shipped_topologies_and_presets_are_taken() {
         }
     }
     for preset in presets::ALL {
-        let own = |line: &&str| !line.starts_with("notes:") && !line.starts_with("without_version:");
+        let own = |line: &&str| !line.starts_with("notes:");
         let block: String = preset.text.lines().take_while(own).map(|line| format!("{line}\n")).collect();
         let text = block.replace("input: {", "name: t\noutput: {topic: o}\ninput: {topics: [i], ");
         assert_eq!(refusals(&text), Vec::<String>::new(), "{}", preset.pinned());
+    }
+}
+
+/// The YAML blocks of a page; what is only a part of a topology is made whole.
+fn examples(page: &str) -> Vec<String> {
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split_once("```").map(|(block, _)| block));
+    let rest = "\ninput: {topics: [in]}\nidentity: [key]\nversion: {of: value.v, as: integer}\noutput: {topic: out}\n";
+    let whole = |block: &str| {
+        let has = |line: &&str| block.lines().any(|other| other.split(':').next() == line.split(':').next());
+        let missing = rest.lines().filter(|line| !line.is_empty() && !has(line)).map(|line| format!("{line}\n"));
+        let name = if block.contains("name:") { "" } else { "name: t\n" };
+        if name.is_empty() { block.to_owned() } else { format!("{name}{block}{}", missing.collect::<String>()) }
+    };
+    blocks.map(whole).collect()
+}
+
+#[test]
+fn the_examples_of_the_reference_load_and_are_taken() {
+    let page = std::fs::read_to_string(repository().join("docs/topologies.md")).unwrap();
+    let examples = examples(&page);
+    assert!(examples.len() >= 6, "{examples:?}");
+    for text in examples {
+        assert_eq!(refusals(&text), Vec::<String>::new(), "{text}");
+        load_text(&text).unwrap_or_else(|diagnostics| panic!("{text}\n{}", diagnostics.render(false)));
+    }
+}
+
+#[test]
+fn every_key_and_word_stands_in_the_reference() {
+    let page = std::fs::read_to_string(repository().join("docs/topologies.md")).unwrap();
+    let keys = [spec::TOP, spec::identity::PART, spec::version::VERSION, spec::version::EPOCH, spec::kinds::KINDS];
+    let keys = keys.iter().flat_map(|keys| keys.known).filter(|key| !key.starts_with("on_")).copied();
+    let reasons = Reason::ALL.iter().map(|reason| reason.as_str());
+    let kinds = VersionKind::ALL.iter().map(|kind| kind.as_str());
+    let presets = presets::ALL.iter().map(|preset| preset.name);
+    for word in keys.chain(reasons).chain(kinds).chain(presets) {
+        let shown = [format!("`{word}`"), format!("`{word}."), format!("{{{word}: "), format!("{word}: ")];
+        assert!(shown.iter().any(|shown| page.contains(shown)), "docs/topologies.md does not name {word}");
     }
 }
 

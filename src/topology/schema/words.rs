@@ -83,6 +83,9 @@ pub fn about(key: &str) -> &'static str {
         "unit" => "What a number counts, with as: timestamp. Default: ms.",
         "delete" => "What stands there for a delete.",
         "read" => "What stands there for a snapshot's read: it loses to any streamed change that is known.",
+        "reads" => {
+            "What becomes of a read where a streamed change is known: lose, or by_version: it wins if its version is greater. Default: lose."
+        }
         "truncate" => "What stands there where a whole table was emptied.",
         "message" => "What stands there for an event of its own, that no other replaces.",
         "table" => "What together names the table that is emptied.",

@@ -1,13 +1,15 @@
 //! `kinds`: which kind of change a record is.
 
-use crate::dedup::{Kinds, Places, Scalar};
+use crate::dedup::{Kinds, Places, Reads, Scalar};
 use crate::yaml::read::Keys;
 use crate::yaml::{Field, Place, Placed, Shape, Value};
 
+use super::choices;
 use super::paths::SpecReader;
 
 /// What may stand in `kinds`.
-pub const KINDS: Keys<'static> = Keys { known: &["of", "delete", "read", "truncate", "message", "table"], later: &[] };
+pub const KINDS: Keys<'static> =
+    Keys { known: &["of", "delete", "read", "reads", "truncate", "message", "table"], later: &[] };
 /// Of those, the lists of words.
 pub const WORDS: &[&str] = &["delete", "read", "truncate", "message"];
 /// What may stand in a part of a table's name that is a mapping.
@@ -53,13 +55,23 @@ impl SpecReader<'_, '_> {
             })
             .collect();
         let table = keys.get("table").map_or(Some(Vec::new()), |field| self.table(field));
+        let reads = keys.get("reads").map(|field| self.reader.choice(field, &choices(Reads::ALL, Reads::as_str), &[]));
+        let reads = reads.map_or(Some(Reads::Lose), |read| read.map(|reads| reads.value));
         let list = |kind: &str| {
             let (_, words) = words.iter().find(|(known, _)| *known == kind)?;
             words.as_ref().map(|words| words.iter().map(|word| word.value.clone()).collect())
         };
         let build = |of, table| {
             let (delete, read) = (list("delete")?, list("read")?);
-            Some(Kinds { of, delete, read, truncate: list("truncate")?, message: list("message")?, table })
+            Some(Kinds {
+                of,
+                delete,
+                read,
+                reads: reads?,
+                truncate: list("truncate")?,
+                message: list("message")?,
+                table,
+            })
         };
         let kinds = of.zip(table).and_then(|(of, table)| build(of, table));
         let places: Vec<_> = KINDS.known.iter().filter_map(|key| Some((*key, keys.get(key)?.key_place))).collect();

@@ -205,6 +205,7 @@ fn debezium() -> Rules {
         of: paths(&["value.__op", "value.op"]),
         delete: vec![text("d"), Scalar::Bool(true)],
         read: vec![text("r"), Scalar::Number(Number::parse("1").unwrap())],
+        reads: crate::dedup::Reads::Lose,
         truncate: vec![text("t")],
         message: vec![text("m")],
         table: vec![paths(&["value.source.db"]), paths(&["value.source.table"])],
