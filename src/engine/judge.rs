@@ -158,7 +158,7 @@ impl Judge {
                     let decision = dedup::decide(rules, progress, &judged, known);
                     let start = self.entries.len();
                     let has_entry = decision.encode_entry(judged.version, known.entry, &mut self.entries);
-                    self.decided.push(Decided { decision, entry: has_entry.then(|| start..self.entries.len()) });
+                    self.decided.push(Decided { decision, entry: has_entry.then_some(start..self.entries.len()) });
                 }
                 let decision = dedup::spokesman(self.decided.iter().map(|row| row.decision));
                 let decision = decision.expect("a record that was read has a row");

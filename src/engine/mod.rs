@@ -166,7 +166,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             rules_digest,
             topology,
             topics: Catalog::new(admitted.topics, BTreeMap::new()),
-            topic_settings: config.topics.clone(),
+            topic_settings: config.topics,
             commit: config.commit,
             state_dir: state_dir.clone(),
             memory: memory.clone(),

@@ -48,11 +48,9 @@ fn check_ids<C: Cluster>(cluster: &C, context: &Context, by_pattern: bool, told:
         let changelog = context.topology.changelog(&input);
         for (name, known) in [(&*input, topics.input_id), (&changelog, topics.changelog_id)] {
             match cluster.describe_topic(name) {
-                Ok(Some(found)) if found.id != known => {
-                    if told.insert(name.to_owned()) {
-                        tracing::error!(topic = name, "the topic was recreated while it was in use");
-                        context.recreated.fetch_add(1, Ordering::Relaxed);
-                    }
+                Ok(Some(found)) if found.id != known && told.insert(name.to_owned()) => {
+                    tracing::error!(topic = name, "the topic was recreated while it was in use");
+                    context.recreated.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(None) if by_pattern && name == &*input => {
                     tracing::warn!(

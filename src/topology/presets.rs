@@ -56,6 +56,11 @@ pub const ALL: &[Preset] = presets![
     "ticdc" 1,
 ];
 
+/// Every preset's name with its number.
+pub fn names() -> impl Iterator<Item = String> {
+    ALL.iter().map(Preset::pinned)
+}
+
 /// Sources for which no order is safe, and why.
 const WITHOUT_ORDER: &[(&str, &str)] = &[
     ("debezium-cockroachdb", "its changefeed gives no position that says which change of a row is newer"),

@@ -120,8 +120,10 @@ fn the_exit_code_tells_a_failure_also_to_whoever_does_not_read() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut test = std::process::Command::new(env!("CARGO_BIN_EXE_ratchet"));
-    let status = test.args(["test", "good.yaml", "bad.yaml"]).current_dir(room.path()).stdout(writer).status().unwrap();
-    assert_eq!(status.code(), Some(1));
+    test.args(["test", "good.yaml", "bad.yaml"]).current_dir(room.path()).stdout(writer);
+    let output = test.stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("1 of 3 tests failed"));
 }
 
 #[test]

@@ -284,3 +284,26 @@ fn an_empty_assignment_left_unanswered_does_not_hold_leaving_up() {
     drop((second, first));
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
 }
+
+#[test]
+fn a_member_that_subscribes_to_more_goes_on_with_what_it_has() {
+    let (cluster, input, more) = (cluster(), topic("in", 1), topic("more", 1));
+    let (first, second) = (at(&input, 0), at(&more, 0));
+    // Subscribed to nothing at first, it is no member yet.
+    let mut member = cluster.member(&unique("group"), &[]).unwrap();
+    assert_eq!(next_event(&mut member), None);
+    member.subscribe(&[Arc::clone(&input)]).unwrap();
+    assert_eq!(joined(&mut member), std::slice::from_ref(&first));
+    member.start(&first, 0).unwrap();
+    write(&first, numbered(3));
+    assert_eq!(poll_records(&mut member, 3).len(), 3);
+    member.subscribe(&[input, more]).unwrap();
+    let event = eventually("the other topic's partition", || next_event(&mut member));
+    assert_eq!(event, GroupEvent::Assigned(vec![second.clone()]), "nothing is taken away");
+    member.accept_assigned(std::slice::from_ref(&second)).unwrap();
+    write(&first, numbered(2));
+    assert_eq!(poll_records(&mut member, 2).len(), 2, "what it had was not started again");
+    member.subscribe(&[]).unwrap();
+    let event = eventually("all to be taken away", || next_event(&mut member));
+    assert!(matches!(event, GroupEvent::Revoked(_) | GroupEvent::Lost(_)), "{event:?}");
+}

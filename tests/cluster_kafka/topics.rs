@@ -1,6 +1,6 @@
 //! Topics are described as they are, created once, and told apart from others of the same name.
 
-use ratchet::cluster::{Cluster, Kind, NewTopic};
+use ratchet::cluster::{Cluster, Kind, NewTopic, Rights};
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 
@@ -52,4 +52,31 @@ fn a_topic_that_is_created_anew_has_another_id() {
     eventually("the topic to be gone", || cluster.describe_topic(&name).unwrap().is_none().then_some(()));
     cluster.create_topic(&NewTopic { name: &name, partition_count: 1, replication_factor: 1, settings: &[] }).unwrap();
     assert_ne!(cluster.describe_topic(&name).unwrap().unwrap().id, before.id);
+}
+
+#[test]
+fn the_settings_that_matter_are_told() {
+    let settings = [
+        ("retention.ms", "5000"),
+        ("retention.bytes", "6000"),
+        ("message.timestamp.type", "LogAppendTime"),
+        ("message.timestamp.before.max.ms", "7000"),
+        ("message.timestamp.after.max.ms", "8000"),
+        ("max.message.bytes", "9000"),
+    ];
+    let topic = cluster().describe_topic(&topic_with("told", 1, &settings)).unwrap().unwrap();
+    assert_eq!((topic.retention_ms, topic.retention_bytes, topic.stamps), (5000, 6000, true));
+    assert_eq!((topic.timestamp_before_max_ms, topic.timestamp_after_max_ms), (7000, 8000));
+    assert_eq!((topic.message_bytes_max, topic.replicas, topic.min_insync_replicas), (9000, Some(1), Some(1)));
+    assert_eq!(topic.rights, Some(Rights::ALL), "nobody is held off");
+    let unlimited = topic_with("told", 1, &[("retention.ms", "-1")]);
+    let topic = cluster().describe_topic(&unlimited).unwrap().unwrap();
+    assert_eq!((topic.retention_ms, topic.retention_bytes, topic.stamps), (i64::MAX, i64::MAX, false));
+}
+
+#[test]
+fn all_topics_are_listed_and_the_rights_on_a_group_are_told() {
+    let (cluster, name) = (cluster(), topic("listed", 1));
+    assert!(cluster.list_topics().unwrap().iter().any(|listed| **listed == *name));
+    assert_eq!(cluster.group_rights(&unique("group")).unwrap(), Some(Rights::ALL), "it need not exist");
 }

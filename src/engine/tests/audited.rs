@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::cluster::CommittedOffset;
-use crate::dedup::Action;
-use crate::record::TopicPartition;
+use crate::dedup::{Action, Epoch, EpochPart};
+use crate::record::{HeaderBuf, TopicPartition};
 
 fn audited() -> Topology {
     let mut topology = topology(Input::Topics(vec!["orders".to_owned()]), "clean");
@@ -39,6 +39,28 @@ fn a_drop_is_explained_with_what_it_lost_against() {
     assert_eq!((&said[0]["topology"], &said[0]["topic"]), (&"shop".into(), &"orders".into()));
     let records = site.cluster.read_all("why", 0).unwrap();
     assert_eq!((records[0].key.as_deref(), records[0].timestamp), (Some("x".as_bytes()), Some(1_001)));
+}
+
+#[test]
+fn epochs_are_told() {
+    let site = Site::new();
+    let mut topology = audited();
+    let mut rules = (*topology.rules).clone();
+    let of = vec![Path::parse("header.epoch").unwrap()];
+    rules.epoch = Some(Epoch { parts: vec![EpochPart { of, none: Vec::new() }] });
+    topology.rules = Arc::new(rules);
+    for (epoch, version) in [("a", 5), ("b", 1), ("a", 4)] {
+        let mut headers = HeaderBuf::default();
+        headers.push(b"epoch", Some(epoch.as_bytes()));
+        let value = format!(r#"{{"id":"x","version":{version}}}"#);
+        let message = Message { value: Some(value.as_bytes()), headers: headers.as_headers(), ..no_json() };
+        site.cluster.append("orders", 0, &[message]).unwrap();
+    }
+    site.drain(&topology).unwrap();
+    let said = explained(&site);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!((&said[0]["reason"], &said[0]["epoch"]), (&"epoch_older".into(), &serde_json::json!(["a"])));
+    assert_eq!((&said[0]["against"]["epoch"], &said[0]["against"]["version"]), (&serde_json::json!(["b"]), &1.into()));
 }
 
 #[test]

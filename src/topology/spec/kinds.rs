@@ -24,6 +24,8 @@ pub struct KindsSpec {
     pub place: Place,
     /// The words of each kind.
     pub words: Vec<(&'static str, Vec<Placed<Scalar>>)>,
+    /// Whether each key that stands there is one of those that there are.
+    pub whole: bool,
     /// Where each of the keys stands that there is.
     pub keys: Vec<(&'static str, Place)>,
 }
@@ -60,9 +62,10 @@ impl SpecReader<'_, '_> {
             Some(Kinds { of, delete, read, truncate: list("truncate")?, message: list("message")?, table })
         };
         let kinds = of.zip(table).and_then(|(of, table)| build(of, table));
-        let places = KINDS.known.iter().filter_map(|key| Some((*key, keys.get(key)?.key_place))).collect();
+        let places: Vec<_> = KINDS.known.iter().filter_map(|key| Some((*key, keys.get(key)?.key_place))).collect();
+        let whole = matches!(&field.node.value, Value::Mapping(entries) if entries.len() == places.len());
         let words = words.into_iter().map(|(kind, words)| (kind, words.unwrap_or_default())).collect();
-        Some(KindsSpec { kinds, place: field.key_place, words, keys: places })
+        Some(KindsSpec { kinds, place: field.key_place, words, whole, keys: places })
     }
 
     /// What together names a table.

@@ -274,3 +274,20 @@ impl Sim {
         }
     }
 }
+
+#[test]
+fn a_member_may_subscribe_to_more_to_less_and_to_nothing() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "in", 2, &[]);
+    create(&cluster, "more", 1, &[]);
+    let mut member = cluster.member("g", &[]).unwrap();
+    assert_eq!(settle_in(&mut member), vec![GroupEvent::Assigned(vec![])]);
+    member.subscribe(&[Arc::from("in")]).unwrap();
+    assert_eq!(settle_in(&mut member), vec![GroupEvent::Assigned(names(&[0, 1]))]);
+    member.subscribe(&[Arc::from("in"), Arc::from("more")]).unwrap();
+    assert_eq!(settle_in(&mut member), vec![GroupEvent::Assigned(vec![tp("more", 0)])], "nothing is taken away");
+    member.subscribe(&[Arc::from("more")]).unwrap();
+    assert_eq!(settle_in(&mut member)[0], GroupEvent::Revoked(names(&[0, 1])));
+    member.subscribe(&[]).unwrap();
+    assert_eq!(settle_in(&mut member)[0], GroupEvent::Revoked(vec![tp("more", 0)]));
+}
