@@ -214,7 +214,7 @@ impl SpecReader<'_, '_> {
             (read.is_some() || field.is_none(), read)
         };
         let ((key_known, key_format), (value_known, value_format)) = (format("key_format"), format("value_format"));
-        let topics_known = !doubled && !(has_exclude && excluded.is_empty());
+        let topics_known = !(doubled || has_exclude && excluded.is_empty());
         InputSpec {
             topics_known,
             topics: topics.iter().filter_map(|field| self.reader.text(field, TOPICS)).collect(),
