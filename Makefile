@@ -81,6 +81,11 @@ bench: setup-build ## Run the benchmarks
 .PHONY: lint
 lint: setup-build fmt-check clippy docs-check deny shell-check compose-check ## Run all that can be said of the sources without running them
 
+.PHONY: schema
+schema: build ## Write config/topology.schema.json, which a test compares with what `ratchet schema` prints
+	@$(CARGO) run $(BUILD) --quiet --bin ratchet -- schema > config/topology.schema.json.new
+	mv config/topology.schema.json.new config/topology.schema.json
+
 .PHONY: fmt
 fmt: ## Format the sources
 	$(CARGO) fmt --all

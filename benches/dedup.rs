@@ -91,6 +91,7 @@ fn debezium() -> Arc<Rules> {
         of: places(["__op", "__deleted", "op"]),
         delete: [texts(&["d", "true"]), vec![Scalar::Bool(true)]].concat(),
         read: texts(&["r"]),
+        reads: ratchet::dedup::Reads::Lose,
         truncate: texts(&["t"]),
         message: texts(&["m"]),
         table: vec![

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::stderr::say;
 use super::{Failure, inputs};
-use crate::dedup::{Epoch, Kinds, Path, Refresh, Retention, Version};
+use crate::dedup::{Epoch, Kinds, Path, Reads, Refresh, Retention, Version};
 use crate::topology::{self, Input, Loaded, Preset, Process, Topology};
 use crate::yaml::units::show_duration_ms;
 
@@ -141,13 +141,15 @@ fn show_epoch(epoch: &Epoch) -> String {
 }
 
 fn show_kinds(kinds: &Kinds) -> String {
-    let Kinds { of, delete, read, truncate, message, .. } = kinds;
+    let Kinds { of, delete, read, reads, truncate, message, .. } = kinds;
     let words = [("delete", delete), ("read", read), ("truncate", truncate), ("message", message)];
     let named = words.iter().filter(|(_, words)| !words.is_empty()).map(|(kind, words)| {
         let words: Vec<_> = words.iter().map(ToString::to_string).collect();
         format!("{kind} {}", words.join(" or "))
     });
-    format!("by {}: {}", show_places(of), named.collect::<Vec<_>>().join(", "))
+    let named = named.collect::<Vec<_>>().join(", ");
+    let reads = if *reads == Reads::ByVersion { ", reads by version" } else { "" };
+    format!("by {}: {named}{reads}", show_places(of))
 }
 
 /// A retention as it can be written in a topology, and when it begins anew if that is not the usual.

@@ -18,6 +18,7 @@ mod infer;
 mod inputs;
 mod replay;
 mod run;
+mod schema;
 mod signals;
 mod stderr;
 mod test;
@@ -61,6 +62,8 @@ enum Command {
     Infer(infer::Args),
     /// Show the whole story on the embedded cluster
     Demo(demo::Args),
+    /// Write the JSON Schema of topologies, for editors
+    Schema(schema::Args),
     /// Write completions for a shell
     Completions(completions::Args),
 }
@@ -91,6 +94,7 @@ impl Command {
             Self::Replay(args) => replay::run(args),
             Self::Infer(args) => infer::run(args),
             Self::Demo(args) => demo::run(args),
+            Self::Schema(args) => schema::run(args),
             Self::Completions(args) => completions::run(args),
         }
     }

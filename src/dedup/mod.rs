@@ -81,7 +81,7 @@ pub use rules::{
     VersionPart,
 };
 pub use version::describe as describe_version;
-pub use vocabulary::{Action, Format, Kind, MissingPart, Reason, Refresh, TimeUnit, Verdict, VersionKind};
+pub use vocabulary::{Action, Format, Kind, MissingPart, Reads, Reason, Refresh, TimeUnit, Verdict, VersionKind};
 
 #[cfg(test)]
 mod tests;

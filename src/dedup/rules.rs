@@ -4,7 +4,7 @@
 use sha2::{Digest, Sha256};
 
 use super::path::{Path, Scalar, Source};
-use super::vocabulary::{Action, Format, MissingPart, Refresh, TimeUnit, VersionKind};
+use super::vocabulary::{Action, Format, MissingPart, Reads, Refresh, TimeUnit, VersionKind};
 
 mod canonical;
 mod problems;
@@ -225,6 +225,8 @@ pub struct Kinds {
     pub delete: Vec<Scalar>,
     /// The words of a snapshot's reads.
     pub read: Vec<Scalar>,
+    /// What becomes of those where a streamed change is known. No part of the digest: it may change.
+    pub reads: Reads,
     /// The words of truncates.
     pub truncate: Vec<Scalar>,
     /// The words of messages.

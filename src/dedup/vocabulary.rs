@@ -86,6 +86,16 @@ vocabulary! {
 }
 
 vocabulary! {
+    /// What becomes of a snapshot's read of which a streamed change is known.
+    pub enum Reads {
+        /// It loses, whatever its version.
+        Lose = "lose",
+        /// It wins if its version is greater: for changes that were made while nobody listened.
+        ByVersion = "by_version",
+    }
+}
+
+vocabulary! {
     /// How a part of a version is read.
     pub enum VersionKind {
         /// An integer of any size: a JSON number or decimal text.

@@ -2,10 +2,7 @@
 //! again, without an end.
 
 use crate::cluster::{self, Cluster};
-use crate::topology::{Input, Topology, is_changelog};
-
-/// Kafka's own topics begin so.
-const INTERNAL: &str = "__";
+use crate::topology::{Input, Topology};
 
 /// The input topics as of now: those that are named, or those that the pattern means.
 pub fn inputs<C: Cluster>(cluster: &C, topology: &Topology) -> Result<Vec<String>, cluster::Error> {
@@ -13,16 +10,11 @@ pub fn inputs<C: Cluster>(cluster: &C, topology: &Topology) -> Result<Vec<String
         Input::Topics(topics) => Ok(topics.clone()),
         Input::Pattern { .. } => {
             let mut names = cluster.list_topics()?;
-            names.retain(|name| may_be_meant(topology, name));
+            names.retain(|name| topology.reads(name));
             names.sort_unstable();
             Ok(names)
         }
     }
-}
-
-/// Whether the pattern means a topic. Neither Kafka's own nor a changelog is ever meant.
-fn may_be_meant(topology: &Topology, topic: &str) -> bool {
-    !topic.starts_with(INTERNAL) && !is_changelog(topic) && topology.input.contains(topic)
 }
 
 /// Why `topic` cannot be read beside the topics `inputs`, which it may be one of: the topology writes to it, or what

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{Partitions, Told};
 use crate::capture::{self, Captured};
-use crate::dedup::{Action, Decision, Reason, Verdict, describe_identity, explain};
+use crate::dedup::{Action, Decision, Reason, Verdict, explain};
 use crate::format::EntryRef;
 use crate::record::HeaderBuf;
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
@@ -191,9 +191,9 @@ fn entries_of(partitions: &Partitions) -> HashMap<String, Vec<String>> {
     for (key, entry) in partitions.models().flat_map(|model| model.entries()) {
         // a model reads back what it has written itself
         let Ok(entry) = EntryRef::decode(entry) else { continue };
-        let version = |bytes| explain::version(bytes, &partitions.rules);
-        let version = entry.version.map_or_else(|| "null".to_owned(), version);
-        entries.entry(plain_json(&describe_identity(key))).or_default().push(plain_json(&version));
+        let version =
+            entry.version.map_or_else(|| "null".to_owned(), |version| explain::version(version, partitions.rules()));
+        entries.entry(plain_json(&explain::identity(key))).or_default().push(plain_json(&version));
     }
     entries
 }

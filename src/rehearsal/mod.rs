@@ -42,6 +42,11 @@ impl Partitions {
         partitions.entry(partition).or_insert_with(|| Model::new(Arc::clone(&self.rules)))
     }
 
+    /// The rules that all are judged by.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// Every model, in no order.
     pub fn models(&self) -> impl Iterator<Item = &Model> {
         self.models.values().flat_map(HashMap::values)

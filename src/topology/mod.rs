@@ -42,7 +42,6 @@ use std::sync::Arc;
 use crate::dedup::{Reason, Rules};
 pub use cases::TestCase;
 pub use input::{Input, Pattern};
-pub(crate) use names::is_changelog;
 pub use presets::Preset;
 
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Report};
@@ -54,6 +53,7 @@ mod expand;
 mod input;
 mod names;
 pub mod presets;
+pub mod schema;
 mod spec;
 
 /// Where a group that has committed nothing begins to read.

@@ -2,8 +2,9 @@
 //!
 //! A preset is a fragment of a topology's YAML, embedded from `presets/NAME@NUMBER.yaml` and read by the same
 //! reader. A block that the topology has itself stands in place of the preset's, whole; `input` is put
-//! together key by key. Two keys are a preset's only: `notes`, what to know and to set at the source, and
-//! `without_version`, what to say of a record that has no version.
+//! together key by key. Three keys are a preset's only: `notes`, what to know and to set at the source;
+//! `without_version`, what to say of a record that has no version; and `warning`, for a topology that does not
+//! write the block `unless` itself.
 //!
 //! **Invariant.** A numbered preset never changes its meaning: what is remembered under it must stay readable.
 //! A change is a new number.
@@ -15,7 +16,7 @@ use crate::yaml::tree::{self, Entry};
 use crate::yaml::{Field, File, Node, Place, Reader, Shape, Value};
 
 /// Keys that only a preset has.
-const OWN_KEYS: &[&str] = &["notes", "without_version"];
+const OWN_KEYS: &[&str] = &["notes", "without_version", "warning"];
 
 /// A preset.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +56,11 @@ pub const ALL: &[Preset] = presets![
     "ogg" 1,
     "ticdc" 1,
 ];
+
+/// Every preset's name with its number.
+pub fn names() -> impl Iterator<Item = String> {
+    ALL.iter().map(Preset::pinned)
+}
 
 /// Sources for which no order is safe, and why.
 const WITHOUT_ORDER: &[(&str, &str)] = &[
@@ -115,8 +121,26 @@ pub fn apply(tree: Node, reader: &mut Reader<'_>) -> Result<(Node, Option<&'stat
     let field = Field { name: entry.key.clone(), key_place: entry.key_place, node: &entry.node };
     let place = field.place();
     match choose(&field, reader) {
-        Some(preset) => Ok((merge(tree, preset.tree(), place), Some(preset))),
+        Some(preset) => {
+            warn(preset, entries, place, reader);
+            Ok((merge(tree, preset.tree(), place), Some(preset)))
+        }
         None => Err(tree),
+    }
+}
+
+/// Tells what must not be overlooked, unless the topology itself writes the block that it is about.
+fn warn(preset: &Preset, written: &[Entry], place: Place, reader: &mut Reader<'_>) {
+    let Some(Node { value: Value::Mapping(warning), .. }) = preset.own("warning") else { return };
+    let text = |key: &str| match &warning.iter().find(|entry| entry.key == key)?.node.value {
+        Value::Scalar { text, .. } => Some(text.clone()),
+        _ => None,
+    };
+    let (Some(unless), Some(message)) = (text("unless"), text("message")) else { return };
+    if !written.iter().any(|entry| entry.key == unless) {
+        let file: Arc<File> = Arc::clone(&reader.file);
+        let label = format!("it says `{unless}`");
+        reader.report.warning((&file, place), message, label, text("help").unwrap_or_default());
     }
 }
 

@@ -58,8 +58,39 @@ pub(super) fn golden_file(name: &str, now: &str) {
     assert!(now == expected, "{name} is another one; what there is now:\n{now}");
 }
 
+/// The YAML files of a folder of `golden/`, with their names there.
+pub(super) fn golden_texts(folder: &str) -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/topology/golden").join(folder);
+    let entries = std::fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.ends_with(".yaml")).collect();
+    names.sort();
+    names
+        .into_iter()
+        .map(|name| (format!("{folder}/{name}"), std::fs::read_to_string(path.join(name)).unwrap()))
+        .collect()
+}
+
+/// YAML as the JSON that an editor takes it for.
+pub(super) fn json_of(text: &str) -> serde_json::Value {
+    fn convert(node: &crate::yaml::Node) -> serde_json::Value {
+        use crate::yaml::Value;
+        match &node.value {
+            _ if node.is_null() => serde_json::Value::Null,
+            Value::Scalar { text, plain: true } => match serde_json::from_str(text) {
+                Ok(scalar @ (serde_json::Value::Bool(_) | serde_json::Value::Number(_))) => scalar,
+                _ => text.as_str().into(),
+            },
+            Value::Scalar { text, .. } => text.as_str().into(),
+            Value::List(items) => items.iter().map(convert).collect(),
+            Value::Mapping(entries) => entries.iter().map(|entry| (entry.key.clone(), convert(&entry.node))).collect(),
+        }
+    }
+    convert(&crate::yaml::tree::parse(text).unwrap())
+}
+
 fn golden(name: &str, text: &str, expected: &str) {
-    let rendered = load(Path::new(name), &Fake::default().with_file(name, text)).unwrap_err().render(false);
+    let rendered = load(Path::new(name), &Fake::default().with_file(name, text)).expect_err(expected).render(false);
     golden_file(expected, &rendered);
 }
 
@@ -71,6 +102,16 @@ fn six_mistakes_are_rendered_at_once() {
 #[test]
 fn what_is_missing_is_rendered_where_it_belongs() {
     golden("topologies/payments.yaml", include_str!("golden/missing.yaml"), "missing.txt");
+}
+
+#[test]
+fn every_wrong_topology_is_told_what_is_wrong_with_it() {
+    let folders = ["bad/text", "bad/shape", "bad/meaning"];
+    let all: Vec<_> = folders.into_iter().flat_map(golden_texts).collect();
+    assert!(all.len() >= 60, "only {} wrong topologies are left", all.len());
+    for (name, text) in all {
+        golden("t.yaml", &text, &name.replace(".yaml", ".txt"));
+    }
 }
 
 #[test]
@@ -132,6 +173,143 @@ fn everything_said_is_what_runs() {
     assert_eq!((actions.equal_version, actions.missing_version), (Action::Forward, Action::Drop));
     assert_eq!((actions.late, actions.unsendable), (Action::Drop, Action::Fail));
     assert_eq!((topology.output_topic("a"), topology.dead_letter.as_str()), ("a.out".to_owned(), "dead"));
+}
+
+#[test]
+fn the_whole_vocabulary_is_what_runs() {
+    let topology = topology(
+        r#"name: t
+input: {pattern: '^shop\.', exclude: ['\.tmp$'], key_format: json, value_format: connect_json}
+identity:
+  - {content: key}
+  - {fingerprint: value.after, except: [value.after.seen]}
+  - {bucket: 1h}
+  - {first_of: [value.id, [value.shop, {const: 7}]]}
+  - {rows: {first_of: [value.after, value.before]}, named: [id, "a b"]}
+version:
+  - {of: {first_of: [value.a, value.b]}, as: timestamp, unit: us, none: [0, "", false], required: true}
+  - {of: value.c, as: sequence, missing: highest}
+epoch: [value.server, {of: {first_of: [value.s, value.t]}, none: ["x"]}, {const: 3}]
+kinds:
+  of: value.op
+  delete: [d, "1"]
+  read: [r]
+  reads: by_version
+  truncate: [1]
+  message: [true]
+  table: [value.db, {first_of: [value.t, value.u]}, {const: z}]
+retention: 30d
+refresh: on_duplicate
+output: {topic: 'clean.{topic}'}
+audit: {topic: audit}
+on_null_value: forward
+on_epoch_change: fail
+partitioned_by_identity: true
+"#,
+    );
+    let text = topology.rules.canonical_text();
+    let expected = "\
+ratchet rules 1
+key_format: json
+value_format: connect_json
+identity: {content: key}
+identity: {fingerprint: value.after, except: [value.after.seen]}
+identity: {bucket: 3600000ms}
+identity: {first_of: [[value.id], [value.shop, {const: 7}]]}
+identity: {rows: [value.after, value.before], named: [\"id\", \"a b\"]}
+version: timestamp [value.a, value.b] us none [0, \"\", false] required
+version: sequence [value.c] missing highest
+epoch: [value.server]
+epoch: [value.s, value.t] none [\"x\"]
+epoch: [const]
+kinds: [value.op]
+delete: [\"d\", \"1\"]
+read: [\"r\"]
+truncate: [1]
+message: [true]
+table: [value.db]
+table: [value.t, value.u]
+table: [{const: \"z\"}]
+";
+    assert_eq!(text, expected);
+    assert_eq!(topology.rules.kinds.as_ref().map(|kinds| kinds.reads), Some(crate::dedup::Reads::ByVersion));
+    assert_eq!(topology.rules.refresh, crate::dedup::Refresh::OnDuplicate);
+    assert_eq!(topology.rules.actions.epoch_change, Action::Fail);
+    assert_eq!(topology.audit.as_deref(), Some("audit"));
+    assert!(topology.reads("shop.orders") && !topology.reads("shop.tmp") && !topology.reads("bank"));
+}
+
+#[test]
+fn tests_become_records_and_expectations() {
+    let topology = topology(
+        r#"name: t
+input: {topics: [in, in2], key_format: bytes, value_format: json}
+identity: key
+output: {topic: out}
+tests:
+  - name: all of it
+    given:
+      - {value: {id: 9223372036854775808, price: 1.50, at: 2026-01-01, list: [a, null, true, "1"]}, key: 7}
+      - {value: a text, key: {a: 1}, headers: {h: x, n: null}, timestamp: 2026-01-01T00:00:00Z}
+      - {value: null, key: k, timestamp: null, partition: 3, topic: in2, offset: 12}
+    expect: [forwarded, {verdict: forwarded, reason: first}, invalid]
+    output: [0, 1]
+    entries: [{identity: [7], version: 3}, {identity: a}]
+  - {name: a file, given: {file: records.jsonl, envelope: kcat}, expect: [stale]}
+"#,
+    );
+    let [case, file] = topology.tests.as_slice() else { panic!("{:?}", topology.tests) };
+    let cases::Given::Records(records) = &case.given else { panic!("{case:?}") };
+    let text = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| String::from_utf8(bytes.clone()).unwrap());
+    let texts: Vec<_> = records.iter().map(|record| (text(&record.key), text(&record.value))).collect();
+    let first = r#"{"id":9223372036854775808,"price":1.50,"at":"2026-01-01","list":["a",null,true,"1"]}"#;
+    let of = |text: &str| Some(text.to_owned());
+    assert_eq!(texts[0], (of("7"), of(first)));
+    assert_eq!(texts[1], (of(r#"{"a":1}"#), of(r#""a text""#)));
+    assert_eq!(texts[2], (of("k"), None));
+    assert_eq!(records[1].headers, [("h".to_owned(), Some(b"x".to_vec())), ("n".to_owned(), None)]);
+    let times: Vec<_> = records.iter().map(|record| record.timestamp).collect();
+    assert_eq!(times, [Some(cases::TIMESTAMP_MS), Some(1_767_225_600_000), None]);
+    assert_eq!((records[2].partition, records[2].offset, records[2].topic.as_deref()), (3, Some(12), Some("in2")));
+    assert_eq!(case.expect[1].reason, Some(Reason::First));
+    assert_eq!((case.line, &case.output), (6, &Some(vec![0, 1])));
+    assert_eq!((case.entries[0].identity.as_str(), case.entries[0].version.as_deref()), ("[7]", Some("3")));
+    assert_eq!(case.entries[1].identity, r#"["a"]"#);
+    assert_eq!(file.given, cases::Given::File { path: "records.jsonl".into(), kcat: true });
+}
+
+#[test]
+fn what_is_never_looked_at_is_warned_of() {
+    let warning = |line: &str| {
+        let loaded = load_text(&with(line)).map_err(|diagnostics| diagnostics.render(false)).unwrap();
+        let [warning] = loaded.warnings.as_slice() else { panic!("{line}: {:?}", loaded.warnings) };
+        warning.message().to_owned()
+    };
+    assert!(warning("retention: forever\nrefresh: on_duplicate").contains("`refresh` says nothing"));
+    assert!(warning("retention: forever\non_late: drop").contains("`on_late` says nothing"));
+    assert!(warning("retention: 1h\nidentity: [key, {bucket: 1d}]").contains("longer than the retention, which is 1h"));
+}
+
+#[test]
+fn a_new_topic_of_a_pattern_may_be_one_that_cannot_be_taken_in() {
+    let topology = topology(&with("input: {pattern: '^[a-z]+$', exclude: [out]}\noutput: {topic: 'clean.{topic}'}"));
+    let topology = Topology { dead_letter: "clean.x".to_owned(), audit: Some("clean.b".to_owned()), ..topology };
+    assert_eq!(topology.problem_with("a"), None);
+    assert!(topology.problem_with("b").unwrap().contains("audit"));
+    assert!(topology.problem_with("x").unwrap().contains("dead letters"));
+    assert!(topology.problem_with(&"a".repeat(240)).unwrap().contains("too long"));
+    let pattern = topology.input.clone();
+    let feeding = Topology { output: "{topic}x".to_owned(), input: pattern, ..topology };
+    assert!(feeding.problem_with("a").unwrap().contains("read it again"));
+}
+
+#[test]
+fn a_pattern_never_means_changelogs_nor_kafkas_own_topics() {
+    let topology = topology(&with("input: {pattern: '.', exclude: ['^(out|t.dead_letter)$']}"));
+    assert!(topology.reads("orders") && !topology.reads("out"));
+    for internal in ["__consumer_offsets", "__debezium-heartbeat.shop", "ratchet.t.orders.changelog"] {
+        assert!(!topology.reads(internal), "{internal}");
+    }
 }
 
 #[test]
@@ -291,7 +469,7 @@ fn two_topologies_of_one_name_are_refused_beside_other_mistakes() {
 fn the_examples_load_without_a_warning() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies");
     let loaded = load_all(&[folder], &Process).map_err(|diagnostics| diagnostics.render(false)).unwrap();
-    assert_eq!(loaded.len(), 3);
+    assert!(loaded.len() > 3, "{loaded:?}");
     for loaded in loaded {
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     }

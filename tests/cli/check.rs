@@ -114,3 +114,25 @@ fn nobody_listening_is_no_failure() {
         assert_eq!(status.code(), Some(code), "{file}");
     }
 }
+
+#[test]
+fn what_a_preset_stands_for_is_written_out_and_loads_again() {
+    let room = Room::new();
+    room.write(
+        "cdc.yaml",
+        "name: cdc\npreset: debezium-postgres@1\ninput: {pattern: '^shop\\.public\\.'}\noutput: {topic: 'clean.{topic}'}\n",
+    );
+    let ran =
+        room.run("check cdc.yaml --expand").ended(0).said(&["preset debezium-postgres@1", "note Flattened records"]);
+    assert!(ran.stdout.starts_with("# What `preset: debezium-postgres@1` stands for"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\nidentity: {content: key}\n"), "{}", ran.stdout);
+    room.write("expanded.yaml", ran.stdout);
+    room.run("check expanded.yaml").ended(0).said(&["identity {content: key}", "output clean.{topic}"]);
+}
+
+#[test]
+fn the_schema_is_written_as_it_is_kept() {
+    let ran = Room::new().run("schema").ended(0).quietly();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/topology.schema.json");
+    assert_eq!(ran.stdout, std::fs::read_to_string(path).unwrap());
+}

@@ -9,6 +9,7 @@ mod job;
 mod online;
 mod replay;
 mod run;
+mod test;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

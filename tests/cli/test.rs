@@ -36,10 +36,11 @@ fn room() -> Room {
 
 #[test]
 fn tests_that_pass_have_a_line_each() {
-    room().run("test good.yaml").ended(0).said(&["2 tests passed"]).wrote(&[
-        "ok      good: a retried charge is dropped",
-        "ok      good: an old version is stale",
-    ]);
+    room()
+        .run("test good.yaml")
+        .ended(0)
+        .said(&["2 tests passed"])
+        .wrote(&["ok      good: a retried charge is dropped", "ok      good: an old version is stale"]);
 }
 
 #[test]
@@ -74,7 +75,11 @@ fn only_some_tests_can_be_run() {
 
 #[test]
 fn a_topology_without_tests_is_said_and_is_no_failure() {
-    room().run("test payments.yaml").ended(0).wrote(&[]).said(&["payments.yaml: payments has no tests", "0 tests passed"]);
+    room()
+        .run("test payments.yaml")
+        .ended(0)
+        .wrote(&[])
+        .said(&["payments.yaml: payments has no tests", "0 tests passed"]);
 }
 
 #[test]
@@ -90,7 +95,8 @@ fn the_report_for_build_servers_reads_back() {
     room.run("test good.yaml bad.yaml payments.yaml --junit report.xml").ended(1);
     let xml = std::fs::read_to_string(room.path().join("report.xml")).unwrap();
     let report = Report::deserialize_from_str(&xml).unwrap();
-    let suites: Vec<_> = report.test_suites.iter().map(|suite| (suite.name.as_str(), suite.tests, suite.failures)).collect();
+    let suites: Vec<_> =
+        report.test_suites.iter().map(|suite| (suite.name.as_str(), suite.tests, suite.failures)).collect();
     assert_eq!(suites, [("good", 2, 0), ("bad", 1, 1), ("payments", 0, 0)], "{xml}");
     assert!(xml.contains("expected duplicate") && xml.contains(r#"line="8""#), "{xml}");
     room.run("test good.yaml --junit no/such/folder/report.xml").ended(1).said(&["cannot write"]);
@@ -106,4 +112,25 @@ fn records_come_from_a_file_beside_the_topology_wherever_the_program_runs() {
     room.run("test deeper/filed.yaml").ended(0).wrote(&["ok      payments: from a file"]);
     room.write("deeper/filed.yaml", PAYMENTS.to_owned() + &tests.replace("charges", "refunds"));
     room.run("test deeper/filed.yaml").ended(2).said(&["refunds.jsonl"]);
+}
+
+#[test]
+fn the_exit_code_tells_a_failure_also_to_whoever_does_not_read() {
+    let room = room();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut test = std::process::Command::new(env!("CARGO_BIN_EXE_ratchet"));
+    test.args(["test", "good.yaml", "bad.yaml"]).current_dir(room.path()).stdout(writer);
+    let output = test.stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("1 of 3 tests failed"));
+}
+
+#[test]
+fn the_topologies_that_are_shipped_pass_their_tests() {
+    let shipped = concat!("test ", env!("CARGO_MANIFEST_DIR"), "/topologies");
+    let ran = room().run(shipped).ended(0);
+    for topology in ["payments", "webhooks", "orders-changes"] {
+        assert!(ran.stdout.contains(&format!("ok      {topology}: ")), "{}", ran.stdout);
+    }
 }

@@ -6,4 +6,5 @@ mod corpus;
 mod docs;
 mod presets;
 mod properties;
+mod real;
 mod task;

@@ -100,7 +100,8 @@ fn best(
         .collect();
     fields.sort_by_key(|&number| {
         let field = &table.fields[number];
-        (std::cmp::Reverse(score(field)), field.path.steps.len(), std::cmp::Reverse(field.distinct))
+        let is_constant = field.distinct == 1;
+        (is_constant, std::cmp::Reverse(score(field)), field.path.steps.len(), std::cmp::Reverse(field.distinct))
     });
     fields.truncate(count_max);
     fields
@@ -143,7 +144,7 @@ impl Chosen {
         let Trial { rises, falls, .. } = self.trial;
         vec![
             table.fields[version].words(table.rows),
-            format!("within an identity it rises {rises} times and falls {falls} times, and no two changes share one"),
+            format!("within an identity it rises {rises} times, falls {falls} times, and no two changes share one"),
         ]
     }
 

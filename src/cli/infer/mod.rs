@@ -2,6 +2,7 @@
 //!
 //! - [`sample`]: the records, a bounded number of them, as trees
 //! - [`shape`]: which system's records they are, and its preset
+//! - [`rows`]: what stands in for the identity where the preset finds none
 //! - [`names`], [`cell`], [`fields`], [`choose`]: else, which fields identify and version them
 //! - [`propose`]: the YAML, with its reasons as comments
 //!
@@ -24,6 +25,7 @@ mod choose;
 mod fields;
 mod names;
 mod propose;
+mod rows;
 mod sample;
 mod shape;
 #[cfg(test)]
@@ -93,14 +95,22 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 /// Proposes, and tries what is proposed. Where a preset finds no keys to identify rows by, another proposal
 /// takes the rows' own fields.
 fn propose_and_try(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tried), Failure> {
-    let proposal = propose(sample, wanted, false);
-    let tried = Tried::of(sample, &load(&proposal.text)?);
-    if proposal.preset.is_none() || tried.without_identity() * 2 <= sample.records.len() {
-        return Ok((proposal, tried));
+    let mut proposal = propose(sample, wanted, false);
+    let mut topology = load(&proposal.text)?;
+    let mut tried = Tried::of(sample, &topology);
+    if proposal.preset.is_some() && tried.of_reason(Reason::IdentityMissing) * 2 > sample.records.len() {
+        proposal = propose(sample, wanted, true);
+        topology = load(&proposal.text)?;
+        tried = Tried::of(sample, &topology);
     }
-    let other = propose(sample, wanted, true);
-    let tried = Tried::of(sample, &load(&other.text)?);
-    Ok((other, tried))
+    for (reason, what) in [(Reason::IdentityMissing, "identity"), (Reason::VersionMissing, "version")] {
+        let count = tried.of_reason(reason);
+        if count > 0 {
+            let hint = topology.hint(reason).map_or_else(String::new, |hint| format!(": {}", hint.trim()));
+            proposal.unsure.push(format!("{count} of {} records have no {what}{hint}", sample.records.len()));
+        }
+    }
+    Ok((proposal, tried))
 }
 
 /// The topology that is proposed, as `check` would load it.
@@ -135,10 +145,8 @@ impl Tried {
         self.counts.iter().filter(|((of, _), _)| *of == verdict).map(|(_, count)| count).sum()
     }
 
-    fn without_identity(&self) -> usize {
-        let of =
-            |(verdict, reason): (&Verdict, &Reason)| *verdict == Verdict::Invalid && *reason == Reason::IdentityMissing;
-        self.counts.iter().filter(|((verdict, reason), _)| of((verdict, reason))).map(|(_, count)| count).sum()
+    fn of_reason(&self, reason: Reason) -> usize {
+        self.counts.iter().filter(|((_, of), _)| *of == reason).map(|(_, count)| count).sum()
     }
 }
 

@@ -5,12 +5,15 @@ use std::fmt::Write as _;
 use super::choose::{Chosen, choose};
 use super::fields::Table;
 use super::names;
+use super::rows::{StandIn, stand_in};
 use super::sample::Sample;
 use super::shape::{Shape, shapes};
 use crate::dedup::Source;
 
 /// How wide a comment gets.
 const WIDTH: usize = 100;
+/// Fewer records show little.
+const RECORDS_FEW: usize = 20;
 /// So many topics are named.
 const TOPICS_MAX: usize = 50;
 
@@ -56,22 +59,16 @@ struct Meaning {
 pub fn propose(sample: &Sample, wanted: &Wanted, rows_identify: bool) -> Proposal {
     let meaning = meaning(sample, rows_identify);
     let mut draft = Draft::default();
-    let count = sample.records.len();
+    let count = records(sample.records.len());
     let cut = if sample.is_cut { ", the first of the capture" } else { "" };
     draft.comment(&format!(
-        "Proposed by `ratchet infer` from {count} records{cut}. Read the reasons, change what you know better, then \
+        "Proposed by `ratchet infer` from {count}{cut}. Read the reasons, change what you know better, then \
          see what it does: `ratchet replay THIS_FILE CAPTURE --summary`."
     ));
     let topics = wanted.topic.as_ref().map_or_else(|| sample.topics(), |topic| vec![topic.as_str()]);
     draft.line(&format!("name: {}", wanted.name.clone().unwrap_or_else(|| name_of(&topics))));
-    if let Some(preset) = meaning.preset {
-        draft.lines.push_str(&meaning.body.lines);
-        draft.line(&format!("preset: {preset}"));
-    }
     draft.input(&topics, &meaning);
-    if meaning.preset.is_none() {
-        draft.lines.push_str(&meaning.body.lines);
-    }
+    draft.lines.push_str(&meaning.body.lines);
     draft.nulls(sample, meaning.preset.is_some());
     let output = match (&wanted.output, &topics[..]) {
         (Some(output), _) => output.clone(),
@@ -148,6 +145,9 @@ impl Draft {
                 self.unsure.push("the input topic is called after the file: say it by `--topic`".to_owned());
             }
         }
+        if sample.records.len() < RECORDS_FEW {
+            self.unsure.push(format!("only {} were looked at: that shows little", records(sample.records.len())));
+        }
         if sample.malformed > 0 && sample.json() > 0 {
             self.unsure.push(format!("{} values are no JSON: they would be dead letters", sample.malformed));
         }
@@ -166,20 +166,21 @@ fn meaning(sample: &Sample, rows_identify: bool) -> Meaning {
     let shapes = shapes(sample.values().map(|(_, value)| value));
     let (shape, count) = &shapes[0];
     for (other, count) in &shapes[1..] {
-        meaning.body.unsure.push(format!("{count} records are something else: {other}"));
+        meaning.body.unsure.push(format!("not all records are alike; {}: {other}", records(*count)));
     }
     let table = Table::of(sample);
     meaning.preset = shape.preset();
     match (meaning.preset, shape) {
-        (Some(_), _) => by_preset(&mut meaning.body, sample, &table, (shape, *count), rows_identify),
+        (Some(preset), _) => by_preset(&mut meaning.body, sample, preset, (shape, *count), rows_identify),
         (None, Shape::Debezium(_) | Shape::DebeziumWithoutSource) => {
             meaning.body.comment(&format!("{count} of {} values are {shape}.", sample.json()));
-            let why = "no order of such events is known to be safe, so none is relied on";
-            meaning
-                .body
-                .unsure
-                .push(format!("{why}: if a field rises with each change of a row, name it as `version`"));
-            by_fingerprint(&mut meaning.body, &table, why);
+            meaning.body.unsure.push(
+                "no order of such events is known to be safe: if a field rises with each change of a row, name it as \
+                 `version`"
+                    .to_owned(),
+            );
+            let why = "No order of such events is known to be safe, so none is relied on";
+            by_fingerprint(&mut meaning.body, sample, &table, why);
         }
         (None, Shape::CloudEvent) => {
             meaning.body.comment("These are CloudEvents: their source and id together identify one.");
@@ -196,63 +197,34 @@ fn meaning(sample: &Sample, rows_identify: bool) -> Meaning {
                 }
                 by_fields(&mut meaning.body, &table, &chosen);
             }
-            None => by_fingerprint(&mut meaning.body, &table, "no field was found that identifies a record"),
+            None => by_fingerprint(&mut meaning.body, sample, &table, "No field was found that identifies a record"),
         },
     }
     meaning
 }
 
-fn by_preset(body: &mut Draft, sample: &Sample, table: &Table, (shape, count): (&Shape, usize), rows_identify: bool) {
+fn by_preset(body: &mut Draft, sample: &Sample, preset: &str, shape: (&Shape, usize), rows_identify: bool) {
+    let (shape, count) = shape;
     body.comment(&format!("{count} of {} values are {shape}.", sample.json()));
+    body.line(&format!("preset: {preset}"));
     if matches!(shape, Shape::Flattened(_)) {
         body.unsure.push("flattened events hold only those positions that the connector was told to add".to_owned());
     }
     if !rows_identify {
         return;
     }
-    match row_identity(table) {
-        Some(identity) => {
-            body.comment(
-                "Keys were not captured, and the preset identifies rows by them. So that the capture can be replayed, \
-                 this takes a field of the row. Leave it out where the topic's keys are the primary keys.",
-            );
+    match stand_in(shape, sample) {
+        Some(StandIn { identity, why }) => {
+            body.comment(why);
             body.line(&format!("identity: {identity}"));
-            body.unsure
-                .push("the row's identity is guessed: where the topic has keys, leave it to the preset".to_owned());
+            body.unsure.push("which columns identify a row is guessed".to_owned());
         }
         None => body.unsure.push(
-            "the preset identifies rows by their keys, which were not captured, and no field of the rows looks like \
-             one: replaying this capture says little"
+            "the preset identifies rows by their keys, which were not captured, and no column of the rows looks like \
+             an id: replaying this capture says little"
                 .to_owned(),
         ),
     }
-}
-
-/// A row's id in a change event: in the new row, or in the old one where there is no new one; with the table
-/// where there are several.
-fn row_identity(table: &Table) -> Option<String> {
-    let find = |path: &str| table.fields.iter().find(|field| field.path.to_string() == path);
-    let mut ids: Vec<(u32, String)> = Vec::new();
-    for field in &table.fields {
-        let score = names::identity_score(&field.name);
-        if field.path.source != Source::Value || score == 0 {
-            continue;
-        }
-        let [place, name] = &field.path.steps[..] else { continue };
-        let after = field.path.to_string();
-        let before = format!("value.before{}", after.strip_prefix("value.after").unwrap_or_default());
-        let present = field.present + find(&before).map_or(0, |before| before.present);
-        if place == "after" && !name.starts_with("__") && present * 10 >= table.rows * 9 {
-            ids.push((score, format!("{{first_of: [{}, {}]}}", in_yaml(&after), in_yaml(&before))));
-        }
-    }
-    ids.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    let (_, id) = ids.into_iter().next()?;
-    let several = ["value.source.schema", "value.source.table"]
-        .into_iter()
-        .filter(|path| find(path).is_some_and(|field| field.distinct > 1));
-    let parts: Vec<String> = several.map(str::to_owned).chain([id]).collect();
-    Some(format!("[{}]", parts.join(", ")))
 }
 
 fn by_fields(body: &mut Draft, table: &Table, chosen: &Chosen) {
@@ -285,7 +257,7 @@ fn by_fields(body: &mut Draft, table: &Table, chosen: &Chosen) {
     body.unsure.extend(chosen.unsure(table));
 }
 
-fn by_fingerprint(body: &mut Draft, table: &Table, why: &str) {
+fn by_fingerprint(body: &mut Draft, sample: &Sample, table: &Table, why: &str) {
     let is_left_out = |name: &str, depth: usize| {
         names::is_of_delivery(name) || (depth == 1 && matches!(name, "ts_ms" | "ts_us" | "ts_ns"))
     };
@@ -295,12 +267,15 @@ fn by_fingerprint(body: &mut Draft, table: &Table, why: &str) {
         .filter(|field| field.path.source == Source::Value && is_left_out(&field.name, field.path.steps.len()))
         .map(|field| in_yaml(&field.path.to_string()))
         .collect();
+    let has_keys = sample.records.iter().all(|observed| observed.captured.key.is_some());
     body.comment(&format!(
-        "{why}: all that a value says identifies it{}.",
+        "{why}: {}all that a value says identifies it{}.",
+        if has_keys { "its key and " } else { "" },
         if left_out.is_empty() { "" } else { ", but for what may differ when it is delivered again" }
     ));
     let except = if left_out.is_empty() { String::new() } else { format!(", except: [{}]", left_out.join(", ")) };
-    body.line(&format!("identity: {{fingerprint: value{except}}}"));
+    let fingerprint = format!("{{fingerprint: value{except}}}");
+    body.line(&if has_keys { format!("identity: [key, {fingerprint}]") } else { format!("identity: {fingerprint}") });
     body.unsure
         .push("two things that say the same, or a thing that returns to what it was, count as duplicates".to_owned());
 }
@@ -316,8 +291,13 @@ fn by_bytes(body: &mut Draft, sample: &Sample) {
     body.line("identity: value");
 }
 
+/// So many records, in words.
+fn records(count: usize) -> String {
+    if count == 1 { "1 record".to_owned() } else { format!("{count} records") }
+}
+
 /// A path as YAML.
-fn in_yaml(path: &str) -> String {
+pub fn in_yaml(path: &str) -> String {
     let is_plain = path.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
     if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', "''")) }
 }

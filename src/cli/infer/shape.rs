@@ -5,6 +5,9 @@ use std::fmt;
 
 use serde_json::Value;
 
+/// In place of a connector's name: the events do not say it.
+const UNNAMED: &str = "";
+
 /// The form of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
@@ -40,7 +43,7 @@ impl Shape {
                 Some("TiCDC") => Self::Ticdc,
                 _ if source.contains_key("commit_ts") && source.contains_key("cluster_id") => Self::Ticdc,
                 Some(connector) => Self::Debezium(connector.to_owned()),
-                None => Self::Debezium("unknown".to_owned()),
+                None => Self::Debezium(UNNAMED.to_owned()),
             };
         }
         if has(&["op", "before", "after"]) {
@@ -130,6 +133,9 @@ fn flattened_connector(fields: &serde_json::Map<String, Value>) -> Option<String
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Debezium(connector) if connector == UNNAMED => {
+                f.write_str("change events of Debezium that do not name their connector")
+            }
             Self::Debezium(connector) => write!(f, "change events of Debezium's connector `{connector}`"),
             Self::DebeziumWithoutSource => f.write_str("change events in Debezium's form, without `source`"),
             Self::Flattened(Some(connector)) => {
@@ -154,7 +160,22 @@ pub fn shapes<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<(Shape, usize)
     }
     let mut shapes: Vec<_> = counts.into_iter().collect();
     shapes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    join_unnamed(&mut shapes);
     shapes
+}
+
+/// Where some events do not name their connector, and all others name the same one, they are from that.
+fn join_unnamed(shapes: &mut Vec<(Shape, usize)>) {
+    let unnamed = shapes.iter().position(|(shape, _)| *shape == Shape::Debezium(UNNAMED.to_owned()));
+    let is_named = |(shape, _): &(Shape, usize)| matches!(shape, Shape::Debezium(connector) if connector != UNNAMED);
+    if let Some(unnamed) = unnamed
+        && shapes.iter().filter(|shape| is_named(shape)).count() == 1
+    {
+        let (_, count) = shapes.remove(unnamed);
+        if let Some(named) = shapes.iter_mut().find(|shape| is_named(shape)) {
+            named.1 += count;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -174,7 +195,7 @@ mod tests {
                 r#"{"before":null,"after":{"id":1},"source":{"connector":"postgresql","lsn":5},"op":"c"}"#,
                 debezium("postgresql"),
             ),
-            (r#"{"after":{"id":1},"source":{"name":"x"},"op":"c"}"#, debezium("unknown")),
+            (r#"{"after":{"id":1},"source":{"name":"x"},"op":"c"}"#, debezium(UNNAMED)),
             (r#"{"after":{"id":1},"source":{"connector":"TiCDC","commit_ts":5},"op":"c"}"#, Shape::Ticdc),
             (r#"{"before":null,"after":{"id":1},"op":"c"}"#, Shape::DebeziumWithoutSource),
             (r#"{"id":1,"__op":"u","__lsn":7,"__deleted":"false"}"#, flattened("postgresql")),
@@ -205,7 +226,16 @@ mod tests {
             .iter()
             .map(|text| serde_json::from_str(text).unwrap())
             .collect();
-        let shapes = shapes(values.iter());
-        assert_eq!(shapes, [(Shape::Plain, 2), (Shape::Debezium("mysql".to_owned()), 1)]);
+        let counted = shapes(values.iter());
+        assert_eq!(counted, [(Shape::Plain, 2), (Shape::Debezium("mysql".to_owned()), 1)]);
+    }
+
+    #[test]
+    fn events_that_do_not_name_their_connector_are_of_the_one_that_others_name() {
+        let named = serde_json::json!({"op": "c", "source": {"connector": "oracle"}});
+        let unnamed = serde_json::json!({"op": "c", "source": {"scn": "5"}});
+        let oracle = Shape::Debezium("oracle".to_owned());
+        assert_eq!(shapes([&unnamed, &unnamed, &named].into_iter()), [(oracle, 3)]);
+        assert_eq!(shapes([&unnamed].into_iter()), [(Shape::Debezium(UNNAMED.to_owned()), 1)]);
     }
 }

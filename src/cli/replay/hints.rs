@@ -33,6 +33,8 @@ pub struct Facts {
     pub has_version: bool,
     /// Those that have one.
     pub versioned: u64,
+    /// What the preset says of records without a version.
+    pub without_version: Option<String>,
     /// Versions below the highest of their partition.
     pub falls: u64,
     /// Those of them that were forwarded.
@@ -47,7 +49,9 @@ pub struct Facts {
     pub deletes: u64,
     /// The word under `on_null_value`.
     pub on_null_value: &'static str,
-    /// Why the first invalid record is, and in which words.
+    /// Those without an identity.
+    pub unidentified: u64,
+    /// Why the first record that could not be judged could not be, and in which words.
     pub refusal: Option<(Reason, String)>,
     /// Lines that are kcat's envelope though nobody said so.
     pub like_kcat: u64,
@@ -59,21 +63,37 @@ pub fn hints(facts: &Facts) -> Vec<String> {
         // all else would follow from this
         return vec!["the lines look like what `kcat -J` prints: add `--envelope kcat`".to_owned()];
     }
-    let all = [all_invalid, too_fine, too_coarse, versions_missing, versions_fall, several_partitions, nulls_lost];
+    let all = [
+        unidentified,
+        all_invalid,
+        too_fine,
+        too_coarse,
+        versions_missing,
+        versions_fall,
+        several_partitions,
+        nulls_lost,
+    ];
     all.iter().filter_map(|hint| hint(facts)).collect()
 }
 
+fn unidentified(facts: &Facts) -> Option<String> {
+    (facts.unidentified > 0 && facts.unidentified * 2 >= facts.records).then(|| {
+        format!(
+            "{} of {} records have no identity (identity_missing): change `identity` to what these records have; lines \
+             without an envelope have no key",
+            facts.unidentified, facts.records
+        )
+    })
+}
+
 fn all_invalid(facts: &Facts) -> Option<String> {
-    let (reason, words) = facts.refusal.as_ref()?;
+    let (reason, words) = facts.refusal.as_ref().filter(|(reason, _)| *reason != Reason::IdentityMissing)?;
     if facts.invalid != facts.records || facts.reasons != 1 {
         return None;
     }
     let change = match reason {
         Reason::ValueMalformed => "if values are no JSON, write `value_format: bytes` under `input`",
         Reason::KeyMalformed => "if keys are no JSON, write `key_format: bytes` under `input`",
-        Reason::IdentityMissing => {
-            "change `identity` to what these records have; lines without an envelope have no key"
-        }
         Reason::IdentityNotScalar => "name a field inside it, or take all of it by `{content: PATH}`",
         Reason::VersionMalformed => "change `version`, or its `as`, to what these records have",
         Reason::VersionMissing => "change `version` to what these records have, or leave it out",
@@ -117,24 +137,23 @@ fn too_coarse(facts: &Facts) -> Option<String> {
 
 fn versions_missing(facts: &Facts) -> Option<String> {
     (facts.has_version && facts.identified > 0 && facts.versioned == 0).then(|| {
-        "no record has a version, so nothing is known to be old: change `version` to a field that these records \
-         have"
-            .to_owned()
+        let change = "change `version` to a field that these records have";
+        let change = facts.without_version.as_deref().unwrap_or(change);
+        format!("no record has a version, so nothing is known to be old: {change}")
     })
 }
 
 fn versions_fall(facts: &Facts) -> Option<String> {
-    if facts.falls_forwarded > 0 && facts.older == 0 {
+    let rarely_within = facts.older * 4 <= facts.falls;
+    if facts.falls_forwarded > 0 && rarely_within {
         return Some(format!(
-            "versions fall within partitions, and never within an identity: that is normal for change data \
-             capture, and nothing has to be changed; a high-water mark for each partition would have dropped {} good \
-             records",
-            facts.falls_forwarded
+            "versions fall within partitions {} times, and within an identity {} times: that is normal for change data \
+             capture, and where each identity counts by itself, and nothing has to be changed; a high-water mark for \
+             each partition would have dropped {} good records",
+            facts.falls, facts.older, facts.falls_forwarded
         ));
     }
-    // where versions are shared by all of a partition, they rarely fall within an identity
-    let mostly_within = facts.older * 2 > facts.falls;
-    (facts.versioned >= RECORDS_MIN && facts.older * 10 > facts.versioned && mostly_within).then(|| {
+    (facts.versioned >= RECORDS_MIN && facts.older * 10 > facts.versioned && !rarely_within).then(|| {
         format!(
             "versions fall within an identity {} times, rarely elsewhere: unless the input was redelivered or \
              written by several at once, `version` may not be what rises with each change; `--explain` shows them",
@@ -189,7 +208,10 @@ mod tests {
 
     #[test]
     fn good_counts_give_no_hint() {
-        assert_eq!(hints(&Facts { duplicate: 10, older: 2, stale: 2, falls: 2, ..judged(100) }), [""; 0]);
+        assert_eq!(
+            hints(&Facts { duplicate: 10, older: 2, stale: 2, falls: 2, falls_forwarded: 0, ..judged(100) }),
+            [""; 0]
+        );
         assert_eq!(hints(&judged(0)), [""; 0]);
     }
 
@@ -210,6 +232,8 @@ mod tests {
     fn versions_that_are_missing_everywhere_are_told() {
         assert!(only(&Facts { versioned: 0, ..judged(3) }).contains("no record has a version"));
         assert_eq!(hints(&Facts { versioned: 0, has_version: false, ..judged(3) }), [""; 0]);
+        let without_version = Some("write a position".to_owned());
+        assert!(only(&Facts { versioned: 0, without_version, ..judged(3) }).contains("known to be old: write a pos"));
     }
 
     #[test]
@@ -240,6 +264,14 @@ mod tests {
             assert!(hint.contains("it is so") && hint.contains(change), "{hint}");
             assert_eq!(hints(&Facts { reasons: 2, ..facts }), [""; 0]);
         }
+    }
+
+    #[test]
+    fn records_without_an_identity_are_told_also_where_they_are_forwarded() {
+        let refusal = Some((Reason::IdentityMissing, "value.id is missing".to_owned()));
+        let facts = Facts { records: 10, unidentified: 5, identified: 5, refusal, ..Facts::default() };
+        assert!(only(&facts).contains("5 of 10 records have no identity"));
+        assert_eq!(hints(&Facts { unidentified: 4, ..facts }), [""; 0]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::Failure;
 use super::stderr::say;
 use crate::capture::{self, Captured, Lines, Place};
-use crate::dedup::{Action, Decision};
+use crate::dedup::{Action, Decision, Reason};
 use crate::rehearsal::{Partitions, Told};
 use crate::topology::{self, Input, Process};
 
@@ -130,7 +130,10 @@ impl Replay {
             explain: args.explain,
             partitions: Partitions::new(&topology.rules),
             place: (topic, args.partition.unwrap_or(0), 0),
-            summary: args.summary.then(|| Summary::new(&topology.rules)),
+            summary: args.summary.then(|| {
+                let without_version = topology.hint(Reason::VersionMissing).map(|hint| hint.trim().to_owned());
+                Summary::new(&topology.rules, without_version)
+            }),
             foreign: BTreeSet::new(),
             topology,
         }

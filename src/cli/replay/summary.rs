@@ -1,6 +1,6 @@
 //! Counts of what was judged, and of what else tells whether the rules fit.
 //!
-//! Memory: 20 bytes and a table's slack for each identity, up to [`IDENTITIES_MAX`]; what is beyond is said.
+//! Memory: 32 bytes and a table's slack for each identity, up to [`IDENTITIES_MAX`]; what is beyond is said.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -61,8 +61,8 @@ struct Stream {
 }
 
 impl Summary {
-    /// Nothing was judged yet.
-    pub fn new(rules: &Rules) -> Self {
+    /// Nothing was judged yet. `without_version` is what the preset says of records without one.
+    pub fn new(rules: &Rules, without_version: Option<String>) -> Self {
         let null_value = match rules.actions.null_value {
             OnNull::Act(action) => action.as_str(),
             OnNull::FollowDelete => hints::FOLLOW_DELETE,
@@ -73,7 +73,7 @@ impl Summary {
             places: Places::default(),
             streams: BTreeMap::new(),
             epochs: BTreeSet::new(),
-            facts: Facts { on_null_value: null_value, ..Facts::default() },
+            facts: Facts { on_null_value: null_value, without_version, ..Facts::default() },
             lines: 0,
         }
     }
@@ -96,7 +96,7 @@ impl Summary {
             self.facts.nulls_lost += u64::from(is_lost && decision.action != Action::Forward);
         }
         self.facts.deletes += u64::from(told.kind == Some("delete"));
-        if let (Verdict::Invalid, None) = (decision.verdict, &self.facts.refusal) {
+        if self.facts.refusal.is_none() && (decision.verdict == Verdict::Invalid || told.refusal.is_some()) {
             let words = told.refusal.as_deref().unwrap_or(decision.reason.meaning());
             self.facts.refusal = Some((decision.reason, words.to_owned()));
         }
@@ -140,6 +140,7 @@ impl Summary {
             invalid: verdict(Verdict::Invalid),
             replayed: reason(Reason::Replayed),
             older: reason(Reason::VersionOlder),
+            unidentified: reason(Reason::IdentityMissing),
             reasons: self.counts.len(),
             has_version: self.rules.has_version,
             on_several_partitions: self.places.several,
@@ -250,7 +251,8 @@ mod tests {
 
     fn summary() -> Summary {
         let path = |text: &str| Path::parse(text).unwrap();
-        Summary::new(&Rules::new(Identity::of_paths([path("value.id")]), Some(Version::integer(path("value.v")))))
+        let rules = Rules::new(Identity::of_paths([path("value.id")]), Some(Version::integer(path("value.v"))));
+        Summary::new(&rules, None)
     }
 
     fn add(summary: &mut Summary, place: (&str, i32), told: &Told, version: Option<&[u8]>, decision: &Decision) {

@@ -10,6 +10,8 @@ use crate::dedup::number;
 /// serde_json's own recursion limit lets 127 levels through.
 const DEPTH_MAX: usize = 127;
 
+mod wrapped;
+
 fn steps(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }

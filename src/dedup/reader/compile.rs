@@ -208,7 +208,7 @@ impl<'r> Ways<'r> {
     }
 
     fn kinds(&mut self, kinds: &'r Kinds) -> KindsPlan {
-        let Kinds { of, delete, read, truncate, message, table } = kinds;
+        let Kinds { of, delete, read, truncate, message, table, .. } = kinds;
         let lists = [(delete, Kind::Delete), (read, Kind::Read), (truncate, Kind::Truncate), (message, Kind::Message)];
         let with_kind = |(list, kind): (&Vec<Scalar>, Kind)| {
             words(list).into_iter().map(move |word| (word, kind)).collect::<Vec<_>>()

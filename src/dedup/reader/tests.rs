@@ -8,6 +8,8 @@ use crate::dedup::tests::{record, rules};
 use crate::dedup::{Format, Identity, Number, Path, Scalar, Source, Version, describe_identity};
 use crate::record::HeaderBuf;
 
+mod forms;
+
 fn read(rules: Rules, record: &Record<'_>) -> Result<(String, Option<String>), Refusal> {
     let mut arena = b"what was there before".to_vec();
     let before = arena.clone();

@@ -114,6 +114,7 @@ fn contradictions_of_documents_lists_and_kinds_are_told() {
         of: vec![path("value.op")],
         delete: words(&["d", "x"]),
         read: words(&["r"]),
+        reads: crate::dedup::Reads::Lose,
         truncate: words(&["x"]),
         message: vec![],
         table: vec![vec![]],

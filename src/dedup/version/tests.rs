@@ -10,6 +10,8 @@ use crate::dedup::rules::{Version, VersionPart};
 use crate::dedup::vocabulary::VersionKind;
 use crate::format;
 
+mod kinds;
+
 fn rule(kinds: &[VersionKind]) -> Version {
     let part = |&kind: &VersionKind| VersionPart::new(Path::parse("value.v").unwrap(), kind);
     Version { parts: kinds.iter().map(part).collect() }

@@ -21,6 +21,7 @@ fn changes() -> Topology {
         of: vec![path("value.op")],
         delete: words("d"),
         read: words("r"),
+        reads: crate::dedup::Reads::Lose,
         truncate: words("t"),
         message: words("m"),
         table: vec![vec![path("value.table")]],

@@ -31,12 +31,20 @@ pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(To
         return None;
     }
     let (output, dead_letter, audit) = topics?;
+    let rules = build(spec, retention, future_max_ms);
+    // Whatever else the rules know of contradictions: what loads is never one of them.
+    for problem in rules.problems() {
+        compiler.mistake(spec.identity_place, problem.to_string(), "the rules contradict themselves", "");
+    }
+    if !compiler.report.is_fine() {
+        return None;
+    }
     let topology = Topology {
         name: name?,
         preset: None,
         input: input?,
         start: spec.input.start.as_ref().map_or(Start::Earliest, |start| start.value),
-        rules: Arc::new(build(spec, retention, future_max_ms)),
+        rules: Arc::new(rules),
         output,
         dead_letter,
         audit,

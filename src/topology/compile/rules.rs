@@ -64,11 +64,12 @@ impl Compiler<'_> {
             return;
         }
         let (key_format, value_format) = (&self.spec.input.key_format, &self.spec.input.value_format);
+        let mut preset_told = Vec::new();
         for spec in &self.spec.paths {
             let (path, place) = (&spec.path.value, spec.path.place);
-            let (what, format) = match path.source {
-                Source::Key => ("key", key_format.as_ref().map_or(Format::Bytes, |format| format.value)),
-                Source::Value => ("value", value_format.as_ref().map_or(Format::Json, |format| format.value)),
+            let (what, written, default) = match path.source {
+                Source::Key => ("key", key_format, Format::Bytes),
+                Source::Value => ("value", value_format, Format::Json),
                 _ if spec.json => {
                     let message = format!("`{path}` holds no JSON; only the key and the value may");
                     self.mistake(place, message, "needs JSON", "write e.g. `key` or `value.order`");
@@ -76,7 +77,18 @@ impl Compiler<'_> {
                 }
                 _ => continue,
             };
-            if (path.is_inside() || spec.json) && format == Format::Bytes {
+            let format = written.as_ref().map_or(default, |format| format.value);
+            if !(path.is_inside() || spec.json) || format != Format::Bytes {
+                continue;
+            }
+            if let Some(written) = written.as_ref().filter(|_| Some(place) == self.spec.preset_place) {
+                if !preset_told.contains(&what) {
+                    preset_told.push(what);
+                    let message = format!("the preset reads inside the {what}, whose format is {format}");
+                    let help = format!("remove `{what}_format`: the preset knows the one that it needs");
+                    self.mistake(written.place, message, "needs JSON", help);
+                }
+            } else {
                 let message = format!("this path reads inside the {what}, whose format is {format}");
                 let help = format!("write `{what}_format: json` under `input`, or `{what}` for all of its bytes");
                 self.mistake(place, message, "needs JSON", help);
@@ -94,6 +106,11 @@ impl Compiler<'_> {
             if let Part::FirstOf(alternatives) = &part.value {
                 self.alternatives(alternatives, part.place);
             }
+        }
+        if let Some(second) = parts.iter().filter(|part| matches!(part.value, Part::Rows { .. })).nth(1) {
+            let message = "`identity` has several `rows`: those of a record come from one place".to_owned();
+            let help = "write one, e.g. `{rows: {first_of: [value.after, value.before]}, named: [id]}`";
+            self.mistake(second.place, message, "another one", help);
         }
         if self.spec.identity.whole && parts.iter().all(|part| says_nothing(&part.value)) {
             let message = "`identity` is the same for all records of a partition".to_owned();
@@ -176,7 +193,7 @@ impl Compiler<'_> {
     }
 
     fn kinds(&mut self, kinds: &KindsSpec) {
-        if kinds.keys.iter().all(|(key, _)| matches!(*key, "of" | "table")) {
+        if kinds.whole && kinds.keys.iter().all(|(key, _)| matches!(*key, "of" | "reads" | "table")) {
             let message = "`kinds` names no kind".to_owned();
             let help = "say what a delete looks like, e.g. `kinds: {of: value.op, delete: [d]}`";
             self.mistake(kinds.place, message, "every record is a plain change", help);
@@ -189,6 +206,11 @@ impl Compiler<'_> {
                     self.mistake(place, message, "such records are told apart by their version", help);
                 }
             }
+        }
+        if let (Some(reads), None) = (kinds.key("reads"), kinds.key("read")) {
+            let message = "`kinds.reads` says nothing without `kinds.read`".to_owned();
+            let help = "remove it, or say what a snapshot's read looks like, e.g. `read: [r]`";
+            self.mistake(reads, message, "never looked at", help);
         }
         match (kinds.key("truncate").or(kinds.key("message")), kinds.key("table")) {
             (None, Some(table)) => {

@@ -46,9 +46,12 @@ fn expand(hir: &Hir) -> Vec<String> {
         HirKind::Literal(literal) => vec![String::from_utf8_lossy(&literal.0).into_owned()],
         HirKind::Class(class) => one_of(class).into_iter().map(String::from).collect(),
         HirKind::Repetition(repetition) => {
-            let min = repetition.min.min(names::TOPIC_CHARS_MAX as u32) as usize;
-            let once = expand(&repetition.sub);
-            let mut samples: Vec<String> = once.iter().map(|sample| sample.repeat(min.max(1))).collect();
+            let min = usize::try_from(repetition.min).unwrap_or(usize::MAX);
+            // A piece that is too often there would be no topic's name.
+            let once = expand(&repetition.sub).into_iter();
+            let fits = |sample: &String| sample.len().saturating_mul(min) <= names::TOPIC_CHARS_MAX;
+            let repeat = |sample: String| if sample.is_empty() { sample } else { sample.repeat(min.max(1)) };
+            let mut samples: Vec<String> = once.filter(fits).map(repeat).collect();
             if min == 0 {
                 samples.push(String::new());
             }
@@ -58,7 +61,7 @@ fn expand(hir: &Hir) -> Vec<String> {
         HirKind::Concat(pieces) => pieces.iter().fold(vec![String::new()], |samples, piece| {
             let next = expand(piece);
             let joined = samples.iter().flat_map(|sample| next.iter().map(move |piece| format!("{sample}{piece}")));
-            joined.take(SAMPLES_MAX).collect()
+            joined.filter(|sample| sample.len() <= names::TOPIC_CHARS_MAX).take(SAMPLES_MAX).collect()
         }),
         HirKind::Alternation(alternatives) => alternatives.iter().flat_map(expand).collect(),
     };
@@ -74,4 +77,37 @@ fn one_of(class: &Class) -> Option<char> {
     };
     let letters = ('a'..='z').chain('A'..='Z').chain('0'..='9');
     PREFERRED.chars().chain(letters).find(|c| holds(*c))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: every sample of a pattern is a topic's name, and of the usual patterns there is one that it matches.
+
+    use super::*;
+
+    #[test]
+    fn usual_patterns_have_samples_that_they_match() {
+        for pattern in [
+            "shop",
+            r"^shop\..+$",
+            r"^(shop|bank)\.[a-z0-9_-]{2,}$",
+            r"^dbserver1\.inventory\.(?:orders|customers)$",
+            r"^\w+\.public\.\w+(\.v\d+)?$",
+            r"(?i)^shop",
+            r"^[^_].*",
+            "",
+        ] {
+            let names = of(pattern);
+            let parsed = parse(pattern).unwrap();
+            assert!(names.iter().any(|name| parsed.is_match(name)), "{pattern}: {names:?}");
+            assert!(names.iter().all(|name| names::topic_problem(name).is_none()), "{pattern}: {names:?}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_would_take_too_much_are_refused_or_cheap() {
+        assert!(parse(&"(a{1000}){1000}".repeat(20)).is_err());
+        assert!(of(&"(a|b|c|d)".repeat(40)).len() <= 4 * SAMPLES_MAX);
+        assert!(of("(((a{200}){200}){200}){200}").len() <= 4 * SAMPLES_MAX);
+    }
 }

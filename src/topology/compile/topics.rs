@@ -22,7 +22,8 @@ impl Compiler<'_> {
         let include = input.pattern.as_ref().and_then(|pattern| self.pattern(pattern, "input.pattern"));
         let exclude: Vec<Pattern> =
             input.exclude.iter().filter_map(|pattern| self.pattern(pattern, "input.exclude")).collect();
-        Some(Input::Pattern { include: include?, exclude })
+        let whole = input.topics_known && exclude.len() == input.exclude.len();
+        include.filter(|_| whole).map(|include| Input::Pattern { include, exclude })
     }
 
     fn pattern(&mut self, text: &Placed<Text>, key: &str) -> Option<Pattern> {

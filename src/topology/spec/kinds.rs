@@ -1,13 +1,15 @@
 //! `kinds`: which kind of change a record is.
 
-use crate::dedup::{Kinds, Places, Scalar};
+use crate::dedup::{Kinds, Places, Reads, Scalar};
 use crate::yaml::read::Keys;
 use crate::yaml::{Field, Place, Placed, Shape, Value};
 
+use super::choices;
 use super::paths::SpecReader;
 
 /// What may stand in `kinds`.
-pub const KINDS: Keys<'static> = Keys { known: &["of", "delete", "read", "truncate", "message", "table"], later: &[] };
+pub const KINDS: Keys<'static> =
+    Keys { known: &["of", "delete", "read", "reads", "truncate", "message", "table"], later: &[] };
 /// Of those, the lists of words.
 pub const WORDS: &[&str] = &["delete", "read", "truncate", "message"];
 /// What may stand in a part of a table's name that is a mapping.
@@ -24,6 +26,8 @@ pub struct KindsSpec {
     pub place: Place,
     /// The words of each kind.
     pub words: Vec<(&'static str, Vec<Placed<Scalar>>)>,
+    /// Whether each key that stands there is one of those that there are.
+    pub whole: bool,
     /// Where each of the keys stands that there is.
     pub keys: Vec<(&'static str, Place)>,
 }
@@ -51,18 +55,29 @@ impl SpecReader<'_, '_> {
             })
             .collect();
         let table = keys.get("table").map_or(Some(Vec::new()), |field| self.table(field));
+        let reads = keys.get("reads").map(|field| self.reader.choice(field, &choices(Reads::ALL, Reads::as_str), &[]));
+        let reads = reads.map_or(Some(Reads::Lose), |read| read.map(|reads| reads.value));
         let list = |kind: &str| {
             let (_, words) = words.iter().find(|(known, _)| *known == kind)?;
             words.as_ref().map(|words| words.iter().map(|word| word.value.clone()).collect())
         };
         let build = |of, table| {
             let (delete, read) = (list("delete")?, list("read")?);
-            Some(Kinds { of, delete, read, truncate: list("truncate")?, message: list("message")?, table })
+            Some(Kinds {
+                of,
+                delete,
+                read,
+                reads: reads?,
+                truncate: list("truncate")?,
+                message: list("message")?,
+                table,
+            })
         };
         let kinds = of.zip(table).and_then(|(of, table)| build(of, table));
-        let places = KINDS.known.iter().filter_map(|key| Some((*key, keys.get(key)?.key_place))).collect();
+        let places: Vec<_> = KINDS.known.iter().filter_map(|key| Some((*key, keys.get(key)?.key_place))).collect();
+        let whole = matches!(&field.node.value, Value::Mapping(entries) if entries.len() == places.len());
         let words = words.into_iter().map(|(kind, words)| (kind, words.unwrap_or_default())).collect();
-        Some(KindsSpec { kinds, place: field.key_place, words, keys: places })
+        Some(KindsSpec { kinds, place: field.key_place, words, whole, keys: places })
     }
 
     /// What together names a table.

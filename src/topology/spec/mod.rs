@@ -65,6 +65,8 @@ const INPUT_EXAMPLE: &str = "input: {topics: [payments]}";
 #[derive(Debug)]
 pub struct Spec {
     pub name: Option<Placed<Text>>,
+    /// Where `preset` stands, and with it all that comes from the preset.
+    pub preset_place: Option<Place>,
     pub input: InputSpec,
     pub identity: IdentitySpec,
     /// Where `identity` stands.
@@ -103,6 +105,8 @@ pub struct InputSpec {
     pub exclude: Vec<Placed<Text>>,
     /// Where `exclude` stands, right or wrong.
     pub exclude_place: Option<Place>,
+    /// Whether topics, pattern and exclude are what the user wrote: not if one is wrong.
+    pub topics_known: bool,
     pub key_format: Option<Placed<Format>>,
     pub value_format: Option<Placed<Format>>,
     /// Whether the formats are what the user wrote: not if one was mistyped.
@@ -155,6 +159,7 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
     let refresh = choices(Refresh::ALL, Refresh::as_str);
     Some(Spec {
         name,
+        preset_place: top.get("preset").map(Field::place),
         input: input.unwrap_or_default(),
         identity: identity.map(|field| this.identity(field)).unwrap_or_default(),
         identity_place: identity.map_or(Place::default(), Field::place),
@@ -197,7 +202,9 @@ impl SpecReader<'_, '_> {
             let help = "remove one of them; a pattern can name topics too: `^(payments|refunds)$`";
             self.reader.mistake(second.key_place, message, "there are `topics` already", help);
         }
+        let doubled = topics.is_some() && keys.get("pattern").is_some();
         let topics = topics.and_then(|field| self.reader.list(field, TOPICS)).unwrap_or_default();
+        let has_exclude = keys.get("exclude").is_some();
         let excluded = keys.get("exclude").and_then(|field| self.reader.list(field, exclude)).unwrap_or_default();
         let formats = choices(Format::ALL, Format::as_str);
         let starts = choices(Start::ALL, Start::as_str);
@@ -207,7 +214,9 @@ impl SpecReader<'_, '_> {
             (read.is_some() || field.is_none(), read)
         };
         let ((key_known, key_format), (value_known, value_format)) = (format("key_format"), format("value_format"));
+        let topics_known = !(doubled || has_exclude && excluded.is_empty());
         InputSpec {
+            topics_known,
             topics: topics.iter().filter_map(|field| self.reader.text(field, TOPICS)).collect(),
             pattern: keys.get("pattern").and_then(|field| self.reader.text(field, pattern)),
             pattern_place: keys.get("pattern").map(Field::place),

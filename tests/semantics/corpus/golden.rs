@@ -19,11 +19,26 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 
 use ratchet::dedup::Decision;
 
 use super::shapes::{self, Keys, Raw};
 use crate::task::{Given, Task};
+
+/// Whether golden files are to be written anew.
+pub fn is_writing() -> bool {
+    std::env::var_os("RATCHET_GOLDEN").is_some_and(|word| word == "write")
+}
+
+/// Fails unless all is right: `problems` of each golden file, by its name.
+pub fn assert_right(problems: Vec<(String, Vec<String>)>) {
+    let wrong = problems.iter().filter(|(_, problems)| !problems.is_empty());
+    let wrong: Vec<_> = wrong.map(|(name, problems)| format!("{name}\n    {}", problems.join("\n    "))).collect();
+    assert!(wrong.is_empty(), "{} golden files differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(!is_writing(), "the golden files are written; explain them, and run again without RATCHET_GOLDEN");
+}
 
 /// A golden file's text, by blocks.
 pub struct Golden {
@@ -41,7 +56,20 @@ struct Block {
 }
 
 impl Golden {
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Judges the file at `path` as its golden file in `place` says, or writes that anew: what is not right.
+    pub fn check(place: &Path, path: &str, read: &dyn Fn(&str) -> Vec<Raw>) -> Vec<String> {
+        let text = fs::read_to_string(place).map_err(|error| error.to_string());
+        let parsed = text.and_then(|text| Self::parse(&text));
+        if !is_writing() {
+            return parsed.map_or_else(|problem| vec![problem], |golden| golden.problems(path, read));
+        }
+        match parsed.and_then(|golden| golden.rewritten(path, read)) {
+            Ok(text) => fs::write(place, text).err().map(|error| error.to_string()).into_iter().collect(),
+            Err(problem) => vec![problem],
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
         let mut golden = Golden { about: Vec::new(), blocks: Vec::new() };
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             if line.starts_with('#') {
@@ -67,11 +95,11 @@ impl Golden {
         Ok(golden)
     }
 
-    /// Judges the file at `path`: everything that is not as it is written here.
-    pub fn problems(&self, path: &str) -> Vec<String> {
+    /// Judges the file at `path`, `read` giving the records of a file: everything that is not as it is written here.
+    fn problems(&self, path: &str, read: &dyn Fn(&str) -> Vec<Raw>) -> Vec<String> {
         let mut problems = Vec::new();
         for block in &self.blocks {
-            match block.judge(path) {
+            match block.judge(path, read) {
                 Err(problem) => problems.push(problem),
                 Ok(found) => {
                     problems.extend(differences(&block.verdicts, &found));
@@ -83,14 +111,14 @@ impl Golden {
     }
 
     /// The text with verdicts as they are found now.
-    pub fn rewritten(&self, path: &str) -> Result<String, String> {
+    fn rewritten(&self, path: &str, read: &dyn Fn(&str) -> Vec<Raw>) -> Result<String, String> {
         let mut text = self.about.join("\n") + "\n";
         for block in &self.blocks {
             text.push('\n');
             for (name, value) in &block.head {
                 let _ = writeln!(text, "{name}: {value}");
             }
-            for line in block.judge(path)?.iter().chain(&block.whys) {
+            for line in block.judge(path, read)?.iter().chain(&block.whys) {
                 let _ = writeln!(text, "{line}");
             }
         }
@@ -104,7 +132,7 @@ impl Block {
     }
 
     /// The lines of verdicts as they should be.
-    fn judge(&self, path: &str) -> Result<Vec<String>, String> {
+    fn judge(&self, path: &str, read: &dyn Fn(&str) -> Vec<Raw>) -> Result<Vec<String>, String> {
         for (name, _) in &self.head {
             let known = ["judged by", "key", "keys from", "pairs", "skip", "after"];
             if !known.contains(&name.as_str()) && !name.starts_with("key ") {
@@ -114,11 +142,11 @@ impl Block {
         let mut task = Task::of(&super::topology(self.get("judged by").unwrap_or_default())?);
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         for before in self.get("after").into_iter().flat_map(|all| all.split(", ")) {
-            for given in self.records(&format!("{folder}/{before}"), false)? {
+            for given in self.records(read(&format!("{folder}/{before}")), read, false) {
                 task.give(given);
             }
         }
-        let records = self.records(path, true)?;
+        let records = self.records(read(path), read, true);
         let mut lines = Vec::new();
         for (nth, given) in records.iter().enumerate() {
             let decision = task.give(given.clone());
@@ -135,9 +163,8 @@ impl Block {
         Ok(lines)
     }
 
-    /// The records of the file at `path`; keys given for single records are those of the file itself.
-    fn records(&self, path: &str, own: bool) -> Result<Vec<Given>, String> {
-        let mut records = shapes::records(&super::file(path));
+    /// The records as they are to be given; keys for single records are those of the file itself, if it is its `own`.
+    fn records(&self, mut records: Vec<Raw>, read: &dyn Fn(&str) -> Vec<Raw>, own: bool) -> Vec<Given> {
         if self.get("pairs").is_some() {
             records = shapes::paired(records);
         }
@@ -147,8 +174,7 @@ impl Block {
             records = kept.map(|(_, raw)| raw).collect();
         }
         if let Some(file) = self.get("keys from") {
-            let keys = shapes::records(&super::file(file));
-            for (raw, key) in records.iter_mut().zip(keys) {
+            for (raw, key) in records.iter_mut().zip(read(file)) {
                 raw.key = key.value;
             }
         }
@@ -162,7 +188,7 @@ impl Block {
             };
             Given { key, value, ..Given::default() }
         });
-        Ok(given.collect())
+        given.collect()
     }
 
     /// Records that no `why` is about.

@@ -2,7 +2,7 @@
 //! producers wrote no good change is dropped and no duplicate forwarded, and nothing at all makes ratchet
 //! crash.
 
-mod golden;
+pub mod golden;
 pub mod shapes;
 
 use std::collections::BTreeSet;
@@ -108,27 +108,14 @@ fn every_file_has_a_golden_file_or_a_reason_why_not() {
 
 #[test]
 fn every_file_is_judged_as_its_golden_file_says() {
-    let write = std::env::var_os("RATCHET_GOLDEN").is_some_and(|word| word == "write");
-    let mut problems = Vec::new();
-    for name in files_in("golden").into_iter().filter(|name| name != "none.txt") {
-        let file = name.strip_suffix(".txt").expect("golden files end in .txt");
-        let parsed = Golden::parse(&text(&format!("golden/{name}")));
-        if write {
-            let rewritten = parsed.as_ref().map_err(Clone::clone).and_then(|golden| golden.rewritten(file));
-            match rewritten {
-                Ok(text) => fs::write(folder().join("golden").join(&name), text).expect("it can be written"),
-                Err(problem) => problems.push(format!("{name}\n    {problem}")),
-            }
-            continue;
-        }
-        let found = match parsed {
-            Ok(golden) => golden.problems(file),
-            Err(problem) => vec![problem],
-        };
-        problems.extend((!found.is_empty()).then(|| format!("{name}\n    {}", found.join("\n    "))));
-    }
-    assert!(problems.is_empty(), "{} golden files differ:\n{}", problems.len(), problems.join("\n"));
-    assert!(!write, "the golden files are written; read them, explain them, and run again without RATCHET_GOLDEN");
+    let read = |path: &str| shapes::records(&file(path));
+    let names = files_in("golden").into_iter().filter(|name| name != "none.txt");
+    let problems = names.map(|name| {
+        let path = name.strip_suffix(".txt").expect("golden files end in .txt");
+        let found = Golden::check(&folder().join("golden").join(&name), path, &read);
+        (name, found)
+    });
+    golden::assert_right(problems.collect());
 }
 
 /// Nothing crashes: every file, through every preset and topology, with and without a key; and each time the

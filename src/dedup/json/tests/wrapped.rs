@@ -1,0 +1,111 @@
+//! Goal: what Kafka Connect's and Avro's JSON wrap around a document is looked through, and nothing else is.
+
+use super::*;
+
+fn through(document: &str, names: &[&str]) -> Option<String> {
+    let way = steps(names);
+    let mut scanner = Scanner::new(&[&way], DEPTH_MAX, true);
+    scanner.scan(document.as_bytes()).unwrap();
+    match scanner.found(Place(0)) {
+        Found::Missing => None,
+        Found::Null => Some("null".to_owned()),
+        Found::Bool(value) => Some(value.to_string()),
+        Found::Number { from, to } | Found::Text { from, to, .. } | Found::Composite { from, to } => {
+            Some(document[from..to].to_owned())
+        }
+    }
+}
+
+#[test]
+fn a_payload_is_looked_through_whatever_the_order() {
+    for document in [
+        r#"{"schema":{"payload":{"id":9}},"payload":{"id":1}}"#,
+        r#"{"payload":{"id":1},"schema":null}"#,
+        r#"{"payload":{"id":1}}"#,
+        r#"{"pay\u006coad":{"id":1}}"#,
+    ] {
+        assert_eq!(through(document, &["id"]).as_deref(), Some("1"), "{document}");
+        assert_eq!(through(document, &[]).as_deref(), Some(r#"{"id":1}"#), "{document}");
+        assert_eq!(through(document, &["payload", "id"]), None, "{document}");
+    }
+    assert_eq!(through(r#"{"schema":{},"payload":7}"#, &[]).as_deref(), Some("7"));
+    assert_eq!(through(r#"{"schema":{},"payload":null}"#, &[]).as_deref(), Some("null"));
+}
+
+#[test]
+fn what_only_resembles_a_payload_is_a_document() {
+    for document in [
+        r#"{"payload":{"id":2},"id":1}"#,
+        r#"{"id":1,"schema":{},"payload":{"id":2}}"#,
+        r#"{"schema":{"id":2},"id":1}"#,
+    ] {
+        assert_eq!(through(document, &["id"]).as_deref(), Some("1"), "{document}");
+    }
+    assert_eq!(through(r#"[{"payload":1}]"#, &["0", "payload"]).as_deref(), Some("1"));
+    assert_eq!(through(r#"{"a":{"payload":{"b":1}}}"#, &["a", "b"]), None);
+    // The second payload counts, as the second of any field does.
+    assert_eq!(through(r#"{"payload":{"id":1},"payload":{}}"#, &["id"]), None);
+    assert_eq!(text_at(r#"{"payload":{"id":1}}"#, &["id"]), None, "only where it is asked for");
+}
+
+#[test]
+fn a_record_in_a_union_is_looked_through_where_it_is_the_only_field() {
+    let after = ["after", "id"];
+    assert_eq!(through(r#"{"after":{"s.dbo.t.Value":{"x":[{}],"id":1}}}"#, &after).as_deref(), Some("1"));
+    assert_eq!(through(r#"{"payload":{"after":{"a.Value":{"id":1}}}}"#, &after).as_deref(), Some("1"));
+    assert_eq!(through(r#"{"after":{"a.Value":{"id":1},"id":2}}"#, &after).as_deref(), Some("2"));
+    assert_eq!(through(r#"{"after":{"id":2,"a.Value":{"id":1}}}"#, &after).as_deref(), Some("2"));
+    for document in [
+        r#"{"after":{"a.Value":{"id":1},"b":2}}"#,
+        r#"{"after":{"Value":{"id":1}}}"#,
+        r#"{"after":{"a.Value":[{"id":1}]}}"#,
+        r#"{"after":{"a.Value":{"b.Value":{"id":1}}}}"#,
+        r#"{"after":{"a.Value":{"id":1}},"after":{}}"#,
+        r#"{"after":{"a.Value":null}}"#,
+    ] {
+        assert_eq!(through(document, &after), None, "{document}");
+    }
+    assert_eq!(text_at(r#"{"after":{"a.Value":{"id":1}}}"#, &after), None, "only where it is asked for");
+    assert_eq!(through(r#"{"after":{"a.b":{"id":1}}}"#, &["after", "a.b", "id"]).as_deref(), Some("1"));
+    // Where the way ends nothing is looked through.
+    assert_eq!(through(r#"{"after":{"a.b":{"id":1}}}"#, &["after"]).as_deref(), Some(r#"{"a.b":{"id":1}}"#));
+}
+
+#[test]
+fn a_scalar_in_a_union_is_named_after_its_type() {
+    let inner = |object: &str| {
+        scalar_in_union(object.as_bytes()).map(|found| match found {
+            Found::Text { from, to, .. } | Found::Number { from, to } => object[from..to].to_owned(),
+            other => format!("{other:?}"),
+        })
+    };
+    assert_eq!(inner(r#"{"string":"x"}"#).as_deref(), Some("x"));
+    assert_eq!(inner(r#"{ "long" : -5 }"#).as_deref(), Some("-5"));
+    assert_eq!(inner(r#"{"boolean":true}"#).as_deref(), Some("Bool(true)"));
+    for object in
+        [r#"{"string":"x","int":1}"#, r#"{"text":"x"}"#, "{}", r#"{"string":{}}"#, "[1]", r#"{"record":{"a":1}}"#]
+    {
+        assert_eq!(inner(object), None, "{object}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Looking through accepts the same documents, and finds the same in all that are not wrapped.
+    #[test]
+    fn looking_through_changes_nothing_else(document in any_document(), way in prop::collection::vec(any_name(), 1..4)) {
+        let value: Value = serde_json::from_str(&document).unwrap();
+        let mut scanner = Scanner::new(&[&way], DEPTH_MAX, true);
+        prop_assert_eq!(scanner.scan(document.as_bytes()), Ok(()));
+        let found = scanner.found(Place(0));
+        prop_assert!(is_same(&document, found, look_up(&value, &way)) || document.contains('.') || document.contains("u00"));
+    }
+
+    #[test]
+    fn looking_through_accepts_what_is_json(document in any_soup()) {
+        let way = steps(&["a", "b"]);
+        let mut scanner = Scanner::new(&[&way], DEPTH_MAX, true);
+        prop_assert_eq!(scanner.scan(&document).is_ok(), is_json(&document));
+    }
+}
