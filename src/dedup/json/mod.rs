@@ -8,8 +8,8 @@
 //! **Kafka Connect's and Avro's JSON.** A scanner that looks through them ([`Scanner::new`]) knows three
 //! wrappings, and takes nothing else for one:
 //!
-//! - a root object that has a field `payload` and otherwise at most a field `schema`, in any order: every
-//!   way begins in the payload;
+//! - a root object that has a field `payload` and otherwise at most a field `schema`, in any order, that is an
+//!   object or null (a scalar is a column that is called so): every way begins in the payload;
 //! - a record in a union, `{"server1.dbo.customers.Value": {…}}`: an object in which some way goes on,
 //!   whose only field holds an object and has a name with a dot in it by which no way goes on: the way goes
 //!   on in that object. Avro's full names have dots; one level is looked through, not several;
@@ -227,7 +227,9 @@ impl Scanner {
         }
         self.wrapped = self.wrapping.as_ref().is_some_and(|wrapping| {
             // The payload is only ever found as a field of the root: nowhere else is its name looked for.
-            !wrapping.others && self.found[wrapping.payload] != Found::Missing
+            !wrapping.others
+                && self.found[wrapping.payload] != Found::Missing
+                && matches!(self.found[wrapping.schema], Found::Missing | Found::Null | Found::Composite { .. })
         });
         Ok(())
     }

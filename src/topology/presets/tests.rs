@@ -118,6 +118,24 @@ fn another_const_of_an_epoch_is_no_other_rule() {
     assert_eq!(first.digest(), topology("ogg@1").rules.digest());
 }
 
+/// Else `run` would refuse what a page tells people to write into a running topology.
+#[test]
+fn a_const_raised_as_its_page_shows_goes_on_with_what_is_remembered() {
+    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sources");
+    let mut raised = 0;
+    for preset in ALL {
+        let page = std::fs::read_to_string(pages.join(format!("{}.md", preset.name))).unwrap();
+        let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split_once("```")).map(|(block, _)| block);
+        for block in blocks.filter(|block| block.contains("{const: 2}")) {
+            let (rules, own) = (load(block).topology.rules, topology(&preset.pinned()).rules);
+            assert_ne!(rules.epoch, own.epoch, "{}", preset.name);
+            assert_eq!(rules.digest(), own.digest(), "{}: {block}", preset.name);
+            raised += 1;
+        }
+    }
+    assert!(raised > 5, "{raised}");
+}
+
 #[test]
 fn a_record_without_a_version_is_told_what_to_set() {
     let topology = topology("maxwell@1");

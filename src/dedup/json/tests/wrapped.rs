@@ -41,6 +41,12 @@ fn what_only_resembles_a_payload_is_a_document() {
     ] {
         assert_eq!(through(document, &["id"]).as_deref(), Some("1"), "{document}");
     }
+    // Two columns of a primary key that are called so: every row would be one thing.
+    for schema in [r#""sales""#, "1", "true"] {
+        let document = format!(r#"{{"schema":{schema},"payload":7}}"#);
+        assert_eq!(through(&document, &[]).as_deref(), Some(document.as_str()));
+        assert_eq!(through(&document, &["payload"]).as_deref(), Some("7"));
+    }
     assert_eq!(through(r#"[{"payload":1}]"#, &["0", "payload"]).as_deref(), Some("1"));
     assert_eq!(through(r#"{"a":{"payload":{"b":1}}}"#, &["a", "b"]), None);
     // The second payload counts, as the second of any field does.
