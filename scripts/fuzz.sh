@@ -37,8 +37,12 @@ for target in ${FUZZ_TARGETS:-paths versions envelopes yaml}; do
     say "fuzz: $target for ${FUZZ_SECONDS:-20} s, from $(find "$seeds/$target" -type f | wc -l) seeds"
     mkdir -p "fuzz/corpus/$target"
     # The rooms hold no unsafe code: without a sanitizer the pinned, stable compiler will do.
-    cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "$seeds/$target" -- \
-        -max_total_time="${FUZZ_SECONDS:-20}" -max_len="$line_bytes_max" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
-        2>&1 | grep -vE '^(INFO|#[0-9]+.*(NEW|REDUCE|pulse|RELOAD))' || fail "$target has found something: see fuzz/artifacts/$target"
+    if ! cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "$seeds/$target" -- \
+        -max_total_time="${FUZZ_SECONDS:-20}" -max_len="$line_bytes_max" -timeout=10 -rss_limit_mb=4096 \
+        >"$seeds/log" 2>&1; then
+        tail -n 60 "$seeds/log" >&2
+        fail "$target has found something: see fuzz/artifacts/$target"
+    fi
+    say "fuzz: $(grep '^Done ' "$seeds/log")"
 done
 say "fuzz: nothing found"

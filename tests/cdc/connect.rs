@@ -149,7 +149,7 @@ fn worker(brokers: &str, schemas: bool, offsets: &Path) -> String {
          value.converter.schemas.enable={schemas}\n\
          offset.storage.file.filename={}\n\
          offset.flush.interval.ms=3600000\n\
-         plugin.discovery=ONLY_SCAN\n",
+         plugin.discovery=SERVICE_LOAD\n",
         offsets.display()
     )
 }

@@ -113,3 +113,24 @@ fn records_come_from_a_file_beside_the_topology_wherever_the_program_runs() {
     room.write("deeper/filed.yaml", PAYMENTS.to_owned() + &tests.replace("charges", "refunds"));
     room.run("test deeper/filed.yaml").ended(2).said(&["refunds.jsonl"]);
 }
+
+#[test]
+fn the_exit_code_tells_a_failure_also_to_whoever_does_not_read() {
+    let room = room();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut test = std::process::Command::new(env!("CARGO_BIN_EXE_ratchet"));
+    test.args(["test", "good.yaml", "bad.yaml"]).current_dir(room.path()).stdout(writer);
+    let output = test.stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("1 of 3 tests failed"));
+}
+
+#[test]
+fn the_topologies_that_are_shipped_pass_their_tests() {
+    let shipped = concat!("test ", env!("CARGO_MANIFEST_DIR"), "/topologies");
+    let ran = room().run(shipped).ended(0);
+    for topology in ["payments", "webhooks", "orders-changes"] {
+        assert!(ran.stdout.contains(&format!("ok      {topology}: ")), "{}", ran.stdout);
+    }
+}

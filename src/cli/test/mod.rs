@@ -78,16 +78,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let mut suite = Suite { topology: &topology.name, path, ran: Vec::new() };
         for case in topology.tests.iter().filter(|case| is_wanted(args.only.as_deref(), &topology.name, &case.name)) {
             let ran = Ran { case, outcome: run_case(topology, folder, case).map_err(|error| at(path, case, error))? };
-            stdout.write_all(line(&suite, &ran).as_bytes()).map_err(|error| Failure::output(&error))?;
+            tell(&mut stdout, &line(&suite, &ran))?;
             suite.ran.push(ran);
         }
         suites.push(suite);
     }
-    stdout.flush().map_err(|error| Failure::output(&error))?;
     if let Some(file) = &args.junit {
         write_junit(file, &suites)?;
     }
     conclude(args, &suites)
+}
+
+/// Writes to standard output. A reader that has had enough is no reason not to run the tests that are left: how
+/// they come out is the exit code.
+fn tell(stdout: &mut impl Write, text: &str) -> Result<(), Failure> {
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    match written.map_err(|error| Failure::output(&error)) {
+        Err(Failure::ReaderGone) => Ok(()),
+        told => told,
+    }
 }
 
 fn is_wanted(only: Option<&str>, topology: &str, name: &str) -> bool {
