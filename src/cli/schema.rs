@@ -9,8 +9,8 @@ const EXAMPLES: &str = "\
 Examples:
   ratchet schema > topology.schema.json
 
-  # then, as the first line of a topology, for editors with a YAML language server
-  # yaml-language-server: $schema=topology.schema.json";
+  # editors with a YAML language server then want a topology's first line to be
+  echo '# yaml-language-server: $schema=topology.schema.json'";
 
 /// Options of `ratchet schema`.
 #[derive(Debug, clap::Args)]
