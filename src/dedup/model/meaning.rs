@@ -87,10 +87,23 @@ impl Plain {
         }
         Some(match self.began(scope, version) {
             None => Order::Newer,
-            Some(began) if began > since => Order::Newer,
+            Some(began) if began > since => match self.came_back(other, entry.version?, began) {
+                None => Order::Newer,
+                Some(at) => {
+                    let change = self.segments.iter().map(|(.., began)| *began).filter(|began| *began > at).min();
+                    let above = Some(version) > self.reached(scope, change.unwrap_or(i64::MAX));
+                    if above && offset > at { Order::Back(at) } else { Order::Older }
+                }
+            },
             Some(_) if Some(version) > self.reached(scope, since) && offset > since => Order::Back(since),
             Some(_) => Order::Older,
         })
+    }
+
+    /// Where a scope went on after another one's segment had begun, unnoticed.
+    fn came_back(&self, scope: u8, version: u8, began: i64) -> Option<i64> {
+        self.reached(scope, began).filter(|reached| *reached < version)?;
+        self.history.iter().filter(|(at, s, v)| *s == scope && *at > began && *v >= version).map(|(at, ..)| *at).min()
     }
 
     fn come_back(&mut self, scope: u8, version: u8, since: i64, offset: i64) {
@@ -100,7 +113,9 @@ impl Plain {
         let follower = reached_it.and_then(|at| others.iter().copied().filter(|began| *began > at).min());
         let began = follower.map_or(offset, |follower| follower - 1);
         let before = others.into_iter().filter(|other| *other <= began).max().unwrap();
-        let above = self.reached(scope, before);
+        let change = self.segments.iter().map(|(.., began)| *began).filter(|began| *began > since).min();
+        let until = if before < since { change.unwrap_or(i64::MAX) } else { before };
+        let above = self.reached(scope, until);
         self.segments.retain(|(s, bound, _)| (*s, *bound) != (scope, above));
         self.segments.push((scope, above, began));
     }
