@@ -9,7 +9,7 @@ const EXAMPLES: &str = "\
 Examples:
   ratchet schema > topology.schema.json
 
-  # then, as the first line of a topology, for editors with a YAML language server
+  # then, as a topology's first line, for editors with a YAML language server
   # yaml-language-server: $schema=topology.schema.json";
 
 /// Options of `ratchet schema`.

@@ -140,6 +140,8 @@ impl<'a> Scenario<'a> {
             println!("{} {}: {} rows miss a change", self.database.name(), table.name, differences.len());
             assert!(!differences.is_empty(), "no read has lost to a change of {}", table.name);
             assert!(source.keys().eq(replica.rows.keys()), "rows are missing, or too many");
+            let older = |(key, row): (&String, &Value)| row["revision"].as_i64() <= source[key]["revision"].as_i64();
+            assert!(replica.rows.iter().all(older), "a row is newer than the source's");
         }
 
         self.tell("reads by version, and one more snapshot");

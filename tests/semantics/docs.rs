@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use crate::task::load;
 
-/// The documents whose YAML blocks are topologies, or parts of one.
+/// The documents whose YAML blocks are topologies. (Those of `docs/topologies.md` are loaded where its words are.)
 fn documents() -> Vec<PathBuf> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let sources = fs::read_dir(docs.join("sources")).expect("docs/sources is there");
     let mut all: Vec<_> = sources.map(|entry| entry.expect("it can be read").path()).collect();
-    all.push(docs.join("topologies.md"));
+    all.push(docs.join("reprocess-a-cdc-stream.md"));
     all.sort();
     all
 }
@@ -33,16 +33,14 @@ fn blocks(text: &str) -> Vec<(usize, String)> {
     blocks
 }
 
-/// Every block compiles: whole topologies as they are, parts of one with what they leave out.
+/// Every block compiles.
 #[test]
 fn every_yaml_block_is_a_topology_that_compiles() {
     let mut compiled = 0;
     for path in documents() {
         let text = fs::read_to_string(&path).expect("documents are UTF-8");
         for (line, block) in blocks(&text) {
-            let has = |key: &str| block.lines().any(|line| line.starts_with(key));
-            let identity = if has("preset:") || has("identity:") { "" } else { "identity: value.id\n" };
-            if let Err(diagnostics) = load(&format!("{identity}{block}")) {
+            if let Err(diagnostics) = load(&block) {
                 panic!("{}:{line}:\n{block}\n{}", path.display(), diagnostics.render(false));
             }
             compiled += 1;

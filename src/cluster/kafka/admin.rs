@@ -237,6 +237,17 @@ pub(super) fn list(client: &Arc<Client>) -> Result<Vec<String>, Error> {
 
 /// What this client may do with `group`. Without the right to ask, it has none at all.
 pub(super) fn group_rights(client: &Arc<Client>, group: &str) -> Result<Option<Rights>, Error> {
+    let deadline = Instant::now() + ANSWER_DEADLINE;
+    loop {
+        match try_group_rights(client, group) {
+            // The groups' topic is being made, or another broker takes it over.
+            Err(error) if error.kind == Kind::Retry && Instant::now() < deadline => thread::sleep(USABLE_STEP),
+            answer => return answer,
+        }
+    }
+}
+
+fn try_group_rights(client: &Arc<Client>, group: &str) -> Result<Option<Rights>, Error> {
     let what = || format!("describing the group {group}");
     let name = c_string(group)?;
     let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, |options, queue| {
