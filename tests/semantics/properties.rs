@@ -228,7 +228,7 @@ proptest! {
 }
 
 /// Servers that are the master one after the other, and again: each change has the next position of its
-/// server's log. In its turn each server changes every row, so that it meets what another has written.
+/// server's log. Which rows it changes in its turn, and whether another has written these, is open.
 fn turns() -> impl Strategy<Value = Vec<Change>> {
     let turn = (0..3_u8, prop::collection::vec(0..4_u8, 1..7));
     prop::collection::vec(turn, 1..8).prop_map(|turns| {
