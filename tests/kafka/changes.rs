@@ -153,7 +153,7 @@ fn another_meaning_is_refused_and_everything_else_may_change() {
         ("on_equal", "dead_letter"),
         ("on_late", "forward"),
         ("on_epoch_change", "drop"),
-        ("on_null_value", "follow_delete"),
+        ("on_null_value", "drop"),
         ("refresh", "on_duplicate"),
         ("retention", "30d"),
         ("kinds", "{of: value.op, delete: [d], read: [r], reads: by_version}"),
