@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use plot::{Plot, Step};
 
-use crate::checker::bytes::{self, POSITION_KEY};
+use crate::checker::bytes::{self, POSITION_KEY, Scope};
 use crate::checker::fold;
 use crate::cluster::{Fresh, Stored};
 use crate::job::Job;
@@ -49,8 +49,8 @@ fn check_all(job: &Job, plots: &[Plot]) {
         let position = bytes::position(&state.remove(POSITION_KEY).expect("a position record"));
         assert_eq!(position.processed, [(0, plot.records.len() as i64)]);
         assert_eq!(position.truncates, 1);
-        let scopes: Vec<_> =
-            position.scopes.iter().map(|scope| (scope.bytes.clone(), scope.segments.clone())).collect();
+        // What each had reached is told by the segments, and by what was dropped.
+        let scopes: Vec<_> = position.scopes.into_iter().map(|scope| Scope { reached: Vec::new(), ..scope }).collect();
         assert_eq!(scopes, plot.scopes(), "the scopes of partition {partition}");
         let expected = plot.entries();
         assert_eq!(state.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
@@ -148,8 +148,7 @@ fn another_meaning_is_refused_and_everything_else_may_change() {
     }
     let elsewhere = format!("{{topic: {}.elsewhere}}", job.name);
     job.kafka.create(&format!("{}.elsewhere", job.name), 1, &[]);
-    let mut next = 6;
-    for changed in [
+    let free = [
         ("on_equal", "dead_letter"),
         ("on_late", "forward"),
         ("on_epoch_change", "drop"),
@@ -159,7 +158,8 @@ fn another_meaning_is_refused_and_everything_else_may_change() {
         ("kinds", "{of: value.op, delete: [d], read: [r], reads: by_version}"),
         ("epoch", "[value.server, {const: 2}]"),
         ("output", elsewhere.as_str()),
-    ] {
+    ];
+    for (next, changed) in (6..).zip(free) {
         job.instead = Some(written(&job, &[changed]));
         let output = if changed.0 == "output" { format!("{}.elsewhere", job.name) } else { job.output.clone() };
         let count = || job.kafka.read(&output)[&0].len();
@@ -174,6 +174,5 @@ fn another_meaning_is_refused_and_everything_else_may_change() {
         // Another constant is another epoch: it begins with the first.
         let new = if changed.0 == "epoch" { 2 } else { 1 };
         assert_eq!(count() - before, new, "{changed:?}, {}", accepted.tail());
-        next += 1;
     }
 }

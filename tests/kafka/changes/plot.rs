@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::checker::bytes::{Remembered, identity_key, version};
+use crate::checker::bytes::{Remembered, Scope, identity_key, version};
 use crate::cluster::Fresh;
 
 /// Whether it is forwarded, the operation (`x` for a tombstone), the row, the server (0 in a snapshot), the position.
@@ -134,10 +134,11 @@ impl Plot {
     }
 
     /// The scopes and their segments: of A's two, the second is of what is above what A had reached when B began.
-    pub fn scopes(&self) -> Vec<(Vec<u8>, Vec<(Option<Vec<u8>>, i64)>)> {
+    pub fn scopes(&self) -> Vec<Scope> {
         let first = |server| self.offset(|step| step.3 == server);
         let back = self.offset(|step| step.4 == 200);
-        vec![(scope(A), vec![(None, first(A)), (Some(position(150)), back)]), (scope(B), vec![(None, first(B))])]
+        let with = |server, segments| Scope { bytes: scope(server), segments, reached: Vec::new() };
+        vec![with(A, vec![(None, first(A)), (Some(position(150)), back)]), with(B, vec![(None, first(B))])]
     }
 
     fn time(&self, op: char, row: i64, at: i128) -> i64 {
