@@ -142,6 +142,7 @@ fn judging(criterion: &mut Criterion) {
         version: Some(b"\x81\x01"),
         scope: None,
         from_read: false,
+        streamed: None,
         owes_tombstone: false,
         key_hash: None,
     };

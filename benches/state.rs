@@ -36,6 +36,7 @@ fn value(n: u64) -> Vec<u8> {
         version: Some(&version),
         scope: None,
         from_read: false,
+        streamed: None,
         owes_tombstone: false,
         key_hash: Some(1),
     };

@@ -25,10 +25,11 @@
 //! | bytes | what |
 //! |---|---|
 //! | 1 | format, [`ENTRY_FORMAT`] |
-//! | 1 | flags: 1 has a version, 2 owes a tombstone, 4 has a scope, 8 the record's key was null, 16 a snapshot's read |
+//! | 1 | flags: 1 has a version, 2 owes a tombstone, 4 has a scope, 8 the record's key was null, 16 a snapshot's read, 32 a streamed change's version beneath it |
 //! | 4 | the record key's hash: Kafka's partitioner's (murmur2, 31 bits) |
 //! | 8 | when it was last seen: milliseconds since the epoch, `-1` where no timestamp was known yet |
 //! | 2 | the number of the version's scope in the position record (flag 4) |
+//! | 4 + n | the length and the bytes of the last streamed change's version, which is lower (flag 32; 1 and 16 are set) |
 //! | rest | the version's bytes (flag 1): their order is the versions' order, see [`crate::dedup::version`] |
 //!
 //! # Position record and store meta
@@ -71,6 +72,8 @@ const FLAG_OWES_TOMBSTONE: u8 = 2;
 const FLAG_SCOPE: u8 = 4;
 const FLAG_NULL_KEY: u8 = 8;
 const FLAG_FROM_READ: u8 = 16;
+const FLAG_STREAMED: u8 = 32;
+const FLAGS: u8 = FLAG_VERSION | FLAG_OWES_TOMBSTONE | FLAG_SCOPE | FLAG_NULL_KEY | FLAG_FROM_READ | FLAG_STREAMED;
 const ENTRY_HEAD: usize = 14;
 
 /// Bytes that are not what this release writes or can read.
@@ -108,6 +111,8 @@ pub struct EntryRef<'a> {
     pub scope: Option<u16>,
     /// Whether the version came from a snapshot's read.
     pub from_read: bool,
+    /// The version of the last streamed change, where the version came from a read and is greater.
+    pub streamed: Option<&'a [u8]>,
     /// Whether a delete was forwarded whose tombstone was not.
     pub owes_tombstone: bool,
     /// [`key_hash`] of the record's key, `None` where the key was null.
@@ -125,12 +130,20 @@ impl<'a> EntryRef<'a> {
         }
         let head: &[u8; ENTRY_HEAD] = bytes.first_chunk().ok_or_else(|| damaged("it ends early"))?;
         let flags = head[1];
-        if flags & !(FLAG_VERSION | FLAG_OWES_TOMBSTONE | FLAG_SCOPE | FLAG_NULL_KEY | FLAG_FROM_READ) != 0 {
+        if flags & !FLAGS != 0 {
             return Err(damaged("it has flags of a later release"));
         }
-        let (scope, version) = match bytes[ENTRY_HEAD..].split_first_chunk() {
+        let (scope, rest) = match bytes[ENTRY_HEAD..].split_first_chunk() {
             _ if flags & FLAG_SCOPE == 0 => (None, &bytes[ENTRY_HEAD..]),
-            Some((number, version)) => (Some(u16::from_be_bytes(*number)), version),
+            Some((number, rest)) => (Some(u16::from_be_bytes(*number)), rest),
+            None => return Err(damaged("it ends early")),
+        };
+        let (streamed, version) = match split_counted(rest) {
+            _ if flags & FLAG_STREAMED == 0 => (None, rest),
+            _ if flags & (FLAG_VERSION | FLAG_FROM_READ) != FLAG_VERSION | FLAG_FROM_READ => {
+                return Err(damaged("its flags contradict each other"));
+            }
+            Some((streamed, version)) => (Some(streamed), version),
             None => return Err(damaged("it ends early")),
         };
         if flags & FLAG_VERSION == 0 && !version.is_empty() {
@@ -141,10 +154,16 @@ impl<'a> EntryRef<'a> {
             version: (flags & FLAG_VERSION != 0).then_some(version),
             scope,
             from_read: flags & FLAG_FROM_READ != 0,
+            streamed,
             owes_tombstone: flags & FLAG_OWES_TOMBSTONE != 0,
             key_hash: (flags & FLAG_NULL_KEY == 0)
                 .then(|| u32::from_be_bytes(head[2..6].try_into().expect("four bytes"))),
         })
+    }
+
+    /// The version of the last streamed change; `None` where none is known.
+    pub fn last_streamed(&self) -> Option<&'a [u8]> {
+        if self.from_read { self.streamed } else { self.version }
     }
 
     /// Appends the entry's bytes to `out`.
@@ -153,15 +172,27 @@ impl<'a> EntryRef<'a> {
             + u8::from(self.owes_tombstone) * FLAG_OWES_TOMBSTONE
             + u8::from(self.scope.is_some()) * FLAG_SCOPE
             + u8::from(self.key_hash.is_none()) * FLAG_NULL_KEY
-            + u8::from(self.from_read) * FLAG_FROM_READ;
+            + u8::from(self.from_read) * FLAG_FROM_READ
+            + u8::from(self.streamed.is_some()) * FLAG_STREAMED;
         out.extend_from_slice(&[ENTRY_FORMAT, flags]);
         out.extend_from_slice(&self.key_hash.unwrap_or(0).to_be_bytes());
         out.extend_from_slice(&self.last_seen.to_be_bytes());
         if let Some(scope) = self.scope {
             out.extend_from_slice(&scope.to_be_bytes());
         }
+        if let Some(streamed) = self.streamed {
+            // A version is a part of a record: it has less than 4 GiB.
+            out.extend_from_slice(&(streamed.len() as u32).to_be_bytes());
+            out.extend_from_slice(streamed);
+        }
         out.extend_from_slice(self.version.unwrap_or_default());
     }
+}
+
+/// Bytes that are led by their length, and what follows them.
+fn split_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(u32::from_be_bytes(*length) as usize)
 }
 
 /// The hash by which Kafka's default partitioner places a key: murmur2 with the sign bit off

@@ -139,7 +139,7 @@ pub struct TopicDescription {
 pub struct Rights {
     /// Read records, or be a member.
     pub read: bool,
-    /// Write records.
+    /// Write records; nobody writes to a group.
     pub write: bool,
     /// Ask about it.
     pub describe: bool,

@@ -23,8 +23,9 @@
 //! | Does it begin an epoch, or is it of one that has come back ([`super::epochs`])? | `on_epoch_change` |
 //! | Has it no entry, or one without a version? | forwarded |
 //! | Is it of another scope than its entry? | the later segment is newer |
-//! | Is it a snapshot's read, and its entry a streamed change? | stale; and the other way round forwarded |
-//! | | by version |
+//! | Is it a streamed change? | by version, compared with the last streamed change's; over a read it always wins |
+//! | Is it a snapshot's read, and a streamed change is known? | stale, or with `reads: by_version` as the next |
+//! | | by version, compared with all that is known |
 //!
 //! An entry that has expired is none, in all of them: whether the sweeper was there already makes no difference.
 
@@ -37,7 +38,7 @@ use super::epochs::{Relation, Step};
 use super::progress::Progress;
 use super::reader::{Candidate, Refusal};
 use super::rules::{OnNull, Retention, Rules};
-use super::vocabulary::{Action, Kind, Reason, Refresh, Verdict};
+use super::vocabulary::{Action, Kind, Reads, Reason, Refresh, Verdict};
 
 /// What a record, or one of its rows, is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,8 @@ pub enum Against {
     Nothing,
     /// Its identity's entry.
     Entry,
+    /// Its identity's entry, by the last streamed change's version and not by the read's.
+    Streamed,
     /// Its table's entry.
     Table,
 }
@@ -117,12 +120,10 @@ pub enum Remember {
     Entry {
         /// [`EntryRef::last_seen`].
         last_seen: i64,
-        /// Whether the candidate's version belongs to it; else it has none.
-        keep_version: bool,
+        /// Which versions belong to it.
+        versions: Versions,
         /// [`EntryRef::scope`].
         scope: Option<u16>,
-        /// [`EntryRef::from_read`].
-        from_read: bool,
         /// [`EntryRef::owes_tombstone`].
         owes_tombstone: bool,
         /// [`EntryRef::key_hash`].
@@ -135,6 +136,38 @@ pub enum Remember {
         /// [`EntryRef::owes_tombstone`].
         owes_tombstone: bool,
     },
+}
+
+/// The versions that belong to a new entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// None.
+    None,
+    /// The candidate's, which is a streamed change.
+    Streamed,
+    /// The candidate's, which is a snapshot's read.
+    Read,
+    /// The candidate's, a read, over the known one of the last streamed change.
+    ReadOverStreamed,
+    /// The candidate's, a streamed change, beneath the known one of a read.
+    StreamedUnderRead,
+}
+
+impl Versions {
+    /// The version, that of a streamed change beneath it, and whether it came from a read.
+    fn of<'a>(
+        self,
+        candidate: Option<&'a [u8]>,
+        known: Option<EntryRef<'a>>,
+    ) -> (Option<&'a [u8]>, Option<&'a [u8]>, bool) {
+        match self {
+            Versions::None => (None, None, false),
+            Versions::Streamed => (candidate, None, false),
+            Versions::Read => (candidate, None, true),
+            Versions::ReadOverStreamed => (candidate, known.and_then(|entry| entry.last_streamed()), true),
+            Versions::StreamedUnderRead => (known.and_then(|entry| entry.version), candidate, true),
+        }
+    }
 }
 
 impl Decision {
@@ -169,6 +202,12 @@ impl Decision {
         match self.against {
             Against::Nothing => None,
             Against::Entry => known.entry,
+            Against::Streamed => known.entry.map(|entry| EntryRef {
+                version: entry.last_streamed(),
+                streamed: None,
+                from_read: false,
+                ..entry
+            }),
             Against::Table => known.table,
         }
     }
@@ -178,9 +217,9 @@ impl Decision {
     pub fn encode_entry(&self, version: Option<&[u8]>, known: Option<EntryRef<'_>>, out: &mut Vec<u8>) -> bool {
         match self.remember {
             Remember::Nothing => return false,
-            Remember::Entry { last_seen, keep_version, scope, from_read, owes_tombstone, key_hash } => {
-                let version = version.filter(|_| keep_version);
-                EntryRef { last_seen, version, scope, from_read, owes_tombstone, key_hash }.encode(out);
+            Remember::Entry { last_seen, versions, scope, owes_tombstone, key_hash } => {
+                let (version, streamed, from_read) = versions.of(version, known);
+                EntryRef { last_seen, version, scope, from_read, streamed, owes_tombstone, key_hash }.encode(out);
             }
             Remember::Amended { last_seen, owes_tombstone } => {
                 let Some(known) = known else { return false };
@@ -267,13 +306,12 @@ impl Case<'_> {
         self.judged.timestamp.unwrap_or(NO_TIME).max(self.progress.stream_time)
     }
 
-    /// Forwards the record, with a new entry that has its version if the rules have one.
-    fn forward(&self, reason: Reason, keep_version: bool, scope: Option<u16>) -> Decision {
+    /// Forwards the record, with a new entry.
+    fn forward(&self, reason: Reason, versions: Versions, scope: Option<u16>) -> Decision {
         let remember = Remember::Entry {
             last_seen: self.now(),
-            keep_version,
+            versions,
             scope,
-            from_read: self.judged.kind == Kind::Read,
             owes_tombstone: self.judged.kind == Kind::Delete,
             key_hash: self.judged.key_hash,
         };
@@ -307,7 +345,7 @@ impl Case<'_> {
                 let remember = self.refresh(entry);
                 Decision { remember, ..Decision::dropped(Verdict::Duplicate, Reason::Seen) }.against(Against::Entry)
             }
-            None => self.forward(self.first, false, None),
+            None => self.forward(self.first, Versions::None, None),
         }
     }
 
@@ -321,7 +359,7 @@ impl Case<'_> {
             _ if decision.action != Action::Forward => Remember::Nothing,
             Some(entry) if entry.owes_tombstone == is_delete => Remember::Nothing,
             Some(entry) => Remember::Amended { last_seen: self.now().max(entry.last_seen), owes_tombstone: is_delete },
-            None if is_delete => self.forward(Reason::VersionMissing, false, None).remember,
+            None if is_delete => self.forward(Reason::VersionMissing, Versions::None, None).remember,
             None => Remember::Nothing,
         };
         Decision { remember, ..decision }
@@ -339,25 +377,20 @@ impl Case<'_> {
         let comparable = self.judged.kind != Kind::Message && !is_truncated;
         let of_entry = self.entry.as_ref().filter(|_| comparable).and_then(|entry| self.relate(number, version, entry));
         let step = self.step(number, of_table, of_entry);
-        let against = if is_truncated {
-            Against::Table
-        } else if self.entry.is_some() {
-            Against::Entry
-        } else {
-            Against::Nothing
-        };
+        let of = if self.entry.is_some() { Against::Entry } else { Against::Nothing };
         let action = self.rules.actions.epoch_change;
         if step.is_change() && action != Action::Forward {
+            let against = if is_truncated { Against::Table } else { of };
             return Decision::new(Verdict::Invalid, Reason::EpochChanged, action).against(against);
         }
         let decision = if is_truncated {
-            Decision::dropped(Verdict::Stale, Reason::TableTruncated)
+            Decision::dropped(Verdict::Stale, Reason::TableTruncated).against(Against::Table)
         } else if self.judged.kind == Kind::Message {
-            self.seen_or_first()
+            self.seen_or_first().against(of)
         } else {
             self.compare(of_entry, version, step.scope())
         };
-        Decision { step, ..decision }.against(against)
+        Decision { step, ..decision }
     }
 
     /// What the record does to the scopes, `number` being its own's.
@@ -389,33 +422,64 @@ impl Case<'_> {
         Some(self.progress.epochs.relation(number, version, self.judged.offset, (their_scope, their_version)))
     }
 
+    /// What becomes of a record that is compared with its entry, if there is one.
     fn compare(&self, relation: Option<Relation>, version: &[u8], scope: Option<u16>) -> Decision {
-        let forward = |reason| self.forward(reason, true, scope);
+        let alone = if self.judged.kind == Kind::Read { Versions::Read } else { Versions::Streamed };
+        let forward = |reason| self.forward(reason, alone, scope);
         let Some(entry) = &self.entry else { return forward(self.first) };
-        let Some(known) = entry.version else { return forward(Reason::Newer) };
-        match relation {
-            Some(Relation::Older) => return Decision::dropped(Verdict::Stale, Reason::EpochOlder),
-            Some(Relation::Newer | Relation::Failback { .. }) => return forward(Reason::EpochChanged),
-            None => {}
+        let decision = match (relation, entry.version) {
+            (_, None) => forward(Reason::Newer),
+            (Some(Relation::Older), _) => Decision::dropped(Verdict::Stale, Reason::EpochOlder),
+            (Some(Relation::Newer | Relation::Failback { .. }), _) => forward(Reason::EpochChanged),
+            // A record of no scope is compared as if it were in its entry's, and stays there.
+            (None, Some(known)) if alone == Versions::Read => {
+                self.compare_read(entry, version, known, scope.or(entry.scope))
+            }
+            (None, Some(known)) => return self.compare_streamed(entry, version, known, scope.or(entry.scope)),
+        };
+        decision.against(Against::Entry)
+    }
+
+    /// A streamed change is compared with streamed changes only; over a read alone it always wins.
+    fn compare_streamed(&self, entry: &EntryRef<'_>, version: &[u8], known: &[u8], scope: Option<u16>) -> Decision {
+        let is_under_read = entry.from_read && version < known && self.reads() == Reads::ByVersion;
+        let versions = if is_under_read { Versions::StreamedUnderRead } else { Versions::Streamed };
+        let against = if entry.streamed.is_some() { Against::Streamed } else { Against::Entry };
+        let decision = match entry.last_streamed() {
+            None => self.forward(Reason::Newer, versions, scope),
+            Some(last) => self.by_version(entry, version.cmp(last), versions, scope),
+        };
+        decision.against(against)
+    }
+
+    fn compare_read(&self, entry: &EntryRef<'_>, version: &[u8], known: &[u8], scope: Option<u16>) -> Decision {
+        let last = match (entry.last_streamed(), self.reads()) {
+            (None, _) => return self.by_version(entry, version.cmp(known), Versions::Read, scope),
+            (Some(_), Reads::Lose) => return Decision::dropped(Verdict::Stale, Reason::SnapshotRead),
+            (Some(last), Reads::ByVersion) => last,
+        };
+        if version <= last {
+            return Decision::dropped(Verdict::Stale, Reason::SnapshotRead);
         }
-        // A record of no scope is compared as if it were in its entry's, and stays there.
-        let forward = |reason| self.forward(reason, true, scope.or(entry.scope));
-        match (entry.from_read, self.judged.kind == Kind::Read) {
-            (false, true) => return Decision::dropped(Verdict::Stale, Reason::SnapshotRead),
-            (true, false) => return forward(Reason::Newer),
-            _ => {}
-        }
-        match version.cmp(known) {
-            Ordering::Greater => forward(Reason::Newer),
+        self.by_version(entry, version.cmp(known), Versions::ReadOverStreamed, scope)
+    }
+
+    fn by_version(&self, entry: &EntryRef<'_>, order: Ordering, versions: Versions, scope: Option<u16>) -> Decision {
+        match order {
+            Ordering::Greater => self.forward(Reason::Newer, versions, scope),
             Ordering::Less => Decision::dropped(Verdict::Stale, Reason::VersionOlder),
             Ordering::Equal => match self.rules.actions.equal_version {
-                Action::Forward => forward(Reason::VersionEqual),
+                Action::Forward => self.forward(Reason::VersionEqual, versions, scope),
                 action => Decision {
                     remember: self.refresh(entry),
                     ..Decision::by_action(action, Verdict::Duplicate, Reason::VersionEqual)
                 },
             },
         }
+    }
+
+    fn reads(&self) -> Reads {
+        self.rules.kinds.as_ref().map_or(Reads::Lose, |kinds| kinds.reads)
     }
 }
 

@@ -9,6 +9,8 @@
 //! behind that segment's beginning in the input, and has a version above all that its own scope had reached
 //! there. Then a new segment begins, for the versions above what the scope had reached when the last segment of
 //! another began. So what is redelivered stays old on both sides: it is of the segments that it was of before.
+//! A scope may come back unnoticed, by records that meet nothing of another's. That is found where one of them is
+//! met; what meets it is newer if it is above all that its own scope had reached until then.
 //!
 //! To know what a scope had reached where another's segment began, each scope keeps a staircase of offsets and
 //! versions ([`Reached`]), with one step between any two beginnings. Where `began` is lowered by a group that was
@@ -185,12 +187,25 @@ impl Epochs {
         };
         let began = ours.segments[segment(ours, version)].began.min(offset);
         if began > since {
-            Relation::Newer
+            match came_back(theirs, their_version, began) {
+                None => Relation::Newer,
+                Some(at) if offset > at && version > self.reached_until_change(ours, at) => {
+                    Relation::Failback { since: at }
+                }
+                Some(_) => Relation::Older,
+            }
         } else if offset > since && reached(ours, since).is_none_or(|reached| version > reached) {
             Relation::Failback { since }
         } else {
             Relation::Older
         }
+    }
+
+    /// The highest version that a scope had reached when the next segment of any began after `offset`, or by now.
+    fn reached_until_change<'a>(&self, scope: &'a Scope, offset: i64) -> &'a [u8] {
+        let begins = self.scopes.iter().flat_map(|scope| &scope.segments).map(|segment| segment.began);
+        let change = begins.filter(|&began| began > offset).min();
+        reached(scope, change.unwrap_or(i64::MAX)).unwrap_or_default()
     }
 
     /// Takes what a record shows of its scope into account: `step` is the decision's.
@@ -237,8 +252,12 @@ impl Epochs {
         let followed = |step: &Reached| begins.clone().filter(|&begin| begin > step.offset).min();
         let follower = ours.reached.iter().find(had_reached).and_then(followed);
         let began = follower.map_or(offset, |follower| offset.min(follower - 1));
-        let before = begins.filter(|&begin| begin <= began).max().unwrap_or(since);
-        let above = reached(ours, before).map(<[u8]>::to_vec);
+        let above = match begins.filter(|&begin| begin <= began).max() {
+            // The other scope came back there unnoticed, without a beginning.
+            Some(before) if before < since => Some(self.reached_until_change(ours, since)),
+            before => reached(ours, before.unwrap_or(since)),
+        };
+        let above = above.map(<[u8]>::to_vec);
         let at = ours.segments.partition_point(|segment| segment.above < above);
         if ours.segments.get(at).is_some_and(|segment| segment.above == above) {
             self.scopes[number].segments[at].began = began;
@@ -302,7 +321,7 @@ impl Epochs {
         for i in [at + 1, at] {
             let Some([before, step]) = i.checked_sub(1).and_then(|from| reached.get(from..=i)) else { continue };
             let between = begins.partition_point(|&began| began < before.offset)
-                < begins.partition_point(|&began| began < step.offset);
+                < begins.partition_point(|&began| began <= step.offset);
             if !between {
                 reached.remove(i - 1);
             }
@@ -320,6 +339,14 @@ impl Epochs {
 fn segment(scope: &Scope, version: &[u8]) -> usize {
     let starts_below = |segment: &Segment| segment.above.as_deref().is_none_or(|above| above < version);
     scope.segments.partition_point(starts_below).saturating_sub(1)
+}
+
+/// Where a scope reached a version after `began`, though it had not there: unnoticed, since no record of it met
+/// what the scope that began there had written, it had come back.
+fn came_back(scope: &Scope, version: &[u8], began: i64) -> Option<i64> {
+    reached(scope, began).filter(|reached| *reached < version)?;
+    let step = scope.reached.iter().find(|step| step.offset > began && step.version.as_slice() >= version)?;
+    Some(step.offset)
 }
 
 /// The highest version that a scope had reached at `offset`, as far as it is known.

@@ -162,7 +162,11 @@ impl Judge {
                 }
                 let decision = dedup::spokesman(self.decided.iter().map(|row| row.decision));
                 let decision = decision.expect("a record that was read has a row");
-                Judgement { decision, message: Cow::Borrowed(decision.reason.meaning()) }
+                let message = match decision.action {
+                    Action::DeadLetter | Action::Fail => context.topology.meaning(decision.reason),
+                    Action::Forward | Action::Drop => decision.reason.meaning().into(),
+                };
+                Judgement { decision, message }
             }
         };
         if judgement.decision.action == Action::Fail {

@@ -45,11 +45,36 @@ fn entry_bytes_stay_what_they_are() {
         version: Some(&[0x81, 7]),
         scope: None,
         from_read: false,
+        streamed: None,
         owes_tombstone: true,
         key_hash: Some(0x0102_0304),
     }
     .encode(&mut out);
     assert_eq!(hex(&out), "0103010203040000000000000001".to_owned() + "8107");
+}
+
+#[test]
+fn the_bytes_of_an_entry_of_two_versions_stay_what_they_are() {
+    let entry = EntryRef {
+        last_seen: 1,
+        version: Some(&[0x81, 9]),
+        scope: Some(3),
+        from_read: true,
+        streamed: Some(&[0x81, 7]),
+        owes_tombstone: false,
+        key_hash: Some(0x0102_0304),
+    };
+    let mut out = Vec::new();
+    entry.encode(&mut out);
+    assert_eq!(hex(&out), "0135010203040000000000000001".to_owned() + "0003" + "000000028107" + "8109");
+    assert_eq!(EntryRef::decode(&out), Ok(entry));
+    // A streamed version beneath none, or beneath one that is no read's; and one that ends early.
+    for flags in [0x34, 0x25] {
+        out[1] = flags;
+        assert!(matches!(EntryRef::decode(&out), Err(Error::Damaged { .. })));
+    }
+    out[1] = 0x35;
+    assert!(matches!(EntryRef::decode(&out[..21]), Err(Error::Damaged { .. })));
 }
 
 #[test]
@@ -121,10 +146,14 @@ proptest! {
         version in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
         scope in any::<Option<u16>>(),
         from_read in any::<bool>(),
+        streamed in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
         owes_tombstone in any::<bool>(),
         key_hash in proptest::option::of(0..0x8000_0000_u32),
     ) {
-        let entry = EntryRef { last_seen, version: version.as_deref(), scope, from_read, owes_tombstone, key_hash };
+        let (version, streamed) = (version.as_deref(), streamed.as_deref());
+        // There is none beneath anything but a read's version.
+        let streamed = streamed.filter(|_| from_read && version.is_some());
+        let entry = EntryRef { last_seen, version, scope, from_read, streamed, owes_tombstone, key_hash };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         prop_assert_eq!(EntryRef::decode(&bytes), Ok(entry));

@@ -36,6 +36,7 @@
 //!
 //! An action is `forward`, `drop`, `dead_letter` or `fail`.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -142,6 +143,14 @@ impl Topology {
     pub fn hint(&self, reason: Reason) -> Option<String> {
         let preset = self.preset.as_deref().and_then(Preset::find)?;
         preset.without_version().filter(|_| reason == Reason::VersionMissing)
+    }
+
+    /// The reason in words, with [`Topology::hint`] where there is one.
+    pub fn meaning(&self, reason: Reason) -> Cow<'static, str> {
+        match self.hint(reason) {
+            Some(hint) => format!("{}: {}", reason.meaning(), hint.trim()).into(),
+            None => reason.meaning().into(),
+        }
     }
 
     /// The changelog of an input topic.

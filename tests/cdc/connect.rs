@@ -110,17 +110,6 @@ impl Connect {
         assert!(self.offsets().exists(), "it stopped without flushing its offsets, see {}", self.log().display());
     }
 
-    /// Keeps a copy of its offsets.
-    pub fn back_up_offsets(&self) {
-        fs::copy(self.offsets(), self.folder.join("offsets.backup")).expect("it has stored its offsets before");
-    }
-
-    /// Puts the copy back: it will deliver again what has come since, as far as the database still has it.
-    pub fn restore_offsets(&self) {
-        assert!(self.child.is_none(), "it runs");
-        fs::copy(self.folder.join("offsets.backup"), self.offsets()).expect("a copy was kept");
-    }
-
     /// Removes its offsets: it will take a snapshot.
     pub fn lose_offsets(&self) {
         assert!(self.child.is_none(), "it runs");

@@ -322,7 +322,7 @@ impl Letters {
 }
 
 /// What a changelog's records leave behind.
-fn fold<'a>(changelog: impl IntoIterator<Item = &'a Stored>) -> State {
+pub fn fold<'a>(changelog: impl IntoIterator<Item = &'a Stored>) -> State {
     let mut state = State::new();
     for record in changelog {
         let key = record.key.clone().expect("a changelog record has a key");

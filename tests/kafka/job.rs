@@ -32,6 +32,8 @@ pub struct Job {
     pub starts_late: bool,
     /// Further lines of the topology.
     pub topology: Vec<String>,
+    /// Lines in place of what the rules say; then the checker's model is of no use.
+    pub instead: Option<String>,
     /// The worker's settings below `kafka:`; `consumer.x` and `producer.x` for one side only.
     pub properties: BTreeMap<String, String>,
     /// Further lines of the worker's settings.
@@ -71,6 +73,7 @@ impl Job {
             compacted: false,
             starts_late: false,
             topology: Vec::new(),
+            instead: None,
             properties: properties.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             worker: Vec::new(),
             folder,
@@ -119,15 +122,21 @@ impl Job {
     pub fn write_topology(&self) -> PathBuf {
         let path = self.path("topology.yaml");
         let fields: Vec<String> = self.rules.identity.iter().map(|field| format!("value.{field}")).collect();
-        let mut text = format!("name: {}\nidentity: [{}]\n", self.name, fields.join(", "));
-        if let Some(field) = self.rules.version {
+        let mut text = format!("name: {}\n", self.name);
+        match &self.instead {
+            Some(lines) => text.push_str(lines),
+            None => text.push_str(&format!("identity: [{}]\n", fields.join(", "))),
+        }
+        if let (None, Some(field)) = (&self.instead, self.rules.version) {
             text.push_str(&format!("version: {{of: value.{field}, as: integer}}\n"));
         }
         if let Some(retention) = self.rules.retention_ms {
             text.push_str(&format!("retention: {retention}ms\n"));
         }
-        text.push_str(&format!("output: {{topic: {}}}\n", self.output));
-        if !self.topology.iter().any(|line| line.starts_with("input:")) {
+        if !self.topology.iter().chain(&self.instead).any(|lines| lines.contains("output:")) {
+            text.push_str(&format!("output: {{topic: {}}}\n", self.output));
+        }
+        if self.instead.is_none() && !self.topology.iter().any(|line| line.starts_with("input:")) {
             text.push_str(&format!("input: {{topics: [{}], value_format: json}}\n", self.input));
         }
         for line in &self.topology {

@@ -25,6 +25,7 @@ mod operator;
 
 mod access;
 mod audit;
+mod changes;
 mod faults;
 mod inputs;
 mod kills;

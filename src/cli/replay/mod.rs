@@ -194,7 +194,7 @@ impl Replay {
             Ok(())
         };
         written.map_err(|error| Failure::output(&error))?;
-        if decision.action == Action::Fail { Err(stopped(captured, &decision, &told)) } else { Ok(()) }
+        if decision.action == Action::Fail { Err(stopped(&self.topology, captured, &decision, &told)) } else { Ok(()) }
     }
 
     /// Tells the counts, if they were asked for, and what deserves a warning.
@@ -212,9 +212,10 @@ impl Replay {
 }
 
 /// A record for which the topology says `fail`.
-fn stopped(captured: &Captured, decision: &Decision, told: &Told) -> Failure {
+fn stopped(topology: &topology::Topology, captured: &Captured, decision: &Decision, told: &Told) -> Failure {
     let Captured { topic, partition, offset, .. } = captured;
-    let message = told.refusal.as_deref().unwrap_or(decision.reason.meaning());
+    let meaning = topology.meaning(decision.reason);
+    let message = told.refusal.as_deref().unwrap_or(&meaning);
     let text = format!("the task stops at {topic}:{partition}:{offset} ({}): {message}", decision.reason);
     Failure::run_with_help(text, "the topology says `fail` for such a record; `drop` or `dead_letter` would go on")
 }

@@ -1,8 +1,9 @@
 //! Goal: each rule of the decision, alone, with every action.
 
 use super::*;
+use crate::dedup::Kinds;
 use crate::dedup::epochs::Error as TooMuch;
-use crate::dedup::tests::rules;
+use crate::dedup::tests::{paths, rules};
 
 const HASH: Option<u32> = Some(7);
 const ACTIONS: [Action; 4] = [Action::Forward, Action::Drop, Action::DeadLetter, Action::Fail];
@@ -11,8 +12,15 @@ fn progress(stream_time: i64, horizon: i64) -> Progress {
     Progress { stream_time, horizon, ..Progress::default() }
 }
 
-const ENTRY: EntryRef<'static> =
-    EntryRef { last_seen: 1, version: None, scope: None, from_read: false, owes_tombstone: false, key_hash: None };
+const ENTRY: EntryRef<'static> = EntryRef {
+    last_seen: 1,
+    version: None,
+    scope: None,
+    from_read: false,
+    streamed: None,
+    owes_tombstone: false,
+    key_hash: None,
+};
 
 fn entry(last_seen: i64, version: Option<&[u8]>) -> Option<EntryRef<'_>> {
     Some(EntryRef { last_seen, version, ..ENTRY })
@@ -53,6 +61,13 @@ fn forwarded(decision: Decision, reason: Reason) -> bool {
 
 fn dropped(decision: Decision, verdict: Verdict, reason: Reason) -> bool {
     is(decision, verdict, reason, Action::Drop) && decision.remember == Remember::Nothing
+}
+
+/// The words do not matter: what is judged here has its kind already.
+fn by_version() -> Kinds {
+    let (delete, read, truncate, message, table) = Default::default();
+    let of = paths(&["value.op"]);
+    Kinds { of, delete, read, reads: Reads::ByVersion, truncate, message, table }
 }
 
 /// The entry that follows.
@@ -257,6 +272,60 @@ fn a_snapshots_read_loses_to_a_streamed_change_and_any_streamed_change_beats_it(
     let newer = with(read(b"\x81\x06"), true);
     assert!(forwarded(newer, Reason::Newer));
     assert!(EntryRef::decode(&remembered(newer, Some(b"\x81\x06"), None).unwrap()).unwrap().from_read);
+}
+
+#[test]
+fn by_version_a_read_wins_over_what_is_known_and_a_streamed_change_over_streamed_changes() {
+    let mut rules = versioned();
+    rules.kinds = Some(by_version());
+    let (changed, read) = (entry(1, Some(b"\x81\x05")), Kind::Read);
+    let both = Some(EntryRef { streamed: Some(b"\x81\x05"), version: Some(b"\x81\x08"), from_read: true, ..ENTRY });
+    let one_read = Some(EntryRef { version: Some(b"\x81\x08"), from_read: true, ..ENTRY });
+    let with = |kind, version, entry| {
+        let judged = Judged { kind, ..versioned_by(version) };
+        decide(&rules, &Progress::default(), &judged, known(entry))
+    };
+    let kept = |kind, version, before| {
+        let decision = with(kind, version, before);
+        assert!(forwarded(decision, Reason::Newer), "{decision:?}");
+        let bytes = remembered(decision, Some(version), before).unwrap();
+        let after = EntryRef::decode(&bytes).unwrap();
+        (after.version.unwrap()[1], after.streamed.map(|version| version[1]), after.from_read)
+    };
+    for version in [b"\x81\x04", b"\x81\x05"] {
+        assert!(dropped(with(read, version, changed), Verdict::Stale, Reason::SnapshotRead));
+        assert!(dropped(with(read, version, both), Verdict::Stale, Reason::SnapshotRead));
+    }
+    assert!(dropped(with(read, b"\x81\x07", both), Verdict::Stale, Reason::VersionOlder));
+    assert!(dropped(with(read, b"\x81\x08", both), Verdict::Duplicate, Reason::VersionEqual));
+    assert_eq!(kept(read, b"\x81\x06", changed), (6, Some(5), true));
+    assert_eq!(kept(read, b"\x81\x09", both), (9, Some(5), true));
+    // The read stays known beneath which a change came, so that it is not forwarded again.
+    assert_eq!(kept(Kind::Change, b"\x81\x06", both), (8, Some(6), true));
+    assert_eq!(kept(Kind::Delete, b"\x81\x06", one_read), (8, Some(6), true));
+    assert_eq!(kept(Kind::Change, b"\x81\x08", both), (8, None, false));
+    assert_eq!(kept(Kind::Change, b"\x81\x09", one_read), (9, None, false));
+    for (version, verdict) in [(b"\x81\x04", Verdict::Stale), (b"\x81\x05", Verdict::Duplicate)] {
+        let decision = with(Kind::Change, version, both);
+        assert_eq!(decision.verdict, verdict);
+        assert_eq!(decision.compared_with(known(both)), changed, "what it lost against is the change");
+    }
+}
+
+#[test]
+fn where_reads_lose_again_an_entry_of_both_is_one_of_a_streamed_change() {
+    let both = Some(EntryRef { streamed: Some(b"\x81\x05"), version: Some(b"\x81\x08"), from_read: true, ..ENTRY });
+    let with = |kind, version| {
+        let judged = Judged { kind, ..versioned_by(version) };
+        decide(&versioned(), &Progress::default(), &judged, known(both))
+    };
+    assert!(dropped(with(Kind::Read, b"\x81\x09"), Verdict::Stale, Reason::SnapshotRead));
+    assert!(dropped(with(Kind::Change, b"\x81\x04"), Verdict::Stale, Reason::VersionOlder));
+    let newer = with(Kind::Change, b"\x81\x06");
+    assert!(forwarded(newer, Reason::Newer));
+    let bytes = remembered(newer, Some(b"\x81\x06"), both).unwrap();
+    let after = EntryRef { last_seen: -1, key_hash: HASH, version: Some(b"\x81\x06"), ..ENTRY };
+    assert_eq!(EntryRef::decode(&bytes), Ok(after), "no read is kept that cannot win");
 }
 
 #[test]

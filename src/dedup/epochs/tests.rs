@@ -118,16 +118,23 @@ fn a_failback_is_accepted_and_what_is_redelivered_of_both_sides_stays_old() {
 }
 
 #[test]
-fn a_straggler_of_the_first_scope_changes_nothing_for_those_that_have_moved_on() {
+fn a_scope_that_came_back_unnoticed_is_found_where_it_is_met() {
     let task = tell(
         "0 x a 5 first
          1 x b 1 epoch_changed!
          2 y a 6 first
-         3 y b 2 epoch_changed
+         3 y b 2 epoch_changed!
          4 z a 7 first
-         5 z b 1 epoch_changed",
+         5 z b 1 epoch_older
+         6 z b 3 epoch_changed!
+         7 x a 5 epoch_older
+         8 x b 1 version_equal
+         9 y a 6 epoch_older
+         10 y b 2 version_equal
+         11 z a 7 epoch_older
+         12 z b 3 version_equal",
     );
-    assert_eq!(begins(&task), [[0], [1]]);
+    assert_eq!(begins(&task), [vec![0], vec![1, 3, 6]]);
 }
 
 #[test]

@@ -86,6 +86,7 @@ fn what_was_not_read_is_null() {
         version: None,
         scope: None,
         from_read: false,
+        streamed: None,
         owes_tombstone: false,
         key_hash: None,
     };

@@ -140,6 +140,7 @@ fn a_const_raised_as_its_page_shows_goes_on_with_what_is_remembered() {
 fn a_record_without_a_version_is_told_what_to_set() {
     let topology = topology("maxwell@1");
     assert!(topology.hint(Reason::VersionMissing).unwrap().contains("output_binlog_position"));
+    assert!(topology.meaning(Reason::VersionMissing).starts_with("the record has no version: "));
     assert_eq!(topology.hint(Reason::First), None);
     let plain = load("name: t\ninput: {topics: [in]}\nidentity: key\noutput: {topic: out}\n");
     assert_eq!(plain.topology.hint(Reason::VersionMissing), None);

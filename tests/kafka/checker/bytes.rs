@@ -240,14 +240,38 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// What an entry says.
+#[derive(Clone, Copy, Default)]
+pub struct Remembered<'a> {
+    pub record_key: Option<&'a [u8]>,
+    pub last_seen: i64,
+    pub version: Option<&'a [u8]>,
+    pub scope: Option<u16>,
+    pub from_read: bool,
+    pub owes_tombstone: bool,
+}
+
+impl Remembered<'_> {
+    pub fn encode(&self) -> Vec<u8> {
+        let flags = [
+            (self.version.is_some(), 1),
+            (self.owes_tombstone, 2),
+            (self.scope.is_some(), 4),
+            (self.record_key.is_none(), 8),
+            (self.from_read, 16),
+        ];
+        let mut out = vec![1, flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum()];
+        out.extend(self.record_key.map_or(0, murmur2).to_be_bytes());
+        out.extend(self.last_seen.to_be_bytes());
+        out.extend(self.scope.iter().flat_map(|scope| scope.to_be_bytes()));
+        out.extend(self.version.unwrap_or_default());
+        out
+    }
+}
+
 /// An entry that has no scope and owes no tombstone.
 pub fn entry(record_key: Option<&[u8]>, last_seen: i64, version: Option<&[u8]>) -> Vec<u8> {
-    let flags = u8::from(version.is_some()) | if record_key.is_none() { 8 } else { 0 };
-    let mut out = vec![1, flags];
-    out.extend(record_key.map_or(0, murmur2).to_be_bytes());
-    out.extend(last_seen.to_be_bytes());
-    out.extend(version.unwrap_or_default());
-    out
+    Remembered { record_key, last_seen, version, ..Remembered::default() }.encode()
 }
 
 /// Kafka's hash of a key, without its sign: `Utils.toPositive(Utils.murmur2(key))`, written after the Java.
