@@ -1,4 +1,4 @@
-//! A batch's way through a task: judged record by record ([`super::judge`]), and sent where that says.
+//! A batch's way through a task: judged record by record (`judge`), and sent where that says.
 
 use crate::cluster::{Cluster, Kind, Message, Producer, RecordBatch, Ticket};
 use crate::dedup::{self, Action, Decision, Reason, Refusal, Verdict};

@@ -4,7 +4,7 @@
 //! - [`text`]: a text that may be secret, and `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`
 //! - [`read`]: the tree's nodes as the types that are wanted; every mistake is collected, none ends the reading
 //! - [`units`]: durations, sizes, numbers
-//! - [`write`]: a tree as text again
+//! - [`mod@write`]: a tree as text again
 //! - [`report`]: a mistake with its place and what to write instead, and all of them together
 //!
 //! Scalars stay text until someone asks for a type, so that no integer is ever rounded on its way.
