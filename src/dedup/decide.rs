@@ -16,7 +16,7 @@
 //! |---|---|
 //! | Is it older than the horizon? | `on_late` |
 //! | Is it a tombstone (`on_null_value: follow_delete`)? | forwarded if its entry owes one, else a duplicate |
-//! | Is it a change, delete or read below its table's last truncate (and no read of no scope, that of one)? | stale |
+//! | Is it a change, delete or read below its table's last truncate? | stale |
 //! | Is it a message, and no truncate or row? | forwarded, or a duplicate if it was seen |
 //! | Do the rules have no version? | forwarded, or a duplicate if it was seen |
 //! | Has it no version? | `on_missing_version`; its entry keeps its version |
@@ -368,7 +368,7 @@ impl Case<'_> {
     /// A record that has a version: what it is compared with, and then what becomes of it and of the scopes.
     fn versioned(&self, version: &[u8]) -> Decision {
         let number = self.judged.scope.map(|scope| self.progress.epochs.number(scope));
-        let table = self.table.as_ref().filter(|table| self.is_row() && !self.is_read_of_any_server(table));
+        let table = self.table.as_ref().filter(|_| self.is_row());
         let of_table = table.and_then(|table| self.relate(number, version, table));
         let is_truncated = table.is_some_and(|table| match of_table {
             Some(relation) => relation == Relation::Older,
@@ -410,12 +410,6 @@ impl Case<'_> {
 
     fn is_row(&self) -> bool {
         matches!(self.judged.kind, Kind::Change | Kind::Delete | Kind::Read)
-    }
-
-    /// Whether this is a snapshot's read that does not say of which server it is, and the truncate is of a known one:
-    /// the snapshot may be another server's. Where it is not, its rows are known, and older reads lose to that.
-    fn is_read_of_any_server(&self, table: &EntryRef<'_>) -> bool {
-        self.judged.kind == Kind::Read && self.judged.scope.is_none() && table.scope.is_some()
     }
 
     /// How the record stands to an entry of another scope; `None` where their versions are comparable.

@@ -185,24 +185,6 @@ fn a_truncate_passes_once_and_makes_older_changes_stale() {
     assert_eq!(reasons[3..], [Reason::TableTruncated, Reason::TableTruncated, First]);
 }
 
-/// A snapshot's reads are of no server that they name. That of another server, whose binlog has lower numbers, is not
-/// held to be older than a truncate of the first one's: rows that nobody knows would be lost.
-#[test]
-fn a_snapshot_of_another_server_is_not_below_a_truncate() {
-    let source = |server: u64, file: u64, pos: u64| {
-        let file = format!("binlog.{file:06}");
-        json!({"name": "shop", "db": "d", "table": "t", "server_id": server, "file": file, "pos": pos, "row": 0})
-    };
-    let read = |id: i64, file| keyed(json!({"id": id}), json!({"op": "r", "source": source(0, file, 10)}));
-    let truncate = value(json!({"op": "t", "source": source(7, 100, 10)}));
-    let mut task = Task::of("preset: debezium-mysql@1\n");
-    assert_eq!(task.reasons([read(1, 99), truncate, read(2, 3)]), [First, First, First]);
-    // the first snapshot comes again
-    assert_eq!(task.reasons([read(1, 99)]), [VersionEqual]);
-    let change = |server, file| keyed(json!({"id": 3}), json!({"op": "c", "source": source(server, file, 5)}));
-    assert_eq!(task.reasons([change(7, 100), change(8, 3)]), [Reason::TableTruncated, First]);
-}
-
 /// Failover and failback: the later server's data passes, and what is redelivered of either stays old.
 #[test]
 fn a_failover_and_a_failback_lose_nothing_and_bring_nothing_back() {

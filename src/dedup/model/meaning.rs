@@ -188,8 +188,7 @@ impl Plain {
             };
             return (Reason::VersionMissing, !self.settings.drop_versionless, amended, None);
         };
-        let is_any_servers = |table: &Entry| row.kind == Kind::Read && row.scope.is_none() && table.scope.is_some();
-        let table = self.live("table").filter(|table| is_row && !is_any_servers(table));
+        let table = self.live("table").filter(|_| is_row);
         let of_table = self.order(row, offset, table);
         let truncated = table.is_some_and(|table| match &of_table {
             Some(order) => matches!(order, Order::Older),
