@@ -231,13 +231,19 @@ impl Decision {
 }
 
 /// Which of the decisions on a record's rows speaks for the record: the first that forwards it, or else the first.
-pub fn spokesman(decisions: impl IntoIterator<Item = Decision>) -> Option<Decision> {
-    let mut decisions = decisions.into_iter();
-    let first = decisions.next()?;
-    if first.action == Action::Forward {
-        return Some(first);
+///
+/// A row whose version is the one remembered (`on_equal: forward`) does not forward a record that holds a stale
+/// row: such a record is an old one that is redelivered, and would bring the stale row back.
+pub fn spokesman(decisions: impl IntoIterator<Item = Decision> + Clone) -> Option<Decision> {
+    let all = || decisions.clone().into_iter();
+    let forwarded = || all().filter(|decision| decision.action == Action::Forward);
+    let is_old = forwarded().all(|decision| decision.reason == Reason::VersionEqual);
+    let stale = all().find(|decision| decision.verdict == Verdict::Stale);
+    match forwarded().next() {
+        Some(equal) if is_old => stale.or(Some(equal)),
+        Some(forwarded) => Some(forwarded),
+        None => all().next(),
     }
-    Some(decisions.find(|decision| decision.action == Action::Forward).unwrap_or(first))
 }
 
 /// Whether a timestamp may be believed: `None` if so. One further beyond the wall clock than the rules

@@ -488,6 +488,10 @@ fn of_several_rows_the_first_forwarded_one_speaks_or_else_the_first() {
     assert_eq!(spokesman([equal, stale]), Some(equal));
     assert_eq!(spokesman([first, stale]), Some(first));
     assert_eq!(spokesman([]), None);
+    let kept = Decision::forwarded(Reason::VersionEqual);
+    assert_eq!(spokesman([kept, stale]), Some(stale), "an old record of several rows, redelivered");
+    assert_eq!(spokesman([kept, stale, newer]), Some(kept));
+    assert_eq!(spokesman([kept, equal]), Some(kept));
 }
 
 #[test]

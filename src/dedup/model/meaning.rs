@@ -256,7 +256,14 @@ impl Plain {
             return (Reason::Late, false);
         }
         let judged: Vec<_> = given.rows.iter().map(|row| self.judge_row(row, offset)).collect();
-        let speaks = judged.iter().position(|(_, forwarded, ..)| *forwarded).unwrap_or(0);
+        let is_stale = |reason| {
+            matches!(reason, Reason::VersionOlder | Reason::EpochOlder | Reason::SnapshotRead | Reason::TableTruncated)
+        };
+        let mut forwarded = judged.iter().filter(|(_, forwarded, ..)| *forwarded);
+        let stale = judged.iter().position(|(reason, ..)| is_stale(*reason));
+        let first = judged.iter().position(|(_, forwarded, ..)| *forwarded);
+        let is_old = first.is_some() && forwarded.all(|(reason, ..)| *reason == Reason::VersionEqual);
+        let speaks = stale.filter(|_| is_old).or(first).unwrap_or(0);
         let result = (judged[speaks].0, judged[speaks].1);
         for (row, (_, _, remember, note)) in given.rows.iter().zip(judged) {
             if let (Some(order), Some(scope), Some(version)) = (note, row.scope, row.version) {

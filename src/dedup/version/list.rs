@@ -10,6 +10,7 @@ const INTEGER: u8 = 2;
 
 /// Appends the encoding of groups of hexadecimal digits.
 pub(in crate::dedup) fn push_hex(text: &[u8], digits_max: usize, out: &mut Vec<u8>) -> Result<(), NotVersion> {
+    let text = text.trim_ascii();
     let text = text.strip_prefix(b"0x").or(text.strip_prefix(b"0X")).unwrap_or(text);
     let mut digits_left = digits_max.min(super::DIGITS_MAX);
     for group in text.split(|byte| matches!(byte, b':' | b'-' | b'.' | b'/')) {
