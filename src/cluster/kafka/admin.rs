@@ -281,7 +281,16 @@ fn try_group_rights(client: &Arc<Client>, group: &str) -> Result<Option<Rights>,
 pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<TopicDescription>, Error> {
     let what = || format!("describing the topic {topic}");
     let Some(outline) = outline(client, topic).map_err(|failure| failure.plain(what()))? else { return Ok(None) };
-    let found = settings(client, topic, SETTINGS).map_err(|failure| failure.plain(what()))?;
+    let found = match settings(client, topic, SETTINGS) {
+        Ok(found) => found,
+        // It was deleted between the two questions, or not all brokers know it yet.
+        Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => {
+            let again = self::outline(client, topic).map_err(|failure| failure.plain(what()))?;
+            let unsure = Error::new(Kind::Retry, format!("{}: not all brokers know it yet", what()));
+            return if again.is_none() { Ok(None) } else { Err(unsure) };
+        }
+        Err(failure) => return Err(failure.plain(what())),
+    };
     let told = |name: &str| SETTINGS.iter().position(|known| *known == name).map_or("", |index| found[index].as_str());
     let number = |name: &str, absent: Option<i64>| match (told(name), absent) {
         // Of brokers that do not know it yet.
