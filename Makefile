@@ -89,10 +89,12 @@ schema: build ## Write config/topology.schema.json, which a test compares with w
 .PHONY: fmt
 fmt: ## Format the sources
 	$(CARGO) fmt --all
+	rustfmt --edition 2024 fuzz/fuzz_targets/*.rs fuzz/src/world.rs
 
 .PHONY: fmt-check
 fmt-check: ## Check the format of the sources
 	$(CARGO) fmt --all -- --check
+	rustfmt --edition 2024 --check fuzz/fuzz_targets/*.rs fuzz/src/world.rs
 
 .PHONY: clippy
 clippy: ## Run clippy on everything; a warning is an error

@@ -5,7 +5,9 @@ use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use ratchet_fuzz::dedup::{Format, Identity, Path, Reader, Reading, Rules, Scalar, Source, Version, VersionKind, VersionPart};
+use ratchet_fuzz::dedup::{
+    Format, Identity, Path, Reader, Reading, Rules, Scalar, Source, Version, VersionKind, VersionPart,
+};
 use ratchet_fuzz::world::record;
 
 fn rules(kinds: &[VersionKind]) -> Arc<Rules> {
