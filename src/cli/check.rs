@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 
 use super::stderr::say;
 use super::{Failure, inputs};
@@ -32,13 +31,8 @@ reached, 2 mistakes.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Topologies; a folder means the *.yaml in it, not deeper
-    #[arg(required = true, value_name = "TOPOLOGY")]
-    topologies: Vec<PathBuf>,
-
-    /// The worker's configuration, to be checked as well
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    inputs: inputs::Inputs,
 
     /// Ask the cluster of the configuration whether they can run there; writes and creates nothing
     #[arg(long)]
@@ -51,12 +45,11 @@ pub struct Args {
 
 /// Tells what is wrong, or what was understood.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let (loaded, config) = match &args.config {
-        config if args.online => {
-            inputs::load(&args.topologies, config.as_deref(), &[]).map(|(loaded, read)| (loaded, Some(read)))?
-        }
-        Some(config) => inputs::load(&args.topologies, Some(config), &[]).map(|(loaded, read)| (loaded, Some(read)))?,
-        None => (topology::load_all(&args.topologies, &Process)?, None),
+    let inputs = &args.inputs;
+    let (loaded, config) = if args.online || inputs.config.is_some() || !inputs.sets.is_empty() {
+        inputs::load(inputs).map(|(loaded, read)| (loaded, Some(read)))?
+    } else {
+        (topology::load_all(&inputs.topologies, &Process)?, None)
     };
     for Loaded { topology, warnings, path, .. } in &loaded {
         inputs::show_warnings(warnings);
@@ -65,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.expand {
         expand(&loaded).map_err(|error| Failure::output(&error))?;
     }
-    if let (Some(config), Some(read)) = (&args.config, &config) {
+    if let (Some(config), Some(read)) = (&inputs.config, &config) {
         inputs::show_warnings(&read.warnings);
         say(format_args!("{}: fine\n", config.display()));
     }

@@ -1,6 +1,6 @@
 //! What several commands read before they begin: topologies and the worker's configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::Failure;
 use super::stderr::{is_colored, say};
@@ -8,10 +8,26 @@ use crate::cluster::kafka::Kafka;
 use crate::config::{self, ClusterKind, Config};
 use crate::topology::{self, Loaded, Mistake, Process, Report};
 
-/// The topologies at these paths, and the configuration. All mistakes of both are told at once.
-pub fn load(topologies: &[PathBuf], config: Option<&Path>, sets: &[String]) -> Result<(Vec<Loaded>, Config), Failure> {
-    let config = config::load(config, sets, &Process);
-    match (topology::load_all(topologies, &Process), config) {
+/// What is to run, and how.
+#[derive(Debug, clap::Args)]
+pub struct Inputs {
+    /// Topologies; a folder means the *.yaml in it, not deeper
+    #[arg(required = true, value_name = "TOPOLOGY")]
+    pub topologies: Vec<PathBuf>,
+
+    /// The worker's configuration
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// One setting, by its path in the configuration; may be given several times
+    #[arg(long = "set", value_name = "a.b=c")]
+    pub sets: Vec<String>,
+}
+
+/// The topologies, and the configuration. All mistakes of both are told at once.
+pub fn load(inputs: &Inputs) -> Result<(Vec<Loaded>, Config), Failure> {
+    let config = config::load(inputs.config.as_deref(), &inputs.sets, &Process);
+    match (topology::load_all(&inputs.topologies, &Process), config) {
         (Ok(topologies), Ok(config)) => {
             check_properties(&config)?;
             Ok((topologies, config))

@@ -1,6 +1,5 @@
 //! `ratchet run`: the job, until it is told to stop.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -31,17 +30,8 @@ Exit codes: 0 stopped as asked, 1 the run failed, 2 the input is wrong.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Topologies; a folder means the *.yaml in it, not deeper
-    #[arg(required = true, value_name = "TOPOLOGY")]
-    topologies: Vec<PathBuf>,
-
-    /// The worker's configuration
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
-    /// One setting, by its path in the configuration; may be given several times
-    #[arg(long = "set", value_name = "a.b=c")]
-    sets: Vec<String>,
+    #[command(flatten)]
+    inputs: inputs::Inputs,
 
     /// End once everything that is in the inputs is processed; for jobs of a single instance, since
     /// it waits until this one has all partitions
@@ -51,7 +41,7 @@ pub struct Args {
 
 /// Runs the topologies.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let (loaded, config) = inputs::load(&args.topologies, args.config.as_deref(), &args.sets)?;
+    let (loaded, config) = inputs::load(&args.inputs)?;
     begin_logs(&config)?;
     let drill = std::env::var("RATCHET_CRASH_AT").ok();
     engine::crash::arm(drill.as_deref())

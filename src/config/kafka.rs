@@ -26,6 +26,11 @@ impl KafkaProperties {
         revealed(&self.common, &self.producer)
     }
 
+    /// A property that both sides share, as it may be shown: a secret as `***`.
+    pub fn shown(&self, name: &str) -> Option<String> {
+        self.common.get(name).map(ToString::to_string)
+    }
+
     /// What a client gets that is neither. Secrets stand in it as they are: not for showing.
     pub fn for_admin(&self) -> BTreeMap<String, String> {
         revealed(&self.common, &BTreeMap::new())

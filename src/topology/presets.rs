@@ -129,17 +129,20 @@ pub fn apply(tree: Node, reader: &mut Reader<'_>) -> Result<(Node, Option<&'stat
     }
 }
 
-/// Tells what must not be overlooked, unless the topology itself writes the block that it is about.
+/// Tells what must not be overlooked, unless the topology itself writes one of the blocks that it is about.
 fn warn(preset: &Preset, written: &[Entry], place: Place, reader: &mut Reader<'_>) {
     let Some(Node { value: Value::Mapping(warning), .. }) = preset.own("warning") else { return };
-    let text = |key: &str| match &warning.iter().find(|entry| entry.key == key)?.node.value {
+    let said = |key: &str| warning.iter().find(|entry| entry.key == key).map(|entry| &entry.node.value);
+    let scalar = |value: &Value| match value {
         Value::Scalar { text, .. } => Some(text.clone()),
         _ => None,
     };
-    let (Some(unless), Some(message)) = (text("unless"), text("message")) else { return };
-    if !written.iter().any(|entry| entry.key == unless) {
+    let text = |key: &str| said(key).and_then(scalar);
+    let (Some(Value::List(unless)), Some(message)) = (said("unless"), text("message")) else { return };
+    let unless: Vec<String> = unless.iter().filter_map(|item| scalar(&item.value)).collect();
+    if !written.iter().any(|entry| unless.contains(&entry.key)) {
         let file: Arc<File> = Arc::clone(&reader.file);
-        let label = format!("it says `{unless}`");
+        let label = format!("it says `{}`", unless[0]);
         reader.report.warning((&file, place), message, label, text("help").unwrap_or_default());
     }
 }

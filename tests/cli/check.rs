@@ -82,6 +82,13 @@ fn topology_and_configuration_are_checked_together() {
 }
 
 #[test]
+fn a_setting_of_the_command_line_is_checked_as_run_would_take_it() {
+    let room = Room::new();
+    room.run("check payments.yaml --set lanes=2 --set kafka.bootstrap.servers=localhost:9092").ended(0);
+    room.run("check payments.yaml --set lnaes=2").ended(2).said(&["lnaes", "lanes"]);
+}
+
+#[test]
 fn a_secret_is_not_shown_even_beside_a_mistake() {
     let room = Room::new();
     room.write(

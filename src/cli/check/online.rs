@@ -17,10 +17,13 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     let found = online::ask(config, &topologies).map_err(|error| match error.kind {
         // Rights, a password, a property: run would be refused alike.
         Kind::Refused => Failure::input(error.message, "correct it under `kafka:` in the configuration"),
-        _ => Failure::run_with_help(
-            format!("the cluster does not answer: {}", error.message),
-            "is it there, and is `kafka:` in the configuration right?",
-        ),
+        _ => {
+            let place = config.kafka.shown("bootstrap.servers").map_or(String::new(), |at| format!(" at {at:?}"));
+            Failure::run_with_help(
+                format!("the cluster{place} does not answer: {}", error.message),
+                "is it there, can its name be resolved, and is `kafka:` in the configuration right?",
+            )
+        }
     })?;
     let mut refused = 0;
     for (Loaded { path, .. }, findings) in loaded.iter().zip(found) {

@@ -147,6 +147,17 @@ fn a_record_without_a_version_is_told_what_to_set() {
 }
 
 #[test]
+fn a_warning_falls_silent_where_the_topology_has_decided() {
+    let warns = |more: &str| {
+        let text = format!("name: t\npreset: maxwell@1\ninput: {{topics: [in]}}\noutput: {{topic: out}}\n{more}");
+        !load(&text).warnings.is_empty()
+    };
+    assert!(warns(""));
+    assert!(!warns("on_missing_version: forward\n"));
+    assert!(!warns("version: {of: value.xid, as: integer}\n"));
+}
+
+#[test]
 fn what_a_preset_expands_to_loads_to_the_same_rules() {
     for preset in ALL {
         let loaded = load(&bare(&preset.pinned()));
