@@ -23,7 +23,7 @@ Examples:
 
 Settings: defaults, then --config, then RATCHET_*, then --set; the later wins.
 SIGINT and SIGTERM finish the open transactions and leave the group, within
-25 s; a second one ends at once.
+25 s; another one, a second later or more, ends at once.
 Exit codes: 0 stopped as asked, 1 the run failed, 2 the input is wrong.";
 
 /// Options of `ratchet run`.

@@ -16,11 +16,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// How long a clean end may take.
 const CLEAN_END_MAX: Duration = Duration::from_secs(25);
 
+/// Signals within so long a time are one request: `timeout` of coreutils signals the process and then its
+/// whole group.
+const ONE_REQUEST: Duration = Duration::from_secs(1);
+
 /// The exit code of an end that was not clean: the run failed.
 const FORCED: i32 = 1;
 
-/// Sets `stop` at the first SIGINT or SIGTERM, and ends the process at the second or after
-/// [`CLEAN_END_MAX`]. From here on neither signal does anything else.
+/// Sets `stop` at the first SIGINT or SIGTERM, and ends the process at the second (not within
+/// [`ONE_REQUEST`] of the first) or after [`CLEAN_END_MAX`]. From here on neither signal does anything else.
 pub fn watch(stop: Arc<AtomicBool>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (interrupt, terminate) = {
@@ -45,7 +49,11 @@ impl Signals {
             "stopping: finishing the open transactions; send the signal again to end at once"
         );
         stop.store(true, Ordering::SeqCst);
-        match tokio::time::timeout(CLEAN_END_MAX, self.next()).await {
+        let mut again = async || loop {
+            self.next().await;
+        };
+        let Err(_) = tokio::time::timeout(ONE_REQUEST, again()).await;
+        match tokio::time::timeout(CLEAN_END_MAX - ONE_REQUEST, self.next()).await {
             Ok(name) => tracing::warn!(signal = name, "ending at once; what is not committed will be done again"),
             Err(_) => tracing::error!(
                 seconds = CLEAN_END_MAX.as_secs(),

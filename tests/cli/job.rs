@@ -80,6 +80,17 @@ fn a_running_job_answers_over_http_and_ends_cleanly_when_told() {
     }
 }
 
+/// As `timeout` of coreutils does it: the process is signalled, and then its group.
+#[test]
+fn two_signals_at_once_are_one_request() {
+    let room = Room::with_orders(&[1]);
+    let mut job = Job::start(&room);
+    job.wait_until(|job| job.ask("/readyz").contains("200 OK"));
+    job.signal("INT");
+    let log = job.end("TERM");
+    assert!(!log.contains("ending at once"), "{log}");
+}
+
 /// A job that runs in the background; killed with its handle.
 struct Job {
     child: Child,
@@ -132,13 +143,17 @@ impl Job {
 
     /// Sends a signal, waits for the end, which must be a clean one, and answers with the rest of the log.
     fn end(&mut self, signal: &str) -> String {
-        let sent =
-            std::process::Command::new("kill").args([&format!("-{signal}"), &self.child.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        self.signal(signal);
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "{rest}");
         rest
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent =
+            std::process::Command::new("kill").args([&format!("-{signal}"), &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
     }
 }
 
