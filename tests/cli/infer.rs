@@ -66,7 +66,11 @@ fn kcats_envelope_is_recognised_and_keys_and_partitions_are_looked_at() {
     ] {
         assert!(ran.stdout.lines().any(|found| found == line), "{line} is missing in\n{}", ran.stdout);
     }
+    let head: String = ran.stdout.lines().take(3).flat_map(|line| [line.trim_start_matches('#'), " "]).collect();
+    let head = head.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(head.contains("`ratchet replay THIS_FILE CAPTURE --envelope kcat --summary`"), "{head}");
     assert_eq!(survivors(&room, "--envelope kcat"), 151);
+    room.run("replay proposed.yaml captured.jsonl").said(&["warning: the first line looks like what `kcat -J` prints"]);
     ran.quietly();
 }
 
@@ -171,6 +175,19 @@ fn events_without_a_safe_order_are_told_and_get_none() {
     let ran = proposed(&room, &format!("{event}\n{event}\n"), "");
     assert!(ran.stdout.contains("identity: {fingerprint: value, except: [value.ts_ms]}"), "{}", ran.stdout);
     assert_eq!(survivors(&room, ""), 1);
+    ran.said(&["unsure: no order of such events is known to be safe"]);
+}
+
+#[test]
+fn aws_dms_is_known_as_a_source_without_a_safe_order() {
+    let room = Room::new();
+    let event = r#"{"data":{"id":101,"name":"scooter"},"metadata":{"timestamp":"2024-10-27T12:39:03.210671Z","record-type":"data","operation":"insert","partition-key-type":"schema-table","schema-name":"s","table-name":"t1","transaction-id":670014899490}}"#;
+    let update = event.replace("insert", "update").replace("670014899490", "670014899491");
+    let ran = proposed(&room, &format!("{event}\n{event}\n{update}\n"), "");
+    assert!(ran.stdout.contains("3 of 3 values are change events of AWS DMS."), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\nidentity: {fingerprint: value}\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("No order of such events is known to be safe"), "{}", ran.stdout);
+    assert_eq!(survivors(&room, ""), 2);
     ran.said(&["unsure: no order of such events is known to be safe"]);
 }
 

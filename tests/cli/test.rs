@@ -115,6 +115,23 @@ fn records_come_from_a_file_beside_the_topology_wherever_the_program_runs() {
 }
 
 #[test]
+fn a_test_whose_file_cannot_be_read_is_an_error_and_the_others_run() {
+    let room = room();
+    let tests = "tests:\n  - {name: lost, given: {file: nowhere.jsonl}, expect: [forwarded]}\n";
+    room.write("lost.yaml", PAYMENTS.replace("name: payments", "name: lost") + tests);
+    let ran = room.run("test lost.yaml good.yaml bad.yaml --junit report.xml").ended(2);
+    let ran = ran.said(&["1 of 4 tests could not be run, 1 failed", "nowhere.jsonl"]);
+    for line in ["ERROR   lost: lost  (lost.yaml:8)", "ok      good: an old version is stale"] {
+        assert!(ran.stdout.lines().any(|found| found == line), "{line} is missing in\n{}", ran.stdout);
+    }
+    assert!(ran.stdout.contains("FAILED  bad: "), "{}", ran.stdout);
+    let xml = std::fs::read_to_string(room.path().join("report.xml")).unwrap();
+    let report = Report::deserialize_from_str(&xml).unwrap();
+    assert_eq!((report.tests, report.failures, report.errors), (4, 1, 1), "{xml}");
+    assert!(xml.contains("<error"), "{xml}");
+}
+
+#[test]
 fn the_exit_code_tells_a_failure_also_to_whoever_does_not_read() {
     let room = room();
     let (reader, writer) = std::io::pipe().unwrap();

@@ -61,9 +61,10 @@ pub fn propose(sample: &Sample, wanted: &Wanted, rows_identify: bool) -> Proposa
     let mut draft = Draft::default();
     let count = records(sample.records.len());
     let cut = if sample.is_cut { ", the first of the capture" } else { "" };
+    let envelope = if sample.kcat { "--envelope kcat " } else { "" };
     draft.comment(&format!(
         "Proposed by `ratchet infer` from {count}{cut}. Read the reasons, change what you know better, then \
-         see what it does: `ratchet replay THIS_FILE CAPTURE --summary`."
+         see what it does: `ratchet replay THIS_FILE CAPTURE {envelope}--summary`."
     ));
     let topics = wanted.topic.as_ref().map_or_else(|| sample.topics(), |topic| vec![topic.as_str()]);
     draft.line(&format!("name: {}", wanted.name.clone().unwrap_or_else(|| name_of(&topics))));
@@ -172,7 +173,7 @@ fn meaning(sample: &Sample, rows_identify: bool) -> Meaning {
     meaning.preset = shape.preset();
     match (meaning.preset, shape) {
         (Some(preset), _) => by_preset(&mut meaning.body, sample, preset, (shape, *count), rows_identify),
-        (None, Shape::Debezium(_) | Shape::DebeziumWithoutSource) => {
+        (None, Shape::Debezium(_) | Shape::DebeziumWithoutSource | Shape::Dms) => {
             meaning.body.comment(&format!("{count} of {} values are {shape}.", sample.json()));
             meaning.body.unsure.push(
                 "no order of such events is known to be safe: if a field rises with each change of a row, name it as \

@@ -25,6 +25,8 @@ pub enum Shape {
     Ogg,
     /// TiCDC.
     Ticdc,
+    /// AWS Database Migration Service.
+    Dms,
     /// A CloudEvent in structured mode.
     CloudEvent,
     /// Anything else.
@@ -55,6 +57,9 @@ impl Shape {
         if has(&["_tidb"]) || has(&["commitTs", "table"]) {
             return Self::Ticdc;
         }
+        if is_dms(fields) {
+            return Self::Dms;
+        }
         if has(&["specversion", "id", "source", "type"]) {
             return Self::CloudEvent;
         }
@@ -80,9 +85,19 @@ impl Shape {
             Self::Canal => Some("canal@1"),
             Self::Ogg => Some("ogg@1"),
             Self::Ticdc => Some("ticdc@1"),
-            Self::Flattened(None) | Self::DebeziumWithoutSource | Self::CloudEvent | Self::Plain => None,
+            Self::Flattened(None) | Self::DebeziumWithoutSource | Self::Dms | Self::CloudEvent | Self::Plain => None,
         }
     }
+}
+
+/// Whether this is an event of AWS DMS: of a row, which stands in `data`, or of a table, which has none.
+fn is_dms(fields: &serde_json::Map<String, Value>) -> bool {
+    let Some(Value::Object(metadata)) = fields.get("metadata") else { return false };
+    let has = |name: &str| metadata.contains_key(name);
+    let is_control = metadata.get("record-type").and_then(Value::as_str) == Some("control");
+    has("operation")
+        && (has("record-type") || has("transaction-id") || has("table-name"))
+        && (fields.contains_key("data") || is_control)
 }
 
 /// The preset for a connector of Debezium.
@@ -146,6 +161,7 @@ impl fmt::Display for Shape {
             Self::Canal => f.write_str("change events of Canal"),
             Self::Ogg => f.write_str("change events of Oracle GoldenGate"),
             Self::Ticdc => f.write_str("change events of TiCDC"),
+            Self::Dms => f.write_str("change events of AWS DMS"),
             Self::CloudEvent => f.write_str("CloudEvents"),
             Self::Plain => f.write_str("records of no form that is known"),
         }
@@ -212,6 +228,12 @@ mod tests {
                 Shape::Ticdc,
             ),
             (r#"{"table":"O.T","op_type":"I","op_ts":"2020","pos":"001","after":{}}"#, Shape::Ogg),
+            (
+                r#"{"data":{"id":1},"metadata":{"record-type":"data","operation":"insert","transaction-id":7}}"#,
+                Shape::Dms,
+            ),
+            (r#"{"metadata":{"record-type":"control","operation":"create-table","table-name":"t"}}"#, Shape::Dms),
+            (r#"{"data":{"id":1},"metadata":{"operation":"insert"}}"#, Shape::Plain),
             (r#"{"specversion":"1.0","id":"1","source":"/a","type":"t","data":{}}"#, Shape::CloudEvent),
             (r#"{"order_id":7,"operation":"charge","version":1}"#, Shape::Plain),
             ("7", Shape::Plain),

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Failure;
 use super::stderr::say;
-use crate::capture::{self, Captured, Lines, Place};
+use crate::capture::{self, Captured, Lines, Place, looks_like_kcat};
 use crate::dedup::{Action, Decision, Reason};
 use crate::rehearsal::{Partitions, Told};
 use crate::topology::{self, Input, Process};
@@ -161,6 +161,13 @@ impl Replay {
             Envelope::None => {
                 // whatever it is: malformed JSON is the topology's to judge, as in a run
                 captured.read_value(line);
+                if self.summary.is_none() && self.place.2 == 0 && looks_like_kcat(line) {
+                    // the summary has a hint of its own, from all lines
+                    say(format_args!(
+                        "warning: the first line looks like what `kcat -J` prints, and was taken for a value: add \
+                         `--envelope kcat`\n"
+                    ));
+                }
                 if let Some(summary) = &mut self.summary {
                     summary.add_line(line);
                 }

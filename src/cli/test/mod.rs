@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::stderr::say;
 use super::{Failure, inputs};
+use crate::capture;
 use crate::rehearsal::{Outcome, run_case};
 use crate::topology::{self, Loaded, Process, TestCase};
 
@@ -25,7 +26,7 @@ Examples:
   # only the tests whose name, or whose topology's name, contains this
   ratchet test topologies --only 'retried charge'
 
-Exit codes: 0 all passed, 1 a test failed, 2 the input is wrong.";
+Exit codes: 0 all passed, 1 a test failed, 2 the input is wrong, or that of a test cannot be read.";
 
 /// Options of `ratchet test`.
 #[derive(Debug, clap::Args)]
@@ -54,13 +55,21 @@ struct Suite<'a> {
 /// A test and what came of it.
 struct Ran<'a> {
     case: &'a TestCase,
-    outcome: Outcome,
+    /// An error where the records that it gives cannot be read.
+    outcome: Result<Outcome, capture::Error>,
 }
 
 impl Ran<'_> {
-    /// Every difference, from the first column.
-    fn differences(&self) -> String {
-        self.outcome.differences.iter().map(|difference| format!("{difference}\n")).collect()
+    /// Why it did not pass, from the first column; nothing where it did.
+    fn why_not(&self) -> String {
+        match &self.outcome {
+            Ok(outcome) => outcome.differences.iter().map(|difference| format!("{difference}\n")).collect(),
+            Err(error) => format!("{}\n  help: {}\n", error.text, error.help),
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.outcome.as_ref().is_ok_and(|outcome| !outcome.passed())
     }
 }
 
@@ -77,7 +86,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut suite = Suite { topology: &topology.name, path, ran: Vec::new() };
         for case in topology.tests.iter().filter(|case| is_wanted(args.only.as_deref(), &topology.name, &case.name)) {
-            let ran = Ran { case, outcome: run_case(topology, folder, case).map_err(|error| at(path, case, error))? };
+            let ran = Ran { case, outcome: run_case(topology, folder, case) };
             tell(&mut stdout, &line(&suite, &ran))?;
             suite.ran.push(ran);
         }
@@ -106,20 +115,17 @@ fn is_wanted(only: Option<&str>, topology: &str, name: &str) -> bool {
 /// A test's line, and below it how it differs.
 fn line(suite: &Suite<'_>, ran: &Ran<'_>) -> String {
     let Ran { case, outcome } = ran;
-    if outcome.passed() {
-        return format!("ok      {}: {}\n", suite.topology, case.name);
-    }
-    let mut text = format!("FAILED  {}: {}  ({}:{})\n", suite.topology, case.name, suite.path.display(), case.line);
-    for line in ran.differences().lines() {
+    let word = match outcome {
+        Ok(outcome) if outcome.passed() => return format!("ok      {}: {}\n", suite.topology, case.name),
+        Ok(_) => "FAILED",
+        Err(_) => "ERROR ",
+    };
+    let mut text = format!("{word}  {}: {}  ({}:{})\n", suite.topology, case.name, suite.path.display(), case.line);
+    for line in ran.why_not().lines() {
         // writing to a string never fails
         let _ = writeln!(text, "        {line}");
     }
     text
-}
-
-/// A test that cannot be run.
-fn at(path: &Path, case: &TestCase, error: crate::capture::Error) -> Failure {
-    Failure::input(format!("{}:{}: test `{}`: {}", path.display(), case.line, case.name, error.text), error.help)
 }
 
 fn write_junit(file: &Path, suites: &[Suite<'_>]) -> Result<(), Failure> {
@@ -132,7 +138,13 @@ fn write_junit(file: &Path, suites: &[Suite<'_>]) -> Result<(), Failure> {
 /// Says how many passed.
 fn conclude(args: &Args, suites: &[Suite<'_>]) -> Result<(), Failure> {
     let all: Vec<_> = suites.iter().flat_map(|suite| &suite.ran).collect();
-    let failed = all.iter().filter(|ran| !ran.outcome.passed()).count();
+    let failed = all.iter().filter(|ran| ran.failed()).count();
+    let errors: Vec<&str> = all.iter().filter_map(|ran| Some(ran.outcome.as_ref().err()?.text.as_str())).collect();
+    if let Some(first) = errors.first() {
+        let (count, all) = (errors.len(), all.len());
+        let text = format!("{count} of {all} tests could not be run, {failed} failed: {first}");
+        return Err(Failure::input(text, "a test's `file` is looked for beside its topology"));
+    }
     if failed > 0 {
         let text = format!("{failed} of {} tests failed", all.len());
         return Err(Failure::run_with_help(text, "`ratchet replay --explain` shows what became of any other record"));
