@@ -71,7 +71,7 @@ cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka C
 	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
 
 .PHONY: fuzz
-fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (20)
+fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (30)
 	@scripts/fuzz.sh
 
 .PHONY: bench

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes what reads bytes that others have written: each target of fuzz/ for $FUZZ_SECONDS (default 20),
+# Fuzzes what reads bytes that others have written: each target of fuzz/ for $FUZZ_SECONDS (default 30),
 # from the captures in tests/ and the topologies as seeds. What it finds stays in fuzz/artifacts and is to
 # become a test. FUZZ_TARGETS names some of them only.
 # Installs cargo-fuzz if it is missing; --install-only does nothing else.
@@ -34,11 +34,11 @@ grep -rhoE '\b(key|value|header|meta)\.[A-Za-z0-9_."]+' topologies src/topology 
     awk -v to="$seeds/paths/" '{ out = to NR; printf "%s", $0 > out; close(out) }'
 
 for target in ${FUZZ_TARGETS:-paths versions envelopes yaml}; do
-    say "fuzz: $target for ${FUZZ_SECONDS:-20} s, from $(find "$seeds/$target" -type f | wc -l) seeds"
+    say "fuzz: $target for ${FUZZ_SECONDS:-30} s, from $(find "$seeds/$target" -type f | wc -l) seeds"
     mkdir -p "fuzz/corpus/$target"
     # The rooms hold no unsafe code: without a sanitizer the pinned, stable compiler will do.
     if ! cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "$seeds/$target" -- \
-        -max_total_time="${FUZZ_SECONDS:-20}" -max_len="$line_bytes_max" -timeout=10 -rss_limit_mb=4096 \
+        -max_total_time="${FUZZ_SECONDS:-30}" -max_len="$line_bytes_max" -timeout=10 -rss_limit_mb=4096 \
         >"$seeds/log" 2>&1; then
         tail -n 60 "$seeds/log" >&2
         fail "$target has found something: see fuzz/artifacts/$target"
