@@ -26,7 +26,8 @@ Examples:
   # only the tests whose name, or whose topology's name, contains this
   ratchet test topologies --only 'retried charge'
 
-Exit codes: 0 all passed, 1 a test failed, 2 the input is wrong, or that of a test cannot be read.";
+Exit codes: 0 all passed, 1 a test failed, 2 the input is wrong, or a test's
+cannot be read.";
 
 /// Options of `ratchet test`.
 #[derive(Debug, clap::Args)]
