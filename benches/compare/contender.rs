@@ -127,6 +127,10 @@ impl Contender {
         };
         let log = spec.state_dir.with_extension("log");
         let file = File::options().create(true).append(true).open(&log).context(log.display())?;
+        if self == Contender::KafkaStreams {
+            let settings: Vec<String> = spec.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            command.env("PEER_PROPERTIES", settings.join(","));
+        }
         command.envs(spec.environment()).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let started = Instant::now();
         let child = kafka::spawn(command).context(self.name())?;

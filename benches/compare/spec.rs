@@ -54,7 +54,7 @@ pub struct Spec {
     pub commit_ms: u64,
     /// Threads, lanes or processes that do the work.
     pub threads: usize,
-    /// Further settings, for ratchet alone: `--set NAME=VALUE`.
+    /// Further settings: `--set NAME=VALUE` of ratchet's, or properties of Kafka Streams.
     pub settings: Vec<(String, String)>,
     /// The contender's arguments behind its own, for ratchet alone.
     pub arguments: Vec<String>,
