@@ -101,11 +101,10 @@ impl Contender {
 
     /// Does what has to be done once before a first run: peers are built. Silent and quick if it was.
     pub fn prepare(self) -> Outcome<()> {
-        let mut command = match self {
-            Contender::KafkaStreams | Contender::Quix => peer(self),
-            _ => return Ok(()),
-        };
-        let done = command.arg("--build-only").stdin(Stdio::null()).output().context("benches/peers/run.sh")?;
+        if !matches!(self, Contender::KafkaStreams | Contender::Quix) {
+            return Ok(());
+        }
+        let done = peer(self, "build.sh").stdin(Stdio::null()).output().context("benches/peers/build.sh")?;
         if !done.status.success() {
             let said = String::from_utf8_lossy(&done.stderr).into_owned() + &String::from_utf8_lossy(&done.stdout);
             fail!("{} cannot be built:\n{}", self.name(), tail(&said));
@@ -123,7 +122,7 @@ impl Contender {
                 command
             }
             Contender::Ratchet => ratchet(spec)?,
-            Contender::KafkaStreams | Contender::Quix => peer(self),
+            Contender::KafkaStreams | Contender::Quix => peer(self, "run.sh"),
         };
         let log = spec.state_dir.with_extension("log");
         let file = File::options().create(true).append(true).open(&log).context(log.display())?;
@@ -144,9 +143,9 @@ impl fmt::Display for Contender {
     }
 }
 
-/// The script builds a peer if need be and then becomes it.
-fn peer(contender: Contender) -> Command {
-    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/run.sh"));
+/// A script of the peers', of which `run.sh` becomes the peer.
+fn peer(contender: Contender, script: &str) -> Command {
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers").join(script));
     command.arg(contender.name()).env("CARGO_TARGET_DIR", kafka::target_folder());
     command
 }

@@ -4,24 +4,39 @@
 //! part. Contenders are processes of their own, take turns on the same broker and the same preloaded topics,
 //! and a run counts only if its output has as many records as the generator's own model says.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures with the machine's clocks")]
-#![allow(clippy::print_stderr, clippy::print_stdout, reason = "it is a program")]
 
+mod alone;
 mod broker;
+mod command;
 mod contender;
 mod failure;
+mod floor;
+mod generate;
+mod guard;
 #[path = "../../tests/support/kafka/mod.rs"]
 mod kafka;
+mod load;
+mod measure;
 mod part;
+mod plain;
 mod progress;
+mod report;
 mod results;
+mod runner;
 mod segments;
 mod spec;
 mod stats;
 mod throughput;
 mod usage;
 
-fn main() {
-    let progress = progress::Progress::new();
-    progress.say("not yet");
-    let _ = (part::ALL, results::versions(), results::Machine::this());
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match command::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -139,11 +139,22 @@ pub fn versions() -> BTreeMap<String, String> {
     versions.insert("ratchet".into(), format!("{} ({})", env!("CARGO_PKG_VERSION"), commit.trim()));
     versions.insert("librdkafka".into(), rdkafka::util::get_rdkafka_version().1);
     let pom = include_str!("../../tests/support/kafka/pom.xml");
-    let kafka = pom.split_once("<kafka.version>").and_then(|(_, rest)| rest.split_once('<')).map_or("", |(v, _)| v);
-    versions.insert("Apache Kafka".into(), kafka.to_owned());
+    let kafka = between(pom, "<kafka.version>", "<");
+    versions.insert("Apache Kafka".into(), kafka);
+    let pom = include_str!("../peers/kafka-streams/pom.xml");
+    let streams = between(pom, "<kafka.version>", "<");
+    versions.insert("Kafka Streams".into(), streams);
+    let quix = include_str!("../peers/quix/requirements.txt").split_whitespace();
+    let quix = quix.filter_map(|word| word.strip_prefix("quixstreams==")).next().unwrap_or_default();
+    versions.insert("Quix Streams".into(), quix.to_owned());
     let java = said(Command::new("java").arg("-version"));
     versions.insert("Java".into(), java.split('"').nth(1).unwrap_or_default().to_owned());
     versions
+}
+
+/// What stands between the first of two marks and the next of the other.
+fn between(text: &str, start: &str, end: &str) -> String {
+    text.split_once(start).and_then(|(_, rest)| rest.split_once(end)).map_or("", |(found, _)| found).to_owned()
 }
 
 fn said(command: &mut Command) -> String {

@@ -1,0 +1,47 @@
+//! A loss of speed is seen where it is made: ratchet beside `floor-changelog`, in turns, on a million records.
+//!
+//! Only the ratio of two runs that followed each other is looked at, and of several such ratios the median, so
+//! that neither the machine nor a disturbance for a second matters.
+
+use crate::contender::Contender::{FloorChangelog, Ratchet};
+use crate::failure::{Outcome, fail};
+use crate::generate::Generator;
+use crate::load;
+use crate::runner::open_small;
+use crate::spec::Work;
+use crate::stats::Spread;
+use crate::throughput::{ratios_of, turn};
+
+const RECORDS: u64 = 1_000_000;
+const ROUNDS: usize = 3;
+/// The least median of ratchet's rate by the floor's.
+const RATE_LEAST: f64 = 0.55;
+/// The most that the median of ratchet's CPU time by the floor's may be.
+const CPU_MOST: f64 = 2.4;
+
+/// Fails at a clear loss.
+pub fn run() -> Outcome<()> {
+    let bench = open_small()?;
+    let mut generator = Generator::new(Work::Ids);
+    let input = load::input(&bench.broker, &bench.progress, "in-ids", RECORDS, |record| generator.next(record))?;
+    let mut rounds = Vec::new();
+    for number in 1..=ROUNDS {
+        let mut order = [FloorChangelog, Ratchet];
+        order.rotate_left(number % 2);
+        let mut round = std::collections::BTreeMap::new();
+        for contender in order {
+            round.insert(contender, turn(&bench, contender, Work::Ids, &input, number)?);
+        }
+        rounds.push(round);
+    }
+    let spread = |samples: Vec<f64>| Spread::of(samples).expect("every round has both");
+    let rate = spread(ratios_of(&rounds, Ratchet, FloorChangelog, |sample| sample.rate));
+    let cpu = spread(ratios_of(&rounds, Ratchet, FloorChangelog, |sample| sample.cpu_us));
+    println!("ratchet by floor-changelog, {ROUNDS} rounds of {RECORDS} records: median (least to most)");
+    println!("records/s {:.2} ({:.2} to {:.2}), at least {RATE_LEAST}", rate.median, rate.low, rate.high);
+    println!("CPU a record {:.2} ({:.2} to {:.2}), at most {CPU_MOST}", cpu.median, cpu.low, cpu.high);
+    if rate.median < RATE_LEAST || cpu.median > CPU_MOST {
+        fail!("ratchet has lost speed against floor-changelog: `make bench ARGS='--parts ids'` shows how much");
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds a contender where that was not done yet, and becomes it: the process that was started is Java
+# or Python. What it does is said by the environment: see README.md beside it.
+set -euo pipefail
+# shellcheck source=benches/peers/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+[[ $# -eq 1 ]] || fail "usage: $0 kafka-streams|quix"
+build "$1"
+case $1 in
+    kafka-streams)
+        # The JVM's flags, all of them: the collector and its settings are those that Kafka's own scripts set.
+        exec java -server -Xms1g -Xmx1g -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 \
+            -Djava.awt.headless=true -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+            -cp "$built/kafka-streams/classes:$built/kafka-streams/libs/*" ratchet.peer.Main
+        ;;
+    quix)
+        export PYTHONDONTWRITEBYTECODE=1
+        exec "$built/quix/bin/python" "$peers/quix/main.py"
+        ;;
+esac
