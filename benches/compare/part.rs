@@ -8,7 +8,7 @@ use crate::contender::Contender;
 use crate::failure::Outcome;
 use crate::progress::Progress;
 use crate::results::{Findings, Results};
-use crate::throughput;
+use crate::{growth, latency, moves, restore, throughput};
 
 /// Something that is measured.
 pub struct Part {
@@ -25,7 +25,16 @@ pub struct Part {
 }
 
 /// All parts, in the order in which they are run and stand on the page.
-pub const ALL: &[Part] = &[throughput::IDS, throughput::VERSIONS, throughput::ENVELOPES, throughput::LARGE];
+pub const ALL: &[Part] = &[
+    throughput::IDS,
+    throughput::VERSIONS,
+    throughput::ENVELOPES,
+    throughput::LARGE,
+    latency::PART,
+    restore::PART,
+    moves::PART,
+    growth::PART,
+];
 
 /// What a part works with.
 pub struct Bench {

@@ -85,7 +85,7 @@ pub fn run(bench: &Bench) -> Outcome<Steady> {
     };
     let stage = Stage::set(bench, Contender::Ratchet, Work::Versions, PARTITIONS, RETAINED)?;
     let changelog = format!("{}.{}.changelog", stage.spec.group, stage.spec.input);
-    bench.broker.create(&changelog, PARTITIONS, COMPACTED)?;
+    stage.create(&changelog, COMPACTED)?;
     let clock = Clock::start();
     let latency = Arc::new(Mutex::new(histogram()));
     let theirs = Arc::clone(&latency);

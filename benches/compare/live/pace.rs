@@ -73,8 +73,6 @@ pub struct Load {
 pub struct Feed {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Outcome<()>>>,
-    /// When the first record was due.
-    pub began_us: u64,
 }
 
 #[derive(Default)]
@@ -103,7 +101,7 @@ impl Feed {
         let began_us = load.clock.now_us();
         let theirs = Arc::clone(&shared);
         let thread = std::thread::spawn(move || write(&load, &producer, began_us, &theirs));
-        Ok(Feed { shared, thread: Some(thread), began_us })
+        Ok(Feed { shared, thread: Some(thread) })
     }
 
     /// Stops, waits until all is acknowledged, and tells what was written.
@@ -117,11 +115,6 @@ impl Feed {
             fresh: self.shared.fresh.load(Ordering::Relaxed),
             lateness_us: lateness.ok_or_else(died)?,
         })
-    }
-
-    /// Records written so far.
-    pub fn written(&self) -> u64 {
-        self.shared.written.load(Ordering::Relaxed)
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::within;
 use crate::broker::Watch;
 use crate::contender::{Contender, Running};
 use crate::failure::{Context as _, Outcome, fail};
@@ -14,6 +15,8 @@ use crate::spec::{Spec, Work};
 
 /// How often something is looked at that shall come.
 pub const LOOK: Duration = Duration::from_millis(20);
+/// A new topic is known to the whole broker soon.
+const CREATE_WAIT: Duration = Duration::from_secs(60);
 /// An answer of a contender's own HTTP server.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
@@ -37,7 +40,7 @@ impl<'a> Stage<'a> {
     ) -> Outcome<Stage<'a>> {
         let mut stage = Stage::bare(bench, contender, work, partitions)?;
         stage.spec.input = format!("{}-in", stage.name);
-        bench.broker.create(&stage.spec.input, partitions, topics)?;
+        stage.create(&stage.spec.input, topics)?;
         stage.create_outputs(topics)?;
         Ok(stage)
     }
@@ -68,11 +71,20 @@ impl<'a> Stage<'a> {
     }
 
     fn create_outputs(&self, topics: &[(&str, &str)]) -> Outcome<()> {
-        self.bench.broker.create(&self.spec.output, self.partitions, topics)?;
+        self.create(&self.spec.output, topics)?;
         if self.contender == Contender::FloorChangelog {
-            self.bench.broker.create(&self.spec.changelog, self.partitions, &[("cleanup.policy", "compact")])?;
+            self.create(&self.spec.changelog, &[("cleanup.policy", "compact")])?;
         }
         Ok(())
+    }
+
+    /// Creates a topic and waits until the broker tells all of it: whoever is started next takes it for granted.
+    pub fn create(&self, topic: &str, settings: &[(&str, &str)]) -> Outcome<()> {
+        let broker = &self.bench.broker;
+        broker.create(topic, self.partitions, settings)?;
+        within(CREATE_WAIT, LOOK, &format!("topic {topic} to be there"), || {
+            Ok(broker.ends(topic).is_ok_and(|ends| ends.len() as i32 == self.partitions).then_some(()))
+        })
     }
 
     /// Another instance's settings: the same job with a state folder of its own.
