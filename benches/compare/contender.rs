@@ -24,6 +24,8 @@ const TAIL_LINES: usize = 25;
 pub const MEMORY: &str = "1GiB";
 /// Lanes, threads or processes of each contender.
 pub const THREADS: usize = 2;
+/// Lanes of the floors: with more of them they take more CPU time and are no faster.
+const FLOOR_LANES: usize = 1;
 /// The longest transaction of each contender, unless a part says otherwise.
 pub const COMMIT_MS: u64 = 100;
 
@@ -93,7 +95,7 @@ impl Contender {
             state_dir: folder.join(name),
             work,
             commit_ms: COMMIT_MS,
-            threads: THREADS,
+            threads: if matches!(self, Contender::Floor | Contender::FloorChangelog) { FLOOR_LANES } else { THREADS },
             settings: Vec::new(),
             arguments: Vec::new(),
         }

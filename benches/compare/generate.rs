@@ -185,7 +185,7 @@ fn fill(value: &mut Vec<u8>) {
 pub fn behind(known: u64, new: u64, number: u64, record: &mut Generated) {
     record.key.clear();
     record.value.clear();
-    record.fresh = number % 2 == 0;
+    record.fresh = number.is_multiple_of(2);
     let id = if record.fresh { new + number / 2 } else { mix(new + number) % known };
     event(record, id);
 }

@@ -92,8 +92,7 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        // SAFETY: owned. The client is left to the end of the process, which is near: its destruction would
-        // wait for messages that are kept.
+        // SAFETY: owned. The client is left to the end of the process, which is near.
         unsafe {
             self.partitions.drain(..).for_each(|queue| rd::rd_kafka_queue_destroy(queue));
             rd::rd_kafka_queue_destroy(self.queue);
@@ -149,21 +148,21 @@ impl Producer {
     /// Hands a batch over, all of it.
     ///
     /// # Safety
-    /// Keys and values are readable; without `RD_KAFKA_MSG_F_COPY` values stay so until the next commit
-    /// has returned.
-    pub unsafe fn send(
-        &self,
-        topic: &Topic,
-        partition: i32,
-        flags: i32,
-        batch: &mut Vec<rd::rd_kafka_message_t>,
-    ) -> Outcome<()> {
+    /// Keys and values are readable.
+    pub unsafe fn send(&self, topic: &Topic, partition: i32, batch: &mut Vec<rd::rd_kafka_message_t>) -> Outcome<()> {
         use rd::rd_kafka_resp_err_t as code;
         loop {
             let length = batch.len();
-            // SAFETY: by the caller's promise; the topic is this client's.
-            let sent =
-                unsafe { rd::rd_kafka_produce_batch(topic.0, partition, flags, batch.as_mut_ptr(), length as i32) };
+            // SAFETY: by the caller's promise; the topic is this client's, and all is copied.
+            let sent = unsafe {
+                rd::rd_kafka_produce_batch(
+                    topic.0,
+                    partition,
+                    rd::RD_KAFKA_MSG_F_COPY,
+                    batch.as_mut_ptr(),
+                    length as i32,
+                )
+            };
             if sent == length as i32 {
                 return Ok(());
             }
