@@ -105,7 +105,12 @@ impl Broker {
             }
         }
         let deadline = Instant::now() + GONE_WAIT;
-        while !self.deleted_folders().is_empty() && Instant::now() < deadline {
+        // First they stand under their own names, then under one that ends so.
+        let there = |topic: &str| !self.folders(topic).is_empty();
+        while topics.iter().any(|topic| there(topic)) || !self.deleted_folders().is_empty() {
+            if Instant::now() > deadline {
+                fail!("the files of {} are still there", topics.join(", "));
+            }
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(())

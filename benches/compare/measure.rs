@@ -1,7 +1,8 @@
-//! One run of one contender: from its first commit to its last, by the broker's own word.
+//! One run of one contender: from the commit by which a tenth is done to its last, by the broker's own word.
 //!
-//! What a contender needs to start, join and warm up before its first commit counts for nobody.
+//! What a contender needs to start, to join and to warm up counts for nobody.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,9 @@ use crate::usage::Usage;
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// A contender that commits nothing for this long has stalled.
 const STALL: Duration = Duration::from_secs(90);
+
+/// So much of the work is left to warming up: caches, and compilers that compile what runs often.
+const WARM_UP: u64 = 10;
 
 /// What a run took.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -61,14 +65,14 @@ pub fn run(bench: &Bench, contender: Contender, spec: &Spec, task: Task, label: 
     // What earlier runs left to be written is not this one's.
     // SAFETY: a plain call.
     unsafe { libc::sync() };
-    let before = kafka_bytes(broker, &spec.input);
+    let before = broker.all_log_bytes();
     let mut running = contender.start(spec)?;
     let mut step = bench.progress.step(label, task.to - task.from);
     let mut sample = watched(broker, &watch, &mut running, task, |done| step.at(done))?;
     drop(step);
     running.stop()?;
     let records = (task.to - task.from) as f64;
-    sample.kafka_bytes = kafka_bytes(broker, &spec.input).saturating_sub(before) as f64 / records;
+    sample.kafka_bytes = grown(&before, &broker.all_log_bytes()) as f64 / records;
     let counted = broker.committed_records(&spec.output)?;
     if counted != task.expected {
         return Err(running.failure(&format!("wrote {counted} records where {} were right", task.expected)));
@@ -97,11 +101,14 @@ fn watched(
     task: Task,
     mut tell: impl FnMut(u64),
 ) -> Outcome<Sample> {
-    let (mut first, mut last, mut moved): (Option<(Mark, Duration)>, u64, Instant) = (None, task.from, Instant::now());
+    let (mut first, mut last, mut moved) = (None, task.from, Instant::now());
+    let mut began: Option<Mark> = None;
+    let warm = task.from + (task.to - task.from) / WARM_UP;
     loop {
         running.check()?;
         let done = watch.sum()?;
         if done > last {
+            first.get_or_insert_with(|| running.age());
             (last, moved) = (done, Instant::now());
             tell(done - task.from);
         } else if moved.elapsed() > STALL {
@@ -110,11 +117,13 @@ fn watched(
         }
         if done >= task.to {
             let end = Mark::now(done, running, broker);
-            let Some((start, age)) = first else { fail!("all was committed at once: too few records to measure") };
+            let Some((start, age)) = began.zip(first) else {
+                fail!("all was committed at once: too few records to measure")
+            };
             return Ok(between(&start, &end, age));
         }
-        if first.is_none() && done > task.from {
-            first = Some((Mark::now(done, running, broker), running.age()));
+        if began.is_none() && done > task.from && done >= warm {
+            began = Some(Mark::now(done, running, broker));
         }
         std::thread::sleep(ASK_EVERY);
     }
@@ -134,7 +143,8 @@ fn between(start: &Mark, end: &Mark, age: Duration) -> Sample {
     }
 }
 
-/// Of all topics but the input.
-fn kafka_bytes(broker: &Broker, input: &str) -> u64 {
-    broker.all_log_bytes().iter().filter(|(topic, _)| *topic != input).map(|(_, bytes)| bytes).sum()
+/// By how much logs have grown, summed over all topics.
+fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> u64 {
+    let old = |topic| before.get(topic).copied().unwrap_or(0);
+    after.iter().map(|(topic, bytes)| bytes.saturating_sub(old(topic))).sum()
 }
