@@ -25,6 +25,8 @@ const ENTRIES: &[u64] = &[1_000_000, 5_000_000, 10_000_000];
 const USUAL_PARTITIONS: i32 = 4;
 const RECORDS: u64 = 2_000_000;
 const VALUE_BYTES: usize = 160;
+/// What is compared within a round are large differences.
+const ROUNDS_MAX: usize = 2;
 /// Where entries are counted the records are small: they are not what memory is for.
 const SMALL_VALUE_BYTES: usize = 32;
 /// `memory:` where entries are counted.
@@ -79,7 +81,7 @@ fn run(bench: &Bench) -> Outcome<Findings> {
     };
     if bench.has(Contender::Ratchet) {
         keep("lanes", lanes(bench, &mut data.costs));
-        for round in 0..bench.rounds {
+        for round in 0..rounds(bench) {
             keep("partitions", partitions(bench, round, &mut data.costs));
         }
         keep("entries", entries(bench, &mut data.costs));
@@ -87,10 +89,14 @@ fn run(bench: &Bench) -> Outcome<Findings> {
     }
     let mut findings = Findings::new(&data)?
         .setting("records", bench.scaled(RECORDS))
-        .setting("rounds", bench.rounds)
+        .setting("rounds", rounds(bench))
         .setting("memory, by entries", MEMORY);
     findings.failures = failures;
     Ok(findings)
+}
+
+fn rounds(bench: &Bench) -> usize {
+    bench.rounds.min(ROUNDS_MAX)
 }
 
 /// Notes what a number costs.
@@ -110,7 +116,7 @@ fn lanes(bench: &Bench, costs: &mut Vec<Cost>) -> Outcome<()> {
     let records = bench.scaled(RECORDS);
     let first = Stage::set(bench, Contender::Ratchet, Work::Ids, USUAL_PARTITIONS, &[])?;
     fill(bench, &first.spec.input, USUAL_PARTITIONS, 0..records, VALUE_BYTES)?;
-    for _ in 0..bench.rounds {
+    for _ in 0..rounds(bench) {
         for &lanes in LANES {
             let mut stage = Stage::over(bench, Contender::Ratchet, Work::Ids, USUAL_PARTITIONS, &first.spec.input)?;
             stage.spec.threads = lanes as usize;

@@ -14,8 +14,10 @@ use crate::live::pace::{Clock, Fed, Feed, Load, Records, histogram};
 use crate::live::reader::{Arrival, Reading};
 use crate::live::stage::Stage;
 use crate::part::{Bench, Drawing, Goal, Line, Part, Plot, Section, Table};
-use crate::results::{Findings, Results};
+use crate::results::{self, Findings, Machine, Results};
 use crate::spec::Work;
+use crate::stats::Spread;
+use crate::throughput;
 
 /// The part.
 pub const PART: Part = Part { name: "latency", about: "end-to-end latency at constant rates", run, sections, goals };
@@ -23,7 +25,7 @@ pub const PART: Part = Part { name: "latency", about: "end-to-end latency at con
 const PARTITIONS: i32 = 4;
 /// The rates that everyone is measured at, records a second; then half of the own maximum.
 const RATES: &[u64] = &[100, 1_000, 10_000];
-/// The rate that the goals speak of, which is measured in every round.
+/// The rate that the goals speak of, at which those that they name are measured in every round.
 const GOAL_RATE: u64 = 1_000;
 /// The highest rate for a contender that is not built for more.
 const QUIX_RATE_MAX: u64 = 1_000;
@@ -74,6 +76,11 @@ impl Who {
 
     fn takes_part(self, bench: &Bench) -> bool {
         self.contender.is_none_or(|contender| bench.has(contender))
+    }
+
+    /// Whether a goal speaks of it: then it is measured in every round.
+    fn has_a_goal(self) -> bool {
+        [Who::RATCHET, Who::STREAMS, Who::TUNED].contains(&self)
     }
 
     fn warm_up(self) -> Duration {
@@ -134,7 +141,8 @@ fn run(bench: &Bench) -> Outcome<Findings> {
     for round in 0..bench.rounds {
         for &rate in RATES.iter().filter(|&&rate| round == 0 || rate == GOAL_RATE) {
             for who in Who::ALL.into_iter().filter(|who| who.takes_part(bench)) {
-                if who.contender == Some(Contender::Quix) && rate > QUIX_RATE_MAX {
+                let is_too_much = who.contender == Some(Contender::Quix) && rate > QUIX_RATE_MAX;
+                if is_too_much || (round > 0 && !who.has_a_goal()) {
                     continue;
                 }
                 keep(bench, &mut data, &mut failures, (who, rate, false, round));
@@ -252,12 +260,25 @@ fn poisoned<T>(_: T) -> Failure {
     Failure("the reader died".to_owned())
 }
 
-/// How many records a second a contender takes off a topic that lies ready: a short measurement of our own.
+/// How many records a second a contender takes off a topic that lies ready: as part (a) has found for these sources
+/// on this machine, else by a short measurement of our own.
 fn maximum(bench: &Bench, contender: Contender) -> Outcome<u64> {
+    if let Some(known) = Results::read("ids")?.as_ref().and_then(|results| known_maximum(results, contender)) {
+        return Ok(known);
+    }
     let stage = Stage::set(bench, contender, Work::Ids, PARTITIONS, &[])?;
     let records = bench.scaled(MAXIMUM_RECORDS);
     fill(bench, &stage.spec.input, PARTITIONS, 0..records, 160)?;
     Ok(drain(bench, &stage, 0, records)?.records_per_second as u64)
+}
+
+/// The median over the rounds of part (a).
+fn known_maximum(ids: &Results, contender: Contender) -> Option<u64> {
+    if ids.machine != Machine::this() || ids.versions != results::versions() {
+        return None;
+    }
+    let ids: throughput::Data = ids.data().ok()?;
+    ids.spread(contender, |sample| sample.rate).map(|spread| spread.median as u64)
 }
 
 fn milliseconds(us: f64) -> String {
@@ -268,7 +289,7 @@ fn milliseconds(us: f64) -> String {
 /// The median over the rounds of one percentile.
 fn median(data: &Data, who: Who, at: impl Fn(&Run) -> bool, of: impl Fn(&Percentiles) -> u64) -> Option<f64> {
     let runs = data.runs.iter().filter(|run| run.who == who && at(run));
-    crate::stats::Spread::of(runs.map(|run| of(&run.latency) as f64)).map(|spread| spread.median)
+    Spread::of(runs.map(|run| of(&run.latency) as f64)).map(|spread| spread.median)
 }
 
 fn at_goal_rate(run: &Run) -> bool {
@@ -352,7 +373,7 @@ fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

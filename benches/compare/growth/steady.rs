@@ -15,7 +15,7 @@ use crate::contender::Contender;
 use crate::failure::{Context as _, Failure, Outcome, fail};
 use crate::live::pace::{Clock, Feed, Load, Records, histogram};
 use crate::live::reader::{Arrival, Reading};
-use crate::live::stage::Stage;
+use crate::live::stage::{Live, Stage};
 use crate::part::{Bench, Drawing, Goal, Line, Plot, Section, Table};
 use crate::spec::Work;
 use crate::usage::Usage;
@@ -94,11 +94,12 @@ pub fn run(bench: &Bench) -> Outcome<Steady> {
             latency.saturating_record(arrival.at_us.saturating_sub(arrival.due_us));
         }
     };
-    let reading = Reading::start(bench.broker.bootstrap(), &stage.spec.output, PARTITIONS as usize, clock, sink)?;
+    let brokers = bench.broker.bootstrap();
+    let reading = Reading::start(brokers, &stage.spec.output, PARTITIONS as usize, clock, sink)?;
     let mut live = stage.start()?;
     live.await_ready(PARTITIONS, START_WAIT)?;
     let feed = Feed::start(Load {
-        brokers: bench.broker.bootstrap().to_owned(),
+        brokers: brokers.to_owned(),
         topic: stage.spec.input.clone(),
         partitions: PARTITIONS as u64,
         rate: RATE,
@@ -106,33 +107,9 @@ pub fn run(bench: &Bench) -> Outcome<Steady> {
         clock,
     })?;
     reading.await_seen(1, START_WAIT, || live.running.check())?;
+    let eye = Eye { bench, stage: &stage, changelog: &changelog, reading: &reading, latency: &latency };
     let looks = ((minutes * 60.0 / SAMPLE_EVERY.as_secs_f64()) as u32).max(3);
-    let mut samples = Vec::new();
-    let began = Instant::now();
-    let look = |live: &crate::contender::Running| (live.usage(), Usage::of(bench.broker.pid()), reading.seen());
-    let mut before = look(&live.running);
-    let mut step = bench.progress.step("a long run at a constant load", u64::from(looks));
-    for number in 1..=looks {
-        while began.elapsed() < SAMPLE_EVERY * number {
-            live.running.check()?;
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        let now = look(&live.running);
-        let records = (now.2 - before.2).max(1) as f64;
-        let latency = take(&latency)?;
-        samples.push(Sample {
-            seconds: began.elapsed().as_secs_f64(),
-            resident_bytes: now.0.resident_bytes,
-            cpu_us: now.0.cpu_since(&before.0).as_secs_f64() * 1e6 / records,
-            broker_us: now.1.cpu_since(&before.1).as_secs_f64() * 1e6 / records,
-            p50_us: latency.value_at_quantile(0.5),
-            p99_us: latency.value_at_quantile(0.99),
-            state_bytes: folder_bytes(&stage.spec.state_dir),
-            changelog_bytes: bench.broker.log_bytes(&changelog),
-        });
-        before = now;
-        step.at(u64::from(number));
-    }
+    let samples = eye.watch(&mut live, looks)?;
     let fed = feed.stop()?;
     reading.await_seen(fed.written, START_WAIT, || live.running.check())?;
     live.running.stop()?;
@@ -141,6 +118,47 @@ pub fn run(bench: &Bench) -> Outcome<Steady> {
         fail!("{seen} records came out, not {}", fed.written);
     }
     Ok(Steady { rate: RATE, keys: KEYS, minutes, samples })
+}
+
+/// What looks at everything every few seconds.
+struct Eye<'a> {
+    bench: &'a Bench,
+    stage: &'a Stage<'a>,
+    changelog: &'a str,
+    reading: &'a Reading,
+    latency: &'a Mutex<Histogram<u64>>,
+}
+
+impl Eye<'_> {
+    fn watch(&self, live: &mut Live, looks: u32) -> Outcome<Vec<Sample>> {
+        let mut samples = Vec::new();
+        let began = Instant::now();
+        let look = |live: &Live| (live.running.usage(), Usage::of(self.bench.broker.pid()), self.reading.seen());
+        let mut before = look(live);
+        let mut step = self.bench.progress.step("a long run at a constant load", u64::from(looks));
+        for number in 1..=looks {
+            while began.elapsed() < SAMPLE_EVERY * number {
+                live.running.check()?;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            let now = look(live);
+            let records = (now.2 - before.2).max(1) as f64;
+            let latency = take(self.latency)?;
+            samples.push(Sample {
+                seconds: began.elapsed().as_secs_f64(),
+                resident_bytes: now.0.resident_bytes,
+                cpu_us: now.0.cpu_since(&before.0).as_secs_f64() * 1e6 / records,
+                broker_us: now.1.cpu_since(&before.1).as_secs_f64() * 1e6 / records,
+                p50_us: latency.value_at_quantile(0.5),
+                p99_us: latency.value_at_quantile(0.99),
+                state_bytes: folder_bytes(&self.stage.spec.state_dir),
+                changelog_bytes: self.bench.broker.log_bytes(self.changelog),
+            });
+            before = now;
+            step.at(u64::from(number));
+        }
+        Ok(samples)
+    }
 }
 
 /// The latencies since the last look.
