@@ -128,7 +128,7 @@ fn provenance(found: &[(&Part, Results)]) -> String {
     }
     let _ = writeln!(
         text,
-        "- Each contender: a transaction for at most {COMMIT_MS} ms, {THREADS} lanes or threads unless said otherwise; \
+        "- Each contender: a transaction for at most {COMMIT_MS} ms, {THREADS} lanes or threads (the floors one); \
          ratchet with `memory: {MEMORY}`, else as it comes. Broker: one, `{}`, other settings but for the deletion \
          of topics Kafka's defaults; topics of 4 partitions, one replica.\n",
         crate::broker::JAVA.join(" ")

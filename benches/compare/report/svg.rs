@@ -1,7 +1,7 @@
 //! Pictures, small enough to need no library: bars with whiskers and lines, as text.
 //!
-//! Colours fit a light and a dark page: the picture has no ground of its own, text and axes follow what the
-//! reader prefers, and the lines' hues stand out on both.
+//! Colours fit a light and a dark page: the ground, text and axes follow what the reader prefers, and the
+//! lines' hues stand out on both.
 
 use std::fmt::Write as _;
 
@@ -22,10 +22,10 @@ const RIGHT: f64 = 150.0;
 const BOTTOM: f64 = 50.0;
 /// Told apart also by those who do not see all colours (Okabe and Ito), the black left out.
 const HUES: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b8a700"];
-const STYLE: &str = "<style>text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-size:15px;font-weight:600}\
+const STYLE: &str = "<style>.b{fill:#fff}text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-size:15px;font-weight:600}\
     .n{fill:#57606a;font-size:12px}.a{stroke:#8c959f;stroke-width:1;fill:none}.g{stroke:#8c959f;stroke-opacity:.25;fill:none}\
     .w{stroke:#24292f;stroke-width:1.5;fill:none}\
-    @media(prefers-color-scheme:dark){text{fill:#e6edf3}.n{fill:#9198a1}.w{stroke:#e6edf3}}</style>";
+    @media(prefers-color-scheme:dark){.b{fill:#0d1117}text{fill:#e6edf3}.n{fill:#9198a1}.w{stroke:#e6edf3}}</style>";
 
 /// The picture.
 pub fn draw(plot: &Plot) -> String {
@@ -39,7 +39,7 @@ fn begin(plot: &Plot, height: f64) -> String {
     let title = escaped(&plot.title);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n\
-         {STYLE}\n<text class=\"t\" x=\"8\" y=\"22\">{title}</text>\n"
+         {STYLE}\n<rect class=\"b\" width=\"{WIDTH}\" height=\"{height}\" rx=\"6\"/>\n<text class=\"t\" x=\"8\" y=\"22\">{title}</text>\n"
     )
 }
 
