@@ -9,9 +9,9 @@ source "$(dirname "$0")/lib.sh"
 build "$1"
 case $1 in
     kafka-streams)
-        # The JVM's flags, all of them: the collector and its settings are those that Kafka's own scripts set.
-        exec java -server -Xms1g -Xmx1g -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 \
-            -Djava.awt.headless=true -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+        # The JVM's flags, all of them. PEER_JVM takes the place of the collector.
+        read -ra collector <<<"${PEER_JVM:--XX:+UseG1GC}"
+        exec java "${collector[@]}" -Xmx1g -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
             -cp "$built/kafka-streams/classes:$built/kafka-streams/libs/*" ratchet.peer.Main
         ;;
     quix)

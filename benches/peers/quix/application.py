@@ -12,7 +12,7 @@ from quixstreams.state.rocksdb import RocksDBOptions
 def run(part, number, met_a_record):
     """Returns after SIGTERM. `met_a_record` is called once."""
     logging.getLogger("quixstreams").addHandler(Told(number))
-    app = application(int(os.environ.get("BENCH_COMMIT_MS", "100")) / 1000)
+    app = application(int(os.environ.get("BENCH_COMMIT_MS", "100")) / 1000, number)
     raw = {
         "key_serializer": "bytes",
         "value_serializer": "bytes",
@@ -25,7 +25,11 @@ def run(part, number, met_a_record):
     app.run()
 
 
-def application(commit_s):
+def application(commit_s, number):
+    # Random by default: what a killed instance left open would then hold up its successor for a minute. A state
+    # folder is one instance's, so this is as unique.
+    folder = os.path.abspath(os.environ["BENCH_STATE_DIR"])
+    transactional_id = f"{os.environ['BENCH_GROUP']}-{folder}-{number}"
     return Application(
         broker_address=os.environ["BENCH_BROKERS"],
         consumer_group=os.environ["BENCH_GROUP"],
@@ -37,6 +41,8 @@ def application(commit_s):
         consumer_poll_timeout=commit_s / 10,
         consumer_extra_config={"session.timeout.ms": 10_000, "fetch.queue.backoff.ms": 10, "queued.min.messages": 200_000},
         producer_extra_config={
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 10_000,
             "linger.ms": 20,
             "batch.size": 1_000_000,
             "queue.buffering.max.messages": 1_000_000,

@@ -51,24 +51,18 @@ public final class Main {
         StoreBuilder<?> store =
                 Stores.keyValueStoreBuilder(
                                 Stores.persistentKeyValueStore(Job.STORE), Serdes.ByteArray(), Serdes.ByteArray())
-                        .withLoggingEnabled(Map.of());
-        if (Settings.flag(environment, "PEER_CACHING")) {
-            store.withCachingEnabled();
-        }
+                        .withLoggingEnabled(Map.of())
+                        .withCachingDisabled();
         SamePartition samePartition = new SamePartition();
+        ByteArraySerializer serializer = new ByteArraySerializer();
+        ByteArrayDeserializer deserializer = new ByteArrayDeserializer();
+        String input = Settings.required(environment, "BENCH_INPUT");
+        String output = Settings.required(environment, "BENCH_OUTPUT");
         return new Topology()
-                .addSource("in", new ByteArrayDeserializer(), new ByteArrayDeserializer(), input(environment))
+                .addSource("in", deserializer, deserializer, input)
                 .addProcessor("job", () -> job.processor(samePartition), "in")
                 .addStateStore(store, "job")
-                .addSink("out", output(environment), new ByteArraySerializer(), new ByteArraySerializer(), samePartition, "job");
-    }
-
-    private static String input(Map<String, String> environment) {
-        return Settings.required(environment, "BENCH_INPUT");
-    }
-
-    private static String output(Map<String, String> environment) {
-        return Settings.required(environment, "BENCH_OUTPUT");
+                .addSink("out", output, serializer, serializer, samePartition, "job");
     }
 
     private static synchronized void tell(String what) {

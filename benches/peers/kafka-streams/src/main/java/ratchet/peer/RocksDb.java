@@ -10,53 +10,42 @@ import org.rocksdb.LRUCache;
 import org.rocksdb.Options;
 import org.rocksdb.WriteBufferManager;
 
-/** One memory budget for all stores, as Kafka Streams' memory management guide shows it. */
+/**
+ * One bounded memory for all stores, as Kafka Streams' guide to memory management shows it; and a bloom filter of every
+ * level: Streams leaves out the last one's, where most lookups of what was never seen end.
+ */
 public final class RocksDb implements RocksDBConfigSetter {
-    private static final Map<String, String> ENV = System.getenv();
-    private static final long TOTAL = Long.parseLong(ENV.getOrDefault("PEER_TOTAL_MB", "1024")) << 20;
-    private static final long WRITES = Long.parseLong(ENV.getOrDefault("PEER_WRITES_MB", "256")) << 20;
-    private static final Cache CACHE = new LRUCache(TOTAL, -1, false, 0.1);
-    private static final WriteBufferManager BUFFERS = new WriteBufferManager(WRITES, CACHE);
+    /** Blocks and what is not written yet. Indexes and filters come on top, 1.5 bytes for each key: that is faster. */
+    private static final long MEMORY_BYTES = megabytes("PEER_MEMORY_MB", 1024);
 
-    private final Filter filter = new BloomFilter(10);
+    /** The part of it that may hold what is not written yet. */
+    private static final long WRITES_BYTES = MEMORY_BYTES / 4;
+
+    private static final long WRITE_BUFFER_BYTES = 64L << 20;
+    private static final int FILTER_BITS = 10;
+
+    private static final Cache CACHE = new LRUCache(MEMORY_BYTES);
+    private static final WriteBufferManager WRITES = new WriteBufferManager(WRITES_BYTES, CACHE);
+
+    private final Filter filter = new BloomFilter(FILTER_BITS);
+
+    private static long megabytes(String name, long usually) {
+        String text = System.getenv(name);
+        return (text == null ? usually : Long.parseLong(text)) << 20;
+    }
 
     @Override
     public void setConfig(String store, Options options, Map<String, Object> settings) {
-        String mode = ENV.getOrDefault("PEER_ROCKS", "");
-        if (mode.contains("default")) {
-            return;
-        }
         BlockBasedTableConfig table = (BlockBasedTableConfig) options.tableFormatConfig();
         table.setBlockCache(CACHE);
         table.setFilterPolicy(filter);
-        if (!mode.contains("noindex")) {
-            table.setCacheIndexAndFilterBlocks(true);
-            table.setCacheIndexAndFilterBlocksWithHighPriority(true);
-            table.setPinTopLevelIndexAndFilter(true);
-        }
         options.setTableFormatConfig(table);
-        options.setWriteBufferManager(BUFFERS);
-        if (!mode.contains("hits")) {
-            options.setOptimizeFiltersForHits(false);
-        }
-        if (mode.contains("wb64")) {
-            options.setWriteBufferSize(64L << 20);
-        }
-        if (mode.contains("wb32")) {
-            options.setWriteBufferSize(32L << 20);
-        }
-        if (mode.contains("membloom")) {
-            options.setMemtablePrefixBloomSizeRatio(0.1);
-            options.setMemtableWholeKeyFiltering(true);
-        }
-        if (mode.contains("hash")) {
-            table.setDataBlockIndexType(org.rocksdb.DataBlockIndexType.kDataBlockBinaryAndHash);
-        }
-        if (mode.contains("level")) {
-            options.setCompactionStyle(org.rocksdb.CompactionStyle.LEVEL);
-        }
+        options.setOptimizeFiltersForHits(false);
+        options.setWriteBufferManager(WRITES);
+        options.setWriteBufferSize(WRITE_BUFFER_BYTES);
     }
 
+    /** The memory is the process's and stays. */
     @Override
     public void close(String store, Options options) {
         filter.close();

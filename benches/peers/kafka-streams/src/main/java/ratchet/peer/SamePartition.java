@@ -9,7 +9,6 @@ import org.apache.kafka.streams.processor.StreamPartitioner;
  * than hashing the key. A sink is called on its task's thread, from within the task's processor.
  */
 final class SamePartition implements StreamPartitioner<byte[], byte[]> {
-    private static final boolean HASHED = System.getenv("PEER_HASHED") != null;
     private final ThreadLocal<Optional<Set<Integer>>> current = ThreadLocal.withInitial(Optional::empty);
 
     /** What the thread forwards from now on came from there. */
@@ -19,7 +18,6 @@ final class SamePartition implements StreamPartitioner<byte[], byte[]> {
 
     @Override
     public Optional<Set<Integer>> partitions(String topic, byte[] key, byte[] value, int partitions) {
-        if (HASHED) return Optional.empty();
         return current.get();
     }
 }
