@@ -5,7 +5,8 @@
 //!   the topics that are read, [`feeding`] says which they may be
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] puts it into a transaction
-//! - [`restore`] is the one way back, and [`plan`] its decisions; [`isolate`] is for outputs that fail
+//! - [`restore`] is the one way back, [`plan`] its decisions and [`load`] its reading; [`isolate`] is for outputs
+//!   that fail
 //! - [`audit`] explains what was dropped; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
 //!   recreated
 //!
@@ -33,6 +34,7 @@ pub mod feeding;
 pub mod isolate;
 mod judge;
 pub mod lane;
+pub mod load;
 pub mod plan;
 pub mod preflight;
 pub mod process;

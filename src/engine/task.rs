@@ -19,7 +19,7 @@ use crate::state::{Claim, Overlay, Store};
 use super::catalog::Topics;
 use super::context::Context;
 use super::isolate::{Isolated, Quarantine};
-use super::restore::Loading;
+use super::load::Loading;
 use super::sweep::Sweep;
 
 /// A lane's own number for a task, never used twice; what delivery reports are told apart by.
