@@ -8,6 +8,7 @@ use crate::state::LoadBuffer;
 
 use super::context::Context;
 use super::crash;
+use super::progress::Restoring;
 use super::restore::Setback;
 use super::task::{Phase, Task};
 
@@ -29,6 +30,7 @@ pub struct Loading<C: Cluster> {
     records: u64,
     began: Duration,
     progressed: Duration,
+    told: Restoring,
 }
 
 /// What a slice has come to.
@@ -59,7 +61,8 @@ impl<C: Cluster> Loading<C> {
         let reader = cluster.reader(changelog, from)?;
         let now = context.clock.monotonic();
         let buffer = LoadBuffer::default();
-        Ok(Self { settled, reader, buffer, from, synced_at, records: 0, began: now, progressed: now })
+        let told = Restoring::begin(now, settled.changelog_end - from);
+        Ok(Self { settled, reader, buffer, from, synced_at, records: 0, began: now, progressed: now, told })
     }
 }
 
@@ -94,10 +97,10 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
     }
     let position = loading.reader.position();
     let worked = loading.records > records_before || position > before;
+    loading.told.at(now, position - loading.from, end - position, &task.input, &task.metrics);
     if worked {
         loading.progressed = now;
         task.metrics.restored(loading.records - records_before);
-        task.metrics.restore_remaining((end - position).max(0));
     } else if now.saturating_sub(loading.progressed) > NO_PROGRESS_WAIT {
         return Err(Setback::Later(format!(
             "the changelog brought nothing for {} s: at offset {position} of {end}",

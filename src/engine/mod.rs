@@ -8,7 +8,7 @@
 //! - [`restore`] is the one way back, [`plan`] its decisions and [`load`] its reading; [`isolate`] is for outputs
 //!   that fail
 //! - [`audit`] explains what was dropped; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
-//!   recreated
+//!   recreated; [`progress`] tells of work that takes long
 //!
 //! **Failure**: a task that must not go on stops and is logged, the others go on; a lane that cannot go on is
 //! made anew after a pause; a topology that is refused is given up, the other topologies go on.
@@ -38,6 +38,7 @@ pub mod load;
 pub mod plan;
 pub mod preflight;
 pub mod process;
+pub mod progress;
 pub mod restore;
 pub mod status;
 pub mod sweep;
