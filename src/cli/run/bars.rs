@@ -113,13 +113,17 @@ fn follow(
         goes_on
     });
     for (topology, restores) in by_topology {
-        let (bar, episode) =
-            bars.entry(topology).or_insert_with_key(|topology| (multi.add(bar(topology)), Episode::begin(now)));
+        let is_new = !bars.contains_key(&topology);
+        let (bar, episode) = bars.entry(topology).or_insert_with_key(|topology| (bar(topology), Episode::begin(now)));
         episode.at(now, &restores);
         let (done, remaining) = (episode.pace.done(), episode.pace.remaining());
+        bar.set_message(episode.to_string());
         bar.set_length(done + remaining);
         bar.set_position(done);
-        bar.set_message(episode.to_string());
+        if is_new {
+            // only now, so that it is never drawn empty
+            *bar = multi.add(bar.clone());
+        }
     }
 }
 
