@@ -56,8 +56,9 @@ fn a_replay_of_standard_input_shows_count_and_rate() {
     let terminal = Terminal::open();
     let mut replay = start(&room, "replay payments.yaml", &terminal);
     let mut stdin = replay.stdin.take().unwrap();
-    stdin.write_all((order(1) + "\n" + &order(2) + "\n").as_bytes()).unwrap();
-    await_drawn(&terminal, &["2 records, ", "/s, 94 B"]);
+    let two = order(1) + "\n" + &order(2) + "\n";
+    stdin.write_all(two.as_bytes()).unwrap();
+    await_drawn(&terminal, &["2 records, ", &format!("/s, {} B", two.len())]);
     stdin.write_all((order(1) + "\n" + &order(3) + "\n").as_bytes()).unwrap();
     await_drawn(&terminal, &["4 records, "]);
     drop(stdin);
