@@ -180,6 +180,9 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             recreated: AtomicU64::new(0),
             clock: clock.clone(),
         };
+        if context.topology.input.named().is_empty() {
+            metrics.refused_topics(&context.topology.name, 0);
+        }
         admitted.refused.iter().for_each(|(topic, reason)| watch::refuse(&context, topic, reason));
         if context.topics.names().is_empty() {
             let input = context.topology.input.to_string();

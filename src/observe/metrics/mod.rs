@@ -59,6 +59,7 @@ struct Families {
     dead_letters: IntCounterVec,
     takeovers: IntCounterVec,
     rebalances: IntCounterVec,
+    refused_topics: IntGaugeVec,
     handles: Mutex<HashMap<task::Labels, usize>>,
     /// The tasks that are restoring.
     restores: Mutex<BTreeMap<task::Labels, Restore>>,
@@ -78,6 +79,11 @@ impl Metrics {
     /// The metrics of one task, whose partition's series go away when the last handle of it is dropped.
     pub fn task(&self, topology: &str, partition: &crate::record::TopicPartition) -> TaskMetrics {
         TaskMetrics::new(&self.families, topology, partition)
+    }
+
+    /// So many topics that the input's pattern means were refused.
+    pub fn refused_topics(&self, topology: &str, count: usize) {
+        self.families.refused_topics.with_label_values(&[topology]).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// The restores that go on at present, in the order of topology, topic and partition.
@@ -223,6 +229,12 @@ impl Families {
                 &["topology", "kind"],
             ),
             rebalances: counter(&registry, "ratchet_rebalances_total", "Changes of a lane's assignment.", TOPOLOGY),
+            refused_topics: int_gauge(
+                &registry,
+                "ratchet_refused_topics",
+                "Topics that the input's pattern means and that are left alone, because they were refused.",
+                TOPOLOGY,
+            ),
             handles: Mutex::default(),
             restores: Mutex::default(),
             registry,

@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documentation's list of names.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 24] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -30,6 +30,7 @@ const NAMES: [&str; 23] = [
     "ratchet_dead_letters_total",
     "ratchet_takeovers_total",
     "ratchet_rebalances_total",
+    "ratchet_refused_topics",
     "ratchet_build_info",
 ];
 
@@ -71,6 +72,7 @@ fn every_documented_name_is_rendered_and_no_other() {
     let metrics = Metrics::new();
     let (lane, task) = (metrics.lane("payments"), metrics.task("payments", &TopicPartition::new("in", 0)));
     set_all(&lane, &task);
+    metrics.refused_topics("payments", 2);
     let text = metrics.render();
     for name in NAMES {
         assert!(text.contains(name), "{name} is missing in\n{text}");
@@ -87,6 +89,8 @@ fn values_are_in_base_units_under_their_labels() {
     let (lane, task) = (metrics.lane("payments"), metrics.task("payments", &TopicPartition::new("in", 2)));
     set_all(&lane, &task);
     task.records(Verdict::Duplicate, Reason::Seen, 2);
+    metrics.refused_topics("payments", 3);
+    metrics.refused_topics("payments", 2);
     let partition = r#"{partition="2",topic="in",topology="payments"}"#;
     let of = |name: &str, labels: &str| value(&metrics, &format!("{name}{labels}"));
     let records = r#"{reason="seen",topic="in",topology="payments",verdict="duplicate"}"#;
@@ -105,6 +109,7 @@ fn values_are_in_base_units_under_their_labels() {
     assert_eq!(of("ratchet_last_commit_timestamp_seconds", partition), Some(2.25));
     assert_eq!(of("ratchet_commit_duration_seconds_sum", r#"{topology="payments"}"#), Some(0.03));
     assert_eq!(of("ratchet_dead_letters_total", r#"{topology="payments"}"#), Some(3.0));
+    assert_eq!(of("ratchet_refused_topics", r#"{topology="payments"}"#), Some(2.0));
     assert_eq!(of("ratchet_transactions_total", r#"{result="committed",topology="payments"}"#), Some(1.0));
     assert_eq!(of("ratchet_transactions_total", r#"{result="unknown",topology="payments"}"#), Some(0.0));
     assert_eq!(of("ratchet_takeovers_total", r#"{kind="released",topology="payments"}"#), Some(1.0));
