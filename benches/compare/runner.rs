@@ -27,7 +27,11 @@ pub fn run(args: &RunArgs) -> Outcome<()> {
         .filter(|part| args.parts.is_empty() || args.parts.iter().any(|name| name == part.name))
         .collect();
     let for_keeps = !args.quick && args.scale == 1.0;
-    let needed = if for_keeps && wanted.iter().any(|part| part.name == "large") { DISK_GIB } else { DISK_LEAST_GIB };
+    let needed = if for_keeps && wanted.iter().any(|part| ["large", "restore"].contains(&part.name)) {
+        DISK_GIB
+    } else {
+        DISK_LEAST_GIB
+    };
     let bench = open(args, needed)?;
     let mut failed = 0;
     let versions = results::versions();
