@@ -10,7 +10,7 @@ build "$1"
 case $1 in
     kafka-streams)
         # The JVM's flags, all of them. PEER_JVM takes the place of the collector.
-        read -ra collector <<<"${PEER_JVM:--XX:+UseG1GC}"
+        read -ra collector <<<"${PEER_JVM:--XX:+UseParallelGC}"
         exec java "${collector[@]}" -Xmx1g -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
             -cp "$built/kafka-streams/classes:$built/kafka-streams/libs/*" ratchet.peer.Main
         ;;
