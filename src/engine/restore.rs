@@ -314,6 +314,7 @@ fn finish<C: Cluster>(
     let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());
     task.held.as_mut().expect("claimed before").store.set_meta(&meta)?;
     task.changelog_offset = changelog_offset;
+    task.unsettled = false;
     task.commitment = settled.committed.as_ref().and_then(Commitment::read);
     task.committed = Position { next: resumption.next, progress: resumption.progress };
     task.rewind();

@@ -169,6 +169,8 @@ pub struct Task<C: Cluster> {
     pub changelog_offset: i64,
     /// What the group has committed, and whom it names; `None` where ratchet has committed nothing.
     pub commitment: Option<Commitment>,
+    /// Whether it was in a transaction of which it is not known that it has ended.
+    pub unsettled: bool,
     /// The token of the open transaction.
     pub token: Option<Token>,
     /// Set while the output has failed this task.
@@ -235,6 +237,7 @@ impl<C: Cluster> Task<C> {
             changelog_id: TopicId::default(),
             changelog_offset: 0,
             commitment: None,
+            unsettled: false,
             token: None,
             quarantine: None,
             sweep: Sweep::default(),

@@ -48,6 +48,8 @@ struct Open {
 pub struct Aborted {
     /// The tasks that were in it.
     pub touched: Vec<TaskId>,
+    /// Whether it has ended for certain, without effect.
+    pub ended: bool,
     /// The tasks whose records could not be delivered, and whether they were refused for good.
     pub undelivered: Vec<(TaskId, bool, String)>,
 }
@@ -218,7 +220,9 @@ impl<C: Cluster> Transactor<C> {
         let was_open = open.is_some();
         let ending = open.as_ref().is_some_and(|open| open.ending);
         let touched = open.map(|open| open.touched).unwrap_or_default();
-        let Some(mut producer) = self.producer.take() else { return Aborted { touched, undelivered: Vec::new() } };
+        let Some(mut producer) = self.producer.take() else {
+            return Aborted { touched, ended: true, undelivered: Vec::new() };
+        };
         let undelivered = undelivered(&mut producer);
         let known = match cause {
             Cause::Cluster(error) => matches!(error.kind, Kind::Abort | Kind::Refused | Kind::Retry),
@@ -232,7 +236,7 @@ impl<C: Cluster> Transactor<C> {
             producer.take_failures();
             producer.take_delivered();
             self.producer = Some(producer);
-            return Aborted { touched, undelivered };
+            return Aborted { touched, ended: true, undelivered };
         }
         drop(producer);
         self.in_use = None;
@@ -240,7 +244,7 @@ impl<C: Cluster> Transactor<C> {
             cluster.fence(&self.id());
         }
         self.renewals += 1;
-        Aborted { touched, undelivered }
+        Aborted { touched, ended: false, undelivered }
     }
 }
 

@@ -31,6 +31,7 @@ mod inputs;
 mod kills;
 mod lookalikes;
 mod online;
+mod owners;
 mod patterns;
 mod rebalances;
 mod restores;

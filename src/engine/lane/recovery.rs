@@ -19,7 +19,8 @@ pub(in crate::engine) const LOADS_MAX: usize = 4;
 impl<C: Cluster> Lane<C> {
     /// Aborts the open transaction and sends its tasks through their restore.
     pub(super) fn way_back(&mut self, trouble: Trouble) {
-        let Aborted { touched, undelivered } = self.transactor.abort(&self.cluster, &trouble.cause, &self.metrics);
+        let Aborted { touched, ended, undelivered } =
+            self.transactor.abort(&self.cluster, &trouble.cause, &self.metrics);
         tracing::warn!(
             topology = self.context.topology.name, reason = %trouble.cause, tasks = touched.len(),
             "transaction aborted; its tasks restore"
@@ -29,6 +30,9 @@ impl<C: Cluster> Lane<C> {
             tracing::debug!(reason = error.message, "no producer yet");
         }
         for id in touched {
+            if let Some(task) = self.tasks.get_mut(&id) {
+                task.unsettled |= !ended;
+            }
             let failure = undelivered.iter().find(|(of, _, _)| *of == id);
             if let (Some((_, refused, message)), Some(task)) = (failure, self.tasks.get_mut(&id)) {
                 tracing::warn!(task = %task.input, reason = message, "the output fails this task; it goes on alone");
