@@ -223,7 +223,7 @@ pub trait Member: Send {
 
     /// Commits offsets outside of any transaction and waits for the answer. It is taken only of a member of the
     /// group, as of its present generation: [`Kind::Abort`] where that has passed, or none was joined yet. After
-    /// [`Kind::Fenced`] it may still happen, unless the member is dropped before it commits anything else.
+    /// [`Kind::Fenced`] it may still happen: the member commits nothing any more, and has to be dropped.
     ///
     /// A commit that follows a transaction's, once that was answered, stands: whatever of the transaction is
     /// still to be made visible does not undo it.

@@ -57,8 +57,6 @@ pub struct Lane<C: Cluster> {
     metrics: LaneMetrics,
     status: Arc<LaneStatus>,
     restoring: bool,
-    /// Why the membership is of no use any more.
-    ended: Option<cluster::Error>,
     /// The catalog's edition that the member subscribes to.
     edition: u64,
     /// How many recreated topics the tasks were sent to look at.
@@ -104,7 +102,6 @@ impl<C: Cluster> Lane<C> {
             shares: Vec::new(),
             status,
             restoring: false,
-            ended: None,
             edition,
             rechecked,
             flushed_at: now,
@@ -138,7 +135,7 @@ impl<C: Cluster> Lane<C> {
             self.commit();
         }
         self.housekeeping();
-        self.ended.take().map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Finishes the transaction, flushes the stores and leaves the group.

@@ -61,6 +61,16 @@ pub struct Member {
     woken: Instant,
     /// When the last group event was answered.
     answered: Option<Instant>,
+    /// A plain commit that was given up, and may still be sent: nothing else is committed by this member.
+    in_doubt: Option<String>,
+}
+
+/// What became of a plain commit.
+enum Sent {
+    /// The broker's answer.
+    Answered(Option<Failure>),
+    /// None came in time.
+    Unanswered,
 }
 
 /// Proof of a membership as of some moment. See [`cluster::Member::metadata`].
@@ -109,6 +119,7 @@ impl Member {
             heartbeat_interval: Duration::from_millis(properties.heartbeat_interval_ms()?),
             woken: Instant::now(),
             answered: None,
+            in_doubt: None,
         };
         if !topics.is_empty() {
             member.subscribe_to(topics)?;
@@ -302,7 +313,7 @@ impl Member {
     }
 
     /// Commits through the group's consumer, once, on a queue of its own so that the wait has an end.
-    fn send_commit(&self, offsets: &[OffsetCommit]) -> Result<Option<Failure>, Error> {
+    fn send_commit(&self, offsets: &[OffsetCommit]) -> Result<Sent, Error> {
         let mut list = List::new(offsets.len());
         for offset in offsets {
             list.push(&offset.partition, offset.committed.offset, Some(&offset.committed.metadata))?;
@@ -313,13 +324,12 @@ impl Member {
             rd::rd_kafka_commit_queue(self.client.raw(), list.raw(), answers.raw(), None, std::ptr::null_mut())
         });
         if asked.is_some() {
-            return Ok(asked);
+            return Ok(Sent::Answered(asked));
         }
-        match answers.next_event(COMMIT_DEADLINE).map(|event| event.signal()) {
-            Some(Signal::Committed(failure)) => Ok(failure),
-            // It may still be sent, when offsets have long moved on: only the end of the membership prevents that.
-            _ => Err(Error::new(Kind::Fenced, "committing outside of a transaction: no answer")),
-        }
+        Ok(match answers.next_event(COMMIT_DEADLINE).map(|event| event.signal()) {
+            Some(Signal::Committed(failure)) => Sent::Answered(failure),
+            _ => Sent::Unanswered,
+        })
     }
 
     fn client_position(&self, partition: &TopicPartition) -> Option<i64> {
@@ -337,6 +347,9 @@ impl cluster::Member for Member {
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         batch.clear();
+        if let Some(doubt) = &self.in_doubt {
+            return Err(Error::new(Kind::Fenced, doubt.clone()));
+        }
         self.wake();
         self.serve_group()?;
         if self.pending.is_some() {
@@ -420,10 +433,17 @@ impl cluster::Member for Member {
         loop {
             // A member that has not joined would be taken for an administrator, whose commits nobody fences.
             let before = self.metadata()?.identity();
-            let failure = self.send_commit(offsets)?;
-            if self.metadata()?.identity().0 != before.0 {
-                return Err(Error::new(Kind::Fenced, format!("{WHAT}: the membership has ended meanwhile")));
+            let sent = self.send_commit(offsets);
+            if !matches!(sent, Ok(Sent::Unanswered)) && self.metadata()?.identity().0 != before.0 {
+                return Err(Error::new(Kind::Abort, format!("{WHAT}: the membership has ended meanwhile")));
             }
+            let failure = match sent? {
+                Sent::Answered(failure) => failure,
+                Sent::Unanswered => {
+                    let doubt = format!("{WHAT}: no answer, and it may still be sent when offsets have moved on");
+                    return Err(Error::new(Kind::Fenced, self.in_doubt.insert(doubt).clone()));
+                }
+            };
             match failure {
                 None => return Ok(()),
                 // Passes as soon as everyone knows the assignment.
@@ -439,6 +459,9 @@ impl cluster::Member for Member {
     }
 
     fn metadata(&self) -> Result<Metadata, Error> {
+        if let Some(doubt) = &self.in_doubt {
+            return Err(Error::new(Kind::Abort, doubt.clone()));
+        }
         // SAFETY: the client is alive; what is returned is owned.
         let raw = NonNull::new(unsafe { rd::rd_kafka_consumer_group_metadata(self.client.raw()) });
         let unjoined =
