@@ -81,7 +81,7 @@ impl<C: Cluster> Lane<C> {
         let rechecked = context.recreated.load(Ordering::Relaxed);
         let now = context.clock.monotonic();
         // Made at once, so that missing rights show here and not with the first record.
-        let mut transactor = Transactor::new(transactional_id.clone(), random);
+        let mut transactor = Transactor::new(transactional_id.clone(), random, context.ids.clone());
         transactor.prepare(&cluster)?;
         // Last, so that a lane that cannot write does not make the group rebalance again and again.
         let member = cluster.member(&context.topology.group(), &topics)?;
@@ -142,6 +142,7 @@ impl<C: Cluster> Lane<C> {
     pub fn leave(mut self) -> Result<(), cluster::Error> {
         self.commit();
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
+        self.hand_over(ids.clone());
         for id in ids {
             self.release(id);
         }

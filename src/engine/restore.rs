@@ -10,6 +10,7 @@ use crate::cluster::{self, Cluster, Kind, Settled, Settling};
 use crate::format::{self, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::state::{self, Store};
 
+use super::claims::Commitment;
 use super::context::{Context, backoff};
 use super::load::{self, Loading, Progress};
 use super::plan::{self, Origin, Own, Refusal, Standing};
@@ -86,7 +87,7 @@ pub fn step<C: Cluster>(
         Phase::Waiting { .. } => {
             let group = context.topology.group();
             task.restored = false;
-            task.set_phase(Phase::Settling(cluster.settle(&group, &task.input, &task.changelog)));
+            task.set_phase(Phase::Settling(cluster.settle(&group, &task.input, &task.changelog, &context.fencing())));
             Ok(Slice::Worked)
         }
         Phase::Settling(settling) => match settling.poll() {
@@ -215,6 +216,8 @@ fn finish<C: Cluster>(
     let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());
     task.held.as_mut().expect("claimed before").store.set_meta(&meta)?;
     task.changelog_offset = changelog_offset;
+    task.unsettled = false;
+    task.commitment = settled.committed.as_ref().and_then(Commitment::read);
     task.committed = Position { next: resumption.next, progress: resumption.progress };
     task.rewind();
     task.metrics.restore_remaining(0);

@@ -33,6 +33,7 @@ mod inputs;
 mod kills;
 mod lookalikes;
 mod online;
+mod owners;
 mod patterns;
 mod progress;
 mod rebalances;

@@ -8,6 +8,7 @@
 //! **Failure**: what librdkafka mends by itself is told once as [`Kind::Retry`]; a position that the
 //! broker no longer has (`auto.offset.reset=error`) and missing rights are [`Kind::Refused`].
 
+use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
@@ -20,7 +21,7 @@ use super::errors::{Code, Failure};
 use super::native::{Client, List, Queue, Signal, c_millis};
 use super::properties::Properties;
 use super::slots::Slots;
-use crate::cluster::{self, Error, GroupEvent, Kind};
+use crate::cluster::{self, Error, GroupEvent, Kind, OffsetCommit};
 use crate::record::TopicPartition;
 
 /// How long a started partition's fetcher may take to come up, and a seek to be done.
@@ -31,6 +32,14 @@ const SEEK_PAUSE: Duration = Duration::from_millis(2);
 const LEAVE_DEADLINE: Duration = Duration::from_secs(5);
 /// How often leaving looks for what is still to be answered.
 const LEAVE_STEP: Duration = Duration::from_millis(20);
+/// How long a plain commit may take.
+const COMMIT_DEADLINE: Duration = Duration::from_secs(5);
+/// For how long a plain commit is tried again while the group is being told its assignments.
+const COMMIT_PATIENCE: Duration = Duration::from_millis(500);
+/// Between two attempts at a plain commit.
+const COMMIT_PAUSE: Duration = Duration::from_millis(5);
+/// How long a broker may take to tell of topics.
+const TOPICS_DEADLINE: Duration = Duration::from_millis(100);
 /// For how long the same error is not told again.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
@@ -43,6 +52,21 @@ pub struct Member {
     troubles: Vec<Error>,
     told: Option<(Code, Instant)>,
     left: bool,
+    heartbeat_interval: Duration,
+    /// When librdkafka's main thread was last woken up.
+    woken: Instant,
+    /// Whether librdkafka would join another rebalance late: see [`Member::wake`].
+    joins_late: bool,
+    /// A plain commit that was given up, and may still be sent: nothing else is committed by this member.
+    in_doubt: Option<String>,
+}
+
+/// What became of a plain commit.
+enum Sent {
+    /// The broker's answer.
+    Answered(Option<Failure>),
+    /// None came in time.
+    Unanswered,
 }
 
 /// Proof of a membership as of some moment. See [`cluster::Member::metadata`].
@@ -55,6 +79,15 @@ impl Metadata {
     /// The C handle.
     pub(super) fn raw(&self) -> *const rd::rd_kafka_consumer_group_metadata_t {
         self.0.as_ptr()
+    }
+
+    /// The member's id, and the generation.
+    fn identity(&self) -> (CString, i32) {
+        // SAFETY: the metadata is alive, and its strings with it; a membership's id is not null.
+        unsafe {
+            let id = CStr::from_ptr(rd::rd_kafka_consumer_group_metadata_member_id(self.raw()));
+            (id.to_owned(), rd::rd_kafka_consumer_group_metadata_generation_id(self.raw()))
+        }
     }
 }
 
@@ -79,6 +112,10 @@ impl Member {
             troubles: Vec::new(),
             told: None,
             left: false,
+            heartbeat_interval: Duration::from_millis(properties.heartbeat_interval_ms()?),
+            woken: Instant::now(),
+            joins_late: false,
+            in_doubt: None,
         };
         if !topics.is_empty() {
             member.subscribe_to(topics)?;
@@ -93,6 +130,25 @@ impl Member {
         // SAFETY: client and list are alive; the list is copied.
         let failure = Failure::of(unsafe { rd::rd_kafka_subscribe(self.client.raw(), list.raw()) });
         failure.map_or(Ok(()), |failure| Err(failure.plain("subscribing")))
+    }
+
+    /// Wakes librdkafka's main thread, which sleeps for up to a second and only then looks whether a heartbeat is
+    /// due: so a quiet member would hear of a rebalance that late.
+    ///
+    /// After a rebalance it asks for topics instead: until it has heard of some, librdkafka joins no other rebalance
+    /// within a second of the last one, while a cooperative one is two in a row, and the partitions that move belong
+    /// to nobody meanwhile.
+    fn wake(&mut self) {
+        if !self.joins_late && self.woken.elapsed() < self.heartbeat_interval {
+            return;
+        }
+        if self.joins_late {
+            self.joins_late = !self.client.ask_for_topics(TOPICS_DEADLINE);
+        } else {
+            // Asked of the main thread, which does everything else that is due then.
+            let _ = cluster::Member::metadata(self);
+        }
+        self.woken = Instant::now();
     }
 
     /// Handles everything that librdkafka has to tell; stops at the first group event.
@@ -114,7 +170,7 @@ impl Member {
                         Some(if lost { GroupEvent::Lost(partitions) } else { GroupEvent::Revoked(partitions) });
                 }
                 Signal::Error(failure) => self.tell(failure)?,
-                Signal::Deliveries | Signal::Other => {}
+                Signal::Deliveries | Signal::Committed(_) | Signal::Other => {}
             }
         }
         Ok(())
@@ -250,6 +306,26 @@ impl Member {
         let _ = unsafe { rd::rd_kafka_assign(self.client.raw(), std::ptr::null()) };
     }
 
+    /// Commits through the group's consumer, once, on a queue of its own so that the wait has an end.
+    fn send_commit(&self, offsets: &[OffsetCommit]) -> Result<Sent, Error> {
+        let mut list = List::new(offsets.len());
+        for offset in offsets {
+            list.push(&offset.partition, offset.committed.offset, Some(&offset.committed.metadata))?;
+        }
+        let answers = Queue::new(&self.client);
+        // SAFETY: client, list and queue are alive; the list is copied. No callback: the answer is an event.
+        let asked = Failure::of(unsafe {
+            rd::rd_kafka_commit_queue(self.client.raw(), list.raw(), answers.raw(), None, std::ptr::null_mut())
+        });
+        if asked.is_some() {
+            return Ok(Sent::Answered(asked));
+        }
+        Ok(match answers.next_event(COMMIT_DEADLINE).map(|event| event.signal()) {
+            Some(Signal::Committed(failure)) => Sent::Answered(failure),
+            _ => Sent::Unanswered,
+        })
+    }
+
     fn client_position(&self, partition: &TopicPartition) -> Option<i64> {
         let list = List::of(std::slice::from_ref(partition), -1).ok()?;
         // SAFETY: client and list are alive for the call.
@@ -265,6 +341,10 @@ impl cluster::Member for Member {
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         batch.clear();
+        if let Some(doubt) = &self.in_doubt {
+            return Err(Error::new(Kind::Fenced, doubt.clone()));
+        }
+        self.wake();
         self.serve_group()?;
         if self.pending.is_some() {
             return Ok(self.pending.clone());
@@ -290,12 +370,14 @@ impl cluster::Member for Member {
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.add(partitions)?;
         self.pending = None;
+        self.joins_late = true;
         self.assign(partitions)
     }
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.remove(partitions);
         self.pending = None;
+        self.joins_late = true;
         self.unassign(partitions)
     }
 
@@ -339,7 +421,41 @@ impl cluster::Member for Member {
         self.client.cached_end(&slot.name, partition.partition)
     }
 
+    fn commit_plain(&mut self, offsets: &[OffsetCommit]) -> Result<(), Error> {
+        const WHAT: &str = "committing outside of a transaction";
+        let began = Instant::now();
+        loop {
+            // A member that has not joined would be taken for an administrator, whose commits nobody fences.
+            let before = self.metadata()?.identity();
+            let sent = self.send_commit(offsets);
+            if !matches!(sent, Ok(Sent::Unanswered)) && self.metadata()?.identity().0 != before.0 {
+                return Err(Error::new(Kind::Abort, format!("{WHAT}: the membership has ended meanwhile")));
+            }
+            let failure = match sent? {
+                Sent::Answered(failure) => failure,
+                Sent::Unanswered => {
+                    let doubt = format!("{WHAT}: no answer, and it may still be sent when offsets have moved on");
+                    return Err(Error::new(Kind::Fenced, self.in_doubt.insert(doubt).clone()));
+                }
+            };
+            match failure {
+                None => return Ok(()),
+                // Passes as soon as everyone knows the assignment.
+                Some(failure)
+                    if failure.code == Code::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS
+                        && began.elapsed() < COMMIT_PATIENCE =>
+                {
+                    thread::sleep(COMMIT_PAUSE);
+                }
+                Some(failure) => return Err(failure.plain(WHAT)),
+            }
+        }
+    }
+
     fn metadata(&self) -> Result<Metadata, Error> {
+        if let Some(doubt) = &self.in_doubt {
+            return Err(Error::new(Kind::Abort, doubt.clone()));
+        }
         // SAFETY: the client is alive; what is returned is owned.
         let raw = NonNull::new(unsafe { rd::rd_kafka_consumer_group_metadata(self.client.raw()) });
         let unjoined =

@@ -200,6 +200,21 @@ impl Client {
         Failure::of(code).map_or(Ok((low, high)), Err)
     }
 
+    /// Asks a broker about the topics that the client knows, for the sake of what the client does at the answer;
+    /// says whether there was one.
+    pub fn ask_for_topics(&self, wait: Duration) -> bool {
+        let mut answer = ptr::null();
+        // SAFETY: the client is alive and the out-pointer is valid for the call; the answer is owned.
+        unsafe {
+            let code = rd::rd_kafka_metadata(self.raw(), 0, ptr::null_mut(), &mut answer, c_millis(wait));
+            let answered = Failure::of(code).is_none();
+            if answered {
+                rd::rd_kafka_metadata_destroy(answer);
+            }
+            answered
+        }
+    }
+
     /// The end of a partition as last heard in an answer to a fetch.
     pub fn cached_end(&self, topic: &CStr, partition: i32) -> Option<i64> {
         let (mut low, mut high) = (-1, -1);
