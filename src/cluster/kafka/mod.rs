@@ -4,7 +4,7 @@
 //! - `native`: librdkafka's objects with owners, and nothing of Kafka's meaning
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory
-//! - `member` (with its `slots`), `producer` (with its `threads`), `reader`: the traits of the same names
+//! - `member` (with its `slots`), `producer` (with its `send` and `threads`), `reader`: the traits of the same names
 //! - `settle`, `admin`: the questions of a takeover, and about topics
 //!
 //! Invariants: uncommitted records are never read; nothing is committed but through a transaction, with
@@ -32,6 +32,7 @@ mod native;
 mod producer;
 mod properties;
 mod reader;
+mod send;
 mod settle;
 mod slots;
 mod threads;
