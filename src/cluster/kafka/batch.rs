@@ -190,12 +190,13 @@ const KNOWN_VERSION: i32 = 0x020c_01ff;
 
 /// Whether a record is certain to have no headers. To ask librdkafka costs 150 ns, for it makes a reader for a
 /// single byte: the headers' count, which in a record of today's format (only that one comes with a leader epoch)
-/// is the byte behind the value, in the memory that was received. Any other librdkafka is asked.
+/// is the byte behind the value, in the memory that was received. An empty value is elsewhere, and any other
+/// librdkafka may do as it likes: so these are asked.
 ///
 /// # Safety
 /// The message is a record that librdkafka has read.
 unsafe fn has_no_headers(message: &rd::rd_kafka_message_t) -> bool {
-    if rd::RD_KAFKA_VERSION != KNOWN_VERSION || message.payload.is_null() {
+    if rd::RD_KAFKA_VERSION != KNOWN_VERSION || message.payload.is_null() || message.len == 0 {
         return false;
     }
     // SAFETY: the message is alive. With a leader epoch it is a record of version 2, and the byte is part of it.
