@@ -19,7 +19,7 @@ use crate::state::{Claim, Overlay, Store};
 use super::catalog::Topics;
 use super::context::Context;
 use super::isolate::{Isolated, Quarantine};
-use super::restore::Loading;
+use super::load::Loading;
 use super::sweep::Sweep;
 
 /// A lane's own number for a task, never used twice; what delivery reports are told apart by.
@@ -304,6 +304,7 @@ impl<C: Cluster> Task<C> {
     /// What Kafka has committed becomes what is: counts are published, the pending position stands.
     pub fn settle_committed(&mut self, wall_ms: i64) {
         self.tally.publish(&self.metrics);
+        self.metrics.removed(self.sweep.take_removed());
         self.committed.clone_from(&self.pending);
         self.overlay.clear();
         self.token = None;

@@ -95,6 +95,17 @@ impl Broker {
         assert!(done.status.success(), "granting {operations:?} on {resource:?}: {said}");
     }
 
+    /// Sends clients of this id no more than so many bytes of records a second.
+    pub fn throttle(&self, client_id: &str, bytes_per_second: u32) {
+        let mut command = java(Install::get());
+        command.args(["kafka.admin.ConfigCommand", "--bootstrap-server", &self.bootstrap(), "--alter"]);
+        command.args(["--add-config", &format!("consumer_byte_rate={bytes_per_second}")]);
+        command.args(["--entity-type", "clients", "--entity-name", client_id]);
+        let done = command.output().expect("java was started a moment ago");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "throttling {client_id:?}: {said}");
+    }
+
     /// What the broker has logged.
     pub fn log(&self) -> PathBuf {
         self.folder.join("broker.log")
