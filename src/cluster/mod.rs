@@ -253,6 +253,29 @@ pub trait Producer: Send {
     /// transaction as it was.
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error>;
 
+    /// Hands over records, given by key and value, to one partition: as [`Producer::send`] would one by one, without
+    /// headers, with the present for their time, and without a report of success. After an error, some may be
+    /// handed over.
+    fn send_all<'a>(
+        &mut self,
+        number: u64,
+        to: &TopicPartition,
+        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    ) -> Result<(), Error> {
+        for (key, value) in records {
+            let message = Message {
+                topic: &to.topic,
+                partition: to.partition,
+                key: Some(key),
+                value,
+                headers: Headers::default(),
+                timestamp: None,
+            };
+            self.send(Ticket { number, report: false }, &message)?;
+        }
+        Ok(())
+    }
+
     /// How many records are handed over and neither delivered nor failed.
     fn in_flight(&self) -> usize;
 

@@ -153,18 +153,16 @@ impl<C: Cluster> Transactor<C> {
             };
             task.token = Some(token);
             let position = task.position_record(token, &owner, context.rules_digest).encode();
-            let writes = task.overlay.iter().map(|(key, value)| (key, value, false));
-            for (key, value, report) in writes.chain([(POSITION_KEY, Some(position.as_slice()), true)]) {
-                let message = Message {
-                    topic: &task.changelog.topic,
-                    partition: task.changelog.partition,
-                    key: Some(key),
-                    value,
-                    headers: Headers::default(),
-                    timestamp: None,
-                };
-                producer.send(Ticket { number: id, report }, &message).map_err(Trouble::cluster)?;
-            }
+            producer.send_all(id, &task.changelog, task.overlay.iter()).map_err(Trouble::cluster)?;
+            let last = Message {
+                topic: &task.changelog.topic,
+                partition: task.changelog.partition,
+                key: Some(POSITION_KEY),
+                value: Some(&position),
+                headers: Headers::default(),
+                timestamp: None,
+            };
+            producer.send(Ticket { number: id, report: true }, &last).map_err(Trouble::cluster)?;
             task.overlay.put(POSITION_KEY, Some(&position));
         }
         crash::point(crash::Point::AfterSends);

@@ -50,7 +50,7 @@ impl Entry {
 }
 
 /// A key's first bytes as a number, filled up with zeros: where two differ, their order is the keys'.
-pub(super) fn key_head(key: &[u8]) -> u128 {
+pub fn key_head(key: &[u8]) -> u128 {
     if let Some(head) = key.first_chunk::<16>() {
         return u128::from_be_bytes(*head);
     }

@@ -26,7 +26,7 @@ mod store;
 
 pub use dir::StateDir;
 pub use error::Error;
-pub use load::LoadBuffer;
+pub use load::{LoadBuffer, key_head};
 pub use memory::Memory;
 pub use overlay::Overlay;
 pub use registry::{Claim, Registry};

@@ -4,7 +4,7 @@
 //! - `native`: librdkafka's objects with owners, and nothing of Kafka's meaning
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory
-//! - `member` (with its `slots`), `producer` (with its `threads`), `reader`: the traits of the same names
+//! - `member` (with its `slots`), `producer` (with its `send` and `threads`), `reader`: the traits of the same names
 //! - `settle`, `admin`: the questions of a takeover, and about topics; `fences` ends dead owners' transactions
 //!
 //! Invariants: uncommitted records are never read; an offset moves through a transaction only, with the
@@ -34,6 +34,7 @@ mod native;
 mod producer;
 mod properties;
 mod reader;
+mod send;
 mod settle;
 mod slots;
 mod threads;

@@ -104,7 +104,8 @@ impl Properties {
     /// A producer's, without the transactional id.
     pub fn producer(common: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Result<Self, Error> {
         let mut values = layered(&[COMMON, PRODUCER], common, own)?;
-        put_all(&mut values, &[("enable.idempotence", "true")]);
+        // Successes are told by an interceptor: see `native::OnDelivered`.
+        put_all(&mut values, &[("delivery.report.only.error", "true"), ("enable.idempotence", "true")]);
         let mut properties = Self { role: Role::Producer, values };
         let named = ["message.timeout.ms", "delivery.timeout.ms"];
         if !named.iter().any(|name| properties.values.contains_key(*name)) {
