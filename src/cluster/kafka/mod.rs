@@ -39,7 +39,7 @@ mod threads;
 pub use batch::Batch;
 pub use member::{Member, Metadata};
 pub use producer::Producer;
-pub use properties::OWNED;
+pub use properties::{OWNED, Queues};
 pub use reader::Reader;
 pub use settle::Settling;
 
@@ -50,7 +50,8 @@ pub struct Kafka {
 }
 
 struct Inner {
-    consumer: Properties,
+    member: Properties,
+    reader: Properties,
     producer: Properties,
     askers: Arc<Askers>,
 }
@@ -63,14 +64,31 @@ impl Kafka {
         consumer: &BTreeMap<String, String>,
         producer: &BTreeMap<String, String>,
     ) -> Result<Self, Error> {
-        let consumer = Properties::consumer(common, consumer)?;
+        Self::within(Queues::default(), common, consumer, producer)
+    }
+
+    /// The same, with bounds to what its clients hold in memory; properties that are given win over them.
+    pub fn within(
+        queues: Queues,
+        common: &BTreeMap<String, String>,
+        consumer: &BTreeMap<String, String>,
+        producer: &BTreeMap<String, String>,
+    ) -> Result<Self, Error> {
+        let of_queues = |settings: Vec<(&str, String)>| {
+            let given = |name: &str| common.contains_key(name) || consumer.contains_key(name);
+            let new = settings.into_iter().filter(|(name, _)| !given(name));
+            new.fold(Properties::consumer(common, consumer), |properties, (name, value)| {
+                Ok(properties?.with(name, &value))
+            })
+        };
+        let (member, reader) = (of_queues(queues.of_member())?, of_queues(queues.of_reader())?);
         let producer = Properties::producer(common, producer)?;
-        for properties in [&consumer, &producer] {
+        for properties in [&member, &reader, &producer] {
             properties.to_conf()?;
         }
         producer.delivery_timeout_ms()?;
-        let askers = Arc::new(Askers::new(&consumer));
-        Ok(Self { inner: Arc::new(Inner { consumer, producer, askers }) })
+        let askers = Arc::new(Askers::new(&member));
+        Ok(Self { inner: Arc::new(Inner { member, reader, producer, askers }) })
     }
 }
 
@@ -106,7 +124,7 @@ impl Cluster for Kafka {
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
-        Member::join(&self.inner.consumer.with("group.id", group), topics)
+        Member::join(&self.inner.member.with("group.id", group), topics)
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
@@ -114,7 +132,7 @@ impl Cluster for Kafka {
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
-        Reader::open(&self.inner.consumer, partition, offset)
+        Reader::open(&self.inner.reader, partition, offset)
     }
 
     fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Settling {
