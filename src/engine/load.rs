@@ -134,6 +134,10 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
         crash::point(crash::Point::DuringRestore);
     }
     let position = loading.reader.position();
+    if loading.under_way > 0 {
+        // What is waited for is this machine's disk, not the changelog.
+        loading.progressed = now;
+    }
     let worked = before != (position, loading.records, loading.under_way);
     if worked {
         loading.progressed = now;

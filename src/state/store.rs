@@ -152,6 +152,8 @@ impl Store {
     /// anything is loaded, so that a store that was killed while loading never looks current.
     pub fn begin_load(&mut self, meta: &StoreMeta) -> Result<(), Error> {
         assert!(meta.token.is_none(), "a store that is being restored is the result of no transaction");
+        // What an earlier load has left on its way is read again by this one, and must not come after it.
+        self.under_way.clear();
         self.set_meta(meta)?;
         self.flush()?;
         self.loading = true;

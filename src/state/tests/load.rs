@@ -182,6 +182,25 @@ fn a_store_that_is_dropped_while_loading_leaves_nothing_and_stands_where_it_was_
 }
 
 #[test]
+fn a_load_that_begins_anew_forgets_what_was_on_its_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), &small_memory()).unwrap();
+    let load = |store: &mut Store, value: u8, to: usize| {
+        let mut buffer = LoadBuffer::new();
+        buffer.put(&numbered(1), Some(&[value]));
+        store.load(buffer, loading(to)).unwrap();
+    };
+    store.begin_load(&loading(0)).unwrap();
+    load(&mut store, 1, 1);
+    store.begin_load(&loading(0)).unwrap();
+    assert_eq!(store.take_loaded(), Ok(0));
+    load(&mut store, 2, 2);
+    store.finish_loads().unwrap();
+    assert_eq!(store.get(&numbered(1)).unwrap(), Some(vec![2]));
+    assert_eq!(store.meta().unwrap(), Some(loading(2)));
+}
+
+#[test]
 fn loads_have_bounded_room_and_give_it_back() {
     let memory = Memory::new(64 << 20);
     let mut buffers: Vec<_> = std::iter::from_fn(|| memory.load_buffer()).collect();
