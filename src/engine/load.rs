@@ -12,6 +12,7 @@ use crate::state::LoadBuffer;
 
 use super::context::Context;
 use super::crash;
+use super::progress::Restoring;
 use super::restore::Setback;
 use super::task::{Phase, Task};
 
@@ -36,6 +37,7 @@ pub struct Loading<C: Cluster> {
     records: u64,
     began: Duration,
     progressed: Duration,
+    told: Restoring,
 }
 
 /// What a slice has come to.
@@ -65,6 +67,7 @@ impl<C: Cluster> Loading<C> {
     ) -> Result<Self, Setback> {
         let reader = cluster.reader(changelog, from)?;
         let now = context.clock.monotonic();
+        let told = Restoring::begin(now, settled.changelog_end - from);
         Ok(Self {
             settled,
             reader,
@@ -75,6 +78,7 @@ impl<C: Cluster> Loading<C> {
             records: 0,
             began: now,
             progressed: now,
+            told,
         })
     }
 
@@ -139,10 +143,10 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
         loading.progressed = now;
     }
     let worked = before != (position, loading.records, loading.under_way);
+    loading.told.at(now, position - loading.from, end - position, &task.input, &task.metrics);
     if worked {
         loading.progressed = now;
         task.metrics.restored(loading.records - before.1);
-        task.metrics.restore_remaining((end - position).max(0));
     } else if now.saturating_sub(loading.progressed) > NO_PROGRESS_WAIT {
         return Err(Setback::Later(format!(
             "the changelog brought nothing for {} s: at offset {position} of {end}",

@@ -9,7 +9,7 @@
 //! - [`restore`] is the one way back, [`plan`] its decisions and [`load`] its reading; [`isolate`] is for outputs
 //!   that fail
 //! - [`audit`] explains what was dropped; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
-//!   recreated
+//!   recreated; [`progress`] tells of work that takes long
 //!
 //! **Failure**: a task that must not go on stops and is logged, the others go on; a lane that cannot go on is
 //! made anew after a pause; a topology that is refused is given up, the other topologies go on.
@@ -40,6 +40,7 @@ pub mod load;
 pub mod plan;
 pub mod preflight;
 pub mod process;
+pub mod progress;
 pub mod restore;
 pub mod status;
 pub mod sweep;
@@ -181,6 +182,9 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             recreated: AtomicU64::new(0),
             clock: clock.clone(),
         };
+        if context.topology.input.named().is_empty() {
+            metrics.refused_topics(&context.topology.name, 0);
+        }
         admitted.refused.iter().for_each(|(topic, reason)| watch::refuse(&context, topic, reason));
         if context.topics.names().is_empty() {
             let input = context.topology.input.to_string();

@@ -304,6 +304,7 @@ impl<C: Cluster> Task<C> {
     /// What Kafka has committed becomes what is: counts are published, the pending position stands.
     pub fn settle_committed(&mut self, wall_ms: i64) {
         self.tally.publish(&self.metrics);
+        self.metrics.removed(self.sweep.take_removed());
         self.committed.clone_from(&self.pending);
         self.overlay.clear();
         self.token = None;

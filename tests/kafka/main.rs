@@ -15,6 +15,8 @@ mod cluster;
 mod kafka;
 #[path = "../support/random.rs"]
 mod random;
+#[path = "../support/screen.rs"]
+mod screen;
 #[path = "../support/until.rs"]
 mod until;
 
@@ -32,6 +34,7 @@ mod kills;
 mod lookalikes;
 mod online;
 mod patterns;
+mod progress;
 mod rebalances;
 mod restores;
 mod takeovers;
