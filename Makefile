@@ -98,7 +98,7 @@ bench-guard: setup-test ## Fail if ratchet has clearly lost speed against a pass
 
 .PHONY: bench-stages
 bench-stages: setup-build ## Time the stages of a record's way, one by one
-	$(BENCH) --bench dedup --bench state $(ARGS)
+	$(BENCH) --bench dedup --bench state --bench stages --bench large $(ARGS)
 
 .PHONY: lint
 lint: setup-build fmt-check clippy docs-check deny shell-check compose-check ## Run all that can be said of the sources without running them

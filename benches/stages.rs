@@ -152,7 +152,8 @@ fn store(dir: &Path) -> Store {
     let mut store = Store::open(dir, &Memory::new(MEMORY_BYTES)).expect("the folder is new");
     store.begin_load(&meta(None)).expect("there is space");
     let token = Token { lane: 1, transaction: 1, changelog_id: [0; 16], partition: 0 };
-    store.load(&mut buffer, &meta(Some(token))).expect("there is space");
+    store.load(buffer, meta(Some(token))).expect("there is space");
+    store.finish_loads().expect("there is space");
     store
 }
 

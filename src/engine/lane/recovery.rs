@@ -86,6 +86,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Gives every task that restores its slice. An error means that the lane's membership is of no use.
     pub(super) fn restore_slices(&mut self) -> Result<(), cluster::Error> {
+        self.loading = false;
         if !self.restoring {
             return Ok(());
         }
@@ -97,6 +98,7 @@ impl<C: Cluster> Lane<C> {
             let may_load = self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < LOADS_MAX;
             let task = self.tasks.get_mut(&id).expect("listed above");
             let stepped = restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
+            self.loading |= matches!(stepped, Ok(Slice::Worked));
             let ready = match stepped {
                 Ok(Slice::Ready) => match self.begin_work(id) {
                     Err(error) if error.kind == Kind::Fenced => return Err(error),
