@@ -1,12 +1,14 @@
 //! A member reads what it was told to start, from where, and nothing else; rebalances wait for answers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::{Batch, Member};
 use ratchet::cluster::{Cluster, GroupEvent, Kind, Member as _, RecordBatch};
 
 use crate::common::*;
+use crate::random::Random;
 
 fn numbered(count: i64) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("v{number}"))
@@ -233,6 +235,61 @@ fn leaving_is_prompt_even_with_an_event_unanswered() {
     let mut member = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
     assert_eq!(joined(&mut member).len(), 2);
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+}
+
+/// A member on a thread of its own, which answers what it is asked and leaves when it is told to; how long that took.
+fn member_at_work(
+    group: &str,
+    input: &Arc<str>,
+    stop: &Arc<AtomicBool>,
+    linger: Duration,
+) -> std::thread::JoinHandle<Duration> {
+    let mut member = cluster().member(group, &[Arc::clone(input)]).unwrap();
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Acquire) {
+            match next_event(&mut member) {
+                Some(GroupEvent::Assigned(partitions)) => member.accept_assigned(&partitions).unwrap(),
+                Some(GroupEvent::Revoked(partitions) | GroupEvent::Lost(partitions)) => {
+                    member.accept_revoked(&partitions).unwrap();
+                }
+                None => {}
+            }
+        }
+        std::thread::sleep(linger);
+        let started = Instant::now();
+        member.leave().unwrap();
+        started.elapsed()
+    })
+}
+
+#[test]
+fn members_that_stop_within_a_rebalance_leave_an_empty_group() {
+    let mut random = Random::seeded("leaving");
+    let mut longest = [Duration::ZERO; 2];
+    for round in 0..30 {
+        let (group, input) = (unique("group"), topic("in", 2));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut soon = || random.between(Duration::ZERO, Duration::from_millis(300));
+        // One more than there are partitions, so that one has none.
+        let mut members = Vec::new();
+        for _ in 0..3 {
+            members.push(member_at_work(&group, &input, &stop, soon() / 10));
+            std::thread::sleep(soon());
+        }
+        if round % 2 == 0 {
+            // In the middle of what follows the first join.
+            eventually("members", || (member_count(&group) >= 1).then_some(()));
+        }
+        std::thread::sleep(soon());
+        stop.store(true, Ordering::Release);
+        let took = members.into_iter().map(|member| member.join().unwrap()).max().unwrap_or_default();
+        let left = Instant::now();
+        eventually("an empty group", || (member_count(&group) == 0).then_some(()));
+        longest = [longest[0].max(took), longest[1].max(left.elapsed())];
+        assert!(left.elapsed() < Duration::from_secs(3), "round {round}: somebody stayed for {:?}", left.elapsed());
+    }
+    println!("leaving took up to {:?}, the group was empty {:?} later", longest[0], longest[1]);
 }
 
 #[test]
