@@ -2,8 +2,13 @@
 //!
 //! The rule: **whenever a transaction of an id can have written for a partition, the text beside the partition's
 //! committed offset names that id.** So a lane *claims* a task before it takes it into a transaction under an id
-//! that is not named yet, and *releases* it when it hands it over with nothing open. Both commit the offset and the
-//! token that were read, unchanged, outside of any transaction, and as of the group's present generation only.
+//! that is not named yet, and *releases* it when it hands it over with nothing open. Both are a
+//! transaction of the lane's own producer that carries offsets only: offset and token as they were read, with another
+//! name beside them. Never a commit outside of transactions: a client repeats such a one by itself when its connection
+//! breaks, and a copy that comes late would take back what was committed since.
+//!
+//! While a claim is under way, the id that is not named yet has nothing open but the claim: an owner that dies in it
+//! leaves its heir to the transaction's time-out, as one that dies in a release does.
 //!
 //! Where ratchet has committed nothing yet, or the group was reset, there is nothing to claim without changing what
 //! the next owner makes of it: a first transaction whose owner dies in it ends by its time-out.

@@ -131,8 +131,8 @@ impl<C: Cluster> Transactor<C> {
         member: &C::Member,
         metrics: &LaneMetrics,
     ) -> Result<(), cluster::Error> {
-        self.begin(context, touched)?;
         let membership = member.metadata()?;
+        self.begin(context, touched)?;
         self.open.as_mut().expect("just opened").ending = true;
         self.producer().commit(offsets, membership).map_err(as_outcome)?;
         self.open = None;
