@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Contender, THREADS};
+use crate::contender::Contender;
 use crate::failure::{Context as _, Outcome, fail};
 use crate::live::fill::{drain, fill};
 use crate::live::members::Group;
@@ -85,10 +85,8 @@ fn run(bench: &Bench) -> Outcome<Findings> {
             failures.push(error.to_string());
         }
     }
-    let mut findings = Findings::new(&runs)?
-        .setting("partitions", PARTITIONS)
-        .setting("threads", THREADS)
-        .setting("memory", crate::contender::MEMORY);
+    let mut findings =
+        Findings::new(&runs)?.setting("partitions", PARTITIONS).setting("memory", crate::contender::MEMORY);
     findings.failures = failures;
     Ok(findings)
 }
@@ -171,11 +169,12 @@ fn await_forgotten(bench: &Bench, stage: &Stage<'_>) -> Outcome<()> {
 /// Waits until every thread has its share.
 fn await_settled(bench: &Bench, stage: &Stage<'_>) -> Outcome<()> {
     let group = group(bench, stage)?;
+    let threads = stage.contender.threads();
     within(GROUP_WAIT, LOOK * 10, &format!("the members of {} to share its partitions", stage.spec.group), || {
         let Some(mut owners) = group.owners()? else { return Ok(None) };
         owners.sort();
         owners.dedup();
-        Ok((owners.len() == THREADS && group.members()? == THREADS).then_some(()))
+        Ok((owners.len() == threads && group.members()? == threads).then_some(()))
     })
 }
 
@@ -289,7 +288,7 @@ fn sections(results: &Results) -> Outcome<Vec<Section>> {
         title: "Restore".to_owned(),
         text: vec![format!(
             "Seconds from the start of the process until every task runs, and changelog records a second from the \
-             first task's begin to the last one's end; {PARTITIONS} partitions, {THREADS} lanes or threads; `memory: {}`.",
+             first task's begin to the last one's end; {PARTITIONS} partitions; `memory: {}`.",
             crate::contender::MEMORY
         )],
         tables: vec![Table { head, rows }],

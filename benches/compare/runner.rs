@@ -55,6 +55,7 @@ pub fn run(args: &RunArgs) -> Outcome<()> {
             seconds: began.elapsed().as_secs(),
             machine: Machine::this(),
             versions: versions.clone(),
+            threads: Contender::ALL.into_iter().map(|contender| (contender, contender.threads())).collect(),
             quick: !for_keeps,
             settings: findings.settings,
             failures: findings.failures,
