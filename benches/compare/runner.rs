@@ -62,10 +62,11 @@ pub fn run(args: &RunArgs) -> Outcome<()> {
             data: findings.data,
         };
         show(part, &results);
+        bench.progress.say(format!("part {} took {} s", part.name, results.seconds));
         // What nothing came of must not replace what there was.
         if for_keeps && !results.data.is_null() {
             let path = results.write()?;
-            bench.progress.say(format!("part {} took {} s; results in {}", part.name, results.seconds, path.display()));
+            bench.progress.say(format!("results are in {}", path.display()));
         }
     }
     let _ = fs::remove_dir_all(&bench.folder);

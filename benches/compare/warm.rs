@@ -34,7 +34,7 @@ pub fn broker(bench: &Bench, input: &str, records: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Until all is passed on, or it is time. A first commit is waited for: who is asked to end before knows no signals yet.
+/// Until all is passed on, or it is time. A first commit is waited for: who has just been started knows no signals.
 fn pass(bench: &Bench, spec: &Spec, records: u64, until: Instant) -> Outcome<()> {
     bench.broker.create(&spec.output, PARTITIONS, &[])?;
     bench.broker.create(&spec.changelog, PARTITIONS, &[("cleanup.policy", "compact")])?;
