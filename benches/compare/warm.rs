@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
-use crate::failure::Outcome;
+use crate::failure::{Context as _, Outcome};
 use crate::generate::PARTITIONS;
 use crate::part::Bench;
 use crate::spec::{Spec, Work};
@@ -20,18 +20,20 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 pub fn broker(bench: &Bench, input: &str, records: u64) -> Outcome<()> {
     bench.progress.say(format!("warming the broker up for {} s", LENGTH.as_secs()));
     let until = Instant::now() + LENGTH;
-    let mut number = 0;
-    while Instant::now() < until {
+    let mut topics = Vec::new();
+    for number in 0.. {
         let name = format!("warm-{input}-{number}");
         // It passes anything on.
         let spec = Contender::FloorChangelog.spec(&bench.broker, &bench.folder, &name, Work::Ids, input);
-        let passed = pass(bench, &spec, records, until);
-        bench.broker.delete(&[&spec.output, &spec.changelog])?;
-        let _ = fs::remove_dir_all(&spec.state_dir);
-        passed?;
-        number += 1;
+        pass(bench, &spec, records, until)?;
+        fs::remove_dir_all(&spec.state_dir).context(spec.state_dir.display())?;
+        topics.extend([spec.output, spec.changelog]);
+        if Instant::now() >= until {
+            break;
+        }
     }
-    Ok(())
+    // All at once in the end: to wait for a deletion is to be idle.
+    bench.broker.delete(&topics.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Until all is passed on, or it is time. A first commit is waited for: who has just been started knows no signals.

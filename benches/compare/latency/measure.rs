@@ -56,6 +56,10 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<(Histogram<u64>, F
     let topic = if who.contender.is_some() { &stage.spec.output } else { &stage.spec.input };
     let reading = Reading::start(bench.broker.bootstrap(), topic, PARTITIONS as usize, clock, sink)?;
     let mut live = who.contender.map(|_| stage.start()).transpose()?;
+    // What piles up during a start is no latency; the others do not say when they are ready, and start at once.
+    if let (Some(live), Some(Contender::Ratchet | Contender::KafkaStreams)) = (&mut live, who.contender) {
+        live.await_ready(PARTITIONS, START_WAIT)?;
+    }
     let feed = Feed::start(Load {
         brokers: bench.broker.bootstrap().to_owned(),
         topic: stage.spec.input.clone(),
@@ -65,7 +69,6 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<(Histogram<u64>, F
         clock,
     })?;
     let mut well = || live.as_mut().map_or(Ok(()), |live| live.running.check());
-    // What piled up during the start has to be through before anything is measured.
     reading.await_seen(1, START_WAIT, &mut well)?;
     std::thread::sleep(warm_up(bench, who));
     let from = clock.now_us();
