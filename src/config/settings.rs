@@ -94,7 +94,8 @@ fn defaults(environment: &dyn Environment) -> Config {
         cluster: ClusterKind::Kafka,
         kafka: KafkaProperties::default(),
         state_dir: PathBuf::from("ratchet-state"),
-        lanes: environment.cores().clamp(1, LANES_DEFAULT_MAX),
+        // Clients and stores have threads of their own beside a lane's: it keeps about two cores busy.
+        lanes: environment.cores().div_ceil(2).clamp(1, LANES_DEFAULT_MAX),
         memory_bytes: (machine::memory_bytes(environment) / 2).max(MEMORY_BYTES_MIN),
         commit: Commit { interval_ms: 200, records_max: 100_000, bytes_max: 64 << 20 },
         http: Some(SocketAddr::from(([127, 0, 0, 1], 9464))),

@@ -41,7 +41,10 @@ fn defaults_are_those_of_the_design() {
     assert_eq!(config.http, Some(SocketAddr::from(([127, 0, 0, 1], 9464))));
     assert_eq!(config.topics, Topics { create: Create::Internal, replication_factor: 3, min_insync_replicas: 2 });
     assert_eq!(config.log, Log { format: LogFormat::Text, level: "info".to_owned() });
-    assert_eq!(load(None, &[BROKERS.to_owned()], &Fake::default()).unwrap().lanes, 1);
+    for (cores, lanes) in [(0, 1), (1, 1), (2, 1), (3, 2), (6, 3), (64, 4)] {
+        let machine = Fake { cores, ..Fake::default() };
+        assert_eq!(load(None, &[BROKERS.to_owned()], &machine).unwrap().lanes, lanes, "{cores} cores");
+    }
 }
 
 #[test]
