@@ -24,7 +24,7 @@ use crate::segments;
 const ASK: Duration = Duration::from_secs(20);
 /// A deleted topic's files are gone soon after [`PROPERTIES`]' delay.
 const GONE_WAIT: Duration = Duration::from_secs(30);
-/// Java's options for the broker: those of Kafka's own start script, with room for the load.
+/// Java's options for the broker: those of Kafka's own start script.
 pub const JAVA: &[&str] = &[
     "-server",
     "-Xms1g",

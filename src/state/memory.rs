@@ -11,6 +11,7 @@ use rocksdb::{
     BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, Env, LogLevel, Options, WriteBufferManager,
 };
 
+use super::background;
 use super::build::Builders;
 use super::load::LoadBuffer;
 
@@ -73,8 +74,7 @@ impl Memory {
         let env = Env::new().ok().map(|mut env| {
             env.set_high_priority_background_threads(FLUSH_THREADS);
             env.set_low_priority_background_threads(COMPACTION_THREADS);
-            // A compaction can wait; records cannot.
-            env.lower_thread_pool_cpu_priority();
+            background::let_compactions_yield();
             env
         });
         let write_buffer_bytes = (bytes / WRITE_BUFFER_SHARE).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
