@@ -35,7 +35,8 @@ pub const JAVA: &[&str] = &[
     "-XX:+ExplicitGCInvokesConcurrent",
     "-XX:MaxInlineLevel=15",
 ];
-/// What differs from the tests' broker: Kafka's defaults, but for the deletion of topics.
+/// What differs from the tests' broker: Kafka's defaults, but for retention, the deletion of topics, and a group's first
+/// rebalance, which waits for nobody.
 pub const PROPERTIES: &[(&str, &str)] = &[
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "10000"),
     ("log.retention.check.interval.ms", "300000"),
