@@ -117,9 +117,9 @@ impl Memory {
         options.set_soft_pending_compaction_bytes_limit(0);
         options.set_memtable_prefix_bloom_ratio(0.02);
         options.set_memtable_whole_key_filtering(true);
-        // Cold data only: what was just flushed is read most and soon rewritten by a compaction.
+        // Mostly digests, which do not shrink; and a block that is not cached is looked up a sixth faster.
         options.set_compression_type(DBCompressionType::None);
-        options.set_bottommost_compression_type(DBCompressionType::Lz4);
+        options.set_bottommost_compression_type(DBCompressionType::None);
         options.set_max_open_files(OPEN_FILES_MAX);
         options.set_max_background_jobs(FLUSH_THREADS + COMPACTION_THREADS);
         options.set_bytes_per_sync(1 << 20);
@@ -130,13 +130,6 @@ impl Memory {
         // Statistics in the log are written by a thread that wakes for every store.
         options.set_stats_dump_period_sec(0);
         options.set_stats_persist_period_sec(0);
-        options
-    }
-
-    /// What a load's table file is written with: not compressed, as it is soon rewritten by a compaction.
-    pub(super) fn load_options(&self) -> Options {
-        let mut options = self.options();
-        options.set_bottommost_compression_type(DBCompressionType::None);
         options
     }
 

@@ -166,7 +166,7 @@ impl Store {
     /// of the store.
     pub fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
         assert!(self.loading, "a load begins with begin_load");
-        let (dir, options) = (self.dir.clone(), self.memory.load_options());
+        let (dir, options) = (self.dir.clone(), self.memory.options());
         let work = Work { buffer, dir, options, file_bytes_min: self.ingest_bytes_min };
         self.under_way.push_back(self.memory.builders().begin(work, meta)?);
         Ok(())
