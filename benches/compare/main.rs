@@ -24,6 +24,7 @@ mod measure;
 #[path = "../support/mix.rs"]
 mod mix;
 mod moves;
+mod native;
 mod part;
 mod plain;
 mod progress;

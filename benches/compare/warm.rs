@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::contender::Contender;
+use crate::contender::{COMMIT_MS, Contender};
 use crate::failure::{Context as _, Outcome, fail};
 use crate::generate::PARTITIONS;
 use crate::part::Bench;
@@ -20,13 +20,19 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 /// Lets `floor-changelog` pass an input of `records` records on, again and again for [`LENGTH`]. Nothing of it is
 /// measured or kept.
 pub fn broker(bench: &Bench, input: &str, records: u64) -> Outcome<()> {
-    bench.progress.say(format!("warming the broker up for {} s", LENGTH.as_secs()));
+    broker_with(bench, input, records, COMMIT_MS)
+}
+
+/// The same in transactions of so many milliseconds: the shorter, the more of the broker's work is their ends.
+pub fn broker_with(bench: &Bench, input: &str, records: u64, commit_ms: u64) -> Outcome<()> {
+    bench.progress.say(format!("warming the broker up for {} s, commits every {commit_ms} ms", LENGTH.as_secs()));
     let until = Instant::now() + LENGTH;
     let mut topics = Vec::new();
     for number in 0.. {
-        let name = format!("warm-{input}-{number}");
+        let name = format!("warm-{input}-{commit_ms}-{number}");
         // It passes anything on.
-        let spec = Contender::FloorChangelog.spec(&bench.broker, &bench.folder, &name, Work::Ids, input);
+        let mut spec = Contender::FloorChangelog.spec(&bench.broker, &bench.folder, &name, Work::Ids, input);
+        spec.commit_ms = commit_ms;
         pass(bench, &spec, records, until)?;
         fs::remove_dir_all(&spec.state_dir).context(spec.state_dir.display())?;
         topics.extend([spec.output, spec.changelog]);

@@ -119,7 +119,6 @@ impl Memory {
         options.set_memtable_whole_key_filtering(true);
         // Mostly digests, which do not shrink; and a block that is not cached is looked up a sixth faster.
         options.set_compression_type(DBCompressionType::None);
-        options.set_bottommost_compression_type(DBCompressionType::None);
         options.set_max_open_files(OPEN_FILES_MAX);
         options.set_max_background_jobs(FLUSH_THREADS + COMPACTION_THREADS);
         options.set_bytes_per_sync(1 << 20);

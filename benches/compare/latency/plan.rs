@@ -18,6 +18,8 @@ const MAXIMUM_RECORDS: u64 = 2_000_000;
 /// Records that the broker is warmed up with.
 const WARM_UP_INPUT: &str = "in-latency";
 const WARM_UP_RECORDS: u64 = 1_000_000;
+/// At low rates a broker's work is transactions of a few records, which end one after the other.
+const WARM_UP_COMMIT_MS: u64 = 5;
 const VALUE_BYTES: usize = 160;
 
 /// Measures everyone.
@@ -49,6 +51,7 @@ fn warm_up(bench: &Bench) -> Outcome<()> {
     bench.broker.create(WARM_UP_INPUT, PARTITIONS, &[])?;
     fill(bench, WARM_UP_INPUT, PARTITIONS, 0..records, VALUE_BYTES)?;
     warm::broker(bench, WARM_UP_INPUT, records)?;
+    warm::broker_with(bench, WARM_UP_INPUT, records, WARM_UP_COMMIT_MS)?;
     bench.broker.delete(&[WARM_UP_INPUT])
 }
 

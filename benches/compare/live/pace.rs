@@ -4,25 +4,24 @@
 //! that makes it wait, lengthens the latencies that are measured and thins out nothing (no coordinated
 //! omission). How late records were handed over is kept too, to see whether the harness itself was starved.
 
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::bindings as rd;
 
-use crate::broker;
-use crate::failure::{Context as _, Failure, Outcome, fail};
+use crate::failure::{Context as _, Failure, Outcome};
+use crate::native::producer::{Producer, Target, record};
 
-/// Bytes of a record's value.
+/// Bytes of a record's key and of its value.
+const KEY_BYTES: usize = 8;
 const VALUE_BYTES: usize = 160;
+/// The most that is handed over in one call.
+const BATCH: usize = 1_000;
 /// The shortest sleep between two looks at what is due; what becomes due meanwhile is late by as much.
 const NAP_MIN: Duration = Duration::from_micros(200);
-/// How long the last records may take to be acknowledged.
-const FLUSH_WAIT: Duration = Duration::from_secs(30);
 /// From this rate on records wait up to a millisecond for company: a request for each would be the load.
 const LINGER_FROM_RATE: u64 = 5_000;
 
@@ -100,7 +99,7 @@ impl Feed {
         let shared = Arc::new(Shared::default());
         let began_us = load.clock.now_us();
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::spawn(move || write(&load, &producer, began_us, &theirs));
+        let thread = std::thread::spawn(move || write(&load, producer, began_us, &theirs));
         Ok(Feed { shared, thread: Some(thread) })
     }
 
@@ -131,88 +130,57 @@ fn died() -> Failure {
     Failure("the load generator died".to_owned())
 }
 
-/// Notes what could not be delivered: the counts would be wrong without a reason.
-struct Undelivered(AtomicU64);
-
-impl rdkafka::ClientContext for Undelivered {}
-
-impl ProducerContext for Undelivered {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        if result.is_err() {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+fn producer(load: &Load) -> Outcome<Producer> {
+    let properties = [
+        ("bootstrap.servers", &*load.brokers),
+        ("log_level", "3"),
+        ("acks", "all"),
+        ("enable.idempotence", "true"),
+        ("linger.ms", if load.rate < LINGER_FROM_RATE { "0" } else { "1" }),
+        ("delivery.report.only.error", "true"),
+        ("socket.nagle.disable", "true"),
+        // Seconds of load: where it is full, the broker is far behind, and the waiting counts as latency.
+        ("queue.buffering.max.messages", "2000000"),
+    ];
+    Producer::open(&properties).context("the load's producer")
 }
 
-fn producer(load: &Load) -> Outcome<BaseProducer<Undelivered>> {
-    let linger = if load.rate < LINGER_FROM_RATE { "0" } else { "1" };
-    broker::client(&load.brokers)
-        .set("acks", "all")
-        .set("enable.idempotence", "true")
-        .set("linger.ms", linger)
-        .set("delivery.report.only.error", "true")
-        .set("socket.nagle.disable", "true")
-        .set("queue.buffering.max.messages", "2000000")
-        .create_with_context(Undelivered(AtomicU64::new(0)))
-        .context("the load's producer")
-}
-
-fn write(load: &Load, producer: &BaseProducer<Undelivered>, began_us: u64, shared: &Shared) -> Outcome<()> {
-    let mut lateness = histogram();
-    let mut maker = Maker::new(load);
+fn write(load: &Load, mut producer: Producer, began_us: u64, shared: &Shared) -> Outcome<()> {
+    let topic = producer.topic(&load.topic)?;
+    let due_at = |number: u64| began_us + number * 1_000_000 / load.rate;
+    let (mut lateness, mut maker, mut batch) = (histogram(), Maker::new(load), Vec::with_capacity(BATCH));
     let mut number = 0;
     while !shared.stop.load(Ordering::Relaxed) {
-        let due_us = began_us + number * 1_000_000 / load.rate;
-        load.clock.sleep_until(due_us);
+        load.clock.sleep_until(due_at(number));
         let now_us = load.clock.now_us();
-        if now_us < due_us {
-            continue;
+        maker.clear();
+        while due_at(number) <= now_us && maker.made() < BATCH {
+            maker.make(number, due_at(number));
+            lateness.saturating_record(now_us - due_at(number));
+            number += 1;
         }
-        maker.make(number, due_us);
-        send(load, producer, &maker)?;
-        lateness.saturating_record(now_us - due_us);
-        number += 1;
+        maker.records(&mut batch);
+        // SAFETY: the maker's bytes stay until they are cleared.
+        unsafe { producer.send(topic, Target::Own, &mut batch) }.context(format_args!("the load of {}", load.topic))?;
+        producer.check().context(format_args!("the load of {}", load.topic))?;
         shared.written.store(number, Ordering::Relaxed);
         shared.fresh.store(maker.fresh, Ordering::Relaxed);
-        if number % 64 == 0 || load.rate < LINGER_FROM_RATE {
-            producer.poll(Duration::ZERO);
-        }
     }
-    producer.flush(FLUSH_WAIT).context("the load was not acknowledged")?;
-    let failed = producer.context().0.load(Ordering::Relaxed);
-    if failed > 0 {
-        fail!("{failed} records of the load were not delivered to {}", load.topic);
-    }
+    producer.flush().context(format_args!("the load of {}", load.topic))?;
     *shared.lateness.lock().map_err(|_| died())? = Some(lateness);
     Ok(())
 }
 
-fn send(load: &Load, producer: &BaseProducer<Undelivered>, maker: &Maker) -> Outcome<()> {
-    let mut record =
-        BaseRecord::to(&load.topic).partition(maker.partition).key(&maker.key[..]).payload(&maker.value[..]);
-    loop {
-        match producer.send(record) {
-            Ok(()) => return Ok(()),
-            // The queue holds seconds of load: the broker is far behind, and the waiting counts as latency.
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
-                producer.poll(Duration::from_millis(1));
-                record = back;
-            }
-            Err((error, _)) => fail!("the load cannot be written to {}: {error}", load.topic),
-        }
-    }
-}
-
-/// Makes records one by one, without allocating.
+/// Makes records into one buffer: the harness is to leave the cores to others.
 struct Maker {
     records: Records,
     partitions: u64,
+    /// Records so far that do not repeat one.
     fresh: u64,
-    partition: i32,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    /// Where the records since the last clearing go.
+    targets: Vec<i32>,
+    /// Their keys and values, all of one length.
+    bytes: Vec<u8>,
 }
 
 impl Maker {
@@ -221,10 +189,18 @@ impl Maker {
             records: load.records,
             partitions: load.partitions,
             fresh: 0,
-            partition: 0,
-            key: Vec::with_capacity(16),
-            value: Vec::with_capacity(VALUE_BYTES),
+            targets: Vec::with_capacity(BATCH),
+            bytes: Vec::with_capacity(BATCH * (KEY_BYTES + VALUE_BYTES)),
         }
+    }
+
+    fn clear(&mut self) {
+        self.targets.clear();
+        self.bytes.clear();
+    }
+
+    fn made(&self) -> usize {
+        self.targets.len()
     }
 
     fn make(&mut self, number: u64, due_us: u64) {
@@ -233,18 +209,43 @@ impl Maker {
         self.fresh += u64::from(!repeats);
         let keys = if let Records::Versions { keys } = self.records { keys } else { 1_000_000 };
         let (account, version) = (id % keys, id / keys);
-        self.partition = (account % self.partitions) as i32;
-        self.key.clear();
-        self.value.clear();
-        // Writing to a vector does not fail.
-        let _ = write!(self.key, "{account:08}");
-        let _ = write!(
-            self.value,
-            r#"{{"event_id":{id},"account":"{account:08}","version":{version},"due_us":{due_us},"note":""#
-        );
-        self.value.resize(VALUE_BYTES - 2, b'x');
-        self.value.extend_from_slice(b"\"}");
+        self.targets.push((account % self.partitions) as i32);
+        let bytes = &mut self.bytes;
+        digits(bytes, account, KEY_BYTES);
+        let end = bytes.len() + VALUE_BYTES;
+        bytes.extend_from_slice(br#"{"event_id":"#);
+        digits(bytes, id, 1);
+        bytes.extend_from_slice(br#","account":""#);
+        digits(bytes, account, KEY_BYTES);
+        bytes.extend_from_slice(br#"","version":"#);
+        digits(bytes, version, 1);
+        bytes.extend_from_slice(br#","due_us":"#);
+        digits(bytes, due_us, 1);
+        bytes.extend_from_slice(br#","note":""#);
+        bytes.resize(end - 2, b'x');
+        bytes.extend_from_slice(b"\"}");
     }
+
+    /// The records since the last clearing; they point into the buffer.
+    fn records(&self, into: &mut Vec<rd::rd_kafka_message_t>) {
+        into.clear();
+        into.extend(self.targets.iter().zip(self.bytes.chunks_exact(KEY_BYTES + VALUE_BYTES)).map(
+            |(&partition, bytes)| {
+                let (key, value) = bytes.split_at(KEY_BYTES);
+                record(partition, key, value)
+            },
+        ));
+    }
+}
+
+/// Writes a number with at least so many digits.
+fn digits(bytes: &mut Vec<u8>, mut number: u64, at_least: usize) {
+    let start = bytes.len();
+    while number > 0 || bytes.len() < start + at_least {
+        bytes.push(b'0' + (number % 10) as u8);
+        number /= 10;
+    }
+    bytes[start..].reverse();
 }
 
 /// When the record with this value was due; none where it is not of a load.

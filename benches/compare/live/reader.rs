@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::Message;
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::bindings as rd;
 
 use super::pace::{Clock, due_us};
-use crate::broker;
 use crate::failure::{Context as _, Failure, Outcome, fail};
+use crate::native::consumer::{Consumer, Messages};
+use crate::native::payload;
 
-/// How long one poll waits, which is how soon a reader that has nothing to read sees that it is to stop.
-const POLL_WAIT: Duration = Duration::from_millis(50);
+/// The most that is taken in one call.
+const BATCH: usize = 10_000;
+/// How long one call waits, which is how soon a reader that has nothing to read sees that it is to stop.
+const WAIT_MS: i32 = 50;
 /// How often a count is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -57,14 +58,17 @@ impl Reading {
         let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, counted, name) = (Arc::clone(&stop), Arc::clone(&seen), topic.to_owned());
         let thread = std::thread::spawn(move || {
+            let mut read = Messages::default();
             while !stopped.load(Ordering::Relaxed) {
-                let Some(message) = consumer.poll(POLL_WAIT) else { continue };
-                let message = message.context(format_args!("reading {name}"))?;
+                consumer.take(&mut read, BATCH, WAIT_MS).context(format_args!("reading {name}"))?;
                 let at_us = clock.now_us();
-                let due_us = due_us(message.payload().unwrap_or_default())
-                    .ok_or_else(|| Failure(format!("{name} holds a record that the load did not write")))?;
-                sink.take(Arrival { partition: message.partition() as usize, due_us, at_us });
-                counted.fetch_add(1, Ordering::Relaxed);
+                for message in read.from(0) {
+                    let due_us = due_us(payload(message))
+                        .ok_or_else(|| Failure(format!("{name} holds a record that the load did not write")))?;
+                    sink.take(Arrival { partition: message.partition as usize, due_us, at_us });
+                }
+                counted.fetch_add(read.len() as u64, Ordering::Relaxed);
+                read.clear();
             }
             Ok(())
         });
@@ -111,23 +115,21 @@ impl Drop for Reading {
     }
 }
 
-fn consumer(brokers: &str, topic: &str, partitions: usize) -> Outcome<BaseConsumer> {
-    let consumer: BaseConsumer = broker::client(brokers)
-        .set("group.id", format!("{topic}.reader"))
-        .set("enable.auto.commit", "false")
-        .set("enable.auto.offset.store", "false")
-        .set("isolation.level", "read_committed")
-        .set("fetch.min.bytes", "1")
-        .set("fetch.wait.max.ms", "10")
-        .set("fetch.queue.backoff.ms", "1")
-        .set("fetch.error.backoff.ms", "10")
-        .set("socket.nagle.disable", "true")
-        .create()
-        .context(format_args!("a reader of {topic}"))?;
-    let mut assignment = TopicPartitionList::new();
-    for partition in 0..partitions {
-        assignment.add_partition_offset(topic, partition as i32, Offset::Beginning)?;
-    }
-    consumer.assign(&assignment).context(format_args!("a reader of {topic}"))?;
-    Ok(consumer)
+fn consumer(brokers: &str, topic: &str, partitions: usize) -> Outcome<Consumer> {
+    let group = format!("{topic}.reader");
+    let properties = [
+        ("bootstrap.servers", brokers),
+        ("log_level", "3"),
+        ("group.id", &group),
+        ("enable.auto.commit", "false"),
+        ("isolation.level", "read_committed"),
+        ("fetch.min.bytes", "1"),
+        ("fetch.wait.max.ms", "10"),
+        ("fetch.queue.backoff.ms", "1"),
+        ("fetch.error.backoff.ms", "10"),
+        ("check.crcs", "false"),
+        ("socket.nagle.disable", "true"),
+    ];
+    let all: Vec<i32> = (0..partitions as i32).collect();
+    Consumer::open(&properties, topic, &all, rd::RD_KAFKA_OFFSET_BEGINNING).context(format_args!("a reader of {topic}"))
 }

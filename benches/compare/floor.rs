@@ -13,18 +13,17 @@
 //! `floor-changelog` writes a changelog record of 40 bytes (key 16, value 24) for each record as well, into the
 //! same partition and transaction.
 
-mod native;
-
-use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::bindings as rd;
 
-use crate::failure::{Context as _, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::generate::PARTITIONS;
+use crate::native;
+use crate::native::consumer::{Consumer, Messages};
+use crate::native::producer::{Producer, Target, Topic, record};
 use crate::spec::Spec;
-use native::{Consumer, Producer, Topic};
 
 /// The most that is taken in one call.
 const BATCH: usize = 10_000;
@@ -51,8 +50,6 @@ pub fn run(spec: &Spec, changelog: bool, stop: &AtomicBool) -> Outcome<()> {
     })
 }
 
-type RawMessage = *mut rd::rd_kafka_message_t;
-
 struct Lane {
     consumer: Consumer,
     producer: Producer,
@@ -60,7 +57,7 @@ struct Lane {
     changelog: Option<Topic>,
     commit_every: Duration,
     /// What was read in one call.
-    read: Vec<RawMessage>,
+    read: Messages,
     /// By partition: the offset to commit.
     next: Vec<Option<i64>>,
     /// What is handed over in one call.
@@ -72,17 +69,17 @@ struct Lane {
 impl Lane {
     fn open(spec: &Spec, changelog: bool, number: usize, lanes: usize) -> Outcome<Lane> {
         let own: Vec<i32> = (0..PARTITIONS).filter(|partition| *partition as usize % lanes == number).collect();
-        let producer = Producer::open(&spec.brokers, &format!("{}-{number}", spec.group))?;
+        let mut producer = producer(spec, number)?;
         let output = producer.topic(&spec.output)?;
         let changelog = if changelog { Some(producer.topic(&spec.changelog)?) } else { None };
-        let consumer = Consumer::open(&spec.brokers, &spec.group, &spec.input, &own)?;
+        let consumer = consumer(spec, &own)?;
         Ok(Lane {
             consumer,
             producer,
             output,
             changelog,
             commit_every: Duration::from_millis(spec.commit_ms),
-            read: Vec::new(),
+            read: Messages::default(),
             next: vec![None; PARTITIONS as usize],
             batch: Vec::new(),
             bytes: Vec::new(),
@@ -108,7 +105,7 @@ impl Lane {
                     began = Some(Instant::now());
                 }
                 self.pass()?;
-                self.forget();
+                self.read.clear();
             }
         }
     }
@@ -116,74 +113,64 @@ impl Lane {
     /// Hands over what was read, run by run.
     fn pass(&mut self) -> Outcome<()> {
         let mut start = 0;
-        while start < self.read.len() {
-            // SAFETY: what was read is alive until it is forgotten.
-            let partition = unsafe { (*self.read[start]).partition };
+        while let Some(first) = self.read.from(start).next() {
+            let partition = first.partition;
+            let run = || self.read.from(start).take_while(move |message| message.partition == partition);
             self.batch.clear();
-            for &message in &self.read[start..] {
-                // SAFETY: as above.
-                let message = unsafe { &*message };
-                if message.partition != partition {
-                    break;
-                }
-                self.batch.push(outgoing(message.key, message.key_len, message.payload, message.len));
-            }
+            self.batch.extend(run().map(|message| record(partition, native::key(message), native::payload(message))));
             let length = self.batch.len();
-            // SAFETY: as above.
-            unsafe { self.producer.send(&self.output, partition, &mut self.batch)? };
-            // SAFETY: as above.
-            let last = unsafe { (*self.read[start + length - 1]).offset };
-            if let Some(changelog) = &self.changelog {
+            // SAFETY: what was read is alive until it is cleared.
+            unsafe { self.producer.send(self.output, Target::One(partition), &mut self.batch)? };
+            if let Some(changelog) = self.changelog {
                 self.bytes.clear();
-                for &message in &self.read[start..start + length] {
-                    // SAFETY: as above.
-                    changelog_record(unsafe { &*message }, &mut self.bytes);
-                }
+                run().for_each(|message| changelog_record(message, &mut self.bytes));
                 self.batch.clear();
-                for record in self.bytes.chunks_exact(CHANGELOG_KEY + CHANGELOG_VALUE) {
-                    let (key, value) = record.split_at(CHANGELOG_KEY);
-                    self.batch.push(outgoing(
-                        key.as_ptr().cast_mut().cast(),
-                        key.len(),
-                        value.as_ptr().cast_mut().cast(),
-                        value.len(),
-                    ));
-                }
+                self.batch.extend(self.bytes.chunks_exact(CHANGELOG_KEY + CHANGELOG_VALUE).map(|bytes| {
+                    let (key, value) = bytes.split_at(CHANGELOG_KEY);
+                    record(partition, key, value)
+                }));
                 // SAFETY: the batch is of `bytes`.
-                unsafe { self.producer.send(changelog, partition, &mut self.batch)? };
+                unsafe { self.producer.send(changelog, Target::One(partition), &mut self.batch)? };
             }
-            self.next[partition as usize] = Some(last + 1);
+            let last = self.read.from(start + length - 1).next();
+            self.next[partition as usize] = last.map(|message| message.offset + 1);
             start += length;
         }
         Ok(())
     }
-
-    fn forget(&mut self) {
-        for message in self.read.drain(..) {
-            // SAFETY: owned, and destroyed only here.
-            unsafe { rd::rd_kafka_message_destroy(message) }
-        }
-    }
 }
 
-/// A record to be handed over.
-fn outgoing(
-    key: *mut std::ffi::c_void,
-    key_len: usize,
-    payload: *mut std::ffi::c_void,
-    len: usize,
-) -> rd::rd_kafka_message_t {
-    rd::rd_kafka_message_t {
-        err: rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR,
-        rkt: ptr::null_mut(),
-        partition: 0,
-        payload,
-        len,
-        key,
-        key_len,
-        offset: 0,
-        _private: ptr::null_mut(),
-    }
+fn consumer(spec: &Spec, own: &[i32]) -> Outcome<Consumer> {
+    let properties = [
+        ("bootstrap.servers", &*spec.brokers),
+        ("group.id", &spec.group),
+        ("enable.auto.commit", "false"),
+        ("auto.offset.reset", "earliest"),
+        ("isolation.level", "read_committed"),
+        ("fetch.queue.backoff.ms", "5"),
+        ("queued.min.messages", "1000000"),
+        ("queued.max.messages.kbytes", "65536"),
+        ("check.crcs", "false"),
+    ];
+    // Where the group left off, or at the start.
+    Consumer::open(&properties, &spec.input, own, rd::RD_KAFKA_OFFSET_STORED)
+}
+
+fn producer(spec: &Spec, number: usize) -> Outcome<Producer> {
+    let id = format!("{}-{number}", spec.group);
+    let properties = [
+        ("bootstrap.servers", &*spec.brokers),
+        ("transactional.id", &id),
+        ("linger.ms", "5"),
+        ("batch.size", "1000000"),
+        ("batch.num.messages", "100000"),
+        ("queue.buffering.max.messages", "10000000"),
+        ("queue.buffering.max.kbytes", "2000000"),
+        ("delivery.report.only.error", "true"),
+    ];
+    let producer = Producer::open(&properties)?;
+    producer.init_transactions()?;
+    Ok(producer)
 }
 
 /// A key that differs from record to record, as hashes do, and a value as long as an entry.
@@ -194,12 +181,4 @@ fn changelog_record(message: &rd::rd_kafka_message_t, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&mixed.rotate_left(17).to_be_bytes());
     bytes.extend_from_slice(&mixed.rotate_left(37).to_be_bytes());
     bytes.extend_from_slice(&mixed.to_be_bytes());
-}
-
-/// Words for what librdkafka refused.
-fn refused(code: rd::rd_kafka_resp_err_t, what: &str) -> Outcome<()> {
-    if code == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
-        return Ok(());
-    }
-    Err(format!("{code:?}")).context(what)
 }
