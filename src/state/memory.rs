@@ -28,6 +28,9 @@ const ARENA_BLOCK_BYTES: usize = 64 << 10;
 const OPEN_FILES_MAX: i32 = 48;
 /// Bits of the full-key filter for each entry: one lookup in a hundred of an unknown identity reads a block.
 const FILTER_BITS: f64 = 10.0;
+/// How willingly blocks of files that were replaced are taken out of the cache: so the authors of RocksDB mean to
+/// have it by default.
+const UNCACHE: &str = "uncache_aggressiveness=300";
 /// Every miss asks the filter of each of these: beyond, writes wait for a compaction. A load leaves some dozens,
 /// and what comes after it does not wait until they are merged.
 const LEVEL_ZERO_FILES_MAX: i32 = 256;
@@ -101,6 +104,9 @@ impl Memory {
     /// What a store is opened with.
     pub(super) fn options(&self) -> Options {
         let mut options = Options::default();
+        // Blocks of files that a compaction has replaced leave the cache with them; else it fills with those. RocksDB
+        // has no other way to say it from here.
+        options = options.get_options_from_string(UNCACHE).expect("RocksDB knows its own option");
         options.create_if_missing(true);
         if let Some(env) = &self.env {
             options.set_env(env);

@@ -279,3 +279,22 @@ fn many_small_stores_stay_small() {
     let used = memory.used_bytes();
     assert!(used < 16 << 20, "{} stores with one entry each take {used} bytes", stores.len());
 }
+
+#[test]
+fn a_state_that_does_not_grow_fills_no_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = Memory::new(64 << 20);
+    let mut store = Store::open(dir.path(), &memory).unwrap();
+    for round in 0..30 {
+        let mut overlay = Overlay::new();
+        for n in 0..20_000 {
+            overlay.put(&entry_key(&format!("{n:06}")), Some(format!("{round:0100}").as_bytes()));
+        }
+        store.commit(&overlay, &meta(round)).unwrap();
+        store.flush().unwrap();
+        assert_eq!(contents(&store).unwrap().len(), 20_000);
+    }
+    // 2 MB of entries, in some files before they are merged; what was read of all files that there were is 60 MB.
+    let used = memory.used_bytes();
+    assert!(used < 32 << 20, "a state of 2 MB takes {used} bytes");
+}
