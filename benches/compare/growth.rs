@@ -1,13 +1,10 @@
-//! Growth: what a record costs ratchet with more lanes, with more partitions and with more entries, and whether
-//! anything drifts in a long run ([`steady`]).
-
-pub mod steady;
+//! Growth: what a record costs ratchet with more lanes, with more partitions and with more entries.
 
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
 use crate::failure::Outcome;
-use crate::live::fill::{Drained, drain, fill};
+use crate::live::fill::{Drained, drain, fill, keep_up};
 use crate::live::stage::Stage;
 use crate::part::{Bench, Goal, Part, Section, Table};
 use crate::results::{Findings, Results};
@@ -16,8 +13,7 @@ use crate::stats::Spread;
 use crate::warm;
 
 /// The part.
-pub const PART: Part =
-    Part { name: "growth", about: "cost by lanes, partitions, entries and time", run, sections, goals };
+pub const PART: Part = Part { name: "growth", about: "cost by lanes, partitions and entries", run, sections, goals };
 
 const LANES: &[u64] = &[1, 2, 4];
 const PARTITIONS: &[u64] = &[4, 64, 256];
@@ -67,7 +63,6 @@ struct Cost {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Data {
     costs: Vec<Cost>,
-    steady: Option<steady::Steady>,
 }
 
 fn run(bench: &Bench) -> Outcome<Findings> {
@@ -84,7 +79,6 @@ fn run(bench: &Bench) -> Outcome<Findings> {
             keep("partitions", partitions(bench, round, &mut data.costs));
         }
         keep("entries", entries(bench, &mut data.costs));
-        keep("long run", steady::run(bench).map(|steady| data.steady = Some(steady)));
     }
     let mut findings = Findings::new(&data)?
         .setting("records", bench.scaled(RECORDS))
@@ -133,8 +127,8 @@ fn partitions(bench: &Bench, round: usize, costs: &mut Vec<Cost>) -> Outcome<()>
     }
     for partitions in order {
         let stage = Stage::set(bench, Contender::Ratchet, Work::Ids, partitions as i32, &[])?;
-        fill(bench, &stage.spec.input, partitions as i32, 0..records, VALUE_BYTES)?;
-        let drained = drain(bench, &stage, 0, records)?;
+        // Not drained: task after task would start and be through with its small share at once, one at a time.
+        let drained = keep_up(bench, &stage, records, VALUE_BYTES)?;
         stage.check_output(records)?;
         note(bench, costs, Axis::Partitions, partitions, drained);
     }
@@ -194,19 +188,18 @@ fn sections(results: &Results) -> Outcome<Vec<Section>> {
         ]
     };
     let table = |axis| Table { head: head(axis), rows: medians(&data.costs, axis).iter().map(row).collect() };
-    let mut sections = vec![Section {
+    Ok(vec![Section {
         title: "Growth".to_owned(),
         text: vec![format!(
             "What a record costs ratchet, medians over the rounds: by lanes (over {USUAL_PARTITIONS} partitions), by \
-             partitions, and by the entries in the store (`memory: {MEMORY}`, each size taken by a new process \
+             partitions (ready before the records are written, and writing shares the cores), and by the entries in the \
+             store (`memory: {MEMORY}`, each size taken by a new process \
              over the store of the one before). All ids are new."
         )],
         tables: Axis::ALL.into_iter().map(table).filter(|table| !table.rows.is_empty()).collect(),
         plots: Vec::new(),
         notes: Vec::new(),
-    }];
-    sections.extend(data.steady.as_ref().map(steady::section));
-    Ok(sections)
+    }])
 }
 
 fn goals(results: &Results) -> Outcome<Vec<Goal>> {
@@ -233,6 +226,5 @@ fn goals(results: &Results) -> Outcome<Vec<Goal>> {
             met: most <= MEMORY_BYTES + CONSTANT_BYTES,
         });
     }
-    goals.extend(data.steady.iter().flat_map(steady::goals));
     Ok(goals)
 }

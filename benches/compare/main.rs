@@ -35,6 +35,7 @@ mod runner;
 mod segments;
 mod spec;
 mod stats;
+mod steady;
 mod throughput;
 mod usage;
 mod warm;

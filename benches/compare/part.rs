@@ -8,7 +8,7 @@ use crate::contender::Contender;
 use crate::failure::Outcome;
 use crate::progress::Progress;
 use crate::results::{Findings, Results};
-use crate::{growth, latency, moves, restore, throughput};
+use crate::{growth, latency, moves, restore, steady, throughput};
 
 /// Something that is measured.
 pub struct Part {
@@ -34,6 +34,7 @@ pub const ALL: &[Part] = &[
     restore::PART,
     moves::PART,
     growth::PART,
+    steady::PART,
 ];
 
 /// What a part works with.

@@ -7,7 +7,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde::{Deserialize, Serialize};
 
-use super::stage::{LOOK, Stage};
+use super::stage::{LOOK, Live, Stage};
 use crate::broker;
 use crate::failure::{Context as _, Outcome, fail};
 use crate::part::Bench;
@@ -59,7 +59,7 @@ pub fn fill(bench: &Bench, topic: &str, partitions: i32, ids: std::ops::Range<u6
     Ok(())
 }
 
-/// What getting through an input took. Start-up is not in it: it begins with the first commit that is seen.
+/// What getting through an input took.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Drained {
     pub records_per_second: f64,
@@ -70,42 +70,93 @@ pub struct Drained {
 }
 
 /// Lets the stage's contender get through `records` of its input, of which `done` were committed before, and stops
-/// it in good order.
+/// it in good order. Start-up is not in the figures: they begin with the first commit that is seen.
 pub fn drain(bench: &Bench, stage: &Stage<'_>, done: u64, records: u64) -> Outcome<Drained> {
     let mut live = stage.start()?;
-    let watch = stage.watch()?;
-    let deadline = Instant::now() + START_WAIT + Duration::from_secs((records - done) / RATE_MIN);
-    let mut step = bench.progress.step(format!("{} takes {}", stage.contender, stage.spec.input), records - done);
-    let look = |live: &crate::contender::Running| (Instant::now(), live.usage(), Usage::of(bench.broker.pid()));
-    let mut first = None;
-    let (last, from) = loop {
-        live.running.check()?;
-        let sum = watch.sum()?;
-        step.at(sum.saturating_sub(done));
-        if first.is_none() && sum > done {
-            first = Some((look(&live.running), sum));
-        }
-        if let Some((from, sum_before)) = first
-            && sum >= records
-        {
-            break (look(&live.running), (from, sum_before));
-        }
-        if Instant::now() > deadline {
-            return Err(live.running.failure(&format!("had committed {sum} of {records} records and took too long")));
-        }
-        std::thread::sleep(LOOK);
-    };
-    drop(step);
+    let task = Task { done, records, deadline: Instant::now() + START_WAIT + limit(records - done) };
+    let (from, to) = task.watch(bench, stage, &mut live, None)?;
     live.running.stop()?;
-    let ((began, usage_before, broker_before), sum_before) = from;
-    let (ended, usage, broker) = last;
-    // All in one commit: there is nothing between two moments to be measured.
-    let counted = (records - sum_before).max(1) as f64;
-    let per_record = |cpu: Duration| cpu.as_secs_f64() * 1e6 / counted;
-    Ok(Drained {
-        records_per_second: counted / (ended - began).as_secs_f64().max(0.001),
-        cpu_us: per_record(usage.cpu_since(&usage_before)),
-        broker_us: per_record(broker.cpu_since(&broker_before)),
-        peak_bytes: usage.peak_bytes,
-    })
+    Ok(from.until(&to))
+}
+
+/// Lets the stage's contender get ready over its empty input, then writes `records` of `value_bytes` to it as fast as
+/// can be, and waits until it is through. Nothing of a start is in the figures; the writer takes part in them, as it
+/// takes its share of the cores.
+pub fn keep_up(bench: &Bench, stage: &Stage<'_>, records: u64, value_bytes: usize) -> Outcome<Drained> {
+    let mut live = stage.start()?;
+    live.await_ready(stage.partitions, START_WAIT)?;
+    let from = Look::at(bench, &live, 0);
+    fill(bench, &stage.spec.input, stage.partitions, 0..records, value_bytes)?;
+    let task = Task { done: 0, records, deadline: Instant::now() + limit(records) };
+    let (from, to) = task.watch(bench, stage, &mut live, Some(from))?;
+    live.running.stop()?;
+    Ok(from.until(&to))
+}
+
+/// How long so many records may take.
+fn limit(records: u64) -> Duration {
+    START_WAIT + Duration::from_secs(records / RATE_MIN)
+}
+
+/// So many records were committed at a moment.
+struct Look {
+    at: Instant,
+    usage: Usage,
+    broker: Usage,
+    committed: u64,
+}
+
+impl Look {
+    fn at(bench: &Bench, live: &Live, committed: u64) -> Look {
+        Look { at: Instant::now(), usage: live.running.usage(), broker: Usage::of(bench.broker.pid()), committed }
+    }
+
+    fn until(&self, to: &Look) -> Drained {
+        // All in one commit: there is nothing between two moments to be measured.
+        let counted = (to.committed - self.committed).max(1) as f64;
+        let per_record = |cpu: Duration| cpu.as_secs_f64() * 1e6 / counted;
+        Drained {
+            records_per_second: counted / (to.at - self.at).as_secs_f64().max(0.001),
+            cpu_us: per_record(to.usage.cpu_since(&self.usage)),
+            broker_us: per_record(to.broker.cpu_since(&self.broker)),
+            peak_bytes: to.usage.peak_bytes,
+        }
+    }
+}
+
+/// What is to be committed.
+struct Task {
+    done: u64,
+    records: u64,
+    deadline: Instant,
+}
+
+impl Task {
+    /// Waits until all is committed. Begins with `from`, else with the first commit that is seen.
+    fn watch(
+        &self,
+        bench: &Bench,
+        stage: &Stage<'_>,
+        live: &mut Live,
+        mut from: Option<Look>,
+    ) -> Outcome<(Look, Look)> {
+        let watch = stage.watch()?;
+        let label = format!("{} takes {}", stage.contender, stage.spec.input);
+        let mut step = bench.progress.step(label, self.records - self.done);
+        loop {
+            live.running.check()?;
+            let committed = watch.sum()?;
+            step.at(committed.saturating_sub(self.done));
+            match from {
+                None if committed > self.done => from = Some(Look::at(bench, live, committed)),
+                Some(from) if committed >= self.records => return Ok((from, Look::at(bench, live, committed))),
+                _ => {}
+            }
+            if Instant::now() > self.deadline {
+                let what = format!("had committed {committed} of {} records and took too long", self.records);
+                return Err(live.running.failure(&what));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
 }
