@@ -221,6 +221,14 @@ pub trait Member: Send {
     /// it, [`Member::position`] stays below.
     fn end(&self, partition: &TopicPartition) -> Option<i64>;
 
+    /// Commits offsets outside of any transaction and waits for the answer. It is taken only of a member of the
+    /// group, as of its present generation: [`Kind::Abort`] where that has passed, or none was joined yet. After
+    /// [`Kind::Fenced`] it may still happen, unless the member is dropped before it commits anything else.
+    ///
+    /// A commit that follows a transaction's, once that was answered, stands: whatever of the transaction is
+    /// still to be made visible does not undo it.
+    fn commit_plain(&mut self, offsets: &[OffsetCommit]) -> Result<(), Error>;
+
     /// Proof of the membership, as of now. [`Kind::Abort`] while the member has not joined: brokers do
     /// not fence an unjoined member's commits.
     fn metadata(&self) -> Result<Self::Metadata, Error>;
@@ -261,6 +269,12 @@ pub trait Producer: Send {
 
     /// Ends the transaction without effect. After an error the producer must be dropped.
     fn abort(&mut self) -> Result<(), Error>;
+
+    /// Whether the producer can go on after a commit that failed and an abort that did not: everything that the
+    /// commit asked for was answered, so that nothing of it can arrive late and meet the next transaction.
+    fn is_fit(&self) -> bool {
+        true
+    }
 }
 
 /// Reads one partition from an offset to a known end, read_committed, outside any group.
@@ -297,6 +311,23 @@ pub struct Settled {
     /// The changelog partition's end (high watermark), open transactions included when it was read and
     /// all of them ended since.
     pub changelog_end: i64,
+}
+
+/// Whose transactions a takeover may end, so that it need not wait for them to time out. What makes a takeover
+/// right does not depend on it.
+#[derive(Clone, Debug, Default)]
+pub struct Fencing {
+    /// How the transactional ids of this topology begin; others' are never touched.
+    pub prefix: String,
+    /// Those in use by this process, which are never touched either.
+    pub in_use: Vec<String>,
+}
+
+impl Fencing {
+    /// Whether what is open under this id may be ended.
+    pub fn allows(&self, id: &str) -> bool {
+        !self.prefix.is_empty() && id.starts_with(&self.prefix) && !self.in_use.iter().any(|own| own == id)
+    }
 }
 
 /// A [`Settled`] in the making.
@@ -341,8 +372,18 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// Reads `partition` from `offset` on.
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, Error>;
 
-    /// Starts asking what [`Settled`] lists.
-    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Self::Settling;
+    /// Starts asking what [`Settled`] lists. Where the text beside the committed offset names an owner that
+    /// `fencing` allows to be fenced, its transaction is ended meanwhile.
+    fn settle(
+        &self,
+        group: &str,
+        input: &TopicPartition,
+        changelog: &TopicPartition,
+        fencing: &Fencing,
+    ) -> Self::Settling;
+
+    /// Begins to end whatever is open under this transactional id, whose producer is gone; never waits for it.
+    fn fence(&self, transactional_id: &str);
 
     /// What `group` has committed for these partitions, without waiting for pending transactions to end
     /// any longer than `wait`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crate::cluster::Fencing;
 use crate::config::{self, Commit};
 use crate::dedup::Rules;
 use crate::observe::{Health, Metrics};
@@ -12,6 +13,7 @@ use crate::state::{Memory, Registry, StateDir};
 use crate::topology::Topology;
 
 use super::catalog::Catalog;
+use super::claims::Ids;
 use super::clock::Clock;
 
 /// What all lanes of a topology share.
@@ -42,8 +44,17 @@ pub struct Context {
     pub health: Health,
     /// How many topics were seen to have been recreated.
     pub recreated: AtomicU64,
+    /// The transactional ids that its lanes write under.
+    pub ids: Ids,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
+}
+
+impl Context {
+    /// Whose transactions a takeover may end: this topology's owners that are not of this process.
+    pub fn fencing(&self) -> Fencing {
+        Fencing { prefix: self.topology.transactional_ids(), in_use: self.ids.in_use() }
+    }
 }
 
 /// How long to wait before trying again for the `attempt`-th time (from 0): doubling from 100 ms to 10 s.

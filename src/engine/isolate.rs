@@ -8,10 +8,11 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind, Reader, RecordBatch};
+use crate::cluster::{self, Cluster, Kind, Producer, Reader, RecordBatch};
 use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
 
+use super::claims;
 use super::context::{Context, backoff};
 use super::process::{Scratch, process};
 use super::task::{Phase, Task, TaskId, Tasks};
@@ -64,10 +65,10 @@ impl<C: Cluster> Isolated<C> {
     }
 
     /// Gives up what is open, so that nobody has to wait for it to time out.
-    pub fn abandon(&mut self, metrics: &LaneMetrics) {
+    pub fn abandon(&mut self, cluster: &C, metrics: &LaneMetrics) {
         if self.transactor.is_open() {
             let cause = Cause::Cluster(cluster::Error::new(Kind::Abort, "the task is another's"));
-            self.transactor.abort(&cause, metrics);
+            self.transactor.abort(cluster, &cause, metrics);
         }
     }
 }
@@ -93,7 +94,7 @@ pub struct Means<'a, C: Cluster> {
     /// The lane's tasks.
     pub tasks: &'a mut Tasks<C>,
     /// The lane's membership, which its commits need.
-    pub member: &'a C::Member,
+    pub member: &'a mut C::Member,
     /// Memory for batches.
     pub scratch: &'a mut Scratch,
     /// Where counts go.
@@ -115,7 +116,7 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
         }
         Err(trouble) => {
             task.set_phase(Phase::Waiting { until: Duration::ZERO });
-            let Aborted { undelivered, .. } = isolated.transactor.abort(&trouble.cause, means.metrics);
+            let Aborted { undelivered, .. } = isolated.transactor.abort(means.cluster, &trouble.cause, means.metrics);
             let refused = undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
             let tried = isolated.batch.len();
             Outcome::SetBack(learn(means.context, task, refused, tried).unwrap_or(trouble.cause))
@@ -148,7 +149,7 @@ fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<Stri
 
 /// Reads what comes next, takes it through the task and seals the transaction.
 fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Trouble> {
-    let Means { context, cluster, tasks, scratch, .. } = means;
+    let Means { context, cluster, tasks, scratch, member, .. } = means;
     let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
     let quarantine = task.quarantine.as_ref().expect("an isolated task is in quarantine");
     if context.clock.monotonic() < quarantine.retry_at {
@@ -166,6 +167,9 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     }
     isolated.transactor.prepare(cluster).map_err(Trouble::cluster)?;
     let indices: Vec<usize> = (0..isolated.batch.len()).collect();
+    let owner = isolated.transactor.producer().id().to_owned();
+    claims::claim(tasks, member, &owner, id, |_| false).map_err(Trouble::cluster)?;
+    let task = tasks.get_mut(&id).expect("still there");
     isolated.transactor.touch(context, id).map_err(Trouble::cluster)?;
     let producer = isolated.transactor.producer();
     let added = process(context, id, task, &isolated.batch, &indices, producer, scratch)?;

@@ -57,6 +57,8 @@ pub struct Lane<C: Cluster> {
     metrics: LaneMetrics,
     status: Arc<LaneStatus>,
     restoring: bool,
+    /// Why the membership is of no use any more.
+    ended: Option<cluster::Error>,
     /// The catalog's edition that the member subscribes to.
     edition: u64,
     /// How many recreated topics the tasks were sent to look at.
@@ -81,7 +83,7 @@ impl<C: Cluster> Lane<C> {
         let rechecked = context.recreated.load(Ordering::Relaxed);
         let now = context.clock.monotonic();
         // Made at once, so that missing rights show here and not with the first record.
-        let mut transactor = Transactor::new(transactional_id.clone(), random);
+        let mut transactor = Transactor::new(transactional_id.clone(), random, context.ids.clone());
         transactor.prepare(&cluster)?;
         // Last, so that a lane that cannot write does not make the group rebalance again and again.
         let member = cluster.member(&context.topology.group(), &topics)?;
@@ -102,6 +104,7 @@ impl<C: Cluster> Lane<C> {
             shares: Vec::new(),
             status,
             restoring: false,
+            ended: None,
             edition,
             rechecked,
             flushed_at: now,
@@ -135,13 +138,14 @@ impl<C: Cluster> Lane<C> {
             self.commit();
         }
         self.housekeeping();
-        Ok(())
+        self.ended.take().map_or(Ok(()), Err)
     }
 
     /// Finishes the transaction, flushes the stores and leaves the group.
     pub fn leave(mut self) -> Result<(), cluster::Error> {
         self.commit();
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
+        self.hand_over(ids.clone());
         for id in ids {
             self.release(id);
         }

@@ -5,7 +5,7 @@
 //!   the topics that are read, [`feeding`] says which they may be
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] puts it into a transaction
-//! - [`restore`] is the one way back, and [`plan`] its decisions; [`isolate`] is for outputs that fail
+//! - [`restore`] is the one way back, [`plan`] its decisions, [`claims`] say who can have written; [`isolate`] is for outputs that fail
 //! - [`audit`] explains what was dropped; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
 //!   recreated
 //!
@@ -26,6 +26,7 @@ use crate::topology::Topology;
 
 pub mod audit;
 pub mod catalog;
+pub mod claims;
 pub mod clock;
 pub mod context;
 pub mod crash;
@@ -45,6 +46,7 @@ pub mod trouble;
 pub mod watch;
 
 use catalog::Catalog;
+use claims::Ids;
 use clock::{Clock, SystemClock};
 use context::{Context, backoff};
 use lane::Lane;
@@ -175,6 +177,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             metrics: metrics.clone(),
             health: health.clone(),
             recreated: AtomicU64::new(0),
+            ids: Ids::default(),
             clock: clock.clone(),
         };
         admitted.refused.iter().for_each(|(topic, reason)| watch::refuse(&context, topic, reason));

@@ -10,6 +10,7 @@ use crate::cluster::{self, Cluster, Kind, Reader, RecordBatch, Settled, Settling
 use crate::format::{self, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::state::{self, LoadBuffer, Store};
 
+use super::claims::Commitment;
 use super::context::{Context, backoff};
 use super::crash;
 use super::plan::{self, Origin, Own, Refusal, Standing};
@@ -105,7 +106,7 @@ pub fn step<C: Cluster>(
         Phase::Waiting { .. } => {
             let group = context.topology.group();
             task.restored = false;
-            task.set_phase(Phase::Settling(cluster.settle(&group, &task.input, &task.changelog)));
+            task.set_phase(Phase::Settling(cluster.settle(&group, &task.input, &task.changelog, &context.fencing())));
             Ok(Slice::Worked)
         }
         Phase::Settling(settling) => match settling.poll() {
@@ -313,6 +314,7 @@ fn finish<C: Cluster>(
     let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());
     task.held.as_mut().expect("claimed before").store.set_meta(&meta)?;
     task.changelog_offset = changelog_offset;
+    task.commitment = settled.committed.as_ref().and_then(Commitment::read);
     task.committed = Position { next: resumption.next, progress: resumption.progress };
     task.rewind();
     task.metrics.restore_remaining(0);

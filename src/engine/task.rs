@@ -17,6 +17,7 @@ use crate::record::TopicPartition;
 use crate::state::{Claim, Overlay, Store};
 
 use super::catalog::Topics;
+use super::claims::Commitment;
 use super::context::Context;
 use super::isolate::{Isolated, Quarantine};
 use super::restore::Loading;
@@ -158,12 +159,16 @@ pub struct Task<C: Cluster> {
     pub restored: bool,
     /// Whether it has been at work since it was assigned.
     pub taken_over: bool,
+    /// When it was assigned, on the monotonic clock.
+    pub assigned: Duration,
     /// How often in a row the record at this offset could not be read.
     pub unreadable: (i64, u32),
     /// The changelog topic's id, as settled.
     pub changelog_id: TopicId,
     /// The changelog offset up to which the store has applied it.
     pub changelog_offset: i64,
+    /// What the group has committed, and whom it names; `None` where ratchet has committed nothing.
+    pub commitment: Option<Commitment>,
     /// The token of the open transaction.
     pub token: Option<Token>,
     /// Set while the output has failed this task.
@@ -225,9 +230,11 @@ impl<C: Cluster> Task<C> {
             commit_start: false,
             restored: false,
             taken_over: false,
+            assigned: context.clock.monotonic(),
             unreadable: (0, 0),
             changelog_id: TopicId::default(),
             changelog_offset: 0,
+            commitment: None,
             token: None,
             quarantine: None,
             sweep: Sweep::default(),

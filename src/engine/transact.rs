@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, CommittedOffset, Kind, Member, Message, OffsetCommit, Producer, Ticket};
+use crate::cluster::{self, Cluster, Kind, Member, Message, Producer, Ticket};
 use crate::format::{OffsetMetadata, POSITION_KEY, Token};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::Headers;
 
+use super::claims::{Commitment, Ids, InUse};
 use super::context::Context;
 use super::crash;
 use super::process::Added;
@@ -21,8 +22,11 @@ use super::trouble::{Cause, Trouble};
 pub struct Transactor<C: Cluster> {
     transactional_id: String,
     /// How often the id was renewed. A partition without a leader holds up the end of an aborted transaction,
-    /// and until then the broker keeps the id from being used: the producer goes on under another one.
+    /// and until then the broker keeps the id from being used; without one it still takes half a second. So
+    /// each producer but the first goes on under another id.
     renewals: u32,
+    ids: Ids,
+    in_use: Option<InUse>,
     /// Random for each lane's start; with the count of transactions it makes tokens.
     lane: u64,
     transactions: u64,
@@ -50,13 +54,14 @@ pub struct Aborted {
 
 impl<C: Cluster> Transactor<C> {
     /// A transactor without a producer yet.
-    pub fn new(transactional_id: String, lane: u64) -> Self {
-        Self { transactional_id, renewals: 0, lane, transactions: 0, producer: None, open: None }
+    pub fn new(transactional_id: String, lane: u64, ids: Ids) -> Self {
+        Self { transactional_id, renewals: 0, ids, in_use: None, lane, transactions: 0, producer: None, open: None }
     }
 
-    /// Makes a producer if there is none. Whatever was open under this transactional id is aborted by it.
+    /// Makes a producer if there is none.
     pub fn prepare(&mut self, cluster: &C) -> Result<(), cluster::Error> {
         if self.producer.is_none() {
+            self.in_use = Some(self.ids.take(&self.id()));
             let opened = cluster.producer(&self.id());
             if opened.as_ref().is_err_and(|error| error.kind != Kind::Refused) {
                 self.renewals += 1;
@@ -177,14 +182,14 @@ impl<C: Cluster> Transactor<C> {
         let Some(open) = &mut self.open else { return Ok(Vec::new()) };
         let producer = self.producer.as_mut().expect("a transaction is open on it");
         let started = context.clock.monotonic();
-        let offsets: Vec<OffsetCommit> = open
-            .touched
-            .iter()
-            .map(|id| {
-                let task = tasks.get(id).expect("a lane commits only what it owns");
-                offset_commit(context, task, producer.id())
-            })
-            .collect();
+        let mut offsets = Vec::with_capacity(open.touched.len());
+        let mut commitments = Vec::with_capacity(open.touched.len());
+        for id in &open.touched {
+            let task = tasks.get(id).expect("a lane commits only what it owns");
+            let commitment = commitment(context, task, producer.id());
+            offsets.push(commitment.to_commit(&task.input));
+            commitments.push(commitment);
+        }
         let membership = member.metadata().map_err(Trouble::cluster)?;
         open.ending = true;
         producer.commit(&offsets, membership).map_err(|error| Trouble::cluster(as_outcome(error)))?;
@@ -196,7 +201,8 @@ impl<C: Cluster> Transactor<C> {
         let delivered = producer.take_delivered();
         let open = self.open.take().expect("looked at above");
         let mut troubles = Vec::new();
-        for id in open.touched {
+        for (id, commitment) in open.touched.into_iter().zip(commitments) {
+            tasks.get_mut(&id).expect("looked at above").commitment = Some(commitment);
             let position = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).max();
             if let Err(trouble) = apply(context, tasks, id, position) {
                 troubles.push(trouble);
@@ -205,10 +211,9 @@ impl<C: Cluster> Transactor<C> {
         Ok(troubles)
     }
 
-    /// Ends the transaction without effect, whatever state it is in. Unless the cause leaves the producer fit
-    /// for use, it is dropped: the next one with its id aborts what may still be open. After a failed delivery
-    /// the next one has another id.
-    pub fn abort(&mut self, cause: &Cause, metrics: &LaneMetrics) -> Aborted {
+    /// Ends the transaction without effect, whatever state it is in. Unless that leaves the producer fit for use,
+    /// it is dropped, what may still be open is ended behind it, and the next one has another id.
+    pub fn abort(&mut self, cluster: &C, cause: &Cause, metrics: &LaneMetrics) -> Aborted {
         let open = self.open.take();
         let was_open = open.is_some();
         let ending = open.as_ref().is_some_and(|open| open.ending);
@@ -223,13 +228,18 @@ impl<C: Cluster> Transactor<C> {
             metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
         }
         let ended = known && (!was_open || producer.abort().is_ok());
-        if ended && !ending && undelivered.is_empty() {
+        if ended && (!ending || producer.is_fit()) && undelivered.is_empty() {
             producer.take_failures();
             producer.take_delivered();
             self.producer = Some(producer);
-        } else if !undelivered.is_empty() {
-            self.renewals += 1;
+            return Aborted { touched, undelivered };
         }
+        drop(producer);
+        self.in_use = None;
+        if was_open && !ended {
+            cluster.fence(&self.id());
+        }
+        self.renewals += 1;
         Aborted { touched, undelivered }
     }
 }
@@ -255,16 +265,14 @@ fn undelivered<P: Producer>(producer: &mut P) -> Vec<(TaskId, bool, String)> {
     tasks
 }
 
-fn offset_commit<C: Cluster>(context: &Context, task: &Task<C>, owner: &str) -> OffsetCommit {
+/// What the open transaction commits for a task.
+fn commitment<C: Cluster>(context: &Context, task: &Task<C>, owner: &str) -> Commitment {
     let metadata = OffsetMetadata {
         token: task.token.expect("the transaction is sealed"),
         digest: OffsetMetadata::short_digest(&context.rules_digest),
         owner: Some(owner.to_owned()),
     };
-    OffsetCommit {
-        partition: task.input.clone(),
-        committed: CommittedOffset { offset: task.pending.next, metadata: metadata.to_string() },
-    }
+    Commitment { offset: task.pending.next, metadata }
 }
 
 /// Applies what Kafka has committed to the task's store. `position` is the changelog offset of the position

@@ -165,7 +165,12 @@ impl Topology {
 
     /// The transactional id of a lane, with a number that is random at each start.
     pub fn transactional_id(&self, random: u64, lane: usize) -> String {
-        format!("ratchet.{}.{random:016x}.{lane}", self.name)
+        format!("{}{random:016x}.{lane}", self.transactional_ids())
+    }
+
+    /// How all of its transactional ids begin.
+    pub fn transactional_ids(&self) -> String {
+        format!("ratchet.{}.", self.name)
     }
 }
 

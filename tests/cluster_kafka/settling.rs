@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::Kafka;
-use ratchet::cluster::{Cluster, Kind, Producer as _, Settled, Settling as _};
+use ratchet::cluster::{Cluster, Fencing, Kind, Producer as _, Settled, Settling as _};
 use ratchet::record::TopicPartition;
 use rdkafka::producer::Producer as _;
 
 use crate::common::*;
 
 fn settled(cluster: &Kafka, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Settled {
-    let mut settling = cluster.settle(group, input, changelog);
+    let mut settling = cluster.settle(group, input, changelog, &Fencing::default());
     eventually("to be settled", || settling.poll()).unwrap()
 }
 
@@ -48,7 +48,7 @@ fn it_waits_for_offsets_that_are_pending() {
     offsets.add_partition_offset(&input, 0, rdkafka::Offset::Offset(9)).unwrap();
     // The member's own proof, so that the group's coordinator takes it.
     foreign.send_offsets_to_transaction(&offsets, &joined_elsewhere(&group), PATIENCE).unwrap();
-    let mut settling = cluster.settle(&group, &from, &at(&log, 0));
+    let mut settling = cluster.settle(&group, &from, &at(&log, 0), &Fencing::default());
     stays_open(&mut settling, Duration::from_millis(700));
     // A plain look does not wait.
     let plain = cluster.committed(&group, &[from], Duration::from_secs(5)).unwrap();
@@ -73,7 +73,7 @@ fn it_waits_for_changelog_writes_that_are_open() {
     let changelog = at(&log, 0);
     let foreign = foreign_transaction(60_000);
     write_in(&foreign, &changelog, "open");
-    let mut settling = cluster.settle(&unique("group"), &at(&input, 0), &changelog);
+    let mut settling = cluster.settle(&unique("group"), &at(&input, 0), &changelog, &Fencing::default());
     stays_open(&mut settling, Duration::from_millis(700));
     foreign.abort_transaction(PATIENCE).unwrap();
     let settled = eventually("to be settled", || settling.poll()).unwrap();
@@ -102,7 +102,8 @@ fn many_partitions_settle_at_once() {
     let group = unique("group");
     settled(&cluster, &group, &at(&input, 0), &at(&log, 0));
     let started = Instant::now();
-    let mut all: Vec<_> = (0..64).map(|p| cluster.settle(&group, &at(&input, p), &at(&log, p))).collect();
+    let mut all: Vec<_> =
+        (0..64).map(|p| cluster.settle(&group, &at(&input, p), &at(&log, p), &Fencing::default())).collect();
     eventually("all to be settled", || {
         all.retain_mut(|settling| settling.poll().map(Result::unwrap).is_none());
         all.is_empty().then_some(())
@@ -114,7 +115,7 @@ fn many_partitions_settle_at_once() {
 fn a_changelog_that_does_not_exist_is_refused() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let missing: Arc<str> = unique("missing").into();
-    let mut settling = cluster.settle(&unique("group"), &at(&input, 0), &at(&missing, 0));
+    let mut settling = cluster.settle(&unique("group"), &at(&input, 0), &at(&missing, 0), &Fencing::default());
     let error = eventually("an answer", || settling.poll()).unwrap_err();
     assert_eq!(error.kind, Kind::Refused, "{error}");
     assert!(error.message.contains(&*missing), "{error}");

@@ -62,7 +62,6 @@ impl Job {
         let properties = [
             ("bootstrap.servers", kafka.brokers().to_owned()),
             ("consumer.session.timeout.ms", SESSION_TIMEOUT.as_millis().to_string()),
-            ("consumer.heartbeat.interval.ms", "300".to_owned()),
             ("producer.transaction.timeout.ms", TRANSACTION_TIMEOUT.as_millis().to_string()),
         ];
         Job {

@@ -33,7 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Cluster, CommittedOffset, Error, NewTopic, Rights, Settled, TopicDescription};
+use super::{Cluster, CommittedOffset, Error, Fencing, NewTopic, Rights, Settled, TopicDescription};
 use crate::record::TopicPartition;
 use broker::Broker;
 
@@ -173,9 +173,12 @@ impl Cluster for Embedded {
         Reader::open(&self.broker, partition, offset)
     }
 
-    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Settling {
+    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition, _fencing: &Fencing) -> Settling {
         Settling { answer: Some(self.broker.settled(group, input, changelog)) }
     }
+
+    /// Nothing to do: what a producer had open ended with it.
+    fn fence(&self, _transactional_id: &str) {}
 
     fn committed(
         &self,

@@ -97,6 +97,11 @@ impl Failure {
         Error::new(kind, format!("{what}: {self}"))
     }
 
+    /// Whether the group has refused the membership that a commit was made with.
+    pub fn is_stale_membership(&self) -> bool {
+        is_stale_membership(self.code)
+    }
+
     /// Whether a record was thrown away with its transaction, and not because of itself.
     pub fn is_purged(&self) -> bool {
         matches!(self.code, Code::RD_KAFKA_RESP_ERR__PURGE_QUEUE | Code::RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)

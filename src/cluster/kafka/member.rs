@@ -8,6 +8,7 @@
 //! **Failure**: what librdkafka mends by itself is told once as [`Kind::Retry`]; a position that the
 //! broker no longer has (`auto.offset.reset=error`) and missing rights are [`Kind::Refused`].
 
+use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
@@ -20,7 +21,7 @@ use super::errors::{Code, Failure};
 use super::native::{Client, List, Queue, Signal, c_millis};
 use super::properties::Properties;
 use super::slots::Slots;
-use crate::cluster::{self, Error, GroupEvent, Kind};
+use crate::cluster::{self, Error, GroupEvent, Kind, OffsetCommit};
 use crate::record::TopicPartition;
 
 /// How long a started partition's fetcher may take to come up, and a seek to be done.
@@ -31,6 +32,18 @@ const SEEK_PAUSE: Duration = Duration::from_millis(2);
 const LEAVE_DEADLINE: Duration = Duration::from_secs(5);
 /// How often leaving looks for what is still to be answered.
 const LEAVE_STEP: Duration = Duration::from_millis(20);
+/// How long a plain commit may take.
+const COMMIT_DEADLINE: Duration = Duration::from_secs(5);
+/// For how long a plain commit is tried again while the group is being told its assignments.
+const COMMIT_PATIENCE: Duration = Duration::from_millis(500);
+/// Between two attempts at a plain commit.
+const COMMIT_PAUSE: Duration = Duration::from_millis(5);
+/// How long after a rebalance another one may follow, which librdkafka would join a second late.
+const RESTLESS: Duration = Duration::from_millis(1500);
+/// How often librdkafka is reminded to join in that time.
+const REMIND_INTERVAL: Duration = Duration::from_millis(25);
+/// How long a reminder may take.
+const REMIND_DEADLINE: Duration = Duration::from_millis(100);
 /// For how long the same error is not told again.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
@@ -43,6 +56,11 @@ pub struct Member {
     troubles: Vec<Error>,
     told: Option<(Code, Instant)>,
     left: bool,
+    heartbeat_interval: Duration,
+    /// When librdkafka's main thread was last woken up.
+    woken: Instant,
+    /// When the last group event was answered.
+    answered: Option<Instant>,
 }
 
 /// Proof of a membership as of some moment. See [`cluster::Member::metadata`].
@@ -55,6 +73,15 @@ impl Metadata {
     /// The C handle.
     pub(super) fn raw(&self) -> *const rd::rd_kafka_consumer_group_metadata_t {
         self.0.as_ptr()
+    }
+
+    /// The member's id, and the generation.
+    fn identity(&self) -> (CString, i32) {
+        // SAFETY: the metadata is alive, and its strings with it; a membership's id is not null.
+        unsafe {
+            let id = CStr::from_ptr(rd::rd_kafka_consumer_group_metadata_member_id(self.raw()));
+            (id.to_owned(), rd::rd_kafka_consumer_group_metadata_generation_id(self.raw()))
+        }
     }
 }
 
@@ -79,6 +106,9 @@ impl Member {
             troubles: Vec::new(),
             told: None,
             left: false,
+            heartbeat_interval: Duration::from_millis(properties.heartbeat_interval_ms()?),
+            woken: Instant::now(),
+            answered: None,
         };
         if !topics.is_empty() {
             member.subscribe_to(topics)?;
@@ -93,6 +123,27 @@ impl Member {
         // SAFETY: client and list are alive; the list is copied.
         let failure = Failure::of(unsafe { rd::rd_kafka_subscribe(self.client.raw(), list.raw()) });
         failure.map_or(Ok(()), |failure| Err(failure.plain("subscribing")))
+    }
+
+    /// Wakes librdkafka's main thread, which sleeps for up to a second and only then looks whether a heartbeat is
+    /// due: so a quiet member would hear of a rebalance that late.
+    ///
+    /// It also holds the next JoinGroup back until a second after the last one, while a cooperative rebalance is
+    /// two of them in a row: the partitions that move would belong to nobody meanwhile. Hearing of topics ends
+    /// that pause, so it is asked for some while a second one may come.
+    fn wake(&mut self) {
+        let restless = self.answered.is_some_and(|at| at.elapsed() < RESTLESS);
+        let interval = if restless { REMIND_INTERVAL } else { self.heartbeat_interval };
+        if self.woken.elapsed() < interval {
+            return;
+        }
+        if restless {
+            self.client.ask_for_topics(REMIND_DEADLINE);
+        } else {
+            // Asked of the main thread, which does everything else that is due then.
+            let _ = cluster::Member::metadata(self);
+        }
+        self.woken = Instant::now();
     }
 
     /// Handles everything that librdkafka has to tell; stops at the first group event.
@@ -114,7 +165,7 @@ impl Member {
                         Some(if lost { GroupEvent::Lost(partitions) } else { GroupEvent::Revoked(partitions) });
                 }
                 Signal::Error(failure) => self.tell(failure)?,
-                Signal::Deliveries | Signal::Other => {}
+                Signal::Deliveries | Signal::Committed(_) | Signal::Other => {}
             }
         }
         Ok(())
@@ -250,6 +301,27 @@ impl Member {
         let _ = unsafe { rd::rd_kafka_assign(self.client.raw(), std::ptr::null()) };
     }
 
+    /// Commits through the group's consumer, once, on a queue of its own so that the wait has an end.
+    fn send_commit(&self, offsets: &[OffsetCommit]) -> Result<Option<Failure>, Error> {
+        let mut list = List::new(offsets.len());
+        for offset in offsets {
+            list.push(&offset.partition, offset.committed.offset, Some(&offset.committed.metadata))?;
+        }
+        let answers = Queue::new(&self.client);
+        // SAFETY: client, list and queue are alive; the list is copied. No callback: the answer is an event.
+        let asked = Failure::of(unsafe {
+            rd::rd_kafka_commit_queue(self.client.raw(), list.raw(), answers.raw(), None, std::ptr::null_mut())
+        });
+        if asked.is_some() {
+            return Ok(asked);
+        }
+        match answers.next_event(COMMIT_DEADLINE).map(|event| event.signal()) {
+            Some(Signal::Committed(failure)) => Ok(failure),
+            // It may still be sent, when offsets have long moved on: only the end of the membership prevents that.
+            _ => Err(Error::new(Kind::Fenced, "committing outside of a transaction: no answer")),
+        }
+    }
+
     fn client_position(&self, partition: &TopicPartition) -> Option<i64> {
         let list = List::of(std::slice::from_ref(partition), -1).ok()?;
         // SAFETY: client and list are alive for the call.
@@ -265,6 +337,7 @@ impl cluster::Member for Member {
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         batch.clear();
+        self.wake();
         self.serve_group()?;
         if self.pending.is_some() {
             return Ok(self.pending.clone());
@@ -290,12 +363,14 @@ impl cluster::Member for Member {
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.add(partitions)?;
         self.pending = None;
+        self.answered = Some(Instant::now());
         self.assign(partitions)
     }
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.remove(partitions);
         self.pending = None;
+        self.answered = Some(Instant::now());
         self.unassign(partitions)
     }
 
@@ -337,6 +412,30 @@ impl cluster::Member for Member {
         // librdkafka tells the high watermark: while a transaction is open on the partition, it lies behind
         // the last stable offset that this reader can reach.
         self.client.cached_end(&slot.name, partition.partition)
+    }
+
+    fn commit_plain(&mut self, offsets: &[OffsetCommit]) -> Result<(), Error> {
+        const WHAT: &str = "committing outside of a transaction";
+        let began = Instant::now();
+        loop {
+            // A member that has not joined would be taken for an administrator, whose commits nobody fences.
+            let before = self.metadata()?.identity();
+            let failure = self.send_commit(offsets)?;
+            if self.metadata()?.identity().0 != before.0 {
+                return Err(Error::new(Kind::Fenced, format!("{WHAT}: the membership has ended meanwhile")));
+            }
+            match failure {
+                None => return Ok(()),
+                // Passes as soon as everyone knows the assignment.
+                Some(failure)
+                    if failure.code == Code::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS
+                        && began.elapsed() < COMMIT_PATIENCE =>
+                {
+                    thread::sleep(COMMIT_PAUSE);
+                }
+                Some(failure) => return Err(failure.plain(WHAT)),
+            }
+        }
     }
 
     fn metadata(&self) -> Result<Metadata, Error> {

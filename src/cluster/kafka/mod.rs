@@ -5,10 +5,10 @@
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory
 //! - `member` (with its `slots`), `producer` (with its `threads`), `reader`: the traits of the same names
-//! - `settle`, `admin`: the questions of a takeover, and about topics
+//! - `settle`, `admin`: the questions of a takeover, and about topics; `fences` ends dead owners' transactions
 //!
-//! Invariants: uncommitted records are never read; nothing is committed but through a transaction, with
-//! the membership of that moment; automatic commits, resets and topic creation are off.
+//! Invariants: uncommitted records are never read; an offset moves through a transaction only, with the
+//! membership of that moment; automatic commits, resets and topic creation are off.
 //!
 //! **Failure**: see each module. No error and no log line holds a property's value.
 //!
@@ -19,14 +19,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{Askers, Stability};
-use super::{Cluster, CommittedOffset, Error, NewTopic, Rights, TopicDescription};
+use super::{Cluster, CommittedOffset, Error, Fencing, NewTopic, Rights, TopicDescription};
 use crate::record::TopicPartition;
 
 mod admin;
 mod batch;
 mod errors;
+mod fences;
 mod member;
 mod native;
 mod producer;
@@ -53,6 +55,7 @@ struct Inner {
     consumer: Properties,
     producer: Properties,
     askers: Arc<Askers>,
+    fences: Arc<Fences>,
 }
 
 impl Kafka {
@@ -70,7 +73,8 @@ impl Kafka {
         }
         producer.delivery_timeout_ms()?;
         let askers = Arc::new(Askers::new(&consumer));
-        Ok(Self { inner: Arc::new(Inner { consumer, producer, askers }) })
+        let fences = Arc::new(Fences::new(&producer));
+        Ok(Self { inner: Arc::new(Inner { consumer, producer, askers, fences }) })
     }
 }
 
@@ -106,6 +110,8 @@ impl Cluster for Kafka {
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
+        // The first partitions come in a moment: what is asked then shall find its connections made.
+        self.inner.askers.warm_up(group, topics);
         Member::join(&self.inner.consumer.with("group.id", group), topics)
     }
 
@@ -117,8 +123,13 @@ impl Cluster for Kafka {
         Reader::open(&self.inner.consumer, partition, offset)
     }
 
-    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Settling {
-        Settling::start(&self.inner.askers, group, input, changelog)
+    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition, fencing: &Fencing) -> Settling {
+        let Inner { askers, fences, .. } = &*self.inner;
+        Settling::start(askers, fences, group, input, changelog, fencing)
+    }
+
+    fn fence(&self, transactional_id: &str) {
+        self.inner.fences.fence(transactional_id);
     }
 
     fn committed(

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::bindings as rd;
@@ -60,6 +60,8 @@ pub struct Producer {
     transaction_timeout: Duration,
     /// When the last transaction was asked to end, and when that was answered.
     ended: Option<(Instant, Instant)>,
+    /// Whether the last commit had an answer to everything that it asked for.
+    answered: bool,
 }
 
 impl Producer {
@@ -90,7 +92,18 @@ impl Producer {
         }
         let topics = HashMap::new();
         let id = id.to_owned();
-        Ok(Self { id, client, caller, reports, topics, sent: 0, delivery_timeout, transaction_timeout, ended: None })
+        Ok(Self {
+            id,
+            client,
+            caller,
+            reports,
+            topics,
+            sent: 0,
+            delivery_timeout,
+            transaction_timeout,
+            ended: None,
+            answered: true,
+        })
     }
 
     fn topic(&mut self, name: &str) -> Result<*mut rd::rd_kafka_topic_t, Error> {
@@ -107,8 +120,14 @@ impl Producer {
         matches!((self.ended, broke), (Some((asked, answered)), Some(at)) if at >= asked && at <= answered + DOUBT)
     }
 
-    /// Adds the offsets, on the calls' thread.
-    fn add_offsets(client: &Client, offsets: &List, group: &Metadata, deadline: Instant) -> Result<(), Error> {
+    /// Adds the offsets, on the calls' thread. Of what fails, the group's refusal of the membership is an answer.
+    fn add_offsets(
+        client: &Client,
+        offsets: &List,
+        group: &Metadata,
+        deadline: Instant,
+        answered: &AtomicBool,
+    ) -> Result<(), Error> {
         until(deadline, |wait| {
             // SAFETY: all three are alive; the error is taken over.
             unsafe {
@@ -118,7 +137,10 @@ impl Producer {
             }
         })
         // Whatever this was, nothing has been committed.
-        .map_err(|failure| failure.transactional("adding the offsets to the transaction", Kind::Abort))
+        .map_err(|failure| {
+            answered.store(failure.is_stale_membership(), Ordering::Release);
+            failure.transactional("adding the offsets to the transaction", Kind::Abort)
+        })
         .map_err(|error| if error.kind == Kind::Unknown { Error::new(Kind::Abort, error.message) } else { error })
     }
 
@@ -298,8 +320,10 @@ impl cluster::Producer for Producer {
         let deadline = asked + self.transaction_timeout;
         let phase = Arc::new(AtomicU8::new(PREPARING));
         let shared = Arc::clone(&phase);
+        let answered = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&answered);
         let committed = self.caller.call(self.transaction_timeout + GRACE, move |client| {
-            Self::add_offsets(client, &list, &group, deadline)?;
+            Self::add_offsets(client, &list, &group, deadline, &told)?;
             let may_end = shared.compare_exchange(PREPARING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok();
             if !may_end {
                 return Err(Error::new(Kind::Abort, "the commit was given up before the transaction ended"));
@@ -307,6 +331,7 @@ impl cluster::Producer for Producer {
             Self::end(client, deadline)
         });
         self.ended = Some((asked, Instant::now()));
+        self.answered = matches!(committed, Watched::Done(Ok(()))) || answered.load(Ordering::Acquire);
         match committed {
             Watched::Done(result) => result,
             Watched::GivenUp => {
@@ -315,6 +340,10 @@ impl cluster::Producer for Producer {
                 Err(Error::new(kind, format!("{WHAT}: no answer")))
             }
         }
+    }
+
+    fn is_fit(&self) -> bool {
+        self.answered && !self.in_doubt()
     }
 
     fn abort(&mut self) -> Result<(), Error> {

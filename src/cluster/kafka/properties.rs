@@ -52,6 +52,13 @@ const CONSUMER: &[(&str, &str)] = &[
     ("fetch.queue.backoff.ms", "20"),
     ("queued.min.messages", "1000000"),
     ("queued.max.messages.kbytes", "65536"),
+    // A partition that comes is fetched once the fetch under way has returned: with the default of 500 ms, a
+    // partition that moves to a quiet lane stands still for that long.
+    ("fetch.wait.max.ms", "50"),
+    // A member hears of a rebalance by its heartbeat: all wait for the last one to hear.
+    ("heartbeat.interval.ms", "100"),
+    // For how long a dead member's partitions stay with it.
+    ("session.timeout.ms", "10000"),
 ];
 
 /// Ratchet's defaults for producers.
@@ -118,6 +125,11 @@ impl Properties {
     /// After how long the broker aborts a transaction by itself.
     pub fn transaction_timeout_ms(&self) -> Result<u64, Error> {
         self.milliseconds("transaction.timeout.ms")
+    }
+
+    /// How often a member is to be heard of.
+    pub fn heartbeat_interval_ms(&self) -> Result<u64, Error> {
+        self.milliseconds("heartbeat.interval.ms")
     }
 
     /// After how long an undelivered record is given up.

@@ -1,5 +1,8 @@
 //! What a takeover has to ask before it can restore, in the order of [`Settled`].
 //!
+//! Before all that, the owner whom the committed offset's metadata names is fenced, so that what it may have
+//! left open ends at once: see [`super::fences`]. The order below does not rest on it.
+//!
 //! Four shared clients do all the asking, however many tasks settle at once: one that reads uncommitted
 //! records (it sees the end), one that reads committed ones (it sees the last stable offset), and two in
 //! the group, which never subscribe: one that waits for pending offsets and one that does not.
@@ -18,10 +21,12 @@ use rdkafka::bindings as rd;
 
 use super::admin;
 use super::errors::{Code, Failure};
+use super::fences::Fences;
 use super::native::{Client, Element, List, c_millis, c_string};
 use super::properties::Properties;
 use super::threads::spawn;
-use crate::cluster::{self, CommittedOffset, Error, Kind, Settled, TopicId};
+use crate::cluster::{self, CommittedOffset, Error, Fencing, Kind, Settled, TopicId};
+use crate::format::OffsetMetadata;
 use crate::record::TopicPartition;
 
 /// How long settling may take in all: the longest transaction, the broker's scan for those that timed
@@ -87,6 +92,24 @@ impl Askers {
         Ok(client)
     }
 
+    /// Makes the connections that a takeover in `group` will need, on a thread of its own.
+    pub fn warm_up(self: &Arc<Self>, group: &str, topics: &[Arc<str>]) {
+        let Some(topic) = topics.first() else { return };
+        let (askers, group) = (Arc::clone(self), group.to_owned());
+        let probe = TopicPartition::new(Arc::clone(topic), 0);
+        let asked = spawn("kafka-warm-up", move || {
+            // What goes wrong here is met again, and told, where an answer is needed.
+            let ends = [askers.ends(), askers.stable_ends()].map(|client| watermarks(&client?, &probe));
+            let one = std::slice::from_ref(&probe);
+            let groups = [Stability::Plain, Stability::Stable].map(|kind| askers.committed(&group, kind, one, ANSWER));
+            let fine = ends.iter().all(Result::is_ok) && groups.iter().all(Result::is_ok);
+            tracing::debug!(fine, "the clients that ask are connected");
+        });
+        if let Err(error) = asked {
+            tracing::debug!("{error}");
+        }
+    }
+
     /// What `group` has committed for `partitions`.
     pub fn committed(
         &self,
@@ -136,15 +159,24 @@ pub struct Settling {
 }
 
 impl Settling {
-    /// Starts asking.
-    pub(super) fn start(askers: &Arc<Askers>, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Self {
+    /// Starts asking, and looks for an owner to be fenced.
+    pub(super) fn start(
+        askers: &Arc<Askers>,
+        fences: &Arc<Fences>,
+        group: &str,
+        input: &TopicPartition,
+        changelog: &TopicPartition,
+        fencing: &Fencing,
+    ) -> Self {
         let (done, answer) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicBool::new(false));
         let question = Question {
             askers: Arc::clone(askers),
+            fences: Arc::clone(fences),
             group: group.to_owned(),
             input: input.clone(),
             changelog: changelog.clone(),
+            fencing: fencing.clone(),
             deadline: Instant::now() + DEADLINE,
             dropped: Arc::clone(&dropped),
         };
@@ -180,9 +212,11 @@ impl Drop for Settling {
 /// What is asked, and until when.
 struct Question {
     askers: Arc<Askers>,
+    fences: Arc<Fences>,
     group: String,
     input: TopicPartition,
     changelog: TopicPartition,
+    fencing: Fencing,
     deadline: Instant,
     dropped: Arc<AtomicBool>,
 }
@@ -190,6 +224,7 @@ struct Question {
 impl Question {
     fn answer(&self) -> Result<Settled, Error> {
         let one = std::slice::from_ref(&self.input);
+        self.fence_former_owner(one);
         let mut committed = self.persist(|| self.askers.committed(&self.group, Stability::Stable, one, ANSWER))?;
         let (changelog_start, changelog_end) = self.persist(|| watermarks(&self.askers.ends()?, &self.changelog))?;
         self.wait_stable(changelog_end)?;
@@ -198,6 +233,20 @@ impl Question {
         let (input_start, input_end) = self.persist(|| watermarks(&self.askers.ends()?, &self.input))?;
         let committed = committed.pop().flatten();
         Ok(Settled { committed, input_id, input_start, input_end, changelog_id, changelog_start, changelog_end })
+    }
+
+    /// Ends the transaction of whoever is named beside the offset that was committed last, pending ones aside.
+    /// Whatever goes wrong here costs time and nothing else.
+    fn fence_former_owner(&self, input: &[TopicPartition]) {
+        let committed = match self.askers.committed(&self.group, Stability::Plain, input, ANSWER) {
+            Ok(mut committed) => committed.pop().flatten(),
+            Err(error) => return tracing::debug!("the former owner of {} is not known: {error}", self.input),
+        };
+        let metadata = committed.and_then(|committed| OffsetMetadata::parse(&committed.metadata).ok().flatten());
+        let owner = metadata.and_then(|metadata| metadata.owner);
+        if let Some(owner) = owner.filter(|owner| self.fencing.allows(owner)) {
+            self.fences.fence(&owner);
+        }
     }
 
     /// Waits until the changelog's last stable offset has reached `end`: all that was open is decided.

@@ -114,7 +114,7 @@ impl Reports {
             match event.signal() {
                 Signal::Deliveries => self.record(event.deliveries()),
                 Signal::Error(failure) => self.note(failure),
-                Signal::Assign(_) | Signal::Revoke(_) | Signal::Other => {}
+                Signal::Assign(_) | Signal::Revoke(_) | Signal::Committed(_) | Signal::Other => {}
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::cluster::{self, Cluster, GroupEvent, Kind, Member};
+use crate::engine::claims;
 use crate::engine::plan::Refusal;
 use crate::engine::task::{Phase, Task, TaskId};
 use crate::engine::trouble::Trouble;
@@ -27,6 +28,7 @@ impl<C: Cluster> Lane<C> {
             GroupEvent::Revoked(partitions) => {
                 tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions revoked");
                 self.commit();
+                self.hand_over(self.tasks_of(&partitions));
                 self.let_go(&partitions);
                 self.member.accept_revoked(&partitions)
             }
@@ -111,7 +113,7 @@ impl<C: Cluster> Lane<C> {
         let task_count = topics.task_count;
         let group = self.context.topology.group();
         let changelog = TopicPartition::new(self.context.topology.changelog(&partition.topic), partition.partition);
-        let settling = self.cluster.settle(&group, &partition, &changelog);
+        let settling = self.cluster.settle(&group, &partition, &changelog, &self.context.fencing());
         let mut task = Task::new(&self.context, partition, topics, settling);
         if task.input.partition >= task_count as i32 {
             let found = task.input.partition as u32 + 1;
@@ -124,9 +126,21 @@ impl<C: Cluster> Lane<C> {
     }
 
     pub(super) fn let_go(&mut self, partitions: &[TopicPartition]) {
-        let gone: Vec<TaskId> =
-            self.tasks.iter().filter(|(_, task)| partitions.contains(&task.input)).map(|(id, _)| *id).collect();
-        gone.into_iter().for_each(|id| self.release(id));
+        self.tasks_of(partitions).into_iter().for_each(|id| self.release(id));
+    }
+
+    fn tasks_of(&self, partitions: &[TopicPartition]) -> Vec<TaskId> {
+        self.tasks.iter().filter(|(_, task)| partitions.contains(&task.input)).map(|(id, _)| *id).collect()
+    }
+
+    /// Tells the next owner that nothing of these tasks is open, so that it need not fence anybody.
+    pub(super) fn hand_over(&mut self, mut ids: Vec<TaskId>) {
+        let Self { tasks, transactor, member, transactional_id, .. } = self;
+        // What is on its way back may have been in a transaction whose end is not known.
+        ids.retain(|id| matches!(tasks[id].phase, Phase::Running) && !transactor.touches(*id));
+        if let Err(error) = claims::release(tasks, member, ids, transactional_id) {
+            tracing::debug!(topology = self.context.topology.name, reason = error.message, "tasks not released");
+        }
     }
 
     /// Drops a task that is in no open transaction of the lane's, its store flushed.
@@ -134,7 +148,7 @@ impl<C: Cluster> Lane<C> {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
         let Some(mut task) = self.tasks.remove(&id) else { return };
         if let Phase::Isolated(isolated) = &mut task.phase {
-            isolated.abandon(&self.metrics);
+            isolated.abandon(&self.cluster, &self.metrics);
         }
         let running = matches!(task.phase, Phase::Running | Phase::Isolated(_));
         if let (true, Some(held)) = (running, &task.held)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Kind, Member};
+use crate::engine::claims::Commitment;
 use crate::engine::context::backoff;
 use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
 use crate::engine::restore::{self, Setback, Slice};
@@ -18,12 +19,12 @@ pub(in crate::engine) const LOADS_MAX: usize = 4;
 impl<C: Cluster> Lane<C> {
     /// Aborts the open transaction and sends its tasks through their restore.
     pub(super) fn way_back(&mut self, trouble: Trouble) {
-        let Aborted { touched, undelivered } = self.transactor.abort(&trouble.cause, &self.metrics);
+        let Aborted { touched, undelivered } = self.transactor.abort(&self.cluster, &trouble.cause, &self.metrics);
         tracing::warn!(
             topology = self.context.topology.name, reason = %trouble.cause, tasks = touched.len(),
             "transaction aborted; its tasks restore"
         );
-        // At once, since it also ends what may still be open: the tasks wait for that.
+        // At once: the tasks settle meanwhile.
         if let Err(error) = self.transactor.prepare(&self.cluster) {
             tracing::debug!(reason = error.message, "no producer yet");
         }
@@ -118,6 +119,9 @@ impl<C: Cluster> Lane<C> {
         task.report_restored();
         if !std::mem::replace(&mut task.taken_over, true) {
             self.metrics.takeover(if task.restored { "restored" } else { "current" });
+            let took_ms = self.context.clock.monotonic().saturating_sub(task.assigned).as_millis() as u64;
+            let owner = task.commitment.as_ref().map_or("none", Commitment::owner);
+            tracing::info!(task = %task.input, owner, restored = task.restored, took_ms, "task taken over");
         }
         if task.quarantine.is_none() {
             self.member.start(&task.input, task.committed.next)?;
@@ -127,7 +131,8 @@ impl<C: Cluster> Lane<C> {
         // Ids and tokens of its own each time: see the transactor's renewals.
         self.isolations += 1;
         let transactional_id = format!("{}-i{}", self.transactional_id, self.isolations);
-        let transactor = Transactor::new(transactional_id, self.random.wrapping_add(self.isolations));
+        let transactor =
+            Transactor::new(transactional_id, self.random.wrapping_add(self.isolations), self.context.ids.clone());
         let isolated = Isolated::new(&self.cluster, &task.input, task.committed.next, transactor)?;
         task.set_phase(Phase::Isolated(Box::new(isolated)));
         Ok(())

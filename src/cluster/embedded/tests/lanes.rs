@@ -71,7 +71,8 @@ fn take(cluster: &Embedded, member: &mut Member, event: &GroupEvent) {
 }
 
 fn rewind(cluster: &Embedded, member: &mut Member, partition: &TopicPartition) {
-    let settled = cluster.settle("g", partition, partition).poll().unwrap().unwrap();
+    let settled =
+        cluster.settle("g", partition, partition, &crate::cluster::Fencing::default()).poll().unwrap().unwrap();
     member.start(partition, settled.committed.map_or(0, |committed| committed.offset)).unwrap();
 }
 

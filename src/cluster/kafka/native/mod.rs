@@ -200,6 +200,18 @@ impl Client {
         Failure::of(code).map_or(Ok((low, high)), Err)
     }
 
+    /// Asks a broker about the topics that the client knows, for the sake of what the client does at the answer.
+    pub fn ask_for_topics(&self, wait: Duration) {
+        let mut answer = ptr::null();
+        // SAFETY: the client is alive and the out-pointer is valid for the call; the answer is owned.
+        unsafe {
+            let code = rd::rd_kafka_metadata(self.raw(), 0, ptr::null_mut(), &mut answer, c_millis(wait));
+            if Failure::of(code).is_none() {
+                rd::rd_kafka_metadata_destroy(answer);
+            }
+        }
+    }
+
     /// The end of a partition as last heard in an answer to a fetch.
     pub fn cached_end(&self, topic: &CStr, partition: i32) -> Option<i64> {
         let (mut low, mut high) = (-1, -1);
