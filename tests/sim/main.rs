@@ -1,5 +1,145 @@
 //! Goal: the engine as it ships, on a simulated cluster, under schedules that come from a seed alone.
 //!
-//! - `kafka`: a Kafka cluster as a state machine, knowing nothing of ratchet
+//! - `kafka`: a Kafka cluster as a state machine, knowing nothing of ratchet; `client`: what librdkafka makes of it
+//! - `world`: time, processes and the wire; `coroutine`: code that waits; `random`
+//! - `instance`: the engine; `input`: what it reads; `check`: whether what came out is right
+//! - `schedule`: one seed from beginning to end
+//!
+//! `SIM_SEED=n` runs one seed and prints what happens; `SIM_SEEDS=n` runs so many, `SIM_FIRST=n` from this one on.
+#![allow(dead_code, reason = "the cluster can more than the first scheduler asks of it")]
 
+mod check;
+mod client;
+mod coroutine;
+mod input;
+mod instance;
 mod kafka;
+mod random;
+mod schedule;
+mod world;
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use ratchet::config::Commit;
+use ratchet::state::Memory;
+
+use instance::Plan;
+use random::Random;
+use schedule::{Outcome, Profile, run};
+
+fn plan(folder: &Path, lanes: usize) -> Plan {
+    let file = folder.join("shop.yaml");
+    std::fs::write(&file, input::TOPOLOGY).expect("the folder is writable");
+    let loaded = ratchet::topology::load(&file, &Nothing).map_err(|mistakes| mistakes.render(false));
+    Plan {
+        topology: loaded.expect("the topology is right").topology,
+        memory: Memory::new(64 << 20),
+        lanes,
+        commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
+    }
+}
+
+/// No environment.
+struct Nothing;
+
+impl ratchet::yaml::Environment for Nothing {
+    fn variable(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    fn variables(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+
+    fn cores(&self) -> usize {
+        1
+    }
+}
+
+/// A seed's profile and its way.
+fn play(seed: u64, draw: fn(&mut Random) -> Profile, tell: bool) -> Outcome {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let profile = draw(&mut Random::new(seed ^ 0x5eed));
+    if tell {
+        println!("{profile:?}");
+    }
+    run(seed, &plan(folder.path(), profile.lanes), profile, folder.path(), tell)
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Runs many seeds and says which are wrong.
+#[expect(clippy::disallowed_methods, reason = "how long seeds take is told to people")]
+fn play_all(draw: fn(&mut Random) -> Profile, count: u64) {
+    let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
+    let (next, failed, began) = (AtomicU64::new(first), AtomicU64::new(0), Instant::now());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let wrong = play(seed, draw, false).wrong;
+                    if !wrong.is_empty() {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                        println!("SIM_SEED={seed}: {}", wrong.join("; "));
+                    }
+                }
+            });
+        }
+    });
+    let took = began.elapsed();
+    println!("{count} seeds in {took:.1?}: {:.1} ms a seed", took.as_secs_f64() * 1000.0 / count as f64);
+    assert_eq!(failed.into_inner(), 0, "seeds went wrong");
+}
+
+/// Nothing goes wrong, and everything is read.
+#[test]
+fn calm_seeds() {
+    play_all(Profile::calm, 20);
+}
+
+/// Crashes, freezes and rebalances.
+#[test]
+fn falling_seeds() {
+    play_all(Profile::falling, 40);
+}
+
+/// All that, and a wire that loses, delays and repeats.
+#[test]
+fn wild_seeds() {
+    play_all(Profile::wild, 40);
+}
+
+/// The seed that is named, told in full.
+#[test]
+fn one_seed() {
+    let Some(seed) = number("SIM_SEED") else { return };
+    let draw = match std::env::var("SIM_PROFILE").as_deref() {
+        Ok("calm") => Profile::calm,
+        Ok("falling") => Profile::falling,
+        _ => Profile::wild,
+    };
+    let outcome = play(seed, draw, true);
+    println!("{outcome:?}");
+    assert_eq!(outcome.wrong, Vec::<String>::new());
+}
+
+/// The same seed, the same trace.
+#[test]
+fn a_seed_goes_the_same_way_twice() {
+    for seed in 1..=4 {
+        assert_eq!(play(seed, Profile::wild, false), play(seed, Profile::wild, false), "seed {seed}");
+    }
+}

@@ -26,12 +26,12 @@ mod topics;
 mod transactions;
 
 pub use code::Code;
-pub use groups::{Groups, Joined, Subscription};
+pub use groups::{Groups, Subscription};
 pub use log::{Isolation, Log, Record, Writer};
 pub use offsets::Committed;
 pub use requests::Identity;
 pub use topics::{Settings, Topics};
-pub use transactions::{Coordinator, Marker, Protocol, State};
+pub use transactions::{Coordinator, Marker, Protocol};
 
 /// Microseconds since the cluster began.
 pub type Time = u64;

@@ -1,0 +1,370 @@
+//! One seed from beginning to end: what happens next is drawn from the seed alone.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use ratchet::topology::Topology;
+
+use crate::coroutine::Strand;
+use crate::instance::{Instance, Plan};
+use crate::kafka::{MS, Partition, Place, SECOND, Settings, Time};
+use crate::random::Random;
+use crate::world::{Wire, World};
+use crate::{check, input};
+
+/// Faults come within this time; then all is calm.
+const TROUBLE: Time = 8 * SECOND;
+/// How long it may take afterwards until everything is read.
+const RECOVERY: Time = 120 * SECOND;
+/// How often it is looked whether everything is read.
+const LOOK: Time = 50 * MS;
+
+/// What a seed is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    pub partitions: i32,
+    pub instances: usize,
+    pub lanes: usize,
+    pub records: u64,
+    pub crashes: u64,
+    pub freezes: u64,
+    pub departures: u64,
+    pub moves: u64,
+    pub wire: Wire,
+}
+
+impl Profile {
+    /// Nothing goes wrong.
+    pub fn calm(random: &mut Random) -> Self {
+        Self {
+            partitions: random.between(2, 4) as i32,
+            instances: 2,
+            lanes: random.between(1, 2) as usize,
+            records: random.between(50, 300),
+            crashes: 0,
+            freezes: 0,
+            departures: 0,
+            moves: 0,
+            wire: Wire::default(),
+        }
+    }
+
+    /// Crashes, freezes and rebalances; the wire is fine.
+    pub fn falling(random: &mut Random) -> Self {
+        let (crashes, freezes, departures) = (random.below(4), random.below(4), random.below(3));
+        Self { crashes, freezes, departures, ..Self::calm(random) }
+    }
+
+    /// All that and the wire.
+    pub fn wild(random: &mut Random) -> Self {
+        let moves = random.below(4);
+        let mut upto = |most: u64| if random.permille(500) { random.below(most) } else { 0 };
+        let wire =
+            Wire { request_lost: upto(20), answer_lost: upto(20), late: upto(10), repeated: upto(10), slow: upto(30) };
+        Self { moves, wire, ..Self::falling(random) }
+    }
+
+    /// Any of them.
+    pub fn drawn(random: &mut Random) -> Self {
+        match random.below(10) {
+            0 => Self::calm(random),
+            1..5 => Self::falling(random),
+            _ => Self::wild(random),
+        }
+    }
+}
+
+/// What a seed has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What is wrong; nothing where all is right.
+    pub wrong: Vec<String>,
+    /// A hash over all that happened, and how much it was.
+    pub trace: (u64, u64),
+    /// How long it took in the world's time.
+    pub took: Time,
+}
+
+/// Something that happens to instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    Crash(usize),
+    Freeze(usize, Time),
+    /// It leaves by itself, and comes back.
+    Depart(usize),
+    Start(usize),
+    TransactionsMove(Time),
+    GroupsMove(Time),
+    Leaderless(i32, Time),
+    Calm,
+}
+
+/// One seed under way.
+struct Run<'a> {
+    world: World,
+    plan: &'a Plan,
+    profile: Profile,
+    folder: &'a Path,
+    strands: Vec<Option<Strand>>,
+    instances: Vec<Option<Instance>>,
+    faults: Vec<(Time, Fault)>,
+    sent: Vec<u64>,
+    feed_at: Time,
+    marker_at: Time,
+    look_at: Time,
+}
+
+/// Runs a seed; `tell` prints what happens.
+pub fn run(seed: u64, plan: &Plan, profile: Profile, folder: &Path, tell: bool) -> Outcome {
+    let world = World::new(seed, profile.wire, tell);
+    {
+        let mut state = world.lock();
+        let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
+        state.broker.topics.create(input::INPUT, profile.partitions, settings).expect("the cluster is empty");
+    }
+    let mut run = Run {
+        world,
+        plan,
+        profile,
+        folder,
+        strands: Vec::new(),
+        instances: (0..profile.instances).map(|_| None).collect(),
+        faults: Vec::new(),
+        sent: vec![0; profile.partitions as usize],
+        feed_at: 0,
+        marker_at: Time::MAX,
+        look_at: LOOK,
+    };
+    run.draw_faults();
+    let wrong = run.drive(&plan.topology);
+    let (trace, took) = {
+        let state = run.world.lock();
+        (state.trace(), state.now())
+    };
+    run.end();
+    Outcome { wrong, trace, took }
+}
+
+impl Run<'_> {
+    fn draw_faults(&mut self) {
+        let Profile { instances, crashes, freezes, departures, moves, partitions, .. } = self.profile;
+        let mut state = self.world.lock();
+        let random = &mut state.random;
+        let at = |random: &mut Random| random.between(300 * MS, TROUBLE - MS);
+        for instance in 0..instances {
+            self.faults.push((random.below(500 * MS), Fault::Start(instance)));
+        }
+        let some = |random: &mut Random| random.below(instances as u64) as usize;
+        for _ in 0..crashes {
+            let (when, who) = (at(random), some(random));
+            self.faults.push((when, Fault::Crash(who)));
+            self.faults.push((when + random.below(3 * SECOND), Fault::Start(who)));
+        }
+        for _ in 0..freezes {
+            self.faults.push((at(random), Fault::Freeze(some(random), random.between(50 * MS, 6 * SECOND))));
+        }
+        for _ in 0..departures {
+            let (when, who) = (at(random), some(random));
+            self.faults.push((when, Fault::Depart(who)));
+            self.faults.push((when + random.between(SECOND, 3 * SECOND), Fault::Start(who)));
+        }
+        for _ in 0..moves {
+            let length = random.between(20 * MS, 3 * SECOND);
+            let fault = match random.below(3) {
+                0 => Fault::TransactionsMove(length),
+                1 => Fault::GroupsMove(length),
+                _ => Fault::Leaderless(random.below(partitions as u64) as i32, length),
+            };
+            self.faults.push((at(random), fault));
+        }
+        self.faults.push((TROUBLE, Fault::Calm));
+        (0..instances).for_each(|instance| self.faults.push((TROUBLE + 4 * SECOND, Fault::Start(instance))));
+        self.faults.sort_by_key(|fault| std::cmp::Reverse(*fault));
+    }
+
+    /// Until everything is read, or the time is over.
+    fn drive(&mut self, topology: &Topology) -> Vec<String> {
+        loop {
+            self.begin_tasks();
+            let (at, what) = self.next();
+            self.world.lock().broker.now = at;
+            if at > TROUBLE + RECOVERY {
+                let mut wrong = vec!["not everything was read in time".to_owned()];
+                wrong.extend(check::judge(&self.world.lock().broker, &topology.rules, self.profile.partitions));
+                return wrong;
+            }
+            match what {
+                What::Task(task) => self.resume(task),
+                What::Tick => self.world.lock().broker.tick(),
+                What::Marker => self.write_marker(),
+                What::Later => {
+                    let mut state = self.world.lock();
+                    let (_, request) = state.later.pop_first().expect("looked at");
+                    state.note("late request", format_args!(""));
+                    request(&mut state.broker);
+                }
+                What::Fault => {
+                    let (_, fault) = self.faults.pop().expect("looked at");
+                    self.inflict(fault);
+                }
+                What::Feed => self.feed(),
+                What::Look => {
+                    self.look_at = at + LOOK;
+                    let fed = self.feed_at == Time::MAX && self.faults.is_empty();
+                    if fed && check::is_drained(&self.world.lock().broker, self.profile.partitions) {
+                        return check::judge(&self.world.lock().broker, &topology.rules, self.profile.partitions);
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin_tasks(&mut self) {
+        let begun = std::mem::take(&mut self.world.lock().begun);
+        for (task, body) in begun {
+            self.strands.resize_with(self.strands.len().max(task + 1), || None);
+            self.strands[task] = Some(Strand::new(body));
+        }
+    }
+
+    /// What comes next, and when.
+    fn next(&mut self) -> (Time, What) {
+        let mut state = self.world.lock();
+        let now = state.now();
+        if state.broker.coordinator.has_markers() {
+            if self.marker_at == Time::MAX {
+                self.marker_at = now + marker_pause(&mut state.random);
+            }
+        } else {
+            self.marker_at = Time::MAX;
+        }
+        let mut first = (self.look_at, What::Look);
+        let mut offer = |at: Time, what: What| {
+            if at < first.0 {
+                first = (at, what);
+            }
+        };
+        for (task, _) in self.strands.iter().enumerate().filter(|(_, strand)| strand.is_some()) {
+            let of = &state.tasks[task];
+            offer(of.wake.max(state.processes[of.process].frozen_until), What::Task(task));
+        }
+        offer(state.broker.next_tick().unwrap_or(Time::MAX), What::Tick);
+        offer(self.marker_at, What::Marker);
+        offer(state.later.keys().next().map_or(Time::MAX, |(at, _)| *at), What::Later);
+        offer(self.faults.last().map_or(Time::MAX, |(at, _)| *at), What::Fault);
+        offer(self.feed_at, What::Feed);
+        (first.0.max(now), first.1)
+    }
+
+    fn resume(&mut self, task: usize) {
+        {
+            let mut state = self.world.lock();
+            state.running = task;
+            state.tasks[task].wake = Time::MAX;
+        }
+        let strand = self.strands[task].as_mut().expect("only tasks that are there are resumed");
+        if strand.resume() {
+            self.strands[task] = None;
+        }
+    }
+
+    fn write_marker(&mut self) {
+        let mut state = self.world.lock();
+        let markers = state.broker.markers();
+        let marker = &markers[state.random.below(markers.len() as u64) as usize];
+        let written = state.broker.write_marker(marker);
+        state.note("marker", format_args!("{marker:?} {written}"));
+        self.marker_at = state.now() + marker_pause(&mut state.random);
+    }
+
+    fn feed(&mut self) {
+        let mut state = self.world.lock();
+        let now = state.now();
+        for _ in 0..state.random.between(1, 12) {
+            let partition = state.random.below(self.profile.partitions as u64) as usize;
+            let record = input::record(&mut state.random, partition as i32, self.sent[partition], now);
+            self.sent[partition] += 1;
+            let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, partition as i32));
+            log.expect("the input stays").append([record]);
+        }
+        let all = self.sent.iter().sum::<u64>() >= self.profile.records;
+        self.feed_at = if all { Time::MAX } else { now + state.random.between(MS, 400 * MS) };
+    }
+
+    fn inflict(&mut self, fault: Fault) {
+        self.world.lock().note("fault", format_args!("{fault:?}"));
+        let now = self.world.lock().now();
+        match fault {
+            Fault::Crash(who) => self.kill(who),
+            Fault::Start(who) => {
+                if self.instances[who].as_ref().is_some_and(|instance| !instance.stop.load(Ordering::Relaxed)) {
+                    return;
+                }
+                // What is still leaving is killed: a new process cannot have its folder before.
+                self.kill(who);
+                let folder = self.folder.join(format!("instance-{who}"));
+                self.instances[who] = Some(Instance::start(&self.world, self.plan, folder));
+            }
+            Fault::Freeze(who, length) => {
+                if let Some(instance) = &self.instances[who] {
+                    self.world.lock().processes[instance.process.number].frozen_until = now + length;
+                }
+            }
+            Fault::Depart(who) => {
+                if let Some(instance) = &self.instances[who] {
+                    instance.stop.store(true, Ordering::Relaxed);
+                }
+            }
+            Fault::TransactionsMove(length) => self.world.lock().broker.take_away(Place::TransactionCoordinator, now + length),
+            Fault::GroupsMove(length) => self.world.lock().broker.take_away(Place::GroupCoordinator, now + length),
+            Fault::Leaderless(partition, length) => {
+                let place = Place::Leader(Partition::new(input::OUTPUT, partition));
+                self.world.lock().broker.take_away(place, now + length);
+            }
+            Fault::Calm => self.world.lock().wire = Wire::default(),
+        }
+    }
+
+    /// Ends a process where it stands.
+    fn kill(&mut self, who: usize) {
+        let Some(instance) = self.instances[who].take() else { return };
+        let number = instance.process.number;
+        let tasks: Vec<usize> = {
+            let mut state = self.world.lock();
+            state.processes[number].is_dead = true;
+            let tasks: Vec<usize> = (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
+            state.begun.retain(|(task, _)| !tasks.contains(task));
+            tasks
+        };
+        for task in tasks {
+            if let Some(strand) = self.strands.get_mut(task) {
+                drop(strand.take());
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        (0..self.instances.len()).for_each(|who| self.kill(who));
+    }
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Task(usize),
+    Tick,
+    Marker,
+    Later,
+    Fault,
+    Feed,
+    Look,
+}
+
+/// How long after the former a marker is written: mostly at once.
+fn marker_pause(random: &mut Random) -> Time {
+    match random.below(100) {
+        0..80 => random.between(50, 2 * MS),
+        80..98 => random.between(2 * MS, 30 * MS),
+        _ => random.between(30 * MS, 600 * MS),
+    }
+}
