@@ -60,7 +60,7 @@ impl Profile {
         let moves = random.below(4);
         let mut upto = |most: u64| if random.permille(500) { random.below(most) } else { 0 };
         let wire =
-            Wire { request_lost: upto(20), answer_lost: upto(20), late: upto(10), repeated: upto(10), slow: upto(30) };
+            Wire { request_lost: upto(20), answer_lost: upto(20), late: upto(10), repeated: 0, slow: upto(30) };
         Self { moves, wire, ..Self::falling(random) }
     }
 
@@ -199,8 +199,8 @@ impl Run<'_> {
                 What::Marker => self.write_marker(),
                 What::Later => {
                     let mut state = self.world.lock();
-                    let (_, request) = state.later.pop_first().expect("looked at");
-                    state.note("late request", format_args!(""));
+                    let (_, (what, request)) = state.later.pop_first().expect("looked at");
+                    state.note("late request", format_args!("{what}"));
                     request(&mut state.broker);
                 }
                 What::Fault => {

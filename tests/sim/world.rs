@@ -25,7 +25,8 @@ pub struct Wire {
     pub answer_lost: u64,
     /// The client is told that the connection broke, and the request arrives up to seconds later.
     pub late: u64,
-    /// It is answered, and a copy of it arrives up to seconds later.
+    /// It is answered, and a copy of it arrives up to seconds later. A connection does not do that: a copy exists
+    /// only where the client has sent one (that is `late`, tried again). For experiments.
     pub repeated: u64,
     /// It takes up to a second.
     pub slow: u64,
@@ -70,7 +71,7 @@ pub struct State {
     /// The task that runs.
     pub running: usize,
     /// Requests that arrive by themselves.
-    pub later: BTreeMap<(Time, u64), Request>,
+    pub later: BTreeMap<(Time, u64), (&'static str, Request)>,
     trace: u64,
     traced: u64,
     tell: bool,
@@ -141,9 +142,9 @@ impl State {
     }
 
     /// Lets a request arrive by itself.
-    pub fn later(&mut self, at: Time, request: Request) {
+    pub fn later(&mut self, at: Time, what: &'static str, request: Request) {
         let number = self.later.len() as u64 + (self.traced << 20);
-        self.later.insert((at, number), request);
+        self.later.insert((at, number), (what, request));
     }
 
     fn spawn(&mut self, process: usize, body: Body) -> usize {
@@ -245,7 +246,7 @@ impl Process {
             let mut state = self.lock();
             if fate == Fate::Late || fate == Fate::Repeated {
                 let (at, copy) = (state.now() + delay, request.clone());
-                state.later(at, Box::new(move |broker| drop(copy(broker))));
+                state.later(at, what, Box::new(move |broker| drop(copy(broker))));
             }
             let result = match fate {
                 Fate::RequestLost | Fate::Late => Err(Broken::Lost),

@@ -228,9 +228,6 @@ impl cluster::Member for Member {
             });
             // It may still be sent, when offsets have long moved on: only the end of the membership prevents that.
             let unanswered = || Error::new(Kind::Fenced, format!("{WHAT}: no answer"));
-            if asked == Err(Broken::Lost) {
-                return Err(unanswered());
-            }
             if self.metadata()?.member != before {
                 return Err(Error::new(Kind::Fenced, format!("{WHAT}: the membership has ended meanwhile")));
             }
@@ -238,7 +235,9 @@ impl cluster::Member for Member {
             match asked {
                 Ok(()) => return Ok(()),
                 Err(Broken::Code(Code::RebalanceInProgress)) if waited < COMMIT_PATIENCE => {}
-                Err(Broken::Code(Code::NotCoordinator)) if waited < COMMIT_DEADLINE => {}
+                // librdkafka sends it again by itself, and the lane hears of the last answer only
+                // (`rd_kafka_handle_OffsetCommit`: REFRESH and RETRY).
+                Err(Broken::Code(Code::NotCoordinator) | Broken::Lost) if waited < COMMIT_DEADLINE => {}
                 Err(Broken::Code(Code::NotCoordinator)) | Err(Broken::Lost) => return Err(unanswered()),
                 Err(Broken::Code(code)) => return Err(errors::plain(code, format!("{WHAT}: {code:?}"))),
             }
