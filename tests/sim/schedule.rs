@@ -49,6 +49,12 @@ impl Profile {
         }
     }
 
+    fn is_troubled(&self) -> bool {
+        let Wire { request_lost, answer_lost, late, repeated, slow } = self.wire;
+        self.crashes + self.freezes + self.departures + self.moves > 0
+            || request_lost + answer_lost + late + repeated + slow > 0
+    }
+
     /// Crashes, freezes and rebalances; the wire is fine.
     pub fn falling(random: &mut Random) -> Self {
         let (crashes, freezes, departures) = (random.below(4), random.below(4), random.below(3));
@@ -59,9 +65,16 @@ impl Profile {
     pub fn wild(random: &mut Random) -> Self {
         let moves = random.below(4);
         let mut upto = |most: u64| if random.permille(500) { random.below(most) } else { 0 };
-        let wire =
-            Wire { request_lost: upto(20), answer_lost: upto(20), late: upto(10), repeated: 0, slow: upto(30) };
+        let wire = Wire { request_lost: upto(20), answer_lost: upto(20), late: upto(10), repeated: 0, slow: upto(30) };
         Self { moves, wire, ..Self::falling(random) }
+    }
+
+    /// A wire that is often down.
+    pub fn stormy(random: &mut Random) -> Self {
+        let mut upto = |most: u64| random.below(most);
+        let wire =
+            Wire { request_lost: upto(60), answer_lost: upto(60), late: upto(120), repeated: 0, slow: upto(100) };
+        Self { wire, ..Self::wild(random) }
     }
 
     /// Any of them.
@@ -177,8 +190,10 @@ impl Run<'_> {
             };
             self.faults.push((at(random), fault));
         }
-        self.faults.push((TROUBLE, Fault::Calm));
-        (0..instances).for_each(|instance| self.faults.push((TROUBLE + 4 * SECOND, Fault::Start(instance))));
+        self.faults.push((if self.profile.is_troubled() { TROUBLE } else { SECOND }, Fault::Calm));
+        if crashes + departures > 0 {
+            (0..instances).for_each(|instance| self.faults.push((TROUBLE + 4 * SECOND, Fault::Start(instance))));
+        }
         self.faults.sort_by_key(|fault| std::cmp::Reverse(*fault));
     }
 
@@ -315,7 +330,9 @@ impl Run<'_> {
                     instance.stop.store(true, Ordering::Relaxed);
                 }
             }
-            Fault::TransactionsMove(length) => self.world.lock().broker.take_away(Place::TransactionCoordinator, now + length),
+            Fault::TransactionsMove(length) => {
+                self.world.lock().broker.take_away(Place::TransactionCoordinator, now + length)
+            }
             Fault::GroupsMove(length) => self.world.lock().broker.take_away(Place::GroupCoordinator, now + length),
             Fault::Leaderless(partition, length) => {
                 let place = Place::Leader(Partition::new(input::OUTPUT, partition));
@@ -332,7 +349,8 @@ impl Run<'_> {
         let tasks: Vec<usize> = {
             let mut state = self.world.lock();
             state.processes[number].is_dead = true;
-            let tasks: Vec<usize> = (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
+            let tasks: Vec<usize> =
+                (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
             state.begun.retain(|(task, _)| !tasks.contains(task));
             tasks
         };

@@ -37,6 +37,8 @@ pub struct Shared {
     pub closing: bool,
     pub closed: bool,
     pub polled: Time,
+    /// What the coordinator has said of the membership in answer to a commit.
+    pub refused: Option<Code>,
     pub thread: usize,
 }
 
@@ -68,6 +70,15 @@ impl Membership {
     /// Never to be held while waiting.
     pub fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A commit was refused: where that concerns the membership, it has ended
+    /// (`rd_kafka_cgrp_op_handle_OffsetCommit`).
+    pub fn refuse(&self, code: Code) {
+        if matches!(code, Code::UnknownMemberId | Code::IllegalGeneration) {
+            self.lock().refused = Some(code);
+            self.wake();
+        }
     }
 
     /// Wakes the main thread: something was answered.
@@ -223,6 +234,7 @@ impl Thread {
         let added: Vec<Partition> = assignment.iter().filter(|one| !self.owned.contains(one)).cloned().collect();
         let revoked: Vec<Partition> = self.owned.iter().filter(|one| !assignment.contains(one)).cloned().collect();
         self.owned_generation = generation;
+        self.to.lock().refused = None;
         let rejoin = !revoked.is_empty();
         if rejoin {
             if !self.tell(Event::Revoked(revoked)) {
@@ -301,7 +313,8 @@ impl Thread {
                 self.forget_member();
                 return Next::Lost;
             }
-            match self.heartbeat() {
+            let refused = self.to.lock().refused.take();
+            match refused.or_else(|| self.heartbeat()) {
                 Some(Code::RebalanceInProgress) => return Next::Join,
                 Some(Code::UnknownMemberId) => {
                     self.forget_member();

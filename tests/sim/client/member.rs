@@ -17,6 +17,8 @@ const COMMIT_DEADLINE: Time = 5 * SECOND;
 /// For how long a plain commit is tried again while the group is being told its assignments.
 const COMMIT_PATIENCE: Time = 500 * MS;
 const COMMIT_PAUSE: Time = 5 * MS;
+/// How often librdkafka sends a request again whose connection broke (`RD_KAFKA_REQUEST_DEFAULT_RETRIES`).
+const RETRIES: u32 = 2;
 /// How long leaving the group may take.
 const LEAVE_DEADLINE: Time = 5 * SECOND;
 
@@ -69,7 +71,11 @@ impl Member {
                 for slot in self.slots.iter_mut().filter(|slot| partitions.contains(&slot.partition)) {
                     slot.started = false;
                 }
-                if matches!(event, Event::Lost(_)) { GroupEvent::Lost(partitions) } else { GroupEvent::Revoked(partitions) }
+                if matches!(event, Event::Lost(_)) {
+                    GroupEvent::Lost(partitions)
+                } else {
+                    GroupEvent::Revoked(partitions)
+                }
             }
         })
     }
@@ -220,12 +226,14 @@ impl cluster::Member for Member {
         const WHAT: &str = "committing outside of a transaction";
         let began = self.process.now();
         let offsets = committed(offsets);
+        let mut broke = 0;
         loop {
             let Metadata { group, member, generation } = self.metadata()?;
             let (before, offsets) = (member.clone(), offsets.clone());
-            let asked = self.process.ask("commit plain", move |broker| {
-                broker.commit_offsets(&group, (&member, generation), &offsets)
-            });
+            let asked = self
+                .process
+                .ask("commit plain", move |broker| broker.commit_offsets(&group, (&member, generation), &offsets));
+            broke += u32::from(asked == Err(Broken::Lost));
             // It may still be sent, when offsets have long moved on: only the end of the membership prevents that.
             let unanswered = || Error::new(Kind::Fenced, format!("{WHAT}: no answer"));
             if self.metadata()?.member != before {
@@ -237,9 +245,13 @@ impl cluster::Member for Member {
                 Err(Broken::Code(Code::RebalanceInProgress)) if waited < COMMIT_PATIENCE => {}
                 // librdkafka sends it again by itself, and the lane hears of the last answer only
                 // (`rd_kafka_handle_OffsetCommit`: REFRESH and RETRY).
-                Err(Broken::Code(Code::NotCoordinator) | Broken::Lost) if waited < COMMIT_DEADLINE => {}
-                Err(Broken::Code(Code::NotCoordinator)) | Err(Broken::Lost) => return Err(unanswered()),
-                Err(Broken::Code(code)) => return Err(errors::plain(code, format!("{WHAT}: {code:?}"))),
+                Err(Broken::Code(Code::NotCoordinator) | Broken::Lost)
+                    if waited < COMMIT_DEADLINE && broke <= RETRIES => {}
+                Err(Broken::Code(Code::NotCoordinator) | Broken::Lost) => return Err(unanswered()),
+                Err(Broken::Code(code)) => {
+                    self.membership.refuse(code);
+                    return Err(errors::plain(code, format!("{WHAT}: {code:?}")));
+                }
             }
             self.process.sleep(COMMIT_PAUSE);
         }

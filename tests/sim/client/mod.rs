@@ -131,7 +131,8 @@ impl Cluster for Sim {
     }
 
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
-        let setting = |name: &str| topic.settings.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+        let setting =
+            |name: &str| topic.settings.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
         let number = |name: &str| setting(name).and_then(|value| value.parse::<u64>().ok());
         let settings = Settings {
             compacted: setting("cleanup.policy") == Some("compact"),
@@ -180,7 +181,10 @@ impl Cluster for Sim {
     ) -> Result<Vec<Option<CommittedOffset>>, Error> {
         let (group, partitions): (String, Vec<Partition>) = (group.to_owned(), partitions.iter().map(theirs).collect());
         let found = self.ask("committed", move |broker| {
-            partitions.iter().map(|partition| broker.fetch_offset(&group, partition, false)).collect::<Result<Vec<_>, _>>()
+            partitions
+                .iter()
+                .map(|partition| broker.fetch_offset(&group, partition, false))
+                .collect::<Result<Vec<_>, _>>()
         })?;
         let of = |found: crate::kafka::Committed| CommittedOffset { offset: found.offset, metadata: found.metadata };
         Ok(found.into_iter().map(|found| found.map(of)).collect())

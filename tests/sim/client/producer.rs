@@ -159,7 +159,10 @@ impl Producer {
             // Whatever this was, nothing has been committed.
             let stale = matches!(broken, Broken::Code(code) if errors::is_stale_membership(code));
             let fatal = !stale && errors::transactional(broken) == Action::Fatal;
-            (stale, Error::new(if fatal { Kind::Fenced } else { Kind::Abort }, format!("adding the offsets: {broken:?}")))
+            (
+                stale,
+                Error::new(if fatal { Kind::Fenced } else { Kind::Abort }, format!("adding the offsets: {broken:?}")),
+            )
         };
         self.line().begun = true;
         let name = group.group.clone();
@@ -284,7 +287,9 @@ impl cluster::Producer for Producer {
         let begun = self.line().begun;
         let ended = match begun {
             false => Ok(()),
-            true => self.ask("end abort", asked + TRANSACTION + GRACE, |broker, who| broker.end_transaction(who, false)).map(drop),
+            true => self
+                .ask("end abort", asked + TRANSACTION + GRACE, |broker, who| broker.end_transaction(who, false))
+                .map(drop),
         };
         self.ended = Some((asked, self.process.now()));
         match ended {

@@ -23,8 +23,9 @@ impl Reader {
         let bound = if state.random.permille(300) { state.random.between(1, 20) as usize } else { records_max };
         batch.open(&self.partition);
         let (partition, max) = (theirs(&self.partition), records_max.min(bound));
-        let fetched =
-            state.broker.fetch(&partition, self.position, Isolation::Committed, max, |offset, record| batch.push(offset, record));
+        let fetched = state
+            .broker
+            .fetch(&partition, self.position, Isolation::Committed, max, |offset, record| batch.push(offset, record));
         match fetched {
             Ok((next, _)) => {
                 self.position = next;

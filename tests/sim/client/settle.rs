@@ -73,10 +73,8 @@ impl Asking {
         self.fence_former_owner();
         let Question { group, input, changelog, .. } = &self.question;
         let (asked, of) = (group.clone(), input.clone());
-        let committed =
-            self.persist("stable fetch", move |broker| broker.fetch_offset(&asked, &of, true))?;
-        let committed =
-            committed.map(|found| CommittedOffset { offset: found.offset, metadata: found.metadata });
+        let committed = self.persist("stable fetch", move |broker| broker.fetch_offset(&asked, &of, true))?;
+        let committed = committed.map(|found| CommittedOffset { offset: found.offset, metadata: found.metadata });
         let (changelog_start, changelog_end) = self.ends(changelog, Isolation::Uncommitted)?;
         self.wait_stable(changelog_end)?;
         let changelog_id = self.topic_id(changelog)?;
