@@ -12,12 +12,13 @@ use crate::world::WALL_MS;
 
 /// Whether everything was read, and nothing is pending.
 pub fn is_drained(broker: &Broker, partitions: i32) -> bool {
-    (0..partitions).all(|number| {
-        let input = Partition::new(INPUT, number);
-        let end = broker.topics.log(&input).map_or(0, |log| log.end());
-        let committed = broker.groups.committed(GROUP, &input, true);
-        committed.is_ok_and(|committed| committed.is_some_and(|committed| committed.offset == end) || end == 0)
-    })
+    !broker.coordinator.has_markers()
+        && (0..partitions).all(|number| {
+            let input = Partition::new(INPUT, number);
+            let end = broker.topics.log(&input).map_or(0, |log| log.end());
+            let committed = broker.groups.committed(GROUP, &input, true);
+            committed.is_ok_and(|committed| committed.is_some_and(|committed| committed.offset == end) || end == 0)
+        })
 }
 
 fn records(broker: &Broker, partition: &Partition) -> Vec<(i64, Record)> {
