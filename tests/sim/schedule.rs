@@ -50,7 +50,7 @@ impl Profile {
     }
 
     fn is_troubled(&self) -> bool {
-        let Wire { request_lost, answer_lost, late, repeated, slow } = self.wire;
+        let Wire { request_lost, answer_lost, late, repeated, slow, .. } = self.wire;
         self.crashes + self.freezes + self.departures + self.moves > 0
             || request_lost + answer_lost + late + repeated + slow > 0
     }
@@ -65,7 +65,8 @@ impl Profile {
     pub fn wild(random: &mut Random) -> Self {
         let moves = random.below(4);
         let mut upto = |most: u64| if random.permille(500) { random.below(most) } else { 0 };
-        let wire = Wire { request_lost: upto(20), answer_lost: upto(20), late: upto(10), repeated: 0, slow: upto(30) };
+        let wire =
+            Wire { request_lost: upto(20), answer_lost: upto(20), late: upto(10), slow: upto(30), ..Wire::default() };
         Self { moves, wire, ..Self::falling(random) }
     }
 
@@ -73,8 +74,14 @@ impl Profile {
     pub fn stormy(random: &mut Random) -> Self {
         let mut upto = |most: u64| random.below(most);
         let wire =
-            Wire { request_lost: upto(60), answer_lost: upto(60), late: upto(120), repeated: 0, slow: upto(100) };
+            Wire { request_lost: upto(60), answer_lost: upto(60), late: upto(120), slow: upto(100), ..Wire::default() };
         Self { wire, ..Self::wild(random) }
+    }
+
+    /// The same, where a plain commit can come late.
+    pub fn late_plain(random: &mut Random) -> Self {
+        let profile = Self::stormy(random);
+        Self { wire: Wire { late_plain: true, ..profile.wire }, ..profile }
     }
 
     /// Any of them.
