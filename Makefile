@@ -70,6 +70,10 @@ test: setup-test ## Run the whole suite, real Kafka included (ARGS='--test NAME'
 cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka Connect, PostgreSQL, MariaDB
 	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
 
+.PHONY: sim
+sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults (SIM_SEEDS=n seeds of each kind; SIM_PROFILE=wild SIM_SEED=n tells one in full)
+	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (30)
 	@scripts/fuzz.sh

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::kafka::{Broker, Code, MS, Partition, SECOND, Subscription, Time};
+use crate::kafka::{Broker, Code, Joined, MS, Partition, SECOND, Subscription, Time};
 use crate::world::{Broken, Process};
 
 use super::assignor;
@@ -88,6 +88,17 @@ impl Membership {
     }
 }
 
+/// All partitions of all topics that any member subscribes to.
+fn partitions(broker: &Broker, joined: &Joined) -> Vec<Partition> {
+    let mut topics: Vec<&Arc<str>> = joined.members.iter().flat_map(|(_, said)| &said.topics).collect();
+    topics.sort();
+    topics.dedup();
+    let count = |topic: &str| broker.topics.get(topic).map_or(0, |topic| topic.logs.len() as i32);
+    let of =
+        |topic: &Arc<str>| (0..count(topic)).map(|number| Partition::new(topic.clone(), number)).collect::<Vec<_>>();
+    topics.into_iter().flat_map(of).collect()
+}
+
 /// The main thread.
 struct Thread {
     to: Membership,
@@ -165,27 +176,22 @@ impl Thread {
                 return Next::Join;
             }
         }
-        let Some(joined) = self.await_answer(|broker, group, member| broker.groups.take_joined(group, member)) else {
-            return Next::Close;
-        };
-        let Ok(joined) = joined else {
-            self.forget_member();
-            return Next::Join;
-        };
+        match self.await_answer(|broker, group, member| broker.groups.take_joined(group, member)) {
+            None => Next::Close,
+            Some(Ok(joined)) => self.sync(joined),
+            Some(Err(_)) => {
+                self.forget_member();
+                Next::Join
+            }
+        }
+    }
+
+    /// Assigns if that is this member's part, and learns what is its own.
+    fn sync(&mut self, joined: Joined) -> Next {
         self.to.lock().generation = joined.generation;
         let generation = joined.generation;
         let synced = self.ask("sync", move |broker, group, member| {
-            let assignments = joined.is_leader.then(|| {
-                let mut topics: Vec<&Arc<str>> = joined.members.iter().flat_map(|(_, said)| &said.topics).collect();
-                topics.sort();
-                topics.dedup();
-                let count = |topic: &str| broker.topics.get(topic).map_or(0, |topic| topic.logs.len() as i32);
-                let of = |topic: &Arc<str>| {
-                    let topic = topic.clone();
-                    (0..count(&topic)).map(move |number| Partition::new(topic.clone(), number))
-                };
-                assignor::assign(&joined.members, &topics.into_iter().flat_map(of).collect::<Vec<_>>())
-            });
+            let assignments = joined.is_leader.then(|| assignor::assign(&joined.members, &partitions(broker, &joined)));
             broker.groups.sync(broker.now, (group, member), generation, assignments)
         });
         let synced = match synced {

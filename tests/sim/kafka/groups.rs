@@ -249,8 +249,9 @@ impl Groups {
         }
         let group = self.groups.entry(group.clone()).or_insert_with(Group::new);
         let is_empty = group.state == State::Empty;
-        if generation < 0 && is_empty {
-        } else if generation >= 0 || !member.is_empty() {
+        // Anybody's, an administrator's say, where there are no members.
+        let by_nobody = generation < 0 && is_empty;
+        if !by_nobody && (generation >= 0 || !member.is_empty()) {
             group.check(member, generation)?;
             if matches!(group.state, State::Completing(_)) {
                 return Err(Code::RebalanceInProgress);

@@ -26,7 +26,7 @@ mod topics;
 mod transactions;
 
 pub use code::Code;
-pub use groups::{Groups, Subscription};
+pub use groups::{Groups, Joined, Subscription};
 pub use log::{Isolation, Log, Record, Writer};
 pub use offsets::Committed;
 pub use requests::Identity;
