@@ -22,6 +22,8 @@ RUST_TEST_THREADS ?= 6
 export RUST_TEST_THREADS
 
 BUILD := --release --locked
+BENCH = $(CARGO) bench --profile release --locked
+COMPARE = $(BENCH) --bench compare --
 
 ##@ Start here
 
@@ -79,8 +81,28 @@ fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS
 	@scripts/fuzz.sh
 
 .PHONY: bench
-bench: setup-build ## Run the benchmarks
-	$(CARGO) bench --profile release --locked --benches $(ARGS)
+bench: setup-bench ## Compare with pass-throughs, Kafka Streams and Quix Streams, in 75 minutes, and write docs/benchmarks.md (ARGS='--parts ids' for a part)
+	$(COMPARE) run $(ARGS)
+
+.PHONY: bench-quick
+bench-quick: setup-bench ## The same for a few minutes, printed only
+	$(COMPARE) run --quick --parts ids --rounds 2 $(ARGS)
+
+.PHONY: bench-contender
+bench-contender: setup-bench ## Run one contender alone (ARGS='ratchet --part versions --records 2000000')
+	$(COMPARE) contender $(ARGS)
+
+.PHONY: bench-report
+bench-report: setup-build ## Write docs/benchmarks.md again, from the last results
+	$(COMPARE) report
+
+.PHONY: bench-guard
+bench-guard: setup-test ## Fail if ratchet has clearly lost speed against a pass-through, in a minute
+	$(COMPARE) guard
+
+.PHONY: bench-stages
+bench-stages: setup-build ## Time the stages of a record's way, one by one
+	$(BENCH) --bench dedup --bench state --bench stages --bench large $(ARGS)
 
 .PHONY: lint
 lint: setup-build fmt-check clippy docs-check deny shell-check compose-check ## Run all that can be said of the sources without running them
@@ -120,10 +142,12 @@ shell-check: ## Check the shell scripts
 	@scripts/shell-check.sh
 
 # The checks alone, as other recipes call them; `make setup` does both.
-.PHONY: setup-build setup-test setup-cdc
+.PHONY: setup-build setup-test setup-cdc setup-bench
 setup-build:
 	@scripts/setup.sh build
 setup-test:
 	@scripts/setup.sh build test
 setup-cdc:
 	@scripts/setup.sh build cdc
+setup-bench:
+	@scripts/setup.sh build test bench

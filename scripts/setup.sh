@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks for what building (build), testing (test), testing change data capture (cdc) and linting (lint)
-# need, and installs what is missing with apt-get where it may: as root, or by a sudo that asks for no password. Otherwise it says
+# Checks for what building (build), testing (test), testing change data capture (cdc), comparing with others
+# (bench) and linting (lint) need, and installs what is missing with apt-get where it may: as root, or by a sudo that asks for no password. Otherwise it says
 # exactly what to install and exits 1. INSTALL=no never installs. Silent when nothing is missing,
 # except when called for linting too.
 set -euo pipefail
@@ -93,6 +93,18 @@ check_cdc() {
     fi
 }
 
+# The name of the Java package that also compiles, next to the one that only runs.
+jdk_package() { java_package | sed 's/-jre-/-jdk-/'; }
+
+check_bench() {
+    # An existing Java is kept, unless it only runs.
+    have javac || need "$(jdk_package)" "compiles the Kafka Streams program that ratchet is compared with"
+    have mvn || need maven "fetches Kafka Streams"
+    if ! have python3 || ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
+        need python3-venv "Python with venv, for the Quix Streams program that ratchet is compared with"
+    fi
+}
+
 check_rust() {
     local wanted found
     wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -133,8 +145,9 @@ for part in "$@"; do
             ;;
         test) check_test ;;
         cdc) check_cdc ;;
+        bench) check_bench ;;
         lint) lint=yes ;;
-        *) fail "no such part: $part (build, test, cdc, lint)" ;;
+        *) fail "no such part: $part (build, test, cdc, bench, lint)" ;;
     esac
 done
 wanted=("${packages[@]}")

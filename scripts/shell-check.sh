@@ -8,7 +8,7 @@ source scripts/lib.sh
 scripts=(.ci/run)
 while IFS= read -r script; do
     scripts+=("$script")
-done < <(find scripts tests -name '*.sh' -not -path '*/target/*' 2>/dev/null | sort)
+done < <(find scripts tests benches -name '*.sh' -not -path '*/target/*' 2>/dev/null | sort)
 
 for script in "${scripts[@]}"; do
     bash -n "$script"

@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+/// Takes librdkafka's and RocksDB's allocations over too: records are allocated on one thread and freed on
+/// another, which is what glibc's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     ratchet::cli::main()
 }

@@ -38,7 +38,8 @@ pub struct Args {
     #[arg(long)]
     online: bool,
 
-    /// Print each topology with everything that its preset stands for, as YAML that loads to the same rules
+    /// Print each topology with everything that its preset stands for, as YAML that loads to the same rules;
+    /// several as one document each, after its file's name
     #[arg(long)]
     expand: bool,
 }
@@ -51,9 +52,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     } else {
         (topology::load_all(&inputs.topologies, &Process)?, None)
     };
+    let notes = notes(&loaded);
     for Loaded { topology, warnings, path, .. } in &loaded {
         inputs::show_warnings(warnings);
-        say(format_args!("{}: fine\n{}", path.display(), summary(topology)));
+        say(format_args!("{}: fine\n{}", path.display(), summary(topology, &notes)));
+    }
+    for (note, names) in notes.iter().filter(|(_, names)| names.len() > 1) {
+        say(format_args!("note for {}: {note}\n", names.join(", ")));
     }
     if args.expand {
         expand(&loaded).map_err(|error| Failure::output(&error))?;
@@ -68,15 +73,37 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Writes the topologies with their presets' blocks to standard output, several as several documents.
+/// Writes the topologies with their presets' blocks to standard output; several as several documents, each with
+/// its file's name, since one file holds one.
 fn expand(loaded: &[Loaded]) -> io::Result<()> {
-    let texts: Vec<String> = loaded.iter().map(Loaded::expanded).collect();
+    let texts: Vec<String> = match loaded {
+        [one] => vec![one.expanded()],
+        several => several.iter().map(|one| format!("# {}\n{}", one.path.display(), one.expanded())).collect(),
+    };
     let mut stdout = io::stdout().lock();
     stdout.write_all(texts.join("---\n").as_bytes()).and_then(|()| stdout.flush())
 }
 
-/// What a topology amounts to, a line each.
-fn summary(topology: &Topology) -> String {
+/// A note, and the topologies that it is for.
+type Note<'a> = (String, Vec<&'a str>);
+
+/// The notes of the topologies' presets, each once.
+fn notes(loaded: &[Loaded]) -> Vec<Note<'_>> {
+    let mut notes: Vec<Note<'_>> = Vec::new();
+    for Loaded { topology, .. } in loaded {
+        let preset = topology.preset.as_deref().and_then(Preset::find);
+        for note in preset.iter().flat_map(|preset| preset.notes()) {
+            match notes.iter_mut().find(|(known, _)| *known == note) {
+                Some((_, names)) => names.push(&topology.name),
+                None => notes.push((note, vec![&topology.name])),
+            }
+        }
+    }
+    notes
+}
+
+/// What a topology amounts to, a line each, with those of the notes that are for it alone.
+fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     let rules = &topology.rules;
     let identity: Vec<_> = rules.identity.parts.iter().map(ToString::to_string).collect();
     let version = rules.version.as_ref();
@@ -104,8 +131,8 @@ fn summary(topology: &Topology) -> String {
     if !topology.tests.is_empty() {
         line("tests", &format!("{}, which `ratchet test` runs", topology.tests.len()));
     }
-    for note in preset.iter().flat_map(|preset| preset.notes()) {
-        line("note", &note);
+    for (note, _) in notes.iter().filter(|(_, names)| *names == [topology.name.as_str()]) {
+        line("note", note);
     }
     text
 }

@@ -1,5 +1,6 @@
 //! `ratchet run`: the job, until it is told to stop.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -9,6 +10,10 @@ use crate::engine;
 use crate::observe::http::{self, Server};
 use crate::observe::{Health, Metrics, logs};
 use crate::topology::{Loaded, Mistake};
+
+mod bars;
+
+use bars::Bars;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +47,8 @@ pub struct Args {
 /// Runs the topologies.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = inputs::load(&args.inputs)?;
-    begin_logs(&config)?;
+    let bars = (config.log.format == LogFormat::Text).then(Bars::on_terminal).flatten();
+    begin_logs(&config, bars.as_ref())?;
     let drill = std::env::var("RATCHET_CRASH_AT").ok();
     engine::crash::arm(drill.as_deref())
         .map_err(|words| Failure::input(words, "unset RATCHET_CRASH_AT unless this is a crash drill"))?;
@@ -55,9 +61,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     signals::watch(Arc::clone(&stop)).map_err(|error| Failure::logged(&error))?;
     let (metrics, health) = (Metrics::new(), Health::new());
     let server = serve(&config, &metrics, &health)?;
+    let bars = bars.map(|bars| bars.show(metrics.clone()));
     let topologies = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();
     let options = engine::Options { config, topologies, until_drained: args.until_drained, stop, metrics, health };
     let ended = engine::run(options).map_err(|error| Failure::logged(&error));
+    if let Some(bars) = bars {
+        bars.end();
+    }
     if let Some(server) = server {
         server.stop();
     }
@@ -65,12 +75,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     ended
 }
 
-fn begin_logs(config: &Config) -> Result<(), Failure> {
+/// Logs to standard error; above the bars, if there are any.
+fn begin_logs(config: &Config, bars: Option<&Bars>) -> Result<(), Failure> {
     let format = match config.log.format {
         LogFormat::Text => logs::Format::Text,
         LogFormat::Json => logs::Format::Json,
     };
-    logs::init(format, &config.log.level).map_err(|error| Failure::input(error.to_string(), "set `log.level`"))
+    let begun = match bars {
+        Some(bars) => logs::init(format, &config.log.level, bars.writer()),
+        None => logs::init(format, &config.log.level, io::stderr),
+    };
+    begun.map_err(|error| Failure::input(error.to_string(), "set `log.level`"))
 }
 
 /// Serves metrics and health where the configuration says so.

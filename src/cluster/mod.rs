@@ -223,7 +223,7 @@ pub trait Member: Send {
 
     /// Commits offsets outside of any transaction and waits for the answer. It is taken only of a member of the
     /// group, as of its present generation: [`Kind::Abort`] where that has passed, or none was joined yet. After
-    /// [`Kind::Fenced`] it may still happen, unless the member is dropped before it commits anything else.
+    /// [`Kind::Fenced`] it may still happen: the member commits nothing any more, and has to be dropped.
     ///
     /// A commit that follows a transaction's, once that was answered, stands: whatever of the transaction is
     /// still to be made visible does not undo it.
@@ -252,6 +252,29 @@ pub trait Producer: Send {
     /// the delivery timeout. An error of kind [`Kind::Refused`] concerns this record alone and leaves the
     /// transaction as it was.
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error>;
+
+    /// Hands over records, given by key and value, to one partition: as [`Producer::send`] would one by one, without
+    /// headers, with the present for their time, and without a report of success. After an error, some may be
+    /// handed over.
+    fn send_all<'a>(
+        &mut self,
+        number: u64,
+        to: &TopicPartition,
+        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    ) -> Result<(), Error> {
+        for (key, value) in records {
+            let message = Message {
+                topic: &to.topic,
+                partition: to.partition,
+                key: Some(key),
+                value,
+                headers: Headers::default(),
+                timestamp: None,
+            };
+            self.send(Ticket { number, report: false }, &message)?;
+        }
+        Ok(())
+    }
 
     /// How many records are handed over and neither delivered nor failed.
     fn in_flight(&self) -> usize;

@@ -34,8 +34,6 @@ pub struct Context {
     pub state_dir: Arc<StateDir>,
     /// The stores' shared memory.
     pub memory: Memory,
-    /// How much of a changelog is gathered before it is written to the store, in bytes.
-    pub load_buffer_bytes_max: usize,
     /// The stores that are open in this process.
     pub registry: Registry,
     /// Where counts go.

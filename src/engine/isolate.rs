@@ -116,6 +116,7 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
         }
         Err(trouble) => {
             task.set_phase(Phase::Waiting { until: Duration::ZERO });
+            task.unsettled = true;
             let Aborted { undelivered, .. } = isolated.transactor.abort(means.cluster, &trouble.cause, means.metrics);
             let refused = undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
             let tried = isolated.batch.len();

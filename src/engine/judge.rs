@@ -28,6 +28,8 @@ pub struct Judge {
     readings: Vec<Option<Reading>>,
     /// The entries that the store has, one after the other.
     bytes: Vec<u8>,
+    /// The keys to look up.
+    wanted: Vec<Wanted>,
     /// Where in `bytes` the entries of each record's rows are, and where each record's rows begin.
     found: Vec<Found>,
     first_rows: Vec<usize>,
@@ -42,6 +44,18 @@ pub struct Judge {
 struct Found {
     entry: Option<Range<usize>>,
     table: Option<Range<usize>>,
+}
+
+/// A key to look up.
+struct Wanted {
+    /// The order of keys, as far as it goes.
+    head: u128,
+    /// Where in the arena it is.
+    key: Range<usize>,
+    /// The row that it is for.
+    row: usize,
+    /// Whether it is the row's table.
+    is_table: bool,
 }
 
 /// What is decided of a row.
@@ -67,6 +81,7 @@ impl Judge {
             arena: Vec::new(),
             readings: Vec::new(),
             bytes: Vec::new(),
+            wanted: Vec::new(),
             found: Vec::new(),
             first_rows: Vec::new(),
             decided: Vec::new(),
@@ -92,35 +107,41 @@ impl Judge {
     /// again: fetching them too costs less than looking twice. A table's entry is asked for only where one can be:
     /// the first is made in this very batch, and then it is in the overlay.
     pub fn look_up<C: Cluster>(&mut self, task: &Task<C>) -> Result<(), state::Error> {
-        let Self { arena, readings, bytes, found, first_rows, .. } = self;
+        let Self { arena, readings, bytes, wanted, found, first_rows, .. } = self;
         bytes.clear();
+        wanted.clear();
         found.clear();
         first_rows.clear();
         let has_tables = task.pending.progress.truncates > 0;
-        let mut wanted: Vec<(&[u8], usize, bool)> = Vec::with_capacity(readings.len());
+        let arena = &arena[..];
+        let mut want = |key: Range<usize>, row, is_table| {
+            wanted.push(Wanted { head: state::key_head(&arena[key.clone()]), key, row, is_table });
+        };
         for reading in readings.iter() {
             first_rows.push(found.len());
             for row in reading.as_ref().map(Reading::rows).unwrap_or_default() {
-                wanted.push((&arena[row.key.clone()], found.len(), false));
+                want(row.key.clone(), found.len(), false);
                 if let Some(table) = row.table.clone().filter(|_| has_tables) {
-                    wanted.push((&arena[table], found.len(), true));
+                    want(table, found.len(), true);
                 }
                 found.push(Found::default());
             }
         }
-        wanted.sort_unstable();
-        let mut keys: Vec<&[u8]> = wanted.iter().map(|&(key, ..)| key).collect();
+        let key = |wanted: &Wanted| &arena[wanted.key.clone()];
+        wanted.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b))));
+        let mut keys: Vec<&[u8]> = wanted.iter().map(key).collect();
         keys.dedup();
         let held = task.held.as_ref().expect("a task at work holds its store");
-        let mut wanted = wanted.into_iter().peekable();
+        let mut wanted = wanted.iter().peekable();
         held.store.get_sorted(&keys, |at, value| {
             let range = value.map(|value| {
                 let start = bytes.len();
                 bytes.extend_from_slice(value);
                 start..bytes.len()
             });
-            while let Some((_, row, is_table)) = wanted.next_if(|(key, ..)| *key == keys[at]) {
-                let place = if is_table { &mut found[row].table } else { &mut found[row].entry };
+            while let Some(wanted) = wanted.next_if(|wanted| key(wanted) == keys[at]) {
+                let found = &mut found[wanted.row];
+                let place = if wanted.is_table { &mut found.table } else { &mut found.entry };
                 place.clone_from(&range);
             }
         })
@@ -160,8 +181,12 @@ impl Judge {
                     let has_entry = decision.encode_entry(judged.version, known.entry, &mut self.entries);
                     self.decided.push(Decided { decision, entry: has_entry.then_some(start..self.entries.len()) });
                 }
-                let decision = dedup::spokesman(self.decided.iter().map(|row| row.decision));
-                let decision = decision.expect("a record that was read has a row");
+                let decision = match &self.decided[..] {
+                    [only] => only.decision,
+                    rows => {
+                        dedup::spokesman(rows.iter().map(|row| row.decision)).expect("a record that was read has a row")
+                    }
+                };
                 let message = match decision.action {
                     Action::DeadLetter | Action::Fail => context.topology.meaning(decision.reason),
                     Action::Forward | Action::Drop => decision.reason.meaning().into(),

@@ -57,8 +57,8 @@ pub struct Lane<C: Cluster> {
     metrics: LaneMetrics,
     status: Arc<LaneStatus>,
     restoring: bool,
-    /// Why the membership is of no use any more.
-    ended: Option<cluster::Error>,
+    /// Whether the last slices of restores have brought something: then the next ones may at once.
+    loading: bool,
     /// The catalog's edition that the member subscribes to.
     edition: u64,
     /// How many recreated topics the tasks were sent to look at.
@@ -104,7 +104,7 @@ impl<C: Cluster> Lane<C> {
             shares: Vec::new(),
             status,
             restoring: false,
-            ended: None,
+            loading: false,
             edition,
             rechecked,
             flushed_at: now,
@@ -138,7 +138,7 @@ impl<C: Cluster> Lane<C> {
             self.commit();
         }
         self.housekeeping();
-        self.ended.take().map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Finishes the transaction, flushes the stores and leaves the group.
@@ -154,6 +154,9 @@ impl<C: Cluster> Lane<C> {
 
     fn wait(&self) -> Duration {
         if self.transactor.is_open() {
+            return Duration::ZERO;
+        }
+        if self.loading {
             return Duration::ZERO;
         }
         let busy = self.restoring || self.tasks.values().any(|task| matches!(task.phase, Phase::Isolated(_)));

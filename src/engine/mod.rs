@@ -3,11 +3,13 @@
 //!
 //! - [`run`] supervises: it looks at the topics ([`preflight`]), starts the lanes and stops them; the [`catalog`] has
 //!   the topics that are read, [`feeding`] says which they may be
+//! - [`budget`] divides the memory
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] puts it into a transaction
-//! - [`restore`] is the one way back, [`plan`] its decisions, [`claims`] say who can have written; [`isolate`] is for outputs that fail
+//! - [`restore`] is the one way back, [`plan`] its decisions and [`load`] its reading; [`claims`] say who can have
+//!   written; [`isolate`] is for outputs that fail
 //! - [`audit`] explains what was dropped; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
-//!   recreated
+//!   recreated; [`progress`] tells of work that takes long
 //!
 //! **Failure**: a task that must not go on stops and is logged, the others go on; a lane that cannot go on is
 //! made anew after a pause; a topology that is refused is given up, the other topologies go on.
@@ -25,6 +27,7 @@ use crate::state::{self, Memory, Registry, StateDir};
 use crate::topology::Topology;
 
 pub mod audit;
+pub mod budget;
 pub mod catalog;
 pub mod claims;
 pub mod clock;
@@ -34,9 +37,11 @@ pub mod feeding;
 pub mod isolate;
 mod judge;
 pub mod lane;
+pub mod load;
 pub mod plan;
 pub mod preflight;
 pub mod process;
+pub mod progress;
 pub mod restore;
 pub mod status;
 pub mod sweep;
@@ -45,6 +50,7 @@ pub mod transact;
 pub mod trouble;
 pub mod watch;
 
+use budget::Budget;
 use catalog::Catalog;
 use claims::Ids;
 use clock::{Clock, SystemClock};
@@ -57,10 +63,6 @@ use status::LaneStatus;
 const SUPERVISE_INTERVAL: Duration = Duration::from_millis(20);
 /// A lane that has worked for so long begins anew without a long pause.
 const LANE_LASTED: Duration = Duration::from_secs(60);
-/// The share of the memory in which changelogs are gathered during restores, over all lanes and their loads.
-const LOAD_MEMORY_SHARE: u64 = 4;
-/// Bounds of a restore's buffer in bytes.
-const LOAD_BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 20;
 
 /// What a run is given.
 pub struct Options {
@@ -124,7 +126,8 @@ pub fn run(options: Options) -> Result<(), Error> {
     match &options.config.cluster {
         ClusterKind::Kafka => {
             let kafka = &options.config.kafka;
-            let cluster = Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?;
+            let queues = budget(&options.config, &options.topologies).queues;
+            let cluster = Kafka::within(queues, &kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?;
             run_on(&cluster, options)
         }
         ClusterKind::Embedded { dir, partitions } => {
@@ -134,16 +137,19 @@ pub fn run(options: Options) -> Result<(), Error> {
     }
 }
 
+/// Who gets what of the memory.
+fn budget(config: &Config, topologies: &[Topology]) -> Budget {
+    Budget::new(config.memory_bytes, config.lanes.max(1) * topologies.len(), config.commit)
+}
+
 /// Runs topologies on a cluster.
 pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let Options { config, topologies, until_drained, stop, metrics, health } = options;
     let state_dir = Arc::new(StateDir::claim(&config.state_dir)?);
     tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
-    let memory = Memory::new(config.memory_bytes - config.memory_bytes / LOAD_MEMORY_SHARE);
+    let budget = budget(&config, &topologies);
+    let memory = Memory::new(budget.stores_bytes);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let loads = (config.lanes.max(1) * lane::LOADS_MAX) as u64;
-    let share = config.memory_bytes / LOAD_MEMORY_SHARE / loads;
-    let load_buffer_bytes_max = share.clamp(*LOAD_BUFFER_BYTES.start(), *LOAD_BUFFER_BYTES.end()) as usize;
     // Said first of all, so that readiness waits for every topology.
     for topology in &topologies {
         (0..config.lanes.max(1)).for_each(|lane| health.lane_joined(&topology.name, lane, false));
@@ -169,10 +175,9 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             topology,
             topics: Catalog::new(admitted.topics, BTreeMap::new()),
             topic_settings: config.topics,
-            commit: config.commit,
+            commit: budget.commit,
             state_dir: state_dir.clone(),
             memory: memory.clone(),
-            load_buffer_bytes_max,
             registry: Registry::default(),
             metrics: metrics.clone(),
             health: health.clone(),
@@ -180,6 +185,9 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             ids: Ids::default(),
             clock: clock.clone(),
         };
+        if context.topology.input.named().is_empty() {
+            metrics.refused_topics(&context.topology.name, 0);
+        }
         admitted.refused.iter().for_each(|(topic, reason)| watch::refuse(&context, topic, reason));
         if context.topics.names().is_empty() {
             let input = context.topology.input.to_string();

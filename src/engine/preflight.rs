@@ -68,7 +68,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         let mut admitted = Admitted { topics: HashMap::new(), refused: BTreeMap::new() };
         let mut wrong = Vec::new();
         for facts in &all {
-            match self.settle(facts, partition_count, &names) {
+            match self.settle(facts, partition_count.unwrap_or(1), &names) {
                 Ok(topics) => {
                     admitted.topics.insert(Arc::from(facts.input.name.as_str()), topics);
                 }
@@ -120,7 +120,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     /// A topic beside the output: how many partitions it has.
     fn aside(&self, role: Role, name: &str, partition_count: i32, largest: i64) -> Result<i32, cluster::Error> {
         let topic = Named::ask(self.cluster, name.to_owned())?;
-        say(self.judge.topology, self.judge.aside(role, &topic, partition_count, largest))?;
+        say(self.judge.topology, self.judge.aside(role, &topic, Some(partition_count), largest))?;
         let roomy = [("max.message.bytes", ASIDE_BYTES_MAX.to_string())];
         self.ensure(role, topic, partition_count, &roomy).map(|topic| topic.partition_count.max(1))
     }
@@ -156,9 +156,9 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     }
 }
 
-/// The partition count of the largest input.
-fn most_partitions(all: &[Facts]) -> i32 {
-    all.iter().filter_map(|facts| facts.input.there()).map(|input| input.partition_count).max().unwrap_or(1)
+/// The partition count of the largest input; `None` where there is none.
+fn most_partitions(all: &[Facts]) -> Option<i32> {
+    all.iter().filter_map(|facts| facts.input.there()).map(|input| input.partition_count).max()
 }
 
 /// Logs warnings; everything that is refused, at once, is the error.

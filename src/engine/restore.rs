@@ -6,38 +6,19 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind, Reader, RecordBatch, Settled, Settling};
+use crate::cluster::{self, Cluster, Kind, Settled, Settling};
 use crate::format::{self, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
-use crate::state::{self, LoadBuffer, Store};
+use crate::state::{self, Store};
 
 use super::claims::Commitment;
 use super::context::{Context, backoff};
-use super::crash;
+use super::load::{self, Loading, Progress};
 use super::plan::{self, Origin, Own, Refusal, Standing};
 use super::task::{Held, Phase, Position, Task};
 use crate::topology::Start;
 
 /// How long the store's former holder in this process may take to let go of it.
 const CLAIM_WAIT: Duration = Duration::from_secs(30);
-/// For how long a changelog may bring nothing before its end.
-const NO_PROGRESS_WAIT: Duration = Duration::from_secs(60);
-/// Changelog records taken in one read.
-const READ_RECORDS_MAX: usize = 10_000;
-/// Reads in one slice.
-const SLICE_READS_MAX: usize = 4;
-
-/// A store being rebuilt.
-pub struct Loading<C: Cluster> {
-    settled: Settled,
-    reader: C::Reader,
-    buffer: LoadBuffer,
-    from: i64,
-    /// When what the load builds upon was synced: until the load has ended the store is no younger.
-    synced_at: i64,
-    records: u64,
-    began: Duration,
-    progressed: Duration,
-}
 
 /// What a slice has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +110,11 @@ pub fn step<C: Cluster>(
                 None => Err(Setback::Later("the store is still open in another lane of this process".to_owned())),
             }
         }
-        Phase::Loading(_) => load(context, task, batch),
+        Phase::Loading(_) => match load::step(context, task, batch)? {
+            Progress::Waiting => Ok(Slice::Waiting),
+            Progress::Worked => Ok(Slice::Worked),
+            Progress::Loaded { settled, position } => finish(context, task, &settled, position),
+        },
         Phase::Running | Phase::Isolated(_) | Phase::Failed => Ok(Slice::Waiting),
     }
 }
@@ -173,7 +158,6 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
     task.input_end = settled.input_end;
     task.changelog_id = settled.changelog_id;
     let committed = committed_token(&settled)?;
-    let now = context.clock.monotonic();
     let wall_ms = context.clock.wall_ms();
     let held = task.held.as_mut().expect("claimed before");
     let meta = held.store.meta()?;
@@ -205,18 +189,8 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
     task.restored = true;
     tracing::info!(task = %task.input, from, to = settled.changelog_end, "restoring the store from the changelog");
     task.metrics.restore_remaining(settled.changelog_end - from);
-    let reader = cluster.reader(&task.changelog, from)?;
-    let buffer = LoadBuffer::default();
-    task.set_phase(Phase::Loading(Box::new(Loading {
-        settled,
-        reader,
-        buffer,
-        from,
-        synced_at,
-        records: 0,
-        began: now,
-        progressed: now,
-    })));
+    let loading = Loading::new(context, cluster, &task.changelog, settled, from, synced_at)?;
+    task.set_phase(Phase::Loading(Box::new(loading)));
     Ok(Slice::Worked)
 }
 
@@ -224,78 +198,6 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
 fn committed_token(settled: &Settled) -> Result<Option<Token>, Setback> {
     let Some(committed) = &settled.committed else { return Ok(None) };
     Ok(OffsetMetadata::parse(&committed.metadata)?.map(|metadata| metadata.token))
-}
-
-/// Reads a slice of the changelog.
-fn load<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch) -> Result<Slice, Setback> {
-    let Phase::Loading(loading) = &mut task.phase else { return Ok(Slice::Waiting) };
-    let end = loading.settled.changelog_end;
-    let now = context.clock.monotonic();
-    let before = loading.reader.position();
-    let records_before = loading.records;
-    for _ in 0..SLICE_READS_MAX {
-        // Records that were removed meanwhile are no reason to stop: the next try begins where the changelog does.
-        let read = loading.reader.read(batch, READ_RECORDS_MAX, Duration::ZERO);
-        read.map_err(|error| Setback::Later(error.message))?;
-        for index in 0..batch.len() {
-            let record = batch.record(index);
-            let Some(key) = record.key else {
-                let (topic, offset) = (&task.changelog, record.offset);
-                return Err(Setback::Refused(format!(
-                    "{topic}:{offset} has no key: another program writes to the changelog"
-                )));
-            };
-            loading.buffer.put(key, record.value);
-            loading.records += 1;
-        }
-        if !batch.is_empty() {
-            crash::point(crash::Point::DuringRestore);
-        }
-        if batch.is_empty() || loading.reader.position() >= end {
-            break;
-        }
-    }
-    let position = loading.reader.position();
-    let worked = loading.records > records_before || position > before;
-    if worked {
-        loading.progressed = now;
-        task.metrics.restored(loading.records - records_before);
-        task.metrics.restore_remaining((end - position).max(0));
-    } else if now.saturating_sub(loading.progressed) > NO_PROGRESS_WAIT {
-        return Err(Setback::Later(format!(
-            "the changelog brought nothing for {} s: at offset {position} of {end}",
-            NO_PROGRESS_WAIT.as_secs()
-        )));
-    }
-    let done = position >= end;
-    if done || loading.buffer.bytes() >= context.load_buffer_bytes_max {
-        write_loaded(task, position)?;
-    }
-    if !done {
-        return Ok(if worked { Slice::Worked } else { Slice::Waiting });
-    }
-    let Phase::Loading(loading) = &task.phase else { return Ok(Slice::Waiting) };
-    let took = now.saturating_sub(loading.began);
-    tracing::info!(
-        task = %task.input,
-        records = loading.records,
-        from = loading.from,
-        to = position,
-        took_ms = took.as_millis() as u64,
-        records_per_second = (loading.records as f64 / took.as_secs_f64().max(0.001)) as u64,
-        "store restored"
-    );
-    let settled = loading.settled.clone();
-    finish(context, task, &settled, position)
-}
-
-/// Writes what was read into the store.
-fn write_loaded<C: Cluster>(task: &mut Task<C>, position: i64) -> Result<(), Setback> {
-    let Phase::Loading(loading) = &task.phase else { return Ok(()) };
-    let meta = task.store_meta(position, None, loading.synced_at);
-    let Phase::Loading(loading) = &mut task.phase else { return Ok(()) };
-    let held = task.held.as_mut().expect("claimed before");
-    Ok(held.store.load(&mut loading.buffer, &meta)?)
 }
 
 /// The store holds what the changelog holds: learns from the position record where the input goes on.
@@ -314,6 +216,7 @@ fn finish<C: Cluster>(
     let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());
     task.held.as_mut().expect("claimed before").store.set_meta(&meta)?;
     task.changelog_offset = changelog_offset;
+    task.unsettled = false;
     task.commitment = settled.committed.as_ref().and_then(Commitment::read);
     task.committed = Position { next: resumption.next, progress: resumption.progress };
     task.rewind();

@@ -10,6 +10,7 @@ use crate::dedup::{self, Retention};
 use crate::format::{EntryRef, NO_TIME};
 
 use super::context::Context;
+use super::progress::{Walked, Walks};
 use super::task::{Phase, Task};
 use crate::state;
 
@@ -28,12 +29,21 @@ pub struct Sweep {
     /// Stream time when the last walk began.
     walked_at: Option<i64>,
     walking: bool,
+    /// What is told of the walks.
+    walks: Walks,
+    /// What the open transaction removes.
+    removed: u64,
 }
 
 impl Sweep {
     /// Begins at the front again: the store may have changed under the cursor.
     pub fn reset(&mut self) {
-        *self = Self::default();
+        *self = Self { walks: std::mem::take(&mut self.walks), ..Self::default() };
+    }
+
+    /// What was removed by the transaction that is now committed.
+    pub fn take_removed(&mut self) -> u64 {
+        std::mem::take(&mut self.removed)
     }
 }
 
@@ -53,11 +63,15 @@ pub fn is_due<C: Cluster>(context: &Context, task: &Task<C>) -> bool {
 pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize, state::Error> {
     let held = task.held.as_ref().expect("a task at work holds its store");
     let progress = &task.pending.progress;
-    if !task.sweep.walking {
-        task.sweep = Sweep { cursor: None, walked_at: Some(progress.stream_time), walking: true };
+    let sweep = &mut task.sweep;
+    if !sweep.walking {
+        (sweep.cursor, sweep.walked_at, sweep.walking) = (None, Some(progress.stream_time), true);
+        sweep.walks.begin(context.clock.monotonic(), held.store.entries_estimate());
     }
+    let mut walked = 0;
     let mut expired: Vec<Vec<u8>> = Vec::new();
-    let cursor = held.store.scan(task.sweep.cursor.as_deref(), SLICE_KEYS_MAX, |key, value| {
+    let cursor = held.store.scan(sweep.cursor.as_deref(), SLICE_KEYS_MAX, |key, value| {
+        walked += 1;
         // An entry of another format is left for its record to meet: that stops the task with the reason.
         let entry = EntryRef::decode(value);
         let is_expired = entry.is_ok_and(|entry| dedup::is_expired(&context.rules, progress, entry.last_seen));
@@ -65,8 +79,13 @@ pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize,
             expired.push(key.to_vec());
         }
     })?;
-    task.sweep.walking = cursor.is_some();
-    task.sweep.cursor = cursor;
+    // More keys than were estimated: there is at least one slice to come.
+    let left = || held.store.entries_estimate().saturating_sub(sweep.walks.walked() + walked).max(1);
+    let told = Walked { walked, removed: expired.len() as u64, remaining: cursor.is_some().then(left) };
+    sweep.walks.at(context.clock.monotonic(), told, &task.input, &task.metrics);
+    sweep.walking = cursor.is_some();
+    sweep.cursor = cursor;
+    sweep.removed += expired.len() as u64;
     for key in &expired {
         task.overlay.put(key, None);
     }

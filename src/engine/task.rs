@@ -20,7 +20,7 @@ use super::catalog::Topics;
 use super::claims::Commitment;
 use super::context::Context;
 use super::isolate::{Isolated, Quarantine};
-use super::restore::Loading;
+use super::load::Loading;
 use super::sweep::Sweep;
 
 /// A lane's own number for a task, never used twice; what delivery reports are told apart by.
@@ -169,6 +169,8 @@ pub struct Task<C: Cluster> {
     pub changelog_offset: i64,
     /// What the group has committed, and whom it names; `None` where ratchet has committed nothing.
     pub commitment: Option<Commitment>,
+    /// Whether it was in a transaction of which it is not known that it has ended.
+    pub unsettled: bool,
     /// The token of the open transaction.
     pub token: Option<Token>,
     /// Set while the output has failed this task.
@@ -235,6 +237,7 @@ impl<C: Cluster> Task<C> {
             changelog_id: TopicId::default(),
             changelog_offset: 0,
             commitment: None,
+            unsettled: false,
             token: None,
             quarantine: None,
             sweep: Sweep::default(),
@@ -311,6 +314,7 @@ impl<C: Cluster> Task<C> {
     /// What Kafka has committed becomes what is: counts are published, the pending position stands.
     pub fn settle_committed(&mut self, wall_ms: i64) {
         self.tally.publish(&self.metrics);
+        self.metrics.removed(self.sweep.take_removed());
         self.committed.clone_from(&self.pending);
         self.overlay.clear();
         self.token = None;

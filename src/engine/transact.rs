@@ -48,6 +48,8 @@ struct Open {
 pub struct Aborted {
     /// The tasks that were in it.
     pub touched: Vec<TaskId>,
+    /// Whether it has ended for certain, without effect.
+    pub ended: bool,
     /// The tasks whose records could not be delivered, and whether they were refused for good.
     pub undelivered: Vec<(TaskId, bool, String)>,
 }
@@ -151,18 +153,16 @@ impl<C: Cluster> Transactor<C> {
             };
             task.token = Some(token);
             let position = task.position_record(token, &owner, context.rules_digest).encode();
-            let writes = task.overlay.iter().map(|(key, value)| (key, value, false));
-            for (key, value, report) in writes.chain([(POSITION_KEY, Some(position.as_slice()), true)]) {
-                let message = Message {
-                    topic: &task.changelog.topic,
-                    partition: task.changelog.partition,
-                    key: Some(key),
-                    value,
-                    headers: Headers::default(),
-                    timestamp: None,
-                };
-                producer.send(Ticket { number: id, report }, &message).map_err(Trouble::cluster)?;
-            }
+            producer.send_all(id, &task.changelog, task.overlay.iter()).map_err(Trouble::cluster)?;
+            let last = Message {
+                topic: &task.changelog.topic,
+                partition: task.changelog.partition,
+                key: Some(POSITION_KEY),
+                value: Some(&position),
+                headers: Headers::default(),
+                timestamp: None,
+            };
+            producer.send(Ticket { number: id, report: true }, &last).map_err(Trouble::cluster)?;
             task.overlay.put(POSITION_KEY, Some(&position));
         }
         crash::point(crash::Point::AfterSends);
@@ -218,7 +218,9 @@ impl<C: Cluster> Transactor<C> {
         let was_open = open.is_some();
         let ending = open.as_ref().is_some_and(|open| open.ending);
         let touched = open.map(|open| open.touched).unwrap_or_default();
-        let Some(mut producer) = self.producer.take() else { return Aborted { touched, undelivered: Vec::new() } };
+        let Some(mut producer) = self.producer.take() else {
+            return Aborted { touched, ended: true, undelivered: Vec::new() };
+        };
         let undelivered = undelivered(&mut producer);
         let known = match cause {
             Cause::Cluster(error) => matches!(error.kind, Kind::Abort | Kind::Refused | Kind::Retry),
@@ -232,7 +234,7 @@ impl<C: Cluster> Transactor<C> {
             producer.take_failures();
             producer.take_delivered();
             self.producer = Some(producer);
-            return Aborted { touched, undelivered };
+            return Aborted { touched, ended: true, undelivered };
         }
         drop(producer);
         self.in_use = None;
@@ -240,7 +242,7 @@ impl<C: Cluster> Transactor<C> {
             cluster.fence(&self.id());
         }
         self.renewals += 1;
-        Aborted { touched, undelivered }
+        Aborted { touched, ended: false, undelivered }
     }
 }
 

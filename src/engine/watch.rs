@@ -35,8 +35,11 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
             return;
         }
         check_ids(cluster, context, by_pattern, &mut told);
-        if by_pattern && let Err(error) = find_new(cluster, context) {
-            tracing::debug!(topology = context.topology.name, reason = error.message, "new topics not looked for");
+        if by_pattern {
+            if let Err(error) = find_new(cluster, context) {
+                tracing::debug!(topology = context.topology.name, reason = error.message, "new topics not looked for");
+            }
+            context.metrics.refused_topics(&context.topology.name, context.topics.refused_count());
         }
     }
 }
@@ -94,4 +97,5 @@ pub fn refuse(context: &Context, topic: &str, reason: &str) {
         tracing::error!(topology = context.topology.name, topic, reason, "topic refused; the others go on");
     }
     context.health.topic_refused(&context.topology.name, topic, true);
+    context.metrics.refused_topics(&context.topology.name, context.topics.refused_count());
 }

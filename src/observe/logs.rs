@@ -38,11 +38,15 @@ pub enum Error {
     Again,
 }
 
-/// Writes events that pass `filter` (`info`, or `info,ratchet::engine=debug`) to standard error. Once a process.
-pub fn init(format: Format, filter: &str) -> Result<(), Error> {
+/// Writes events that pass `filter` (`info`, or `info,ratchet::engine=debug`) to standard error, by `writer`: one
+/// write an event. Once a process.
+pub fn init<W>(format: Format, filter: &str, writer: W) -> Result<(), Error>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
     let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     // `try_init` also takes in what librdkafka's binding and other crates say with the `log` crate
-    subscriber(format, filter, color, io::stderr)?.try_init().map_err(|_| Error::Again)
+    subscriber(format, filter, color, writer)?.try_init().map_err(|_| Error::Again)
 }
 
 fn subscriber<W>(

@@ -4,6 +4,7 @@
 //! - [`Health`]: which lanes have joined and which tasks are being restored for the first time
 //! - [`http`]: both of them over HTTP, in a thread of their own
 //! - [`logs`]: one line per event to standard error, as text or JSON
+//! - [`pace`]: how fast long work goes, and when it will be done
 //!
 //! Invariants: nothing in here can hold up a lane (no call waits for the network or a client), no
 //! label takes its values from records, and no secret is ever shown: this room is never given one.
@@ -12,6 +13,8 @@ pub mod health;
 pub mod http;
 pub mod logs;
 pub mod metrics;
+pub mod pace;
 
 pub use health::{Check, Health};
-pub use metrics::{LaneMetrics, Metrics, Phase, TaskMetrics, TransactionResult};
+pub use metrics::{LaneMetrics, Metrics, Phase, Restore, TaskMetrics, TransactionResult};
+pub use pace::Pace;

@@ -2,25 +2,21 @@
 //!
 //! Records are only appended here; sorting once per load is cheaper than finding the former record of each
 //! key. A large load becomes a table file that RocksDB takes over as it is, past its write buffers (measured
-//! at five times the speed of the next best way); for a small one the file would not pay.
+//! at five times the speed of the next best way); for a small one the file would not pay. Sorting and writing
+//! the file is [`super::build`]'s.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use super::memory::Room;
 
-use rocksdb::{DB, IngestExternalFileOptions, Options, SstFileWriter};
-
-use super::Error;
-
-/// Where a table file is written before RocksDB takes it over. Never there while no load is under way: it
-/// is removed when a load fails and, after a crash, when the store is opened.
-const FILE: &str = "load.tmp";
+/// What an entry is taken to be, key and value: buffers have room for as many as then fill them.
+const ENTRY_BYTES: usize = 32;
 
 /// Changelog records to be loaded into a store, the last one of each key counts.
 #[derive(Default)]
 pub struct LoadBuffer {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
+    /// The memory that it may take, given back with it; `None` for as much as it needs.
+    room: Option<Room>,
 }
 
 #[derive(Clone, Copy)]
@@ -50,7 +46,7 @@ impl Entry {
 }
 
 /// A key's first bytes as a number, filled up with zeros: where two differ, their order is the keys'.
-pub(super) fn key_head(key: &[u8]) -> u128 {
+pub fn key_head(key: &[u8]) -> u128 {
     if let Some(head) = key.first_chunk::<16>() {
         return u128::from_be_bytes(*head);
     }
@@ -60,9 +56,27 @@ pub(super) fn key_head(key: &[u8]) -> u128 {
 }
 
 impl LoadBuffer {
-    /// An empty buffer.
+    /// An empty buffer that takes what memory it needs.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty buffer that keeps to `room`. All of its memory is taken at once and none is moved as it fills;
+    /// what is never written to costs nothing.
+    pub(super) fn within(room: Room) -> Self {
+        let records = room.bytes() / (ENTRY_BYTES + size_of::<Entry>());
+        Self {
+            entries: Vec::with_capacity(records),
+            bytes: Vec::with_capacity(records * ENTRY_BYTES),
+            room: Some(room),
+        }
+    }
+
+    /// Whether so many records more, of the usual size, still fit.
+    pub fn has_room(&self, records: usize) -> bool {
+        self.room.is_none()
+            || (self.entries.len() + records <= self.entries.capacity()
+                && self.bytes.len() + records * ENTRY_BYTES <= self.bytes.capacity())
     }
 
     /// Adds a record; `None` deletes the key.
@@ -81,6 +95,12 @@ impl LoadBuffer {
         });
     }
 
+    /// The memory that it was given.
+    #[cfg(test)]
+    pub(super) fn room_bytes(&self) -> usize {
+        self.room.as_ref().map_or(0, Room::bytes)
+    }
+
     /// How many records were added, repeated keys included until the load.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -96,15 +116,16 @@ impl LoadBuffer {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
-    /// Forgets all records and keeps the memory.
-    pub fn clear(&mut self) {
-        self.entries.clear();
-        self.bytes.clear();
+    /// Whether `key` is there. Only after [`LoadBuffer::sort`].
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        let head = key_head(key);
+        let of = |entry: &Entry| entry.head.cmp(&head).then_with(|| entry.key(&self.bytes).cmp(key));
+        self.entries.binary_search_by(of).is_ok()
     }
 
     /// Sorts by key and drops all but the last record of each.
     pub(super) fn sort(&mut self) {
-        let Self { entries, bytes } = self;
+        let Self { entries, bytes, .. } = self;
         entries.sort_unstable_by(|a, b| {
             a.head.cmp(&b.head).then_with(|| a.key(bytes).cmp(b.key(bytes))).then(b.start.cmp(&a.start))
         });
@@ -115,44 +136,5 @@ impl LoadBuffer {
     /// The records, in order of key after [`LoadBuffer::sort`].
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> + Clone {
         self.entries.iter().map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
-    }
-}
-
-/// A table file on its way into the store; removed when dropped, unless RocksDB has taken it over.
-struct TableFile(PathBuf);
-
-impl Drop for TableFile {
-    fn drop(&mut self) {
-        // What cannot be removed now is removed when the store is opened next.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// Writes the records of `buffer`, which are sorted and not none, to a table file and hands it to `db`.
-pub(super) fn ingest(db: &DB, dir: &Path, options: &Options, buffer: &LoadBuffer) -> Result<(), Error> {
-    let failed = |error: rocksdb::Error| Error::from_rocksdb(dir, &error);
-    let file = TableFile(dir.join(FILE));
-    let mut writer = SstFileWriter::create(options);
-    writer.open(&file.0).map_err(failed)?;
-    for (key, value) in buffer.iter() {
-        match value {
-            Some(value) => writer.put(key, value),
-            None => writer.delete(key),
-        }
-        .map_err(failed)?;
-    }
-    writer.finish().map_err(failed)?;
-    let mut options = IngestExternalFileOptions::default();
-    // Linked into its place, not copied.
-    options.set_move_files(true);
-    db.ingest_external_file_cf_opts(&super::store::column_family(db), &options, vec![&file.0]).map_err(failed)
-}
-
-/// Removes what a load that was killed has left behind. Only to be called while holding the store's lock.
-pub(super) fn remove_leftovers(dir: &Path) -> Result<(), Error> {
-    let path = dir.join(FILE);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::from_io(&path, &error)),
-        _ => Ok(()),
     }
 }

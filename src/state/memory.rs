@@ -5,10 +5,14 @@
 //! it has never seen, and a worker may have hundreds of tasks.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rocksdb::{
     BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, Env, LogLevel, Options, WriteBufferManager,
 };
+
+use super::build::Builders;
+use super::load::LoadBuffer;
 
 /// Blocks take the rest of the memory; more for write buffers makes fewer, larger flushes.
 const WRITE_BUFFERS_SHARE: u64 = 4;
@@ -23,8 +27,9 @@ const ARENA_BLOCK_BYTES: usize = 64 << 10;
 const OPEN_FILES_MAX: i32 = 48;
 /// Bits of the full-key filter for each entry: one lookup in a hundred of an unknown identity reads a block.
 const FILTER_BITS: f64 = 10.0;
-/// Every miss asks the filter of each of these: beyond, writes wait for a compaction.
-const LEVEL_ZERO_FILES_MAX: i32 = 36;
+/// Every miss asks the filter of each of these: beyond, writes wait for a compaction. A load leaves some dozens,
+/// and what comes after it does not wait until they are merged.
+const LEVEL_ZERO_FILES_MAX: i32 = 256;
 const LOG_BYTES_MAX: usize = 1 << 20;
 const MANIFEST_BYTES_MAX: usize = 4 << 20;
 /// Flushes of all stores together; a flush is short.
@@ -32,11 +37,23 @@ const FLUSH_THREADS: i32 = 2;
 /// Compactions of all stores together.
 const COMPACTION_THREADS: i32 = 2;
 
-/// One budget of memory for all stores of a process: the block cache, and the write buffers inside it.
-/// Cheap to clone; all clones are the same budget.
+/// The part of the memory that loads may take at most, as blocks are evicted for them.
+const LOADS_SHARE: usize = 2;
+/// How many buffers loads should have: one for each of some loads that fill theirs, and some being built.
+const LOAD_BUFFERS: usize = 8;
+const LOAD_BUFFERS_MIN: usize = 2;
+/// A smaller buffer makes too many files of a changelog, a larger one takes too long to be built at the end.
+const LOAD_BUFFER_BYTES_MIN: usize = 4 << 20;
+const LOAD_BUFFER_BYTES_MAX: usize = 64 << 20;
+/// What building a table file takes beside its buffer: a fifth of it, for the filter's hashes and blocks.
+const BUILD_SHARE: usize = 5;
+
+/// One budget of memory for all stores of a process: the block cache, the write buffers inside it, and the buffers
+/// of loads, which the cache makes room for while there are any. Cheap to clone; all clones are the same budget.
 #[derive(Clone)]
 pub struct Memory {
     cache: Cache,
+    loads: Arc<Loads>,
     buffers: WriteBufferManager,
     /// `None` where RocksDB has no environment to give; its stores then use the default one.
     env: Option<Env>,
@@ -59,7 +76,19 @@ impl Memory {
             env
         });
         let write_buffer_bytes = (bytes / WRITE_BUFFER_SHARE).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
-        Self { cache, buffers, env, write_buffer_bytes: to_usize(write_buffer_bytes) }
+        let loads = Arc::new(Loads::new(cache.clone(), to_usize(bytes)));
+        Self { cache, loads, buffers, env, write_buffer_bytes: to_usize(write_buffer_bytes) }
+    }
+
+    /// A buffer for a load; `None` while other loads have all there is room for.
+    /// Its room is given back when it was loaded, or is dropped.
+    pub fn load_buffer(&self) -> Option<LoadBuffer> {
+        Loads::take(&self.loads).map(LoadBuffer::within)
+    }
+
+    /// The threads that build table files.
+    pub(super) fn builders(&self) -> &Builders {
+        &self.loads.builders
     }
 
     /// Bytes in use, write buffers included.
@@ -102,6 +131,13 @@ impl Memory {
         options
     }
 
+    /// What a load's table file is written with: not compressed, as it is soon rewritten by a compaction.
+    pub(super) fn load_options(&self) -> Options {
+        let mut options = self.options();
+        options.set_bottommost_compression_type(DBCompressionType::None);
+        options
+    }
+
     fn table_options(&self) -> BlockBasedOptions {
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(&self.cache);
@@ -112,6 +148,70 @@ impl Memory {
         table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
         table.set_data_block_hash_ratio(0.75);
         table
+    }
+}
+
+/// The room that loads have.
+struct Loads {
+    buffer_bytes: usize,
+    buffers_max: usize,
+    /// What blocks may take while nothing is loaded.
+    cache_bytes: usize,
+    taken: Mutex<Taken>,
+    builders: Builders,
+}
+
+/// How many buffers there are, and the cache that makes room for them.
+struct Taken {
+    count: usize,
+    cache: Cache,
+}
+
+impl Loads {
+    fn new(cache: Cache, cache_bytes: usize) -> Self {
+        let bytes = cache_bytes / LOADS_SHARE;
+        let of_one = |buffer_bytes: usize| buffer_bytes + buffer_bytes / BUILD_SHARE;
+        let share = bytes / LOAD_BUFFERS * BUILD_SHARE / (BUILD_SHARE + 1);
+        let buffer_bytes = share.clamp(LOAD_BUFFER_BYTES_MIN, LOAD_BUFFER_BYTES_MAX);
+        let buffers_max = (bytes / of_one(buffer_bytes)).max(LOAD_BUFFERS_MIN);
+        let taken = Mutex::new(Taken { count: 0, cache });
+        Self { buffer_bytes, buffers_max, cache_bytes, taken, builders: Builders::default() }
+    }
+
+    fn take(loads: &Arc<Self>) -> Option<Room> {
+        let mut taken = loads.taken();
+        (taken.count < loads.buffers_max).then(|| {
+            loads.set(&mut taken, |count| count + 1);
+            Room { loads: Arc::clone(loads) }
+        })
+    }
+
+    fn set(&self, taken: &mut Taken, count: impl Fn(usize) -> usize) {
+        taken.count = count(taken.count);
+        let loads_bytes = taken.count * (self.buffer_bytes + self.buffer_bytes / BUILD_SHARE);
+        taken.cache.set_capacity(self.cache_bytes.saturating_sub(loads_bytes));
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The room for one load's buffer; given back when dropped.
+pub(super) struct Room {
+    loads: Arc<Loads>,
+}
+
+impl Room {
+    /// How much it is.
+    pub fn bytes(&self) -> usize {
+        self.loads.buffer_bytes
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.loads.set(&mut self.loads.taken(), |count| count - 1);
     }
 }
 

@@ -16,6 +16,7 @@
 //! its [`Error`] what is wrong, and whether the store is to be dropped and opened again ([`Error::Full`],
 //! [`Error::Io`]) or wiped ([`Error::Damaged`]). The bytes are those of [`crate::format`].
 
+mod build;
 mod dir;
 mod error;
 mod load;
@@ -26,7 +27,7 @@ mod store;
 
 pub use dir::StateDir;
 pub use error::Error;
-pub use load::LoadBuffer;
+pub use load::{LoadBuffer, key_head};
 pub use memory::Memory;
 pub use overlay::Overlay;
 pub use registry::{Claim, Registry};

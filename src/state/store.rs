@@ -8,6 +8,7 @@
 //! first that the meta on disk names no transaction. A store that was killed while loading is partly ahead
 //! of its meta's changelog offset, never behind, and reading the changelog again from there mends it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -19,14 +20,17 @@ use rocksdb::{
     ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
-use super::load::{self, LoadBuffer, key_head};
+use super::build::{self, Built, UnderWay, Work};
+use super::load::{LoadBuffer, key_head};
 use super::{Error, Memory, Overlay, dir};
 use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
 
 /// Keys that are looked up at once: more saves nothing and holds more blocks.
 const GET_KEYS_MAX: usize = 512;
 /// A load from this size on becomes a table file.
-const INGEST_BYTES_MIN: usize = 8 << 20;
+const INGEST_BYTES_MIN: usize = 2 << 20;
+/// From so many table files of one load on they are merged while the load goes on: each takes part in a lookup.
+const LOAD_FILES_MAX: usize = 64;
 /// How long a write waits for flushes and compactions, in steps.
 const STALL_STEP: Duration = Duration::from_millis(1);
 const STALL_STEPS_MAX: u32 = 30_000;
@@ -37,6 +41,10 @@ const BATCH_RECORD_BYTES: usize = 12;
 
 /// A task's store. One at a time per folder, in all processes.
 pub struct Store {
+    /// Loads that were handed in and not taken over, in order. Dropped before the rest, as they use the folder.
+    under_way: VecDeque<UnderWay>,
+    /// How many table files the load has made, `None` while compactions go on as ever.
+    load_files: Option<usize>,
     /// `None` only after a failed [`Store::clear`].
     db: Option<DB>,
     dir: PathBuf,
@@ -62,8 +70,17 @@ impl Store {
         let dir = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
         let db = Some(open_db(&dir, memory)?);
         let memory = memory.clone();
-        let mut store = Self { db, dir, memory, loading: false, ingest_bytes_min: INGEST_BYTES_MIN, order: Vec::new() };
-        load::remove_leftovers(&store.dir)?;
+        let mut store = Self {
+            under_way: VecDeque::new(),
+            load_files: None,
+            db,
+            dir,
+            memory,
+            loading: false,
+            ingest_bytes_min: INGEST_BYTES_MIN,
+            order: Vec::new(),
+        };
+        build::remove_leftovers(&store.dir)?;
         match store.meta()? {
             Some(meta) => store.loading = meta.token.is_none(),
             None => store.expect_empty()?,
@@ -135,34 +152,74 @@ impl Store {
     /// anything is loaded, so that a store that was killed while loading never looks current.
     pub fn begin_load(&mut self, meta: &StoreMeta) -> Result<(), Error> {
         assert!(meta.token.is_none(), "a store that is being restored is the result of no transaction");
+        // What an earlier load has left on its way is read again by this one, and must not come after it.
+        self.under_way.clear();
         self.set_meta(meta)?;
         self.flush()?;
         self.loading = true;
         Ok(())
     }
 
-    /// Writes what a restore has read, then where the changelog was read to. Empties `buffer`, also where
-    /// it fails: the store is then to be opened again. Panics unless [`Store::begin_load`] came first, in
-    /// this or in an earlier life of the store.
-    pub fn load(&mut self, buffer: &mut LoadBuffer, meta: &StoreMeta) -> Result<(), Error> {
+    /// Takes what a restore has read, and where the changelog was read to. It is sorted and made a file elsewhere;
+    /// [`Store::take_loaded`] brings it into the store, in the order in which it was handed in. After an error the
+    /// store is to be opened again. Panics unless [`Store::begin_load`] came first, in this or in an earlier life
+    /// of the store.
+    pub fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
         assert!(self.loading, "a load begins with begin_load");
-        let loaded = self.load_sorted(buffer, meta);
-        buffer.clear();
-        loaded
+        let (dir, options) = (self.dir.clone(), self.memory.load_options());
+        let work = Work { buffer, dir, options, file_bytes_min: self.ingest_bytes_min };
+        self.under_way.push_back(self.memory.builders().begin(work, meta)?);
+        Ok(())
     }
 
-    fn load_sorted(&mut self, buffer: &mut LoadBuffer, meta: &StoreMeta) -> Result<(), Error> {
-        buffer.sort();
-        let bytes = buffer.bytes();
-        if buffer.iter().rev().any(|(key, _)| key == STORE_META_KEY) {
-            return Err(Error::ReservedKey { path: self.dir.clone() });
+    /// Brings what was loaded and is ready into the store; says how many loads are not. After an error the store is
+    /// to be opened again.
+    pub fn take_loaded(&mut self) -> Result<usize, Error> {
+        self.take_over(false)
+    }
+
+    /// Brings all that was loaded into the store, waiting for it.
+    pub fn finish_loads(&mut self) -> Result<(), Error> {
+        self.take_over(true).map(|_| ())
+    }
+
+    fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
+        while let Some(outcome) = self.under_way.front().and_then(|first| first.outcome(wait)) {
+            let meta = self.under_way.pop_front().expect("it is the first").meta.clone();
+            match outcome? {
+                Built::Records(buffer) => self.write(buffer.iter(), buffer.bytes(), &meta)?,
+                Built::File(file) => {
+                    self.hold_compactions()?;
+                    build::ingest(self.db()?, &self.dir, &file)?;
+                    // After the file: a crash in between leaves the older meta, from which all is read again.
+                    self.set_meta(&meta)?;
+                }
+            }
         }
-        if bytes < self.ingest_bytes_min || buffer.is_empty() {
-            return self.write(buffer.iter(), bytes, meta);
+        Ok(self.under_way.len())
+    }
+
+    /// Counts a load's table file. The first ones are left as they are until the load has ended: merging them at
+    /// once takes what the load itself needs, and merges the same entries again and again.
+    fn hold_compactions(&mut self) -> Result<(), Error> {
+        match &mut self.load_files {
+            None => {
+                self.set_compactions(false)?;
+                self.load_files = Some(1);
+            }
+            Some(files) => {
+                *files += 1;
+                if *files == LOAD_FILES_MAX {
+                    self.set_compactions(true)?;
+                }
+            }
         }
-        load::ingest(self.db()?, &self.dir, &self.memory.options(), buffer)?;
-        // After the file: a crash in between leaves the older meta, from which all is read again.
-        self.set_meta(meta)
+        Ok(())
+    }
+
+    fn set_compactions(&self, on: bool) -> Result<(), Error> {
+        let disabled = if on { "false" } else { "true" };
+        self.db()?.set_options(&[("disable_auto_compactions", disabled)]).map_err(|error| self.failed(&error))
     }
 
     /// Says where the store stands, without any entry.
@@ -219,6 +276,8 @@ impl Store {
     /// it was, damaged or empty, never partly there. After an error nothing can be done with it but to drop it.
     pub fn clear(&mut self) -> Result<(), Error> {
         // Closed before its files are removed.
+        self.under_way.clear();
+        self.load_files = None;
         self.db = None;
         self.loading = false;
         DB::destroy(&Options::default(), &self.dir).map_err(|error| self.failed(&error))?;
@@ -262,6 +321,9 @@ impl Store {
                 Ok(()) => {
                     // Loading begins with begin_load alone, which knows the meta to be on disk.
                     self.loading &= meta.token.is_none();
+                    if !self.loading && self.load_files.take().is_some() {
+                        self.set_compactions(true)?;
+                    }
                     return Ok(());
                 }
                 Err(error) if error.kind() == rocksdb::ErrorKind::Incomplete => self.expect_space()?,

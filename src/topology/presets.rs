@@ -190,6 +190,15 @@ fn unknown(name: &str, place: Place, reader: &mut Reader<'_>) {
     }
     let names: Vec<&str> = ALL.iter().map(|preset| preset.name).collect();
     let message = format!("there is no preset `{}`", clipped(name));
+    // The name of several presets' family, which says nothing of the one that is meant.
+    let family: Vec<String> =
+        ALL.iter().filter(|preset| preset.name.starts_with(&format!("{name}-"))).map(Preset::pinned).collect();
+    if !family.is_empty() {
+        let family: Vec<&str> = family.iter().map(String::as_str).collect();
+        let help = format!("write `preset: ` and the one of its source: {}", listed(&family));
+        reader.mistake(place, message, "there is one for each source", help);
+        return;
+    }
     let (label, help) = match did_you_mean(name, &names) {
         Some(meant) => (format!("did you mean `{meant}`?"), format!("write `preset: {meant}@1`")),
         None => ("not one of those".to_owned(), format!("write one of {}", listed(&names))),

@@ -204,7 +204,7 @@ impl Builder<'_> {
                     return Err(self.error(
                         &span,
                         "there is a second document in this file",
-                        "one file is one document: remove `---`",
+                        "one file is one document: put each into a file of its own",
                     ));
                 }
                 Ok(())

@@ -137,6 +137,47 @@ fn what_a_preset_stands_for_is_written_out_and_loads_again() {
     room.run("check expanded.yaml").ended(0).said(&["identity {content: key}", "output clean.{topic}"]);
 }
 
+const CDC: &str = "name: NAME\npreset: debezium-postgres@1\ninput: {topics: [NAME]}\noutput: {topic: NAME.clean}\n";
+
+#[test]
+fn several_topologies_are_written_out_as_a_document_each() {
+    let room = Room::new();
+    room.write("cdc/a.yaml", CDC.replace("NAME", "a"));
+    room.write("cdc/b.yaml", CDC.replace("NAME", "b"));
+    let ran = room.run("check cdc --expand").ended(0);
+    let documents: Vec<&str> = ran.stdout.split("---\n").collect();
+    assert_eq!(documents.len(), 2, "{}", ran.stdout);
+    for (name, document) in ["a", "b"].into_iter().zip(documents) {
+        assert!(document.starts_with(&format!("# cdc/{name}.yaml\n# What `preset")), "{document}");
+        room.write("one.yaml", document);
+        room.run("check one.yaml").ended(0).said(&[&format!("name {name}"), "identity {content: key}"]);
+    }
+    // All in one file: said what to do.
+    room.write("all.yaml", &ran.stdout);
+    room.run("check all.yaml").ended(2).said(&["a second document", "put each into a file of its own"]);
+}
+
+#[test]
+fn a_note_is_told_once_and_for_whom() {
+    let room = Room::new();
+    room.write("cdc/a.yaml", CDC.replace("NAME", "a"));
+    room.write("cdc/b.yaml", CDC.replace("NAME", "b"));
+    room.write("cdc/c.yaml", CDC.replace("NAME", "c").replace("debezium-postgres", "maxwell"));
+    let ran = room.run("check cdc").ended(0).said(&["note for a, b: Flattened records"]);
+    assert_eq!(ran.stderr.matches("Flattened records").count(), 1, "{}", ran.stderr);
+    let of_c = ran.stderr.split("cdc/c.yaml: fine").nth(1).unwrap();
+    assert!(of_c.contains("  note         "), "what is for one topology stands with it: {}", ran.stderr);
+}
+
+#[test]
+fn the_name_of_a_family_of_presets_lists_them() {
+    let room = Room::new();
+    room.write("cdc.yaml", CDC.replace("NAME", "cdc").replace("debezium-postgres@1", "debezium@1"));
+    let ran = room.run("check cdc.yaml").ended(2);
+    let ran = ran.said(&["there is no preset `debezium`", "`debezium-postgres@1`", "`debezium-mysql@1`"]);
+    assert!(!ran.stderr.contains("did you mean") && !ran.stderr.contains("maxwell"), "{}", ran.stderr);
+}
+
 #[test]
 fn the_schema_is_written_as_it_is_kept() {
     let ran = Room::new().run("schema").ended(0).quietly();

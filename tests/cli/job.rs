@@ -12,7 +12,7 @@ use ratchet::record::Headers;
 use super::Room;
 
 /// Everything that a run on an embedded cluster in the room needs to be told.
-const SETTINGS: &str = "--set cluster=embedded --set embedded.dir=topics --set state_dir=state --set topics.create=all \
+pub const SETTINGS: &str = "--set cluster=embedded --set embedded.dir=topics --set state_dir=state --set topics.create=all \
                         --set lanes=1 --set memory=64MiB --set http=127.0.0.1:0";
 
 /// How long anything may take that is waited for.

@@ -1,6 +1,12 @@
 //! The built program through its command line: what a person types, and what comes back on which stream
 //! and with which exit code. Nothing but this machine is needed.
 
+#[path = "../support/screen.rs"]
+mod screen;
+#[expect(clippy::disallowed_methods, reason = "the tests look at a running program from outside: they may wait")]
+#[path = "../support/until.rs"]
+mod until;
+
 mod check;
 mod demo;
 mod help;
@@ -9,6 +15,7 @@ mod job;
 mod online;
 mod replay;
 mod run;
+mod terminal;
 mod test;
 
 use std::path::{Path, PathBuf};

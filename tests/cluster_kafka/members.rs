@@ -307,3 +307,46 @@ fn a_member_that_subscribes_to_more_goes_on_with_what_it_has() {
     let event = eventually("all to be taken away", || next_event(&mut member));
     assert!(matches!(event, GroupEvent::Revoked(_) | GroupEvent::Lost(_)), "{event:?}");
 }
+
+#[test]
+fn a_plain_commit_stands_whatever_of_the_transaction_before_it_trails() {
+    let (cluster, input) = (cluster(), topic("in", 4));
+    let (group, mut member) = lone_member(&cluster, &input);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    let all: Vec<_> = (0..4).map(|p| at(&input, p)).collect();
+    for round in 1..=100 {
+        let of = |text: &str| all.iter().map(|p| commit_of(p, round, &format!("{text} {round}"))).collect::<Vec<_>>();
+        commit(&mut producer, &member, &[message(&all[0], "k", "v")], &of("transaction"));
+        // At once: the transaction's markers may not have been written yet.
+        member.commit_plain(&of("plain")).unwrap();
+        let settled = eventually("the settled offsets", || {
+            let seen = cluster.committed(&group, &all, PATIENCE).unwrap();
+            let plain = |c: &Option<ratchet::cluster::CommittedOffset>| {
+                c.as_ref().is_some_and(|c| c.metadata == format!("plain {round}"))
+            };
+            seen.iter().all(plain).then_some(seen)
+        });
+        assert!(settled.iter().flatten().all(|committed| committed.offset == round));
+        let mut settling = cluster.settle(&group, &all[1], &all[0], &ratchet::cluster::Fencing::default());
+        let stable = eventually("to be settled", || ratchet::cluster::Settling::poll(&mut settling)).unwrap();
+        assert_eq!(stable.committed.unwrap().metadata, format!("plain {round}"), "the transaction's came after it");
+    }
+}
+
+#[test]
+fn a_plain_commit_is_taken_of_those_who_have_joined_only() {
+    let (cluster, input) = (cluster(), topic("in", 2));
+    let (group, mut first) = lone_member(&cluster, &input);
+    let all = [at(&input, 0), at(&input, 1)];
+    first.commit_plain(&[commit_of(&all[0], 1, "mine"), commit_of(&all[1], 1, "mine")]).unwrap();
+    first.leave().unwrap();
+    // The group is empty: a broker would take anybody's commit, as an administrator's.
+    let mut second = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
+    let error = second.commit_plain(&[commit_of(&all[0], 9, "unjoined")]).unwrap_err();
+    assert_eq!(error.kind, Kind::Abort, "{error}");
+    assert!(!joined(&mut second).is_empty());
+    second.commit_plain(&[commit_of(&all[0], 2, "second")]).unwrap();
+    let seen = cluster.committed(&group, &all, PATIENCE).unwrap();
+    let seen: Vec<_> = seen.into_iter().flatten().map(|c| (c.offset, c.metadata)).collect();
+    assert_eq!(seen, [(2, "second".to_owned()), (1, "mine".to_owned())]);
+}

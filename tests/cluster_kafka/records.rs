@@ -2,7 +2,7 @@
 
 use ratchet::cluster::kafka::Batch;
 use ratchet::cluster::{Cluster, Member as _, Message, Producer as _, RecordBatch};
-use ratchet::record::HeaderBuf;
+use ratchet::record::{HeaderBuf, Headers};
 
 use crate::common::*;
 
@@ -63,6 +63,38 @@ fn key_value_headers_and_timestamp_pass_unchanged() {
     let expected = [("id", Some(&b"1"[..])), ("id", Some(&[0, 255, 128])), ("none", None), ("empty", Some(b""))];
     let expected = expected.map(|(name, value)| (name.to_owned(), value.map(<[u8]>::to_vec)));
     assert_eq!(read[0].headers, expected);
+}
+
+#[test]
+fn headers_are_read_whatever_the_value_and_the_compression() {
+    for compression in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let (cluster, input) = (cluster_with(&[("compression.type", compression)]), topic("in", 1));
+        let (_, mut member) = lone_member(&cluster, &input);
+        let mut producer = cluster.producer(&unique("tx")).unwrap();
+        let to = at(&input, 0);
+        let mut headers = HeaderBuf::default();
+        headers.push(b"id", Some(b"1"));
+        let values = [None, Some(&b""[..]), Some(b"v"), Some(b"ends in zero\0"), Some(&[b'x'; 1000])];
+        let sent: Vec<_> = values
+            .into_iter()
+            .flat_map(|value| [headers.as_headers(), Headers::default()].map(|headers| (value, headers)))
+            .map(|(value, headers)| Message { value, headers, ..message(&to, "k", "") })
+            .collect();
+        commit(&mut producer, &member, &sent, &[commit_of(&to, 0, "")]);
+
+        member.start(&to, 0).unwrap();
+        let mut batch = Batch::default();
+        let mut count = 0;
+        eventually("all records", || {
+            assert_eq!(member.poll(&mut batch, 100, STEP).unwrap(), None);
+            for record in (0..batch.len()).map(|index| batch.record(index)) {
+                let sent = &sent[count];
+                assert_eq!((record.value, record.headers), (sent.value, sent.headers), "{compression}, record {count}");
+                count += 1;
+            }
+            (count == sent.len()).then_some(())
+        });
+    }
 }
 
 #[test]

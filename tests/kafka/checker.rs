@@ -13,7 +13,8 @@
 //!    overlap, and the last of them ends at the committed offset, whose metadata names the same token;
 //! 5. each store holds what the changelog says up to the store's position, byte for byte;
 //! 6. the changelog, folded, is the model's state;
-//! 7. the transactions of a lane stand in the order in which it made them.
+//! 7. the transactions of a lane stand in the order in which it made them, and the committed offset names an owner
+//!    of the job's, or nobody.
 
 pub mod bytes;
 mod model;
@@ -138,6 +139,12 @@ impl Partition<'_> {
             "{name}: the committed offset's token is not the last transaction's"
         );
         check_order(&runs, &name);
+        // The last one who could have written: whoever wrote last, one who claimed and wrote nothing, or nobody.
+        let owner = metadata.split(' ').nth(3).unwrap_or_default();
+        assert!(
+            owner == "released" || owner.starts_with(&format!("{}.", self.job.group())),
+            "{name}: the committed offset names {owner:?}"
+        );
         let first = self.input.first().map_or(from, |r| r.offset);
         assert!(from <= first || self.job.starts_late, "{name}: records from {first} to {from} were skipped");
 

@@ -15,6 +15,8 @@ mod cluster;
 mod kafka;
 #[path = "../support/random.rs"]
 mod random;
+#[path = "../support/screen.rs"]
+mod screen;
 #[path = "../support/until.rs"]
 mod until;
 
@@ -31,7 +33,9 @@ mod inputs;
 mod kills;
 mod lookalikes;
 mod online;
+mod owners;
 mod patterns;
+mod progress;
 mod rebalances;
 mod restores;
 mod takeovers;

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::job::Job;
 use crate::kafka;
+use crate::screen::Terminal;
 use crate::until::{DEADLINE, within};
 
 /// What the CLI promises for SIGTERM.
@@ -28,6 +29,8 @@ pub struct Options<'a> {
     pub env: Vec<(&'a str, String)>,
     /// A shell command that runs first, as root of a user and mount namespace of the operator's own.
     pub mount: Option<String>,
+    /// Where standard error goes in place of a file.
+    pub terminal: Option<&'a Terminal>,
 }
 
 /// A running `ratchet run`. Dropped, it is killed.
@@ -81,7 +84,8 @@ impl Operator {
             command.env("RATCHET_CRASH_AT", point);
         }
         command.envs(options.env.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        command.stdin(Stdio::null()).stdout(stdout);
+        command.stderr(options.terminal.map_or_else(|| stderr.into(), Terminal::stdio));
         let child = kafka::spawn(command).unwrap_or_else(|e| panic!("cannot start {ratchet}: {e}"));
         Operator { label: label.to_owned(), child, ended: None, log, state_dir: state_dir.to_owned() }
     }

@@ -147,15 +147,22 @@ impl Replay {
             // whoever follows a capture as it grows shall see what it has come to
             if lines.may_wait() {
                 output.flush().map_err(|error| Failure::output(&error))?;
+                progress.tell(lines.bytes_read());
             }
             let Some(place) = lines.next(&mut line)? else { return Ok(()) };
-            self.read(&line, place, &mut captured)?;
+            self.read(&line, place, &mut captured, progress)?;
             self.judge(&line, &captured, output)?;
             progress.at(lines.bytes_read());
         }
     }
 
-    fn read(&mut self, line: &[u8], place: Place<'_>, captured: &mut Captured) -> Result<(), Failure> {
+    fn read(
+        &mut self,
+        line: &[u8],
+        place: Place<'_>,
+        captured: &mut Captured,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
         match self.envelope {
             Envelope::Kcat => captured.read_kcat(line).map_err(|error| capture::Error::not_kcat(place, &error))?,
             Envelope::None => {
@@ -163,10 +170,10 @@ impl Replay {
                 captured.read_value(line);
                 if self.summary.is_none() && self.place.2 == 0 && looks_like_kcat(line) {
                     // the summary has a hint of its own, from all lines
-                    say(format_args!(
-                        "warning: the first line looks like what `kcat -J` prints, and was taken for a value: add \
-                         `--envelope kcat`\n"
-                    ));
+                    progress.above(|| {
+                        say("warning: the first line looks like what `kcat -J` prints, and was taken for a value: add \
+                             `--envelope kcat`\n")
+                    });
                 }
                 if let Some(summary) = &mut self.summary {
                     summary.add_line(line);

@@ -38,12 +38,8 @@ const COMMIT_DEADLINE: Duration = Duration::from_secs(5);
 const COMMIT_PATIENCE: Duration = Duration::from_millis(500);
 /// Between two attempts at a plain commit.
 const COMMIT_PAUSE: Duration = Duration::from_millis(5);
-/// How long after a rebalance another one may follow, which librdkafka would join a second late.
-const RESTLESS: Duration = Duration::from_millis(1500);
-/// How often librdkafka is reminded to join in that time.
-const REMIND_INTERVAL: Duration = Duration::from_millis(25);
-/// How long a reminder may take.
-const REMIND_DEADLINE: Duration = Duration::from_millis(100);
+/// How long a broker may take to tell of topics.
+const TOPICS_DEADLINE: Duration = Duration::from_millis(100);
 /// For how long the same error is not told again.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
@@ -59,8 +55,18 @@ pub struct Member {
     heartbeat_interval: Duration,
     /// When librdkafka's main thread was last woken up.
     woken: Instant,
-    /// When the last group event was answered.
-    answered: Option<Instant>,
+    /// Whether librdkafka would join another rebalance late: see [`Member::wake`].
+    joins_late: bool,
+    /// A plain commit that was given up, and may still be sent: nothing else is committed by this member.
+    in_doubt: Option<String>,
+}
+
+/// What became of a plain commit.
+enum Sent {
+    /// The broker's answer.
+    Answered(Option<Failure>),
+    /// None came in time.
+    Unanswered,
 }
 
 /// Proof of a membership as of some moment. See [`cluster::Member::metadata`].
@@ -108,7 +114,8 @@ impl Member {
             left: false,
             heartbeat_interval: Duration::from_millis(properties.heartbeat_interval_ms()?),
             woken: Instant::now(),
-            answered: None,
+            joins_late: false,
+            in_doubt: None,
         };
         if !topics.is_empty() {
             member.subscribe_to(topics)?;
@@ -128,17 +135,15 @@ impl Member {
     /// Wakes librdkafka's main thread, which sleeps for up to a second and only then looks whether a heartbeat is
     /// due: so a quiet member would hear of a rebalance that late.
     ///
-    /// It also holds the next JoinGroup back until a second after the last one, while a cooperative rebalance is
-    /// two of them in a row: the partitions that move would belong to nobody meanwhile. Hearing of topics ends
-    /// that pause, so it is asked for some while a second one may come.
+    /// After a rebalance it asks for topics instead: until it has heard of some, librdkafka joins no other rebalance
+    /// within a second of the last one, while a cooperative one is two in a row, and the partitions that move belong
+    /// to nobody meanwhile.
     fn wake(&mut self) {
-        let restless = self.answered.is_some_and(|at| at.elapsed() < RESTLESS);
-        let interval = if restless { REMIND_INTERVAL } else { self.heartbeat_interval };
-        if self.woken.elapsed() < interval {
+        if !self.joins_late && self.woken.elapsed() < self.heartbeat_interval {
             return;
         }
-        if restless {
-            self.client.ask_for_topics(REMIND_DEADLINE);
+        if self.joins_late {
+            self.joins_late = !self.client.ask_for_topics(TOPICS_DEADLINE);
         } else {
             // Asked of the main thread, which does everything else that is due then.
             let _ = cluster::Member::metadata(self);
@@ -302,7 +307,7 @@ impl Member {
     }
 
     /// Commits through the group's consumer, once, on a queue of its own so that the wait has an end.
-    fn send_commit(&self, offsets: &[OffsetCommit]) -> Result<Option<Failure>, Error> {
+    fn send_commit(&self, offsets: &[OffsetCommit]) -> Result<Sent, Error> {
         let mut list = List::new(offsets.len());
         for offset in offsets {
             list.push(&offset.partition, offset.committed.offset, Some(&offset.committed.metadata))?;
@@ -313,13 +318,12 @@ impl Member {
             rd::rd_kafka_commit_queue(self.client.raw(), list.raw(), answers.raw(), None, std::ptr::null_mut())
         });
         if asked.is_some() {
-            return Ok(asked);
+            return Ok(Sent::Answered(asked));
         }
-        match answers.next_event(COMMIT_DEADLINE).map(|event| event.signal()) {
-            Some(Signal::Committed(failure)) => Ok(failure),
-            // It may still be sent, when offsets have long moved on: only the end of the membership prevents that.
-            _ => Err(Error::new(Kind::Fenced, "committing outside of a transaction: no answer")),
-        }
+        Ok(match answers.next_event(COMMIT_DEADLINE).map(|event| event.signal()) {
+            Some(Signal::Committed(failure)) => Sent::Answered(failure),
+            _ => Sent::Unanswered,
+        })
     }
 
     fn client_position(&self, partition: &TopicPartition) -> Option<i64> {
@@ -337,6 +341,9 @@ impl cluster::Member for Member {
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         batch.clear();
+        if let Some(doubt) = &self.in_doubt {
+            return Err(Error::new(Kind::Fenced, doubt.clone()));
+        }
         self.wake();
         self.serve_group()?;
         if self.pending.is_some() {
@@ -363,14 +370,14 @@ impl cluster::Member for Member {
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.add(partitions)?;
         self.pending = None;
-        self.answered = Some(Instant::now());
+        self.joins_late = true;
         self.assign(partitions)
     }
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.remove(partitions);
         self.pending = None;
-        self.answered = Some(Instant::now());
+        self.joins_late = true;
         self.unassign(partitions)
     }
 
@@ -420,10 +427,17 @@ impl cluster::Member for Member {
         loop {
             // A member that has not joined would be taken for an administrator, whose commits nobody fences.
             let before = self.metadata()?.identity();
-            let failure = self.send_commit(offsets)?;
-            if self.metadata()?.identity().0 != before.0 {
-                return Err(Error::new(Kind::Fenced, format!("{WHAT}: the membership has ended meanwhile")));
+            let sent = self.send_commit(offsets);
+            if !matches!(sent, Ok(Sent::Unanswered)) && self.metadata()?.identity().0 != before.0 {
+                return Err(Error::new(Kind::Abort, format!("{WHAT}: the membership has ended meanwhile")));
             }
+            let failure = match sent? {
+                Sent::Answered(failure) => failure,
+                Sent::Unanswered => {
+                    let doubt = format!("{WHAT}: no answer, and it may still be sent when offsets have moved on");
+                    return Err(Error::new(Kind::Fenced, self.in_doubt.insert(doubt).clone()));
+                }
+            };
             match failure {
                 None => return Ok(()),
                 // Passes as soon as everyone knows the assignment.
@@ -439,6 +453,9 @@ impl cluster::Member for Member {
     }
 
     fn metadata(&self) -> Result<Metadata, Error> {
+        if let Some(doubt) = &self.in_doubt {
+            return Err(Error::new(Kind::Abort, doubt.clone()));
+        }
         // SAFETY: the client is alive; what is returned is owned.
         let raw = NonNull::new(unsafe { rd::rd_kafka_consumer_group_metadata(self.client.raw()) });
         let unjoined =

@@ -4,7 +4,7 @@
 //! - `native`: librdkafka's objects with owners, and nothing of Kafka's meaning
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory
-//! - `member` (with its `slots`), `producer` (with its `threads`), `reader`: the traits of the same names
+//! - `member` (with its `slots`), `producer` (with its `send` and `threads`), `reader`: the traits of the same names
 //! - `settle`, `admin`: the questions of a takeover, and about topics; `fences` ends dead owners' transactions
 //!
 //! Invariants: uncommitted records are never read; an offset moves through a transaction only, with the
@@ -34,6 +34,7 @@ mod native;
 mod producer;
 mod properties;
 mod reader;
+mod send;
 mod settle;
 mod slots;
 mod threads;
@@ -41,7 +42,7 @@ mod threads;
 pub use batch::Batch;
 pub use member::{Member, Metadata};
 pub use producer::Producer;
-pub use properties::OWNED;
+pub use properties::{OWNED, Queues};
 pub use reader::Reader;
 pub use settle::Settling;
 
@@ -52,7 +53,8 @@ pub struct Kafka {
 }
 
 struct Inner {
-    consumer: Properties,
+    member: Properties,
+    reader: Properties,
     producer: Properties,
     askers: Arc<Askers>,
     fences: Arc<Fences>,
@@ -66,15 +68,32 @@ impl Kafka {
         consumer: &BTreeMap<String, String>,
         producer: &BTreeMap<String, String>,
     ) -> Result<Self, Error> {
-        let consumer = Properties::consumer(common, consumer)?;
+        Self::within(Queues::default(), common, consumer, producer)
+    }
+
+    /// The same, with bounds to what its clients hold in memory; properties that are given win over them.
+    pub fn within(
+        queues: Queues,
+        common: &BTreeMap<String, String>,
+        consumer: &BTreeMap<String, String>,
+        producer: &BTreeMap<String, String>,
+    ) -> Result<Self, Error> {
+        let of_queues = |settings: Vec<(&str, String)>| {
+            let given = |name: &str| common.contains_key(name) || consumer.contains_key(name);
+            let new = settings.into_iter().filter(|(name, _)| !given(name));
+            new.fold(Properties::consumer(common, consumer), |properties, (name, value)| {
+                Ok(properties?.with(name, &value))
+            })
+        };
+        let (member, reader) = (of_queues(queues.of_member())?, of_queues(queues.of_reader())?);
         let producer = Properties::producer(common, producer)?;
-        for properties in [&consumer, &producer] {
+        for properties in [&member, &reader, &producer] {
             properties.to_conf()?;
         }
         producer.delivery_timeout_ms()?;
-        let askers = Arc::new(Askers::new(&consumer));
+        let askers = Arc::new(Askers::new(&member));
         let fences = Arc::new(Fences::new(&producer));
-        Ok(Self { inner: Arc::new(Inner { consumer, producer, askers, fences }) })
+        Ok(Self { inner: Arc::new(Inner { member, reader, producer, askers, fences }) })
     }
 }
 
@@ -112,7 +131,7 @@ impl Cluster for Kafka {
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
         // The first partitions come in a moment: what is asked then shall find its connections made.
         self.inner.askers.warm_up(group, topics);
-        Member::join(&self.inner.consumer.with("group.id", group), topics)
+        Member::join(&self.inner.member.with("group.id", group), topics)
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
@@ -120,7 +139,7 @@ impl Cluster for Kafka {
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
-        Reader::open(&self.inner.consumer, partition, offset)
+        Reader::open(&self.inner.reader, partition, offset)
     }
 
     fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition, fencing: &Fencing) -> Settling {

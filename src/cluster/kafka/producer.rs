@@ -11,22 +11,21 @@
 //! the end of a transaction, the next one is refused as [`Kind::Fenced`]: a late copy of the request could
 //! end it.
 
-use std::collections::HashMap;
-use std::ffi::c_void;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use rdkafka::bindings as rd;
 
 use super::errors::{Code, Failure};
 use super::member::Metadata;
-use super::native::{Client, List, Topic, c_millis, c_string};
+use super::native::{Client, List, OnDelivered, Topic, c_millis, c_string};
 use super::properties::Properties;
+use super::send::{Patience, SEND_RECORDS_MAX, c_message, produce, produce_batch};
 use super::threads::{Caller, Reports, Watched};
 use crate::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Ticket};
-use crate::record::Headers;
+use crate::record::TopicPartition;
 
 /// How long [`Producer::open`] may take: the broker first aborts what a predecessor left open.
 const INIT_DEADLINE: Duration = Duration::from_secs(30);
@@ -38,8 +37,6 @@ const GRACE: Duration = Duration::from_secs(2);
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// A connection that broke this shortly around the end of a transaction may have carried it.
 const DOUBT: Duration = Duration::from_secs(1);
-/// How often a full queue is tried again.
-const QUEUE_STEP: Duration = Duration::from_millis(1);
 
 /// A commit has not asked for the end of its transaction yet.
 const PREPARING: u8 = 0;
@@ -54,8 +51,7 @@ pub struct Producer {
     client: Arc<Client>,
     caller: Caller,
     reports: Arc<Reports>,
-    topics: HashMap<Box<str>, Topic>,
-    sent: u64,
+    topics: HashMap<Box<str>, Topic, ahash::RandomState>,
     delivery_timeout: Duration,
     transaction_timeout: Duration,
     /// When the last transaction was asked to end, and when that was answered.
@@ -69,8 +65,10 @@ impl Producer {
     pub(super) fn open(properties: &Properties, id: &str) -> Result<Self, Error> {
         let transaction_timeout = Duration::from_millis(properties.transaction_timeout_ms()?);
         let delivery_timeout = Duration::from_millis(properties.delivery_timeout_ms()?);
-        let client = Client::new(&properties.with("transactional.id", id))?;
         let reports = Arc::new(Reports::default());
+        let told = Arc::clone(&reports);
+        let on_delivered = OnDelivered::new(move |opaque, offset| told.delivered(opaque, offset));
+        let client = Client::with(&properties.with("transactional.id", id), Some(on_delivered))?;
         let caller = Caller::start(Arc::clone(&client), Arc::clone(&reports))?;
         let what = format!("opening the transactional id {id}");
         let told = Arc::clone(&reports);
@@ -90,7 +88,7 @@ impl Producer {
         if let Some(error) = failure {
             return Err(error);
         }
-        let topics = HashMap::new();
+        let topics = HashMap::default();
         let id = id.to_owned();
         Ok(Self {
             id,
@@ -98,7 +96,6 @@ impl Producer {
             caller,
             reports,
             topics,
-            sent: 0,
             delivery_timeout,
             transaction_timeout,
             ended: None,
@@ -167,84 +164,6 @@ fn until(deadline: Instant, mut call: impl FnMut(Duration) -> Option<Failure>) -
     }
 }
 
-/// A record's headers as librdkafka takes them; null for none.
-fn c_headers(headers: Headers<'_>) -> *mut rd::rd_kafka_headers_t {
-    if headers.is_empty() {
-        return ptr::null_mut();
-    }
-    // SAFETY: the list is new; it copies names and values, whose lengths are given.
-    unsafe {
-        let list = rd::rd_kafka_headers_new(headers.iter().count());
-        for header in headers.iter() {
-            let (value, size) = header.value.map_or((ptr::null(), 0), |value| (value.as_ptr(), value.len()));
-            let name = header.name;
-            rd::rd_kafka_header_add(
-                list,
-                name.as_ptr().cast(),
-                name.len().cast_signed(),
-                value.cast(),
-                size.cast_signed(),
-            );
-        }
-        list
-    }
-}
-
-/// Bytes as librdkafka takes them; null for null.
-fn c_bytes(bytes: Option<&[u8]>) -> (*const c_void, usize) {
-    bytes.map_or((ptr::null(), 0), |bytes| (bytes.as_ptr().cast(), bytes.len()))
-}
-
-/// Hands a record over, once.
-///
-/// # Safety
-/// `topic` is a topic of `client`.
-unsafe fn produce(
-    client: &Client,
-    topic: *mut rd::rd_kafka_topic_t,
-    ticket: Ticket,
-    message: &Message<'_>,
-) -> Option<Failure> {
-    use rd::rd_kafka_vtype_t as part;
-    let (key, key_size) = c_bytes(message.key);
-    let (value, value_size) = c_bytes(message.value);
-    let headers = c_headers(message.headers);
-    let opaque: *mut c_void = ptr::without_provenance_mut(Reports::opaque(ticket));
-    // SAFETY: each part is followed by what librdkafka's documentation says, and the end. It copies key
-    // and value, and takes the headers over unless it fails.
-    let code = unsafe {
-        rd::rd_kafka_producev(
-            client.raw(),
-            part::RD_KAFKA_VTYPE_RKT,
-            topic,
-            part::RD_KAFKA_VTYPE_PARTITION,
-            message.partition,
-            part::RD_KAFKA_VTYPE_MSGFLAGS,
-            rd::RD_KAFKA_MSG_F_COPY,
-            part::RD_KAFKA_VTYPE_KEY,
-            key,
-            key_size,
-            part::RD_KAFKA_VTYPE_VALUE,
-            value,
-            value_size,
-            part::RD_KAFKA_VTYPE_HEADERS,
-            headers,
-            // 0 stands for the present, so a record that says 0 gets the present too.
-            part::RD_KAFKA_VTYPE_TIMESTAMP,
-            message.timestamp.unwrap_or(0),
-            part::RD_KAFKA_VTYPE_OPAQUE,
-            opaque,
-            part::RD_KAFKA_VTYPE_END,
-        )
-    };
-    let failure = Failure::of(code)?;
-    if !headers.is_null() {
-        // SAFETY: still ours, as the call failed.
-        unsafe { rd::rd_kafka_headers_destroy(headers) }
-    }
-    Some(failure)
-}
-
 impl cluster::Producer for Producer {
     type Metadata = Metadata;
 
@@ -271,35 +190,48 @@ impl cluster::Producer for Producer {
 
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         let topic = self.topic(message.topic)?;
-        let mut full_since = None;
+        let mut patience = Patience::new(self.delivery_timeout);
+        // SAFETY: the topic is this client's, and kept by `self.topics`.
+        while let Some(failure) = unsafe { produce(&self.client, topic, ticket, message) } {
+            patience.endure(&failure, message.topic, message.partition)?;
+        }
+        Ok(())
+    }
+
+    fn send_all<'a>(
+        &mut self,
+        number: u64,
+        to: &TopicPartition,
+        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    ) -> Result<(), Error> {
+        let topic = self.topic(&to.topic)?;
+        let opaque = Reports::opaque(Ticket { number, report: false });
+        let mut records = records.map(|(key, value)| c_message(key, value, opaque));
+        let mut batch: Vec<rd::rd_kafka_message_t> = Vec::with_capacity(SEND_RECORDS_MAX);
         loop {
-            // SAFETY: the topic is this client's, and kept by `self.topics`.
-            let Some(failure) = (unsafe { produce(&self.client, topic, ticket, message) }) else {
-                self.sent += 1;
+            batch.clear();
+            batch.extend(records.by_ref().take(SEND_RECORDS_MAX));
+            if batch.is_empty() {
                 return Ok(());
-            };
-            let what = format_args!("sending to {}:{}", message.topic, message.partition);
-            if failure.refuses_record() {
-                return Err(Error::new(Kind::Refused, format!("{what}: {failure}")));
             }
-            if failure.code != Code::RD_KAFKA_RESP_ERR__QUEUE_FULL {
-                let kind = match failure.code {
-                    Code::RD_KAFKA_RESP_ERR__FATAL | Code::RD_KAFKA_RESP_ERR__FENCED => Kind::Fenced,
-                    // A missing topic or partition concerns the task, not this record alone.
-                    _ => Kind::Abort,
-                };
-                return Err(Error::new(kind, format!("{what}: {failure}")));
+            let mut patience = Patience::new(self.delivery_timeout);
+            loop {
+                // SAFETY: the topic is this client's, and kept by `self.topics`; the bytes live through the call.
+                unsafe { produce_batch(topic, to.partition, &mut batch) };
+                // A full queue takes nothing after the first that it refuses; another error is that record's alone.
+                batch.retain(|message| message.err != Code::RD_KAFKA_RESP_ERR_NO_ERROR);
+                let codes = || batch.iter().map(|message| message.err);
+                let worst = codes().find(|code| *code != Code::RD_KAFKA_RESP_ERR__QUEUE_FULL).or(codes().next());
+                let Some(failure) = worst.and_then(Failure::of) else { break };
+                patience.endure(&failure, &to.topic, to.partition)?;
             }
-            let since = *full_since.get_or_insert_with(Instant::now);
-            if since.elapsed() >= self.delivery_timeout {
-                return Err(Error::new(Kind::Abort, format!("{what}: the queue has been full for too long")));
-            }
-            std::thread::sleep(QUEUE_STEP);
         }
     }
 
     fn in_flight(&self) -> usize {
-        usize::try_from(self.sent.saturating_sub(self.reports.count())).unwrap_or(usize::MAX)
+        // Counts a record until its report was recorded.
+        // SAFETY: the client is alive.
+        usize::try_from(unsafe { rd::rd_kafka_outq_len(self.client.raw()) }).unwrap_or(0)
     }
 
     fn take_failures(&mut self) -> Vec<DeliveryFailure> {

@@ -224,15 +224,32 @@ struct Question {
 impl Question {
     fn answer(&self) -> Result<Settled, Error> {
         let one = std::slice::from_ref(&self.input);
-        self.fence_former_owner(one);
-        let mut committed = self.persist(|| self.askers.committed(&self.group, Stability::Stable, one, ANSWER))?;
-        let (changelog_start, changelog_end) = self.persist(|| watermarks(&self.askers.ends()?, &self.changelog))?;
-        self.wait_stable(changelog_end)?;
-        let changelog_id = self.persist(|| self.topic_id(&self.changelog))?;
-        let input_id = self.persist(|| self.topic_id(&self.input))?;
-        let (input_start, input_end) = self.persist(|| watermarks(&self.askers.ends()?, &self.input))?;
-        let committed = committed.pop().flatten();
-        Ok(Settled { committed, input_id, input_start, input_end, changelog_id, changelog_start, changelog_end })
+        thread::scope(|scope| {
+            // Side by side with what must come in order.
+            let fencing = thread::Builder::new().spawn_scoped(scope, || self.fence_former_owner(one));
+            if let Err(error) = fencing {
+                tracing::debug!("nobody is fenced: no thread: {error}");
+            }
+            let mut committed = self.persist(|| self.askers.committed(&self.group, Stability::Stable, one, ANSWER))?;
+            // Only now: an input never ends before the offset that was committed.
+            let input = thread::Builder::new().spawn_scoped(scope, || self.ask_input());
+            let input = input.map_err(|error| Error::new(Kind::Retry, format!("no thread to settle: {error}")))?;
+            let (changelog_start, changelog_end) =
+                self.persist(|| watermarks(&self.askers.ends()?, &self.changelog))?;
+            self.wait_stable(changelog_end)?;
+            let changelog_id = self.persist(|| self.topic_id(&self.changelog))?;
+            let lost = |_| Err(Error::new(Kind::Retry, "settling ended without an answer"));
+            let (input_id, input_start, input_end) = input.join().unwrap_or_else(lost)?;
+            let committed = committed.pop().flatten();
+            Ok(Settled { committed, input_id, input_start, input_end, changelog_id, changelog_start, changelog_end })
+        })
+    }
+
+    /// The input topic's id, and the partition's first offset and end.
+    fn ask_input(&self) -> Result<(TopicId, i64, i64), Error> {
+        let id = self.persist(|| self.topic_id(&self.input))?;
+        let (start, end) = self.persist(|| watermarks(&self.askers.ends()?, &self.input))?;
+        Ok((id, start, end))
     }
 
     /// Ends the transaction of whoever is named beside the offset that was committed last, pending ones aside.

@@ -1,13 +1,14 @@
-//! A producer's two threads: one takes delivery reports and is never still, one makes the calls that may
-//! take long or never end.
+//! A producer's two threads: one takes reports of failed deliveries and is never still, one makes the calls
+//! that may take long or never end. Successes are many, and few of them matter: they are told as they come in,
+//! on librdkafka's thread ([`Reports::delivered`]).
 //!
-//! Invariants: a report is recorded before it is counted; the reports' thread runs for as long as a call
-//! may be under way, since commits and aborts wait for reports.
+//! Invariants: a report is recorded before its record stops being in flight; the reports' thread runs for as
+//! long as a call may be under way, since commits and aborts wait for reports.
 //!
 //! **Failure**: a call that outlasts its watchdog is given up: its result is never looked at, no other call
 //! is made, and both threads end when it returns.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 
 use super::errors::{Code, Failure};
-use super::native::{Client, Delivery, Signal};
+use super::native::{Client, Signal, Undelivered};
 use crate::cluster::{DeliveryFailure, Error, Kind, Ticket};
 
 /// How long the reports' thread waits for an event before it looks whether to end.
@@ -24,7 +25,6 @@ const POLL_STEP: Duration = Duration::from_millis(100);
 /// What became of the sent records, and what else the client told.
 #[derive(Default)]
 pub(super) struct Reports {
-    count: AtomicU64,
     told: Mutex<Told>,
     stop: AtomicBool,
 }
@@ -43,9 +43,13 @@ impl Reports {
         (ticket.number as usize) << 1 | usize::from(ticket.report)
     }
 
-    /// How many records were delivered or have failed.
-    pub fn count(&self) -> u64 {
-        self.count.load(Ordering::Acquire)
+    /// Notes a delivery, if it is one to be told. The offset is negative where the broker has acknowledged the
+    /// record without saying it.
+    pub fn delivered(&self, opaque: usize, offset: i64) {
+        let (number, wanted) = read_opaque(opaque);
+        if wanted && offset >= 0 {
+            self.lock().delivered.push((number, offset));
+        }
     }
 
     /// The failures since the last call.
@@ -72,25 +76,15 @@ impl Reports {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(&self, deliveries: impl Iterator<Item = Delivery>) {
-        let (mut count, mut told) = (0, None);
-        for delivery in deliveries {
-            count += 1;
-            let (number, wanted) = ((delivery.opaque >> 1) as u64, delivery.opaque & 1 == 1);
-            if let Some(failure) = delivery.failure {
-                if failure.is_purged() {
-                    // What was thrown away because of another record's failure says nothing of itself.
-                    continue;
-                }
+    fn record(&self, failures: impl Iterator<Item = Undelivered>) {
+        for Undelivered { opaque, failure } in failures {
+            // What was thrown away because of another record's failure says nothing of itself.
+            if !failure.is_purged() {
                 let refused = failure.refuses_record();
-                let told = told.get_or_insert_with(|| self.lock());
-                told.failures.push(DeliveryFailure { number, refused, message: failure.message });
-            } else if wanted {
-                told.get_or_insert_with(|| self.lock()).delivered.push((number, delivery.offset));
+                let (number, _) = read_opaque(opaque);
+                self.lock().failures.push(DeliveryFailure { number, refused, message: failure.message });
             }
         }
-        drop(told);
-        self.count.fetch_add(count, Ordering::Release);
     }
 
     fn note(&self, failure: Failure) {
@@ -112,12 +106,17 @@ impl Reports {
         while !self.stop.load(Ordering::Acquire) {
             let Some(event) = client.next_event(POLL_STEP) else { continue };
             match event.signal() {
-                Signal::Deliveries => self.record(event.deliveries()),
+                Signal::Deliveries => self.record(event.undelivered()),
                 Signal::Error(failure) => self.note(failure),
                 Signal::Assign(_) | Signal::Revoke(_) | Signal::Committed(_) | Signal::Other => {}
             }
         }
     }
+}
+
+/// A ticket's number, and whether its record's delivery is to be told.
+fn read_opaque(opaque: usize) -> (u64, bool) {
+    ((opaque >> 1) as u64, opaque & 1 == 1)
 }
 
 /// A call on its way to the calls' thread.

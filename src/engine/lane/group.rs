@@ -136,8 +136,11 @@ impl<C: Cluster> Lane<C> {
     /// Tells the next owner that nothing of these tasks is open, so that it need not fence anybody.
     pub(super) fn hand_over(&mut self, mut ids: Vec<TaskId>) {
         let Self { tasks, transactor, member, transactional_id, .. } = self;
-        // What is on its way back may have been in a transaction whose end is not known.
-        ids.retain(|id| matches!(tasks[id].phase, Phase::Running) && !transactor.touches(*id));
+        ids.retain(|id| {
+            // On its way back after an abort that was clean, as they are when the group moves on.
+            let idle = matches!(tasks[id].phase, Phase::Running | Phase::Waiting { .. } | Phase::Settling(_));
+            idle && !tasks[id].unsettled && !transactor.touches(*id)
+        });
         if let Err(error) = claims::release(tasks, member, ids, transactional_id) {
             tracing::debug!(topology = self.context.topology.name, reason = error.message, "tasks not released");
         }

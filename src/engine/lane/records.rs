@@ -1,6 +1,6 @@
 //! A batch's way through a lane, and its transaction's to the commit.
 
-use crate::cluster::{self, Cluster, Kind, Member, Producer, RecordBatch};
+use crate::cluster::{self, Cluster, Member, Producer, RecordBatch};
 use crate::engine::claims;
 use crate::engine::process::process;
 use crate::engine::sweep;
@@ -52,9 +52,6 @@ impl<C: Cluster> Lane<C> {
 
     /// Takes a task into the open transaction; begins one if none is open.
     pub(super) fn touch(&mut self, id: TaskId) -> Result<(), Trouble> {
-        if let Some(error) = &self.ended {
-            return Err(Trouble::cluster(error.clone()));
-        }
         self.transactor.prepare(&self.cluster).map_err(Trouble::cluster)?;
         self.claim(id).map_err(Trouble::cluster)?;
         self.transactor.touch(&self.context, id).map_err(Trouble::cluster)
@@ -64,14 +61,7 @@ impl<C: Cluster> Lane<C> {
     fn claim(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let Self { tasks, transactor, member, .. } = self;
         let at_work = |task: &Task<C>| matches!(task.phase, Phase::Running);
-        let claimed = claims::claim(tasks, member, transactor.producer().id(), id, at_work);
-        if let Err(error) = &claimed
-            && error.kind == Kind::Fenced
-        {
-            // The commit may still happen: nothing else must be committed by this member.
-            self.ended = Some(error.clone());
-        }
-        claimed
+        claims::claim(tasks, member, transactor.producer().id(), id, at_work)
     }
 
     pub(super) fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Trouble> {

@@ -19,7 +19,8 @@ pub(in crate::engine) const LOADS_MAX: usize = 4;
 impl<C: Cluster> Lane<C> {
     /// Aborts the open transaction and sends its tasks through their restore.
     pub(super) fn way_back(&mut self, trouble: Trouble) {
-        let Aborted { touched, undelivered } = self.transactor.abort(&self.cluster, &trouble.cause, &self.metrics);
+        let Aborted { touched, ended, undelivered } =
+            self.transactor.abort(&self.cluster, &trouble.cause, &self.metrics);
         tracing::warn!(
             topology = self.context.topology.name, reason = %trouble.cause, tasks = touched.len(),
             "transaction aborted; its tasks restore"
@@ -29,6 +30,9 @@ impl<C: Cluster> Lane<C> {
             tracing::debug!(reason = error.message, "no producer yet");
         }
         for id in touched {
+            if let Some(task) = self.tasks.get_mut(&id) {
+                task.unsettled |= !ended;
+            }
             let failure = undelivered.iter().find(|(of, _, _)| *of == id);
             if let (Some((_, refused, message)), Some(task)) = (failure, self.tasks.get_mut(&id)) {
                 tracing::warn!(task = %task.input, reason = message, "the output fails this task; it goes on alone");
@@ -82,6 +86,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Gives every task that restores its slice. An error means that the lane's membership is of no use.
     pub(super) fn restore_slices(&mut self) -> Result<(), cluster::Error> {
+        self.loading = false;
         if !self.restoring {
             return Ok(());
         }
@@ -93,6 +98,7 @@ impl<C: Cluster> Lane<C> {
             let may_load = self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < LOADS_MAX;
             let task = self.tasks.get_mut(&id).expect("listed above");
             let stepped = restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
+            self.loading |= matches!(stepped, Ok(Slice::Worked));
             let ready = match stepped {
                 Ok(Slice::Ready) => match self.begin_work(id) {
                     Err(error) if error.kind == Kind::Fenced => return Err(error),

@@ -77,7 +77,7 @@ impl Judge<'_> {
             }
         }
         let input = facts.input.there();
-        let partition_count = input.map_or(1, |input| input.partition_count);
+        let partition_count = input.map(|input| input.partition_count);
         self.written(Role::Output, &facts.output, partition_count, &mut findings);
         self.written(Role::Changelog, &facts.changelog, partition_count, &mut findings);
         if let (Some(input), Some(output)) = (input, facts.output.there()) {
@@ -90,8 +90,9 @@ impl Judge<'_> {
         findings
     }
 
-    /// What is to be said of the dead letter or the audit topic; `largest` is the largest batch that may come.
-    pub fn aside(&self, role: Role, topic: &Named, partition_count: i32, largest: i64) -> Vec<Finding> {
+    /// What is to be said of the dead letter or the audit topic; `partition_count` is the largest input's, if there
+    /// is one, and `largest` the largest batch that may come.
+    pub fn aside(&self, role: Role, topic: &Named, partition_count: Option<i32>, largest: i64) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.written(role, topic, partition_count, &mut findings);
         if let Some(known) = topic.there()
@@ -168,13 +169,13 @@ impl Judge<'_> {
     }
 
     /// Rights and replicas of a topic that is written to, or what follows from its absence.
-    fn written(&self, role: Role, topic: &Named, partition_count: i32, findings: &mut Vec<Finding>) {
+    fn written(&self, role: Role, topic: &Named, partition_count: Option<i32>, findings: &mut Vec<Finding>) {
         let name = &topic.name;
         match &topic.seen {
             Seen::Withheld(words) => findings.push(withheld(role, name, words)),
             Seen::Missing if role.is_created(self.settings.create) => findings.push(Finding::note(
                 format!("{} {name:?} does not exist", role.noun()),
-                format!("run creates it with {partition_count} partitions"),
+                format!("run creates it with {}", partitions(partition_count)),
             )),
             Seen::Missing => findings.push(missing(role, name, partition_count)),
             Seen::There(known) => {
@@ -331,12 +332,21 @@ impl Judge<'_> {
 }
 
 /// What is to be said of a topic that must be there and is not.
-pub fn missing(role: Role, name: &str, partition_count: i32) -> Finding {
+pub fn missing(role: Role, name: &str, partition_count: Option<i32>) -> Finding {
     let setting = if role == Role::Output { "all" } else { "internal" };
     Finding::refused(
         format!("topic {name:?} does not exist"),
-        format!("create it with {partition_count} partitions, or let ratchet create it (topics.create: {setting})"),
+        format!("create it with {}, or let ratchet create it (topics.create: {setting})", partitions(partition_count)),
     )
+}
+
+/// How many partitions a topic gets; `None` where the input is not there to be counted.
+fn partitions(count: Option<i32>) -> String {
+    match count {
+        None => "as many partitions as the input".to_owned(),
+        Some(1) => "1 partition".to_owned(),
+        Some(count) => format!("{count} partitions"),
+    }
 }
 
 fn withheld(role: Role, name: &str, words: &str) -> Finding {

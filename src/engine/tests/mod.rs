@@ -17,6 +17,7 @@ use crate::yaml::tests::Fake;
 
 mod audited;
 mod patterns;
+mod progress;
 mod remembered;
 
 /// How long anything may take that is waited for.
@@ -32,6 +33,7 @@ struct Site {
 struct Running {
     stop: Arc<AtomicBool>,
     health: Health,
+    metrics: Metrics,
     thread: JoinHandle<Result<(), Error>>,
 }
 
@@ -82,18 +84,18 @@ impl Site {
     }
 
     fn start(&self, topology: &Topology, until_drained: bool) -> Running {
-        let (stop, health) = (Arc::new(AtomicBool::new(false)), Health::new());
+        let (stop, health, metrics) = (Arc::new(AtomicBool::new(false)), Health::new(), Metrics::new());
         let options = Options {
             config: self.config(),
             topologies: vec![topology.clone()],
             until_drained,
             stop: stop.clone(),
-            metrics: Metrics::new(),
+            metrics: metrics.clone(),
             health: health.clone(),
         };
         let cluster = self.cluster.clone();
         let thread = std::thread::spawn(move || run_on(&cluster, options));
-        Running { stop, health, thread }
+        Running { stop, health, metrics, thread }
     }
 
     /// Runs until all is processed.
@@ -106,6 +108,13 @@ impl Running {
     fn end(self) -> Result<(), Error> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
+    }
+
+    /// The sum of a metric's series.
+    fn metric(&self, name: &str) -> f64 {
+        let text = self.metrics.render();
+        let series = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+        series.map(|line| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).unwrap()).sum()
     }
 
     fn failing_checks(&self) -> Vec<String> {

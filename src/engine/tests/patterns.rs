@@ -66,15 +66,18 @@ fn a_topic_that_is_refused_is_left_alone_until_it_is_put_right() {
     assert_eq!(site.values("clean.shop.a").len(), 1, "the others are processed all the same");
     let running = site.start(&topology, false);
     await_that("the refusal to be shown", || running.failing_checks() == ["topic shop/shop.wide"]);
+    await_that("it to be counted", || running.metric("ratchet_refused_topics") == 1.0);
     // A topic that comes later is refused alike.
     site.create("shop.late", 2, &[]);
     site.create("clean.shop.late", 1, &[]);
     await_that("the other one's to be shown", || running.failing_checks().contains(&"topic shop/shop.late".to_owned()));
+    await_that("both to be counted", || running.metric("ratchet_refused_topics") == 2.0);
     site.cluster.delete_topic("shop.late").unwrap();
     site.send("shop.wide", "x", &[1, 1]);
     site.cluster.delete_topic("clean.shop.wide").unwrap();
     site.await_values("clean.shop.wide", 1);
     await_that("all to be ready", || running.failing_checks().is_empty());
+    await_that("none to be counted", || running.metric("ratchet_refused_topics") == 0.0);
     running.end().unwrap();
 }
 

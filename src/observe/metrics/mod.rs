@@ -7,7 +7,7 @@
 //! A partition's own series live as long as a [`TaskMetrics`] of it does; that of a partition which
 //! has moved to another instance would otherwise stand still for ever and look like a lag.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus::{
@@ -18,7 +18,7 @@ mod lane;
 mod task;
 
 pub use lane::{LaneMetrics, TransactionResult};
-pub use task::{Phase, TaskMetrics};
+pub use task::{Phase, Restore, TaskMetrics};
 
 /// The media type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -46,7 +46,12 @@ struct Families {
     state_entries: IntGaugeVec,
     state_bytes: IntGaugeVec,
     restore_remaining: IntGaugeVec,
+    restore_seconds: GaugeVec,
     restored_records: IntCounterVec,
+    sweep_walked: IntCounterVec,
+    sweep_removed: IntCounterVec,
+    sweep_remaining: IntGaugeVec,
+    sweep_seconds: GaugeVec,
     tasks: IntGaugeVec,
     stream_time: GaugeVec,
     last_commit: GaugeVec,
@@ -54,7 +59,10 @@ struct Families {
     dead_letters: IntCounterVec,
     takeovers: IntCounterVec,
     rebalances: IntCounterVec,
+    refused_topics: IntGaugeVec,
     handles: Mutex<HashMap<task::Labels, usize>>,
+    /// The tasks that are restoring.
+    restores: Mutex<BTreeMap<task::Labels, Restore>>,
 }
 
 impl Metrics {
@@ -71,6 +79,16 @@ impl Metrics {
     /// The metrics of one task, whose partition's series go away when the last handle of it is dropped.
     pub fn task(&self, topology: &str, partition: &crate::record::TopicPartition) -> TaskMetrics {
         TaskMetrics::new(&self.families, topology, partition)
+    }
+
+    /// So many topics that the input's pattern means were refused.
+    pub fn refused_topics(&self, topology: &str, count: usize) {
+        self.families.refused_topics.with_label_values(&[topology]).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// The restores that go on at present, in the order of topology, topic and partition.
+    pub fn restores(&self) -> Vec<Restore> {
+        self.families.restores().values().cloned().collect()
     }
 
     /// All metrics in Prometheus' text format (see [`CONTENT_TYPE`]).
@@ -138,10 +156,40 @@ impl Families {
                 "Changelog offsets that a restore has still to pass; 0 when it has ended.",
                 PARTITION,
             ),
+            restore_seconds: gauge(
+                &registry,
+                "ratchet_restore_remaining_seconds",
+                "How long a restore will still take at its present rate; 0 when it has ended, +Inf while it stands still.",
+                PARTITION,
+            ),
             restored_records: counter(
                 &registry,
                 "ratchet_restored_records_total",
                 "Changelog records that were read to restore the store.",
+                PARTITION,
+            ),
+            sweep_walked: counter(
+                &registry,
+                "ratchet_sweep_walked_entries_total",
+                "Entries that the sweeper has looked at.",
+                PARTITION,
+            ),
+            sweep_removed: counter(
+                &registry,
+                "ratchet_sweep_removed_entries_total",
+                "Expired entries that the sweeper has removed, counted once their transaction was committed.",
+                PARTITION,
+            ),
+            sweep_remaining: int_gauge(
+                &registry,
+                "ratchet_sweep_remaining_entries",
+                "Entries that the sweeper's walk has still to look at, as estimated; 0 between walks.",
+                PARTITION,
+            ),
+            sweep_seconds: gauge(
+                &registry,
+                "ratchet_sweep_remaining_seconds",
+                "How long the sweeper's walk will still take at its present rate; 0 between walks.",
                 PARTITION,
             ),
             tasks: int_gauge(
@@ -181,7 +229,14 @@ impl Families {
                 &["topology", "kind"],
             ),
             rebalances: counter(&registry, "ratchet_rebalances_total", "Changes of a lane's assignment.", TOPOLOGY),
+            refused_topics: int_gauge(
+                &registry,
+                "ratchet_refused_topics",
+                "Topics that the input's pattern means and that are left alone, because they were refused.",
+                TOPOLOGY,
+            ),
             handles: Mutex::default(),
+            restores: Mutex::default(),
             registry,
         }
     }
@@ -190,6 +245,11 @@ impl Families {
     /// a number half changed, so its poison is ignored.
     fn handles(&self) -> MutexGuard<'_, HashMap<task::Labels, usize>> {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tasks that are restoring. Every change is one call on the map: see [`Families::handles`].
+    fn restores(&self) -> MutexGuard<'_, BTreeMap<task::Labels, Restore>> {
+        self.restores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

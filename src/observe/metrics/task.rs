@@ -3,10 +3,11 @@
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use prometheus::{Gauge, IntCounter, IntGauge};
+use prometheus::{Gauge, GaugeVec, IntCounter, IntGauge};
 
 use super::Families;
 use crate::dedup::{Reason, Verdict};
+use crate::observe::Pace;
 use crate::record::TopicPartition;
 
 /// Topology, topic and partition, as the labels [`super::PARTITION`] name them.
@@ -42,12 +43,26 @@ impl Phase {
     }
 }
 
+/// How far a task's restore has come, in changelog offsets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restore {
+    /// The task's topology.
+    pub topology: String,
+    /// Its input partition.
+    pub partition: TopicPartition,
+    /// What was passed since it began.
+    pub done: u64,
+    /// What is still to be passed.
+    pub remaining: u64,
+}
+
 /// What a task counts. Its partition's series begin when they are first set, so that what is not known
 /// yet does not show as 0, and end when the partition's last handle is dropped. A partition has two for
 /// a moment when it moves from one lane of this process to another.
 pub struct TaskMetrics {
     families: Arc<Families>,
     labels: Labels,
+    partition: TopicPartition,
     /// One counter for each verdict and reason that has occurred, at [`slot`].
     records: Vec<OnceLock<IntCounter>>,
     lag_records: OnceLock<IntGauge>,
@@ -55,7 +70,12 @@ pub struct TaskMetrics {
     state_entries: OnceLock<IntGauge>,
     state_bytes: OnceLock<IntGauge>,
     restore_remaining: OnceLock<IntGauge>,
+    restore_seconds: OnceLock<Gauge>,
     restored_records: OnceLock<IntCounter>,
+    sweep_walked: OnceLock<IntCounter>,
+    sweep_removed: OnceLock<IntCounter>,
+    sweep_remaining: OnceLock<IntGauge>,
+    sweep_seconds: OnceLock<Gauge>,
     stream_time: OnceLock<Gauge>,
     last_commit: OnceLock<Gauge>,
     phase: Mutex<Phase>,
@@ -70,13 +90,19 @@ impl TaskMetrics {
         Self {
             families: Arc::clone(families),
             labels,
+            partition: partition.clone(),
             records: (0..VERDICTS * Reason::ALL.len()).map(|_| OnceLock::new()).collect(),
             lag_records: OnceLock::new(),
             lag_seconds: OnceLock::new(),
             state_entries: OnceLock::new(),
             state_bytes: OnceLock::new(),
             restore_remaining: OnceLock::new(),
+            restore_seconds: OnceLock::new(),
             restored_records: OnceLock::new(),
+            sweep_walked: OnceLock::new(),
+            sweep_removed: OnceLock::new(),
+            sweep_remaining: OnceLock::new(),
+            sweep_seconds: OnceLock::new(),
             stream_time: OnceLock::new(),
             last_commit: OnceLock::new(),
             phase: Mutex::new(Phase::Settling),
@@ -98,11 +124,23 @@ impl TaskMetrics {
         self.lag_seconds.get_or_init(|| self.families.lag_seconds.with_label_values(&self.labels)).set(seconds);
     }
 
-    /// How many changelog offsets a restore has still to pass.
+    /// How many changelog offsets a restore has still to pass; with 0 it has ended.
     pub fn restore_remaining(&self, records: i64) {
         let gauge =
             self.restore_remaining.get_or_init(|| self.families.restore_remaining.with_label_values(&self.labels));
         gauge.set(records);
+        if records == 0 {
+            set_seconds(&self.restore_seconds, &self.families.restore_seconds, &self.labels, Some(0.0));
+        }
+    }
+
+    /// How far a restore has come, how fast it goes and when it will be done, in changelog offsets.
+    pub fn restoring(&self, pace: &Pace) {
+        self.restore_remaining(number(pace.remaining()));
+        set_seconds(&self.restore_seconds, &self.families.restore_seconds, &self.labels, seconds_left(pace));
+        let (topology, partition) = (self.labels[0].clone(), self.partition.clone());
+        let restore = Restore { topology, partition, done: pace.done(), remaining: pace.remaining() };
+        self.families.restores().insert(self.labels.clone(), restore);
     }
 
     /// So many changelog records were read by a restore.
@@ -114,10 +152,29 @@ impl TaskMetrics {
 
     /// How many entries the store has, and how many bytes it takes.
     pub fn state(&self, entries: u64, bytes: u64) {
-        let of = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let labels = &self.labels;
-        self.state_entries.get_or_init(|| self.families.state_entries.with_label_values(labels)).set(of(entries));
-        self.state_bytes.get_or_init(|| self.families.state_bytes.with_label_values(labels)).set(of(bytes));
+        self.state_entries.get_or_init(|| self.families.state_entries.with_label_values(labels)).set(number(entries));
+        self.state_bytes.get_or_init(|| self.families.state_bytes.with_label_values(labels)).set(number(bytes));
+    }
+
+    /// The sweeper has looked at so many further entries, and its walk stands so.
+    pub fn walked(&self, entries: u64, pace: &Pace) {
+        let (families, labels) = (&self.families, &self.labels);
+        self.sweep_walked.get_or_init(|| families.sweep_walked.with_label_values(labels)).inc_by(entries);
+        // one that stays 0 is there too, so that its rate is known
+        self.sweep_removed.get_or_init(|| families.sweep_removed.with_label_values(labels));
+        let remaining = self.sweep_remaining.get_or_init(|| families.sweep_remaining.with_label_values(labels));
+        remaining.set(number(pace.remaining()));
+        set_seconds(&self.sweep_seconds, &families.sweep_seconds, labels, seconds_left(pace));
+    }
+
+    /// A transaction was committed in which the sweeper has removed so many entries.
+    pub fn removed(&self, entries: u64) {
+        if entries == 0 {
+            return;
+        }
+        let counter = self.sweep_removed.get_or_init(|| self.families.sweep_removed.with_label_values(&self.labels));
+        counter.inc_by(entries);
     }
 
     /// The stream time in milliseconds since the epoch; one that is not known yet (negative) is not shown.
@@ -142,6 +199,9 @@ impl TaskMetrics {
             self.in_phase(before).dec();
             self.in_phase(phase).inc();
         }
+        if phase != Phase::Restoring {
+            self.families.restores().remove(&self.labels);
+        }
     }
 
     fn in_phase(&self, phase: Phase) -> IntGauge {
@@ -156,7 +216,12 @@ impl TaskMetrics {
         let _ = families.state_entries.remove_label_values(labels);
         let _ = families.state_bytes.remove_label_values(labels);
         let _ = families.restore_remaining.remove_label_values(labels);
+        let _ = families.restore_seconds.remove_label_values(labels);
         let _ = families.restored_records.remove_label_values(labels);
+        let _ = families.sweep_walked.remove_label_values(labels);
+        let _ = families.sweep_removed.remove_label_values(labels);
+        let _ = families.sweep_remaining.remove_label_values(labels);
+        let _ = families.sweep_seconds.remove_label_values(labels);
         let _ = families.stream_time.remove_label_values(labels);
         let _ = families.last_commit.remove_label_values(labels);
     }
@@ -171,6 +236,7 @@ impl Drop for TaskMetrics {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
+                self.families.restores().remove(&self.labels);
                 // with the lock held: a new handle's series must not be the ones that are removed
                 self.remove_series();
             }
@@ -184,6 +250,24 @@ const VERDICTS: usize = 4;
 /// Where the counter of a verdict and a reason stands.
 fn slot(verdict: Verdict, reason: Reason) -> usize {
     verdict as usize * Reason::ALL.len() + reason as usize
+}
+
+/// A count as a gauge's value.
+fn number(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn seconds_left(pace: &Pace) -> Option<f64> {
+    pace.left().map(|left| left.as_secs_f64())
+}
+
+/// Shows an estimate; one that is not known yet is not shown, and one that is not known any more is infinite.
+fn set_seconds(shown: &OnceLock<Gauge>, family: &GaugeVec, labels: &Labels, seconds: Option<f64>) {
+    match (seconds, shown.get()) {
+        (Some(seconds), _) => shown.get_or_init(|| family.with_label_values(labels)).set(seconds),
+        (None, Some(gauge)) => gauge.set(f64::INFINITY),
+        (None, None) => {}
+    }
 }
 
 /// Milliseconds as seconds: exact to the millisecond for any time that a double has to hold here.

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::dedup::{Reason, Verdict};
+use crate::observe::Pace;
 use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documentation's list of names.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 24] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -16,7 +17,12 @@ const NAMES: [&str; 18] = [
     "ratchet_state_entries",
     "ratchet_state_bytes",
     "ratchet_restore_remaining_records",
+    "ratchet_restore_remaining_seconds",
     "ratchet_restored_records_total",
+    "ratchet_sweep_walked_entries_total",
+    "ratchet_sweep_removed_entries_total",
+    "ratchet_sweep_remaining_entries",
+    "ratchet_sweep_remaining_seconds",
     "ratchet_tasks",
     "ratchet_stream_time_timestamp_seconds",
     "ratchet_last_commit_timestamp_seconds",
@@ -24,6 +30,7 @@ const NAMES: [&str; 18] = [
     "ratchet_dead_letters_total",
     "ratchet_takeovers_total",
     "ratchet_rebalances_total",
+    "ratchet_refused_topics",
     "ratchet_build_info",
 ];
 
@@ -39,9 +46,19 @@ fn set_all(lane: &LaneMetrics, task: &TaskMetrics) {
     task.lag(12, 3.5);
     task.restore_remaining(8);
     task.restored(40);
+    task.restoring(&pace(200, 800));
+    task.walked(100, &pace(100, 300));
+    task.removed(7);
     task.state(100, 4096);
     task.stream_time(1_500);
     task.committed_at(2_250);
+}
+
+/// So much was done in a second, and so much remains.
+fn pace(done: u64, remaining: u64) -> Pace {
+    let mut pace = Pace::begin(Duration::ZERO, done + remaining);
+    pace.at(Duration::from_secs(1), done, remaining);
+    pace
 }
 
 /// The value of the series that is written exactly so, if there is one.
@@ -55,6 +72,7 @@ fn every_documented_name_is_rendered_and_no_other() {
     let metrics = Metrics::new();
     let (lane, task) = (metrics.lane("payments"), metrics.task("payments", &TopicPartition::new("in", 0)));
     set_all(&lane, &task);
+    metrics.refused_topics("payments", 2);
     let text = metrics.render();
     for name in NAMES {
         assert!(text.contains(name), "{name} is missing in\n{text}");
@@ -71,6 +89,8 @@ fn values_are_in_base_units_under_their_labels() {
     let (lane, task) = (metrics.lane("payments"), metrics.task("payments", &TopicPartition::new("in", 2)));
     set_all(&lane, &task);
     task.records(Verdict::Duplicate, Reason::Seen, 2);
+    metrics.refused_topics("payments", 3);
+    metrics.refused_topics("payments", 2);
     let partition = r#"{partition="2",topic="in",topology="payments"}"#;
     let of = |name: &str, labels: &str| value(&metrics, &format!("{name}{labels}"));
     let records = r#"{reason="seen",topic="in",topology="payments",verdict="duplicate"}"#;
@@ -78,11 +98,18 @@ fn values_are_in_base_units_under_their_labels() {
     assert_eq!(of("ratchet_lag_records", partition), Some(12.0));
     assert_eq!(of("ratchet_lag_seconds", partition), Some(3.5));
     assert_eq!(of("ratchet_restored_records_total", partition), Some(40.0));
+    assert_eq!(of("ratchet_restore_remaining_records", partition), Some(800.0));
+    assert_eq!(of("ratchet_restore_remaining_seconds", partition), Some(4.0));
+    assert_eq!(of("ratchet_sweep_walked_entries_total", partition), Some(100.0));
+    assert_eq!(of("ratchet_sweep_removed_entries_total", partition), Some(7.0));
+    assert_eq!(of("ratchet_sweep_remaining_entries", partition), Some(300.0));
+    assert_eq!(of("ratchet_sweep_remaining_seconds", partition), Some(3.0));
     assert_eq!(of("ratchet_state_bytes", partition), Some(4096.0));
     assert_eq!(of("ratchet_stream_time_timestamp_seconds", partition), Some(1.5));
     assert_eq!(of("ratchet_last_commit_timestamp_seconds", partition), Some(2.25));
     assert_eq!(of("ratchet_commit_duration_seconds_sum", r#"{topology="payments"}"#), Some(0.03));
     assert_eq!(of("ratchet_dead_letters_total", r#"{topology="payments"}"#), Some(3.0));
+    assert_eq!(of("ratchet_refused_topics", r#"{topology="payments"}"#), Some(2.0));
     assert_eq!(of("ratchet_transactions_total", r#"{result="committed",topology="payments"}"#), Some(1.0));
     assert_eq!(of("ratchet_transactions_total", r#"{result="unknown",topology="payments"}"#), Some(0.0));
     assert_eq!(of("ratchet_takeovers_total", r#"{kind="released",topology="payments"}"#), Some(1.0));
@@ -131,4 +158,41 @@ fn tasks_are_counted_in_the_phase_they_are_in() {
     for phase in Phase::ALL {
         assert_eq!(of(phase.as_str()), Some(0.0), "{}", phase.as_str());
     }
+}
+
+#[test]
+fn an_estimate_is_shown_once_it_is_known() {
+    let metrics = Metrics::new();
+    let task = metrics.task("payments", &TopicPartition::new("in", 0));
+    let series = r#"ratchet_restore_remaining_seconds{partition="0",topic="in",topology="payments"}"#;
+    let mut pace = Pace::begin(Duration::ZERO, 1_000);
+    task.restoring(&pace);
+    assert_eq!(value(&metrics, series), None);
+    pace.at(Duration::from_secs(1), 100, 900);
+    task.restoring(&pace);
+    assert_eq!(value(&metrics, series), Some(9.0));
+    pace.at(Duration::from_secs(60), 100, 900);
+    task.restoring(&pace);
+    assert_eq!(value(&metrics, series), Some(f64::INFINITY), "it stands still");
+    task.restore_remaining(0);
+    assert_eq!(value(&metrics, series), Some(0.0));
+}
+
+#[test]
+fn a_restore_is_listed_for_as_long_as_it_goes_on() {
+    let metrics = Metrics::new();
+    let partition = |number| TopicPartition::new("in", number);
+    let tasks: Vec<_> = (0..3).map(|number| metrics.task("payments", &partition(number))).collect();
+    for task in &tasks {
+        task.phase(Phase::Restoring);
+        task.restoring(&pace(200, 800));
+    }
+    let of =
+        |number| Restore { topology: "payments".to_owned(), partition: partition(number), done: 200, remaining: 800 };
+    assert_eq!(metrics.restores(), [of(0), of(1), of(2)]);
+    tasks[0].phase(Phase::Running);
+    tasks[1].phase(Phase::Settling);
+    assert_eq!(metrics.restores(), [of(2)], "it has ended, or was set back");
+    drop(tasks);
+    assert_eq!(metrics.restores(), []);
 }

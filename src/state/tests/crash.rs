@@ -37,7 +37,7 @@ fn load(store: &mut Store, from: usize, to: usize) {
     store.set_ingest_bytes_min(if mix(from).is_multiple_of(2) { 0 } else { usize::MAX });
     let mut buffer = LoadBuffer::new();
     (from..to).map(record).for_each(|(key, value)| buffer.put(&key, value.as_deref()));
-    store.load(&mut buffer, &loading(to)).unwrap();
+    store.load(buffer, loading(to)).unwrap();
 }
 
 /// Commits and loads without end, and says what was flushed.
@@ -51,7 +51,10 @@ fn write_until_killed(dir: &Path) {
                 store.begin_load(&loading(at)).unwrap();
                 for from in (at..at + 4 * length).step_by(length) {
                     load(&mut store, from, from + length);
+                    // Some are taken over while others are on their way.
+                    store.take_loaded().unwrap();
                 }
+                store.finish_loads().unwrap();
                 at += 4 * length;
                 store.set_meta(&meta(at)).unwrap();
             }
@@ -102,7 +105,9 @@ fn killed_at_any_moment() {
         } else {
             restoring += 1;
             store.begin_load(&loading(at)).unwrap();
-            load(&mut store, at, at + AHEAD_MAX);
+            load(&mut store, at, at + AHEAD_MAX / 2);
+            load(&mut store, at + AHEAD_MAX / 2, at + AHEAD_MAX);
+            store.finish_loads().unwrap();
             store.set_meta(&meta(at + AHEAD_MAX)).unwrap();
             assert!(contents(&store).unwrap() == state_at(at + AHEAD_MAX), "restoring from {at} did not mend it");
         }

@@ -166,9 +166,12 @@ fn load_until_full(dir: &Path) {
     store.set_ingest_bytes_min(0);
     let mut buffer = LoadBuffer::new();
     (0..10_000).for_each(|n| buffer.put(&entry_key(&n.to_string()), Some(&bulky(n))));
-    let error = store.load(&mut buffer, &loading(10_000)).unwrap_err();
+    store.load(buffer, loading(10_000)).unwrap();
+    let error = store.finish_loads().unwrap_err();
     assert!(matches!(error, Error::Full { .. }), "{error:?}");
-    assert!(!dir.join("load.tmp").exists(), "half a table file takes the space that is missing");
+    let leftovers =
+        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path().to_str().unwrap().ends_with(".load.tmp");
+    assert!(!fs::read_dir(dir).unwrap().any(leftovers), "half a table file takes the space that is missing");
 }
 
 fn expect_an_earlier_commit(dir: &Path) {

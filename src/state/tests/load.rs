@@ -5,6 +5,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::format::{KIND_IDENTITY_DIGEST, STORE_META_KEY};
 
+fn holds_leftovers(dir: &Path) -> bool {
+    std::fs::read_dir(dir).unwrap().any(|entry| entry.unwrap().path().to_str().unwrap().ends_with(".load.tmp"))
+}
+
 fn numbered(n: u32) -> Vec<u8> {
     entry_key(&format!("{n:06}"))
 }
@@ -79,10 +83,12 @@ fn a_scan_goes_on_where_it_stopped_and_shows_entries_only() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Loads as batches and as table files, on an empty and on a filled store, reopened in the middle.
+    /// Loads as batches and as table files, one after the other or all on their way at once, on an empty and on a
+    /// filled store, reopened in the middle.
     #[test]
     fn loads_leave_the_last_of_each_key(
         before in proptest::collection::vec((0..30_u32, any::<u8>()), 0..30),
+        wait in any::<bool>(),
         loads in proptest::collection::vec(
             (any::<bool>(), any::<bool>(), proptest::collection::vec((0..40_u32, proptest::option::of(any::<u8>())), 0..80)),
             1..4,
@@ -99,9 +105,10 @@ proptest! {
         }
         store.commit(&overlay, &meta(0)).unwrap();
         store.begin_load(&loading(0)).unwrap();
-        let mut buffer = LoadBuffer::new();
         for (number, (as_file, reopen, records)) in (1..).zip(loads) {
+            let mut buffer = LoadBuffer::new();
             if reopen {
+                store.finish_loads().unwrap();
                 drop(store);
                 store = Store::open(dir.path(), &memory).unwrap();
             }
@@ -112,11 +119,14 @@ proptest! {
                 apply(&mut expected, &numbered(*key), value);
             }
             prop_assert_eq!(buffer.len(), records.len());
-            store.load(&mut buffer, &loading(number)).unwrap();
-            prop_assert!(buffer.is_empty());
-            prop_assert_eq!(store.meta().unwrap(), Some(loading(number)));
-            prop_assert!(!dir.path().join("load.tmp").exists());
+            store.load(buffer, loading(number)).unwrap();
+            if wait {
+                store.finish_loads().unwrap();
+                prop_assert_eq!(store.meta().unwrap(), Some(loading(number)));
+                prop_assert!(!holds_leftovers(dir.path()));
+            }
         }
+        store.finish_loads().unwrap();
         prop_assert_eq!(contents(&store).unwrap(), expected);
     }
 }
@@ -136,10 +146,84 @@ fn the_key_head_orders_as_the_keys_do() {
 fn a_table_file_left_by_a_killed_load_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     drop(Store::open(dir.path(), &small_memory()).unwrap());
-    let leftover = dir.path().join("load.tmp");
+    let leftover = dir.path().join("7.load.tmp");
     std::fs::write(&leftover, b"half a table").unwrap();
     drop(Store::open(dir.path(), &small_memory()).unwrap());
     assert!(!leftover.exists());
+}
+
+#[test]
+fn a_store_that_is_dropped_while_loading_leaves_nothing_and_stands_where_it_was_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..8 {
+        let mut store = Store::open(dir.path(), &small_memory()).unwrap();
+        store.set_ingest_bytes_min(0);
+        store.begin_load(&loading(0)).unwrap();
+        for number in 1..=6 {
+            let mut buffer = LoadBuffer::new();
+            (0..5000).for_each(|n| buffer.put(&numbered(n), Some(&[number as u8])));
+            store.load(buffer, loading(number)).unwrap();
+            if round % 2 == 0 {
+                store.take_loaded().unwrap();
+            }
+        }
+        let stood = offset(&store.meta().unwrap().unwrap());
+        drop(store);
+        assert!(!holds_leftovers(dir.path()), "a builder has written after the store was gone");
+        let store = Store::open(dir.path(), &small_memory()).unwrap();
+        // The meta of the last load may not have been flushed; what it says is never too much.
+        let found = offset(&store.meta().unwrap().unwrap());
+        assert!(found <= stood, "{found} > {stood}");
+        let value = store.get(&numbered(1)).unwrap().map_or(0, |value| usize::from(value[0]));
+        assert!(value >= found, "{value} < {found}: loads may be ahead of the meta, never behind");
+        drop(store);
+        Store::open(dir.path(), &small_memory()).unwrap().clear().unwrap();
+    }
+}
+
+#[test]
+fn a_load_that_begins_anew_forgets_what_was_on_its_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), &small_memory()).unwrap();
+    let load = |store: &mut Store, value: u8, to: usize| {
+        let mut buffer = LoadBuffer::new();
+        buffer.put(&numbered(1), Some(&[value]));
+        store.load(buffer, loading(to)).unwrap();
+    };
+    store.begin_load(&loading(0)).unwrap();
+    load(&mut store, 1, 1);
+    store.begin_load(&loading(0)).unwrap();
+    assert_eq!(store.take_loaded(), Ok(0));
+    load(&mut store, 2, 2);
+    store.finish_loads().unwrap();
+    assert_eq!(store.get(&numbered(1)).unwrap(), Some(vec![2]));
+    assert_eq!(store.meta().unwrap(), Some(loading(2)));
+}
+
+#[test]
+fn loads_have_bounded_room_and_give_it_back() {
+    let memory = Memory::new(64 << 20);
+    let mut buffers: Vec<_> = std::iter::from_fn(|| memory.load_buffer()).collect();
+    assert!((2..=16).contains(&buffers.len()), "{}", buffers.len());
+    let buffer = buffers.last_mut().unwrap();
+    let mut records = 0;
+    while buffer.has_room(1000) {
+        (0..1000).for_each(|n| buffer.put(&numbered(records + n), Some(&[1; 20])));
+        records += 1000;
+    }
+    assert!(records >= 50_000, "{records}");
+    let taken: usize = buffers.len() * buffers[0].room_bytes();
+    assert!(taken <= 32 << 20, "{taken}");
+    // One on its way through a store holds its room until it was taken over.
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), &memory).unwrap();
+    store.begin_load(&loading(0)).unwrap();
+    store.load(buffers.pop().unwrap(), loading(1)).unwrap();
+    store.finish_loads().unwrap();
+    assert!(store.entries_estimate() >= u64::from(records));
+    assert_eq!(store.get(&numbered(records - 1)).unwrap(), Some(vec![1; 20]));
+    let buffer = memory.load_buffer();
+    assert!(buffer.is_some() && memory.load_buffer().is_none());
 }
 
 #[test]
@@ -150,7 +234,8 @@ fn a_changelog_that_holds_the_stores_own_key_is_refused() {
     let mut buffer = LoadBuffer::new();
     buffer.put(STORE_META_KEY, Some(&meta(5).encode()));
     buffer.put(&[0xff, 0xff], Some(b"a key behind it"));
-    assert!(matches!(store.load(&mut buffer, &loading(1)), Err(Error::ReservedKey { .. })));
+    store.load(buffer, loading(1)).unwrap();
+    assert!(matches!(store.finish_loads(), Err(Error::ReservedKey { .. })));
     assert_eq!(store.meta().unwrap(), Some(loading(0)));
 }
 
@@ -160,7 +245,7 @@ fn a_load_into_a_store_that_looks_current_is_a_bug() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path(), &small_memory()).unwrap();
     store.set_meta(&meta(1)).unwrap();
-    let _ = store.load(&mut LoadBuffer::new(), &loading(2));
+    let _ = store.load(LoadBuffer::new(), loading(2));
 }
 
 #[test]

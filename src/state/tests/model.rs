@@ -176,14 +176,16 @@ impl World {
     fn restore(&mut self, chunk: usize, as_file: bool, mut crashes: usize) {
         let mut at = self.store().meta().unwrap().as_ref().map_or(0, offset);
         self.store().begin_load(&loading(at)).unwrap();
-        let mut buffer = LoadBuffer::new();
         while at < self.changelog.len() {
             self.store().set_ingest_bytes_min(if as_file { 0 } else { usize::MAX });
             let to = self.changelog.len().min(at + chunk);
+            let mut buffer = LoadBuffer::new();
             self.changelog[at..to].iter().for_each(|(key, value)| buffer.put(key, value.as_deref()));
-            self.store().load(&mut buffer, &loading(to)).unwrap();
+            self.store().load(buffer, loading(to)).unwrap();
             at = to;
             if crashes > 0 {
+                // What is on its way is as good as never read; what was taken over is on the disk.
+                self.store().finish_loads().unwrap();
                 crashes -= 1;
                 self.flushed = 0;
                 self.crash();
@@ -192,6 +194,7 @@ impl World {
                 at = offset(&meta);
             }
         }
+        self.store().finish_loads().unwrap();
         self.store().set_meta(&meta(at)).unwrap();
         self.check_current();
     }

@@ -27,7 +27,12 @@ pub struct Broker {
     folder: PathBuf,
     ports: Ports,
     process: Option<Child>,
+    java: &'static [&'static str],
 }
+
+/// Compiling only once and one collector thread: a broker that lives for minutes on two cores is better
+/// off so.
+const BRIEF: &[&str] = &["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m"];
 
 #[derive(Clone, Copy, Debug)]
 struct Ports {
@@ -44,12 +49,17 @@ impl Broker {
 
     /// The same with further server properties, which win over the usual ones.
     pub fn start_with(properties: &[(&str, &str)]) -> Broker {
+        Broker::start_tuned(properties, BRIEF)
+    }
+
+    /// The same with Java's options, for a broker that has to bear load.
+    pub fn start_tuned(properties: &[(&str, &str)], java: &'static [&'static str]) -> Broker {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let install = Install::get();
         for _ in 0..PORT_ATTEMPTS_MAX {
             let folder = process::run_folder().join(format!("broker-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
             fs::create_dir_all(&folder).expect("the run's folder is writable");
-            let mut broker = Broker { ports: free_ports(), folder, process: None };
+            let mut broker = Broker { ports: free_ports(), folder, process: None, java };
             fs::write(broker.folder.join("server.properties"), broker.server_properties(install, properties))
                 .expect("the run's folder is writable");
             broker.format(install);
@@ -93,6 +103,27 @@ impl Broker {
         let done = command.output().expect("java was started a moment ago");
         let said = String::from_utf8_lossy(&done.stdout);
         assert!(done.status.success(), "granting {operations:?} on {resource:?}: {said}");
+    }
+
+    /// The broker's process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// The folder of its topics' logs.
+    pub fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// Sends clients of this id no more than so many bytes of records a second.
+    pub fn throttle(&self, client_id: &str, bytes_per_second: u32) {
+        let mut command = java(Install::get());
+        command.args(["kafka.admin.ConfigCommand", "--bootstrap-server", &self.bootstrap(), "--alter"]);
+        command.args(["--add-config", &format!("consumer_byte_rate={bytes_per_second}")]);
+        command.args(["--entity-type", "clients", "--entity-name", client_id]);
+        let done = command.output().expect("java was started a moment ago");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "throttling {client_id:?}: {said}");
     }
 
     /// What the broker has logged.
@@ -185,9 +216,9 @@ impl Broker {
         let log: File =
             OpenOptions::new().create(true).append(true).open(self.log()).expect("the run's folder is writable");
         let before = log.metadata().expect("an open file").len() as usize;
-        let mut command = java(Install::get());
+        let mut command = java_with(Install::get(), self.java);
         command
-            .args(["-Xmx768m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "kafka.Kafka"])
+            .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "kafka.Kafka"])
             .arg(self.folder.join("server.properties"))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("an open file"))
@@ -227,12 +258,16 @@ impl Drop for Broker {
     }
 }
 
-/// Java with Kafka's jars. Compiling only once and one collector thread: a broker that lives for minutes
-/// on two cores is better off so.
+/// Java with Kafka's jars, for what is over soon.
 fn java(install: &Install) -> Command {
+    java_with(install, BRIEF)
+}
+
+fn java_with(install: &Install, options: &[&str]) -> Command {
     let mut command = Command::new("java");
     command
-        .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"])
+        .args(options)
+        .arg("-cp")
         .arg(format!("{}/*", install.libs.display()))
         .arg("-Dorg.slf4j.simpleLogger.showDateTime=true")
         .arg("-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS");

@@ -40,7 +40,8 @@ pub fn folder() -> PathBuf {
     target_folder().join("kafka-4.1.0")
 }
 
-fn target_folder() -> PathBuf {
+/// Cargo's target folder.
+pub fn target_folder() -> PathBuf {
     let program = std::env::current_exe().expect("a test binary has a path");
     // Cargo marks the target folder; it may have been moved by settings that the test does not see.
     if let Some(marked) = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()) {

@@ -20,7 +20,7 @@ pub(in super::super) enum Signal {
     Revoke(Vec<TopicPartition>),
     /// Something went wrong in the background.
     Error(Failure),
-    /// Delivery reports: see [`Event::deliveries`].
+    /// Deliveries that failed: see [`Event::undelivered`].
     Deliveries,
     /// Offsets were committed, or not.
     Committed(Option<Failure>),
@@ -28,14 +28,12 @@ pub(in super::super) enum Signal {
     Other,
 }
 
-/// What became of one sent record.
-pub(in super::super) struct Delivery {
+/// A record that was not delivered.
+pub(in super::super) struct Undelivered {
     /// What was given to be known by.
     pub opaque: usize,
-    /// Its offset, where it was delivered.
-    pub offset: i64,
     /// Why it was not.
-    pub failure: Option<Failure>,
+    pub failure: Failure,
 }
 
 impl Event {
@@ -103,16 +101,12 @@ impl Event {
         }
     }
 
-    /// The delivery reports in it.
-    pub fn deliveries(&self) -> impl Iterator<Item = Delivery> {
-        std::iter::from_fn(|| {
-            // SAFETY: the event is owned and alive, and its messages with it.
-            let message = unsafe { rd::rd_kafka_event_message_next(self.raw()).as_ref()? };
-            Some(Delivery {
-                opaque: message._private.addr(),
-                offset: message.offset,
-                failure: Failure::of(message.err),
-            })
+    /// The records in it that were not delivered.
+    pub fn undelivered(&self) -> impl Iterator<Item = Undelivered> {
+        // SAFETY: the event is owned and alive, and its messages with it.
+        let next = || unsafe { rd::rd_kafka_event_message_next(self.raw()).as_ref() };
+        std::iter::from_fn(next).filter_map(|message| {
+            Some(Undelivered { opaque: message._private.addr(), failure: Failure::of(message.err)? })
         })
     }
 }

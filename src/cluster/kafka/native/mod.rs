@@ -19,11 +19,13 @@ use super::errors::{Code, Failure};
 use super::properties::Properties;
 use crate::cluster::{Error, Kind};
 
+mod deliveries;
 mod event;
 mod list;
 mod log;
 
-pub(super) use event::{Delivery, Event, Signal};
+pub(super) use deliveries::OnDelivered;
+pub(super) use event::{Event, Signal, Undelivered};
 pub(super) use list::{Element, List};
 
 /// Room for librdkafka's explanations.
@@ -56,6 +58,11 @@ impl Conf {
     pub fn new() -> Self {
         // SAFETY: only allocates; librdkafka aborts where memory ends.
         Self(NonNull::new(unsafe { rd::rd_kafka_conf_new() }).expect("librdkafka never returns null here"))
+    }
+
+    /// The C handle.
+    pub fn raw(&mut self) -> *mut rd::rd_kafka_conf_t {
+        self.0.as_ptr()
     }
 
     /// Sets one property.
@@ -101,6 +108,8 @@ pub(super) struct Client {
     raw: NonNull<rd::rd_kafka_t>,
     events: NonNull<rd::rd_kafka_queue_t>,
     role: Role,
+    /// Called by librdkafka for as long as it lives.
+    on_delivered: Option<OnDelivered>,
 }
 
 // SAFETY: librdkafka's client and queue handles may be used from any thread (its documentation).
@@ -111,7 +120,15 @@ unsafe impl Sync for Client {}
 impl Client {
     /// Starts a client; it connects in the background.
     pub fn new(properties: &Properties) -> Result<Arc<Self>, Error> {
-        let conf = properties.to_conf()?;
+        Self::with(properties, None)
+    }
+
+    /// The same with what is told of each record that was delivered.
+    pub fn with(properties: &Properties, on_delivered: Option<OnDelivered>) -> Result<Arc<Self>, Error> {
+        let mut conf = properties.to_conf()?;
+        if let Some(on_delivered) = &on_delivered {
+            on_delivered.add_to(&mut conf)?;
+        }
         let raw = Self::start(conf, properties)?;
         if properties.role() == Role::Consumer {
             // All events of a group's member come through one queue; fails where there is no group.
@@ -131,7 +148,7 @@ impl Client {
                 tracing::warn!(target: "librdkafka", "tokens are refreshed late: {failure}");
             }
         }
-        Ok(Arc::new(Self { raw, events, role: properties.role() }))
+        Ok(Arc::new(Self { raw, events, role: properties.role(), on_delivered }))
     }
 
     fn start(conf: Conf, properties: &Properties) -> Result<NonNull<rd::rd_kafka_t>, Error> {
@@ -200,15 +217,18 @@ impl Client {
         Failure::of(code).map_or(Ok((low, high)), Err)
     }
 
-    /// Asks a broker about the topics that the client knows, for the sake of what the client does at the answer.
-    pub fn ask_for_topics(&self, wait: Duration) {
+    /// Asks a broker about the topics that the client knows, for the sake of what the client does at the answer;
+    /// says whether there was one.
+    pub fn ask_for_topics(&self, wait: Duration) -> bool {
         let mut answer = ptr::null();
         // SAFETY: the client is alive and the out-pointer is valid for the call; the answer is owned.
         unsafe {
             let code = rd::rd_kafka_metadata(self.raw(), 0, ptr::null_mut(), &mut answer, c_millis(wait));
-            if Failure::of(code).is_none() {
+            let answered = Failure::of(code).is_none();
+            if answered {
                 rd::rd_kafka_metadata_destroy(answer);
             }
+            answered
         }
     }
 
@@ -224,7 +244,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let client = Handles { raw: self.raw, events: self.events, role: self.role };
+        let (raw, events, role) = (self.raw, self.events, self.role);
+        let client = Handles { raw, events, role, _on_delivered: self.on_delivered.take() };
         // librdkafka joins all of its threads, which may be waiting for a broker that is gone: nobody else
         // has to wait with it.
         let started = thread::Builder::new().name("kafka-destroy".to_owned()).spawn(move || client.destroy());
@@ -239,6 +260,7 @@ struct Handles {
     raw: NonNull<rd::rd_kafka_t>,
     events: NonNull<rd::rd_kafka_queue_t>,
     role: Role,
+    _on_delivered: Option<OnDelivered>,
 }
 
 // SAFETY: as for `Client`.

@@ -114,6 +114,29 @@ fn topics_that_are_missing() {
 }
 
 #[test]
+fn a_missing_topic_is_asked_for_with_the_inputs_partitions() {
+    let topology = topology();
+    let helps = |facts: &Facts| judged(&topology, facts).into_iter().map(|finding| finding.help).collect::<Vec<_>>();
+    let mut facts = Facts { output: Named { name: "out".to_owned(), seen: Seen::Missing }, ..sound() };
+    change(&mut facts.input, |input| input.partition_count = 1);
+    change(&mut facts.changelog, |changelog| changelog.partition_count = 1);
+    facts.committed = Ok(vec![None]);
+    assert_eq!(helps(&facts), ["create it with 1 partition, or let ratchet create it (topics.create: all)"]);
+    // Of an input that is not there nobody knows how many it will have.
+    facts.input.seen = Seen::Missing;
+    facts.changelog.seen = Seen::Missing;
+    let expected = [
+        "create it, or name another in input.topics",
+        "create it with as many partitions as the input, or let ratchet create it (topics.create: all)",
+        "run creates it with as many partitions as the input",
+    ];
+    assert_eq!(helps(&facts), expected);
+    let judge = Judge { topology: &topology, rules_digest: &DIGEST, settings: &settings() };
+    let [finding] = &judge.aside(Role::Audit, &facts.changelog, None, 0)[..] else { panic!() };
+    assert_eq!(finding.help, "run creates it with as many partitions as the input");
+}
+
+#[test]
 fn topics_that_may_not_be_seen() {
     for (index, noun) in ["input", "output", "changelog"].into_iter().enumerate() {
         says(Refused, &[noun, "cannot be seen: no", "DescribeConfigs"], |_, facts| {
@@ -198,9 +221,9 @@ fn records_that_are_too_large() {
     });
     let topology = topology();
     let judge = Judge { topology: &topology, rules_digest: &DIGEST, settings: &settings() };
-    let [finding] = &judge.aside(Role::DeadLetter, &there("dead", topic()), 3, 1_000_001)[..] else { panic!() };
+    let [finding] = &judge.aside(Role::DeadLetter, &there("dead", topic()), Some(3), 1_000_001)[..] else { panic!() };
     assert!(finding.severity == Warning && finding.message.contains("stops its task"), "{finding}");
-    assert_eq!(judge.aside(Role::DeadLetter, &there("dead", topic()), 3, 1_000_000), []);
+    assert_eq!(judge.aside(Role::DeadLetter, &there("dead", topic()), Some(3), 1_000_000), []);
 }
 
 #[test]
@@ -237,7 +260,7 @@ fn rights_on_topics() {
     let judge = Judge { topology: &topology, rules_digest: &DIGEST, settings: &settings() };
     for role in [Role::DeadLetter, Role::Audit] {
         let named = there("aside", TopicDescription { rights: no_write, ..topic() });
-        let [finding] = &judge.aside(role, &named, 3, 0)[..] else { panic!() };
+        let [finding] = &judge.aside(role, &named, Some(3), 0)[..] else { panic!() };
         assert!(finding.is_refused() && finding.message.contains(role.noun()), "{finding}");
     }
 }

@@ -1,0 +1,23 @@
+//! One contender alone, once: to profile it, or to see what it says.
+
+use crate::command::AloneArgs;
+use crate::failure::{Context as _, Outcome};
+use crate::generate::Generator;
+use crate::load;
+use crate::runner::open_small;
+use crate::spec::Work;
+use crate::throughput::turn;
+
+/// Runs it and prints its figures. Its log is named while it runs.
+pub fn run(args: &AloneArgs) -> Outcome<()> {
+    let work = <Work as clap::ValueEnum>::from_str(&args.part, false).context("--part")?;
+    args.contender.prepare()?;
+    let bench = open_small()?;
+    let mut generator = Generator::new(work);
+    let topic = format!("in-{work}");
+    let input = load::input(&bench.broker, &bench.progress, &topic, args.records, |record| generator.next(record))?;
+    bench.progress.say(format!("logs are in {}", bench.folder.display()));
+    let sample = turn(&bench, args.contender, work, &input, 1)?;
+    println!("{}", serde_json::to_string_pretty(&sample)?);
+    Ok(())
+}

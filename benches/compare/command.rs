@@ -1,0 +1,112 @@
+//! The command line.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::{Args, Parser, Subcommand, ValueEnum as _};
+
+use crate::contender::Contender;
+use crate::failure::{Outcome, fail};
+use crate::spec::Spec;
+use crate::{alone, floor, guard, part, plain, report, runner};
+
+#[derive(Parser)]
+#[command(name = "compare", about = "ratchet side by side with others, on a real Kafka", disable_version_flag = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+    /// Cargo says so to every benchmark.
+    #[arg(long, hide = true, global = true)]
+    bench: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run parts, keep their results, and write docs/benchmarks.md from all that is there
+    Run(RunArgs),
+    /// Run one contender alone, once, and show what it took
+    Contender(AloneArgs),
+    /// Write docs/benchmarks.md from the results that are there
+    Report,
+    /// Fail if ratchet has clearly lost ground against floor-changelog (CI runs this)
+    Guard,
+    /// Be a contender: what the harness starts
+    #[command(hide = true)]
+    Work {
+        #[arg(value_enum)]
+        contender: Contender,
+    },
+}
+
+/// What to run.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// Parts, separated by commas; without this, all
+    #[arg(long, value_delimiter = ',', value_parser = part_name)]
+    pub parts: Vec<String>,
+    /// Who takes part, separated by commas; without this, all
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub contenders: Vec<Contender>,
+    /// How often everything is measured
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Small sizes, and neither results nor page are kept
+    #[arg(long)]
+    pub quick: bool,
+    /// Multiply all sizes, to try the harness out; neither results nor page are kept
+    #[arg(long, default_value_t = 1.0)]
+    pub scale: f64,
+}
+
+/// Whom to run.
+#[derive(Args, Clone, Debug)]
+pub struct AloneArgs {
+    /// Who
+    #[arg(value_enum)]
+    pub contender: Contender,
+    /// On what
+    #[arg(long, default_value = "ids", value_parser = ["ids", "versions", "envelopes"])]
+    pub part: String,
+    /// How many records
+    #[arg(long, default_value_t = 1_000_000)]
+    pub records: u64,
+}
+
+fn part_name(name: &str) -> Result<String, String> {
+    if part::ALL.iter().any(|part| part.name == name) {
+        return Ok(name.to_owned());
+    }
+    Err(format!("the parts are {}", part::ALL.iter().map(|part| part.name).collect::<Vec<_>>().join(", ")))
+}
+
+/// Does what the command line says.
+pub fn run() -> Outcome<()> {
+    match CommandLine::parse().command {
+        Command::Run(args) => runner::run(&args),
+        Command::Contender(args) => alone::run(&args),
+        Command::Report => report::write(),
+        Command::Guard => guard::run(),
+        Command::Work { contender } => work(contender),
+    }
+}
+
+/// Set by SIGTERM.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_signal(_: libc::c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+fn work(contender: Contender) -> Outcome<()> {
+    // SAFETY: the handler only stores into an atomic.
+    unsafe { libc::signal(libc::SIGTERM, on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    let spec = Spec::from_environment()?;
+    match contender {
+        Contender::Plain => plain::run(&spec, &STOP),
+        Contender::Floor => floor::run(&spec, false, &STOP),
+        Contender::FloorChangelog => floor::run(&spec, true, &STOP),
+        Contender::Ratchet | Contender::KafkaStreams | Contender::Quix => {
+            let others: Vec<&str> = Contender::value_variants().iter().map(|one| one.name()).collect();
+            fail!("{contender} is no contender of this program's own; all are {}", others.join(", "))
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Who competes, and how each is started, watched and ended. Every contender is a process of its own, so
+//! that what it takes can be told from what the harness takes.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::broker::Broker;
+use crate::failure::{Context as _, Failure, Outcome, fail};
+use crate::kafka;
+use crate::spec::{Spec, Work};
+use crate::usage::Usage;
+
+/// A contender that ends in good order does so within this.
+const STOP_WAIT: Duration = Duration::from_secs(60);
+/// How much of a log is shown when something failed.
+const TAIL_LINES: usize = 25;
+/// What ratchet may take for all its stores; its default would be half of the machine's memory.
+pub const MEMORY: &str = "1GiB";
+/// Lanes, threads or processes of each contender.
+pub const THREADS: usize = 2;
+/// Lanes of the floors: with more of them they take more CPU time and are no faster.
+const FLOOR_LANES: usize = 1;
+/// The longest transaction of each contender, unless a part says otherwise.
+pub const COMMIT_MS: u64 = 100;
+
+/// Someone who reads the input, decides, and writes the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Contender {
+    /// A pass-through as most people write it.
+    Plain,
+    /// A pass-through as well as one can write it.
+    Floor,
+    /// The same, with a changelog record for each record.
+    FloorChangelog,
+    /// The program, as built.
+    Ratchet,
+    /// Kafka Streams with RocksDB and a changelog.
+    KafkaStreams,
+    /// Quix Streams.
+    Quix,
+}
+
+impl Contender {
+    /// All of them.
+    pub const ALL: [Contender; 6] = [
+        Contender::Plain,
+        Contender::Floor,
+        Contender::FloorChangelog,
+        Contender::Ratchet,
+        Contender::KafkaStreams,
+        Contender::Quix,
+    ];
+
+    /// As it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contender::Plain => "plain",
+            Contender::Floor => "floor",
+            Contender::FloorChangelog => "floor-changelog",
+            Contender::Ratchet => "ratchet",
+            Contender::KafkaStreams => "kafka-streams",
+            Contender::Quix => "quix",
+        }
+    }
+
+    /// Whether it decides anything; the others pass all records on.
+    pub fn decides(self) -> bool {
+        matches!(self, Contender::Ratchet | Contender::KafkaStreams | Contender::Quix)
+    }
+
+    /// The group of a run with this name (lower-case letters, digits and dashes).
+    pub fn group(self, name: &str) -> String {
+        match self {
+            Contender::Ratchet => format!("ratchet.{name}"),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// What a run is told that has this name, which no other run on this broker has had. It reads
+    /// `input`, writes `NAME-out` and keeps its state in a folder of its own inside `folder`.
+    pub fn spec(self, broker: &Broker, folder: &Path, name: &str, work: Work, input: &str) -> Spec {
+        Spec {
+            brokers: broker.bootstrap().to_owned(),
+            group: self.group(name),
+            input: input.to_owned(),
+            output: format!("{name}-out"),
+            changelog: format!("{name}-log"),
+            state_dir: folder.join(name),
+            work,
+            commit_ms: COMMIT_MS,
+            threads: if matches!(self, Contender::Floor | Contender::FloorChangelog) { FLOOR_LANES } else { THREADS },
+            settings: Vec::new(),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// Does what has to be done once before a first run: peers are built. Silent and quick if it was.
+    pub fn prepare(self) -> Outcome<()> {
+        if !matches!(self, Contender::KafkaStreams | Contender::Quix) {
+            return Ok(());
+        }
+        let done = peer(self, "build.sh").stdin(Stdio::null()).output().context("benches/peers/build.sh")?;
+        if !done.status.success() {
+            let said = String::from_utf8_lossy(&done.stderr).into_owned() + &String::from_utf8_lossy(&done.stdout);
+            fail!("{} cannot be built:\n{}", self.name(), tail(&said));
+        }
+        Ok(())
+    }
+
+    /// Starts it. Its log is `LOG` in the state folder's parent, named like the state folder.
+    pub fn start(self, spec: &Spec) -> Outcome<Running> {
+        fs::create_dir_all(&spec.state_dir).context(spec.state_dir.display())?;
+        let mut command = match self {
+            Contender::Plain | Contender::Floor | Contender::FloorChangelog => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(["work", self.name()]);
+                command
+            }
+            Contender::Ratchet => ratchet(spec)?,
+            Contender::KafkaStreams | Contender::Quix => peer(self, "run.sh"),
+        };
+        let log = spec.state_dir.with_extension("log");
+        let file = File::options().create(true).append(true).open(&log).context(log.display())?;
+        if self == Contender::KafkaStreams {
+            let settings: Vec<String> = spec.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            command.env("PEER_PROPERTIES", settings.join(","));
+        }
+        command.envs(spec.environment()).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let started = Instant::now();
+        let child = kafka::spawn(command).context(self.name())?;
+        Ok(Running { contender: self, child, log, started, ended: None })
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A script of the peers', of which `run.sh` becomes the peer.
+fn peer(contender: Contender, script: &str) -> Command {
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers").join(script));
+    command.arg(contender.name()).env("CARGO_TARGET_DIR", kafka::target_folder());
+    command
+}
+
+/// The program with a topology and a configuration in the state folder.
+fn ratchet(spec: &Spec) -> Outcome<Command> {
+    let folder = &spec.state_dir;
+    let Some(name) = spec.group.strip_prefix("ratchet.") else { fail!("{} is no group of ratchet's", spec.group) };
+    let topology = folder.join("topology.yaml");
+    fs::write(&topology, topology_text(name, spec)).context(topology.display())?;
+    let config = folder.join("ratchet.yaml");
+    let text = format!(
+        "cluster: kafka\nkafka: {{bootstrap.servers: \"{}\"}}\nstate_dir: {}\nlanes: {}\nmemory: {MEMORY}\n\
+         commit: {{interval: {}ms}}\nhttp: \"off\"\n\
+         topics: {{create: internal, replication_factor: 1, min_insync_replicas: 1}}\n",
+        spec.brokers,
+        folder.join("state").display(),
+        spec.threads,
+        spec.commit_ms,
+    );
+    fs::write(&config, text).context(config.display())?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+    command.arg("run").arg("--config").arg(&config);
+    for (name, value) in &spec.settings {
+        command.arg("--set").arg(format!("{name}={value}"));
+    }
+    command.args(&spec.arguments).arg(&topology);
+    Ok(command)
+}
+
+/// What ratchet is to decide.
+pub fn topology_text(name: &str, spec: &Spec) -> String {
+    let (input, output) = (&spec.input, &spec.output);
+    match spec.work {
+        Work::Ids | Work::Large => format!(
+            "name: {name}\ninput: {{topics: [{input}], value_format: json}}\nidentity: value.event_id\n\
+             partitioned_by_identity: true\noutput: {{topic: {output}}}\n"
+        ),
+        Work::Versions => format!(
+            "name: {name}\ninput: {{topics: [{input}], value_format: json}}\nidentity: value.account\n\
+             version: {{of: value.version, as: integer}}\npartitioned_by_identity: true\noutput: {{topic: {output}}}\n"
+        ),
+        Work::Envelopes => {
+            format!(
+                "name: {name}\npreset: debezium-postgres@1\ninput: {{topics: [{input}]}}\noutput: {{topic: {output}}}\n"
+            )
+        }
+    }
+}
+
+/// A contender that was started. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Running {
+    contender: Contender,
+    child: Child,
+    log: PathBuf,
+    started: Instant,
+    ended: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Its process; it may have children.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Since its start.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// What it has taken so far.
+    pub fn usage(&self) -> Usage {
+        Usage::of(self.pid())
+    }
+
+    /// Where it logs.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Fails, with the log's tail, if it has ended.
+    pub fn check(&mut self) -> Outcome<()> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait()?;
+        }
+        match self.ended {
+            Some(status) => Err(self.failure(&format!("ended by itself: {status}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// A failure in these words, with the log's tail.
+    pub fn failure(&self, what: &str) -> Failure {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let tail = tail(&String::from_utf8_lossy(&text));
+        Failure(format!("{} {what}; its log, {}:\n{tail}", self.contender, self.log.display()))
+    }
+
+    /// Asks it to end and waits; says how long that took.
+    pub fn stop(&mut self) -> Outcome<Duration> {
+        self.check()?;
+        let asked = Instant::now();
+        kafka::signal(&self.child, libc::SIGTERM);
+        while asked.elapsed() < STOP_WAIT {
+            if let Some(status) = self.child.try_wait()? {
+                self.ended = Some(status);
+                if status.success() {
+                    return Ok(asked.elapsed());
+                }
+                return Err(self.failure(&format!("was asked to end and did so with {status}")));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.kill();
+        Err(self.failure(&format!("did not end within {STOP_WAIT:?} and was killed")))
+    }
+
+    /// Kills it at once (SIGKILL).
+    pub fn kill(&mut self) {
+        if self.ended.is_none() {
+            let _ = self.child.kill();
+            self.ended = self.child.wait().ok();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}

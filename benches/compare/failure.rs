@@ -1,0 +1,52 @@
+//! What went wrong, in words: a run, a contender or a part that failed is reported, and the rest goes on.
+
+use std::fmt;
+
+/// Why something has no figure.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+/// A result, or why there is none.
+pub type Outcome<T> = Result<T, Failure>;
+
+/// Fails with words, as `format!` makes them.
+macro_rules! fail {
+    ($($words:tt)*) => { return Err($crate::failure::Failure(format!($($words)*))) };
+}
+pub(crate) use fail;
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+impl From<rdkafka::error::KafkaError> for Failure {
+    fn from(error: rdkafka::error::KafkaError) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+/// Says what was being done when something failed.
+pub trait Context<T> {
+    /// Puts `what` before the error's own words.
+    fn context(self, what: impl fmt::Display) -> Outcome<T>;
+}
+
+impl<T, E: fmt::Display> Context<T> for Result<T, E> {
+    fn context(self, what: impl fmt::Display) -> Outcome<T> {
+        self.map_err(|error| Failure(format!("{what}: {error}")))
+    }
+}

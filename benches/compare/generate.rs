@@ -1,0 +1,199 @@
+//! The input's records: the same ones in each run, and how many of them have to come out.
+//!
+//! Keys go to partitions by number, so that every record of one identity is in one partition, and the
+//! partitions are equally long. What has to come out is found by doing the job in memory, beside the
+//! writing: with a set or a map, which is what the contenders have to be right about.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+
+use crate::spec::Work;
+
+/// Of every input, output and changelog.
+pub const PARTITIONS: i32 = 4;
+/// How far back a repeated record is.
+const BACK: u64 = 1000;
+/// The keys of versions, if there are as many records.
+const VERSION_KEYS: u64 = 10_000_000;
+/// The rows whose changes envelopes are.
+const ROWS: u64 = 200_000;
+/// So many changes are delivered, then the last ones of them again, as a connector does that starts again.
+const DELIVERED: u64 = 1000;
+const DELIVERED_AGAIN: u64 = 250;
+/// An event's size.
+const EVENT_BYTES: usize = 160;
+/// A change event, but for its numbers.
+const ENVELOPE: &str = include_str!("../debezium/envelope.json");
+
+/// A record to be written.
+#[derive(Default)]
+pub struct Generated {
+    /// Where to.
+    pub partition: i32,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// Whether a contender that decides has to forward it.
+    pub fresh: bool,
+}
+
+/// Makes the records of one input, in order.
+pub struct Generator {
+    work: Work,
+    next: u64,
+    fresh: u64,
+    highest: HashMap<u64, u64>,
+    recent: Vec<(u64, u64)>,
+    random: u64,
+    pieces: Vec<&'static str>,
+}
+
+impl Generator {
+    /// From the first record.
+    pub fn new(work: Work) -> Generator {
+        let pieces = ENVELOPE.trim_end().split("48151623,\"customer_id").collect();
+        Generator { work, next: 0, fresh: 0, highest: HashMap::new(), recent: Vec::new(), random: 1, pieces }
+    }
+
+    /// The next record, into `record`.
+    pub fn next(&mut self, record: &mut Generated) {
+        record.key.clear();
+        record.value.clear();
+        match self.work {
+            Work::Ids => self.id(record),
+            Work::Versions => self.version(record),
+            Work::Envelopes => self.envelope(record),
+            Work::Large => large(record, self.next),
+        }
+        self.next += 1;
+    }
+
+    /// Four records in five are new; the fifth repeats one of the last thousand. Accounts come round after a
+    /// million.
+    fn id(&mut self, record: &mut Generated) {
+        record.fresh = self.next % 5 != 4;
+        let id = if record.fresh {
+            self.fresh += 1;
+            self.fresh - 1
+        } else {
+            self.fresh.saturating_sub(1 + (self.next * 7919) % BACK)
+        };
+        event(record, id);
+    }
+
+    /// Four records in five are a new version of a random account; the fifth is one of the last thousand
+    /// again, which is late where its account has had another since, else repeated.
+    fn version(&mut self, record: &mut Generated) {
+        let (account, version) = if self.next % 5 == 4 {
+            let back = self.random() % self.recent.len() as u64;
+            self.recent[back as usize]
+        } else {
+            let account = self.random() % VERSION_KEYS;
+            // Gaps, as in a log that is shared with others.
+            let newer = (account, self.next * 3 + 1);
+            let at = self.fresh % BACK;
+            self.fresh += 1;
+            if self.recent.len() < BACK as usize {
+                self.recent.push(newer)
+            } else {
+                self.recent[at as usize] = newer
+            }
+            newer
+        };
+        record.fresh = self.raise(account, version);
+        record.partition = (account % PARTITIONS as u64) as i32;
+        let _ = write!(record.key, "{account:08}");
+        let _ = write!(
+            record.value,
+            r#"{{"account":"{account:08}","version":{version},"kind":"balance","amount":{},"note":""#,
+            version % 10_000
+        );
+        fill(&mut record.value);
+    }
+
+    /// Changes of random rows by rising position in the log; after each thousand the last 250 come again.
+    fn envelope(&mut self, record: &mut Generated) {
+        let (block, within) = (self.next / (DELIVERED + DELIVERED_AGAIN), self.next % (DELIVERED + DELIVERED_AGAIN));
+        let change = if within < DELIVERED { within } else { within - DELIVERED_AGAIN };
+        let change = block * DELIVERED + change;
+        // By the change's own number, so that a change is the same whenever it is delivered.
+        let row = mix(change) % ROWS;
+        let position = 36_523_873_720 + change * 312;
+        record.fresh = self.raise(row, position);
+        record.partition = (row % PARTITIONS as u64) as i32;
+        let _ = write!(record.key, r#"{{"order_id":{}}}"#, 10_000_000 + row);
+        let mut first = true;
+        for piece in &self.pieces {
+            if !std::mem::take(&mut first) {
+                let _ = write!(record.value, "{},\"customer_id", 10_000_000 + row);
+            }
+            match piece.split_once(r#""sequence":"[\"36523873464\",\"36523873720\"]""#) {
+                None => record.value.extend_from_slice(piece.as_bytes()),
+                Some((before, after)) => {
+                    record.value.extend_from_slice(before.as_bytes());
+                    let sequence = format_args!(r#""sequence":"[\"{}\",\"{position}\"]""#, position - 256).to_string();
+                    record.value.extend_from_slice(sequence.as_bytes());
+                    let (before, after) = after.split_once("36523873720").unwrap_or((after, ""));
+                    let _ = write!(record.value, "{before}{position}{after}");
+                }
+            }
+        }
+    }
+
+    fn raise(&mut self, key: u64, version: u64) -> bool {
+        let highest = self.highest.entry(key).or_insert(0);
+        let fresh = version > *highest;
+        *highest = version.max(*highest);
+        fresh
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random += 1;
+        mix(self.random)
+    }
+}
+
+/// A short event with this id, all of which are different: what a large state is built from.
+fn large(record: &mut Generated, id: u64) {
+    record.fresh = true;
+    record.partition = (id % PARTITIONS as u64) as i32;
+    let _ = write!(record.key, "{:08}", id % 1_000_000);
+    let _ = write!(record.value, r#"{{"event_id":{id}}}"#);
+}
+
+/// An event of 160 bytes.
+fn event(record: &mut Generated, id: u64) {
+    record.partition = (id % PARTITIONS as u64) as i32;
+    let account = id % 1_000_000;
+    let _ = write!(record.key, "{account:08}");
+    let _ = write!(
+        record.value,
+        r#"{{"event_id":{id},"account":"{account:08}","kind":"charge","amount":{},"note":""#,
+        id % 10_000
+    );
+    fill(&mut record.value);
+}
+
+fn fill(value: &mut Vec<u8>) {
+    value.resize((EVENT_BYTES - 2).max(value.len()), b'x');
+    value.extend_from_slice(b"\"}");
+}
+
+/// Behind `known` ids of a large state: events every other of which has one of those ids, spread over all
+/// of them, and the rest new ids from `new` on.
+pub fn behind(known: u64, new: u64, number: u64, record: &mut Generated) {
+    record.key.clear();
+    record.value.clear();
+    record.fresh = number.is_multiple_of(2);
+    let id = if record.fresh { new + number / 2 } else { mix(new + number) % known };
+    event(record, id);
+}
+
+/// splitmix64: the same numbers in each run.
+fn mix(n: u64) -> u64 {
+    let mut x = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -1,0 +1,31 @@
+//! What the parts share that measure a contender while records flow, rather than over a topic that lies
+//! ready: a load at a constant rate, a reader at the end, contenders started and stopped in between.
+
+pub mod fill;
+pub mod members;
+pub mod pace;
+pub mod reader;
+pub mod stage;
+
+use std::time::{Duration, Instant};
+
+use crate::failure::{Outcome, fail};
+
+/// Waits until `look` finds something, and fails when it does not in time.
+pub fn within<T>(
+    wait: Duration,
+    every: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Outcome<Option<T>>,
+) -> Outcome<T> {
+    let deadline = Instant::now() + wait;
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        if Instant::now() > deadline {
+            fail!("waited {wait:?} in vain for {what}");
+        }
+        std::thread::sleep(every);
+    }
+}

@@ -1,0 +1,47 @@
+//! ratchet side by side with pass-throughs and with what else there is for the job, on one real Kafka.
+//!
+//! `make bench` runs everything and writes docs/benchmarks.md; `make bench ARGS='--parts ids --rounds 1'` a
+//! part. Contenders are processes of their own, take turns on the same broker and the same preloaded topics,
+//! and a run counts only if its output has as many records as the generator's own model says.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures with the machine's clocks")]
+
+mod alone;
+mod broker;
+mod command;
+mod contender;
+mod failure;
+mod floor;
+mod generate;
+mod growth;
+mod guard;
+#[path = "../../tests/support/kafka/mod.rs"]
+mod kafka;
+mod latency;
+mod live;
+mod load;
+mod measure;
+mod moves;
+mod part;
+mod plain;
+mod progress;
+mod report;
+mod restore;
+mod results;
+mod runner;
+mod segments;
+mod spec;
+mod stats;
+mod throughput;
+mod usage;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match command::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The page docs/benchmarks.md and its pictures, from whatever results there are.
+
+mod svg;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::contender::{COMMIT_MS, MEMORY, THREADS};
+use crate::failure::{Context as _, Outcome, fail};
+use crate::part::{self, Goal, Part, Section, Table};
+use crate::results::Results;
+
+const INTRODUCTION: &str = include_str!("introduction.md");
+const READING: &str = include_str!("reading.md");
+
+/// Writes them.
+pub fn write() -> Outcome<()> {
+    let mut found: Vec<(&Part, Results)> = Vec::new();
+    for part in part::ALL {
+        if let Some(results) = Results::read(part.name)? {
+            found.push((part, results));
+        }
+    }
+    if found.is_empty() {
+        fail!("there are no results in {}: `make bench` makes some", crate::results::folder().display());
+    }
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let pictures = docs.join("benchmarks");
+    fs::create_dir_all(&pictures).context(pictures.display())?;
+    let mut goals = Vec::new();
+    let mut body = String::new();
+    for (part, results) in &found {
+        goals.extend((part.goals)(results)?);
+        for section in (part.sections)(results)? {
+            write_section(&mut body, &section, Some(&pictures))?;
+        }
+        for failure in &results.failures {
+            let first = failure.lines().next().unwrap_or_default();
+            let _ = writeln!(body, "**Failed:** {first}\n");
+        }
+    }
+    let mut page = String::from(INTRODUCTION);
+    page.push_str(&provenance(&found));
+    page.push_str("\n## Goals\n\n");
+    page.push_str(&goals_table(&goals));
+    page.push('\n');
+    page.push_str(&body);
+    page.push_str(READING);
+    let path = docs.join("benchmarks.md");
+    fs::write(&path, page).context(path.display())?;
+    eprintln!("written: {}", path.display());
+    Ok(())
+}
+
+/// For a terminal.
+pub fn plain_text(sections: &[Section], goals: &[Goal]) -> String {
+    let mut text = String::new();
+    for section in sections {
+        let _ = write_section(&mut text, section, None);
+    }
+    if !goals.is_empty() {
+        text.push_str(&goals_table(goals));
+    }
+    text
+}
+
+fn write_section(page: &mut String, section: &Section, pictures: Option<&PathBuf>) -> Outcome<()> {
+    let _ = writeln!(page, "## {}\n", section.title);
+    for paragraph in &section.text {
+        let _ = writeln!(page, "{paragraph}\n");
+    }
+    for table in &section.tables {
+        let _ = writeln!(page, "{}", markdown(table));
+    }
+    if let Some(pictures) = pictures {
+        for plot in &section.plots {
+            let path = pictures.join(format!("{}.svg", plot.name));
+            fs::write(&path, svg::draw(plot)).context(path.display())?;
+            let _ = writeln!(page, "![{}](benchmarks/{}.svg)\n", plot.title, plot.name);
+        }
+    }
+    for note in &section.notes {
+        let _ = writeln!(page, "{note}\n");
+    }
+    Ok(())
+}
+
+/// Columns of figures are aligned to the right.
+fn markdown(table: &Table) -> String {
+    let mut text = format!("| {} |\n|---|{}\n", table.head.join(" | "), "--:|".repeat(table.head.len().max(1) - 1));
+    for row in &table.rows {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+    }
+    text
+}
+
+fn goals_table(goals: &[Goal]) -> String {
+    let row = |goal: &Goal| {
+        let met = if goal.met { "met" } else { "**not met**" };
+        vec![goal.what.clone(), goal.wanted.clone(), goal.figure.clone(), met.to_owned()]
+    };
+    let head = ["what", "goal", "measured", ""].map(str::to_owned).to_vec();
+    markdown(&Table { head, rows: goals.iter().map(row).collect() })
+}
+
+/// When, on what and with which versions each part was run.
+fn provenance(found: &[(&Part, Results)]) -> String {
+    let head = ["part", "run", "took", "settings", "ratchet"].map(str::to_owned).to_vec();
+    let row = |(part, results): &(&Part, Results)| {
+        let settings: Vec<String> = results.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let ratchet = results.versions.get("ratchet").cloned().unwrap_or_default();
+        vec![part.name.to_owned(), results.at.clone(), format!("{} s", results.seconds), settings.join(", "), ratchet]
+    };
+    let mut machines: Vec<String> = Vec::new();
+    for (_, results) in found {
+        let m = &results.machine;
+        let others: Vec<String> =
+            results.versions.iter().filter(|(name, _)| *name != "ratchet").map(|(n, v)| format!("{n} {v}")).collect();
+        let line = format!("{}, {} cores, {} MiB, {}; {}", m.cpu, m.cores, m.memory_mib, m.system, others.join(", "));
+        if !machines.contains(&line) {
+            machines.push(line);
+        }
+    }
+    let mut text = String::from("## Machine, versions, settings\n\n");
+    for line in machines {
+        let _ = writeln!(text, "- {line}");
+    }
+    let _ = writeln!(
+        text,
+        "- Each contender: a transaction for at most {COMMIT_MS} ms, {THREADS} lanes or threads (the floors one); \
+         ratchet with `memory: {MEMORY}`, else as it comes. Broker: one, `{}`, other settings but for the deletion \
+         of topics Kafka's defaults; topics of 4 partitions, one replica.\n",
+        crate::broker::JAVA.join(" ")
+    );
+    text + &markdown(&Table { head, rows: found.iter().map(row).collect() })
+}

@@ -1,0 +1,127 @@
+//! (d): a store of many entries is built once by each contender that has one; then, in turns, each reads new
+//! events behind them, every other of which it knows. The contender starts again for each round, with its
+//! state where it left it, so that every round finds the caches equally cold.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::Data;
+use crate::contender::Contender;
+use crate::failure::Outcome;
+use crate::generate::{Generator, PARTITIONS, behind};
+use crate::load::{self, Input};
+use crate::measure::{self, Sample, Task};
+use crate::part::Bench;
+use crate::results::Findings;
+use crate::spec::{Spec, Work};
+
+const ENTRIES: u64 = 50_000_000;
+const EVENTS: u64 = 2_000_000;
+const INPUT: &str = "in-large";
+
+pub fn run(bench: &Bench) -> Outcome<Findings> {
+    let (known, events) = (bench.scaled(if bench.quick { 2_000_000 } else { ENTRIES }), bench.scaled(EVENTS));
+    bench.progress.say(format!("writing {known} records into {INPUT}"));
+    let mut generator = Generator::new(Work::Large);
+    load::input(&bench.broker, &bench.progress, INPUT, known, |record| generator.next(record))?;
+    let mut data = Data { entries: known, ..Data::default() };
+    let mut failures = Vec::new();
+    let mut able: Vec<(Contender, Spec)> = Vec::new();
+    for &contender in bench.contenders.iter().filter(|contender| takes_part(**contender)) {
+        let spec = contender.spec(&bench.broker, &bench.folder, &format!("large-{contender}"), Work::Large, INPUT);
+        match build(bench, contender, &spec, known) {
+            Ok(sample) => {
+                data.built.extend(sample.map(|sample| (contender, sample)));
+                data.records.insert(contender, events);
+                able.push((contender, spec));
+            }
+            Err(failure) => {
+                bench.progress.say(format!("FAILED: {failure}"));
+                failures.push(format!("building the state: {failure}"));
+                let _ = fs::remove_dir_all(&spec.state_dir);
+            }
+        }
+    }
+    for number in 1..=bench.rounds {
+        let events = Round { number, known, events, new: known + (number as u64 - 1) * events };
+        let input = events.append(bench)?;
+        let mut round = BTreeMap::new();
+        let mut broken = Vec::new();
+        for (contender, spec) in &able {
+            match events.turn(bench, *contender, spec, &input) {
+                Ok(sample) => drop(round.insert(*contender, sample)),
+                Err(failure) => {
+                    bench.progress.say(format!("FAILED: {failure}"));
+                    failures.push(format!("round {number}: {failure}"));
+                    // Its state is not where the next round expects it.
+                    broken.push(*contender);
+                }
+            }
+        }
+        data.rounds.push(round);
+        able.retain(|(contender, _)| !broken.contains(contender));
+        if !able.is_empty() {
+            able.rotate_left(1);
+        }
+    }
+    for contender in &bench.contenders {
+        let _ = fs::remove_dir_all(bench.folder.join(format!("large-{contender}")));
+    }
+    bench.broker.delete_others(|_| false)?;
+    let mut findings =
+        Findings::new(&data)?.setting("entries", known).setting("records", events).setting("rounds", bench.rounds);
+    findings.failures = failures;
+    Ok(findings)
+}
+
+/// Those with a state; and the floor with a changelog, which has none, for comparison.
+fn takes_part(contender: Contender) -> bool {
+    matches!(contender, Contender::FloorChangelog | Contender::Ratchet | Contender::KafkaStreams)
+}
+
+/// Builds the state, if the contender has one, and lets the output go.
+fn build(bench: &Bench, contender: Contender, spec: &Spec, known: u64) -> Outcome<Option<Sample>> {
+    if !contender.decides() {
+        // It begins behind what the others know.
+        let watch = bench.broker.watch(&spec.group, INPUT, PARTITIONS)?;
+        watch.set(&bench.broker.ends(INPUT)?)?;
+        return Ok(None);
+    }
+    let task = Task { from: 0, to: known, expected: known };
+    let label = format!("large: {contender} builds its state");
+    let sample = measure::run(bench, contender, spec, task, &label)?;
+    bench.progress.say(format!("{label}: {:.0} records/s, {:.0} MiB", sample.rate, sample.peak_mib));
+    bench.broker.delete(&[&spec.output])?;
+    Ok(Some(sample))
+}
+
+struct Round {
+    number: usize,
+    known: u64,
+    events: u64,
+    new: u64,
+}
+
+impl Round {
+    fn append(&self, bench: &Bench) -> Outcome<Input> {
+        let mut number = 0;
+        load::append(&bench.broker, &bench.progress, INPUT, self.events, |record| {
+            behind(self.known, self.new, number, record);
+            number += 1;
+        })
+    }
+
+    fn turn(&self, bench: &Bench, contender: Contender, spec: &Spec, input: &Input) -> Outcome<Sample> {
+        let from = self.known + (self.number as u64 - 1) * self.events;
+        let expected = if contender.decides() { input.fresh } else { self.events };
+        let task = Task { from, to: from + self.events, expected };
+        let label = format!("large, round {}: {contender}", self.number);
+        let sample = measure::run(bench, contender, spec, task, &label)?;
+        bench.broker.delete(&[&spec.output, &spec.changelog])?;
+        bench.progress.say(format!(
+            "{label}: {:.0} records/s, {:.2} us CPU a record, {:.0} MiB",
+            sample.rate, sample.cpu_us, sample.peak_mib
+        ));
+        Ok(sample)
+    }
+}

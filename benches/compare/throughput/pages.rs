@@ -1,0 +1,163 @@
+//! What the throughput parts give the page.
+
+use super::Data;
+use crate::contender::Contender;
+use crate::failure::Outcome;
+use crate::measure::Sample;
+use crate::part::{Bar, Drawing, Goal, Plot, Section, Table};
+use crate::results::Results;
+use crate::stats::Spread;
+
+use Contender::{FloorChangelog, KafkaStreams, Ratchet};
+
+/// A figure of a sample, and how it is written.
+type Column = (&'static str, fn(&Sample) -> f64, fn(f64) -> String);
+
+const COLUMNS: &[Column] = &[
+    ("records/s", |s| s.rate, thousands),
+    ("CPU, us a record", |s| s.cpu_us, two),
+    ("broker's CPU, us", |s| s.broker_cpu_us, two),
+    ("peak memory, MiB", |s| s.peak_mib, whole),
+    ("bytes to disk a record", |s| s.disk_bytes, whole),
+    ("bytes to Kafka a record", |s| s.kafka_bytes, whole),
+    ("s to first commit", |s| s.start_seconds, one),
+];
+
+pub fn sections(results: &Results) -> Outcome<Vec<Section>> {
+    let data: Data = results.data()?;
+    let part = crate::part::ALL.iter().find(|part| part.name == results.part);
+    let about = part.map_or("", |part| part.about);
+    let mut section = Section { title: format!("Throughput {about}"), ..Section::default() };
+    section.tables.push(figures(&data));
+    section.tables.extend(ratios(&data));
+    if !data.built.is_empty() {
+        section.text.push(format!("The state first: {} entries.", thousands(data.entries as f64)));
+        section.tables.insert(0, built(&data));
+    }
+    let few = data.records.values().max().copied().unwrap_or(0);
+    for (contender, records) in data.records.iter().filter(|(_, records)| **records < few) {
+        section.notes.push(format!("{contender} read only {} records of the same kind.", thousands(*records as f64)));
+    }
+    section.plots.push(plot(&results.part, "rate", "records/s", &data, |s| s.rate));
+    section.plots.push(plot(&results.part, "cpu", "us of CPU a record, without the broker's", &data, |s| s.cpu_us));
+    Ok(vec![section])
+}
+
+fn figures(data: &Data) -> Table {
+    let mut table = Table::default();
+    table.head.push("contender".to_owned());
+    table.head.extend(COLUMNS.iter().map(|(head, _, _)| (*head).to_owned()));
+    for contender in Contender::ALL {
+        let cell =
+            |(_, figure, write): &Column| data.spread(contender, figure).map(|spread| with_range(spread, *write));
+        let cells: Vec<String> = COLUMNS.iter().filter_map(cell).collect();
+        if cells.len() == COLUMNS.len() {
+            table.rows.push([vec![contender.to_string()], cells].concat());
+        } else if data.records.contains_key(&contender) {
+            table.rows.push([vec![contender.to_string()], vec!["failed".to_owned(); COLUMNS.len()]].concat());
+        }
+    }
+    table
+}
+
+fn ratios(data: &Data) -> Option<Table> {
+    let mut table =
+        Table { head: ["ratchet by", "records/s", "CPU a record"].map(str::to_owned).to_vec(), rows: vec![] };
+    for contender in Contender::ALL.into_iter().filter(|contender| *contender != Ratchet) {
+        let (rate, cpu) = (data.ratio(Ratchet, contender, |s| s.rate), data.ratio(Ratchet, contender, |s| s.cpu_us));
+        if let (Some(rate), Some(cpu)) = (rate, cpu) {
+            table.rows.push(vec![contender.to_string(), with_range(rate, two), with_range(cpu, two)]);
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn built(data: &Data) -> Table {
+    let head = ["building the state", "records/s", "CPU, us a record", "peak memory, MiB", "bytes to disk a record"];
+    let row = |(contender, sample): (&Contender, &Sample)| {
+        let Sample { rate, cpu_us, peak_mib, disk_bytes, .. } = *sample;
+        vec![contender.to_string(), thousands(rate), two(cpu_us), whole(peak_mib), whole(disk_bytes)]
+    };
+    Table { head: head.map(str::to_owned).to_vec(), rows: data.built.iter().map(row).collect() }
+}
+
+fn plot(part: &str, what: &str, unit: &str, data: &Data, figure: impl Fn(&Sample) -> f64) -> Plot {
+    let bar = |contender: Contender| {
+        let Spread { median, low, high } = data.spread(contender, &figure)?;
+        Some(Bar { label: contender.to_string(), value: median, low, high })
+    };
+    Plot {
+        name: format!("{part}-{what}"),
+        title: format!("{part}: {unit}"),
+        unit: unit.to_owned(),
+        kind: Drawing::Bars(Contender::ALL.into_iter().filter_map(bar).collect()),
+    }
+}
+
+/// (a) to (c).
+pub fn goals_by_turns(results: &Results) -> Outcome<Vec<Goal>> {
+    let data: Data = results.data()?;
+    let part = &results.part;
+    let mut goals = Vec::new();
+    let mut goal = |what: &str, wanted: &str, ratio: Option<Spread>, met: fn(f64) -> bool| {
+        if let Some(ratio) = ratio {
+            let (what, wanted) = (format!("{what}, {part}"), wanted.to_owned());
+            goals.push(Goal { what, wanted, figure: with_range(ratio, two), met: met(ratio.median) });
+        }
+    };
+    if part != "envelopes" {
+        let rate = |to| data.ratio(Ratchet, to, |s: &Sample| s.rate);
+        goal("throughput", "at least 0.9 of floor-changelog", rate(FloorChangelog), |ratio| ratio >= 0.9);
+        goal("throughput", "at least 5 times kafka-streams", rate(KafkaStreams), |ratio| ratio >= 5.0);
+    }
+    if part == "ids" {
+        let cpu = |to| data.ratio(Ratchet, to, |s: &Sample| s.cpu_us);
+        goal("CPU a record", "at most 1.5 times floor-changelog", cpu(FloorChangelog), |ratio| ratio <= 1.5);
+        goal("CPU a record", "at most a fifth of kafka-streams", cpu(KafkaStreams), |ratio| ratio <= 0.2);
+    }
+    Ok(goals)
+}
+
+/// (d), which is compared with (a) of the same machine.
+pub fn goals_large(results: &Results) -> Outcome<Vec<Goal>> {
+    let data: Data = results.data()?;
+    let Some(ids) = Results::read("ids")?.filter(|ids| ids.machine == results.machine) else { return Ok(Vec::new()) };
+    let ids: Data = ids.data()?;
+    let (Some(large), Some(small)) = (data.spread(Ratchet, |s| s.rate), ids.spread(Ratchet, |s| s.rate)) else {
+        return Ok(Vec::new());
+    };
+    let ratio = large.median / small.median;
+    let what = format!("throughput, {} entries in the store", thousands(data.entries as f64));
+    Ok(vec![Goal { what, wanted: "at least half of that of ids".into(), figure: two(ratio), met: ratio >= 0.5 }])
+}
+
+/// The median, with the least and the most where there are several.
+pub fn with_range(spread: Spread, write: impl Fn(f64) -> String) -> String {
+    let (middle, low, high) = (write(spread.median), write(spread.low), write(spread.high));
+    if low == high { middle } else { format!("{middle} ({low} to {high})") }
+}
+
+/// With commas.
+pub fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn two(number: f64) -> String {
+    format!("{number:.2}")
+}
+
+fn one(number: f64) -> String {
+    format!("{number:.1}")
+}
+
+fn whole(number: f64) -> String {
+    thousands(number)
+}

@@ -1,0 +1,103 @@
+//! Contenders take turns on one input; the order rotates from round to round.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::Data;
+use crate::contender::Contender;
+use crate::failure::Outcome;
+use crate::generate::{Generated, Generator};
+use crate::load::{self, Input};
+use crate::measure::{self, Sample, Task};
+use crate::part::Bench;
+use crate::results::Findings;
+use crate::spec::Work;
+
+/// Quix takes a single record at a time through an interpreter: with all records a round would take minutes.
+const QUIX_PART: u64 = 20;
+/// A contender that has failed this often is left out of the rest.
+const FAILURES_MAX: usize = 2;
+
+/// (a)
+pub fn ids(bench: &Bench) -> Outcome<Findings> {
+    run(bench, Work::Ids, if bench.quick { 1_000_000 } else { 4_000_000 })
+}
+
+/// (b)
+pub fn versions(bench: &Bench) -> Outcome<Findings> {
+    run(bench, Work::Versions, if bench.quick { 1_000_000 } else { 4_000_000 })
+}
+
+/// (c)
+pub fn envelopes(bench: &Bench) -> Outcome<Findings> {
+    run(bench, Work::Envelopes, if bench.quick { 250_000 } else { 1_000_000 })
+}
+
+fn run(bench: &Bench, work: Work, records: u64) -> Outcome<Findings> {
+    let records = bench.scaled(records);
+    let mut inputs = vec![write(bench, work, &format!("in-{work}"), records)?];
+    if bench.has(Contender::Quix) {
+        inputs.push(write(bench, work, &format!("in-{work}-few"), (records / QUIX_PART).max(1))?);
+    }
+    let input_of = |contender: Contender| &inputs[usize::from(contender == Contender::Quix)];
+    let mut data = Data::default();
+    data.records.extend(bench.contenders.iter().map(|contender| (*contender, input_of(*contender).records)));
+    let mut failures: Vec<(Contender, String)> = Vec::new();
+    let mut order = bench.contenders.clone();
+    for number in 1..=bench.rounds {
+        let mut round = BTreeMap::new();
+        for &contender in &order {
+            if failures.iter().filter(|(who, _)| *who == contender).count() >= FAILURES_MAX {
+                continue;
+            }
+            match turn(bench, contender, work, input_of(contender), number) {
+                Ok(sample) => drop(round.insert(contender, sample)),
+                Err(failure) => {
+                    bench.progress.say(format!("FAILED: {failure}"));
+                    failures.push((contender, format!("round {number}: {failure}")));
+                }
+            }
+        }
+        data.rounds.push(round);
+        order.rotate_left(1);
+    }
+    bench.broker.delete_others(|_| false)?;
+    let mut findings = Findings::new(&data)?.setting("records", records).setting("rounds", bench.rounds);
+    findings.failures = failures.into_iter().map(|(_, words)| words).collect();
+    Ok(findings)
+}
+
+fn write(bench: &Bench, work: Work, topic: &str, records: u64) -> Outcome<Input> {
+    bench.progress.say(format!("writing {records} records into {topic}"));
+    let mut generator = Generator::new(work);
+    load::input(&bench.broker, &bench.progress, topic, records, |record: &mut Generated| generator.next(record))
+}
+
+/// One contender's turn: everything that it made is gone afterwards.
+pub fn turn(bench: &Bench, contender: Contender, work: Work, input: &Input, round: usize) -> Outcome<Sample> {
+    let spec = contender.spec(&bench.broker, &bench.folder, &format!("{work}-{contender}-{round}"), work, &input.topic);
+    let expected = if contender.decides() { input.fresh } else { input.records };
+    let task = Task { from: 0, to: input.records, expected };
+    let label = format!("{work}, round {round}: {contender}");
+    let done = measure::run(bench, contender, &spec, task, &label);
+    let _ = fs::remove_dir_all(&spec.state_dir);
+    let cleared = bench.broker.delete_others(|topic| topic.starts_with("in-"));
+    let sample = done?;
+    cleared?;
+    bench.progress.say(format!(
+        "{label}: {:.0} records/s, {:.2} us CPU a record, {:.0} MiB",
+        sample.rate, sample.cpu_us, sample.peak_mib
+    ));
+    Ok(sample)
+}
+
+/// A figure of one contender by another's, for each round in which both have one.
+pub fn ratios_of(
+    rounds: &[BTreeMap<Contender, Sample>],
+    of: Contender,
+    to: Contender,
+    figure: impl Fn(&Sample) -> f64,
+) -> Vec<f64> {
+    let ratio = |round: &BTreeMap<Contender, Sample>| Some(figure(round.get(&of)?) / figure(round.get(&to)?));
+    rounds.iter().filter_map(ratio).collect()
+}

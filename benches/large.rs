@@ -1,0 +1,215 @@
+//! What a large state costs: millions of entries in four stores are loaded as a restore does, then looked up, half of
+//! the lookups hits; beside a small state's lookups, in the same process. Also how long opening and leaving take, and
+//! the process's memory at each step.
+//!
+//! `cargo bench --profile release --bench large`. `RATCHET_BENCH_ENTRIES` (default 50,000,000),
+//! `RATCHET_BENCH_MEMORY_MIB` (default 1024), `RATCHET_BENCH_LOOKUPS` (default 2,000,000),
+//! `RATCHET_BENCH_DIR` (default the system's folder for temporary files) set the amount of work.
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures with the machine's clocks")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ratchet::format::{EntryRef, KIND_IDENTITY, StoreMeta, Token};
+use ratchet::state::{LoadBuffer, Memory, Overlay, Store};
+
+const STORES: u64 = 4;
+const SMALL_ENTRIES: u64 = 1_000_000;
+const LOOKUPS: u64 = 512;
+/// Entries that a transaction writes, in the rounds that write, too.
+const COMMIT_ENTRIES: u64 = 10_000;
+
+/// splitmix64: the same keys in each run.
+fn mix(n: u64) -> u64 {
+    let mut x = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+fn key(n: u64) -> [u8; 17] {
+    let mut key = [KIND_IDENTITY; 17];
+    key[1..9].copy_from_slice(&mix(n).to_be_bytes());
+    key[9..].copy_from_slice(&mix(!n).to_be_bytes());
+    key
+}
+
+fn value(n: u64, value: &mut Vec<u8>) {
+    value.clear();
+    let entry = EntryRef {
+        last_seen: 1_700_000_000_000 + n as i64,
+        version: None,
+        scope: None,
+        from_read: false,
+        streamed: None,
+        owes_tombstone: false,
+        key_hash: Some(n as u32 & 0x7fff_ffff),
+    };
+    entry.encode(value);
+}
+
+fn meta(token: Option<Token>) -> StoreMeta {
+    StoreMeta { changelog_id: [0; 16], partition: 0, changelog_offset: 0, token, synced_at: 0 }
+}
+
+fn current() -> StoreMeta {
+    meta(Some(Token { lane: 1, transaction: 1, changelog_id: [0; 16], partition: 0 }))
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+}
+
+/// A line of `/proc/self/status`, in MiB.
+fn status_mib(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel says it");
+    line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().expect("a number of kB") / 1024
+}
+
+fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let fields: Vec<&str> = stat[stat.rfind(')').expect("a name") + 2..].split(' ').collect();
+    let ticks: u64 = fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number");
+    Duration::from_millis(ticks * 10)
+}
+
+fn measured<T>(what: &str, per: u64, run: impl FnOnce() -> T) -> T {
+    let (began, used) = (Instant::now(), cpu());
+    let done = run();
+    let (wall, used) = (began.elapsed(), cpu().saturating_sub(used));
+    let ns = |time: Duration| time.as_nanos() as f64 / per as f64;
+    println!(
+        "{what:44} {:8.3} s {:8.3} M/s {:7.0} ns wall {:7.0} ns CPU; RSS {} MiB, at most {} MiB",
+        wall.as_secs_f64(),
+        per as f64 / wall.as_secs_f64() / 1e6,
+        ns(wall),
+        ns(used),
+        status_mib("VmRSS:"),
+        status_mib("VmHWM:"),
+    );
+    done
+}
+
+/// Fills the stores as restores do that read one after the other, a slice each.
+fn load(stores: &mut [Store], memory: &Memory, entries: u64) {
+    let mut buffers: Vec<Option<LoadBuffer>> = stores.iter().map(|_| None).collect();
+    let mut bytes = Vec::new();
+    let mut next = 0;
+    stores.iter_mut().for_each(|store| store.begin_load(&meta(None)).expect("there is space"));
+    while next < entries {
+        for (at, store) in stores.iter_mut().enumerate() {
+            store.take_loaded().expect("there is space");
+            if buffers[at].as_ref().is_some_and(|buffer| !buffer.has_room(2048)) {
+                store.load(buffers[at].take().expect("seen"), meta(None)).expect("there is space");
+            }
+            while buffers[at].is_none() {
+                buffers[at] = memory.load_buffer();
+                store.take_loaded().expect("there is space");
+            }
+            let buffer = buffers[at].as_mut().expect("made above");
+            for n in next..(next + 2048).min(entries) {
+                value(n, &mut bytes);
+                if n % STORES == at as u64 {
+                    buffer.put(&key(n), Some(&bytes));
+                }
+            }
+        }
+        next += 2048;
+    }
+    for (store, buffer) in stores.iter_mut().zip(buffers) {
+        store.load(buffer.expect("made above"), meta(None)).expect("there is space");
+        store.finish_loads().expect("there is space");
+        store.set_meta(&current()).expect("there is space");
+    }
+}
+
+/// Looks up keys of which half are there, in sorted batches, a store after the other; commits new ones where
+/// `written` says from where on.
+fn look(stores: &mut [Store], entries: u64, seed: u64, lookups: u64, mut written: Option<u64>) {
+    let mut found = 0;
+    let mut bytes = Vec::new();
+    let mut overlays: Vec<Overlay> = stores.iter().map(|_| Overlay::new()).collect();
+    for batch in 0..lookups / LOOKUPS {
+        let at = batch % STORES;
+        let number = |n: u64| {
+            let random = mix(seed.wrapping_add(batch * LOOKUPS + n));
+            let known = random % (entries / STORES) * STORES + at;
+            if n.is_multiple_of(2) { known } else { known + (1 << 40) }
+        };
+        let mut keys: Vec<_> = (0..LOOKUPS).map(|n| key(number(n))).collect();
+        keys.sort_unstable();
+        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 17]>::as_slice).collect();
+        let store = &mut stores[at as usize];
+        store.get_sorted(&keys, |_, value| found += u64::from(value.is_some())).expect("it can be read");
+        if let Some(next) = &mut written {
+            let overlay = &mut overlays[at as usize];
+            for n in *next..*next + LOOKUPS / 2 {
+                value(n, &mut bytes);
+                overlay.put(&key(n), Some(&bytes));
+            }
+            *next += LOOKUPS / 2;
+            if overlay.len() as u64 >= COMMIT_ENTRIES {
+                store.commit(overlay, &current()).expect("there is space");
+                overlay.clear();
+            }
+        }
+    }
+    assert_eq!(found, lookups / LOOKUPS * LOOKUPS / 2, "half of them are there");
+}
+
+fn open(dir: &Path, memory: &Memory) -> Vec<Store> {
+    (0..STORES).map(|at| Store::open(&dir.join(at.to_string()), memory).expect("it can be opened")).collect()
+}
+
+fn run(dir: &Path, entries: u64, memory_bytes: u64, lookups: u64) {
+    println!("{entries} entries in {STORES} stores, memory {} MiB", memory_bytes >> 20);
+    let memory = Memory::new(memory_bytes);
+    let mut stores = open(dir, &memory);
+    measured("load", entries, || load(&mut stores, &memory, entries));
+    measured("lookups at once", lookups, || look(&mut stores, entries, 1, lookups, None));
+    measured("lookups, again", lookups, || look(&mut stores, entries, 2, lookups, None));
+    measured("compactions finished", entries, || wait_for_compactions(&stores));
+    for round in 3..6 {
+        measured("lookups", lookups, || look(&mut stores, entries, round << 40, lookups, None));
+    }
+    measured("lookups and half as many new entries", lookups, || {
+        look(&mut stores, entries, 7 << 40, lookups, Some(1 << 50))
+    });
+    measured("flushed and closed", STORES, || {
+        stores.iter().for_each(|store| store.flush().expect("there is space"));
+        stores.clear();
+    });
+    stores = measured("opened, meta read", STORES, || {
+        let stores = open(dir, &memory);
+        stores.iter().for_each(|store| assert_eq!(store.meta().expect("it can be read"), Some(current())));
+        stores
+    });
+    measured("first lookups", LOOKUPS * STORES, || look(&mut stores, entries, 9 << 40, LOOKUPS * STORES, None));
+    measured("closed", STORES, || stores.clear());
+}
+
+/// Until nothing more is merged, as far as can be seen from outside: the bytes stay as they are.
+fn wait_for_compactions(stores: &[Store]) {
+    let mut before = (0, cpu());
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = (stores.iter().map(Store::bytes).sum::<u64>(), cpu());
+        if now.0 == before.0 && now.1 - before.1 < Duration::from_millis(20) {
+            return println!("{} MiB on disk", now.0 >> 20);
+        }
+        before = now;
+    }
+}
+
+fn main() {
+    let entries = setting("RATCHET_BENCH_ENTRIES", 50_000_000);
+    let lookups = setting("RATCHET_BENCH_LOOKUPS", 2_000_000);
+    let memory_bytes = setting("RATCHET_BENCH_MEMORY_MIB", 1024) << 20;
+    let root = std::env::var_os("RATCHET_BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
+    for entries in [SMALL_ENTRIES, entries] {
+        let dir = tempfile::tempdir_in(&root).expect("a folder");
+        run(dir.path(), entries, memory_bytes, lookups);
+    }
+}

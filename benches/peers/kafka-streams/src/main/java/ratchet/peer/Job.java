@@ -1,0 +1,134 @@
+package ratchet.peer;
+
+import java.util.Optional;
+import java.util.Set;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueStore;
+
+/** What is done with a record; one for each task. A forwarded record is the one that came, untouched. */
+abstract class Job implements Processor<byte[], byte[], byte[], byte[]> {
+    /** The store's name, which is part of the changelog's. */
+    static final String STORE = "seen";
+
+    private final SamePartition samePartition;
+    private Optional<Set<Integer>> partition;
+    private ProcessorContext<byte[], byte[]> context;
+
+    /** What is remembered. */
+    protected KeyValueStore<byte[], byte[]> store;
+
+    private Job(SamePartition samePartition) {
+        this.samePartition = samePartition;
+    }
+
+    /** Makes a task's processor. */
+    interface Maker {
+        Job processor(SamePartition samePartition);
+    }
+
+    /** The job of that name. */
+    static Maker of(String part) {
+        return switch (part) {
+            case "ids", "large" -> Ids::new;
+            case "versions" -> Versions::new;
+            case "envelopes" -> Envelopes::new;
+            default -> throw new IllegalArgumentException("BENCH_PART: no such job: " + part);
+        };
+    }
+
+    @Override
+    public final void init(ProcessorContext<byte[], byte[]> context) {
+        this.context = context;
+        partition = Optional.of(Set.of(context.taskId().partition()));
+        store = context.getStateStore(STORE);
+    }
+
+    @Override
+    public final void process(Record<byte[], byte[]> record) {
+        if (isNew(record)) {
+            samePartition.set(partition);
+            context.forward(record);
+        }
+    }
+
+    /** Whether the record is to be forwarded; what is remembered is then changed. */
+    protected abstract boolean isNew(Record<byte[], byte[]> record);
+
+    /** The first record of each {@code event_id}, an integer; remembered is its timestamp. */
+    private static final class Ids extends Job {
+        private final Fields fields = new Fields();
+
+        Ids(SamePartition samePartition) {
+            super(samePartition);
+        }
+
+        @Override
+        protected boolean isNew(Record<byte[], byte[]> record) {
+            byte[] id = Bytes8.of(fields.eventId(record.value()));
+            return store.putIfAbsent(id, Bytes8.of(record.timestamp())) == null;
+        }
+    }
+
+    /** Of each {@code account} the records whose {@code version} is above all before; remembered is the version. */
+    private static final class Versions extends Job {
+        private final Fields fields = new Fields();
+
+        Versions(SamePartition samePartition) {
+            super(samePartition);
+        }
+
+        @Override
+        protected boolean isNew(Record<byte[], byte[]> record) {
+            fields.readVersioned(record.value());
+            byte[] known = store.get(fields.account);
+            if (known != null && Bytes8.toLong(known) >= fields.version) {
+                return false;
+            }
+            store.put(fields.account, Bytes8.of(fields.version));
+            return true;
+        }
+    }
+
+    /**
+     * Of each record key the changes whose {@code source.lsn} is above all before; a null follows its delete.
+     * Remembered is the position, and in the lowest bit whether a null is owed. What has no key, or no position,
+     * passes.
+     */
+    private static final class Envelopes extends Job {
+        private final Fields fields = new Fields();
+
+        Envelopes(SamePartition samePartition) {
+            super(samePartition);
+        }
+
+        @Override
+        protected boolean isNew(Record<byte[], byte[]> record) {
+            if (record.key() == null) {
+                return true;
+            }
+            if (record.value() == null) {
+                return owesNull(record.key());
+            }
+            if (!fields.readEnvelope(record.value())) {
+                return true;
+            }
+            byte[] known = store.get(record.key());
+            if (known != null && Bytes8.toLong(known) >> 1 >= fields.version) {
+                return false;
+            }
+            store.put(record.key(), Bytes8.of(fields.version << 1 | (fields.isDelete ? 1 : 0)));
+            return true;
+        }
+
+        private boolean owesNull(byte[] key) {
+            byte[] known = store.get(key);
+            if (known == null || (known[Bytes8.LAST] & 1) == 0) {
+                return false;
+            }
+            store.put(key, Bytes8.of(Bytes8.toLong(known) & ~1L));
+            return true;
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A batch's way through a lane without Kafka, stage by stage and whole: its records' fields are read, their entries
+//! looked up in the store, each is decided and remembered in the overlay.
+//!
+//! `cargo bench --profile release --bench stages`. The store holds a million entries; of ten records two are
+//! known to the store, two repeat one of their own batch, and six are new.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use ratchet::dedup::{
+    Action, Candidate, Decision, Identity, Judged, Known, Path as FieldPath, Progress, Reader, Reading, Rules, Version,
+    decide,
+};
+use ratchet::format::{EntryRef, StoreMeta, Token};
+use ratchet::record::{Headers, Record};
+use ratchet::state::{LoadBuffer, Memory, Overlay, Store, key_head};
+
+const KNOWN: u64 = 1_000_000;
+/// What a lane takes in one poll.
+const BATCH: u64 = 4096;
+const BATCHES: u64 = 16;
+const MEMORY_BYTES: u64 = 512 << 20;
+const TIMESTAMP: i64 = 1_723_456_789_000;
+
+fn rules() -> Arc<Rules> {
+    let path = |text: &str| FieldPath::parse(text).expect("a path");
+    Arc::new(Rules::new(Identity::of_paths([path("value.event_id")]), Some(Version::integer(path("value.version")))))
+}
+
+/// 160 bytes, of the identity `id`.
+fn value(id: u64) -> String {
+    let mut value = format!(r#"{{"event_id":{id},"account":"{:08}","version":7,"kind":"charge","note":""#, id % 1000);
+    value.extend(std::iter::repeat_n('x', 158 - value.len()));
+    value + "\"}"
+}
+
+/// The identities of a batch. Those below [`KNOWN`] are in the store.
+fn identities(batch: u64) -> impl Iterator<Item = u64> {
+    let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+    (batch * BATCH..(batch + 1) * BATCH).map(move |n| match n % 10 {
+        0 | 5 => scattered(n) % KNOWN,
+        4 | 9 => KNOWN + scattered(n - 1),
+        _ => KNOWN + scattered(n),
+    })
+}
+
+fn record(value: &str, offset: i64) -> Record<'_> {
+    let (value, timestamp) = (Some(value.as_bytes()), Some(TIMESTAMP));
+    Record { topic: "payments", partition: 0, offset, timestamp, key: Some(b"key"), value, headers: Headers::default() }
+}
+
+fn meta(token: Option<Token>) -> StoreMeta {
+    StoreMeta { changelog_id: [0; 16], partition: 0, changelog_offset: 0, token, synced_at: 0 }
+}
+
+/// A batch's stages, as `engine::judge` has them.
+struct Stages {
+    rules: Arc<Rules>,
+    reader: Reader,
+    progress: Progress,
+    overlay: Overlay,
+    arena: Vec<u8>,
+    rows: Vec<Candidate>,
+    order: Vec<(u128, usize)>,
+    stored: Vec<Option<Vec<u8>>>,
+    entry: Vec<u8>,
+}
+
+impl Stages {
+    fn new() -> Self {
+        let rules = rules();
+        Self {
+            reader: Reader::new(Arc::clone(&rules)),
+            rules,
+            progress: Progress::default(),
+            overlay: Overlay::new(),
+            arena: Vec::new(),
+            rows: Vec::new(),
+            order: Vec::new(),
+            stored: Vec::new(),
+            entry: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, values: &[String]) {
+        self.arena.clear();
+        self.rows.clear();
+        for (value, offset) in values.iter().zip(0..) {
+            match self.reader.read(&record(value, offset), &mut self.arena) {
+                Reading::Candidate(row) => self.rows.push(row),
+                other => panic!("not a row: {other:?}"),
+            }
+        }
+    }
+
+    fn look_up(&mut self, store: &Store) -> usize {
+        let Self { arena, rows, order, stored, .. } = self;
+        let key = |row: usize| &arena[rows[row].key.clone()];
+        order.clear();
+        order.extend((0..rows.len()).map(|row| (key_head(key(row)), row)));
+        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
+        let keys: Vec<&[u8]> = order.iter().map(|&(_, row)| key(row)).collect();
+        stored.clear();
+        stored.resize(rows.len(), None);
+        let mut found = 0;
+        let keep = |at: usize, value: Option<&[u8]>| {
+            found += usize::from(value.is_some());
+            stored[order[at].1] = value.map(<[u8]>::to_vec);
+        };
+        store.get_sorted(&keys, keep).expect("it can be read");
+        found
+    }
+
+    /// Gives how many are forwarded.
+    fn decide(&mut self, values: &[String]) -> usize {
+        let Self { rules, progress, overlay, arena, rows, stored, entry, .. } = self;
+        let mut forwarded = 0;
+        for (((value, offset), row), stored) in values.iter().zip(0..).zip(rows.iter()).zip(stored.iter()) {
+            let record = record(value, offset);
+            let key = &arena[row.key.clone()];
+            let known = overlay.get(key).unwrap_or(stored.as_deref());
+            let known = Known { entry: known.map(|bytes| EntryRef::decode(bytes).expect("an entry")), table: None };
+            let judged = Judged::of(row, arena, &record);
+            progress.advance(rules, record.timestamp);
+            let decision: Decision = decide(rules, progress, &judged, known);
+            entry.clear();
+            let has_entry = decision.encode_entry(judged.version, known.entry, entry);
+            progress.note(&judged, &decision).expect("there are no epochs");
+            if has_entry {
+                overlay.put(key, Some(entry));
+            }
+            forwarded += usize::from(decision.action == Action::Forward);
+        }
+        forwarded
+    }
+}
+
+/// A store that knows the first million identities.
+fn store(dir: &Path) -> Store {
+    let mut stages = Stages::new();
+    let mut buffer = LoadBuffer::new();
+    for id in 0..KNOWN {
+        stages.overlay.clear();
+        let values = [value(id)];
+        stages.read(&values);
+        stages.stored = vec![None];
+        assert_eq!(stages.decide(&values), 1);
+        stages.overlay.iter().for_each(|(key, entry)| buffer.put(key, entry));
+    }
+    let mut store = Store::open(dir, &Memory::new(MEMORY_BYTES)).expect("the folder is new");
+    store.begin_load(&meta(None)).expect("there is space");
+    let token = Token { lane: 1, transaction: 1, changelog_id: [0; 16], partition: 0 };
+    store.load(buffer, meta(Some(token))).expect("there is space");
+    store.finish_loads().expect("there is space");
+    store
+}
+
+fn stages(criterion: &mut Criterion) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = store(dir.path());
+    let batches: Vec<Vec<String>> = (0..BATCHES).map(|batch| identities(batch).map(value).collect()).collect();
+    let mut stages = Stages::new();
+    let mut group = criterion.benchmark_group("a batch of 4096 records");
+    group.throughput(Throughput::Elements(BATCH));
+    // What is timed is the intended mix, and all of it in the block cache.
+    for batch in &batches {
+        stages.overlay.clear();
+        stages.read(batch);
+        let (found, forwarded) = (stages.look_up(&store), stages.decide(batch));
+        assert!(
+            (700..900).contains(&found) && (2300..2600).contains(&forwarded),
+            "{found} found, {forwarded} forwarded"
+        );
+    }
+    // Each stage needs what the one before it leaves: so each figure holds those before it.
+    let mut turns = batches.iter().cycle();
+    let mut next = || black_box(turns.next().expect("it cycles"));
+    group.bench_function("read", |bencher| bencher.iter(|| stages.read(next())));
+    group.bench_function("read and look up", |bencher| {
+        bencher.iter(|| {
+            stages.read(next());
+            stages.look_up(&store)
+        });
+    });
+    group.bench_function("read, look up, decide and remember", |bencher| {
+        bencher.iter(|| {
+            let batch = next();
+            stages.overlay.clear();
+            stages.read(batch);
+            stages.look_up(&store);
+            stages.decide(batch)
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, stages);
+criterion_main!(benches);

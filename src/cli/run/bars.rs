@@ -1,0 +1,283 @@
+//! Restores as bars on a terminal, one for each topology, below the log.
+//!
+//! Bars and log lines share one terminal: whoever writes a line takes the bars away, writes, and has them drawn
+//! again, all under one lock, so that neither tears the other. A terminal that has gone away is no trouble:
+//! what cannot be drawn is not.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use console::Term;
+use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+
+use crate::engine::clock::{Clock, SystemClock};
+use crate::observe::{Metrics, Pace, Restore};
+use crate::record::TopicPartition;
+
+/// How often the bars are brought up to date.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How often they are drawn in a second, at the most.
+const DRAWN_PER_SECOND: u8 = 10;
+
+/// A terminal that can show bars.
+pub struct Bars {
+    multi: MultiProgress,
+}
+
+/// Bars that are being shown.
+pub struct Shown {
+    multi: MultiProgress,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Bars {
+    /// Bars on standard error, if that is a terminal.
+    pub fn on_terminal() -> Option<Self> {
+        let target = || ProgressDrawTarget::term_like_with_hz(Box::new(Lenient::stderr()), DRAWN_PER_SECOND);
+        io::stderr().is_terminal().then(|| Self { multi: MultiProgress::with_draw_target(target()) })
+    }
+
+    /// Writes to standard error, above the bars.
+    pub fn writer(&self) -> impl Fn() -> Above + Send + Sync + 'static {
+        let multi = self.multi.clone();
+        move || Above(multi.clone())
+    }
+
+    /// Shows a bar for each topology with restores for as long as it has any.
+    pub fn show(self, metrics: Metrics) -> Shown {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (multi, stopped) = (self.multi.clone(), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            let clock = SystemClock::default();
+            let mut bars = BTreeMap::new();
+            while !stopped.load(Ordering::Relaxed) {
+                follow(&mut bars, &multi, clock.monotonic(), metrics.restores());
+                thread::park_timeout(INTERVAL);
+            }
+            follow(&mut bars, &multi, clock.monotonic(), Vec::new());
+        });
+        Shown { multi: self.multi, stop, thread }
+    }
+}
+
+impl Shown {
+    /// Takes the bars away.
+    pub fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        // were it to have panicked, there is nothing that it would leave undone
+        let _ = self.thread.join();
+        let _ = self.multi.clear();
+    }
+}
+
+/// What is written here stands above the bars.
+pub struct Above(MultiProgress);
+
+impl Write for Above {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.suspend(|| io::stderr().write(bytes))
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.suspend(|| io::stderr().write_all(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Brings the bars in line with the restores.
+fn follow(
+    bars: &mut BTreeMap<String, (ProgressBar, Episode)>,
+    multi: &MultiProgress,
+    now: Duration,
+    restores: Vec<Restore>,
+) {
+    let mut by_topology: BTreeMap<String, Vec<Restore>> = BTreeMap::new();
+    for restore in restores {
+        by_topology.entry(restore.topology.clone()).or_default().push(restore);
+    }
+    bars.retain(|topology, (bar, _)| {
+        let goes_on = by_topology.contains_key(topology);
+        if !goes_on {
+            bar.finish_and_clear();
+            multi.remove(bar);
+        }
+        goes_on
+    });
+    for (topology, restores) in by_topology {
+        let is_new = !bars.contains_key(&topology);
+        let (bar, episode) = bars.entry(topology).or_insert_with_key(|topology| (bar(topology), Episode::begin(now)));
+        episode.at(now, &restores);
+        let (done, remaining) = (episode.pace.done(), episode.pace.remaining());
+        bar.set_message(episode.to_string());
+        bar.set_length(done + remaining);
+        bar.set_position(done);
+        if is_new {
+            // only now, so that it is never drawn empty
+            *bar = multi.add(bar.clone());
+        }
+    }
+}
+
+fn bar(topology: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix} {bar:24} {percent:>3} %  {wide_msg}");
+    // made hidden: it is drawn for the first time when the others know of it
+    ProgressBar::hidden()
+        .with_prefix(topology.to_owned())
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// A topology's restores, from when there was none to when there is none any more.
+struct Episode {
+    /// What each partition has done, and what remains of it.
+    partitions: BTreeMap<TopicPartition, (u64, u64)>,
+    restoring: usize,
+    pace: Pace,
+}
+
+impl Episode {
+    fn begin(now: Duration) -> Self {
+        Self { partitions: BTreeMap::new(), restoring: 0, pace: Pace::begin(now, 0) }
+    }
+
+    /// What is restored now. What is not any more has ended, and counts as done.
+    fn at(&mut self, now: Duration, restores: &[Restore]) {
+        for (done, remaining) in self.partitions.values_mut() {
+            (*done, *remaining) = (*done + *remaining, 0);
+        }
+        for restore in restores {
+            self.partitions.insert(restore.partition.clone(), (restore.done, restore.remaining));
+        }
+        self.restoring = restores.len();
+        let (done, remaining) =
+            self.partitions.values().fold((0, 0), |sum, (done, remaining)| (sum.0 + done, sum.1 + remaining));
+        self.pace.at(now, done, remaining);
+    }
+}
+
+impl std::fmt::Display for Episode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let noun = if self.restoring == 1 { "partition" } else { "partitions" };
+        write!(f, "restoring {} {noun}: {} records to go", self.restoring, HumanCount(self.pace.remaining()))?;
+        if let Some(rate) = self.pace.per_second() {
+            write!(f, ", {}/s", HumanCount(rate as u64))?;
+        }
+        match self.pace.left() {
+            Some(left) => write!(f, ", {} left", humantime::format_duration(Duration::from_secs(left.as_secs()))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A terminal on which drawing always succeeds; once it has failed, nothing more is drawn.
+#[derive(Debug)]
+struct Lenient {
+    term: Term,
+    gone: AtomicBool,
+}
+
+impl Lenient {
+    fn stderr() -> Self {
+        Self { term: Term::buffered_stderr(), gone: AtomicBool::new(false) }
+    }
+
+    fn draw(&self, act: impl FnOnce(&Term) -> io::Result<()>) -> io::Result<()> {
+        if !self.gone.load(Ordering::Relaxed) && act(&self.term).is_err() {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl TermLike for Lenient {
+    fn width(&self) -> u16 {
+        self.term.size().1
+    }
+
+    fn height(&self) -> u16 {
+        self.term.size().0
+    }
+
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.draw(|term| term.move_cursor_up(n))
+    }
+
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.draw(|term| term.move_cursor_down(n))
+    }
+
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.draw(|term| term.move_cursor_right(n))
+    }
+
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.draw(|term| term.move_cursor_left(n))
+    }
+
+    fn write_line(&self, line: &str) -> io::Result<()> {
+        self.draw(|term| term.write_line(line))
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.draw(|term| term.write_str(text))
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.draw(Term::clear_line)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.draw(Term::flush)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn restore(partition: i32, done: u64, remaining: u64) -> Restore {
+        let partition = TopicPartition::new("in", partition);
+        Restore { topology: "payments".to_owned(), partition, done, remaining }
+    }
+
+    #[test]
+    fn a_bar_tells_what_remains_the_rate_and_an_estimate() {
+        let mut episode = Episode::begin(Duration::ZERO);
+        episode.at(Duration::ZERO, &[restore(0, 0, 2_000_000), restore(1, 0, 1_000_000)]);
+        assert_eq!(episode.to_string(), "restoring 2 partitions: 3,000,000 records to go");
+        episode.at(Duration::from_secs(1), &[restore(0, 30_000, 1_970_000), restore(1, 10_000, 990_000)]);
+        let text = "restoring 2 partitions: 2,960,000 records to go, 40,000/s, 1m 14s left";
+        assert_eq!(episode.to_string(), text);
+    }
+
+    #[test]
+    fn what_has_ended_counts_as_done() {
+        let mut episode = Episode::begin(Duration::ZERO);
+        episode.at(Duration::from_secs(1), &[restore(0, 500, 500), restore(1, 100, 900)]);
+        episode.at(Duration::from_secs(2), &[restore(1, 200, 800)]);
+        assert_eq!((episode.pace.done(), episode.pace.remaining()), (1_200, 800));
+        episode.at(Duration::from_secs(3), &[restore(1, 300, 700), restore(2, 0, 5_000)]);
+        assert_eq!((episode.pace.done(), episode.pace.remaining()), (1_300, 5_700), "another one has begun");
+        assert!(episode.to_string().starts_with("restoring 2 partitions: 5,700 records to go"), "{episode}");
+    }
+
+    #[test]
+    fn a_bar_lasts_as_long_as_its_topology_restores() {
+        let multi = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        let mut bars = BTreeMap::new();
+        follow(&mut bars, &multi, Duration::ZERO, vec![restore(0, 250, 750)]);
+        let (bar, _) = &bars["payments"];
+        let bar = bar.clone();
+        assert_eq!((bar.position(), bar.length(), bar.is_finished()), (250, Some(1_000), false));
+        follow(&mut bars, &multi, Duration::from_secs(1), Vec::new());
+        assert!(bars.is_empty() && bar.is_finished());
+    }
+}

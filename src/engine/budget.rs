@@ -1,0 +1,87 @@
+//! Who gets what of `memory`: the one place where it is divided.
+//!
+//! | share | for |
+//! |---|---|
+//! | 5/8 | the stores: blocks, write buffers, and the buffers of loads, for which blocks are evicted |
+//! | 1/8 | what members have fetched and lanes have not taken yet, over all lanes |
+//! | 1/8 | what restores have fetched and not taken yet, over all loads of all lanes |
+//! | 1/8 | open transactions: overlays, and records on their way, over all lanes |
+//!
+//! What a process takes besides does not grow with its state, nor with its input: code, stacks, connections, the
+//! table of partitions, one answer to a fetch for each broker and lane.
+
+use crate::cluster::kafka::Queues;
+use crate::config::Commit;
+
+use super::lane::LOADS_MAX;
+
+/// Shares that the memory is divided into.
+const SHARES: u64 = 8;
+/// Shares of the stores.
+const STORES_SHARES: u64 = 5;
+/// What a record of an open transaction takes beside its own bytes, about: the client's notes of it and of its
+/// changelog record, its entry in the overlay.
+const RECORD_BYTES: u64 = 1 << 10;
+/// A transaction takes its records' bytes and the notes of them: half of its share each.
+const TRANSACTION_PARTS: u64 = 2;
+
+/// The memory, divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// What all stores of the process share.
+    pub stores_bytes: u64,
+    /// What the clients that read may hold.
+    pub queues: Queues,
+    /// When a transaction ends at the latest: as configured, or earlier where there is no room for so much.
+    pub commit: Commit,
+}
+
+impl Budget {
+    /// Divides `memory_bytes` among the stores and `lanes`, which are all that the process has.
+    pub fn new(memory_bytes: u64, lanes: usize, commit: Commit) -> Self {
+        let share = memory_bytes / SHARES;
+        let of_lane = share / lanes.max(1) as u64;
+        let part = of_lane / TRANSACTION_PARTS;
+        let at_most = |most: usize, room: u64| usize::try_from(room).map_or(most, |room| most.min(room.max(1)));
+        Self {
+            stores_bytes: share * STORES_SHARES,
+            queues: Queues { member_bytes: of_lane, reader_bytes: of_lane / LOADS_MAX as u64 },
+            commit: Commit {
+                interval_ms: commit.interval_ms,
+                records_max: at_most(commit.records_max, part / RECORD_BYTES),
+                bytes_max: at_most(commit.bytes_max, part),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMIT: Commit = Commit { interval_ms: 200, records_max: 100_000, bytes_max: 64 << 20 };
+
+    #[test]
+    fn all_shares_together_are_the_memory_and_not_more() {
+        for memory in [64 << 20, 512 << 20, 1 << 30, 11 << 30_u64] {
+            for lanes in [1, 2, 4, 64] {
+                let budget =
+                    Budget::new(memory, lanes, Commit { records_max: usize::MAX, bytes_max: usize::MAX, ..COMMIT });
+                let of_lane = budget.queues.member_bytes
+                    + budget.queues.reader_bytes * LOADS_MAX as u64
+                    + budget.commit.records_max as u64 * RECORD_BYTES
+                    + budget.commit.bytes_max as u64;
+                let all = budget.stores_bytes + of_lane * lanes as u64;
+                assert!(all <= memory, "{all} > {memory}");
+                assert!(all > memory / 10 * 9, "{all} of {memory} are given");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_configured_is_never_made_larger() {
+        assert_eq!(Budget::new(64 << 30, 2, COMMIT).commit, COMMIT);
+        let small = Budget::new(64 << 20, 4, COMMIT).commit;
+        assert_eq!(small, Commit { interval_ms: 200, records_max: 1024, bytes_max: 1 << 20 });
+    }
+}

@@ -1,0 +1,185 @@
+//! Reading a changelog into a store that is behind it, a bounded slice a call.
+//!
+//! Three things go on at once: the cluster's client fetches, the lane takes the records over into a buffer, and the
+//! store's builders make files of the full ones. The buffers are the process's and bounded: where there is none,
+//! nothing is read, and so nothing more is fetched.
+
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Reader, RecordBatch, Settled};
+use crate::record::TopicPartition;
+use crate::state::LoadBuffer;
+
+use super::context::Context;
+use super::crash;
+use super::progress::Restoring;
+use super::restore::Setback;
+use super::task::{Phase, Task};
+
+/// For how long a changelog may bring nothing before its end.
+const NO_PROGRESS_WAIT: Duration = Duration::from_secs(60);
+/// Changelog records taken in one read.
+const READ_RECORDS_MAX: usize = 2048;
+/// Reads in one slice: some milliseconds, for which the lane's other tasks wait.
+const SLICE_READS_MAX: usize = 8;
+
+/// A store being rebuilt.
+pub struct Loading<C: Cluster> {
+    settled: Settled,
+    reader: C::Reader,
+    /// What is read into, while there is room for it.
+    buffer: Option<LoadBuffer>,
+    /// Loads that the store was given and has not taken over.
+    under_way: usize,
+    from: i64,
+    /// When what the load builds upon was synced: until the load has ended the store is no younger.
+    synced_at: i64,
+    records: u64,
+    began: Duration,
+    progressed: Duration,
+    told: Restoring,
+}
+
+/// What a slice has come to.
+pub enum Progress {
+    /// Nothing was there yet.
+    Waiting,
+    /// Something was done, and more is to be.
+    Worked,
+    /// The store holds what the changelog holds below `position`.
+    Loaded {
+        /// What was learnt before.
+        settled: Settled,
+        /// Up to where the changelog was read.
+        position: i64,
+    },
+}
+
+impl<C: Cluster> Loading<C> {
+    /// Begins to read `changelog` from `from` on, into a store that was told so.
+    pub fn new(
+        context: &Context,
+        cluster: &C,
+        changelog: &TopicPartition,
+        settled: Settled,
+        from: i64,
+        synced_at: i64,
+    ) -> Result<Self, Setback> {
+        let reader = cluster.reader(changelog, from)?;
+        let now = context.clock.monotonic();
+        let told = Restoring::begin(now, settled.changelog_end - from);
+        Ok(Self {
+            settled,
+            reader,
+            buffer: None,
+            under_way: 0,
+            from,
+            synced_at,
+            records: 0,
+            began: now,
+            progressed: now,
+            told,
+        })
+    }
+
+    /// Sees to it that there is something to read into; not while other loads have all the room.
+    fn make_room(&mut self, context: &Context) -> bool {
+        if self.buffer.is_none() {
+            self.buffer = context.memory.load_buffer();
+        }
+        self.buffer.as_ref().is_some_and(|buffer| buffer.has_room(READ_RECORDS_MAX))
+    }
+
+    /// Reads what is there, up to a bound, into the buffer, which has room for it.
+    fn read(&mut self, changelog: &TopicPartition, batch: &mut C::Batch) -> Result<(), Setback> {
+        // Records that were removed meanwhile are no reason to stop: the next try begins where the changelog does.
+        let read = self.reader.read(batch, READ_RECORDS_MAX, Duration::ZERO);
+        read.map_err(|error| Setback::Later(error.message))?;
+        let Some(buffer) = &mut self.buffer else { return Ok(()) };
+        for index in 0..batch.len() {
+            let record = batch.record(index);
+            let Some(key) = record.key else {
+                let offset = record.offset;
+                return Err(Setback::Refused(format!(
+                    "{changelog}:{offset} has no key: another program writes to the changelog"
+                )));
+            };
+            buffer.put(key, record.value);
+        }
+        self.records += batch.len() as u64;
+        Ok(())
+    }
+}
+
+/// Takes what is ready into the store and reads a slice of the changelog. The position that a load names is where
+/// reading stood when it was handed to the store, which keeps their order: so after a crash all that is missing
+/// lies behind the store's position.
+pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch) -> Result<Progress, Setback> {
+    let store = &mut task.held.as_mut().expect("claimed before").store;
+    let under_way = store.take_loaded()?;
+    let Phase::Loading(loading) = &mut task.phase else { return Ok(Progress::Waiting) };
+    let end = loading.settled.changelog_end;
+    let before = (loading.reader.position(), loading.records, loading.under_way);
+    loading.under_way = under_way;
+    let now = context.clock.monotonic();
+    for _ in 0..SLICE_READS_MAX {
+        if loading.reader.position() >= end {
+            break;
+        }
+        if !loading.make_room(context) {
+            // Other loads have all the room: nothing was asked of the changelog.
+            loading.progressed = now;
+            break;
+        }
+        loading.read(&task.changelog, batch)?;
+        if batch.is_empty() {
+            break;
+        }
+        crash::point(crash::Point::DuringRestore);
+    }
+    let position = loading.reader.position();
+    if loading.under_way > 0 {
+        // What is waited for is this machine's disk, not the changelog.
+        loading.progressed = now;
+    }
+    let worked = before != (position, loading.records, loading.under_way);
+    loading.told.at(now, position - loading.from, end - position, &task.input, &task.metrics);
+    if worked {
+        loading.progressed = now;
+        task.metrics.restored(loading.records - before.1);
+    } else if now.saturating_sub(loading.progressed) > NO_PROGRESS_WAIT {
+        return Err(Setback::Later(format!(
+            "the changelog brought nothing for {} s: at offset {position} of {end}",
+            NO_PROGRESS_WAIT.as_secs()
+        )));
+    }
+    let read_all = position >= end;
+    let full = loading.buffer.as_ref().filter(|buffer| read_all || !buffer.has_room(READ_RECORDS_MAX));
+    if full.is_some_and(|buffer| !buffer.is_empty()) {
+        hand_over(task, position)?;
+    }
+    let Phase::Loading(loading) = &task.phase else { return Ok(Progress::Waiting) };
+    if !read_all || loading.under_way > 0 {
+        return Ok(if worked { Progress::Worked } else { Progress::Waiting });
+    }
+    let took = now.saturating_sub(loading.began);
+    tracing::info!(
+        task = %task.input,
+        records = loading.records,
+        from = loading.from,
+        to = position,
+        took_ms = took.as_millis() as u64,
+        records_per_second = (loading.records as f64 / took.as_secs_f64().max(0.001)) as u64,
+        "store restored"
+    );
+    Ok(Progress::Loaded { settled: loading.settled.clone(), position })
+}
+
+/// Hands what was read so far to the store.
+fn hand_over<C: Cluster>(task: &mut Task<C>, position: i64) -> Result<(), Setback> {
+    let Phase::Loading(loading) = &mut task.phase else { return Ok(()) };
+    let (synced_at, Some(buffer)) = (loading.synced_at, loading.buffer.take()) else { return Ok(()) };
+    loading.under_way += 1;
+    let meta = task.store_meta(position, None, synced_at);
+    Ok(task.held.as_mut().expect("claimed before").store.load(buffer, meta)?)
+}

@@ -1,0 +1,172 @@
+//! What is told of long work while it goes on: a line of the log every [`TELL_INTERVAL`] for each task that
+//! restores or is swept, and the metrics at every slice.
+
+use std::time::Duration;
+
+use crate::observe::{Pace, TaskMetrics};
+use crate::record::TopicPartition;
+
+/// How often a task's long work is told of.
+pub const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A restore's progress, in changelog offsets.
+#[derive(Debug)]
+pub struct Restoring {
+    pace: Pace,
+    told: Duration,
+}
+
+impl Restoring {
+    /// A restore that begins now.
+    pub fn begin(now: Duration, remaining: i64) -> Self {
+        Self { pace: Pace::begin(now, count(remaining)), told: now }
+    }
+
+    /// So many offsets were passed since the beginning, and so many remain.
+    pub fn at(&mut self, now: Duration, done: i64, remaining: i64, task: &TopicPartition, metrics: &TaskMetrics) {
+        self.pace.at(now, count(done), count(remaining));
+        metrics.restoring(&self.pace);
+        if self.is_due(now) {
+            tracing::info!(
+                task = %task,
+                done = self.pace.done(),
+                remaining = self.pace.remaining(),
+                records_per_second = self.pace.per_second().map(|rate| rate as u64),
+                ready_in_s = self.pace.left().map(|left| left.as_secs()),
+                "still restoring the store"
+            );
+        }
+    }
+
+    /// Whether it is time for a line. The line of the beginning was the first, that of the end is the last.
+    fn is_due(&mut self, now: Duration) -> bool {
+        let due = now.saturating_sub(self.told) >= TELL_INTERVAL && self.pace.remaining() > 0;
+        if due {
+            self.told = now;
+        }
+        due
+    }
+}
+
+/// The walks of a task's sweeper, in entries.
+#[derive(Clone, Debug, Default)]
+pub struct Walks {
+    walk: Option<Walk>,
+    /// Walks that have ended since a line told of it.
+    ended: Ended,
+    /// When a line was last written.
+    told: Option<Duration>,
+}
+
+/// A walk under way.
+#[derive(Clone, Debug)]
+struct Walk {
+    pace: Pace,
+    removed: u64,
+    /// Whether a line has told of it.
+    told: bool,
+}
+
+/// Walks that have ended, summed up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Ended {
+    walks: u64,
+    walked: u64,
+    removed: u64,
+    took: Duration,
+}
+
+/// What a slice of a walk came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Walked {
+    /// Entries looked at.
+    pub walked: u64,
+    /// Those of them that are removed.
+    pub removed: u64,
+    /// What the walk has still to look at, as estimated; `None` where it has ended.
+    pub remaining: Option<u64>,
+}
+
+/// A line of the log.
+#[derive(Debug, PartialEq)]
+enum Line {
+    Walking { walked: u64, removed: u64, remaining: u64, per_second: Option<u64>, done_in_s: Option<u64> },
+    Ended(Ended),
+}
+
+impl Walks {
+    /// A walk begins at the front. One that was under way will not be ended.
+    pub fn begin(&mut self, now: Duration, remaining: u64) {
+        self.walk = Some(Walk { pace: Pace::begin(now, remaining), removed: 0, told: false });
+    }
+
+    /// Entries that the walk under way has looked at.
+    pub fn walked(&self) -> u64 {
+        self.walk.as_ref().map_or(0, |walk| walk.pace.done())
+    }
+
+    /// A slice of the walk was done.
+    pub fn at(&mut self, now: Duration, slice: Walked, task: &TopicPartition, metrics: &TaskMetrics) {
+        let Some(walk) = &mut self.walk else { return };
+        walk.removed += slice.removed;
+        walk.pace.at(now, walk.pace.done() + slice.walked, slice.remaining.unwrap_or(0));
+        metrics.walked(slice.walked, &walk.pace);
+        match self.line(now, slice.remaining.is_none()) {
+            None => {}
+            Some(Line::Walking { walked, removed, remaining, per_second, done_in_s }) => tracing::info!(
+                task = %task, walked, removed, remaining, entries_per_second = per_second, done_in_s,
+                "still looking for expired entries"
+            ),
+            Some(Line::Ended(Ended { walks, walked, removed, took })) => tracing::info!(
+                task = %task, walks, walked, removed, took_ms = took.as_millis() as u64,
+                "looked for expired entries"
+            ),
+        }
+    }
+
+    /// The line that is due, if one is.
+    fn line(&mut self, now: Duration, has_ended: bool) -> Option<Line> {
+        let line = if has_ended { self.end(now) } else { self.under_way(now) };
+        if line.is_some() {
+            self.told = Some(now);
+        }
+        line
+    }
+
+    /// A walk that takes long is told of like a restore.
+    fn under_way(&mut self, now: Duration) -> Option<Line> {
+        let walk = self.walk.as_mut()?;
+        let began = now.saturating_sub(walk.pace.took());
+        if now.saturating_sub(self.told.unwrap_or(began).max(began)) < TELL_INTERVAL {
+            return None;
+        }
+        walk.told = true;
+        Some(Line::Walking {
+            walked: walk.pace.done(),
+            removed: walk.removed,
+            remaining: walk.pace.remaining(),
+            per_second: walk.pace.per_second().map(|rate| rate as u64),
+            done_in_s: walk.pace.left().map(|left| left.as_secs()),
+        })
+    }
+
+    /// Walks that follow each other closely (a short retention, or old records read fast) share a line.
+    fn end(&mut self, now: Duration) -> Option<Line> {
+        let walk = self.walk.take()?;
+        self.ended.walks += 1;
+        self.ended.walked += walk.pace.done();
+        self.ended.removed += walk.removed;
+        self.ended.took += walk.pace.took();
+        let due = self.told.is_none_or(|told| now.saturating_sub(told) >= TELL_INTERVAL);
+        let due = self.ended.walked > 0 && (due || walk.told);
+        due.then(|| Line::Ended(std::mem::take(&mut self.ended)))
+    }
+}
+
+/// An offset's distance, which is never negative but where a topic was recreated under the reader.
+fn count(offsets: i64) -> u64 {
+    u64::try_from(offsets).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

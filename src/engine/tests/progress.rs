@@ -1,0 +1,53 @@
+//! Goal: long work is counted while it goes on: walks of the sweeper, restores, and topics that are left alone.
+
+use super::*;
+use crate::dedup::Retention;
+
+/// Appends so many things with this timestamp, under ids that begin so.
+fn fill(site: &Site, ids: &str, count: usize, timestamp: i64) {
+    let values: Vec<String> = (0..count).map(|id| format!(r#"{{"id":"{ids}{id}","version":1}}"#)).collect();
+    let message = |value| Message {
+        topic: "in",
+        partition: 0,
+        key: None,
+        value: Some(value),
+        headers: Headers::default(),
+        timestamp: Some(timestamp),
+    };
+    let messages: Vec<_> = values.iter().map(|value| message(value.as_bytes())).collect();
+    site.cluster.append("in", 0, &messages).unwrap();
+}
+
+#[test]
+fn a_sweepers_walk_is_counted() {
+    let site = Site::new();
+    let mut topology = topology(Input::Topics(vec!["in".to_owned()]), "out");
+    let mut rules = Rules::clone(&topology.rules);
+    rules.retention = Retention::For { ms: 60_000 };
+    topology.rules = Arc::new(rules);
+    fill(&site, "old", 5_000, 1_000);
+    let running = site.start(&topology, false);
+    site.await_values("out", 5_000);
+    // From here on they have expired.
+    fill(&site, "new", 10, 200_000);
+    await_that("all that expired to be removed", || running.metric("ratchet_sweep_removed_entries_total") == 5_000.0);
+    await_that("the walk to end", || running.metric("ratchet_sweep_remaining_entries") == 0.0);
+    assert!(running.metric("ratchet_sweep_walked_entries_total") >= 5_000.0, "{}", running.metrics.render());
+    assert_eq!(running.metric("ratchet_sweep_remaining_seconds"), 0.0);
+    running.end().unwrap();
+}
+
+#[test]
+fn a_restore_is_counted() {
+    let site = Site::new();
+    let topology = topology(Input::Topics(vec!["in".to_owned()]), "out");
+    fill(&site, "", 3_000, 1_000);
+    site.drain(&topology).unwrap();
+    std::fs::remove_dir_all(site.folder.path().join("state")).unwrap();
+    let running = site.start(&topology, false);
+    await_that("the task to be restored", || running.metric("ratchet_restored_records_total") >= 3_000.0);
+    await_that("nothing to remain", || running.metric("ratchet_restore_remaining_records") == 0.0);
+    assert_eq!(running.metric("ratchet_restore_remaining_seconds"), 0.0);
+    await_that("no restore to be listed", || running.metrics.restores().is_empty());
+    running.end().unwrap();
+}
