@@ -40,6 +40,8 @@ pub struct Member {
     process: Process,
     membership: Membership,
     slots: Vec<Slot>,
+    /// Why nothing more may be committed: a commit that had no answer may still happen.
+    in_doubt: Option<String>,
     left: bool,
 }
 
@@ -53,7 +55,7 @@ pub struct Metadata {
 impl Member {
     pub fn join(process: Process, group: &str, topics: &[Arc<str>]) -> Self {
         let membership = Membership::begin(process.clone(), group.into(), topics.to_vec());
-        Self { process, membership, slots: Vec::new(), left: false }
+        Self { process, membership, slots: Vec::new(), in_doubt: None, left: false }
     }
 
     fn slot(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
@@ -151,6 +153,9 @@ impl cluster::Member for Member {
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         batch.clear();
+        if let Some(doubt) = &self.in_doubt {
+            return Err(Error::new(Kind::Fenced, doubt.clone()));
+        }
         self.process.pause();
         let now = self.process.now();
         self.membership.lock().polled = now;
@@ -234,10 +239,8 @@ impl cluster::Member for Member {
                 .process
                 .ask("commit plain", move |broker| broker.commit_offsets(&group, (&member, generation), &offsets));
             broke += u32::from(asked == Err(Broken::Lost));
-            // It may still be sent, when offsets have long moved on: only the end of the membership prevents that.
-            let unanswered = || Error::new(Kind::Fenced, format!("{WHAT}: no answer"));
-            if self.metadata()?.member != before {
-                return Err(Error::new(Kind::Fenced, format!("{WHAT}: the membership has ended meanwhile")));
+            if asked != Err(Broken::Lost) && self.metadata()?.member != before {
+                return Err(Error::new(Kind::Abort, format!("{WHAT}: the membership has ended meanwhile")));
             }
             let waited = self.process.now() - began;
             match asked {
@@ -247,7 +250,11 @@ impl cluster::Member for Member {
                 // (`rd_kafka_handle_OffsetCommit`: REFRESH and RETRY).
                 Err(Broken::Code(Code::NotCoordinator) | Broken::Lost)
                     if waited < COMMIT_DEADLINE && broke <= RETRIES => {}
-                Err(Broken::Code(Code::NotCoordinator) | Broken::Lost) => return Err(unanswered()),
+                // It may still be sent, when offsets have long moved on: only the end of the membership prevents that.
+                Err(Broken::Code(Code::NotCoordinator) | Broken::Lost) => {
+                    let doubt = format!("{WHAT}: no answer");
+                    return Err(Error::new(Kind::Fenced, self.in_doubt.insert(doubt).clone()));
+                }
                 Err(Broken::Code(code)) => {
                     self.membership.refuse(code);
                     return Err(errors::plain(code, format!("{WHAT}: {code:?}")));
@@ -258,6 +265,9 @@ impl cluster::Member for Member {
     }
 
     fn metadata(&self) -> Result<Metadata, Error> {
+        if let Some(doubt) = &self.in_doubt {
+            return Err(Error::new(Kind::Abort, doubt.clone()));
+        }
         let shared = self.membership.lock();
         let (group, member, generation) = (self.membership.group.clone(), shared.member.clone(), shared.generation);
         if generation < 0 || member.is_empty() {

@@ -49,11 +49,19 @@ pub struct Fences(Arc<Mutex<BTreeSet<String>>>);
 
 impl Fences {
     pub fn fence(&self, process: &Process, id: &str) {
-        if !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned()) {
+        if !self.with(|ids| ids.insert(id.to_owned())) {
             return;
         }
-        let (own, id): (Process, Arc<str>) = (process.clone(), id.into());
-        process.spawn(move || drop(producer::init(&own, &id)));
+        let (fences, own, id): (Self, Process, Arc<str>) = (self.clone(), process.clone(), id.into());
+        process.spawn(move || {
+            if producer::init(&own, &id).is_err() {
+                fences.with(|ids| ids.remove(&*id));
+            }
+        });
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -17,7 +17,9 @@ const STABLE_PAUSE: Time = 10 * MS;
 const LOOK_MIN: Time = 2 * MS;
 const LOOK_MAX: Time = 50 * MS;
 
-type Answer = Arc<Mutex<Option<Result<Settled, Error>>>>;
+type Answer = Told<Settled>;
+/// What one task tells another.
+type Told<T> = Arc<Mutex<Option<Result<T, Error>>>>;
 
 /// A [`Settled`] in the making.
 pub struct Settling {
@@ -39,8 +41,11 @@ impl Settling {
     pub fn start(question: Question) -> Self {
         let (answer, dropped): (Answer, _) = (Answer::default(), Arc::new(Mutex::new(false)));
         let deadline = question.process.now() + DEADLINE;
-        let asking = Asking { question, deadline, dropped: dropped.clone() };
+        let asking = Arc::new(Asking { question, deadline, dropped: dropped.clone() });
         let told = answer.clone();
+        // Side by side with what must come in order.
+        let fencing = asking.clone();
+        asking.question.process.spawn(move || fencing.fence_former_owner());
         asking.question.process.clone().spawn(move || {
             let settled = asking.answer();
             asking.question.process.lock().note("settled", format_args!("{:?} {settled:?}", asking.question.input));
@@ -69,18 +74,42 @@ struct Asking {
 }
 
 impl Asking {
-    fn answer(&self) -> Result<Settled, Error> {
-        self.fence_former_owner();
+    fn answer(self: &Arc<Self>) -> Result<Settled, Error> {
         let Question { group, input, changelog, .. } = &self.question;
         let (asked, of) = (group.clone(), input.clone());
         let committed = self.persist("stable fetch", move |broker| broker.fetch_offset(&asked, &of, true))?;
         let committed = committed.map(|found| CommittedOffset { offset: found.offset, metadata: found.metadata });
+        // Only now: an input never ends before the offset that was committed.
+        let told: Told<(TopicId, i64, i64)> = Told::default();
+        let (asking, tells) = (self.clone(), told.clone());
+        self.question.process.spawn(move || {
+            let input = asking.ask_input();
+            *tells.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
+        });
         let (changelog_start, changelog_end) = self.ends(changelog, Isolation::Uncommitted)?;
         self.wait_stable(changelog_end)?;
         let changelog_id = self.topic_id(changelog)?;
-        let input_id = self.topic_id(input)?;
-        let (input_start, input_end) = self.ends(input, Isolation::Uncommitted)?;
+        let (input_id, input_start, input_end) = self.await_told(&told)?;
         Ok(Settled { committed, input_id, input_start, input_end, changelog_id, changelog_start, changelog_end })
+    }
+
+    /// The input topic's id, and the partition's first offset and end.
+    fn ask_input(&self) -> Result<(TopicId, i64, i64), Error> {
+        let id = self.topic_id(&self.question.input)?;
+        let (start, end) = self.ends(&self.question.input, Isolation::Uncommitted)?;
+        Ok((id, start, end))
+    }
+
+    fn await_told<T>(&self, told: &Told<T>) -> Result<T, Error> {
+        loop {
+            if let Some(answer) = told.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return answer;
+            }
+            if self.question.process.is_dead() {
+                return Err(Error::new(Kind::Retry, "settling ended without an answer"));
+            }
+            self.question.process.sleep(MS);
+        }
     }
 
     fn fence_former_owner(&self) {
