@@ -18,10 +18,11 @@ mod random;
 mod schedule;
 mod world;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use ratchet::config::Commit;
@@ -91,6 +92,7 @@ fn number(name: &str) -> Option<u64> {
 fn play_all(draw: fn(&mut Random) -> Profile, count: u64) {
     let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
     let (next, failed, began) = (AtomicU64::new(first), AtomicU64::new(0), Instant::now());
+    let reached: Mutex<BTreeMap<&str, u64>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -99,7 +101,10 @@ fn play_all(draw: fn(&mut Random) -> Profile, count: u64) {
                     if seed >= first + count {
                         return;
                     }
-                    let wrong = play(seed, draw, false).wrong;
+                    let Outcome { wrong, reached: here, .. } = play(seed, draw, false);
+                    let mut all = reached.lock().unwrap_or_else(PoisonError::into_inner);
+                    here.into_iter().for_each(|(situation, times)| *all.entry(situation).or_default() += times);
+                    drop(all);
                     if !wrong.is_empty() {
                         failed.fetch_add(1, Ordering::Relaxed);
                         println!("SIM_SEED={seed}: {}", wrong.join("; "));
@@ -109,6 +114,8 @@ fn play_all(draw: fn(&mut Random) -> Profile, count: u64) {
         }
     });
     let took = began.elapsed();
+    let reached = reached.into_inner().unwrap_or_else(PoisonError::into_inner);
+    reached.iter().for_each(|(situation, times)| println!("{times:>8} times {situation}"));
     println!("{count} seeds in {took:.1?}: {:.1} ms a seed", took.as_secs_f64() * 1000.0 / count as f64);
     assert_eq!(failed.into_inner(), 0, "seeds went wrong");
 }

@@ -1,5 +1,6 @@
 //! One seed from beginning to end: what happens next is drawn from the seed alone.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -7,7 +8,7 @@ use ratchet::topology::Topology;
 
 use crate::coroutine::Strand;
 use crate::instance::{Instance, Plan};
-use crate::kafka::{MS, Partition, Place, SECOND, Settings, Time};
+use crate::kafka::{MS, Partition, Place, SECOND, Settings, State, Time};
 use crate::random::Random;
 use crate::world::{Wire, World};
 use crate::{check, input};
@@ -103,6 +104,8 @@ pub struct Outcome {
     pub trace: (u64, u64),
     /// How long it took in the world's time.
     pub took: Time,
+    /// Which situations were reached, and how often.
+    pub reached: BTreeMap<&'static str, u64>,
 }
 
 /// Something that happens to instances.
@@ -157,12 +160,12 @@ pub fn run(seed: u64, plan: &Plan, profile: Profile, folder: &Path, tell: bool) 
     };
     run.draw_faults();
     let wrong = run.drive(&plan.topology);
-    let (trace, took) = {
-        let state = run.world.lock();
-        (state.trace(), state.now())
+    let (trace, took, reached) = {
+        let mut state = run.world.lock();
+        (state.trace(), state.now(), std::mem::take(&mut state.reached))
     };
     run.end();
-    Outcome { wrong, trace, took }
+    Outcome { wrong, trace, took, reached }
 }
 
 impl Run<'_> {
@@ -223,6 +226,9 @@ impl Run<'_> {
                     let mut state = self.world.lock();
                     let (_, (what, request)) = state.later.pop_first().expect("looked at");
                     state.note("late request", format_args!("{what}"));
+                    if what == "end commit" || what == "end abort" {
+                        state.reach("the end of a transaction came late");
+                    }
                     request(&mut state.broker);
                 }
                 What::Fault => {
@@ -329,6 +335,7 @@ impl Run<'_> {
             }
             Fault::Freeze(who, length) => {
                 if let Some(instance) = &self.instances[who] {
+                    self.world.lock().reach("an instance was frozen");
                     self.world.lock().processes[instance.process.number].frozen_until = now + length;
                 }
             }
@@ -356,6 +363,12 @@ impl Run<'_> {
         let tasks: Vec<usize> = {
             let mut state = self.world.lock();
             state.processes[number].is_dead = true;
+            if state.broker.coordinator.count(State::Ongoing) > 0 {
+                state.reach("killed while a transaction was open");
+            }
+            if state.broker.coordinator.count(State::PrepareCommit) > 0 {
+                state.reach("killed while a commit's markers were being written");
+            }
             let tasks: Vec<usize> =
                 (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
             state.begun.retain(|(task, _)| !tasks.contains(task));

@@ -75,6 +75,8 @@ pub struct State {
     pub running: usize,
     /// Requests that arrive by themselves.
     pub later: BTreeMap<(Time, u64), (&'static str, Request)>,
+    /// What was meant to be reached, and how often it was.
+    pub reached: BTreeMap<&'static str, u64>,
     trace: u64,
     traced: u64,
     tell: bool,
@@ -95,6 +97,7 @@ impl World {
             begun: Vec::new(),
             running: 0,
             later: BTreeMap::new(),
+            reached: BTreeMap::new(),
             trace: 0xcbf2_9ce4_8422_2325,
             traced: 0,
             tell,
@@ -137,6 +140,11 @@ impl State {
             let task = self.tasks.get(self.running).map_or(0, |task| task.process);
             println!("{:>12} p{task} t{:<3} {what} {details}", self.broker.now, self.running);
         }
+    }
+
+    /// Counts a situation.
+    pub fn reach(&mut self, situation: &'static str) {
+        *self.reached.entry(situation).or_default() += 1;
     }
 
     /// A hash over everything that has happened, and how much it was.
@@ -262,6 +270,22 @@ impl Process {
                 Fate::AnswerLost => request(&mut state.broker).map_err(Broken::Code).and(Err(Broken::Lost)),
                 Fate::Fine | Fate::Slow | Fate::Repeated => request(&mut state.broker).map_err(Broken::Code),
             };
+            match result {
+                Err(Broken::Lost) if what == "end commit" => state.reach(match fate {
+                    Fate::AnswerLost => "the end of a transaction was decided, and the answer lost",
+                    _ => "the end of a transaction did not arrive, or not yet",
+                }),
+                Err(Broken::Code(Code::ProducerFenced | Code::InvalidProducerEpoch)) => {
+                    state.reach("a producer was fenced")
+                }
+                Err(Broken::Code(Code::IllegalGeneration | Code::UnknownMemberId)) if what == "commit offsets" => {
+                    state.reach("a stale member's transaction was refused");
+                }
+                Err(Broken::Code(Code::IllegalGeneration | Code::UnknownMemberId)) if what == "commit plain" => {
+                    state.reach("a stale member's plain commit was refused");
+                }
+                _ => {}
+            }
             state.note(what, format_args!("{:?} {:?}", fate, result.as_ref().map(drop)));
             result
         };

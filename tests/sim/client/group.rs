@@ -339,8 +339,11 @@ impl Thread {
     fn lose(&mut self) -> Next {
         let owned = std::mem::take(&mut self.owned);
         self.owned_generation = -1;
-        if !owned.is_empty() && !self.tell(Event::Lost(owned)) {
-            return Next::Close;
+        if !owned.is_empty() {
+            self.to.process.lock().reach("partitions were lost");
+            if !self.tell(Event::Lost(owned)) {
+                return Next::Close;
+            }
         }
         Next::Join
     }

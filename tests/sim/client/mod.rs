@@ -52,6 +52,7 @@ impl Fences {
         if !self.with(|ids| ids.insert(id.to_owned())) {
             return;
         }
+        process.lock().reach("an owner was fenced by its successor");
         let (fences, own, id): (Self, Process, Arc<str>) = (self.clone(), process.clone(), id.into());
         process.spawn(move || {
             if producer::init(&own, &id).is_err() {
@@ -163,6 +164,7 @@ impl Cluster for Sim {
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
+        self.process.lock().reach("a changelog or an input was read outside of the group");
         Ok(Reader { process: self.process.clone(), partition: partition.clone(), position: offset })
     }
 

@@ -193,7 +193,10 @@ impl Producer {
                 let kind = match action {
                     Action::Fatal => Kind::Fenced,
                     Action::Abort => Kind::Abort,
-                    Action::Retry => Kind::Unknown,
+                    Action::Retry => {
+                        self.process.lock().reach("a commit's outcome stayed unknown");
+                        Kind::Unknown
+                    }
                 };
                 Err(Error::new(kind, format!("committing the transaction: {broken:?}")))
             }

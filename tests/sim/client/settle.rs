@@ -134,6 +134,9 @@ impl Asking {
                 let message = format!("a transaction has been open on {:?} for too long", self.question.changelog);
                 return Err(Error::new(Kind::Retry, message));
             }
+            if pause == LOOK_MIN {
+                self.question.process.lock().reach("a takeover met an open transaction on the changelog");
+            }
             self.question.process.sleep(pause);
             pause = (pause * 2).min(LOOK_MAX);
         }
@@ -171,6 +174,9 @@ impl Asking {
                 return Err(error);
             }
             let unstable = broken == Broken::Code(Code::UnstableOffsetCommit);
+            if unstable {
+                self.question.process.lock().reach("a takeover met pending offsets");
+            }
             self.question.process.sleep(if unstable { STABLE_PAUSE } else { RETRY_PAUSE });
         }
     }

@@ -31,7 +31,7 @@ pub use log::{Isolation, Log, Record, Writer};
 pub use offsets::Committed;
 pub use requests::Identity;
 pub use topics::{Settings, Topics};
-pub use transactions::{Coordinator, Marker, Protocol};
+pub use transactions::{Coordinator, Marker, Protocol, State};
 
 /// Microseconds since the cluster began.
 pub type Time = u64;

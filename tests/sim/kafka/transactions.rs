@@ -80,6 +80,11 @@ impl Coordinator {
         self.ids.get(id).map(|transaction| transaction.state)
     }
 
+    /// How many transactions stand so.
+    pub fn count(&self, state: State) -> usize {
+        self.ids.values().filter(|transaction| transaction.state == state).count()
+    }
+
     /// Gives the id's producer id with a new epoch, which fences whoever had the former. A transaction that is open
     /// is aborted first, under an epoch that nobody is ever told; until that is done, and while any transaction is
     /// being ended: CONCURRENT_TRANSACTIONS (`TransactionCoordinator.prepareInitProducerIdTransit`).
