@@ -14,6 +14,9 @@ output: {topic: orders.unique}
 ";
 pub const INPUT: &str = "orders";
 pub const OUTPUT: &str = "orders.unique";
+pub const CHANGELOG: &str = "ratchet.shop.orders.changelog";
+/// Producer ids of the input's transactions begin here.
+pub const FIRST_PRODUCER: i64 = 500_000;
 pub const GROUP: &str = "ratchet.shop";
 
 /// One record more.

@@ -3,7 +3,7 @@
 //! - `kafka`: a Kafka cluster as a state machine, knowing nothing of ratchet; `client`: what librdkafka makes of it
 //! - `world`: time, processes and the wire; `coroutine`: code that waits; `random`
 //! - `instance`: the engine; `input`: what it reads; `check`: whether what came out is right
-//! - `schedule`: one seed from beginning to end
+//! - `schedule`: one seed from beginning to end, of one `profile`
 //!
 //! `SIM_SEED=n` runs one seed and prints what happens; `SIM_SEEDS=n` runs so many, `SIM_FIRST=n` from this one on.
 #![allow(dead_code, reason = "the cluster can more than the first scheduler asks of it")]
@@ -14,6 +14,7 @@ mod coroutine;
 mod input;
 mod instance;
 mod kafka;
+mod profile;
 mod random;
 mod schedule;
 mod world;
@@ -30,8 +31,9 @@ use ratchet::state::Memory;
 use ratchet::topology::Topology;
 
 use instance::Plan;
+use profile::Profile;
 use random::Random;
-use schedule::{Outcome, Profile, run};
+use schedule::{Outcome, run};
 
 fn topology() -> Topology {
     let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile).map_err(|mistakes| mistakes.render(false));
@@ -144,6 +146,12 @@ fn stormy_seeds() {
     play_all(Profile::stormy, 40);
 }
 
+/// All that, with the cleaner at work, clocks that jump, and transactions in the input.
+#[test]
+fn odd_seeds() {
+    play_all(Profile::odd, 40);
+}
+
 /// The seed that is named, told in full.
 #[test]
 fn one_seed() {
@@ -152,6 +160,7 @@ fn one_seed() {
         Ok("calm") => Profile::calm,
         Ok("falling") => Profile::falling,
         Ok("stormy") => Profile::stormy,
+        Ok("odd") => Profile::odd,
         Ok("late_plain") => Profile::late_plain,
         _ => Profile::wild,
     };

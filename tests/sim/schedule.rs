@@ -8,7 +8,8 @@ use ratchet::topology::Topology;
 
 use crate::coroutine::Strand;
 use crate::instance::{Instance, Plan};
-use crate::kafka::{MS, Partition, Place, SECOND, Settings, State, Time};
+use crate::kafka::{MS, Partition, Place, SECOND, Settings, State, Time, Writer};
+use crate::profile::Profile;
 use crate::random::Random;
 use crate::world::{Wire, World};
 use crate::{check, input};
@@ -19,81 +20,6 @@ const TROUBLE: Time = 8 * SECOND;
 const RECOVERY: Time = 120 * SECOND;
 /// How often it is looked whether everything is read.
 const LOOK: Time = 50 * MS;
-
-/// What a seed is like.
-#[derive(Clone, Copy, Debug)]
-pub struct Profile {
-    pub partitions: i32,
-    pub instances: usize,
-    pub lanes: usize,
-    pub records: u64,
-    pub crashes: u64,
-    pub freezes: u64,
-    pub departures: u64,
-    pub moves: u64,
-    pub wire: Wire,
-}
-
-impl Profile {
-    /// Nothing goes wrong.
-    pub fn calm(random: &mut Random) -> Self {
-        Self {
-            partitions: random.between(2, 4) as i32,
-            instances: 2,
-            lanes: random.between(1, 2) as usize,
-            records: random.between(50, 300),
-            crashes: 0,
-            freezes: 0,
-            departures: 0,
-            moves: 0,
-            wire: Wire::default(),
-        }
-    }
-
-    fn is_troubled(&self) -> bool {
-        let Wire { request_lost, answer_lost, late, repeated, slow, .. } = self.wire;
-        self.crashes + self.freezes + self.departures + self.moves > 0
-            || request_lost + answer_lost + late + repeated + slow > 0
-    }
-
-    /// Crashes, freezes and rebalances; the wire is fine.
-    pub fn falling(random: &mut Random) -> Self {
-        let (crashes, freezes, departures) = (random.below(4), random.below(4), random.below(3));
-        Self { crashes, freezes, departures, ..Self::calm(random) }
-    }
-
-    /// All that and the wire.
-    pub fn wild(random: &mut Random) -> Self {
-        let moves = random.below(4);
-        let mut upto = |most: u64| if random.permille(500) { random.below(most) } else { 0 };
-        let wire =
-            Wire { request_lost: upto(20), answer_lost: upto(20), late: upto(10), slow: upto(30), ..Wire::default() };
-        Self { moves, wire, ..Self::falling(random) }
-    }
-
-    /// A wire that is often down.
-    pub fn stormy(random: &mut Random) -> Self {
-        let mut upto = |most: u64| random.below(most);
-        let wire =
-            Wire { request_lost: upto(60), answer_lost: upto(60), late: upto(120), slow: upto(100), ..Wire::default() };
-        Self { wire, ..Self::wild(random) }
-    }
-
-    /// The same, where a plain commit can come late.
-    pub fn late_plain(random: &mut Random) -> Self {
-        let profile = Self::stormy(random);
-        Self { wire: Wire { late_plain: true, ..profile.wire }, ..profile }
-    }
-
-    /// Any of them.
-    pub fn drawn(random: &mut Random) -> Self {
-        match random.below(10) {
-            0 => Self::calm(random),
-            1..5 => Self::falling(random),
-            _ => Self::wild(random),
-        }
-    }
-}
 
 /// What a seed has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +45,10 @@ enum Fault {
     TransactionsMove(Time),
     GroupsMove(Time),
     Leaderless(i32, Time),
+    /// The cleaner passes over a partition of the changelog, but for its last records.
+    Compact(i32, u64),
+    /// A wall clock is set, milliseconds from the right time.
+    Clock(usize, i64),
     Calm,
 }
 
@@ -170,7 +100,8 @@ pub fn run(seed: u64, plan: &Plan, profile: Profile, folder: &Path, tell: bool) 
 
 impl Run<'_> {
     fn draw_faults(&mut self) {
-        let Profile { instances, crashes, freezes, departures, moves, partitions, .. } = self.profile;
+        let Profile { instances, crashes, freezes, departures, moves, compactions, clocks, partitions, .. } =
+            self.profile;
         let mut state = self.world.lock();
         let random = &mut state.random;
         let at = |random: &mut Random| random.between(300 * MS, TROUBLE - MS);
@@ -199,6 +130,15 @@ impl Run<'_> {
                 _ => Fault::Leaderless(random.below(partitions as u64) as i32, length),
             };
             self.faults.push((at(random), fault));
+        }
+        for _ in 0..compactions {
+            let (partition, rest) = (random.below(partitions as u64) as i32, random.below(8));
+            self.faults.push((at(random), Fault::Compact(partition, rest)));
+        }
+        for _ in 0..clocks {
+            const MINUTE: i64 = 60_000;
+            let offset = [-20 * MINUTE, 20 * MINUTE, 2 * 24 * 60 * MINUTE][random.below(3) as usize];
+            self.faults.push((at(random), Fault::Clock(some(random), offset)));
         }
         self.faults.push((if self.profile.is_troubled() { TROUBLE } else { SECOND }, Fault::Calm));
         if crashes + departures > 0 {
@@ -312,8 +252,19 @@ impl Run<'_> {
             let partition = state.random.below(self.profile.partitions as u64) as usize;
             let record = input::record(&mut state.random, partition as i32, self.sent[partition], now);
             self.sent[partition] += 1;
+            // One producer for each transaction, which ends at once: committed, or now and then aborted.
+            let ends = self.profile.transactional.then(|| state.random.below(4));
             let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, partition as i32));
-            log.expect("the input stays").append([record]);
+            let log = log.expect("the input stays");
+            match ends {
+                Some(0) | Some(1) => {
+                    let producer = input::FIRST_PRODUCER + log.end();
+                    let writer = Writer { producer, epoch: 0, sequence: 0 };
+                    log.append_transactional(writer, &[record]).expect("the producer is new");
+                    log.append_marker(producer, 0, ends == Some(0), false).expect("its epoch is the first");
+                }
+                _ => drop(log.append([record])),
+            }
         }
         let all = self.sent.iter().sum::<u64>() >= self.profile.records;
         self.feed_at = if all { Time::MAX } else { now + state.random.between(MS, 400 * MS) };
@@ -351,6 +302,22 @@ impl Run<'_> {
             Fault::Leaderless(partition, length) => {
                 let place = Place::Leader(Partition::new(input::OUTPUT, partition));
                 self.world.lock().broker.take_away(place, now + length);
+            }
+            Fault::Compact(partition, rest) => {
+                let mut state = self.world.lock();
+                let changelog = Partition::new(input::CHANGELOG, partition);
+                let Some(retention) =
+                    state.broker.topics.get(input::CHANGELOG).map(|topic| topic.settings.delete_retention)
+                else {
+                    return;
+                };
+                let log = state.broker.topics.log_mut(&changelog).expect("as many partitions as the input");
+                log.compact(log.end() - rest as i64, now, retention);
+            }
+            Fault::Clock(who, offset) => {
+                if let Some(instance) = &self.instances[who] {
+                    self.world.lock().processes[instance.process.number].wall_offset_ms = offset;
+                }
             }
             Fault::Calm => self.world.lock().wire = Wire::default(),
         }

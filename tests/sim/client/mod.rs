@@ -1,7 +1,7 @@
 //! What librdkafka makes of the simulated cluster: ratchet's cluster trait, by the rules of `src/cluster/kafka`.
 //!
 //! - `group`: librdkafka's main thread of a member; `assignor`: the leader's part; `member`: the lane's side
-//! - `producer`: a transactional producer, its queue and its sender
+//! - `producer`: a transactional producer; `sender`: its thread
 //! - `reader`, `settle`: the traits of the same names
 //! - `errors`: what answers mean
 
@@ -22,6 +22,7 @@ mod group;
 mod member;
 mod producer;
 mod reader;
+mod sender;
 mod settle;
 
 pub use batch::Batch;

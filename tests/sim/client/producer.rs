@@ -3,8 +3,7 @@
 //!
 //! One produce request is under way at a time; `abort` throws away what is still queued.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Ticket};
 
@@ -13,49 +12,20 @@ use crate::world::{Broken, Process, WALL_MS};
 
 use super::errors::{self, Action};
 use super::member::{Metadata, committed};
+use super::sender::{Background, Line, Outgoing, lock};
 
 /// For how long a transaction may be open, and how long ending one may take.
 pub const TRANSACTION: Time = 3 * SECOND;
-/// How long a record may take.
-const DELIVERY: Time = 2 * SECOND;
 /// How long opening a producer may take.
 const INIT: Time = 30 * SECOND;
 /// Added to a call's deadline before it is given up.
 const GRACE: Time = 2 * SECOND;
 /// Before the same request is made again.
-const AGAIN: Time = 20 * MS;
+pub const AGAIN: Time = 20 * MS;
 /// Before a producer id is asked for again (`RD_KAFKA_IDEMP_PID_RETRY`...: 500 ms).
 const INIT_AGAIN: Time = 500 * MS;
 /// A connection that broke this shortly around the end of a transaction may have carried it.
 const DOUBT: Time = SECOND;
-/// Records in one request.
-const BATCH: usize = 16;
-
-/// A record on its way.
-struct Outgoing {
-    partition: Partition,
-    ticket: Ticket,
-    record: Record,
-    since: Time,
-}
-
-/// What the background and the lane share.
-#[derive(Default)]
-struct Line {
-    queue: VecDeque<Outgoing>,
-    in_flight: usize,
-    registered: BTreeSet<Partition>,
-    /// Whether the coordinator knows of the transaction, or may.
-    begun: bool,
-    sequences: BTreeMap<Partition, i32>,
-    failures: Vec<DeliveryFailure>,
-    delivered: Vec<(u64, i64)>,
-    /// Why the transaction, or the producer, has failed.
-    failed: Option<(Action, String)>,
-    broke_at: Option<Time>,
-    closed: bool,
-    thread: usize,
-}
 
 /// A transactional producer.
 pub struct Producer {
@@ -65,10 +35,6 @@ pub struct Producer {
     line: Arc<Mutex<Line>>,
     ended: Option<(Time, Time)>,
     answered: bool,
-}
-
-fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
-    line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Asks for a producer id until it is given. Whatever is open under it is aborted by that.
@@ -316,154 +282,6 @@ impl Drop for Producer {
         if !self.process.is_dead() {
             let thread = self.line().thread;
             self.process.wake(thread);
-        }
-    }
-}
-
-/// The thread that sends.
-struct Background {
-    process: Process,
-    who: Identity,
-    line: Arc<Mutex<Line>>,
-}
-
-impl Background {
-    fn line(&self) -> MutexGuard<'_, Line> {
-        lock(&self.line)
-    }
-
-    fn run(self) {
-        loop {
-            let (closed, idle) = {
-                let line = self.line();
-                (line.closed, line.queue.is_empty() || line.failed.is_some())
-            };
-            if closed || self.process.is_dead() {
-                return;
-            }
-            if idle {
-                self.process.sleep_until(Time::MAX);
-                continue;
-            }
-            // Records of one call go out together: what is sent at once is one batch.
-            self.process.pause();
-            self.register();
-            self.send();
-        }
-    }
-
-    fn fail(&self, action: Action, broken: Broken) {
-        let mut line = self.line();
-        let message = format!("sending: {broken:?}");
-        line.failed.get_or_insert((action, message));
-    }
-
-    /// Takes partitions into the transaction that it does not have yet.
-    fn register(&self) {
-        let new: Vec<Partition> = {
-            let line = self.line();
-            let new = line.queue.iter().map(|out| &out.partition).filter(|one| !line.registered.contains(one));
-            new.cloned().collect::<BTreeSet<_>>().into_iter().collect()
-        };
-        if new.is_empty() {
-            return;
-        }
-        self.line().begun = true;
-        let (who, asked) = (self.who.clone(), new.clone());
-        match self.process.ask("add partitions", move |broker| broker.add_partitions(&who, &asked)) {
-            Ok(()) => self.line().registered.extend(new),
-            Err(broken) => match errors::transactional(broken) {
-                Action::Retry => {
-                    self.note_break(broken);
-                    self.drop_late();
-                    self.process.sleep(AGAIN);
-                }
-                action => self.fail(action, broken),
-            },
-        }
-    }
-
-    fn note_break(&self, broken: Broken) {
-        if broken == Broken::Lost {
-            let now = self.process.now();
-            self.line().broke_at = Some(now);
-        }
-    }
-
-    /// Sends the first batch of one of the partitions that have any.
-    fn send(&self) {
-        let ready: Vec<Partition> = {
-            let line = self.line();
-            let ready = line.queue.iter().map(|out| &out.partition).filter(|one| line.registered.contains(one));
-            ready.cloned().collect::<BTreeSet<_>>().into_iter().collect()
-        };
-        if ready.is_empty() {
-            return;
-        }
-        let partition = ready[self.process.lock().random.below(ready.len() as u64) as usize].clone();
-        let (batch, sequence) = {
-            let mut line = self.line();
-            let mut batch = Vec::new();
-            let mut rest = VecDeque::new();
-            for out in std::mem::take(&mut line.queue) {
-                if out.partition == partition && batch.len() < BATCH { batch.push(out) } else { rest.push_back(out) }
-            }
-            line.queue = rest;
-            line.in_flight = batch.len();
-            (batch, line.sequences.get(&partition).copied().unwrap_or_default())
-        };
-        let records: Arc<[Record]> = batch.iter().map(|out| out.record.clone()).collect();
-        loop {
-            let (who, to, records) = (self.who.clone(), partition.clone(), records.clone());
-            let sent = self.process.ask("produce", move |broker| broker.produce(&who, &to, sequence, &records));
-            let broken = match sent {
-                Ok(base) => return self.report(&batch, &partition, base),
-                Err(broken) => broken,
-            };
-            self.note_break(broken);
-            let in_time = batch.iter().all(|out| out.since + DELIVERY > self.process.now());
-            match errors::produced(broken) {
-                Action::Retry if in_time && !self.process.is_dead() => self.process.sleep(AGAIN),
-                Action::Retry => return self.refuse(&batch, Action::Abort, broken),
-                action => return self.refuse(&batch, action, broken),
-            }
-        }
-    }
-
-    fn report(&self, batch: &[Outgoing], partition: &Partition, base: i64) {
-        let mut line = self.line();
-        *line.sequences.entry(partition.clone()).or_default() += batch.len() as i32;
-        line.in_flight = 0;
-        for (index, out) in batch.iter().enumerate().filter(|(_, out)| out.ticket.report) {
-            line.delivered.push((out.ticket.number, base + index as i64));
-        }
-    }
-
-    fn refuse(&self, batch: &[Outgoing], action: Action, broken: Broken) {
-        {
-            let mut line = self.line();
-            line.in_flight = 0;
-            let refused = matches!(broken, Broken::Code(code) if errors::refuses_record(code));
-            let message = format!("{broken:?}");
-            line.failures.extend(batch.iter().map(|out| DeliveryFailure {
-                number: out.ticket.number,
-                refused,
-                message: message.clone(),
-            }));
-        }
-        self.fail(action, broken);
-    }
-
-    /// Records that have waited for too long fail.
-    fn drop_late(&self) {
-        let now = self.process.now();
-        let late: Vec<Outgoing> = {
-            let mut line = self.line();
-            let is_late = line.queue.front().is_some_and(|out| out.since + DELIVERY <= now);
-            if is_late { line.queue.drain(..).collect() } else { Vec::new() }
-        };
-        if !late.is_empty() {
-            self.refuse(&late, Action::Abort, Broken::Lost);
         }
     }
 }
