@@ -221,14 +221,6 @@ pub trait Member: Send {
     /// it, [`Member::position`] stays below.
     fn end(&self, partition: &TopicPartition) -> Option<i64>;
 
-    /// Commits offsets outside of any transaction and waits for the answer. It is taken only of a member of the
-    /// group, as of its present generation: [`Kind::Abort`] where that has passed, or none was joined yet. After
-    /// [`Kind::Fenced`] it may still happen: the member commits nothing any more, and has to be dropped.
-    ///
-    /// A commit that follows a transaction's, once that was answered, stands: whatever of the transaction is
-    /// still to be made visible does not undo it.
-    fn commit_plain(&mut self, offsets: &[OffsetCommit]) -> Result<(), Error>;
-
     /// Proof of the membership, as of now. [`Kind::Abort`] while the member has not joined: brokers do
     /// not fence an unjoined member's commits.
     fn metadata(&self) -> Result<Self::Metadata, Error>;

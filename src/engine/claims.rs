@@ -2,23 +2,32 @@
 //!
 //! The rule: **whenever a transaction of an id can have written for a partition, the text beside the partition's
 //! committed offset names that id.** So a lane *claims* a task before it takes it into a transaction under an id
-//! that is not named yet, and *releases* it when it hands it over with nothing open. Both commit the offset and the
-//! token that were read, unchanged, outside of any transaction, and as of the group's present generation only.
+//! that is not named yet, and *releases* it when it hands it over with nothing open. Both are a
+//! transaction of the lane's own producer that carries offsets only: offset and token as they were read, with another
+//! name beside them. Never a commit outside of transactions: a client repeats such a one by itself when its connection
+//! breaks, and a copy that comes late would take back what was committed since.
+//!
+//! While a claim is under way, the id that is not named yet has nothing open but the claim: an owner that dies in it
+//! leaves its heir to the transaction's time-out, as one that dies in a release does.
 //!
 //! Where ratchet has committed nothing yet, or the group was reset, there is nothing to claim without changing what
 //! the next owner makes of it: a first transaction whose owner dies in it ends by its time-out.
 //!
 //! **Failure**: what makes a takeover right does not depend on the rule, only how fast it is. A claim that fails is
-//! the lane's way back; a release that fails leaves the next owner to fence an id under which nothing is open.
+//! any failed transaction: the lane's way back. A release that fails is aborted likewise, and leaves the next owner to
+//! fence an id.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::cluster::{self, Cluster, CommittedOffset, Member, OffsetCommit};
+use crate::cluster::{self, Cluster, CommittedOffset, OffsetCommit, Producer};
 use crate::format::OffsetMetadata;
+use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
 
+use super::context::Context;
 use super::task::{Task, TaskId, Tasks};
+use super::transact::Transactor;
 
 /// What the group has committed for a partition, where ratchet has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,61 +66,72 @@ impl Commitment {
     }
 }
 
-/// Claims a task for `id` unless it is claimed, and with it, in the same commit, the others that `too` picks.
-pub fn claim<C: Cluster>(
-    tasks: &mut Tasks<C>,
-    member: &mut C::Member,
-    id: &str,
-    task: TaskId,
-    too: impl Fn(&Task<C>) -> bool,
-) -> Result<(), cluster::Error> {
-    let unclaimed = |commitment: &Option<Commitment>| commitment.as_ref().is_some_and(|known| !known.is_of(id));
-    if !tasks.get(&task).is_some_and(|task| unclaimed(&task.commitment)) {
-        return Ok(());
-    }
-    let wanted = tasks.iter().filter(|(other, state)| **other == task || too(state)).map(|(id, _)| *id).collect();
-    name(tasks, member, wanted, unclaimed, Some(id))
+/// What a name is put beside committed offsets with: see this room's rule.
+pub struct Naming<'a, C: Cluster> {
+    /// What all lanes share.
+    pub context: &'a Context,
+    /// The lane's tasks.
+    pub tasks: &'a mut Tasks<C>,
+    /// The lane's membership.
+    pub member: &'a C::Member,
+    /// Whose id is put there; prepared, and nothing is open on it.
+    pub transactor: &'a mut Transactor<C>,
+    /// Where counts go.
+    pub metrics: &'a LaneMetrics,
 }
 
-/// Says of tasks that nothing of theirs is open any more; only of those whose owner's id begins with `own`.
-pub fn release<C: Cluster>(
-    tasks: &mut Tasks<C>,
-    member: &mut C::Member,
-    wanted: Vec<TaskId>,
-    own: &str,
-) -> Result<(), cluster::Error> {
-    let ours = |commitment: &Option<Commitment>| {
-        let owner = commitment.as_ref().and_then(|known| known.metadata.owner.as_deref());
-        owner.is_some_and(|owner| owner.starts_with(own))
-    };
-    name(tasks, member, wanted, ours, None)
+/// Whether `task` has to be claimed before it is written for under `id`.
+pub fn is_unclaimed<C: Cluster>(task: &Task<C>, id: &str) -> bool {
+    task.commitment.as_ref().is_some_and(|known| !known.is_of(id))
 }
 
-/// Puts a name beside the committed offsets of those of the `wanted` tasks that `fits` picks.
-fn name<C: Cluster>(
-    tasks: &mut Tasks<C>,
-    member: &mut C::Member,
-    wanted: Vec<TaskId>,
-    fits: impl Fn(&Option<Commitment>) -> bool,
-    owner: Option<&str>,
-) -> Result<(), cluster::Error> {
-    let mut named: Vec<(TaskId, Commitment)> = Vec::new();
-    for id in wanted {
-        let Some(task) = tasks.get(&id).filter(|task| fits(&task.commitment)) else { continue };
-        named.extend(task.commitment.as_ref().map(|known| (id, known.named(owner))));
-    }
-    let offsets: Vec<OffsetCommit> = named.iter().map(|(id, known)| known.to_commit(&tasks[id].input)).collect();
-    if offsets.is_empty() {
-        return Ok(());
-    }
-    member.commit_plain(&offsets)?;
-    for (id, commitment) in named {
-        if let Some(task) = tasks.get_mut(&id) {
-            tracing::debug!(task = %task.input, owner = commitment.owner(), "owner named");
-            task.commitment = Some(commitment);
+impl<C: Cluster> Naming<'_, C> {
+    /// Claims a task unless it is claimed, and with it, in the same transaction, the others that `too` picks. After
+    /// an error the transactor's transaction must be aborted.
+    pub fn claim(self, task: TaskId, too: impl Fn(&Task<C>) -> bool) -> Result<(), cluster::Error> {
+        let id = self.transactor.producer().id().to_owned();
+        if !self.tasks.get(&task).is_some_and(|task| is_unclaimed(task, &id)) {
+            return Ok(());
         }
+        let mut wanted: Vec<TaskId> = Vec::new();
+        for (other, state) in self.tasks.iter() {
+            if (*other == task || too(state)) && is_unclaimed(state, &id) {
+                wanted.push(*other);
+            }
+        }
+        self.name(wanted, Some(&id))
     }
-    Ok(())
+
+    /// Says of tasks that nothing of theirs is open any more; only of those whose owner's id begins with `own`.
+    /// After an error the transactor's transaction must be aborted.
+    pub fn release(self, mut wanted: Vec<TaskId>, own: &str) -> Result<(), cluster::Error> {
+        let owner = |task: &Task<C>| task.commitment.as_ref().and_then(|known| known.metadata.owner.clone());
+        wanted.retain(|id| self.tasks.get(id).and_then(owner).is_some_and(|owner| owner.starts_with(own)));
+        self.name(wanted, None)
+    }
+
+    /// Puts a name beside these tasks' committed offsets.
+    fn name(self, wanted: Vec<TaskId>, owner: Option<&str>) -> Result<(), cluster::Error> {
+        let mut named: Vec<(TaskId, Commitment)> = Vec::new();
+        for id in wanted {
+            let known = self.tasks.get(&id).and_then(|task| task.commitment.as_ref());
+            named.extend(known.map(|known| (id, known.named(owner))));
+        }
+        if named.is_empty() {
+            return Ok(());
+        }
+        let touched = named.iter().map(|(id, _)| *id).collect();
+        let offsets: Vec<OffsetCommit> =
+            named.iter().map(|(id, known)| known.to_commit(&self.tasks[id].input)).collect();
+        self.transactor.commit_offsets(self.context, touched, &offsets, self.member, self.metrics)?;
+        for (id, commitment) in named {
+            if let Some(task) = self.tasks.get_mut(&id) {
+                tracing::debug!(task = %task.input, owner = commitment.owner(), "owner named");
+                task.commitment = Some(commitment);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The transactional ids that this process writes under at present: it never fences itself.

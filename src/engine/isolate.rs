@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind, Producer, Reader, RecordBatch};
+use crate::cluster::{self, Cluster, Kind, Reader, RecordBatch};
 use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
 
-use super::claims;
+use super::claims::Naming;
 use super::context::{Context, backoff};
 use super::process::{Scratch, process};
 use super::task::{Phase, Task, TaskId, Tasks};
@@ -94,7 +94,7 @@ pub struct Means<'a, C: Cluster> {
     /// The lane's tasks.
     pub tasks: &'a mut Tasks<C>,
     /// The lane's membership, which its commits need.
-    pub member: &'a mut C::Member,
+    pub member: &'a C::Member,
     /// Memory for batches.
     pub scratch: &'a mut Scratch,
     /// Where counts go.
@@ -150,7 +150,7 @@ fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<Stri
 
 /// Reads what comes next, takes it through the task and seals the transaction.
 fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Trouble> {
-    let Means { context, cluster, tasks, scratch, member, .. } = means;
+    let Means { context, cluster, tasks, scratch, member, metrics } = means;
     let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
     let quarantine = task.quarantine.as_ref().expect("an isolated task is in quarantine");
     if context.clock.monotonic() < quarantine.retry_at {
@@ -168,8 +168,8 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     }
     isolated.transactor.prepare(cluster).map_err(Trouble::cluster)?;
     let indices: Vec<usize> = (0..isolated.batch.len()).collect();
-    let owner = isolated.transactor.producer().id().to_owned();
-    claims::claim(tasks, member, &owner, id, |_| false).map_err(Trouble::cluster)?;
+    let naming = Naming { context, tasks, member, transactor: &mut isolated.transactor, metrics };
+    naming.claim(id, |_| false).map_err(Trouble::cluster)?;
     let task = tasks.get_mut(&id).expect("still there");
     isolated.transactor.touch(context, id).map_err(Trouble::cluster)?;
     let producer = isolated.transactor.producer();

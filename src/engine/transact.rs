@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind, Member, Message, Producer, Ticket};
+use crate::cluster::{self, Cluster, Kind, Member, Message, OffsetCommit, Producer, Ticket};
 use crate::format::{OffsetMetadata, POSITION_KEY, Token};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::Headers;
@@ -103,16 +103,46 @@ impl<C: Cluster> Transactor<C> {
     /// Opens a transaction if none is, and takes `task` into it.
     pub fn touch(&mut self, context: &Context, task: TaskId) -> Result<(), cluster::Error> {
         if self.open.is_none() {
-            self.producer().begin()?;
-            self.transactions += 1;
-            let since = context.clock.monotonic();
-            self.open = Some(Open { ending: false, since, touched: Vec::new(), added: Added::default() });
+            self.begin(context, Vec::new())?;
         }
         let open = self.open.as_mut().expect("just opened");
         if !open.touched.contains(&task) {
             open.touched.push(task);
         }
         Ok(())
+    }
+
+    fn begin(&mut self, context: &Context, touched: Vec<TaskId>) -> Result<(), cluster::Error> {
+        debug_assert!(self.open.is_none(), "one transaction at a time");
+        self.producer().begin()?;
+        self.transactions += 1;
+        let since = context.clock.monotonic();
+        self.open = Some(Open { ending: false, since, touched, added: Added::default() });
+        Ok(())
+    }
+
+    /// Commits these tasks' offsets in a transaction of their own that writes nothing; none may be open. After an
+    /// error [`Transactor::abort`] must follow.
+    pub fn commit_offsets(
+        &mut self,
+        context: &Context,
+        touched: Vec<TaskId>,
+        offsets: &[OffsetCommit],
+        member: &C::Member,
+        metrics: &LaneMetrics,
+    ) -> Result<(), cluster::Error> {
+        let membership = member.metadata()?;
+        self.begin(context, touched)?;
+        self.open.as_mut().expect("just opened").ending = true;
+        self.producer().commit(offsets, membership).map_err(as_outcome)?;
+        self.open = None;
+        metrics.transaction(TransactionResult::Committed);
+        Ok(())
+    }
+
+    /// Whether there is a producer to write with.
+    pub fn is_prepared(&self) -> bool {
+        self.producer.is_some()
     }
 
     /// The producer to write with, once it is prepared.
@@ -246,10 +276,10 @@ impl<C: Cluster> Transactor<C> {
     }
 }
 
-/// A commit that did not answer with success or a clean abort may have happened.
+/// A commit that did not answer with success or a clean abort may have happened; that of a fenced one too.
 fn as_outcome(error: cluster::Error) -> cluster::Error {
     match error.kind {
-        Kind::Abort => error,
+        Kind::Abort | Kind::Fenced => error,
         _ => cluster::Error { kind: Kind::Unknown, ..error },
     }
 }

@@ -160,6 +160,13 @@ fn config() -> ClientConfig {
     config
 }
 
+/// How many members a broker counts in a group.
+pub fn member_count(group: &str) -> usize {
+    let client: BaseConsumer = config().create().unwrap();
+    let groups = client.fetch_group_list(Some(group), PATIENCE).unwrap();
+    groups.groups().iter().map(|group| group.members().len()).sum()
+}
+
 /// Writes records outside any transaction.
 pub fn write(to: &TopicPartition, values: impl IntoIterator<Item = String>) {
     let producer: BaseProducer = config().set("linger.ms", "5").create().unwrap();

@@ -8,6 +8,8 @@ mod failures;
 mod members;
 mod outages;
 mod pass_through;
+#[path = "../support/random.rs"]
+mod random;
 mod readers;
 mod records;
 mod settling;

@@ -1,12 +1,14 @@
 //! A member reads what it was told to start, from where, and nothing else; rebalances wait for answers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::{Batch, Member};
 use ratchet::cluster::{Cluster, GroupEvent, Kind, Member as _, RecordBatch};
 
 use crate::common::*;
+use crate::random::Random;
 
 fn numbered(count: i64) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("v{number}"))
@@ -235,6 +237,61 @@ fn leaving_is_prompt_even_with_an_event_unanswered() {
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
 }
 
+/// A member on a thread of its own, which answers what it is asked and leaves when it is told to; how long that took.
+fn member_at_work(
+    group: &str,
+    input: &Arc<str>,
+    stop: &Arc<AtomicBool>,
+    linger: Duration,
+) -> std::thread::JoinHandle<Duration> {
+    let mut member = cluster().member(group, &[Arc::clone(input)]).unwrap();
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Acquire) {
+            match next_event(&mut member) {
+                Some(GroupEvent::Assigned(partitions)) => member.accept_assigned(&partitions).unwrap(),
+                Some(GroupEvent::Revoked(partitions) | GroupEvent::Lost(partitions)) => {
+                    member.accept_revoked(&partitions).unwrap();
+                }
+                None => {}
+            }
+        }
+        std::thread::sleep(linger);
+        let started = Instant::now();
+        member.leave().unwrap();
+        started.elapsed()
+    })
+}
+
+#[test]
+fn members_that_stop_within_a_rebalance_leave_an_empty_group() {
+    let mut random = Random::seeded("leaving");
+    let mut longest = [Duration::ZERO; 2];
+    for round in 0..30 {
+        let (group, input) = (unique("group"), topic("in", 2));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut soon = || random.between(Duration::ZERO, Duration::from_millis(300));
+        // One more than there are partitions, so that one has none.
+        let mut members = Vec::new();
+        for _ in 0..3 {
+            members.push(member_at_work(&group, &input, &stop, soon() / 10));
+            std::thread::sleep(soon());
+        }
+        if round % 2 == 0 {
+            // In the middle of what follows the first join.
+            eventually("members", || (member_count(&group) >= 1).then_some(()));
+        }
+        std::thread::sleep(soon());
+        stop.store(true, Ordering::Release);
+        let took = members.into_iter().map(|member| member.join().unwrap()).max().unwrap_or_default();
+        let left = Instant::now();
+        eventually("an empty group", || (member_count(&group) == 0).then_some(()));
+        longest = [longest[0].max(took), longest[1].max(left.elapsed())];
+        assert!(left.elapsed() < Duration::from_secs(3), "round {round}: somebody stayed for {:?}", left.elapsed());
+    }
+    println!("leaving took up to {:?}, the group was empty {:?} later", longest[0], longest[1]);
+}
+
 #[test]
 fn a_batch_outlives_its_member() {
     let (cluster, input) = (cluster(), topic("in", 1));
@@ -306,47 +363,4 @@ fn a_member_that_subscribes_to_more_goes_on_with_what_it_has() {
     member.subscribe(&[]).unwrap();
     let event = eventually("all to be taken away", || next_event(&mut member));
     assert!(matches!(event, GroupEvent::Revoked(_) | GroupEvent::Lost(_)), "{event:?}");
-}
-
-#[test]
-fn a_plain_commit_stands_whatever_of_the_transaction_before_it_trails() {
-    let (cluster, input) = (cluster(), topic("in", 4));
-    let (group, mut member) = lone_member(&cluster, &input);
-    let mut producer = cluster.producer(&unique("tx")).unwrap();
-    let all: Vec<_> = (0..4).map(|p| at(&input, p)).collect();
-    for round in 1..=100 {
-        let of = |text: &str| all.iter().map(|p| commit_of(p, round, &format!("{text} {round}"))).collect::<Vec<_>>();
-        commit(&mut producer, &member, &[message(&all[0], "k", "v")], &of("transaction"));
-        // At once: the transaction's markers may not have been written yet.
-        member.commit_plain(&of("plain")).unwrap();
-        let settled = eventually("the settled offsets", || {
-            let seen = cluster.committed(&group, &all, PATIENCE).unwrap();
-            let plain = |c: &Option<ratchet::cluster::CommittedOffset>| {
-                c.as_ref().is_some_and(|c| c.metadata == format!("plain {round}"))
-            };
-            seen.iter().all(plain).then_some(seen)
-        });
-        assert!(settled.iter().flatten().all(|committed| committed.offset == round));
-        let mut settling = cluster.settle(&group, &all[1], &all[0], &ratchet::cluster::Fencing::default());
-        let stable = eventually("to be settled", || ratchet::cluster::Settling::poll(&mut settling)).unwrap();
-        assert_eq!(stable.committed.unwrap().metadata, format!("plain {round}"), "the transaction's came after it");
-    }
-}
-
-#[test]
-fn a_plain_commit_is_taken_of_those_who_have_joined_only() {
-    let (cluster, input) = (cluster(), topic("in", 2));
-    let (group, mut first) = lone_member(&cluster, &input);
-    let all = [at(&input, 0), at(&input, 1)];
-    first.commit_plain(&[commit_of(&all[0], 1, "mine"), commit_of(&all[1], 1, "mine")]).unwrap();
-    first.leave().unwrap();
-    // The group is empty: a broker would take anybody's commit, as an administrator's.
-    let mut second = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
-    let error = second.commit_plain(&[commit_of(&all[0], 9, "unjoined")]).unwrap_err();
-    assert_eq!(error.kind, Kind::Abort, "{error}");
-    assert!(!joined(&mut second).is_empty());
-    second.commit_plain(&[commit_of(&all[0], 2, "second")]).unwrap();
-    let seen = cluster.committed(&group, &all, PATIENCE).unwrap();
-    let seen: Vec<_> = seen.into_iter().flatten().map(|c| (c.offset, c.metadata)).collect();
-    assert_eq!(seen, [(2, "second".to_owned()), (1, "mine".to_owned())]);
 }

@@ -154,6 +154,8 @@ fn a_living_owner_that_is_fenced_goes_on_under_another_id() {
     }
     owner.assert_running();
     assert_eq!(owner.metric("ratchet_rebalances_total", &[]), rebalances, "it has left its group");
+    let isolated = owner.log().iter().any(|line| line.to_string().contains("the output fails this task"));
+    assert!(!isolated, "a fenced producer was taken for a trouble of the output");
     feed.stop();
     job.await_drained(DEADLINE);
     owner.stop();

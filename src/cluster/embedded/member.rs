@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::Batch;
-use super::broker::{Broker, Offsets, State, refused};
-use super::buffer::Buffer;
+use super::broker::{Broker, State, refused};
 use super::disk::Scan;
 use super::group::Served;
 use super::reader::Cursor;
 use super::topics::check_group;
 use super::{Membership, now};
-use crate::cluster::{self, Error, GroupEvent, Kind, OffsetCommit, RecordBatch};
+use crate::cluster::{self, Error, GroupEvent, Kind, RecordBatch};
 use crate::record::TopicPartition;
 
 /// See [`cluster::Member`]. Dropping it is leaving.
@@ -260,17 +259,6 @@ impl cluster::Member for Member {
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
         self.assigned(partition)?.end
-    }
-
-    fn commit_plain(&mut self, offsets: &[OffsetCommit]) -> Result<(), Error> {
-        let membership = self.metadata()?;
-        let committed = Offsets { commits: offsets, membership: &membership };
-        self.broker
-            .commit(&Buffer::default(), Some(&committed), |state| {
-                state.check_membership(&membership)?;
-                offsets.iter().try_for_each(|commit| state.topic_of(&commit.partition).map(drop))
-            })
-            .map(drop)
     }
 
     fn metadata(&self) -> Result<Membership, Error> {

@@ -107,6 +107,17 @@ impl Failure {
         matches!(self.code, Code::RD_KAFKA_RESP_ERR__PURGE_QUEUE | Code::RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
     }
 
+    /// Whether a record was not taken because another has taken its producer's place.
+    pub fn is_fencing(&self) -> bool {
+        matches!(
+            self.code,
+            Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH
+                | Code::RD_KAFKA_RESP_ERR_PRODUCER_FENCED
+                | Code::RD_KAFKA_RESP_ERR__FENCED
+                | Code::RD_KAFKA_RESP_ERR__FATAL
+        )
+    }
+
     /// Whether a login ended because the connection did, which librdkafka gives the code of a wrong password.
     fn is_broken_off(&self) -> bool {
         [Code::RD_KAFKA_RESP_ERR__TRANSPORT, Code::RD_KAFKA_RESP_ERR__TIMED_OUT]

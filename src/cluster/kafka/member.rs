@@ -8,7 +8,6 @@
 //! **Failure**: what librdkafka mends by itself is told once as [`Kind::Retry`]; a position that the
 //! broker no longer has (`auto.offset.reset=error`) and missing rights are [`Kind::Refused`].
 
-use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
@@ -21,23 +20,13 @@ use super::errors::{Code, Failure};
 use super::native::{Client, List, Queue, Signal, c_millis};
 use super::properties::Properties;
 use super::slots::Slots;
-use crate::cluster::{self, Error, GroupEvent, Kind, OffsetCommit};
+use crate::cluster::{self, Error, GroupEvent, Kind};
 use crate::record::TopicPartition;
 
 /// How long a started partition's fetcher may take to come up, and a seek to be done.
 const SEEK_DEADLINE: Duration = Duration::from_secs(5);
 /// Between two attempts at a seek.
 const SEEK_PAUSE: Duration = Duration::from_millis(2);
-/// How long leaving the group may take.
-const LEAVE_DEADLINE: Duration = Duration::from_secs(5);
-/// How often leaving looks for what is still to be answered.
-const LEAVE_STEP: Duration = Duration::from_millis(20);
-/// How long a plain commit may take.
-const COMMIT_DEADLINE: Duration = Duration::from_secs(5);
-/// For how long a plain commit is tried again while the group is being told its assignments.
-const COMMIT_PATIENCE: Duration = Duration::from_millis(500);
-/// Between two attempts at a plain commit.
-const COMMIT_PAUSE: Duration = Duration::from_millis(5);
 /// How long a broker may take to tell of topics.
 const TOPICS_DEADLINE: Duration = Duration::from_millis(100);
 /// For how long the same error is not told again.
@@ -45,28 +34,18 @@ const TELL_AGAIN: Duration = Duration::from_secs(10);
 
 /// A member of a consumer group. See [`cluster::Member`].
 pub struct Member {
-    client: Arc<Client>,
-    lane: Queue,
+    pub(super) client: Arc<Client>,
+    pub(super) lane: Queue,
     slots: Slots,
-    pending: Option<GroupEvent>,
+    pub(super) pending: Option<GroupEvent>,
     troubles: Vec<Error>,
     told: Option<(Code, Instant)>,
-    left: bool,
+    pub(super) left: bool,
     heartbeat_interval: Duration,
     /// When librdkafka's main thread was last woken up.
     woken: Instant,
     /// Whether librdkafka would join another rebalance late: see [`Member::wake`].
     joins_late: bool,
-    /// A plain commit that was given up, and may still be sent: nothing else is committed by this member.
-    in_doubt: Option<String>,
-}
-
-/// What became of a plain commit.
-enum Sent {
-    /// The broker's answer.
-    Answered(Option<Failure>),
-    /// None came in time.
-    Unanswered,
 }
 
 /// Proof of a membership as of some moment. See [`cluster::Member::metadata`].
@@ -79,15 +58,6 @@ impl Metadata {
     /// The C handle.
     pub(super) fn raw(&self) -> *const rd::rd_kafka_consumer_group_metadata_t {
         self.0.as_ptr()
-    }
-
-    /// The member's id, and the generation.
-    fn identity(&self) -> (CString, i32) {
-        // SAFETY: the metadata is alive, and its strings with it; a membership's id is not null.
-        unsafe {
-            let id = CStr::from_ptr(rd::rd_kafka_consumer_group_metadata_member_id(self.raw()));
-            (id.to_owned(), rd::rd_kafka_consumer_group_metadata_generation_id(self.raw()))
-        }
     }
 }
 
@@ -115,7 +85,6 @@ impl Member {
             heartbeat_interval: Duration::from_millis(properties.heartbeat_interval_ms()?),
             woken: Instant::now(),
             joins_late: false,
-            in_doubt: None,
         };
         if !topics.is_empty() {
             member.subscribe_to(topics)?;
@@ -152,7 +121,7 @@ impl Member {
     }
 
     /// Handles everything that librdkafka has to tell; stops at the first group event.
-    fn serve_group(&mut self) -> Result<(), Error> {
+    pub(super) fn serve_group(&mut self) -> Result<(), Error> {
         while self.pending.is_none()
             && let Some(event) = self.client.next_event(Duration::ZERO)
         {
@@ -170,7 +139,7 @@ impl Member {
                         Some(if lost { GroupEvent::Lost(partitions) } else { GroupEvent::Revoked(partitions) });
                 }
                 Signal::Error(failure) => self.tell(failure)?,
-                Signal::Deliveries | Signal::Committed(_) | Signal::Other => {}
+                Signal::Deliveries | Signal::Other => {}
             }
         }
         Ok(())
@@ -187,6 +156,17 @@ impl Member {
         }
         self.told = Some((failure.code, Instant::now()));
         Err(failure.plain("the group's consumer"))
+    }
+
+    /// The membership as of now; `None` while the group has not given the member an id.
+    pub(super) fn membership(&self) -> Option<Metadata> {
+        // SAFETY: the client is alive; what is returned is owned.
+        let raw = NonNull::new(unsafe { rd::rd_kafka_consumer_group_metadata(self.client.raw()) });
+        let metadata = Metadata(raw?);
+        // SAFETY: the metadata is alive, and its strings with it.
+        let id = unsafe { rd::rd_kafka_consumer_group_metadata_member_id(metadata.raw()) };
+        // SAFETY: as above; an id ends with a zero.
+        (!id.is_null() && unsafe { *id } != 0).then_some(metadata)
     }
 
     /// Makes a call that takes a list and puts errors into its elements, for one partition.
@@ -266,66 +246,6 @@ impl Member {
         failure.map_or(Ok(()), |failure| Err(failure.plain(format_args!("{what} {partition}"))))
     }
 
-    /// Answers what the group still asks and leaves it.
-    fn close(&mut self) -> Result<(), Error> {
-        if std::mem::replace(&mut self.left, true) {
-            return Ok(());
-        }
-        self.lane.sleep_on_events();
-        // SAFETY: client and queue are alive; the error is taken over.
-        let failure =
-            unsafe { Failure::take(rd::rd_kafka_consumer_close_queue(self.client.raw(), self.client.events())) };
-        if let Some(failure) = failure {
-            return Err(failure.plain("leaving the group"));
-        }
-        // Only now: before, a cooperative member may not give everything up, and would wait for ever for
-        // the answer to its event.
-        if self.pending.take().is_some() {
-            self.give_all_up();
-        }
-        let deadline = Instant::now() + LEAVE_DEADLINE;
-        // SAFETY: the client is alive.
-        while unsafe { rd::rd_kafka_consumer_closed(self.client.raw()) } == 0 {
-            if Instant::now() >= deadline {
-                let message = "the group was not left in time: the others wait for the session to time out";
-                return Err(Error::new(Kind::Retry, message));
-            }
-            // Whatever is asked now has one answer, and it has to be given at once, or closing hangs.
-            if let Some(event) = self.client.next_event(LEAVE_STEP)
-                && matches!(event.signal(), Signal::Assign(_) | Signal::Revoke(_))
-            {
-                self.give_all_up();
-            }
-        }
-        Ok(())
-    }
-
-    fn give_all_up(&self) {
-        // SAFETY: the client is alive; null stands for no partitions. An error means that there is nothing
-        // to be answered any more.
-        let _ = unsafe { rd::rd_kafka_assign(self.client.raw(), std::ptr::null()) };
-    }
-
-    /// Commits through the group's consumer, once, on a queue of its own so that the wait has an end.
-    fn send_commit(&self, offsets: &[OffsetCommit]) -> Result<Sent, Error> {
-        let mut list = List::new(offsets.len());
-        for offset in offsets {
-            list.push(&offset.partition, offset.committed.offset, Some(&offset.committed.metadata))?;
-        }
-        let answers = Queue::new(&self.client);
-        // SAFETY: client, list and queue are alive; the list is copied. No callback: the answer is an event.
-        let asked = Failure::of(unsafe {
-            rd::rd_kafka_commit_queue(self.client.raw(), list.raw(), answers.raw(), None, std::ptr::null_mut())
-        });
-        if asked.is_some() {
-            return Ok(Sent::Answered(asked));
-        }
-        Ok(match answers.next_event(COMMIT_DEADLINE).map(|event| event.signal()) {
-            Some(Signal::Committed(failure)) => Sent::Answered(failure),
-            _ => Sent::Unanswered,
-        })
-    }
-
     fn client_position(&self, partition: &TopicPartition) -> Option<i64> {
         let list = List::of(std::slice::from_ref(partition), -1).ok()?;
         // SAFETY: client and list are alive for the call.
@@ -341,9 +261,6 @@ impl cluster::Member for Member {
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         batch.clear();
-        if let Some(doubt) = &self.in_doubt {
-            return Err(Error::new(Kind::Fenced, doubt.clone()));
-        }
         self.wake();
         self.serve_group()?;
         if self.pending.is_some() {
@@ -421,52 +338,13 @@ impl cluster::Member for Member {
         self.client.cached_end(&slot.name, partition.partition)
     }
 
-    fn commit_plain(&mut self, offsets: &[OffsetCommit]) -> Result<(), Error> {
-        const WHAT: &str = "committing outside of a transaction";
-        let began = Instant::now();
-        loop {
-            // A member that has not joined would be taken for an administrator, whose commits nobody fences.
-            let before = self.metadata()?.identity();
-            let sent = self.send_commit(offsets);
-            if !matches!(sent, Ok(Sent::Unanswered)) && self.metadata()?.identity().0 != before.0 {
-                return Err(Error::new(Kind::Abort, format!("{WHAT}: the membership has ended meanwhile")));
-            }
-            let failure = match sent? {
-                Sent::Answered(failure) => failure,
-                Sent::Unanswered => {
-                    let doubt = format!("{WHAT}: no answer, and it may still be sent when offsets have moved on");
-                    return Err(Error::new(Kind::Fenced, self.in_doubt.insert(doubt).clone()));
-                }
-            };
-            match failure {
-                None => return Ok(()),
-                // Passes as soon as everyone knows the assignment.
-                Some(failure)
-                    if failure.code == Code::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS
-                        && began.elapsed() < COMMIT_PATIENCE =>
-                {
-                    thread::sleep(COMMIT_PAUSE);
-                }
-                Some(failure) => return Err(failure.plain(WHAT)),
-            }
-        }
-    }
-
     fn metadata(&self) -> Result<Metadata, Error> {
-        if let Some(doubt) = &self.in_doubt {
-            return Err(Error::new(Kind::Abort, doubt.clone()));
-        }
-        // SAFETY: the client is alive; what is returned is owned.
-        let raw = NonNull::new(unsafe { rd::rd_kafka_consumer_group_metadata(self.client.raw()) });
         let unjoined =
             || Error::new(Kind::Abort, "the member has not joined its group yet: its commits would not be fenced");
-        let metadata = Metadata(raw.ok_or_else(unjoined)?);
-        // SAFETY: the metadata is alive, and its strings with it.
-        let joined = unsafe {
-            let member = rd::rd_kafka_consumer_group_metadata_member_id(metadata.raw());
-            rd::rd_kafka_consumer_group_metadata_generation_id(metadata.raw()) >= 0 && !member.is_null() && *member != 0
-        };
-        joined.then_some(metadata).ok_or_else(unjoined)
+        let metadata = self.membership().ok_or_else(unjoined)?;
+        // SAFETY: the metadata is alive.
+        let generation = unsafe { rd::rd_kafka_consumer_group_metadata_generation_id(metadata.raw()) };
+        (generation >= 0).then_some(metadata).ok_or_else(unjoined)
     }
 
     fn leave(mut self) -> Result<(), Error> {

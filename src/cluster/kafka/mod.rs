@@ -4,7 +4,7 @@
 //! - `native`: librdkafka's objects with owners, and nothing of Kafka's meaning
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory
-//! - `member` (with its `slots`), `producer` (with its `send` and `threads`), `reader`: the traits of the same names
+//! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the same names
 //! - `settle`, `admin`: the questions of a takeover, and about topics; `fences` ends dead owners' transactions
 //!
 //! Invariants: uncommitted records are never read; an offset moves through a transaction only, with the
@@ -29,6 +29,7 @@ mod admin;
 mod batch;
 mod errors;
 mod fences;
+mod leaving;
 mod member;
 mod native;
 mod producer;

@@ -8,7 +8,7 @@
 //!
 //! **Failure**: see [`Failure::transactional`]. A commit that outlasts its deadline is
 //! [`Kind::Unknown`], unless it is certain that it was not asked for yet. After a connection broke around
-//! the end of a transaction, the next one is refused as [`Kind::Fenced`]: a late copy of the request could
+//! the end of a transaction, every further one is refused as [`Kind::Fenced`]: a late copy of the request could
 //! end it.
 
 use std::sync::Arc;
@@ -35,8 +35,6 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(2);
 /// Between two attempts at a call that may be made again.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// A connection that broke this shortly around the end of a transaction may have carried it.
-const DOUBT: Duration = Duration::from_secs(1);
 
 /// A commit has not asked for the end of its transaction yet.
 const PREPARING: u8 = 0;
@@ -54,8 +52,6 @@ pub struct Producer {
     topics: HashMap<Box<str>, Topic, ahash::RandomState>,
     delivery_timeout: Duration,
     transaction_timeout: Duration,
-    /// When the last transaction was asked to end, and when that was answered.
-    ended: Option<(Instant, Instant)>,
     /// Whether the last commit had an answer to everything that it asked for.
     answered: bool,
 }
@@ -90,17 +86,7 @@ impl Producer {
         }
         let topics = HashMap::default();
         let id = id.to_owned();
-        Ok(Self {
-            id,
-            client,
-            caller,
-            reports,
-            topics,
-            delivery_timeout,
-            transaction_timeout,
-            ended: None,
-            answered: true,
-        })
+        Ok(Self { id, client, caller, reports, topics, delivery_timeout, transaction_timeout, answered: true })
     }
 
     fn topic(&mut self, name: &str) -> Result<*mut rd::rd_kafka_topic_t, Error> {
@@ -111,10 +97,10 @@ impl Producer {
         Ok(self.topics.entry(name.into()).or_insert(topic).raw())
     }
 
-    /// Whether a connection broke while the last transaction was being ended.
-    fn in_doubt(&self) -> bool {
-        let broke = self.reports.connection_broke_at();
-        matches!((self.ended, broke), (Some((asked, answered)), Some(at)) if at >= asked && at <= answered + DOUBT)
+    /// What a producer that is lost does not take is no trouble of the task whose record it is.
+    fn as_doubted(&self, error: Error) -> Error {
+        let lost = error.kind == Kind::Abort && self.reports.is_doubted();
+        if lost { Error { kind: Kind::Fenced, ..error } } else { error }
     }
 
     /// Adds the offsets, on the calls' thread. Of what fails, the group's refusal of the membership is an answer.
@@ -173,8 +159,8 @@ impl cluster::Producer for Producer {
 
     fn begin(&mut self) -> Result<(), Error> {
         const WHAT: &str = "beginning a transaction";
-        if self.in_doubt() {
-            let message = "a connection broke while the last transaction ended: a new producer is needed to be certain";
+        if self.reports.is_doubted() {
+            let message = "a connection broke while a transaction ended: a new producer is needed to be certain";
             return Err(Error::new(Kind::Fenced, message));
         }
         let begun = self.caller.call(ATTEMPT + GRACE, |client| {
@@ -193,7 +179,7 @@ impl cluster::Producer for Producer {
         let mut patience = Patience::new(self.delivery_timeout);
         // SAFETY: the topic is this client's, and kept by `self.topics`.
         while let Some(failure) = unsafe { produce(&self.client, topic, ticket, message) } {
-            patience.endure(&failure, message.topic, message.partition)?;
+            patience.endure(&failure, message.topic, message.partition).map_err(|error| self.as_doubted(error))?;
         }
         Ok(())
     }
@@ -223,7 +209,7 @@ impl cluster::Producer for Producer {
                 let codes = || batch.iter().map(|message| message.err);
                 let worst = codes().find(|code| *code != Code::RD_KAFKA_RESP_ERR__QUEUE_FULL).or(codes().next());
                 let Some(failure) = worst.and_then(Failure::of) else { break };
-                patience.endure(&failure, &to.topic, to.partition)?;
+                patience.endure(&failure, &to.topic, to.partition).map_err(|error| self.as_doubted(error))?;
             }
         }
     }
@@ -249,6 +235,7 @@ impl cluster::Producer for Producer {
             list.push(&offset.partition, offset.committed.offset, Some(&offset.committed.metadata))?;
         }
         let asked = Instant::now();
+        self.reports.asked_to_end(asked);
         let deadline = asked + self.transaction_timeout;
         let phase = Arc::new(AtomicU8::new(PREPARING));
         let shared = Arc::clone(&phase);
@@ -262,7 +249,7 @@ impl cluster::Producer for Producer {
             }
             Self::end(client, deadline)
         });
-        self.ended = Some((asked, Instant::now()));
+        self.reports.answered(Instant::now());
         self.answered = matches!(committed, Watched::Done(Ok(()))) || answered.load(Ordering::Acquire);
         match committed {
             Watched::Done(result) => result,
@@ -275,19 +262,20 @@ impl cluster::Producer for Producer {
     }
 
     fn is_fit(&self) -> bool {
-        self.answered && !self.in_doubt()
+        self.answered && !self.reports.is_doubted()
     }
 
     fn abort(&mut self) -> Result<(), Error> {
         const WHAT: &str = "aborting the transaction";
         let (asked, timeout) = (Instant::now(), self.transaction_timeout);
+        self.reports.asked_to_end(asked);
         let aborted = self.caller.call(timeout + GRACE, move |client| {
             until(asked + timeout, |wait| {
                 // SAFETY: the client is alive; the error is taken over.
                 unsafe { Failure::take(rd::rd_kafka_abort_transaction(client.raw(), c_millis(wait))) }
             })
         });
-        self.ended = Some((asked, Instant::now()));
+        self.reports.answered(Instant::now());
         match aborted {
             Watched::Done(result) => result.map_err(|failure| failure.transactional(WHAT, Kind::Unknown)),
             Watched::GivenUp => Err(Error::new(Kind::Unknown, format!("{WHAT}: no answer"))),

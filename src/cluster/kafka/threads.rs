@@ -21,6 +21,8 @@ use crate::cluster::{DeliveryFailure, Error, Kind, Ticket};
 
 /// How long the reports' thread waits for an event before it looks whether to end.
 const POLL_STEP: Duration = Duration::from_millis(100);
+/// A connection that broke this shortly around the end of a transaction may have carried it.
+const DOUBT: Duration = Duration::from_secs(1);
 
 /// What became of the sent records, and what else the client told.
 #[derive(Default)]
@@ -33,7 +35,9 @@ pub(super) struct Reports {
 struct Told {
     failures: Vec<DeliveryFailure>,
     delivered: Vec<(u64, i64)>,
-    broke_at: Option<Instant>,
+    /// When the last transaction was asked to end, and when that was answered.
+    ending: Option<(Instant, Option<Instant>)>,
+    doubted: bool,
     trouble: Option<Failure>,
 }
 
@@ -62,9 +66,31 @@ impl Reports {
         std::mem::take(&mut self.lock().delivered)
     }
 
-    /// When a connection was last seen to break.
-    pub fn connection_broke_at(&self) -> Option<Instant> {
-        self.lock().broke_at
+    /// A transaction is about to be asked to end.
+    pub fn asked_to_end(&self, at: Instant) {
+        self.lock().ending = Some((at, None));
+    }
+
+    /// It was answered, or is not waited for any longer.
+    pub fn answered(&self, at: Instant) {
+        if let Some((_, answered)) = &mut self.lock().ending {
+            *answered = Some(at);
+        }
+    }
+
+    /// A connection was seen to break. What it carried may arrive late, whatever is seen afterwards.
+    fn broke(&self, at: Instant) {
+        let mut told = self.lock();
+        let around = told
+            .ending
+            .is_some_and(|(asked, answered)| at >= asked && answered.is_none_or(|answered| at <= answered + DOUBT));
+        told.doubted |= around;
+    }
+
+    /// Whether a connection ever broke around the end of a transaction: there may be a copy of a request that no
+    /// answer tells of. A doubt stays.
+    pub fn is_doubted(&self) -> bool {
+        self.lock().doubted
     }
 
     /// The last error that a person has to mend.
@@ -79,7 +105,10 @@ impl Reports {
     fn record(&self, failures: impl Iterator<Item = Undelivered>) {
         for Undelivered { opaque, failure } in failures {
             // What was thrown away because of another record's failure says nothing of itself.
-            if !failure.is_purged() {
+            if failure.is_fencing() {
+                // The producer's trouble: it is lost, or as good as that.
+                self.lock().doubted = true;
+            } else if !failure.is_purged() {
                 let refused = failure.refuses_record();
                 let (number, _) = read_opaque(opaque);
                 self.lock().failures.push(DeliveryFailure { number, refused, message: failure.message });
@@ -89,16 +118,15 @@ impl Reports {
 
     fn note(&self, failure: Failure) {
         tracing::debug!(target: "librdkafka", "{failure}");
-        let mut told = self.lock();
         let broke = [
             Code::RD_KAFKA_RESP_ERR__TRANSPORT,
             Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN,
             Code::RD_KAFKA_RESP_ERR__TIMED_OUT,
         ];
         if broke.contains(&failure.code) {
-            told.broke_at = Some(Instant::now());
+            self.broke(Instant::now());
         } else if failure.plain("").kind == Kind::Refused {
-            told.trouble = Some(failure);
+            self.lock().trouble = Some(failure);
         }
     }
 
@@ -108,7 +136,7 @@ impl Reports {
             match event.signal() {
                 Signal::Deliveries => self.record(event.undelivered()),
                 Signal::Error(failure) => self.note(failure),
-                Signal::Assign(_) | Signal::Revoke(_) | Signal::Committed(_) | Signal::Other => {}
+                Signal::Assign(_) | Signal::Revoke(_) | Signal::Other => {}
             }
         }
     }
@@ -182,4 +210,51 @@ impl Caller {
 pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let started = thread::Builder::new().name(name.to_owned()).spawn(body);
     started.map(drop).map_err(|error| Error::new(Kind::Retry, format!("no thread for {name}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_break_around_the_end_of_a_transaction_leaves_a_doubt_for_good() {
+        let start = Instant::now();
+        let after = |ms: u64| start + Duration::from_millis(ms);
+        let ended = || {
+            let reports = Reports::default();
+            reports.broke(start);
+            reports.asked_to_end(after(10));
+            reports.answered(after(30));
+            assert!(!reports.is_doubted(), "a break before it was asked to end");
+            reports
+        };
+        for (at, doubtful) in [(5, false), (10, true), (20, true), (1030, true), (1031, false)] {
+            let reports = ended();
+            reports.broke(after(at));
+            assert_eq!(reports.is_doubted(), doubtful, "{at}");
+            // Breaks that have nothing to do with it, and further transactions, take no doubt away.
+            reports.broke(after(5000));
+            reports.asked_to_end(after(6000));
+            reports.answered(after(6010));
+            assert_eq!(reports.is_doubted(), doubtful, "{at}");
+        }
+        let reports = Reports::default();
+        reports.asked_to_end(start);
+        reports.broke(after(60_000));
+        assert!(reports.is_doubted(), "it was not answered yet");
+    }
+
+    #[test]
+    fn a_fenced_delivery_is_no_trouble_of_the_output() {
+        let reports = Reports::default();
+        let undelivered = |code| Undelivered { opaque: 7 << 1, failure: Failure::of(code).unwrap() };
+        reports.record([undelivered(Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)].into_iter());
+        assert_eq!(reports.take_failures().len(), 1);
+        assert!(!reports.is_doubted());
+        for code in [Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, Code::RD_KAFKA_RESP_ERR__FENCED] {
+            reports.record([undelivered(code)].into_iter());
+        }
+        assert!(reports.take_failures().is_empty());
+        assert!(reports.is_doubted(), "the producer may be used no more");
+    }
 }

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use crate::cluster::{self, Cluster, GroupEvent, Kind, Member};
-use crate::engine::claims;
+use crate::engine::claims::Naming;
 use crate::engine::plan::Refusal;
 use crate::engine::task::{Phase, Task, TaskId};
-use crate::engine::trouble::Trouble;
+use crate::engine::trouble::{Cause, Trouble};
 use crate::record::TopicPartition;
 
 use super::Lane;
@@ -135,14 +135,19 @@ impl<C: Cluster> Lane<C> {
 
     /// Tells the next owner that nothing of these tasks is open, so that it need not fence anybody.
     pub(super) fn hand_over(&mut self, mut ids: Vec<TaskId>) {
-        let Self { tasks, transactor, member, transactional_id, .. } = self;
+        let Self { context, cluster, tasks, transactor, member, transactional_id, metrics, .. } = self;
         ids.retain(|id| {
             // On its way back after an abort that was clean, as they are when the group moves on.
             let idle = matches!(tasks[id].phase, Phase::Running | Phase::Waiting { .. } | Phase::Settling(_));
-            idle && !tasks[id].unsettled && !transactor.touches(*id)
+            idle && !tasks[id].unsettled
         });
-        if let Err(error) = claims::release(tasks, member, ids, transactional_id) {
-            tracing::debug!(topology = self.context.topology.name, reason = error.message, "tasks not released");
+        if transactor.is_open() || !transactor.is_prepared() {
+            return;
+        }
+        let released = Naming { context, tasks, member, transactor, metrics }.release(ids, transactional_id);
+        if let Err(error) = released {
+            tracing::debug!(topology = context.topology.name, reason = error.message, "tasks not released");
+            transactor.abort(cluster, &Cause::Cluster(error), metrics);
         }
     }
 

@@ -1,7 +1,7 @@
 //! A batch's way through a lane, and its transaction's to the commit.
 
-use crate::cluster::{self, Cluster, Member, Producer, RecordBatch};
-use crate::engine::claims;
+use crate::cluster::{Cluster, Member, Producer, RecordBatch};
+use crate::engine::claims::{self, Naming};
 use crate::engine::process::process;
 use crate::engine::sweep;
 use crate::engine::task::{Phase, Task, TaskId};
@@ -16,6 +16,10 @@ impl<C: Cluster> Lane<C> {
         self.share_out();
         let shares = std::mem::take(&mut self.shares);
         for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
+            // The commit before a claim may have stopped it or sent it to its restore: it reads them again.
+            if !self.is_at_work(*id) {
+                continue;
+            }
             if let Err(trouble) = self.process_share(*id, indices) {
                 // The other tasks' records were read and not processed: they read them again.
                 self.way_back(trouble);
@@ -53,15 +57,23 @@ impl<C: Cluster> Lane<C> {
     /// Takes a task into the open transaction; begins one if none is open.
     pub(super) fn touch(&mut self, id: TaskId) -> Result<(), Trouble> {
         self.transactor.prepare(&self.cluster).map_err(Trouble::cluster)?;
-        self.claim(id).map_err(Trouble::cluster)?;
+        if claims::is_unclaimed(&self.tasks[&id], self.transactor.producer().id()) {
+            self.claim(id)?;
+        }
         self.transactor.touch(&self.context, id).map_err(Trouble::cluster)
     }
 
-    /// Sees to it that the group names this lane's id before the id writes; all tasks at work at once.
-    fn claim(&mut self, id: TaskId) -> Result<(), cluster::Error> {
-        let Self { tasks, transactor, member, .. } = self;
+    /// Sees to it that the group names this lane's id before the id writes; all tasks at work at once. That is a
+    /// transaction of its own, so the one that is open ends first.
+    fn claim(&mut self, id: TaskId) -> Result<(), Trouble> {
+        self.finish()?;
+        let Self { context, tasks, transactor, member, metrics, .. } = self;
         let at_work = |task: &Task<C>| matches!(task.phase, Phase::Running);
-        claims::claim(tasks, member, transactor.producer().id(), id, at_work)
+        Naming { context, tasks, member, transactor, metrics }.claim(id, at_work).map_err(Trouble::cluster)
+    }
+
+    fn is_at_work(&self, id: TaskId) -> bool {
+        self.tasks.get(&id).is_some_and(|task| matches!(task.phase, Phase::Running))
     }
 
     pub(super) fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Trouble> {
@@ -80,6 +92,9 @@ impl<C: Cluster> Lane<C> {
     /// offset never stands before something that retention will remove.
     pub(super) fn pass_markers(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
+            if !self.is_at_work(id) {
+                continue;
+            }
             let task = &self.tasks[&id];
             let position = self.member.position(&task.input).unwrap_or(task.pending.next);
             if (position <= task.pending.next && !task.commit_start) || task.stop_at.is_some() {
@@ -111,21 +126,26 @@ impl<C: Cluster> Lane<C> {
     }
 
     pub(super) fn commit(&mut self) {
+        if let Err(trouble) = self.finish() {
+            self.way_back(trouble);
+        }
+    }
+
+    /// Commits what is open; the way back is the caller's.
+    fn finish(&mut self) -> Result<(), Trouble> {
         if !self.transactor.is_open() {
-            return;
+            return Ok(());
         }
         let Self { context, transactor, tasks, member, metrics, .. } = self;
-        let committed =
-            transactor.seal(context, tasks).and_then(|()| transactor.commit(context, tasks, member, metrics));
-        match committed {
-            Ok(troubles) => troubles.into_iter().for_each(|trouble| self.on_task_trouble(trouble)),
-            Err(trouble) => return self.way_back(trouble),
-        }
+        transactor.seal(context, tasks)?;
+        let troubles = transactor.commit(context, tasks, member, metrics)?;
+        troubles.into_iter().for_each(|trouble| self.on_task_trouble(trouble));
         let stopped = self.tasks.values_mut().filter(|task| matches!(task.phase, Phase::Running));
         for task in stopped {
             if let Some(reason) = task.stop_at.take() {
                 task.fail(&reason);
             }
         }
+        Ok(())
     }
 }

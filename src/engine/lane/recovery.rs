@@ -29,11 +29,13 @@ impl<C: Cluster> Lane<C> {
         if let Err(error) = self.transactor.prepare(&self.cluster) {
             tracing::debug!(reason = error.message, "no producer yet");
         }
+        // A producer that has lost its place says nothing of the output.
+        let fenced = matches!(&trouble.cause, Cause::Cluster(error) if error.kind == Kind::Fenced);
         for id in touched {
             if let Some(task) = self.tasks.get_mut(&id) {
                 task.unsettled |= !ended;
             }
-            let failure = undelivered.iter().find(|(of, _, _)| *of == id);
+            let failure = undelivered.iter().find(|(of, _, _)| *of == id && !fenced);
             if let (Some((_, refused, message)), Some(task)) = (failure, self.tasks.get_mut(&id)) {
                 tracing::warn!(task = %task.input, reason = message, "the output fails this task; it goes on alone");
                 task.quarantine = Some(Quarantine::new(task.pending.next, *refused));

@@ -291,28 +291,3 @@ fn a_member_may_subscribe_to_more_to_less_and_to_nothing() {
     member.subscribe(&[]).unwrap();
     assert_eq!(settle_in(&mut member)[0], GroupEvent::Revoked(vec![tp("more", 0)]));
 }
-
-#[test]
-fn a_plain_commit_is_taken_of_present_members_only_and_changes_nothing_else() {
-    let (_dir, cluster) = cluster();
-    create(&cluster, "in", 2, &[]);
-    let offset = |partition: i32, offset: i64, metadata: &str| OffsetCommit {
-        partition: tp("in", partition),
-        committed: CommittedOffset { offset, metadata: metadata.to_owned() },
-    };
-    let mut first = cluster.member("g", &[Arc::from("in")]).unwrap();
-    let unjoined = first.commit_plain(&[offset(0, 9, "unjoined")]).unwrap_err();
-    assert_eq!(unjoined.kind, Kind::Abort);
-    settle_in(&mut first);
-    first.commit_plain(&[offset(0, 3, "first"), offset(1, 4, "first")]).unwrap();
-    first.commit_plain(&[offset(1, 4, "released")]).unwrap();
-    let mut second = cluster.member("g", &[Arc::from("in")]).unwrap();
-    settle_in(&mut second);
-    let event = first.poll(&mut Batch::default(), 10, LONG).unwrap().unwrap();
-    accept(&mut first, &event);
-    drop(first);
-    settle_in(&mut second);
-    let committed = cluster.committed("g", &names(&[0, 1]), NOT_AT_ALL).unwrap();
-    let committed: Vec<_> = committed.into_iter().flatten().map(|c| (c.offset, c.metadata)).collect();
-    assert_eq!(committed, [(3, "first".to_owned()), (4, "released".to_owned())]);
-}

@@ -22,8 +22,6 @@ pub(in super::super) enum Signal {
     Error(Failure),
     /// Deliveries that failed: see [`Event::undelivered`].
     Deliveries,
-    /// Offsets were committed, or not.
-    Committed(Option<Failure>),
     /// An answer, or nothing of interest.
     Other,
 }
@@ -57,7 +55,6 @@ impl Event {
             rd::RD_KAFKA_EVENT_REBALANCE => self.rebalance(),
             rd::RD_KAFKA_EVENT_ERROR => self.failure().map_or(Signal::Other, Signal::Error),
             rd::RD_KAFKA_EVENT_DR => Signal::Deliveries,
-            rd::RD_KAFKA_EVENT_OFFSET_COMMIT => Signal::Committed(self.commit_failure()),
             _ => Signal::Other,
         }
     }
@@ -77,15 +74,6 @@ impl Event {
         failure.fatal |= fatal;
         failure.message = words.filter(|words| !words.is_empty()).unwrap_or(failure.message);
         Some(failure)
-    }
-
-    fn commit_failure(&self) -> Option<Failure> {
-        // SAFETY: the event is owned and alive, and its list with it.
-        let of_one = unsafe {
-            let list = rd::rd_kafka_event_topic_partition_list(self.raw());
-            list::elements(list).find_map(|element| element.failure())
-        };
-        self.failure().or(of_one)
     }
 
     fn rebalance(&self) -> Signal {
