@@ -161,7 +161,6 @@ fn one_seed() {
         Ok("falling") => Profile::falling,
         Ok("stormy") => Profile::stormy,
         Ok("odd") => Profile::odd,
-        Ok("late_plain") => Profile::late_plain,
         _ => Profile::wild,
     };
     let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).without_time().with_ansi(false).try_init();

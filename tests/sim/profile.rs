@@ -78,12 +78,6 @@ impl Profile {
         Self { wire, ..Self::wild(random) }
     }
 
-    /// The same, where a plain commit can come late.
-    pub fn late_plain(random: &mut Random) -> Self {
-        let profile = Self::stormy(random);
-        Self { wire: Wire { late_plain: true, ..profile.wire }, ..profile }
-    }
-
     /// Any of them.
     pub fn drawn(random: &mut Random) -> Self {
         match random.below(10) {

@@ -25,9 +25,6 @@ pub struct Wire {
     pub answer_lost: u64,
     /// The client is told that the connection broke, and the request arrives up to seconds later.
     pub late: u64,
-    /// Whether that happens to commits outside of transactions too. librdkafka sends such a request again without
-    /// telling anybody, so that the first copy can arrive when offsets have moved on.
-    pub late_plain: bool,
     /// It is answered, and a copy of it arrives up to seconds later. A connection does not do that: a copy exists
     /// only where the client has sent one (that is `late`, tried again). For experiments.
     pub repeated: u64,
@@ -252,7 +249,6 @@ impl Process {
             // let go since would be nobody's until the next rebalance: Kafka's own weakness, and not what is tried.
             let fate = match state.fate() {
                 Fate::Late if what == "join" => Fate::RequestLost,
-                Fate::Late if what == "commit plain" && !state.wire.late_plain => Fate::RequestLost,
                 fate => fate,
             };
             let delay = state.random.between(MS, 3 * SECOND);
@@ -280,9 +276,6 @@ impl Process {
                 }
                 Err(Broken::Code(Code::IllegalGeneration | Code::UnknownMemberId)) if what == "commit offsets" => {
                     state.reach("a stale member's transaction was refused");
-                }
-                Err(Broken::Code(Code::IllegalGeneration | Code::UnknownMemberId)) if what == "commit plain" => {
-                    state.reach("a stale member's plain commit was refused");
                 }
                 _ => {}
             }

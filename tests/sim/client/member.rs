@@ -7,18 +7,11 @@ use ratchet::cluster::{self, Error, GroupEvent, Kind, OffsetCommit, RecordBatch}
 use ratchet::record::TopicPartition;
 
 use crate::kafka::{Code, Committed, Isolation, MS, Partition, SECOND, Time};
-use crate::world::{Broken, Process};
+use crate::world::Process;
 
 use super::group::{Event, Membership};
 use super::{Batch, errors, ours, theirs};
 
-/// How long a plain commit may take.
-const COMMIT_DEADLINE: Time = 5 * SECOND;
-/// For how long a plain commit is tried again while the group is being told its assignments.
-const COMMIT_PATIENCE: Time = 500 * MS;
-const COMMIT_PAUSE: Time = 5 * MS;
-/// How often librdkafka sends a request again whose connection broke (`RD_KAFKA_REQUEST_DEFAULT_RETRIES`).
-const RETRIES: u32 = 2;
 /// How long leaving the group may take.
 const LEAVE_DEADLINE: Time = 5 * SECOND;
 
@@ -40,8 +33,6 @@ pub struct Member {
     process: Process,
     membership: Membership,
     slots: Vec<Slot>,
-    /// Why nothing more may be committed: a commit that had no answer may still happen.
-    in_doubt: Option<String>,
     left: bool,
 }
 
@@ -55,7 +46,7 @@ pub struct Metadata {
 impl Member {
     pub fn join(process: Process, group: &str, topics: &[Arc<str>]) -> Self {
         let membership = Membership::begin(process.clone(), group.into(), topics.to_vec());
-        Self { process, membership, slots: Vec::new(), in_doubt: None, left: false }
+        Self { process, membership, slots: Vec::new(), left: false }
     }
 
     fn slot(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
@@ -153,9 +144,6 @@ impl cluster::Member for Member {
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         batch.clear();
-        if let Some(doubt) = &self.in_doubt {
-            return Err(Error::new(Kind::Fenced, doubt.clone()));
-        }
         self.process.pause();
         let now = self.process.now();
         self.membership.lock().polled = now;
@@ -227,47 +215,7 @@ impl cluster::Member for Member {
         self.slots.iter().find(|slot| slot.partition == *partition)?.end
     }
 
-    fn commit_plain(&mut self, offsets: &[OffsetCommit]) -> Result<(), Error> {
-        const WHAT: &str = "committing outside of a transaction";
-        let began = self.process.now();
-        let offsets = committed(offsets);
-        let mut broke = 0;
-        loop {
-            let Metadata { group, member, generation } = self.metadata()?;
-            let (before, offsets) = (member.clone(), offsets.clone());
-            let asked = self
-                .process
-                .ask("commit plain", move |broker| broker.commit_offsets(&group, (&member, generation), &offsets));
-            broke += u32::from(asked == Err(Broken::Lost));
-            if asked != Err(Broken::Lost) && self.metadata()?.member != before {
-                return Err(Error::new(Kind::Abort, format!("{WHAT}: the membership has ended meanwhile")));
-            }
-            let waited = self.process.now() - began;
-            match asked {
-                Ok(()) => return Ok(()),
-                Err(Broken::Code(Code::RebalanceInProgress)) if waited < COMMIT_PATIENCE => {}
-                // librdkafka sends it again by itself, and the lane hears of the last answer only
-                // (`rd_kafka_handle_OffsetCommit`: REFRESH and RETRY).
-                Err(Broken::Code(Code::NotCoordinator) | Broken::Lost)
-                    if waited < COMMIT_DEADLINE && broke <= RETRIES => {}
-                // It may still be sent, when offsets have long moved on: only the end of the membership prevents that.
-                Err(Broken::Code(Code::NotCoordinator) | Broken::Lost) => {
-                    let doubt = format!("{WHAT}: no answer");
-                    return Err(Error::new(Kind::Fenced, self.in_doubt.insert(doubt).clone()));
-                }
-                Err(Broken::Code(code)) => {
-                    self.membership.refuse(code);
-                    return Err(errors::plain(code, format!("{WHAT}: {code:?}")));
-                }
-            }
-            self.process.sleep(COMMIT_PAUSE);
-        }
-    }
-
     fn metadata(&self) -> Result<Metadata, Error> {
-        if let Some(doubt) = &self.in_doubt {
-            return Err(Error::new(Kind::Abort, doubt.clone()));
-        }
         let shared = self.membership.lock();
         let (group, member, generation) = (self.membership.group.clone(), shared.member.clone(), shared.generation);
         if generation < 0 || member.is_empty() {

@@ -24,8 +24,6 @@ const GRACE: Time = 2 * SECOND;
 pub const AGAIN: Time = 20 * MS;
 /// Before a producer id is asked for again (`RD_KAFKA_IDEMP_PID_RETRY`...: 500 ms).
 const INIT_AGAIN: Time = 500 * MS;
-/// A connection that broke this shortly around the end of a transaction may have carried it.
-const DOUBT: Time = SECOND;
 
 /// A transactional producer.
 pub struct Producer {
@@ -33,7 +31,6 @@ pub struct Producer {
     id: String,
     who: Identity,
     line: Arc<Mutex<Line>>,
-    ended: Option<(Time, Time)>,
     answered: bool,
 }
 
@@ -60,7 +57,7 @@ impl Producer {
         let line = Arc::new(Mutex::new(Line::default()));
         let background = Background { process: process.clone(), who: who.clone(), line: line.clone() };
         lock(&line).thread = process.spawn(move || background.run());
-        Ok(Self { process, id: id.to_owned(), who, line, ended: None, answered: true })
+        Ok(Self { process, id: id.to_owned(), who, line, answered: true })
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -68,8 +65,7 @@ impl Producer {
     }
 
     fn in_doubt(&self) -> bool {
-        let broke = self.line().broke_at;
-        matches!((self.ended, broke), (Some((asked, answered)), Some(at)) if at >= asked && at <= answered + DOUBT)
+        self.line().doubted
     }
 
     /// Makes a transactional request until it has an answer that is one, or `deadline`; the error says so.
@@ -87,7 +83,7 @@ impl Producer {
             };
             if broken == Broken::Lost {
                 let now = self.process.now();
-                self.line().broke_at = Some(now);
+                self.line().broke(now);
             }
             let action = errors::transactional(broken);
             if action == Action::Fatal {
@@ -237,14 +233,19 @@ impl cluster::Producer for Producer {
     fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
         let asked = self.process.now();
         self.answered = false;
+        self.line().ending = Some((asked, None));
         let committed = self.commit_within(offsets, &group, asked + TRANSACTION);
-        self.ended = Some((asked, self.process.now()));
+        self.line().ending = Some((asked, Some(self.process.now())));
         committed
     }
 
     fn abort(&mut self) -> Result<(), Error> {
         let asked = self.process.now();
-        self.line().queue.clear();
+        {
+            let mut line = self.line();
+            line.ending = Some((asked, None));
+            line.queue.clear();
+        }
         // What is under way is waited for (`rd_kafka_txn_op_begin_abort` purges, and flushes).
         while self.line().in_flight > 0 && self.process.now() < asked + TRANSACTION && !self.process.is_dead() {
             self.process.sleep(MS);
@@ -260,7 +261,7 @@ impl cluster::Producer for Producer {
                 .ask("end abort", asked + TRANSACTION + GRACE, |broker, who| broker.end_transaction(who, false))
                 .map(drop),
         };
-        self.ended = Some((asked, self.process.now()));
+        self.line().ending = Some((asked, Some(self.process.now())));
         match ended {
             Ok(()) => {
                 self.reset();

@@ -25,6 +25,9 @@ pub struct Outgoing {
     pub since: Time,
 }
 
+/// A connection that broke this shortly around the end of a transaction may have carried it.
+const DOUBT: Time = SECOND;
+
 /// What the background and the lane share.
 #[derive(Default)]
 pub struct Line {
@@ -38,9 +41,22 @@ pub struct Line {
     pub delivered: Vec<(u64, i64)>,
     /// Why the transaction, or the producer, has failed.
     pub failed: Option<(Action, String)>,
-    pub broke_at: Option<Time>,
+    /// When the last transaction was asked to end, and when that was answered.
+    pub ending: Option<(Time, Option<Time>)>,
+    /// Whether a connection ever broke around the end of a transaction.
+    pub doubted: bool,
     pub closed: bool,
     pub thread: usize,
+}
+
+impl Line {
+    /// A connection was seen to break. A doubt stays.
+    pub fn broke(&mut self, now: Time) {
+        let around = |(asked, answered): (Time, Option<Time>)| {
+            now >= asked && answered.is_none_or(|answered| now <= answered + DOUBT)
+        };
+        self.doubted |= self.ending.is_some_and(around);
+    }
 }
 
 /// Never to be held while waiting.
@@ -114,7 +130,7 @@ impl Background {
     fn note_break(&self, broken: Broken) {
         if broken == Broken::Lost {
             let now = self.process.now();
-            self.line().broke_at = Some(now);
+            self.line().broke(now);
         }
     }
 
