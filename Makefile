@@ -5,7 +5,7 @@
 # each profile, feature set or RUSTFLAGS that they are asked for with. Do not add a second one.
 #
 # Variables: CARGO_TARGET_DIR is honoured. ARGS goes to the program or to the test binaries' filter.
-# INSTALL=no makes the checks name what is missing instead of installing it.
+# SETUP_INSTALL=no makes the checks name what is missing instead of installing it.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,9 +14,10 @@ MAKEFLAGS += --no-print-directory
 
 CARGO ?= cargo
 ARGS ?=
-INSTALL ?= yes
+SETUP_INSTALL ?= yes
 IMAGE ?= ratchet:local
-export INSTALL IMAGE
+# Not called INSTALL, which the build of a dependency takes for the program that installs.
+export SETUP_INSTALL IMAGE
 # Tests mostly wait for brokers and timeouts: more of them at once than there are cores.
 RUST_TEST_THREADS ?= 6
 export RUST_TEST_THREADS

@@ -10,29 +10,22 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ratchet::format::{EntryRef, KIND_IDENTITY, StoreMeta, Token};
+use ratchet::format::EntryRef;
 use ratchet::state::{LoadBuffer, Memory, Overlay, Store};
+
+#[path = "support/mix.rs"]
+mod mix;
+#[path = "support/stores.rs"]
+mod stores;
+
+use mix::mix;
+use stores::{current, key, meta};
 
 const STORES: u64 = 4;
 const SMALL_ENTRIES: u64 = 1_000_000;
 const LOOKUPS: u64 = 512;
 /// Entries that a transaction writes, in the rounds that write, too.
 const COMMIT_ENTRIES: u64 = 10_000;
-
-/// splitmix64: the same keys in each run.
-fn mix(n: u64) -> u64 {
-    let mut x = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-fn key(n: u64) -> [u8; 17] {
-    let mut key = [KIND_IDENTITY; 17];
-    key[1..9].copy_from_slice(&mix(n).to_be_bytes());
-    key[9..].copy_from_slice(&mix(!n).to_be_bytes());
-    key
-}
 
 fn value(n: u64, value: &mut Vec<u8>) {
     value.clear();
@@ -46,14 +39,6 @@ fn value(n: u64, value: &mut Vec<u8>) {
         key_hash: Some(n as u32 & 0x7fff_ffff),
     };
     entry.encode(value);
-}
-
-fn meta(token: Option<Token>) -> StoreMeta {
-    StoreMeta { changelog_id: [0; 16], partition: 0, changelog_offset: 0, token, synced_at: 0 }
-}
-
-fn current() -> StoreMeta {
-    meta(Some(Token { lane: 1, transaction: 1, changelog_id: [0; 16], partition: 0 }))
 }
 
 fn setting(name: &str, default: u64) -> u64 {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks for what building (build), testing (test), testing change data capture (cdc), comparing with others
 # (bench) and linting (lint) need, and installs what is missing with apt-get where it may: as root, or by a sudo that asks for no password. Otherwise it says
-# exactly what to install and exits 1. INSTALL=no never installs. Silent when nothing is missing,
+# exactly what to install and exits 1. SETUP_INSTALL=no never installs. Silent when nothing is missing,
 # except when called for linting too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -121,7 +121,7 @@ install_missing() {
     [[ ${#packages[@]} -gt 0 ]] || return 0
     say "missing:"
     printf '  %s\n' "${reasons[@]}" >&2
-    if [[ ${INSTALL:-yes} == no ]] || ! have apt-get || ! may_be_root; then
+    if [[ ${SETUP_INSTALL:-yes} == no ]] || ! have apt-get || ! may_be_root; then
         fail "please install what is missing, then run make again
 help: on Debian or Ubuntu: sudo apt-get update && sudo apt-get install ${packages[*]}
 help: elsewhere: the same things under your system's names"
@@ -154,7 +154,7 @@ wanted=("${packages[@]}")
 install_missing
 if [[ ${#wanted[@]} -gt 0 ]]; then
     # What was installed must now be found, or the build fails later with words that help nobody.
-    INSTALL=no exec "$0" "$@"
+    SETUP_INSTALL=no exec "$0" "$@"
 fi
 if [[ $lint == yes ]]; then
     scripts/deny.sh --install-only

@@ -31,7 +31,8 @@
 //! yaml: reading YAML with places, known to topology and config
 //! lock: a lock on a file, for state and cluster::embedded
 //! record: a record as it was read, known to all
-//! format: the bytes of everything that is persisted, known to dedup, state and engine
+//! format: the bytes of everything that is persisted, known to dedup, state and engine; cluster::kafka reads
+//!         from it whom a committed offset names
 //! ```
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait and measure by the machine's clocks"))]

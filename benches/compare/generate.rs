@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
+use crate::mix::mix;
 use crate::spec::Work;
 
 /// Of every input, output and changelog.
@@ -188,12 +189,4 @@ pub fn behind(known: u64, new: u64, number: u64, record: &mut Generated) {
     record.fresh = number.is_multiple_of(2);
     let id = if record.fresh { new + number / 2 } else { mix(new + number) % known };
     event(record, id);
-}
-
-/// splitmix64: the same numbers in each run.
-fn mix(n: u64) -> u64 {
-    let mut x = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

@@ -16,8 +16,8 @@ const RECORDS: u64 = 1_000_000;
 const ROUNDS: usize = 3;
 /// The medians when this was last set: of ratchet's rate and CPU time by the floor's. Set them anew whenever
 /// ratchet has become faster, or the guard sleeps.
-const RATE_USUAL: f64 = 0.5;
-const CPU_USUAL: f64 = 2.8;
+const RATE_USUAL: f64 = 0.55;
+const CPU_USUAL: f64 = 2.2;
 /// How much worse than usual the medians may be. With twelve compilers running beside it on two cores, single
 /// ratios of CPU time were within 14 % of their median, so 30 % for a median of three is no noise. Ratios of
 /// rates were between half and twice their median there: what falls below half is no noise either, and smaller

@@ -20,6 +20,8 @@ mod latency;
 mod live;
 mod load;
 mod measure;
+#[path = "../support/mix.rs"]
+mod mix;
 mod moves;
 mod part;
 mod plain;

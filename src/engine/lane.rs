@@ -153,10 +153,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn wait(&self) -> Duration {
-        if self.transactor.is_open() {
-            return Duration::ZERO;
-        }
-        if self.loading {
+        if self.transactor.is_open() || self.loading {
             return Duration::ZERO;
         }
         let busy = self.restoring || self.tasks.values().any(|task| matches!(task.phase, Phase::Isolated(_)));

@@ -91,7 +91,8 @@ fn what_is_said_during_a_replay_stands_by_itself() {
 #[test]
 fn a_restore_is_a_bar_below_the_log() {
     let room = Room::new();
-    fill(&room, 400_000);
+    // So many that the restore takes several times as long as a bar stays as it is.
+    fill(&room, 2_500_000);
     let run = format!("run payments.yaml --until-drained {SETTINGS}");
     room.run(&run).ended(0);
     std::fs::remove_dir_all(room.path().join("state")).unwrap();

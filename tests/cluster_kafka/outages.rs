@@ -51,7 +51,10 @@ fn a_frozen_broker_cannot_hold_a_commit_up() {
 #[test]
 fn a_restarted_broker_is_told_once_and_reading_goes_on() {
     let mut broker = Broker::start();
-    let cluster = connect(&broker, &[]);
+    // A broker may take longer to start than a session lasts by default, and this is not about the session's end.
+    let session = map(&[("session.timeout.ms", "60000")]);
+    let servers = map(&[("bootstrap.servers", &broker.bootstrap())]);
+    let cluster = Kafka::new(&servers, &session, &map(&[])).unwrap();
     let (input, output) = (create(&cluster, "in"), create(&cluster, "out"));
     let from = at(&input, 0);
     let (_, mut member) = lone_member(&cluster, &input);

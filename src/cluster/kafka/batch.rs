@@ -164,10 +164,6 @@ impl Batch {
     /// Copies a message's headers, if there are any: librdkafka keeps them in a form of its own.
     fn copy_headers(&mut self, message: *const rd::rd_kafka_message_t) {
         let start = self.headers_len();
-        // SAFETY: the message is alive, and it is a record.
-        if unsafe { has_no_headers(&*message) } {
-            return self.headers_at.push(start..start);
-        }
         let mut headers = ptr::null_mut();
         // SAFETY: the message is alive; the list stays the message's.
         let code = unsafe { rd::rd_kafka_message_headers(message, &mut headers) };
@@ -183,24 +179,6 @@ impl Batch {
     fn headers_len(&self) -> u32 {
         u32::try_from(self.headers.byte_len()).expect("a batch's headers are far below 4 GiB")
     }
-}
-
-/// The librdkafka whose records are known to lie in memory as [`has_no_headers`] takes for granted: 2.12.1.
-const KNOWN_VERSION: i32 = 0x020c_01ff;
-
-/// Whether a record is certain to have no headers. To ask librdkafka costs 150 ns, for it makes a reader for a
-/// single byte: the headers' count, which in a record of today's format (only that one comes with a leader epoch)
-/// is the byte behind the value, in the memory that was received. An empty value is elsewhere, and any other
-/// librdkafka may do as it likes: so these are asked.
-///
-/// # Safety
-/// The message is a record that librdkafka has read.
-unsafe fn has_no_headers(message: &rd::rd_kafka_message_t) -> bool {
-    if rd::RD_KAFKA_VERSION != KNOWN_VERSION || message.payload.is_null() || message.len == 0 {
-        return false;
-    }
-    // SAFETY: the message is alive. With a leader epoch it is a record of version 2, and the byte is part of it.
-    unsafe { rd::rd_kafka_message_leader_epoch(message) >= 0 && *message.payload.cast::<u8>().add(message.len) == 0 }
 }
 
 /// The name and the value of the header at `index`, `None` behind the last.

@@ -27,6 +27,8 @@ use crate::record::TopicPartition;
 const SEEK_DEADLINE: Duration = Duration::from_secs(5);
 /// Between two attempts at a seek.
 const SEEK_PAUSE: Duration = Duration::from_millis(2);
+/// How long a leader may take to answer what only wakes its connection up.
+const WAKE_DEADLINE: Duration = Duration::from_millis(100);
 /// How long a broker may take to tell of topics.
 const TOPICS_DEADLINE: Duration = Duration::from_millis(100);
 /// For how long the same error is not told again.
@@ -167,6 +169,15 @@ impl Member {
         let id = unsafe { rd::rd_kafka_consumer_group_metadata_member_id(metadata.raw()) };
         // SAFETY: as above; an id ends with a zero.
         (!id.is_null() && unsafe { *id } != 0).then_some(metadata)
+    }
+
+    /// Wakes the thread of the connection to the partition's leader. While nothing is fetched from a broker it sleeps
+    /// for up to a second, and looks only then whether there is something to be fetched: so a lane's first partition
+    /// would stand still for that long.
+    fn wake_leader(&self, partition: &TopicPartition) {
+        let Some(slot) = self.slots.get(partition) else { return };
+        // The answer is of no interest: what is wrong there is met by the fetch, too.
+        let _ = self.client.query_watermarks(&slot.name, partition.partition, WAKE_DEADLINE);
     }
 
     /// Makes a call that takes a list and puts errors into its elements, for one partition.
@@ -310,6 +321,7 @@ impl cluster::Member for Member {
         // Once more: had an earlier fetcher of this partition still been stopping, it took the queue back.
         self.take_queue(partition)?;
         self.set_paused(partition, false)?;
+        self.wake_leader(partition);
         let slot = self.slots.find(partition)?;
         (slot.next, slot.started, slot.returned, slot.trusted) = (offset, true, false, true);
         Ok(())
