@@ -1,7 +1,6 @@
 //! An instance of the engine as it ships: one process with its lanes, on the simulated cluster.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -15,18 +14,18 @@ use ratchet::engine::lane::Lane;
 use ratchet::engine::preflight::Preflight;
 use ratchet::engine::status::LaneStatus;
 use ratchet::observe::{Health, Metrics};
-use ratchet::state::{Memory, Registry, StateDir};
+use ratchet::state::Registry;
 use ratchet::topology::Topology;
 
 use crate::client::Sim;
 use crate::kafka::Time;
+use crate::stores::Stores;
 use crate::world::{Process, World};
 
 /// What instances are made of.
 #[derive(Clone)]
 pub struct Plan {
     pub topology: Topology,
-    pub memory: Memory,
     pub lanes: usize,
     pub commit: Commit,
 }
@@ -41,11 +40,12 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Starts one whose state is kept in `folder`.
-    pub fn start(world: &World, plan: &Plan, folder: PathBuf) -> Self {
+    /// Starts one whose state is kept in `stores`.
+    pub fn start(world: &World, plan: &Arc<Plan>, stores: &Stores) -> Self {
         let (process, stop, ended) = (world.process(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (own, plan, ends, counted) = (process.clone(), plan.clone(), stop.clone(), ended.clone());
-        process.spawn(move || main(&own, &plan, folder, &ends, &counted));
+        let stores = stores.clone();
+        process.spawn(move || main(&own, &plan, &stores, &ends, &counted));
         Self { process, stop, ended }
     }
 
@@ -55,7 +55,7 @@ impl Instance {
     }
 }
 
-fn main(process: &Process, plan: &Plan, folder: PathBuf, stop: &Arc<AtomicBool>, ended: &Arc<AtomicU64>) {
+fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>, ended: &Arc<AtomicU64>) {
     let sim = Sim::new(process.clone());
     let topic_settings = Topics { create: Create::All, replication_factor: 3, min_insync_replicas: 2 };
     let rules_digest = plan.topology.rules.digest();
@@ -80,8 +80,8 @@ fn main(process: &Process, plan: &Plan, folder: PathBuf, stop: &Arc<AtomicBool>,
         topics: Catalog::new(admitted.topics, BTreeMap::new()),
         topic_settings,
         commit: plan.commit,
-        state_dir: Arc::new(StateDir::claim(&folder).expect("the folder is this seed's own")),
-        memory: plan.memory.clone(),
+        state_dir: Arc::new(stores.state_dir()),
+        memory: stores.memory(),
         registry: Registry::default(),
         metrics: Metrics::new(),
         health: Health::new(),

@@ -1,7 +1,7 @@
 //! One seed from beginning to end: what happens next is drawn from the seed alone.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ratchet::topology::Topology;
@@ -11,6 +11,7 @@ use crate::instance::{Instance, Plan};
 use crate::kafka::{MS, Partition, Place, SECOND, Settings, State, Time, Writer};
 use crate::profile::Profile;
 use crate::random::Random;
+use crate::stores::Stores;
 use crate::world::{Wire, World};
 use crate::{check, input};
 
@@ -55,9 +56,10 @@ enum Fault {
 /// One seed under way.
 struct Run<'a> {
     world: World,
-    plan: &'a Plan,
+    plan: &'a Arc<Plan>,
     profile: Profile,
-    folder: &'a Path,
+    /// What each instance's state is kept in, whatever process it is at the time.
+    stores: Vec<Stores>,
     strands: Vec<Option<Strand>>,
     instances: Vec<Option<Instance>>,
     faults: Vec<(Time, Fault)>,
@@ -68,18 +70,19 @@ struct Run<'a> {
 }
 
 /// Runs a seed; `tell` prints what happens.
-pub fn run(seed: u64, plan: &Plan, profile: Profile, folder: &Path, tell: bool) -> Outcome {
+pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, tell: bool) -> Outcome {
     let world = World::new(seed, profile.wire, tell);
     {
         let mut state = world.lock();
         let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
         state.broker.topics.create(input::INPUT, profile.partitions, settings).expect("the cluster is empty");
     }
+    let stores = (0..profile.instances).map(|_| Stores::of(seed, &mut world.lock().random)).collect();
     let mut run = Run {
         world,
         plan,
         profile,
-        folder,
+        stores,
         strands: Vec::new(),
         instances: (0..profile.instances).map(|_| None).collect(),
         faults: Vec::new(),
@@ -281,8 +284,7 @@ impl Run<'_> {
                 }
                 // What is still leaving is killed: a new process cannot have its folder before.
                 self.kill(who);
-                let folder = self.folder.join(format!("instance-{who}"));
-                self.instances[who] = Some(Instance::start(&self.world, self.plan, folder));
+                self.instances[who] = Some(Instance::start(&self.world, self.plan, &self.stores[who]));
             }
             Fault::Freeze(who, length) => {
                 if let Some(instance) = &self.instances[who] {
@@ -339,6 +341,7 @@ impl Run<'_> {
             let tasks: Vec<usize> =
                 (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
             state.begun.retain(|(task, _)| !tasks.contains(task));
+            self.stores[who].crash(&mut state);
             tasks
         };
         for task in tasks {
