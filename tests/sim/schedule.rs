@@ -60,7 +60,8 @@ struct Run<'a> {
     profile: Profile,
     /// What each instance's state is kept in, whatever process it is at the time.
     stores: Vec<Stores>,
-    strands: Vec<Option<Strand>>,
+    /// The tasks that are not done, in order of their numbers.
+    strands: Vec<(usize, Strand)>,
     instances: Vec<Option<Instance>>,
     faults: Vec<(Time, Fault)>,
     sent: Vec<u64>,
@@ -193,8 +194,7 @@ impl Run<'_> {
     fn begin_tasks(&mut self) {
         let begun = std::mem::take(&mut self.world.lock().begun);
         for (task, body) in begun {
-            self.strands.resize_with(self.strands.len().max(task + 1), || None);
-            self.strands[task] = Some(Strand::new(body));
+            self.strands.push((task, Strand::new(body)));
         }
     }
 
@@ -215,9 +215,9 @@ impl Run<'_> {
                 first = (at, what);
             }
         };
-        for (task, _) in self.strands.iter().enumerate().filter(|(_, strand)| strand.is_some()) {
-            let of = &state.tasks[task];
-            offer(of.wake.max(state.processes[of.process].frozen_until), What::Task(task));
+        for (at, (task, _)) in self.strands.iter().enumerate() {
+            let of = &state.tasks[*task];
+            offer(of.wake.max(state.processes[of.process].frozen_until), What::Task(at));
         }
         offer(state.broker.next_tick().unwrap_or(Time::MAX), What::Tick);
         offer(self.marker_at, What::Marker);
@@ -227,15 +227,15 @@ impl Run<'_> {
         (first.0.max(now), first.1)
     }
 
-    fn resume(&mut self, task: usize) {
+    fn resume(&mut self, at: usize) {
+        let (task, strand) = &mut self.strands[at];
         {
             let mut state = self.world.lock();
-            state.running = task;
-            state.tasks[task].wake = Time::MAX;
+            state.running = *task;
+            state.tasks[*task].wake = Time::MAX;
         }
-        let strand = self.strands[task].as_mut().expect("only tasks that are there are resumed");
         if strand.resume() {
-            self.strands[task] = None;
+            self.strands.remove(at);
         }
     }
 
@@ -344,11 +344,7 @@ impl Run<'_> {
             self.stores[who].crash(&mut state);
             tasks
         };
-        for task in tasks {
-            if let Some(strand) = self.strands.get_mut(task) {
-                drop(strand.take());
-            }
-        }
+        self.strands.retain(|(task, _)| !tasks.contains(task));
     }
 
     fn end(&mut self) {
@@ -359,6 +355,7 @@ impl Run<'_> {
 /// What comes next.
 #[derive(Clone, Copy, Debug)]
 enum What {
+    /// The task at that place among those that are not done.
     Task(usize),
     Tick,
     Marker,
