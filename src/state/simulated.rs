@@ -64,8 +64,8 @@ struct Step {
     records: Records,
 }
 
-/// What a store had on the disk at a time.
-#[derive(Clone)]
+/// What a store had on the disk at a time; by default nothing.
+#[derive(Clone, Default)]
 pub struct StoreCopy(Map);
 
 impl SimulatedDisk {

@@ -151,6 +151,18 @@ fn odd_seeds() {
     play_all(Profile::odd, 40);
 }
 
+/// What `wild` has, on disks that fail.
+#[test]
+fn sick_seeds() {
+    play_all(Profile::sick, 40);
+}
+
+/// Groups reset and deleted, changelogs truncated and recreated.
+#[test]
+fn upset_seeds() {
+    play_all(Profile::upset, 40);
+}
+
 /// The seed that is named, told in full.
 #[test]
 fn one_seed() {
@@ -160,6 +172,8 @@ fn one_seed() {
         Ok("falling") => Profile::falling,
         Ok("stormy") => Profile::stormy,
         Ok("odd") => Profile::odd,
+        Ok("sick") => Profile::sick,
+        Ok("upset") => Profile::upset,
         _ => Profile::wild,
     };
     let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).without_time().with_ansi(false).try_init();
@@ -172,7 +186,7 @@ fn one_seed() {
 #[test]
 fn a_seed_goes_the_same_way_twice() {
     for seed in (1..=60).filter(|seed| !stores::are_real(*seed)) {
-        for draw in [Profile::wild, Profile::stormy, Profile::odd] {
+        for draw in [Profile::wild, Profile::stormy, Profile::odd, Profile::upset] {
             assert_eq!(play(seed, draw, false), play(seed, draw, false), "seed {seed}");
         }
     }

@@ -3,6 +3,26 @@
 use crate::random::Random;
 use crate::world::Wire;
 
+/// What is done to the cluster while all instances are down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Upheaval {
+    /// The group's offsets are set back.
+    GroupReset,
+    /// The group is deleted.
+    GroupDeleted,
+    /// The changelog loses its first records (DeleteRecords), and instances may lose their stores.
+    ChangelogTruncated,
+    /// The changelog is deleted and created again.
+    ChangelogRecreated,
+}
+
+impl Upheaval {
+    /// Whether the state cannot be had back: to refuse is right then, and nothing else need come of it.
+    pub fn is_loss(self) -> bool {
+        matches!(self, Self::ChangelogTruncated | Self::ChangelogRecreated)
+    }
+}
+
 /// What a seed is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
@@ -18,6 +38,10 @@ pub struct Profile {
     pub compactions: u64,
     /// An instance's wall clock is set.
     pub clocks: u64,
+    /// A store's disk has trouble.
+    pub disks: u64,
+    /// Something happens to the cluster while all instances are down.
+    pub upheaval: Option<Upheaval>,
     /// Whether the input is written in transactions too, of which some are aborted.
     pub transactional: bool,
     pub wire: Wire,
@@ -37,6 +61,8 @@ impl Profile {
             moves: 0,
             compactions: 0,
             clocks: 0,
+            disks: 0,
+            upheaval: None,
             transactional: false,
             wire: Wire::default(),
         }
@@ -45,7 +71,8 @@ impl Profile {
     /// Whether anything goes wrong.
     pub fn is_troubled(&self) -> bool {
         let Wire { request_lost, answer_lost, late, repeated, slow, .. } = self.wire;
-        self.crashes + self.freezes + self.departures + self.moves + self.compactions + self.clocks > 0
+        self.crashes + self.freezes + self.departures + self.moves + self.compactions + self.clocks + self.disks > 0
+            || self.upheaval.is_some()
             || request_lost + answer_lost + late + repeated + slow > 0
     }
 
@@ -68,6 +95,20 @@ impl Profile {
     pub fn odd(random: &mut Random) -> Self {
         let (compactions, clocks, transactional) = (random.below(12), random.below(3), random.permille(700));
         Self { compactions, clocks, transactional, ..Self::wild(random) }
+    }
+
+    /// Disks that are full, damaged, put back, swapped or lost, with all that of `wild`.
+    pub fn sick(random: &mut Random) -> Self {
+        let disks = random.between(1, 8);
+        Self { disks, ..Self::wild(random) }
+    }
+
+    /// Groups and topics that are changed under it.
+    pub fn upset(random: &mut Random) -> Self {
+        let upheaval =
+            [Upheaval::GroupReset, Upheaval::GroupDeleted, Upheaval::ChangelogTruncated, Upheaval::ChangelogRecreated]
+                [random.below(4) as usize];
+        Self { upheaval: Some(upheaval), ..Self::sick(random) }
     }
 
     /// A wire that is often down.

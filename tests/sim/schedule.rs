@@ -9,16 +9,22 @@ use ratchet::topology::Topology;
 use crate::coroutine::Strand;
 use crate::instance::{Instance, Plan};
 use crate::kafka::{MS, Partition, Place, SECOND, Settings, State, Time, Writer};
-use crate::profile::Profile;
+use crate::profile::{Profile, Upheaval};
 use crate::random::Random;
 use crate::stores::Stores;
-use crate::world::{Wire, World};
+use crate::world::World;
 use crate::{check, input};
+
+mod upheaval;
+
+use upheaval::Disk;
 
 /// Faults come within this time; then all is calm.
 const TROUBLE: Time = 8 * SECOND;
 /// How long it may take afterwards until everything is read.
 const RECOVERY: Time = 120 * SECOND;
+/// How long it is watched where the state is lost.
+const REFUSAL: Time = 20 * SECOND;
 /// How often it is looked whether everything is read.
 const LOOK: Time = 50 * MS;
 
@@ -50,6 +56,10 @@ enum Fault {
     Compact(i32, u64),
     /// A wall clock is set, milliseconds from the right time.
     Clock(usize, i64),
+    Disk(usize, Disk),
+    /// All instances die.
+    Stop,
+    Upheaval(Upheaval),
     Calm,
 }
 
@@ -63,6 +73,8 @@ struct Run<'a> {
     /// The tasks that are not done, in order of their numbers.
     strands: Vec<(usize, Strand)>,
     instances: Vec<Option<Instance>>,
+    /// Copies that were made of instances' stores.
+    copies: Vec<upheaval::Copies>,
     faults: Vec<(Time, Fault)>,
     sent: Vec<u64>,
     feed_at: Time,
@@ -86,6 +98,7 @@ pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, tell: bool) -> Outcome
         stores,
         strands: Vec::new(),
         instances: (0..profile.instances).map(|_| None).collect(),
+        copies: vec![upheaval::Copies::default(); profile.instances],
         faults: Vec::new(),
         sent: vec![0; profile.partitions as usize],
         feed_at: 0,
@@ -144,8 +157,9 @@ impl Run<'_> {
             let offset = [-20 * MINUTE, 20 * MINUTE, 2 * 24 * 60 * MINUTE][random.below(3) as usize];
             self.faults.push((at(random), Fault::Clock(some(random), offset)));
         }
+        upheaval::draw(self.profile, random, &mut self.faults);
         self.faults.push((if self.profile.is_troubled() { TROUBLE } else { SECOND }, Fault::Calm));
-        if crashes + departures > 0 {
+        if crashes + departures + self.profile.disks > 0 {
             (0..instances).for_each(|instance| self.faults.push((TROUBLE + 4 * SECOND, Fault::Start(instance))));
         }
         self.faults.sort_by_key(|fault| std::cmp::Reverse(*fault));
@@ -157,8 +171,14 @@ impl Run<'_> {
             self.begin_tasks();
             let (at, what) = self.next();
             self.world.lock().broker.now = at;
-            if at > TROUBLE + RECOVERY {
-                let mut wrong = vec!["not everything was read in time".to_owned()];
+            let is_lost = self.profile.upheaval.is_some_and(Upheaval::is_loss);
+            if at > TROUBLE + if is_lost { REFUSAL } else { RECOVERY } {
+                let mut wrong = Vec::new();
+                if is_lost {
+                    self.world.lock().reach("what is lost with the changelog was refused");
+                } else {
+                    wrong.push("not everything was read in time".to_owned());
+                }
                 wrong.extend(check::judge(&self.world.lock().broker, &topology.rules, self.profile.partitions));
                 return wrong;
             }
@@ -321,7 +341,10 @@ impl Run<'_> {
                     self.world.lock().processes[instance.process.number].wall_offset_ms = offset;
                 }
             }
-            Fault::Calm => self.world.lock().wire = Wire::default(),
+            Fault::Disk(who, disk) => self.inflict_on_disk(who, disk),
+            Fault::Stop => (0..self.instances.len()).for_each(|who| self.kill(who)),
+            Fault::Upheaval(upheaval) => self.overturn(upheaval),
+            Fault::Calm => self.calm_down(),
         }
     }
 
