@@ -86,7 +86,10 @@ impl Background {
                 return;
             }
             if idle {
-                self.process.sleep_until(Time::MAX);
+                // What stays behind a failure fails in its own time, and is told (`rd_kafka_broker_toppar_msgq_scan`).
+                let until = self.line().queue.front().map_or(Time::MAX, |out| out.since + DELIVERY);
+                self.process.sleep_until(until);
+                self.drop_late();
                 continue;
             }
             // Records of one call go out together: what is sent at once is one batch.
