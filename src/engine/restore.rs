@@ -176,6 +176,7 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
         }
         Standing::Behind { from, synced_at } => (from, synced_at),
         Standing::Unusable { from, reason } => {
+            plan::check_rebuild(from, &reason)?;
             tracing::warn!(task = %task.input, reason, "store cannot be built upon; rebuilding it from the changelog");
             held.store.clear()?;
             (from, wall_ms)
