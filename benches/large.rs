@@ -13,13 +13,16 @@ use std::time::{Duration, Instant};
 use ratchet::format::EntryRef;
 use ratchet::state::{LoadBuffer, Memory, Overlay, Store};
 
+#[path = "support/keys.rs"]
+mod keys;
 #[path = "support/mix.rs"]
 mod mix;
-#[path = "support/stores.rs"]
-mod stores;
+#[path = "support/position.rs"]
+mod position;
 
+use keys::key;
 use mix::mix;
-use stores::{current, key, meta};
+use position::{current, meta};
 
 const STORES: u64 = 4;
 const SMALL_ENTRIES: u64 = 1_000_000;

@@ -13,9 +13,14 @@ use ratchet::dedup::{
     Action, Candidate, Decision, Identity, Judged, Known, Path as FieldPath, Progress, Reader, Reading, Rules, Version,
     decide,
 };
-use ratchet::format::{EntryRef, StoreMeta, Token};
+use ratchet::format::EntryRef;
 use ratchet::record::{Headers, Record};
 use ratchet::state::{LoadBuffer, Memory, Overlay, Store, key_head};
+
+#[path = "support/position.rs"]
+mod position;
+
+use position::{current, meta};
 
 const KNOWN: u64 = 1_000_000;
 /// What a lane takes in one poll.
@@ -49,10 +54,6 @@ fn identities(batch: u64) -> impl Iterator<Item = u64> {
 fn record(value: &str, offset: i64) -> Record<'_> {
     let (value, timestamp) = (Some(value.as_bytes()), Some(TIMESTAMP));
     Record { topic: "payments", partition: 0, offset, timestamp, key: Some(b"key"), value, headers: Headers::default() }
-}
-
-fn meta(token: Option<Token>) -> StoreMeta {
-    StoreMeta { changelog_id: [0; 16], partition: 0, changelog_offset: 0, token, synced_at: 0 }
 }
 
 /// A batch's stages, as `engine::judge` has them.
@@ -151,8 +152,7 @@ fn store(dir: &Path) -> Store {
     }
     let mut store = Store::open(dir, &Memory::new(MEMORY_BYTES)).expect("the folder is new");
     store.begin_load(&meta(None)).expect("there is space");
-    let token = Token { lane: 1, transaction: 1, changelog_id: [0; 16], partition: 0 };
-    store.load(buffer, meta(Some(token))).expect("there is space");
+    store.load(buffer, current()).expect("there is space");
     store.finish_loads().expect("there is space");
     store
 }

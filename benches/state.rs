@@ -9,13 +9,16 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use ratchet::format::EntryRef;
 use ratchet::state::{LoadBuffer, Memory, Overlay, Store};
 
+#[path = "support/keys.rs"]
+mod keys;
 #[path = "support/mix.rs"]
 mod mix;
-#[path = "support/stores.rs"]
-mod stores;
+#[path = "support/position.rs"]
+mod position;
 
+use keys::key;
 use mix::mix;
-use stores::{current, key, meta};
+use position::{current, meta};
 
 const KEYS: u64 = 1_000_000;
 const LOOKUPS: u64 = 512;

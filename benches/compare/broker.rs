@@ -33,7 +33,8 @@ pub const PROPERTIES: &[(&str, &str)] = &[
     ("log.retention.ms", "-1"),
     ("log.cleaner.backoff.ms", "15000"),
     ("log.cleaner.dedupe.buffer.size", "134217728"),
-    ("log.initial.task.delay.ms", "30000"),
+    // Before this nothing is deleted.
+    ("log.initial.task.delay.ms", "2000"),
     ("log.segment.delete.delay.ms", "200"),
     ("num.network.threads", "3"),
     ("num.io.threads", "8"),

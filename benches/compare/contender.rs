@@ -22,8 +22,8 @@ const STOP_WAIT: Duration = Duration::from_secs(60);
 const TAIL_LINES: usize = 25;
 /// What ratchet may take for all its stores; its default would be half of the machine's memory.
 pub const MEMORY: &str = "1GiB";
-/// Lanes, threads or processes of each contender.
-pub const THREADS: usize = 2;
+/// Threads or processes of the peers, which have no number of their own that fits a machine.
+const PEER_THREADS: usize = 2;
 /// Lanes of the floors: with more of them they take more CPU time and are no faster.
 const FLOOR_LANES: usize = 1;
 /// The longest transaction of each contender, unless a part says otherwise.
@@ -75,6 +75,17 @@ impl Contender {
         matches!(self, Contender::Ratchet | Contender::KafkaStreams | Contender::Quix)
     }
 
+    /// Threads, lanes or processes that do an instance's work. ratchet is not told: it is as many as it takes by
+    /// itself on this machine.
+    pub fn threads(self) -> usize {
+        match self {
+            Contender::Plain => 1,
+            Contender::Floor | Contender::FloorChangelog => FLOOR_LANES,
+            Contender::Ratchet => own_lanes(),
+            Contender::KafkaStreams | Contender::Quix => PEER_THREADS,
+        }
+    }
+
     /// The group of a run with this name (lower-case letters, digits and dashes).
     pub fn group(self, name: &str) -> String {
         match self {
@@ -95,7 +106,7 @@ impl Contender {
             state_dir: folder.join(name),
             work,
             commit_ms: COMMIT_MS,
-            threads: if matches!(self, Contender::Floor | Contender::FloorChangelog) { FLOOR_LANES } else { THREADS },
+            threads: self.threads(),
             settings: Vec::new(),
             arguments: Vec::new(),
         }
@@ -160,12 +171,11 @@ fn ratchet(spec: &Spec) -> Outcome<Command> {
     fs::write(&topology, topology_text(name, spec)).context(topology.display())?;
     let config = folder.join("ratchet.yaml");
     let text = format!(
-        "cluster: kafka\nkafka: {{bootstrap.servers: \"{}\"}}\nstate_dir: {}\nlanes: {}\nmemory: {MEMORY}\n\
+        "cluster: kafka\nkafka: {{bootstrap.servers: \"{}\"}}\nstate_dir: {}\nmemory: {MEMORY}\n\
          commit: {{interval: {}ms}}\nhttp: \"off\"\n\
          topics: {{create: internal, replication_factor: 1, min_insync_replicas: 1}}\n",
         spec.brokers,
         folder.join("state").display(),
-        spec.threads,
         spec.commit_ms,
     );
     fs::write(&config, text).context(config.display())?;
@@ -176,6 +186,13 @@ fn ratchet(spec: &Spec) -> Outcome<Command> {
     }
     command.args(&spec.arguments).arg(&topology);
     Ok(command)
+}
+
+/// How many lanes ratchet has where nobody says a number. Where its settings cannot be read it says so itself when it
+/// is started.
+fn own_lanes() -> usize {
+    let brokers = "kafka.bootstrap.servers=unasked".to_owned();
+    ratchet::config::load(None, &[brokers], &ratchet::config::Process).map_or(0, |config| config.lanes)
 }
 
 /// What ratchet is to decide.

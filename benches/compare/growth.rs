@@ -13,20 +13,19 @@ use crate::part::{Bench, Goal, Part, Section, Table};
 use crate::results::{Findings, Results};
 use crate::spec::Work;
 use crate::stats::Spread;
+use crate::warm;
 
 /// The part.
 pub const PART: Part =
     Part { name: "growth", about: "cost by lanes, partitions, entries and time", run, sections, goals };
 
 const LANES: &[u64] = &[1, 2, 4];
-const PARTITIONS: &[u64] = &[4, 16, 64, 256];
+const PARTITIONS: &[u64] = &[4, 64, 256];
 const ENTRIES: &[u64] = &[1_000_000, 5_000_000, 10_000_000];
-/// Where lanes are counted, so many partitions; where partitions are, so many lanes.
+/// Where lanes are counted, so many partitions. Where they are not, ratchet has its own number of them.
 const USUAL_PARTITIONS: i32 = 4;
 const RECORDS: u64 = 2_000_000;
 const VALUE_BYTES: usize = 160;
-/// What is compared within a round are large differences.
-const ROUNDS_MAX: usize = 2;
 /// Where entries are counted the records are small: they are not what memory is for.
 const SMALL_VALUE_BYTES: usize = 32;
 /// `memory:` where entries are counted.
@@ -81,7 +80,7 @@ fn run(bench: &Bench) -> Outcome<Findings> {
     };
     if bench.has(Contender::Ratchet) {
         keep("lanes", lanes(bench, &mut data.costs));
-        for round in 0..rounds(bench) {
+        for round in 0..bench.rounds {
             keep("partitions", partitions(bench, round, &mut data.costs));
         }
         keep("entries", entries(bench, &mut data.costs));
@@ -89,14 +88,10 @@ fn run(bench: &Bench) -> Outcome<Findings> {
     }
     let mut findings = Findings::new(&data)?
         .setting("records", bench.scaled(RECORDS))
-        .setting("rounds", rounds(bench))
+        .setting("rounds", bench.rounds)
         .setting("memory, by entries", MEMORY);
     findings.failures = failures;
     Ok(findings)
-}
-
-fn rounds(bench: &Bench) -> usize {
-    bench.rounds.min(ROUNDS_MAX)
 }
 
 /// Notes what a number costs.
@@ -116,10 +111,11 @@ fn lanes(bench: &Bench, costs: &mut Vec<Cost>) -> Outcome<()> {
     let records = bench.scaled(RECORDS);
     let first = Stage::set(bench, Contender::Ratchet, Work::Ids, USUAL_PARTITIONS, &[])?;
     fill(bench, &first.spec.input, USUAL_PARTITIONS, 0..records, VALUE_BYTES)?;
-    for _ in 0..rounds(bench) {
+    warm::broker(bench, &first.spec.input, records)?;
+    for _ in 0..bench.rounds {
         for &lanes in LANES {
             let mut stage = Stage::over(bench, Contender::Ratchet, Work::Ids, USUAL_PARTITIONS, &first.spec.input)?;
-            stage.spec.threads = lanes as usize;
+            stage.spec.settings.push(("lanes".to_owned(), lanes.to_string()));
             let drained = drain(bench, &stage, 0, records)?;
             stage.check_output(records)?;
             note(bench, costs, Axis::Lanes, lanes, drained);
@@ -202,7 +198,7 @@ fn sections(results: &Results) -> Outcome<Vec<Section>> {
         title: "Growth".to_owned(),
         text: vec![format!(
             "What a record costs ratchet, medians over the rounds: by lanes (over {USUAL_PARTITIONS} partitions), by \
-             partitions (2 lanes), and by the entries in the store (`memory: {MEMORY}`, each size taken by a new process \
+             partitions, and by the entries in the store (`memory: {MEMORY}`, each size taken by a new process \
              over the store of the one before). All ids are new."
         )],
         tables: Axis::ALL.into_iter().map(table).filter(|table| !table.rows.is_empty()).collect(),

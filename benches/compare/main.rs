@@ -10,6 +10,7 @@ mod broker;
 mod command;
 mod contender;
 mod failure;
+mod figures;
 mod floor;
 mod generate;
 mod growth;
@@ -35,6 +36,7 @@ mod spec;
 mod stats;
 mod throughput;
 mod usage;
+mod warm;
 
 use std::process::ExitCode;
 

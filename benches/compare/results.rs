@@ -9,6 +9,7 @@ use std::process::Command;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::contender::Contender;
 use crate::failure::{Context as _, Outcome};
 use crate::kafka;
 
@@ -25,6 +26,9 @@ pub struct Results {
     pub machine: Machine,
     /// Of what took part.
     pub versions: BTreeMap<String, String>,
+    /// Threads, lanes or processes of each contender.
+    #[serde(default)]
+    pub threads: BTreeMap<Contender, usize>,
     /// Whether it was a short run, whose figures say little.
     pub quick: bool,
     /// What the part was told.

@@ -55,16 +55,18 @@ pub fn run(args: &RunArgs) -> Outcome<()> {
             seconds: began.elapsed().as_secs(),
             machine: Machine::this(),
             versions: versions.clone(),
+            threads: Contender::ALL.into_iter().map(|contender| (contender, contender.threads())).collect(),
             quick: !for_keeps,
             settings: findings.settings,
             failures: findings.failures,
             data: findings.data,
         };
         show(part, &results);
+        bench.progress.say(format!("part {} took {} s", part.name, results.seconds));
         // What nothing came of must not replace what there was.
         if for_keeps && !results.data.is_null() {
             let path = results.write()?;
-            bench.progress.say(format!("part {} took {} s; results in {}", part.name, results.seconds, path.display()));
+            bench.progress.say(format!("results are in {}", path.display()));
         }
     }
     let _ = fs::remove_dir_all(&bench.folder);

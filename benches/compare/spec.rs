@@ -52,7 +52,7 @@ pub struct Spec {
     pub work: Work,
     /// The longest transaction.
     pub commit_ms: u64,
-    /// Threads, lanes or processes that do the work.
+    /// Threads or processes that do the work; ratchet is not told, and the setting `lanes` tells it.
     pub threads: usize,
     /// Further settings: `--set NAME=VALUE` of ratchet's, or properties of Kafka Streams.
     pub settings: Vec<(String, String)>,

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::contender::{COMMIT_MS, MEMORY, THREADS};
+use crate::contender::{COMMIT_MS, MEMORY};
 use crate::failure::{Context as _, Outcome, fail};
+use crate::figures::thousands;
 use crate::part::{self, Goal, Part, Section, Table};
 use crate::results::Results;
 
@@ -42,6 +43,7 @@ pub fn write() -> Outcome<()> {
     }
     let mut page = String::from(INTRODUCTION);
     page.push_str(&provenance(&found));
+    page.push_str(&times(&found));
     page.push_str("\n## Goals\n\n");
     page.push_str(&goals_table(&goals));
     page.push('\n');
@@ -104,13 +106,13 @@ fn goals_table(goals: &[Goal]) -> String {
     markdown(&Table { head, rows: goals.iter().map(row).collect() })
 }
 
-/// When, on what and with which versions each part was run.
+/// On what, with which versions and settings each part was run.
 fn provenance(found: &[(&Part, Results)]) -> String {
-    let head = ["part", "run", "took", "settings", "ratchet"].map(str::to_owned).to_vec();
+    let head = ["part", "settings", "ratchet"].map(str::to_owned).to_vec();
     let row = |(part, results): &(&Part, Results)| {
         let settings: Vec<String> = results.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let ratchet = results.versions.get("ratchet").cloned().unwrap_or_default();
-        vec![part.name.to_owned(), results.at.clone(), format!("{} s", results.seconds), settings.join(", "), ratchet]
+        vec![part.name.to_owned(), settings.join(", "), ratchet]
     };
     let mut machines: Vec<String> = Vec::new();
     for (_, results) in found {
@@ -123,15 +125,52 @@ fn provenance(found: &[(&Part, Results)]) -> String {
         }
     }
     let mut text = String::from("## Machine, versions, settings\n\n");
-    for line in machines {
+    for line in machines.into_iter().chain(threads(found)) {
         let _ = writeln!(text, "- {line}");
     }
     let _ = writeln!(
         text,
-        "- Each contender: a transaction for at most {COMMIT_MS} ms, {THREADS} lanes or threads (the floors one); \
-         ratchet with `memory: {MEMORY}`, else as it comes. Broker: one, `{}`, other settings but for the deletion \
+        "- Each contender: a transaction for at most {COMMIT_MS} ms; ratchet with `memory: {MEMORY}`, else as it comes. \
+         Broker: one, `{}`, other settings but for the deletion \
          of topics Kafka's defaults; topics of 4 partitions, one replica.\n",
         crate::broker::JAVA.join(" ")
     );
     text + &markdown(&Table { head, rows: found.iter().map(row).collect() })
+}
+
+/// How many threads each contender uses: a line for all parts, or for those that differ.
+fn threads(found: &[(&Part, Results)]) -> Vec<String> {
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for (part, results) in found.iter().filter(|(_, results)| !results.threads.is_empty()) {
+        let numbers: Vec<String> =
+            results.threads.iter().map(|(contender, threads)| format!("{contender} {threads}")).collect();
+        let line = numbers.join(", ");
+        match lines.iter_mut().find(|(other, _)| *other == line) {
+            Some((_, parts)) => parts.push(part.name),
+            None => lines.push((line, vec![part.name])),
+        }
+    }
+    let is_for_all = lines.len() == 1;
+    let told = |(line, parts): (String, Vec<&str>)| {
+        let of = if is_for_all { String::new() } else { format!(" in {}", parts.join(", ")) };
+        format!(
+            "Threads, lanes or processes of each instance that do the work{of}: {line}. ratchet was not told a number: \
+             it is what it takes by itself on this machine."
+        )
+    };
+    lines.into_iter().map(told).collect()
+}
+
+/// How long each part took, and when that was.
+fn times(found: &[(&Part, Results)]) -> String {
+    let minutes = |seconds: u64| format!("{:.1}", seconds as f64 / 60.0);
+    let row = |(part, results): &(&Part, Results)| {
+        let seconds = results.seconds;
+        vec![part.name.to_owned(), results.at.clone(), thousands(seconds as f64), minutes(seconds)]
+    };
+    let mut rows: Vec<Vec<String>> = found.iter().map(row).collect();
+    let all = found.iter().map(|(_, results)| results.seconds).sum();
+    rows.push(vec!["all".to_owned(), String::new(), thousands(all as f64), minutes(all)]);
+    let head = ["part", "ended", "seconds", "minutes"].map(str::to_owned).to_vec();
+    format!("\n## What the run took\n\n{}", markdown(&Table { head, rows }))
 }

@@ -14,6 +14,7 @@ use crate::measure::{self, Sample, Task};
 use crate::part::Bench;
 use crate::results::Findings;
 use crate::spec::{Spec, Work};
+use crate::warm;
 
 const ENTRIES: u64 = 50_000_000;
 const EVENTS: u64 = 2_000_000;
@@ -24,6 +25,7 @@ pub fn run(bench: &Bench) -> Outcome<Findings> {
     bench.progress.say(format!("writing {known} records into {INPUT}"));
     let mut generator = Generator::new(Work::Large);
     load::input(&bench.broker, &bench.progress, INPUT, known, |record| generator.next(record))?;
+    warm::broker(bench, INPUT, known)?;
     let mut data = Data { entries: known, ..Data::default() };
     let mut failures = Vec::new();
     let mut able: Vec<(Contender, Spec)> = Vec::new();

@@ -3,6 +3,7 @@
 use super::Data;
 use crate::contender::Contender;
 use crate::failure::Outcome;
+use crate::figures::{thousands, with_range};
 use crate::measure::Sample;
 use crate::part::{Bar, Drawing, Goal, Plot, Section, Table};
 use crate::results::Results;
@@ -129,25 +130,6 @@ pub fn goals_large(results: &Results) -> Outcome<Vec<Goal>> {
     let ratio = large.median / small.median;
     let what = format!("throughput, {} entries in the store", thousands(data.entries as f64));
     Ok(vec![Goal { what, wanted: "at least half of that of ids".into(), figure: two(ratio), met: ratio >= 0.5 }])
-}
-
-/// The median, with the least and the most where there are several.
-pub fn with_range(spread: Spread, write: impl Fn(f64) -> String) -> String {
-    let (middle, low, high) = (write(spread.median), write(spread.low), write(spread.high));
-    if low == high { middle } else { format!("{middle} ({low} to {high})") }
-}
-
-/// With commas.
-pub fn thousands(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 fn two(number: f64) -> String {

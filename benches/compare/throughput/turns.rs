@@ -12,9 +12,10 @@ use crate::measure::{self, Sample, Task};
 use crate::part::Bench;
 use crate::results::Findings;
 use crate::spec::Work;
+use crate::warm;
 
 /// Quix takes a single record at a time through an interpreter: with all records a round would take minutes.
-const QUIX_PART: u64 = 20;
+const QUIX_PART: u64 = 40;
 /// A contender that has failed this often is left out of the rest.
 const FAILURES_MAX: usize = 2;
 
@@ -39,6 +40,7 @@ fn run(bench: &Bench, work: Work, records: u64) -> Outcome<Findings> {
     if bench.has(Contender::Quix) {
         inputs.push(write(bench, work, &format!("in-{work}-few"), (records / QUIX_PART).max(1))?);
     }
+    warm::broker(bench, &inputs[0].topic, records)?;
     let input_of = |contender: Contender| &inputs[usize::from(contender == Contender::Quix)];
     let mut data = Data::default();
     data.records.extend(bench.contenders.iter().map(|contender| (*contender, input_of(*contender).records)));

@@ -35,6 +35,12 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(2);
 /// Between two attempts at a call that may be made again.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// How long a commit sends what is left of its records while the offsets are added.
+const FLUSH_AHEAD: Duration = Duration::from_millis(100);
+/// How long a broker mostly takes to write a transaction's markers.
+const MARKERS_WAIT: Duration = Duration::from_millis(3);
+/// A transaction that is over so soon feels a refusal of its partitions.
+const SHORT: Duration = Duration::from_millis(50);
 
 /// A commit has not asked for the end of its transaction yet.
 const PREPARING: u8 = 0;
@@ -54,6 +60,28 @@ pub struct Producer {
     transaction_timeout: Duration,
     /// Whether the last commit had an answer to everything that it asked for.
     answered: bool,
+    begun_at: Instant,
+    /// The last transaction that was to be committed.
+    ended: Option<Ended>,
+}
+
+/// A transaction that has ended, as far as the client was told.
+#[derive(Clone, Copy)]
+struct Ended {
+    at: Instant,
+    lasted: Duration,
+}
+
+impl Ended {
+    /// How long the next transaction is to wait. The broker writes the markers after its answer, and refuses the
+    /// next transaction's partitions until it has; librdkafka then asks again after 20 ms, whatever its settings.
+    /// A long transaction does not feel that: its partitions are registered while records are still coming in.
+    fn pause(self, now: Instant) -> Duration {
+        if self.lasted >= SHORT {
+            return Duration::ZERO;
+        }
+        (self.at + MARKERS_WAIT).saturating_duration_since(now)
+    }
 }
 
 impl Producer {
@@ -86,7 +114,18 @@ impl Producer {
         }
         let topics = HashMap::default();
         let id = id.to_owned();
-        Ok(Self { id, client, caller, reports, topics, delivery_timeout, transaction_timeout, answered: true })
+        Ok(Self {
+            id,
+            client,
+            caller,
+            reports,
+            topics,
+            delivery_timeout,
+            transaction_timeout,
+            answered: true,
+            begun_at: Instant::now(),
+            ended: None,
+        })
     }
 
     fn topic(&mut self, name: &str) -> Result<*mut rd::rd_kafka_topic_t, Error> {
@@ -163,10 +202,14 @@ impl cluster::Producer for Producer {
             let message = "a connection broke while a transaction ended: a new producer is needed to be certain";
             return Err(Error::new(Kind::Fenced, message));
         }
+        if let Some(ended) = self.ended {
+            std::thread::sleep(ended.pause(Instant::now()));
+        }
         let begun = self.caller.call(ATTEMPT + GRACE, |client| {
             // SAFETY: the client is alive; the error is taken over.
             unsafe { Failure::take(rd::rd_kafka_begin_transaction(client.raw())) }
         });
+        self.begun_at = Instant::now();
         match begun {
             Watched::Done(None) => Ok(()),
             Watched::Done(Some(failure)) => Err(failure.transactional(WHAT, Kind::Unknown)),
@@ -241,7 +284,7 @@ impl cluster::Producer for Producer {
         let shared = Arc::clone(&phase);
         let answered = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&answered);
-        let committed = self.caller.call(self.transaction_timeout + GRACE, move |client| {
+        let pending = self.caller.begin(self.transaction_timeout + GRACE, move |client| {
             Self::add_offsets(client, &list, &group, deadline, &told)?;
             let may_end = shared.compare_exchange(PREPARING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok();
             if !may_end {
@@ -249,7 +292,12 @@ impl cluster::Producer for Producer {
             }
             Self::end(client, deadline)
         });
-        self.reports.answered(Instant::now());
+        // The records need not wait for the offsets to be added.
+        self.client.flush(FLUSH_AHEAD);
+        let committed = pending.wait();
+        let answered_at = Instant::now();
+        self.reports.answered(answered_at);
+        self.ended = Some(Ended { at: answered_at, lasted: answered_at - self.begun_at });
         self.answered = matches!(committed, Watched::Done(Ok(()))) || answered.load(Ordering::Acquire);
         match committed {
             Watched::Done(result) => result,

@@ -186,6 +186,15 @@ impl Caller {
         patience: Duration,
         call: impl FnOnce(&Client) -> T + Send + 'static,
     ) -> Watched<T> {
+        self.begin(patience, call).wait()
+    }
+
+    /// Begins a call, which may take until `patience` is over; [`Pending::wait`] has its result.
+    pub fn begin<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        call: impl FnOnce(&Client) -> T + Send + 'static,
+    ) -> Pending<'_, T> {
         let deadline = Instant::now() + patience;
         let (done, answer) = crossbeam_channel::bounded(1);
         let task: Call = Box::new(move |client| {
@@ -193,12 +202,26 @@ impl Caller {
             // Nobody listens any more where the call was given up.
             let _ = done.send(result);
         });
-        if self.stuck.load(Ordering::Relaxed) || self.calls.send(task).is_err() {
-            return Watched::GivenUp;
-        }
-        answer.recv_deadline(deadline).map_or_else(
+        let is_taken = !self.stuck.load(Ordering::Relaxed) && self.calls.send(task).is_ok();
+        Pending { caller: self, answer: is_taken.then_some(answer), deadline }
+    }
+}
+
+/// A call under way.
+pub(super) struct Pending<'a, T> {
+    caller: &'a Caller,
+    /// `None` where it was not even taken.
+    answer: Option<Receiver<T>>,
+    deadline: Instant,
+}
+
+impl<T> Pending<'_, T> {
+    /// Waits for the call's end.
+    pub fn wait(self) -> Watched<T> {
+        let Some(answer) = self.answer else { return Watched::GivenUp };
+        answer.recv_deadline(self.deadline).map_or_else(
             |_| {
-                self.stuck.store(true, Ordering::Relaxed);
+                self.caller.stuck.store(true, Ordering::Relaxed);
                 Watched::GivenUp
             },
             Watched::Done,

@@ -190,6 +190,13 @@ impl Client {
         unsafe { Event::from_raw(rd::rd_kafka_queue_poll(self.events.as_ptr(), c_millis(wait))) }
     }
 
+    /// Has what a producer holds sent at once rather than after its linger, and waits for the deliveries, `wait` at
+    /// the most.
+    pub fn flush(&self, wait: Duration) {
+        // SAFETY: the client is alive; what is not delivered in time goes on being sent.
+        unsafe { rd::rd_kafka_flush(self.raw.as_ptr(), c_millis(wait)) };
+    }
+
     /// What went wrong in the background and matters more than the time-out that it led to.
     pub fn trouble(&self) -> Option<Failure> {
         let failures =

@@ -1,0 +1,28 @@
+//! How figures are written on the page.
+
+use crate::stats::Spread;
+
+/// The median, with the least and the most where there are several.
+pub fn with_range(spread: Spread, write: impl Fn(f64) -> String) -> String {
+    let (middle, low, high) = (write(spread.median), write(spread.low), write(spread.high));
+    if low == high { middle } else { format!("{middle} ({low} to {high})") }
+}
+
+/// With commas.
+pub fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Of microseconds.
+pub fn milliseconds(us: f64) -> String {
+    let ms = us / 1000.0;
+    if ms < 10.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
+}

@@ -1,0 +1,53 @@
+//! The broker's warm-up. A broker that has just been started compiles its own code while it works: in a first round
+//! that took a third of its CPU time, which was then missing to the contenders.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::contender::Contender;
+use crate::failure::{Context as _, Outcome};
+use crate::generate::PARTITIONS;
+use crate::part::Bench;
+use crate::spec::{Spec, Work};
+
+/// How long the broker is kept at work.
+const LENGTH: Duration = Duration::from_secs(10);
+/// How often the committed offsets are asked for.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// Lets `floor-changelog` pass an input of `records` records on, again and again for [`LENGTH`]. Nothing of it is
+/// measured or kept.
+pub fn broker(bench: &Bench, input: &str, records: u64) -> Outcome<()> {
+    bench.progress.say(format!("warming the broker up for {} s", LENGTH.as_secs()));
+    let until = Instant::now() + LENGTH;
+    let mut topics = Vec::new();
+    for number in 0.. {
+        let name = format!("warm-{input}-{number}");
+        // It passes anything on.
+        let spec = Contender::FloorChangelog.spec(&bench.broker, &bench.folder, &name, Work::Ids, input);
+        pass(bench, &spec, records, until)?;
+        fs::remove_dir_all(&spec.state_dir).context(spec.state_dir.display())?;
+        topics.extend([spec.output, spec.changelog]);
+        if Instant::now() >= until {
+            break;
+        }
+    }
+    // All at once in the end: to wait for a deletion is to be idle.
+    bench.broker.delete(&topics.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Until all is passed on, or it is time. A first commit is waited for: who has just been started knows no signals.
+fn pass(bench: &Bench, spec: &Spec, records: u64, until: Instant) -> Outcome<()> {
+    bench.broker.create(&spec.output, PARTITIONS, &[])?;
+    bench.broker.create(&spec.changelog, PARTITIONS, &[("cleanup.policy", "compact")])?;
+    let watch = bench.broker.watch(&spec.group, &spec.input, PARTITIONS)?;
+    let mut running = Contender::FloorChangelog.start(spec)?;
+    loop {
+        running.check()?;
+        let done = watch.sum()?;
+        if done >= records || (done > 0 && Instant::now() >= until) {
+            return running.stop().map(drop);
+        }
+        std::thread::sleep(ASK_EVERY);
+    }
+}

@@ -1,0 +1,13 @@
+//! Keys of entries that come in no order: for the benches of stores.
+
+use ratchet::format::KIND_IDENTITY;
+
+use crate::mix::mix;
+
+/// An identity's key.
+pub fn key(n: u64) -> [u8; 17] {
+    let mut key = [KIND_IDENTITY; 17];
+    key[1..9].copy_from_slice(&mix(n).to_be_bytes());
+    key[9..].copy_from_slice(&mix(!n).to_be_bytes());
+    key
+}
