@@ -77,6 +77,10 @@ cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka C
 sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults (SIM_SEEDS=n seeds of each kind; SIM_PROFILE=wild SIM_SEED=n tells one in full)
 	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
 
+.PHONY: faults
+faults: setup-test ## Make every fault on real Kafka with real processes, and print what was survived and how long it took (ARGS='broker kill' for those with such names, ARGS=--list for the names)
+	$(CARGO) test $(BUILD) --test faults -- $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (30)
 	@scripts/fuzz.sh
