@@ -4,13 +4,14 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::checker::Fate;
+use crate::checker::{Fate, check_output};
 use crate::cluster::{Fresh, Kafka, Stored};
 use crate::hostile::{broken_records, noise, raw};
 use crate::job::Job;
 use crate::load::{now_ms, thing};
 use crate::report::Report;
 use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage};
+use crate::until::within;
 
 const ROUNDS: usize = 4;
 /// What Kafka lets a topic hold in a record, where nothing else is said, but for a record's own few bytes.
@@ -98,6 +99,51 @@ pub fn decompression_bombs(report: &mut Report) {
         PARTITIONS as u64
     });
     assert!(letters >= ROUNDS * PARTITIONS as usize, "only {letters} dead letters");
+}
+
+/// A batch that unpacks to more than the client takes: it cannot be read, and must not be passed over. Its task stops
+/// with its place, and no other does.
+pub fn a_bomb_beyond_reading(report: &mut Report) {
+    const UNPACKED_BYTES: usize = 15_000_000;
+    const WORDS: [&str; 1] = ["cannot be read at offset"];
+    let mut stage = Stage::set(job("beyond", &[]), 1);
+    // All of it in one batch.
+    let one_batch = [("batch.size", "400000000"), ("message.max.bytes", "400000000"), ("linger.ms", "3000")];
+    let mut properties = vec![("compression.type", "zstd")];
+    properties.extend(one_batch);
+    let writer = stage.job.kafka.writer_with(&properties);
+    for nth in 0..10 {
+        let value = format!("{{\"id\":\"beyond-{nth}\",\"version\":1,\"zeros\":\"{}\"}}", "0".repeat(UNPACKED_BYTES));
+        writer.send(&stage.job.input, &raw(value));
+    }
+    writer.flush();
+    let since = Instant::now();
+    report.injected(1);
+    stage.operators[0].await_error(&[WORDS[0], &stage.job.input]);
+    let before = stage.committed();
+    within(RECOVERY_MAX, "the other partitions to go on", || {
+        let mut others = stage.committed().into_iter().zip(&before).skip(1);
+        others.all(|(now, before)| now > *before).then_some(())
+    });
+    report.recovered(since.elapsed());
+    stage.starve();
+    for partition in 1..PARTITIONS {
+        let end = stage.job.kafka.bounds(&stage.job.input, partition).end;
+        within(RECOVERY_MAX, "the other partitions to be drained", || {
+            (stage.committed()[partition as usize] >= end).then_some(())
+        });
+    }
+    let committed = stage.committed();
+    assert_eq!(committed[0], before[0], "it went on beyond what it could not read");
+    stage.operators[0].assert_running();
+    stage.operators[0].terminate();
+    stage.operators[0].await_exit(RECOVERY_MAX);
+    let mut input = stage.job.kafka.read(&stage.job.input);
+    for (partition, records) in &mut input {
+        records.retain(|record| record.offset < committed[*partition as usize]);
+    }
+    report.judged(&check_output(&stage.job, &input));
+    report.refused(&WORDS);
 }
 
 /// Senders whose clocks are hours behind or ahead, and some seconds ahead, with a retention of a minute: what is

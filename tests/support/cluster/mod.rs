@@ -377,6 +377,8 @@ fn client(brokers: &str) -> ClientConfig {
     config.set("topic.metadata.refresh.interval.ms", "5000").set("log_level", "3");
     // The tests may send what brokers take: the client's own limit is lower.
     config.set("message.max.bytes", "20000000");
+    // And read them, whatever they unpack to.
+    config.set("receive.message.max.bytes", "1000000000");
     config
 }
 
