@@ -56,7 +56,7 @@ pub fn corrupted_tables(report: &mut Report) {
         for table in &tables {
             let length = fs::metadata(table).expect("it was just listed").len() as usize;
             let mut file = OpenOptions::new().write(true).open(table).expect("the run's folder is writable");
-            file.write_all(&vec![0xaa; length]).expect("the run's folder is writable");
+            file.write_all(&vec![0xaa_u8; length]).expect("the run's folder is writable");
         }
         tables.len() as u64
     });

@@ -125,10 +125,9 @@ pub fn a_truncated_changelog(report: &mut Report) {
     let mut stage = Stage::set(Job::new("cut-changelog", PARTITIONS), 1);
     for _ in 0..ROUNDS {
         sleep(Duration::from_secs(1));
-        for partition in 0..PARTITIONS {
-            let stable = stage.job.kafka.bounds(&stage.job.changelog(), partition).stable;
-            stage.job.kafka.delete_records(&stage.job.changelog(), partition, stable / 2);
-        }
+        let (kafka, changelog) = (&stage.job.kafka, stage.job.changelog());
+        let cuts: Vec<i64> = (0..PARTITIONS).map(|p| kafka.bounds(&changelog, p).stable / 2).collect();
+        kafka.delete_compacted_records(&changelog, &cuts);
         report.injected(1);
         stage.operators[0].stop();
         let since = Instant::now();
@@ -144,7 +143,7 @@ pub fn a_truncated_changelog(report: &mut Report) {
 /// The same with the store lost: what was in them is remembered nowhere else.
 pub fn a_truncated_changelog_without_a_store(report: &mut Report) {
     let (job, mut operator) = drained("cut-and-wiped");
-    job.kafka.delete_records(&job.changelog(), 0, 3);
+    job.kafka.delete_compacted_records(&job.changelog(), &[3]);
     operator.kill_and_wipe();
     job.send(things(0, 0..20, 1));
     refuses(report, &job, &["its first records were removed", "new name"]);

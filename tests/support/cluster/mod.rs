@@ -4,6 +4,7 @@
 //! Use it from a test binary by `#[path]`, with `kafka` and `until` beside it at the crate's root.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the support")]
 
+mod policy;
 mod writer;
 
 use std::collections::BTreeMap;
