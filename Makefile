@@ -78,8 +78,8 @@ sim: setup-build ## Run the simulation: the engine on a simulated Kafka with fau
 	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
 
 .PHONY: faults
-faults: setup-test ## Make every fault on real Kafka with real processes, and print what was survived and how long it took (ARGS='broker kill' for those with such names, ARGS=--list for the names)
-	$(CARGO) test $(BUILD) --test faults -- $(ARGS)
+faults: setup-test ## Make every fault on real Kafka with real processes, in 40 minutes, and write docs/faults.md (ARGS='broker kill' for those with such names, ARGS=--list for the names)
+	$(CARGO) test $(BUILD) --test faults -- --all $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (30)

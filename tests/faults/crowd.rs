@@ -45,9 +45,8 @@ pub fn rebalance_storm(report: &mut Report) {
 /// Another client initialises the transactional id of an owner at work; every other time it goes on to write under
 /// it, and dies.
 pub fn stolen_ids(report: &mut Report) {
-    const ROUNDS: usize = 8;
     let mut stage = Stage::set(Job::new("stolen", PARTITIONS), 2);
-    for round in 0..ROUNDS {
+    for round in 0..report.rounds(6) {
         let victim = round % PARTITIONS as usize;
         let named = within(DEADLINE, "an owner to be named", || stage.job.owners()[victim].clone());
         let thief = stage.job.kafka.transaction(&named, TRANSACTION_TIMEOUT);

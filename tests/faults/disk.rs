@@ -31,7 +31,7 @@ fn stores(stage: &Stage) -> Vec<PathBuf> {
 /// `spoil` answers how many of them it has met.
 fn spoiled(report: &mut Report, theme: &str, spoil: fn(&Stage, &[PathBuf]) -> u64) {
     let mut stage = Stage::set(Job::new(theme, PARTITIONS), 1);
-    for _ in 0..ROUNDS {
+    for _ in 0..report.rounds(ROUNDS) {
         sleep(Duration::from_secs(1));
         stage.operators[0].stop();
         report.injected(spoil(&stage, &stores(&stage)));

@@ -33,9 +33,8 @@ pub fn at_random(report: &mut Report) {
 /// One instance, killed at the later and later passings of a point; with its disk, where what is asked is how a store
 /// is built.
 fn at_point(report: &mut Report, theme: &str, point: &str, wiped: bool) {
-    const ROUNDS: u64 = 5;
     let mut stage = Stage::set(Job::new(theme, PARTITIONS), 1);
-    for round in 1..=ROUNDS {
+    for round in 1..=report.rounds(5) {
         if wiped {
             stage.operators[0].kill_and_wipe();
         } else {

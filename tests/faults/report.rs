@@ -1,11 +1,10 @@
-//! What a scenario has found: a line of JSON for machines, a row of a table for docs/faults.md.
+//! What a scenario has found, and its results, a file each in the target folder.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::checker::Found;
 use crate::kafka::target_folder;
@@ -26,8 +25,8 @@ pub enum Ending {
 #[derive(Debug)]
 pub struct Report {
     pub name: &'static str,
-    pub fault: &'static str,
-    pub ending: Ending,
+    is_thorough: bool,
+    ending: Ending,
     /// How often the fault happened.
     injected: u64,
     /// From the fault, or from its end where nothing can go on before, until every partition had gone on.
@@ -39,8 +38,21 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(name: &'static str, fault: &'static str) -> Report {
-        Report { name, fault, ending: Ending::Failed, injected: 0, recoveries: Vec::new(), drained: None, judged: 0 }
+    pub fn new(name: &'static str, is_thorough: bool) -> Report {
+        Report {
+            name,
+            is_thorough,
+            ending: Ending::Failed,
+            injected: 0,
+            recoveries: Vec::new(),
+            drained: None,
+            judged: 0,
+        }
+    }
+
+    /// How often the fault is made: so often, or once where there is little time.
+    pub fn rounds(&self, thorough: usize) -> usize {
+        if self.is_thorough { thorough } else { 1 }
     }
 
     /// The fault happened so often.
@@ -101,63 +113,55 @@ impl Report {
         }
     }
 
-    fn json(&self) -> Value {
-        let ms = |time: Option<Duration>| time.map(|time| time.as_millis() as u64);
-        json!({
-            "name": self.name,
-            "fault": self.fault,
-            "ending": self.ending(),
-            "injected": self.injected,
-            "records": self.judged,
-            "recovery_median_ms": ms(self.median()),
-            "recovery_max_ms": ms(self.recoveries.iter().max().copied()),
-            "drained_ms": ms(self.drained),
-        })
+    /// In a few words.
+    pub fn summary(&self) -> String {
+        let after = self.recoveries.iter().max().map_or(String::new(), |t| format!(" within {:.1} s", t.as_secs_f64()));
+        format!("{}, {} times, on again{after}", self.ending(), self.injected)
     }
 
-    fn row(&self) -> String {
-        let seconds =
-            |time: Option<Duration>| time.map_or("–".to_owned(), |time| format!("{:.1}", time.as_secs_f64()));
-        format!(
-            "| {} | {} | {} | {} | {} | {} | {} |",
-            self.fault,
-            self.injected,
-            self.ending(),
-            self.judged,
-            seconds(self.median()),
-            seconds(self.recoveries.iter().max().copied()),
-            seconds(self.drained),
-        )
+    /// Keeps it in the target folder, in place of what an earlier run has found.
+    pub fn keep(&self, took_seconds: f64) {
+        let ms = |time: Duration| time.as_millis() as u64;
+        let results = Results {
+            ending: self.ending(),
+            injected: self.injected,
+            records: self.judged,
+            recovery_median_ms: self.median().map(ms),
+            recovery_max_ms: self.recoveries.iter().max().copied().map(ms),
+            drained_ms: self.drained.map(ms),
+            took_seconds: took_seconds.round() as u64,
+        };
+        let path = path(self.name);
+        let text = serde_json::to_string_pretty(&results).expect("numbers and texts");
+        let done = fs::create_dir_all(folder()).and_then(|()| fs::write(&path, text));
+        done.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     }
 }
 
-/// The file of this run's lines, in the target folder.
-pub fn file() -> PathBuf {
-    target_folder().join("faults.jsonl")
+/// What is kept of a scenario.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Results {
+    pub ending: String,
+    pub injected: u64,
+    pub records: usize,
+    pub recovery_median_ms: Option<u64>,
+    pub recovery_max_ms: Option<u64>,
+    pub drained_ms: Option<u64>,
+    pub took_seconds: u64,
 }
 
-/// Empties the file: its lines are of one run.
-pub fn begin(file: &Path) {
-    fs::write(file, "").unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-}
-
-/// Adds a scenario's line.
-pub fn add(file: &Path, report: &Report) {
-    let opened = OpenOptions::new().append(true).open(file);
-    opened
-        .and_then(|mut lines| writeln!(lines, "{}", report.json()))
-        .unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-}
-
-/// The table, as it goes into the documentation.
-pub fn table(reports: &[Report]) -> String {
-    let mut text = String::from(
-        "| fault | times | ends | records judged | goes on after, median, s | at most, s | drained after, s |\n\
-         |---|---:|---|---:|---:|---:|---:|\n",
-    );
-    for report in reports {
-        text.push_str(&report.row());
-        text.push('\n');
+impl Results {
+    /// What the last run of this scenario that did not fail has found.
+    pub fn of(name: &str) -> Option<Results> {
+        let text = fs::read_to_string(path(name)).ok()?;
+        Some(serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path(name).display())))
     }
-    text
+}
+
+fn folder() -> PathBuf {
+    target_folder().join("faults")
+}
+
+fn path(name: &str) -> PathBuf {
+    folder().join(format!("{name}.json"))
 }

@@ -204,7 +204,7 @@ pub fn more_partitions(report: &mut Report) {
 /// The group is empty for a moment, and something is done to it; then the load goes on where it has to.
 fn with_the_group(report: &mut Report, theme: &str, act: fn(&Stage), told: &str) {
     let mut stage = Stage::set(Job::new(theme, PARTITIONS), 2);
-    for _ in 0..ROUNDS {
+    for _ in 0..report.rounds(ROUNDS) {
         sleep(Duration::from_secs(1));
         stage.operators.iter_mut().for_each(Operator::stop);
         let before = stage.committed();
