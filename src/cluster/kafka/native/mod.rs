@@ -227,10 +227,24 @@ impl Client {
     /// Asks a broker about the topics that the client knows, for the sake of what the client does at the answer;
     /// says whether there was one.
     pub fn ask_for_topics(&self, wait: Duration) -> bool {
+        // SAFETY: null stands for no single topic.
+        unsafe { self.ask_metadata(ptr::null_mut(), wait) }
+    }
+
+    /// Asks a broker about this topic alone. At the answer the client learns anew who is there, who is the controller,
+    /// and who leads the topic's partitions; says whether there was one.
+    pub fn ask_for_topic(self: &Arc<Self>, topic: &CStr, wait: Duration) -> bool {
+        // SAFETY: the topic is alive for the call.
+        Topic::new(self, topic).is_ok_and(|topic| unsafe { self.ask_metadata(topic.raw(), wait) })
+    }
+
+    /// # Safety
+    /// `topic` is null or alive.
+    unsafe fn ask_metadata(&self, topic: *mut rd::rd_kafka_topic_t, wait: Duration) -> bool {
         let mut answer = ptr::null();
         // SAFETY: the client is alive and the out-pointer is valid for the call; the answer is owned.
         unsafe {
-            let code = rd::rd_kafka_metadata(self.raw(), 0, ptr::null_mut(), &mut answer, c_millis(wait));
+            let code = rd::rd_kafka_metadata(self.raw(), 0, topic, &mut answer, c_millis(wait));
             let answered = Failure::of(code).is_none();
             if answered {
                 rd::rd_kafka_metadata_destroy(answer);
