@@ -49,6 +49,7 @@ pub fn stolen_ids(report: &mut Report) {
     for round in 0..report.rounds(6) {
         let victim = round % PARTITIONS as usize;
         let named = within(DEADLINE, "an owner to be named", || stage.job.owners()[victim].clone());
+        let since = Instant::now();
         let thief = stage.job.kafka.transaction(&named, TRANSACTION_TIMEOUT);
         report.injected(1);
         if round % 2 == 0 {
@@ -57,7 +58,7 @@ pub fn stolen_ids(report: &mut Report) {
             thief.send(&stage.job.output, [Fresh::new(victim as i32, "stolen", "{\"id\":\"stolen\",\"version\":1}")]);
             thief.die();
         }
-        stage.recover(report, Instant::now(), RECOVERY_MAX);
+        stage.recover(report, since, RECOVERY_MAX);
         within(DEADLINE, "the owner to go on under another id", || {
             stage.job.owners()[victim].as_ref().is_some_and(|owner| *owner != named).then_some(())
         });

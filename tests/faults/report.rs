@@ -115,8 +115,9 @@ impl Report {
 
     /// In a few words.
     pub fn summary(&self) -> String {
-        let after = self.recoveries.iter().max().map_or(String::new(), |t| format!(" within {:.1} s", t.as_secs_f64()));
-        format!("{}, {} times, on again{after}", self.ending(), self.injected)
+        let longest = self.recoveries.iter().max();
+        let after = longest.map_or(String::new(), |time| format!(", on again within {:.1} s", time.as_secs_f64()));
+        format!("{}, {} times{after}", self.ending(), self.injected)
     }
 
     /// Keeps it in the target folder, in place of what an earlier run has found.
