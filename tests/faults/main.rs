@@ -8,8 +8,8 @@
 //!
 //! One scenario after the other, so that the times mean something. `make test` runs a few of them, briefly;
 //! `make faults` runs all of them and writes docs/faults.md, `make faults ARGS='broker kill'` those with one of these
-//! words in their name, `ARGS=--list` names them. `RATCHET_TEST_SEED` repeats the random choices. Logs are left in
-//! the target folder below `kafka-4.1.0/runs`.
+//! words in their name (`=zombie` is that one alone), `ARGS=--list` names them. `RATCHET_TEST_SEED` repeats the random
+//! choices. Logs are left in the target folder below `kafka-4.1.0/runs`.
 #![allow(
     clippy::disallowed_methods,
     reason = "the tests look at a running system from outside: they have a clock and may wait"
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     let is_thorough = is_asked("--all");
     let words: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
     let is_wanted = |scenario: &&Scenario| {
-        (is_thorough || scenario.brief) && (words.is_empty() || words.iter().any(|word| scenario.name.contains(*word)))
+        (is_thorough || scenario.brief) && (words.is_empty() || words.iter().any(|word| scenario.is_called(word)))
     };
     let wanted: Vec<&'static Scenario> = SCENARIOS.iter().filter(is_wanted).collect();
     // Cargo gives words to every test binary: those of others mean nothing here.

@@ -14,6 +14,13 @@ pub struct Scenario {
     pub brief: bool,
 }
 
+impl Scenario {
+    /// Whether this word means it: a part of its name, or `=` and all of it.
+    pub fn is_called(&self, word: &str) -> bool {
+        word.strip_prefix('=').map_or_else(|| self.name.contains(word), |whole| self.name == whole)
+    }
+}
+
 const fn fault(name: &'static str, fault: &'static str, play: fn(&mut Report)) -> Scenario {
     Scenario { name, fault, play, brief: false }
 }

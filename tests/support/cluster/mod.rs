@@ -26,6 +26,8 @@ use crate::until::{DEADLINE, within};
 
 /// One question to a broker.
 const ASK: Duration = Duration::from_secs(20);
+/// One of a question that is asked again and again: whoever is asked may be gone or frozen.
+const ASK_BRIEFLY: Duration = Duration::from_secs(2);
 
 /// A record as it stands in a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -357,7 +359,7 @@ impl Group {
         let mut list = TopicPartitionList::new();
         list.add_partition(topic, partition);
         let answer = within(DEADLINE, &format!("the committed offset of {}", self.name), || {
-            let answer = self.consumer.committed_offsets(list.clone(), ASK).ok()?;
+            let answer = self.consumer.committed_offsets(list.clone(), ASK_BRIEFLY).ok()?;
             answer.elements().iter().all(|e| e.error().is_ok()).then_some(answer)
         });
         let element = answer.elements().into_iter().next().expect("one partition was asked for");
