@@ -19,14 +19,14 @@ use super::errors::{Code, Failure};
 use super::properties::Properties;
 use crate::cluster::{Error, Kind};
 
-mod deliveries;
 mod event;
 mod list;
+mod listener;
 mod log;
 
-pub(super) use deliveries::OnDelivered;
 pub(super) use event::{Event, Signal, Undelivered};
 pub(super) use list::{Element, List};
+pub(super) use listener::Listener;
 
 /// Room for librdkafka's explanations.
 const MESSAGE_BYTES_MAX: usize = 512;
@@ -109,7 +109,7 @@ pub(super) struct Client {
     events: NonNull<rd::rd_kafka_queue_t>,
     role: Role,
     /// Called by librdkafka for as long as it lives.
-    on_delivered: Option<OnDelivered>,
+    listener: Option<Listener>,
 }
 
 // SAFETY: librdkafka's client and queue handles may be used from any thread (its documentation).
@@ -123,11 +123,11 @@ impl Client {
         Self::with(properties, None)
     }
 
-    /// The same with what is told of each record that was delivered.
-    pub fn with(properties: &Properties, on_delivered: Option<OnDelivered>) -> Result<Arc<Self>, Error> {
+    /// The same with what is told while it happens.
+    pub fn with(properties: &Properties, listener: Option<Listener>) -> Result<Arc<Self>, Error> {
         let mut conf = properties.to_conf()?;
-        if let Some(on_delivered) = &on_delivered {
-            on_delivered.add_to(&mut conf)?;
+        if let Some(listener) = &listener {
+            listener.add_to(&mut conf)?;
         }
         let raw = Self::start(conf, properties)?;
         if properties.role() == Role::Consumer {
@@ -148,7 +148,7 @@ impl Client {
                 tracing::warn!(target: "librdkafka", "tokens are refreshed late: {failure}");
             }
         }
-        Ok(Arc::new(Self { raw, events, role: properties.role(), on_delivered }))
+        Ok(Arc::new(Self { raw, events, role: properties.role(), listener }))
     }
 
     fn start(conf: Conf, properties: &Properties) -> Result<NonNull<rd::rd_kafka_t>, Error> {
@@ -266,7 +266,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let (raw, events, role) = (self.raw, self.events, self.role);
-        let client = Handles { raw, events, role, _on_delivered: self.on_delivered.take() };
+        let client = Handles { raw, events, role, _listener: self.listener.take() };
         // librdkafka joins all of its threads, which may be waiting for a broker that is gone: nobody else
         // has to wait with it.
         let started = thread::Builder::new().name("kafka-destroy".to_owned()).spawn(move || client.destroy());
@@ -281,7 +281,7 @@ struct Handles {
     raw: NonNull<rd::rd_kafka_t>,
     events: NonNull<rd::rd_kafka_queue_t>,
     role: Role,
-    _on_delivered: Option<OnDelivered>,
+    _listener: Option<Listener>,
 }
 
 // SAFETY: as for `Client`.
