@@ -80,11 +80,19 @@ pub fn oversized(report: &mut Report) {
     assert!(letters >= 3 * ROUNDS, "only {letters} dead letters");
 }
 
-/// Some kilobytes that unpack to 15 MB, by each of Kafka's compressions.
+/// What a bomb unpacks to.
+const UNPACKED_BYTES: usize = 5_000_000;
+
+/// Lets transactions take longer: what is refused is sent again and again until it is found, megabytes each time.
+fn patient(mut job: Job) -> Job {
+    job.properties.insert("producer.transaction.timeout.ms".to_owned(), "20000".to_owned());
+    job
+}
+
+/// Some kilobytes that unpack to megabytes, by each of Kafka's compressions.
 pub fn decompression_bombs(report: &mut Report) {
-    const UNPACKED_BYTES: usize = 15_000_000;
     const CODECS: [&str; ROUNDS] = ["gzip", "zstd", "lz4", "snappy"];
-    let mut job = job("bombs", &[]);
+    let mut job = patient(job("bombs", &[]));
     job.rules.unsendable = too_large_for_the_output;
     let stage = Stage::set(job, 2);
     let letters = sent_among_others(report, stage, |job, round| {
@@ -104,10 +112,12 @@ pub fn decompression_bombs(report: &mut Report) {
 /// A batch that unpacks to more than the client takes: it cannot be read, and must not be passed over. Its task stops
 /// with its place, and no other does; given room, it goes on.
 pub fn a_bomb_beyond_reading(report: &mut Report) {
-    const UNPACKED_BYTES: usize = 15_000_000;
-    const BOMBS: usize = 10;
+    const BOMBS: usize = 8;
+    const LIMIT: &str = "receive.message.max.bytes";
     const WORDS: [&str; 2] = ["cannot be read at offset", "raise"];
-    let mut job = job("beyond", &[]);
+    let mut job = patient(job("beyond", &[]));
+    job.properties.insert("consumer.fetch.max.bytes".to_owned(), "10000000".to_owned());
+    job.properties.insert(LIMIT.to_owned(), "20000000".to_owned());
     job.rules.unsendable = too_large_for_the_output;
     let mut stage = Stage::set(job, 1);
     // All of it in one batch.
@@ -142,7 +152,7 @@ pub fn a_bomb_beyond_reading(report: &mut Report) {
     stage.operators[0].terminate();
     stage.operators[0].await_exit(RECOVERY_MAX);
     // What its words say helps, and nothing was lost.
-    stage.job.properties.insert("receive.message.max.bytes".to_owned(), "400000000".to_owned());
+    stage.job.properties.insert(LIMIT.to_owned(), "100000000".to_owned());
     stage.restart(0);
     let found = stage.finish(report);
     assert!(found.dead_lettered() >= BOMBS, "{found:?}");
