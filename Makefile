@@ -73,6 +73,14 @@ test: setup-test ## Run the whole suite, real Kafka included (ARGS='--test NAME'
 cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka Connect, PostgreSQL, MariaDB
 	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
 
+.PHONY: sim
+sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults (SIM_SEEDS=n seeds of each kind; SIM_PROFILE=wild SIM_SEED=n tells one in full)
+	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
+
+.PHONY: faults
+faults: setup-test ## Make every fault on real Kafka with real processes, in 40 minutes, and write docs/faults.md (ARGS='broker kill' for those with such names, ARGS=--list for the names)
+	$(CARGO) test $(BUILD) --test faults -- --all $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (30)
 	@scripts/fuzz.sh

@@ -42,8 +42,13 @@ pub fn examine(
     delete_retention_ms: i64,
 ) -> Standing {
     let from = settled.changelog_start;
-    let Some(meta) = meta else { return Standing::Behind { from, synced_at: wall_ms } };
     let unusable = |reason: String| Standing::Unusable { from, reason };
+    let Some(meta) = meta else {
+        return match from {
+            0 => Standing::Behind { from, synced_at: wall_ms },
+            _ => unusable("it is empty".to_owned()),
+        };
+    };
     if meta.changelog_id != settled.changelog_id.0 {
         return unusable(format!("it belongs to a changelog with the id {}", TopicId(meta.changelog_id)));
     }
@@ -66,6 +71,13 @@ pub fn examine(
         return unusable("it was last written longer ago than the changelog keeps tombstones".to_owned());
     }
     Standing::Behind { from: meta.changelog_offset, synced_at: meta.synced_at }
+}
+
+/// Whether a store that cannot be built upon can be rebuilt from the changelog from offset `from` on, its start. The
+/// cleaner leaves a compacted topic's start alone; where it is not 0, records were deleted, and with them entries that
+/// nothing else remembers.
+pub fn check_rebuild(from: i64, reason: &str) -> Result<(), Refusal> {
+    if from == 0 { Ok(()) } else { Err(Refusal::ChangelogTruncated { start: from, reason: reason.to_owned() }) }
 }
 
 /// How a task goes on reading its input.
@@ -117,6 +129,17 @@ pub enum Refusal {
         known: TopicId,
         /// The id that the topic has.
         found: TopicId,
+    },
+    /// The changelog's first records were removed, and the store does not hold what was in them.
+    #[error(
+        "the changelog begins at offset {start}: its first records were removed, and the store cannot be rebuilt \
+         without them ({reason}); bring back the store that holds them, or give the topology a new name to begin anew"
+    )]
+    ChangelogTruncated {
+        /// The changelog's first offset.
+        start: i64,
+        /// Why the store has to be rebuilt.
+        reason: String,
     },
     /// The input was deleted and created again.
     #[error(

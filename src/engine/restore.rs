@@ -125,7 +125,7 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
     task.held = None;
     match setback {
         Setback::Refused(reason) => return task.fail(reason),
-        Setback::Damaged(reason) => wipe(task, reason),
+        Setback::Damaged(reason) => wipe(context, task, reason),
         Setback::Later(reason) => {
             let wait = backoff(task.attempts);
             task.attempts += 1;
@@ -138,9 +138,9 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
 }
 
 /// Empties a damaged store, loudly: the changelog has all of it.
-fn wipe<C: Cluster>(task: &mut Task<C>, reason: &str) {
+fn wipe<C: Cluster>(context: &Context, task: &mut Task<C>, reason: &str) {
     tracing::error!(task = %task.input, reason, "store is damaged; rebuilding it from the changelog");
-    if let Err(error) = Store::wipe(&task.dir) {
+    if let Err(error) = Store::wipe(&task.dir, &context.memory) {
         tracing::error!(task = %task.input, reason = %error, "store not emptied");
         task.attempts += 1;
     }
@@ -176,6 +176,7 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
         }
         Standing::Behind { from, synced_at } => (from, synced_at),
         Standing::Unusable { from, reason } => {
+            plan::check_rebuild(from, &reason)?;
             tracing::warn!(task = %task.input, reason, "store cannot be built upon; rebuilding it from the changelog");
             held.store.clear()?;
             (from, wall_ms)

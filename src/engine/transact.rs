@@ -268,9 +268,9 @@ impl<C: Cluster> Transactor<C> {
         }
         drop(producer);
         self.in_use = None;
-        if was_open && !ended {
-            cluster.fence(&self.id());
-        }
+        // Also where nothing is open as far as is known: requests of its former transactions that were tried again may
+        // still arrive, and would begin, and even commit, one of them anew under an epoch that nobody has ended.
+        cluster.fence(&self.id());
         self.renewals += 1;
         Aborted { touched, ended: false, undelivered }
     }

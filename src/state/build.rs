@@ -130,14 +130,20 @@ fn start() -> io::Result<Sender<Job>> {
 fn build(work: Work) -> Result<Built, Error> {
     let Work { mut buffer, dir, options, file_bytes_min } = work;
     let bytes = buffer.bytes();
-    buffer.sort();
-    if buffer.contains(STORE_META_KEY) {
-        return Err(Error::ReservedKey { path: dir });
-    }
+    sort(&mut buffer, &dir)?;
     if bytes < file_bytes_min || buffer.is_empty() {
         return Ok(Built::Records(buffer));
     }
     write(&dir, &options, &buffer).map(Built::File)
+}
+
+/// Puts what was gathered for the store in `dir` in order; says so if it is not a changelog's.
+pub(super) fn sort(buffer: &mut LoadBuffer, dir: &Path) -> Result<(), Error> {
+    buffer.sort();
+    if buffer.contains(STORE_META_KEY) {
+        return Err(Error::ReservedKey { path: dir.to_owned() });
+    }
+    Ok(())
 }
 
 /// A table file on its way into the store; removed when dropped, unless RocksDB has taken it over.
@@ -175,7 +181,7 @@ pub(super) fn ingest(db: &DB, dir: &Path, file: &TableFile) -> Result<(), Error>
     let mut options = IngestExternalFileOptions::default();
     // Linked into its place, not copied.
     options.set_move_files(true);
-    db.ingest_external_file_cf_opts(&super::store::column_family(db), &options, vec![&file.0])
+    db.ingest_external_file_cf_opts(&super::rocks::column_family(db), &options, vec![&file.0])
         .map_err(|error| Error::from_rocksdb(dir, &error))
 }
 

@@ -44,7 +44,8 @@ const MODE_FILE: u32 = 0o600;
 #[derive(Clone, Debug)]
 pub struct StateDir {
     slot: PathBuf,
-    _lock: Arc<FileLock>,
+    /// `None` for a slot that is on no disk.
+    _lock: Option<Arc<FileLock>>,
 }
 
 impl StateDir {
@@ -62,7 +63,7 @@ impl StateDir {
             create_dir(&slot)?;
             let path = slot.join(LOCK);
             match FileLock::try_take(&path) {
-                Ok(Some(lock)) => return Ok(Self { slot, _lock: Arc::new(lock) }),
+                Ok(Some(lock)) => return Ok(Self { slot, _lock: Some(Arc::new(lock)) }),
                 Ok(None) => {}
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOLCK | libc::EOPNOTSUPP)) => {
                     let reason = format!("{error}; this file system has no locks, set state_dir to a local disk");
@@ -72,6 +73,11 @@ impl StateDir {
             }
         }
         Err(Error::NoSlot { root, slots: SLOTS_MAX })
+    }
+
+    /// A slot that is on no disk.
+    pub(super) fn unlocked(slot: PathBuf) -> Self {
+        Self { slot, _lock: None }
     }
 
     /// The slot's folder.

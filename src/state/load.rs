@@ -15,8 +15,19 @@ const ENTRY_BYTES: usize = 32;
 pub struct LoadBuffer {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
-    /// The memory that it may take, given back with it; `None` for as much as it needs.
-    room: Option<Room>,
+    bound: Bound,
+}
+
+/// How much fits in.
+#[derive(Default)]
+enum Bound {
+    /// As much as comes.
+    #[default]
+    None,
+    /// The memory that it may take, given back with it.
+    Room(Room),
+    /// What one read brings.
+    OneRead,
 }
 
 #[derive(Clone, Copy)]
@@ -45,6 +56,11 @@ impl Entry {
     }
 }
 
+/// How many records of the usual size fit.
+fn records_in(room: &Room) -> usize {
+    room.bytes() / (ENTRY_BYTES + size_of::<Entry>())
+}
+
 /// A key's first bytes as a number, filled up with zeros: where two differ, their order is the keys'.
 pub fn key_head(key: &[u8]) -> u128 {
     if let Some(head) = key.first_chunk::<16>() {
@@ -64,19 +80,29 @@ impl LoadBuffer {
     /// An empty buffer that keeps to `room`. All of its memory is taken at once and none is moved as it fills;
     /// what is never written to costs nothing.
     pub(super) fn within(room: Room) -> Self {
-        let records = room.bytes() / (ENTRY_BYTES + size_of::<Entry>());
+        let records = records_in(&room);
         Self {
             entries: Vec::with_capacity(records),
             bytes: Vec::with_capacity(records * ENTRY_BYTES),
-            room: Some(room),
+            bound: Bound::Room(room),
         }
+    }
+
+    /// An empty buffer that is full as soon as there is anything in it.
+    pub(super) fn for_one_read() -> Self {
+        Self { bound: Bound::OneRead, ..Self::default() }
     }
 
     /// Whether so many records more, of the usual size, still fit.
     pub fn has_room(&self, records: usize) -> bool {
-        self.room.is_none()
-            || (self.entries.len() + records <= self.entries.capacity()
-                && self.bytes.len() + records * ENTRY_BYTES <= self.bytes.capacity())
+        match self.bound {
+            Bound::None => true,
+            Bound::Room(ref room) => {
+                let most = records_in(room);
+                self.entries.len() + records <= most && self.bytes.len() + records * ENTRY_BYTES <= most * ENTRY_BYTES
+            }
+            Bound::OneRead => self.is_empty(),
+        }
     }
 
     /// Adds a record; `None` deletes the key.
@@ -98,7 +124,10 @@ impl LoadBuffer {
     /// The memory that it was given.
     #[cfg(test)]
     pub(super) fn room_bytes(&self) -> usize {
-        self.room.as_ref().map_or(0, Room::bytes)
+        match &self.bound {
+            Bound::Room(room) => room.bytes(),
+            Bound::None | Bound::OneRead => 0,
+        }
     }
 
     /// How many records were added, repeated keys included until the load.

@@ -14,6 +14,7 @@ use rocksdb::{
 use super::background;
 use super::build::Builders;
 use super::load::LoadBuffer;
+use super::simulated::SimulatedDisk;
 
 /// Blocks take the rest of the memory; more for write buffers makes fewer, larger flushes.
 const WRITE_BUFFERS_SHARE: u64 = 4;
@@ -55,7 +56,55 @@ const BUILD_SHARE: usize = 5;
 /// One budget of memory for all stores of a process: the block cache, the write buffers inside it, and the buffers
 /// of loads, which the cache makes room for while there are any. Cheap to clone; all clones are the same budget.
 #[derive(Clone)]
-pub struct Memory {
+pub struct Memory(Place);
+
+/// Where stores are kept.
+#[derive(Clone)]
+pub(super) enum Place {
+    /// In RocksDB, on this machine's disk.
+    Rocks(RocksMemory),
+    /// In a simulation.
+    Simulated(SimulatedDisk),
+}
+
+impl Memory {
+    /// A budget of `bytes` for all stores together. It is kept by evicting blocks and flushing write
+    /// buffers, not by refusing: what is in use at a moment may pass it.
+    pub fn new(bytes: u64) -> Self {
+        Self(Place::Rocks(RocksMemory::new(bytes)))
+    }
+
+    /// What stores are opened with that are kept there.
+    pub(super) fn of(place: Place) -> Self {
+        Self(place)
+    }
+
+    /// Where stores are kept.
+    pub(super) fn place(&self) -> &Place {
+        &self.0
+    }
+
+    /// A buffer for a load; `None` while other loads have all there is room for.
+    /// Its room is given back when it was loaded, or is dropped.
+    pub fn load_buffer(&self) -> Option<LoadBuffer> {
+        match &self.0 {
+            Place::Rocks(memory) => Loads::take(&memory.loads).map(LoadBuffer::within),
+            Place::Simulated(disk) => Some(disk.load_buffer()),
+        }
+    }
+
+    /// Bytes in use, write buffers included.
+    pub fn used_bytes(&self) -> usize {
+        match &self.0 {
+            Place::Rocks(memory) => memory.cache.get_usage(),
+            Place::Simulated(_) => 0,
+        }
+    }
+}
+
+/// The memory of all RocksDBs of a process.
+#[derive(Clone)]
+pub(super) struct RocksMemory {
     cache: Cache,
     loads: Arc<Loads>,
     buffers: WriteBufferManager,
@@ -64,10 +113,8 @@ pub struct Memory {
     write_buffer_bytes: usize,
 }
 
-impl Memory {
-    /// A budget of `bytes` for all stores together. It is kept by evicting blocks and flushing write
-    /// buffers, not by refusing: what is in use at a moment may pass it.
-    pub fn new(bytes: u64) -> Self {
+impl RocksMemory {
+    fn new(bytes: u64) -> Self {
         let to_usize = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let cache = Cache::new_lru_cache(to_usize(bytes));
         let buffers_bytes = (bytes / WRITE_BUFFERS_SHARE).max(WRITE_BUFFER_BYTES_MIN);
@@ -85,24 +132,13 @@ impl Memory {
         Self { cache, loads, buffers, env, write_buffer_bytes: to_usize(write_buffer_bytes) }
     }
 
-    /// A buffer for a load; `None` while other loads have all there is room for.
-    /// Its room is given back when it was loaded, or is dropped.
-    pub fn load_buffer(&self) -> Option<LoadBuffer> {
-        Loads::take(&self.loads).map(LoadBuffer::within)
-    }
-
     /// The threads that build table files.
-    pub(super) fn builders(&self) -> &Builders {
+    pub fn builders(&self) -> &Builders {
         &self.loads.builders
     }
 
-    /// Bytes in use, write buffers included.
-    pub fn used_bytes(&self) -> usize {
-        self.cache.get_usage()
-    }
-
     /// What a store is opened with.
-    pub(super) fn options(&self) -> Options {
+    pub fn options(&self) -> Options {
         let mut options = Options::default();
         // Blocks of files that a compaction has replaced leave the cache with them; else it fills with those. RocksDB
         // has no other way to say it from here.

@@ -4,6 +4,7 @@
 //! - [`Store`]: a task's store; [`Overlay`]: a transaction's writes until Kafka has committed;
 //!   [`LoadBuffer`]: what a restore has read of the changelog
 //! - [`Memory`]: what all stores of a process share; [`Registry`]: which of them are open
+//! - [`simulated`]: stores that are on no disk, for simulations
 //!
 //! Invariants:
 //! - Nothing uncommitted is ever in a store: writes wait in an [`Overlay`], and [`Store::commit`] is called
@@ -24,6 +25,8 @@ mod load;
 mod memory;
 mod overlay;
 mod registry;
+mod rocks;
+pub mod simulated;
 mod store;
 
 pub use dir::StateDir;

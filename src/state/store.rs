@@ -7,80 +7,56 @@
 //! A load breaks that rule, because table files reach the disk at once: so [`Store::begin_load`] makes sure
 //! first that the meta on disk names no transaction. A store that was killed while loading is partly ahead
 //! of its meta's changelog offset, never behind, and reading the changelog again from there mends it.
+//!
+//! What RocksDB does of this is in [`super::rocks`]; a simulation has [`super::simulated`] in its place.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
+use std::path::Path;
 
-use rocksdb::{
-    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions,
-};
-
-use super::build::{self, Built, UnderWay, Work};
 use super::load::{LoadBuffer, key_head};
-use super::{Error, Memory, Overlay, dir};
-use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
+use super::memory::Place;
+use super::rocks::Rocks;
+use super::simulated::Simulated;
+use super::{Error, Memory, Overlay};
+use crate::format::{STORE_META_KEY, StoreMeta};
 
-/// Keys that are looked up at once: more saves nothing and holds more blocks.
-const GET_KEYS_MAX: usize = 512;
-/// A load from this size on becomes a table file.
-const INGEST_BYTES_MIN: usize = 2 << 20;
-/// From so many table files of one load on they are merged while the load goes on: each takes part in a lookup.
-const LOAD_FILES_MAX: usize = 64;
-/// How long a write waits for flushes and compactions, in steps.
-const STALL_STEP: Duration = Duration::from_millis(1);
-const STALL_STEPS_MAX: u32 = 30_000;
-/// Below this, background work that fails is taken to fail for want of space.
-const FREE_BYTES_MIN: u64 = 64 << 20;
 /// What a write batch adds to each of its records, about.
 const BATCH_RECORD_BYTES: usize = 12;
 
 /// A task's store. One at a time per folder, in all processes.
 pub struct Store {
-    /// Loads that were handed in and not taken over, in order. Dropped before the rest, as they use the folder.
-    under_way: VecDeque<UnderWay>,
-    /// How many table files the load has made, `None` while compactions go on as ever.
-    load_files: Option<usize>,
-    /// `None` only after a failed [`Store::clear`].
-    db: Option<DB>,
-    dir: PathBuf,
-    memory: Memory,
+    files: Files,
     /// Whether the meta names no transaction, on disk too: what is loaded now cannot look current.
     loading: bool,
-    ingest_bytes_min: usize,
     /// Kept from commit to commit: the overlay's keys in order.
     order: Vec<(u128, u32)>,
 }
 
-/// The one column family that everything is in.
-pub(super) fn column_family(db: &DB) -> &ColumnFamily {
-    db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).expect("a store is opened with its column family")
+/// What keeps the bytes.
+enum Files {
+    Rocks(Rocks),
+    Simulated(Simulated),
+}
+
+/// Asks whichever of them it is.
+macro_rules! ask {
+    ($files:expr, $asked:ident => $question:expr) => {
+        match $files {
+            Files::Rocks($asked) => $question,
+            Files::Simulated($asked) => $question,
+        }
+    };
 }
 
 impl Store {
     /// Opens the store in `dir`, making an empty one where there is none. [`Error::Damaged`] says that it
     /// can be [wiped](Store::wipe) and rebuilt.
     pub fn open(dir: &Path, memory: &Memory) -> Result<Self, Error> {
-        dir::create_dir(dir)?;
-        // RocksDB knows its locks by name within a process: one folder must have one name.
-        let dir = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
-        let db = Some(open_db(&dir, memory)?);
-        let memory = memory.clone();
-        let mut store = Self {
-            under_way: VecDeque::new(),
-            load_files: None,
-            db,
-            dir,
-            memory,
-            loading: false,
-            ingest_bytes_min: INGEST_BYTES_MIN,
-            order: Vec::new(),
+        let files = match memory.place() {
+            Place::Rocks(memory) => Files::Rocks(Rocks::open(dir, memory)?),
+            Place::Simulated(disk) => Files::Simulated(Simulated::open(disk, dir)?),
         };
-        build::remove_leftovers(&store.dir)?;
+        let mut store = Self { files, loading: false, order: Vec::new() };
         match store.meta()? {
             Some(meta) => store.loading = meta.token.is_none(),
             None => store.expect_empty()?,
@@ -90,16 +66,10 @@ impl Store {
 
     /// Removes the store in `dir` with its folder; fine if there is none. Refused outside a slot of a marked
     /// state folder, and while anybody has it open.
-    pub fn wipe(dir: &Path) -> Result<(), Error> {
-        if !dir.try_exists().map_err(|error| Error::from_io(dir, &error))? {
-            return Ok(());
-        }
-        let dir = dir::removable(dir)?;
-        // Takes RocksDB's lock, which removing the folder alone would not.
-        DB::destroy(&Options::default(), &dir).map_err(|error| Error::from_rocksdb(&dir, &error))?;
-        match fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::from_io(&dir, &error)),
-            _ => Ok(()),
+    pub fn wipe(dir: &Path, memory: &Memory) -> Result<(), Error> {
+        match memory.place() {
+            Place::Rocks(_) => Rocks::wipe(dir),
+            Place::Simulated(disk) => Simulated::wipe(disk, dir),
         }
     }
 
@@ -112,24 +82,14 @@ impl Store {
 
     /// The value under `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let db = self.db()?;
-        db.get_cf(&column_family(db), key).map_err(|error| self.failed(&error))
+        ask!(&self.files, files => files.get(key))
     }
 
     /// Looks up `keys`, which ascend; equal ones may follow each other. `found` is told of each, in order:
     /// its index and what is under it.
-    pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+    pub fn get_sorted(&self, keys: &[&[u8]], found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
         debug_assert!(keys.is_sorted(), "keys must ascend");
-        let db = self.db()?;
-        let family = column_family(db);
-        for (chunk, keys) in keys.chunks(GET_KEYS_MAX).enumerate() {
-            let values = db.batched_multi_get_cf(&family, keys.iter().copied(), true);
-            for (at, value) in values.into_iter().enumerate() {
-                let value = value.map_err(|error| self.failed(&error))?;
-                found(chunk * GET_KEYS_MAX + at, value.as_deref());
-            }
-        }
-        Ok(())
+        ask!(&self.files, files => files.get_sorted(keys, found))
     }
 
     /// Applies a transaction that Kafka has committed, and where the store then stands, as one. In memory
@@ -153,7 +113,7 @@ impl Store {
     pub fn begin_load(&mut self, meta: &StoreMeta) -> Result<(), Error> {
         assert!(meta.token.is_none(), "a store that is being restored is the result of no transaction");
         // What an earlier load has left on its way is read again by this one, and must not come after it.
-        self.under_way.clear();
+        ask!(&mut self.files, files => files.drop_loads());
         self.set_meta(meta)?;
         self.flush()?;
         self.loading = true;
@@ -166,60 +126,19 @@ impl Store {
     /// of the store.
     pub fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
         assert!(self.loading, "a load begins with begin_load");
-        let (dir, options) = (self.dir.clone(), self.memory.options());
-        let work = Work { buffer, dir, options, file_bytes_min: self.ingest_bytes_min };
-        self.under_way.push_back(self.memory.builders().begin(work, meta)?);
-        Ok(())
+        assert!(meta.token.is_none(), "a store that is being restored is the result of no transaction");
+        ask!(&mut self.files, files => files.load(buffer, meta))
     }
 
     /// Brings what was loaded and is ready into the store; says how many loads are not. After an error the store is
     /// to be opened again.
     pub fn take_loaded(&mut self) -> Result<usize, Error> {
-        self.take_over(false)
+        ask!(&mut self.files, files => files.take_over(false))
     }
 
     /// Brings all that was loaded into the store, waiting for it.
     pub fn finish_loads(&mut self) -> Result<(), Error> {
-        self.take_over(true).map(|_| ())
-    }
-
-    fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
-        while let Some(outcome) = self.under_way.front().and_then(|first| first.outcome(wait)) {
-            let meta = self.under_way.pop_front().expect("it is the first").meta.clone();
-            match outcome? {
-                Built::Records(buffer) => self.write(buffer.iter(), buffer.bytes(), &meta)?,
-                Built::File(file) => {
-                    self.hold_compactions()?;
-                    build::ingest(self.db()?, &self.dir, &file)?;
-                    // After the file: a crash in between leaves the older meta, from which all is read again.
-                    self.set_meta(&meta)?;
-                }
-            }
-        }
-        Ok(self.under_way.len())
-    }
-
-    /// Counts a load's table file. The first ones are left as they are until the load has ended: merging them at
-    /// once takes what the load itself needs, and merges the same entries again and again.
-    fn hold_compactions(&mut self) -> Result<(), Error> {
-        match &mut self.load_files {
-            None => {
-                self.set_compactions(false)?;
-                self.load_files = Some(1);
-            }
-            Some(files) => {
-                *files += 1;
-                if *files == LOAD_FILES_MAX {
-                    self.set_compactions(true)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn set_compactions(&self, on: bool) -> Result<(), Error> {
-        let disabled = if on { "false" } else { "true" };
-        self.db()?.set_options(&[("disable_auto_compactions", disabled)]).map_err(|error| self.failed(&error))
+        ask!(&mut self.files, files => files.take_over(true)).map(|_| ())
     }
 
     /// Says where the store stands, without any entry.
@@ -229,9 +148,7 @@ impl Store {
 
     /// Brings all that was written to the disk.
     pub fn flush(&self) -> Result<(), Error> {
-        let db = self.db()?;
-        let options = FlushOptions::default();
-        db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.failed(&error))
+        ask!(&self.files, files => files.flush())
     }
 
     /// Shows up to `keys_max` (at least 1) entries to `visit`, in order of key, from the first after `after`
@@ -240,193 +157,75 @@ impl Store {
         &self,
         after: Option<&[u8]>,
         keys_max: usize,
-        mut visit: impl FnMut(&[u8], &[u8]),
+        visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<Vec<u8>>, Error> {
         assert!(keys_max > 0, "a scan makes progress");
-        let db = self.db()?;
-        let mut options = ReadOptions::default();
-        // A walk through everything must not push out what lookups need.
-        options.fill_cache(false);
-        options.set_iterate_lower_bound([KIND_IDENTITY]);
-        options.set_iterate_upper_bound([KIND_IDENTITY_DIGEST + 1]);
-        let mut entries = db.raw_iterator_cf_opt(&column_family(db), options);
-        match after {
-            None => entries.seek_to_first(),
-            // The next key in order after `after`.
-            Some(after) => entries.seek([after, &[0]].concat()),
-        }
-        let mut cursor = Vec::new();
-        let mut visited = 0;
-        while let Some((key, value)) = entries.item() {
-            if visited == keys_max {
-                return Ok(Some(cursor));
-            }
-            visit(key, value);
-            visited += 1;
-            if visited == keys_max {
-                cursor.extend_from_slice(key);
-            }
-            entries.next();
-        }
-        entries.status().map_err(|error| self.failed(&error))?;
-        Ok(None)
+        ask!(&self.files, files => files.scan(after, keys_max, visit))
     }
 
     /// Empties the store, its meta included, by removing its files: killed in the midst of it, it is as
     /// it was, damaged or empty, never partly there. After an error nothing can be done with it but to drop it.
     pub fn clear(&mut self) -> Result<(), Error> {
-        // Closed before its files are removed.
-        self.under_way.clear();
-        self.load_files = None;
-        self.db = None;
         self.loading = false;
-        DB::destroy(&Options::default(), &self.dir).map_err(|error| self.failed(&error))?;
-        dir::create_dir(&self.dir)?;
-        self.db = Some(open_db(&self.dir, &self.memory)?);
-        Ok(())
+        ask!(&mut self.files, files => files.clear())
     }
 
     /// How many entries there are, about: overwritten and deleted ones count until a compaction has seen
     /// them.
     pub fn entries_estimate(&self) -> u64 {
-        self.property("rocksdb.estimate-num-keys")
+        ask!(&self.files, files => files.entries_estimate())
     }
 
     /// The bytes of table files and write buffers.
     pub fn bytes(&self) -> u64 {
-        self.property("rocksdb.live-sst-files-size") + self.property("rocksdb.cur-size-all-mem-tables")
+        ask!(&self.files, files => files.bytes())
     }
 
     /// The store's folder.
     pub fn path(&self) -> &Path {
-        &self.dir
+        ask!(&self.files, files => files.path())
     }
 
     /// One write batch: `records`, then `meta`.
-    ///
-    /// Where RocksDB's background work has fallen behind, it would make the write wait, and wait without
-    /// end where the disk is full. So it is told to refuse instead, and the waiting is done here.
     fn write<'a>(
         &mut self,
         records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone,
         bytes: usize,
         meta: &StoreMeta,
     ) -> Result<(), Error> {
-        let db = self.db()?;
-        let mut options = WriteOptions::default();
-        options.disable_wal(true);
-        options.set_no_slowdown(true);
-        for _ in 0..STALL_STEPS_MAX {
-            match db.write_opt(batch(db, records.clone(), bytes, meta), &options) {
-                Ok(()) => {
-                    // Loading begins with begin_load alone, which knows the meta to be on disk.
-                    self.loading &= meta.token.is_none();
-                    if !self.loading && self.load_files.take().is_some() {
-                        self.set_compactions(true)?;
-                    }
-                    return Ok(());
-                }
-                Err(error) if error.kind() == rocksdb::ErrorKind::Incomplete => self.expect_space()?,
-                Err(error) => return Err(self.failed(&error)),
-            }
-            #[expect(clippy::disallowed_methods, reason = "RocksDB's background work is waited for in real time")]
-            thread::sleep(STALL_STEP);
+        ask!(&mut self.files, files => files.write(records, bytes, meta))?;
+        // Loading begins with begin_load alone, which knows the meta to be on disk.
+        self.loading &= meta.token.is_none();
+        match &mut self.files {
+            Files::Rocks(rocks) if !self.loading => rocks.end_load(),
+            _ => Ok(()),
         }
-        let waited = STALL_STEP * STALL_STEPS_MAX;
-        let reason =
-            format!("RocksDB took no write for {waited:?}; its file LOG there says why, the disk may be too slow");
-        Err(Error::Io { path: self.dir.clone(), reason })
-    }
-
-    /// Tells a background work that fails for want of space from one that is merely behind.
-    fn expect_space(&self) -> Result<(), Error> {
-        let free_bytes = dir::free_bytes(&self.dir)?;
-        if self.property("rocksdb.background-errors") == 0 || free_bytes >= FREE_BYTES_MIN {
-            return Ok(());
-        }
-        let reason = format!("RocksDB cannot write, {free_bytes} bytes are free");
-        Err(Error::Full { path: self.dir.clone(), reason })
     }
 
     /// A store without meta must hold nothing: it could be of any changelog.
     fn expect_empty(&self) -> Result<(), Error> {
-        let db = self.db()?;
-        let mut all = db.raw_iterator_cf(&column_family(db));
-        all.seek_to_first();
-        if all.valid() {
-            return Err(self.damaged("it holds entries and does not say of which changelog".to_owned()));
+        if ask!(&self.files, files => files.is_empty())? {
+            return Ok(());
         }
-        all.status().map_err(|error| self.failed(&error))
-    }
-
-    fn property(&self, name: &str) -> u64 {
-        let value = self.db.as_ref().and_then(|db| db.property_int_value_cf(&column_family(db), name).ok());
-        value.flatten().unwrap_or(0)
-    }
-
-    fn db(&self) -> Result<&DB, Error> {
-        self.db.as_ref().ok_or_else(|| Error::Io {
-            path: self.dir.clone(),
-            reason: "the store is closed, because it could not be emptied".to_owned(),
-        })
-    }
-
-    fn failed(&self, error: &rocksdb::Error) -> Error {
-        Error::from_rocksdb(&self.dir, error)
+        Err(self.damaged("it holds entries and does not say of which changelog".to_owned()))
     }
 
     fn damaged(&self, reason: String) -> Error {
-        Error::Damaged { path: self.dir.clone(), reason }
+        Error::Damaged { path: self.path().to_owned(), reason }
     }
 
     /// Lets a test see small loads become table files.
     #[cfg(test)]
     pub(super) fn set_ingest_bytes_min(&mut self, bytes: usize) {
-        self.ingest_bytes_min = bytes;
+        match &mut self.files {
+            Files::Rocks(rocks) => rocks.set_ingest_bytes_min(bytes),
+            Files::Simulated(simulated) => simulated.set_ingest_bytes_min(bytes),
+        }
     }
 }
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("dir", &self.dir).field("loading", &self.loading).finish_non_exhaustive()
+        f.debug_struct("Store").field("dir", &self.path()).field("loading", &self.loading).finish_non_exhaustive()
     }
-}
-
-fn batch<'a>(
-    db: &DB,
-    records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
-    bytes: usize,
-    meta: &StoreMeta,
-) -> WriteBatch {
-    let family = column_family(db);
-    let mut batch = WriteBatch::with_capacity_bytes(bytes);
-    for (key, value) in records {
-        match value {
-            Some(value) => batch.put_cf(&family, key, value),
-            None => batch.delete_cf(&family, key),
-        }
-    }
-    batch.put_cf(&family, STORE_META_KEY, meta.encode());
-    batch
-}
-
-fn open_db(dir: &Path, memory: &Memory) -> Result<DB, Error> {
-    // RocksDB takes a folder without CURRENT for an empty one, whatever else is in it.
-    if !dir.join("CURRENT").exists() && holds_tables(dir)? {
-        let reason = "its file CURRENT is gone".to_owned();
-        return Err(Error::Damaged { path: dir.to_owned(), reason });
-    }
-    let options = memory.options();
-    DB::open_cf_with_opts(&options, dir, [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())])
-        .map_err(|error| Error::from_opening(dir, &error))
-}
-
-fn holds_tables(dir: &Path) -> Result<bool, Error> {
-    for entry in fs::read_dir(dir).map_err(|error| Error::from_io(dir, &error))? {
-        let entry = entry.map_err(|error| Error::from_io(dir, &error))?;
-        if Path::new(&entry.file_name()).extension().is_some_and(|extension| extension == "sst") {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

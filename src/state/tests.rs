@@ -13,6 +13,7 @@ mod dir;
 mod load;
 mod model;
 mod overlay;
+mod simulated;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -21,6 +22,13 @@ const CHILD: &str = "RATCHET_STATE_TEST_CHILD";
 
 fn small_memory() -> Memory {
     Memory::new(8 << 20)
+}
+
+fn rocks_options() -> rocksdb::Options {
+    match small_memory().place() {
+        memory::Place::Rocks(memory) => memory.options(),
+        memory::Place::Simulated(_) => panic!("it is on a disk"),
+    }
 }
 
 /// Where a store stands that is the result of `offset` changelog records.

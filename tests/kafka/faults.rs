@@ -12,6 +12,9 @@ use crate::until::{DEADLINE, within};
 
 /// A broker that comes back replays its logs, and every client finds it again.
 const RECOVERY: Duration = Duration::from_secs(90);
+/// A broker that is silent for three seconds is given up.
+const FAST_FAILOVER: &[(&str, &str)] =
+    &[("broker.session.timeout.ms", "3000"), ("broker.heartbeat.interval.ms", "500")];
 
 #[test]
 fn a_broker_that_restarts_under_load_is_sat_out() {
@@ -68,4 +71,32 @@ fn an_output_partition_that_cannot_be_written_holds_up_its_own_input_only() {
     operator.stop();
     let found = check(&job, &[operator.state_dir()]);
     assert_eq!(found.count(crate::checker::Fate::Forwarded), 800, "{found:?}");
+}
+
+#[test]
+fn a_restore_does_not_wait_for_a_broker_that_is_gone() {
+    let first = Broker::start_with(FAST_FAILOVER);
+    let job = Job::on(Kafka::at(&first.bootstrap()), "gone-leader");
+    job.kafka.create(&job.input, 1, &[]);
+    job.kafka.warm_up(&job.input);
+    let mut second = first.join();
+    // Led by the second broker, until it is gone.
+    job.kafka.create_led(&job.output, &[2, 1], &[]);
+    job.kafka.create_led(&job.changelog(), &[2, 1], &[("cleanup.policy", "compact")]);
+    job.kafka.create_placed(&job.dead_letter(), &[1], &[]);
+    let feed = Feed::start(&job, Load::new(Random::seeded("gone-leader"), 1, 1000), 200);
+    let mut operator = Operator::start(&job, "a");
+    job.await_progress(&[0], DEADLINE);
+    second.kill();
+    within(DEADLINE, "the changelog to be led by the first broker", || {
+        (job.kafka.leaders(&job.changelog()) == [1]).then_some(())
+    });
+    let before = job.committed();
+    // The transaction that was open is aborted, and whom the restore asks is the one who is gone.
+    job.await_progress(&before, Duration::from_secs(30));
+    operator.assert_running();
+    feed.stop();
+    job.await_drained(RECOVERY);
+    operator.stop();
+    check(&job, &[operator.state_dir()]).assert_lively();
 }

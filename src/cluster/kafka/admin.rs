@@ -65,10 +65,12 @@ impl Drop for Options {
     }
 }
 
-/// Makes an admin call and waits for its answer; `call` is given the options and the queue to answer to.
+/// Makes an admin call `about` a topic, if about one, and waits for its answer; `call` is given the options and the
+/// queue to answer to.
 fn ask(
     client: &Arc<Client>,
     api: rd::rd_kafka_admin_op_t,
+    about: Option<&CStr>,
     call: impl FnOnce(*const rd::rd_kafka_AdminOptions_t, *mut rd::rd_kafka_queue_t),
 ) -> Result<Event, Failure> {
     let queue = Queue::new(client);
@@ -106,8 +108,15 @@ fn ask(
             None if Instant::now() >= deadline => {
                 return Err(Failure::new(Code::RD_KAFKA_RESP_ERR__TIMED_OUT, "the cluster does not answer"));
             }
-            // A wrong password would be told as a time-out, and late.
-            None => client.trouble().map_or(Ok(()), Err)?,
+            None => {
+                // A wrong password would be told as a time-out, and late.
+                client.trouble().map_or(Ok(()), Err)?;
+                // A client that reads nothing does not look again who is to be asked: it would wait for a broker that
+                // is gone.
+                if let Some(topic) = about {
+                    client.ask_for_topic(topic, TROUBLE_STEP);
+                }
+            }
         }
     }
 }
@@ -136,15 +145,16 @@ unsafe fn words(text: *const c_char) -> String {
 /// What the cluster says of `topic`, without its settings.
 pub(super) fn outline(client: &Arc<Client>, topic: &str) -> Result<Option<Outline>, Failure> {
     let Ok(name) = CString::new(topic) else { return Ok(None) };
-    let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS, |options, queue| {
-        let mut names = [name.as_ptr()];
-        // SAFETY: all is alive for the call, which copies what it needs.
-        unsafe {
-            let topics = rd::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len());
-            rd::rd_kafka_DescribeTopics(client.raw(), topics, options, queue);
-            rd::rd_kafka_TopicCollection_destroy(topics);
-        }
-    })?;
+    let answer =
+        ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS, Some(&name), |options, queue| {
+            let mut names = [name.as_ptr()];
+            // SAFETY: all is alive for the call, which copies what it needs.
+            unsafe {
+                let topics = rd::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len());
+                rd::rd_kafka_DescribeTopics(client.raw(), topics, options, queue);
+                rd::rd_kafka_TopicCollection_destroy(topics);
+            }
+        })?;
     // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
     unsafe {
         let result = rd::rd_kafka_event_DescribeTopics_result(answer.raw());
@@ -250,11 +260,14 @@ pub(super) fn group_rights(client: &Arc<Client>, group: &str) -> Result<Option<R
 fn try_group_rights(client: &Arc<Client>, group: &str) -> Result<Option<Rights>, Error> {
     let what = || format!("describing the group {group}");
     let name = c_string(group)?;
-    let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, |options, queue| {
-        // SAFETY: all is alive for the call, which copies what it needs.
-        unsafe { rd::rd_kafka_DescribeConsumerGroups(client.raw(), [name.as_ptr()].as_mut_ptr(), 1, options, queue) }
-    })
-    .map_err(|failure| failure.plain(what()))?;
+    let answer =
+        ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, None, |options, queue| {
+            // SAFETY: all is alive for the call, which copies what it needs.
+            unsafe {
+                rd::rd_kafka_DescribeConsumerGroups(client.raw(), [name.as_ptr()].as_mut_ptr(), 1, options, queue)
+            }
+        })
+        .map_err(|failure| failure.plain(what()))?;
     // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
     unsafe {
         let result = rd::rd_kafka_event_DescribeConsumerGroups_result(answer.raw());
@@ -324,15 +337,18 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
 /// A topic's settings of these names, defaults included; empty where the cluster does not tell.
 fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str; N]) -> Result<[String; N], Failure> {
     let name = CString::new(topic).unwrap_or_default();
-    let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, |options, queue| {
-        // SAFETY: all is alive for the call, which copies what it needs.
-        unsafe {
-            let resource =
-                rd::rd_kafka_ConfigResource_new(rd::rd_kafka_ResourceType_t::RD_KAFKA_RESOURCE_TOPIC, name.as_ptr());
-            rd::rd_kafka_DescribeConfigs(client.raw(), [resource].as_mut_ptr(), 1, options, queue);
-            rd::rd_kafka_ConfigResource_destroy(resource);
-        }
-    })?;
+    let answer =
+        ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, Some(&name), |options, queue| {
+            // SAFETY: all is alive for the call, which copies what it needs.
+            unsafe {
+                let resource = rd::rd_kafka_ConfigResource_new(
+                    rd::rd_kafka_ResourceType_t::RD_KAFKA_RESOURCE_TOPIC,
+                    name.as_ptr(),
+                );
+                rd::rd_kafka_DescribeConfigs(client.raw(), [resource].as_mut_ptr(), 1, options, queue);
+                rd::rd_kafka_ConfigResource_destroy(resource);
+            }
+        })?;
     let mut found = [const { String::new() }; N];
     // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
     unsafe {
@@ -397,7 +413,7 @@ fn order(topic: &NewTopic<'_>) -> Result<Order, Error> {
 pub(super) fn create(client: &Arc<Client>, topic: &NewTopic<'_>) -> Result<(), Error> {
     let order = order(topic)?;
     let what = || format!("creating the topic {}", topic.name);
-    let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, |options, queue| {
+    let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, None, |options, queue| {
         // SAFETY: all is alive for the call, which copies what it needs.
         unsafe { rd::rd_kafka_CreateTopics(client.raw(), [order.0.as_ptr()].as_mut_ptr(), 1, options, queue) }
     })

@@ -20,7 +20,7 @@ use rdkafka::bindings as rd;
 
 use super::errors::{Code, Failure};
 use super::member::Metadata;
-use super::native::{Client, List, OnDelivered, Topic, c_millis, c_string};
+use super::native::{Client, List, Listener, Topic, c_millis, c_string};
 use super::properties::Properties;
 use super::send::{Patience, SEND_RECORDS_MAX, c_message, produce, produce_batch};
 use super::threads::{Caller, Reports, Watched};
@@ -91,9 +91,10 @@ impl Producer {
         let transaction_timeout = Duration::from_millis(properties.transaction_timeout_ms()?);
         let delivery_timeout = Duration::from_millis(properties.delivery_timeout_ms()?);
         let reports = Arc::new(Reports::default());
-        let told = Arc::clone(&reports);
-        let on_delivered = OnDelivered::new(move |opaque, offset| told.delivered(opaque, offset));
-        let client = Client::with(&properties.with("transactional.id", id), Some(on_delivered))?;
+        let (told, broke) = (Arc::clone(&reports), Arc::clone(&reports));
+        let listener =
+            Listener::new(move |opaque, offset| told.delivered(opaque, offset), move || broke.broke(Instant::now()));
+        let client = Client::with(&properties.with("transactional.id", id), Some(listener))?;
         let caller = Caller::start(Arc::clone(&client), Arc::clone(&reports))?;
         let what = format!("opening the transactional id {id}");
         let told = Arc::clone(&reports);

@@ -158,7 +158,7 @@ impl Properties {
     /// A producer's, without the transactional id.
     pub fn producer(common: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Result<Self, Error> {
         let mut values = layered(&[COMMON, PRODUCER], common, own)?;
-        // Successes are told by an interceptor: see `native::OnDelivered`.
+        // Successes are told by an interceptor: see `native::Listener`.
         put_all(&mut values, &[("delivery.report.only.error", "true"), ("enable.idempotence", "true")]);
         let mut properties = Self { role: Role::Producer, values };
         let named = ["message.timeout.ms", "delivery.timeout.ms"];

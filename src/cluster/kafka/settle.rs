@@ -34,6 +34,8 @@ use crate::record::TopicPartition;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
+/// How long the first answer about a partition may take: its leader may be gone.
+const LEADER_ANSWER: Duration = Duration::from_secs(1);
 /// Between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Between two looks at the last stable offset: short at first, since markers trail a commit by a moment.
@@ -310,11 +312,20 @@ impl Question {
     }
 }
 
-/// The first offset and the end of a partition. A client that has not heard of a topic yet says the same
-/// as one that never will, so a missing topic is asked for by name.
+/// The first offset and the end of a partition.
+///
+/// A client that reads nothing keeps to the leaders that it knows, also where they are gone, until the topic is asked
+/// for. And one that has not heard of a topic yet says the same as one that never will, so a missing topic is
+/// asked for by name.
 fn watermarks(client: &Arc<Client>, partition: &TopicPartition) -> Result<(i64, i64), Error> {
     let what = || format!("asking for the ends of {partition}");
-    let error = match client.query_watermarks(&c_string(&partition.topic)?, partition.partition, ANSWER) {
+    let topic = c_string(&partition.topic)?;
+    let ask = |wait| client.query_watermarks(&topic, partition.partition, wait);
+    let again = |_| {
+        client.ask_for_topic(&topic, LEADER_ANSWER);
+        ask(ANSWER - LEADER_ANSWER)
+    };
+    let error = match ask(LEADER_ANSWER).or_else(again) {
         Ok(watermarks) => return Ok(watermarks),
         Err(failure) => client.trouble().unwrap_or(failure).plain(what()),
     };

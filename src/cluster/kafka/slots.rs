@@ -145,9 +145,15 @@ pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Fail
             format!("{partition} no longer has offset {offset}: it is outside of what the broker retains ({failure})"),
         )
         .of(partition),
-        Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => {
-            Error::new(Kind::Refused, format!("{partition} cannot be read at offset {offset}: {failure}")).of(partition)
-        }
+        Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => Error::new(
+            Kind::Refused,
+            format!(
+                "{partition} cannot be read at offset {offset}: {failure}; if the batch there unpacks to more than \
+                 receive.message.max.bytes, raise that below kafka:; else it is damaged on the brokers: bring it back \
+                 from another replica, or give up what is in it (docs/operations.md says how)"
+            ),
+        )
+        .of(partition),
         _ => failure.plain(format_args!("reading {partition} at offset {offset}")).of(partition),
     }
 }

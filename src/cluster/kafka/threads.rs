@@ -1,6 +1,6 @@
 //! A producer's two threads: one takes reports of failed deliveries and is never still, one makes the calls
 //! that may take long or never end. Successes are many, and few of them matter: they are told as they come in,
-//! on librdkafka's thread ([`Reports::delivered`]).
+//! on librdkafka's thread ([`Reports::delivered`]); so are connections that break ([`Reports::broke`]).
 //!
 //! Invariants: a report is recorded before its record stops being in flight; the reports' thread runs for as
 //! long as a call may be under way, since commits and aborts wait for reports.
@@ -79,7 +79,7 @@ impl Reports {
     }
 
     /// A connection was seen to break. What it carried may arrive late, whatever is seen afterwards.
-    fn broke(&self, at: Instant) {
+    pub fn broke(&self, at: Instant) {
         let mut told = self.lock();
         let around = told
             .ending

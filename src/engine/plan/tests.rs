@@ -106,6 +106,20 @@ fn a_store_outside_the_changelog_is_emptied() {
 }
 
 #[test]
+fn a_changelog_whose_first_records_were_removed_rebuilds_no_store() {
+    let mut late = settled(None);
+    late.changelog_start = 400;
+    assert!(matches!(standing(&late, &meta(None), None), Standing::Behind { from: 400, .. }), "it holds the rest");
+    late.changelog_start = 401;
+    let empty = examine(&late, 0, None, None, 0, DAY_MS);
+    for standing in [empty, standing(&late, &meta(None), None)] {
+        let Standing::Unusable { from, reason } = standing else { panic!("{standing:?}") };
+        assert_eq!(check_rebuild(from, &reason), Err(Refusal::ChangelogTruncated { start: 401, reason }));
+    }
+    assert_eq!(check_rebuild(0, "it is another changelog's"), Ok(()));
+}
+
+#[test]
 fn a_store_that_may_have_missed_tombstones_is_emptied_unless_it_is_current() {
     let settled = settled(None);
     let old = |committed| examine(&settled, 0, Some(&meta(Some(9))), committed, DAY_MS, DAY_MS);

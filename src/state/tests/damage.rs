@@ -44,7 +44,7 @@ fn reports_damage(harm: impl Fn(&Path)) {
     let error = look(&dir).unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
     assert!(error.to_string().contains("rebuilt from the changelog"), "{error}");
-    Store::wipe(&dir).unwrap();
+    Store::wipe(&dir, &small_memory()).unwrap();
     assert!(!dir.exists());
     assert_eq!(look(&dir), Ok(Map::new()));
 }
@@ -108,7 +108,7 @@ fn entries_without_meta_are_damage() {
 fn meta_of_a_later_release_is_not_guessed_at() {
     let (_root, _state, dir) = task_dir();
     drop(Store::open(&dir, &small_memory()).unwrap());
-    let db = rocksdb::DB::open(&small_memory().options(), &dir).unwrap();
+    let db = rocksdb::DB::open(&rocks_options(), &dir).unwrap();
     db.put(crate::format::STORE_META_KEY, [99, 1, 2]).unwrap();
     drop(db);
     assert!(matches!(look(&dir), Err(Error::Damaged { .. })));

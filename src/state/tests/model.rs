@@ -8,6 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::state::simulated::{Loads, SimulatedDisk};
 
 type Records = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
@@ -24,6 +25,8 @@ enum Op {
         chunk: usize,
         as_file: bool,
         restore_crashes: usize,
+        /// What a simulated disk keeps of what was not flushed: the remainder of the division by what there is.
+        keeps: usize,
     },
     /// Restored from the first record on though nothing is wrong.
     LoadAll {
@@ -49,8 +52,9 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Abort),
         3 => Just(Op::Flush),
         1 => Just(Op::Reopen),
-        3 => (1..20_usize, any::<bool>(), 0..3_usize)
-            .prop_map(|(chunk, as_file, restore_crashes)| Op::Crash { chunk, as_file, restore_crashes }),
+        3 => (1..20_usize, any::<bool>(), 0..3_usize, any::<usize>()).prop_map(|(chunk, as_file, restore_crashes, keeps)| {
+            Op::Crash { chunk, as_file, restore_crashes, keeps }
+        }),
         1 => (1..20_usize, any::<bool>()).prop_map(|(chunk, as_file)| Op::LoadAll { chunk, as_file }),
         1 => Just(Op::Clear),
     ]
@@ -61,6 +65,8 @@ fn op() -> impl Strategy<Value = Op> {
 struct World {
     lives: usize,
     memory: Memory,
+    /// Where it is a simulated one.
+    disk: Option<SimulatedDisk>,
     store: Option<Store>,
     overlay: Overlay,
     changelog: Records,
@@ -70,11 +76,11 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(disk: Option<SimulatedDisk>) -> Self {
         let root = folder();
-        let memory = small_memory();
+        let memory = disk.as_ref().map_or_else(small_memory, SimulatedDisk::memory);
         let store = Some(Store::open(&root.path().join("0"), &memory).unwrap());
-        Self { root, lives: 0, memory, store, overlay: Overlay::new(), changelog: Vec::new(), flushed: 0 }
+        Self { root, lives: 0, memory, disk, store, overlay: Overlay::new(), changelog: Vec::new(), flushed: 0 }
     }
 
     fn store(&mut self) -> &mut Store {
@@ -105,20 +111,20 @@ impl World {
                 self.flushed = self.changelog.len();
                 self.check_current();
             }
-            Op::Crash { chunk, as_file, restore_crashes } => {
-                self.crash();
-                self.restore(chunk, as_file, restore_crashes);
+            Op::Crash { chunk, as_file, restore_crashes, keeps } => {
+                self.crash(keeps);
+                self.restore(chunk, as_file, restore_crashes, keeps);
             }
             Op::LoadAll { chunk, as_file } => {
                 self.store().begin_load(&loading(0)).unwrap();
                 self.flushed = 0;
-                self.restore(chunk, as_file, 0);
+                self.restore(chunk, as_file, 0, 0);
             }
             Op::Clear => {
                 self.store().clear().unwrap();
                 assert_eq!(contents(self.store()).unwrap(), Map::new());
                 self.flushed = 0;
-                self.restore(5, false, 0);
+                self.restore(5, false, 0, 0);
             }
         }
     }
@@ -148,11 +154,17 @@ impl World {
     }
 
     /// Goes on with the store as it was on the disk just now, and checks it against the promise.
-    fn crash(&mut self) {
-        self.lives += 1;
-        let dir = self.root.path().join(self.lives.to_string());
-        let from = self.store().path().to_owned();
-        copy_as_it_is(&from, &dir);
+    fn crash(&mut self, keeps: usize) {
+        let mut dir = self.store().path().to_owned();
+        match &self.disk {
+            Some(disk) => disk.crash(|batches| keeps % (batches + 1)),
+            None => {
+                self.lives += 1;
+                let copy = self.root.path().join(self.lives.to_string());
+                copy_as_it_is(&dir, &copy);
+                dir = copy;
+            }
+        }
         self.overlay.clear();
         self.reopen(&dir);
         let Some(meta) = self.store().meta().unwrap() else {
@@ -173,7 +185,7 @@ impl World {
     }
 
     /// Reads the changelog from where the store stands to its end.
-    fn restore(&mut self, chunk: usize, as_file: bool, mut crashes: usize) {
+    fn restore(&mut self, chunk: usize, as_file: bool, mut crashes: usize, keeps: usize) {
         let mut at = self.store().meta().unwrap().as_ref().map_or(0, offset);
         self.store().begin_load(&loading(at)).unwrap();
         while at < self.changelog.len() {
@@ -188,7 +200,7 @@ impl World {
                 self.store().finish_loads().unwrap();
                 crashes -= 1;
                 self.flushed = 0;
-                self.crash();
+                self.crash(keeps);
                 let meta = self.store().meta().unwrap().unwrap();
                 assert_eq!(meta.token, None, "a store that was killed while loading looks current");
                 at = offset(&meta);
@@ -234,15 +246,28 @@ fn copy_as_it_is(from: &Path, to: &Path) {
     panic!("{} does not come to rest", from.display());
 }
 
+fn follow(mut world: World, ops: Vec<Op>) {
+    for op in ops {
+        world.run(op);
+    }
+    world.run(Op::Commit);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn a_store_is_always_the_state_after_some_commit(ops in proptest::collection::vec(op(), 1..60)) {
-        let mut world = World::new();
-        for op in ops {
-            world.run(op);
-        }
-        world.run(Op::Commit);
+        follow(World::new(None), ops);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn so_is_a_simulated_one(ops in proptest::collection::vec(op(), 1..60), one_read: bool) {
+        let disk = SimulatedDisk::new(Loads { file_bytes_min: 0, one_read });
+        follow(World::new(Some(disk)), ops);
     }
 }

@@ -19,14 +19,14 @@ use super::errors::{Code, Failure};
 use super::properties::Properties;
 use crate::cluster::{Error, Kind};
 
-mod deliveries;
 mod event;
 mod list;
+mod listener;
 mod log;
 
-pub(super) use deliveries::OnDelivered;
 pub(super) use event::{Event, Signal, Undelivered};
 pub(super) use list::{Element, List};
+pub(super) use listener::Listener;
 
 /// Room for librdkafka's explanations.
 const MESSAGE_BYTES_MAX: usize = 512;
@@ -109,7 +109,7 @@ pub(super) struct Client {
     events: NonNull<rd::rd_kafka_queue_t>,
     role: Role,
     /// Called by librdkafka for as long as it lives.
-    on_delivered: Option<OnDelivered>,
+    listener: Option<Listener>,
 }
 
 // SAFETY: librdkafka's client and queue handles may be used from any thread (its documentation).
@@ -123,11 +123,11 @@ impl Client {
         Self::with(properties, None)
     }
 
-    /// The same with what is told of each record that was delivered.
-    pub fn with(properties: &Properties, on_delivered: Option<OnDelivered>) -> Result<Arc<Self>, Error> {
+    /// The same with what is told while it happens.
+    pub fn with(properties: &Properties, listener: Option<Listener>) -> Result<Arc<Self>, Error> {
         let mut conf = properties.to_conf()?;
-        if let Some(on_delivered) = &on_delivered {
-            on_delivered.add_to(&mut conf)?;
+        if let Some(listener) = &listener {
+            listener.add_to(&mut conf)?;
         }
         let raw = Self::start(conf, properties)?;
         if properties.role() == Role::Consumer {
@@ -148,7 +148,7 @@ impl Client {
                 tracing::warn!(target: "librdkafka", "tokens are refreshed late: {failure}");
             }
         }
-        Ok(Arc::new(Self { raw, events, role: properties.role(), on_delivered }))
+        Ok(Arc::new(Self { raw, events, role: properties.role(), listener }))
     }
 
     fn start(conf: Conf, properties: &Properties) -> Result<NonNull<rd::rd_kafka_t>, Error> {
@@ -227,10 +227,24 @@ impl Client {
     /// Asks a broker about the topics that the client knows, for the sake of what the client does at the answer;
     /// says whether there was one.
     pub fn ask_for_topics(&self, wait: Duration) -> bool {
+        // SAFETY: null stands for no single topic.
+        unsafe { self.ask_metadata(ptr::null_mut(), wait) }
+    }
+
+    /// Asks a broker about this topic alone. At the answer the client learns anew who is there, who is the controller,
+    /// and who leads the topic's partitions; says whether there was one.
+    pub fn ask_for_topic(self: &Arc<Self>, topic: &CStr, wait: Duration) -> bool {
+        // SAFETY: the topic is alive for the call.
+        Topic::new(self, topic).is_ok_and(|topic| unsafe { self.ask_metadata(topic.raw(), wait) })
+    }
+
+    /// # Safety
+    /// `topic` is null or alive.
+    unsafe fn ask_metadata(&self, topic: *mut rd::rd_kafka_topic_t, wait: Duration) -> bool {
         let mut answer = ptr::null();
         // SAFETY: the client is alive and the out-pointer is valid for the call; the answer is owned.
         unsafe {
-            let code = rd::rd_kafka_metadata(self.raw(), 0, ptr::null_mut(), &mut answer, c_millis(wait));
+            let code = rd::rd_kafka_metadata(self.raw(), 0, topic, &mut answer, c_millis(wait));
             let answered = Failure::of(code).is_none();
             if answered {
                 rd::rd_kafka_metadata_destroy(answer);
@@ -252,7 +266,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let (raw, events, role) = (self.raw, self.events, self.role);
-        let client = Handles { raw, events, role, _on_delivered: self.on_delivered.take() };
+        let client = Handles { raw, events, role, _listener: self.listener.take() };
         // librdkafka joins all of its threads, which may be waiting for a broker that is gone: nobody else
         // has to wait with it.
         let started = thread::Builder::new().name("kafka-destroy".to_owned()).spawn(move || client.destroy());
@@ -267,7 +281,7 @@ struct Handles {
     raw: NonNull<rd::rd_kafka_t>,
     events: NonNull<rd::rd_kafka_queue_t>,
     role: Role,
-    _on_delivered: Option<OnDelivered>,
+    _listener: Option<Listener>,
 }
 
 // SAFETY: as for `Client`.

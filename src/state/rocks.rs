@@ -1,0 +1,343 @@
+//! A store's RocksDB: what [`super::Store`] asks of a disk, done by it.
+//!
+//! There is no write-ahead log. A write batch goes into one write buffer whole, write buffers reach the disk in
+//! order, and all keys share them; table files reach the disk at once.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rocksdb::{
+    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions,
+};
+
+use super::build::{self, Built, UnderWay, Work};
+use super::load::LoadBuffer;
+use super::memory::RocksMemory;
+use super::{Error, dir};
+use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
+
+/// Keys that are looked up at once: more saves nothing and holds more blocks.
+const GET_KEYS_MAX: usize = 512;
+/// A load from this size on becomes a table file.
+const INGEST_BYTES_MIN: usize = 2 << 20;
+/// From so many table files of one load on they are merged while the load goes on: each takes part in a lookup.
+const LOAD_FILES_MAX: usize = 64;
+/// How long a write waits for flushes and compactions, in steps.
+const STALL_STEP: Duration = Duration::from_millis(1);
+const STALL_STEPS_MAX: u32 = 30_000;
+/// Below this, background work that fails is taken to fail for want of space.
+const FREE_BYTES_MIN: u64 = 64 << 20;
+
+/// An open RocksDB and the loads on their way into it.
+pub(super) struct Rocks {
+    /// Loads that were handed in and not taken over, in order. Dropped before the rest, as they use the folder.
+    under_way: VecDeque<UnderWay>,
+    /// How many table files the load has made, `None` while compactions go on as ever.
+    load_files: Option<usize>,
+    /// `None` only after a failed [`Rocks::clear`].
+    db: Option<DB>,
+    dir: PathBuf,
+    memory: RocksMemory,
+    ingest_bytes_min: usize,
+}
+
+/// The one column family that everything is in.
+pub(super) fn column_family(db: &DB) -> &ColumnFamily {
+    db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).expect("a store is opened with its column family")
+}
+
+impl Rocks {
+    /// Opens the database in `dir`, making an empty one where there is none.
+    pub fn open(dir: &Path, memory: &RocksMemory) -> Result<Self, Error> {
+        dir::create_dir(dir)?;
+        // RocksDB knows its locks by name within a process: one folder must have one name.
+        let dir = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
+        let db = Some(open_db(&dir, memory)?);
+        let memory = memory.clone();
+        let opened =
+            Self { under_way: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min: INGEST_BYTES_MIN };
+        build::remove_leftovers(&opened.dir)?;
+        Ok(opened)
+    }
+
+    /// See [`super::Store::wipe`].
+    pub fn wipe(dir: &Path) -> Result<(), Error> {
+        if !dir.try_exists().map_err(|error| Error::from_io(dir, &error))? {
+            return Ok(());
+        }
+        let dir = dir::removable(dir)?;
+        // Takes RocksDB's lock, which removing the folder alone would not.
+        DB::destroy(&Options::default(), &dir).map_err(|error| Error::from_rocksdb(&dir, &error))?;
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::from_io(&dir, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let db = self.db()?;
+        db.get_cf(&column_family(db), key).map_err(|error| self.failed(&error))
+    }
+
+    /// See [`super::Store::get_sorted`].
+    pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+        let db = self.db()?;
+        let family = column_family(db);
+        for (chunk, keys) in keys.chunks(GET_KEYS_MAX).enumerate() {
+            let values = db.batched_multi_get_cf(&family, keys.iter().copied(), true);
+            for (at, value) in values.into_iter().enumerate() {
+                let value = value.map_err(|error| self.failed(&error))?;
+                found(chunk * GET_KEYS_MAX + at, value.as_deref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what is on its way.
+    pub fn drop_loads(&mut self) {
+        self.under_way.clear();
+    }
+
+    /// Hands over what was read, to be sorted and made a file by another thread.
+    pub fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
+        let (dir, options) = (self.dir.clone(), self.memory.options());
+        let work = Work { buffer, dir, options, file_bytes_min: self.ingest_bytes_min };
+        self.under_way.push_back(self.memory.builders().begin(work, meta)?);
+        Ok(())
+    }
+
+    /// Brings what is ready into the database, all of it if it is to `wait`; says how many loads are not.
+    pub fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
+        while let Some(outcome) = self.under_way.front().and_then(|first| first.outcome(wait)) {
+            let meta = self.under_way.pop_front().expect("it is the first").meta.clone();
+            match outcome? {
+                Built::Records(buffer) => self.write(buffer.iter(), buffer.bytes(), &meta)?,
+                Built::File(file) => {
+                    self.hold_compactions()?;
+                    build::ingest(self.db()?, &self.dir, &file)?;
+                    // After the file: a crash in between leaves the older meta, from which all is read again.
+                    self.write(std::iter::empty(), 0, &meta)?;
+                }
+            }
+        }
+        Ok(self.under_way.len())
+    }
+
+    /// Counts a load's table file. The first ones are left as they are until the load has ended: merging them at
+    /// once takes what the load itself needs, and merges the same entries again and again.
+    fn hold_compactions(&mut self) -> Result<(), Error> {
+        match &mut self.load_files {
+            None => {
+                self.set_compactions(false)?;
+                self.load_files = Some(1);
+            }
+            Some(files) => {
+                *files += 1;
+                if *files == LOAD_FILES_MAX {
+                    self.set_compactions(true)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets compactions go on as ever: nothing is loaded any more.
+    pub fn end_load(&mut self) -> Result<(), Error> {
+        match self.load_files.take() {
+            Some(_) => self.set_compactions(true),
+            None => Ok(()),
+        }
+    }
+
+    fn set_compactions(&self, on: bool) -> Result<(), Error> {
+        let disabled = if on { "false" } else { "true" };
+        self.db()?.set_options(&[("disable_auto_compactions", disabled)]).map_err(|error| self.failed(&error))
+    }
+
+    /// Brings all that was written to the disk.
+    pub fn flush(&self) -> Result<(), Error> {
+        let db = self.db()?;
+        let options = FlushOptions::default();
+        db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.failed(&error))
+    }
+
+    /// See [`super::Store::scan`].
+    pub fn scan(
+        &self,
+        after: Option<&[u8]>,
+        keys_max: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let db = self.db()?;
+        let mut options = ReadOptions::default();
+        // A walk through everything must not push out what lookups need.
+        options.fill_cache(false);
+        options.set_iterate_lower_bound([KIND_IDENTITY]);
+        options.set_iterate_upper_bound([KIND_IDENTITY_DIGEST + 1]);
+        let mut entries = db.raw_iterator_cf_opt(&column_family(db), options);
+        match after {
+            None => entries.seek_to_first(),
+            // The next key in order after `after`.
+            Some(after) => entries.seek([after, &[0]].concat()),
+        }
+        let mut cursor = Vec::new();
+        let mut visited = 0;
+        while let Some((key, value)) = entries.item() {
+            if visited == keys_max {
+                return Ok(Some(cursor));
+            }
+            visit(key, value);
+            visited += 1;
+            if visited == keys_max {
+                cursor.extend_from_slice(key);
+            }
+            entries.next();
+        }
+        entries.status().map_err(|error| self.failed(&error))?;
+        Ok(None)
+    }
+
+    /// See [`super::Store::clear`].
+    pub fn clear(&mut self) -> Result<(), Error> {
+        // Closed before its files are removed.
+        self.under_way.clear();
+        self.load_files = None;
+        self.db = None;
+        DB::destroy(&Options::default(), &self.dir).map_err(|error| self.failed(&error))?;
+        dir::create_dir(&self.dir)?;
+        self.db = Some(open_db(&self.dir, &self.memory)?);
+        Ok(())
+    }
+
+    /// See [`super::Store::entries_estimate`].
+    pub fn entries_estimate(&self) -> u64 {
+        self.property("rocksdb.estimate-num-keys")
+    }
+
+    /// The bytes of table files and write buffers.
+    pub fn bytes(&self) -> u64 {
+        self.property("rocksdb.live-sst-files-size") + self.property("rocksdb.cur-size-all-mem-tables")
+    }
+
+    /// The folder, by the name that RocksDB knows it by.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// One write batch: `records`, then `meta`.
+    ///
+    /// Where RocksDB's background work has fallen behind, it would make the write wait, and wait without
+    /// end where the disk is full. So it is told to refuse instead, and the waiting is done here.
+    pub fn write<'a>(
+        &mut self,
+        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone,
+        bytes: usize,
+        meta: &StoreMeta,
+    ) -> Result<(), Error> {
+        let db = self.db()?;
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        options.set_no_slowdown(true);
+        for _ in 0..STALL_STEPS_MAX {
+            match db.write_opt(batch(db, records.clone(), bytes, meta), &options) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == rocksdb::ErrorKind::Incomplete => self.expect_space()?,
+                Err(error) => return Err(self.failed(&error)),
+            }
+            #[expect(clippy::disallowed_methods, reason = "RocksDB's background work is waited for in real time")]
+            thread::sleep(STALL_STEP);
+        }
+        let waited = STALL_STEP * STALL_STEPS_MAX;
+        let reason =
+            format!("RocksDB took no write for {waited:?}; its file LOG there says why, the disk may be too slow");
+        Err(Error::Io { path: self.dir.clone(), reason })
+    }
+
+    /// Tells a background work that fails for want of space from one that is merely behind.
+    fn expect_space(&self) -> Result<(), Error> {
+        let free_bytes = dir::free_bytes(&self.dir)?;
+        if self.property("rocksdb.background-errors") == 0 || free_bytes >= FREE_BYTES_MIN {
+            return Ok(());
+        }
+        let reason = format!("RocksDB cannot write, {free_bytes} bytes are free");
+        Err(Error::Full { path: self.dir.clone(), reason })
+    }
+
+    /// Whether there is nothing, no meta either.
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        let db = self.db()?;
+        let mut all = db.raw_iterator_cf(&column_family(db));
+        all.seek_to_first();
+        if all.valid() {
+            return Ok(false);
+        }
+        all.status().map_err(|error| self.failed(&error))?;
+        Ok(true)
+    }
+
+    fn property(&self, name: &str) -> u64 {
+        let value = self.db.as_ref().and_then(|db| db.property_int_value_cf(&column_family(db), name).ok());
+        value.flatten().unwrap_or(0)
+    }
+
+    fn db(&self) -> Result<&DB, Error> {
+        self.db.as_ref().ok_or_else(|| Error::Io {
+            path: self.dir.clone(),
+            reason: "the store is closed, because it could not be emptied".to_owned(),
+        })
+    }
+
+    fn failed(&self, error: &rocksdb::Error) -> Error {
+        Error::from_rocksdb(&self.dir, error)
+    }
+
+    /// Lets a test see small loads become table files.
+    #[cfg(test)]
+    pub fn set_ingest_bytes_min(&mut self, bytes: usize) {
+        self.ingest_bytes_min = bytes;
+    }
+}
+
+fn batch<'a>(
+    db: &DB,
+    records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    bytes: usize,
+    meta: &StoreMeta,
+) -> WriteBatch {
+    let family = column_family(db);
+    let mut batch = WriteBatch::with_capacity_bytes(bytes);
+    for (key, value) in records {
+        match value {
+            Some(value) => batch.put_cf(&family, key, value),
+            None => batch.delete_cf(&family, key),
+        }
+    }
+    batch.put_cf(&family, STORE_META_KEY, meta.encode());
+    batch
+}
+
+fn open_db(dir: &Path, memory: &RocksMemory) -> Result<DB, Error> {
+    // RocksDB takes a folder without CURRENT for an empty one, whatever else is in it.
+    if !dir.join("CURRENT").exists() && holds_tables(dir)? {
+        let reason = "its file CURRENT is gone".to_owned();
+        return Err(Error::Damaged { path: dir.to_owned(), reason });
+    }
+    let options = memory.options();
+    DB::open_cf_with_opts(&options, dir, [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())])
+        .map_err(|error| Error::from_opening(dir, &error))
+}
+
+fn holds_tables(dir: &Path) -> Result<bool, Error> {
+    for entry in fs::read_dir(dir).map_err(|error| Error::from_io(dir, &error))? {
+        let entry = entry.map_err(|error| Error::from_io(dir, &error))?;
+        if Path::new(&entry.file_name()).extension().is_some_and(|extension| extension == "sst") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,439 @@
+//! A disk that is only in memory, for the simulation of the engine: stores on it keep the contract of
+//! [`super::Store`] without a file, a thread or a wait, and every fault of a disk can be had at will. Nothing that
+//! a user can configure leads here; a property test holds it against RocksDB.
+//!
+//! As with RocksDB, a write is in memory first, and what has reached the disk when the process is killed is any
+//! prefix of the writes, whole batches; table files of a load are there at once, whatever came before them, but for
+//! writes that they overlap: those are flushed first. Loads are built on the calling thread, and are ready when they
+//! are looked at for the second time.
+//!
+//! **Failure**: as the real one. On a full disk a store can be neither opened nor flushed, and takes writes until its
+//! buffers are full; after that it is to be opened anew. A damaged one says so when it is opened, or later, when the
+//! damage is read; it can be wiped, or cleared.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::load::LoadBuffer;
+use super::memory::Place;
+use super::{Error, Memory, StateDir, build};
+use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
+
+type Map = BTreeMap<Box<[u8]>, Box<[u8]>>;
+type Records = Vec<(Box<[u8]>, Option<Box<[u8]>>)>;
+
+/// A disk with the stores of one process. Cheap to clone; all clones are the same disk.
+#[derive(Clone, Default)]
+pub struct SimulatedDisk(Arc<Mutex<Disk>>);
+
+#[derive(Default)]
+struct Disk {
+    folders: BTreeMap<PathBuf, Folder>,
+    /// How many more writes are taken by each store while nothing can be flushed; `None` while there is space.
+    full: Option<u32>,
+    loads: Loads,
+    opened: u64,
+}
+
+/// What becomes of loads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loads {
+    /// From which size on a load becomes a table file.
+    pub file_bytes_min: usize,
+    /// Whether each read of the changelog is a load of its own.
+    pub one_read: bool,
+}
+
+/// A store's files, and what is to be written to them.
+#[derive(Default)]
+struct Folder {
+    kept: Map,
+    unflushed: Vec<Step>,
+    /// Who has it open.
+    holder: Option<u64>,
+    /// How many reads it takes until the damage is seen; with 0 the store cannot be opened.
+    damage: Option<u32>,
+}
+
+/// What was done to a store, in order.
+struct Step {
+    /// A table file, which is on the disk already.
+    is_file: bool,
+    records: Records,
+}
+
+/// What a store had on the disk at a time; by default nothing.
+#[derive(Clone, Default)]
+pub struct StoreCopy(Map);
+
+impl SimulatedDisk {
+    /// An empty one with space enough.
+    pub fn new(loads: Loads) -> Self {
+        let disk = Self::default();
+        disk.lock().loads = loads;
+        disk
+    }
+
+    /// What stores on this disk are opened with.
+    pub fn memory(&self) -> Memory {
+        Memory::of(Place::Simulated(self.clone()))
+    }
+
+    /// Names the folders of its stores.
+    pub fn state_dir(&self) -> StateDir {
+        StateDir::unlocked("/simulated".into())
+    }
+
+    /// The folders in which there is something.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let disk = self.lock();
+        disk.folders.iter().filter(|(_, folder)| !folder.is_blank()).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// The process dies: what was open is what had reached the disk, and whoever still has a store does nothing to
+    /// it any more. Of so many batches that were not flushed, `choose` says how many had.
+    pub fn crash(&self, mut choose: impl FnMut(usize) -> usize) {
+        for folder in self.lock().folders.values_mut().filter(|folder| folder.holder.is_some()) {
+            folder.holder = None;
+            let batches = folder.unflushed.iter().filter(|step| !step.is_file).count();
+            folder.fall_back(choose(batches));
+        }
+    }
+
+    /// Whether there is space left. Without, each store takes so many `writes` more until its buffers are full.
+    pub fn set_full(&self, writes: Option<u32>) {
+        self.lock().full = writes;
+    }
+
+    /// Damages what a store has on the disk. It shows after so many `reads`; with none the store cannot be opened.
+    /// Answers whether there was anything to damage.
+    pub fn damage(&self, dir: &Path, reads: u32) -> bool {
+        let mut disk = self.lock();
+        let Some(folder) = disk.folders.get_mut(dir).filter(|folder| !folder.kept.is_empty()) else { return false };
+        folder.damage = Some(reads);
+        true
+    }
+
+    /// What a store has on the disk.
+    pub fn copy(&self, dir: &Path) -> StoreCopy {
+        StoreCopy(self.lock().folders.get(dir).map(|folder| folder.kept.clone()).unwrap_or_default())
+    }
+
+    /// Puts a copy in place of a store, which nobody may have open.
+    pub fn put_back(&self, dir: &Path, copy: StoreCopy) {
+        let folder = Folder { kept: copy.0, ..Folder::default() };
+        let former = self.lock().folders.insert(dir.to_owned(), folder);
+        assert!(former.is_none_or(|former| former.holder.is_none()), "{} is open", dir.display());
+    }
+
+    /// A buffer for a load.
+    pub(super) fn load_buffer(&self) -> LoadBuffer {
+        if self.lock().loads.one_read { LoadBuffer::for_one_read() } else { LoadBuffer::new() }
+    }
+
+    /// Every change is made by a call that does not panic.
+    fn lock(&self) -> MutexGuard<'_, Disk> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Folder {
+    fn is_blank(&self) -> bool {
+        self.kept.is_empty() && self.unflushed.is_empty()
+    }
+
+    /// Keeps table files, and of the batches only the first.
+    fn fall_back(&mut self, mut batches: usize) {
+        for Step { is_file, records } in self.unflushed.drain(..) {
+            if is_file || batches > 0 {
+                batches -= usize::from(!is_file);
+                apply(&mut self.kept, records);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.fall_back(usize::MAX);
+    }
+}
+
+fn apply(map: &mut Map, records: Records) {
+    for (key, value) in records {
+        match value {
+            Some(value) => map.insert(key, value),
+            None => map.remove(&key),
+        };
+    }
+}
+
+/// An open store on a simulated disk.
+pub(super) struct Simulated {
+    disk: SimulatedDisk,
+    dir: PathBuf,
+    number: u64,
+    /// What reads see.
+    live: Map,
+    under_way: VecDeque<UnderWay>,
+    file_bytes_min: usize,
+    /// Only after a failed [`Simulated::clear`].
+    is_closed: bool,
+}
+
+/// A load on its way.
+struct UnderWay {
+    built: Result<LoadBuffer, Error>,
+    is_file: bool,
+    meta: StoreMeta,
+    was_looked_at: bool,
+}
+
+impl Simulated {
+    /// See [`super::Store::open`].
+    pub fn open(simulated: &SimulatedDisk, dir: &Path) -> Result<Self, Error> {
+        let mut guard = simulated.lock();
+        let disk = &mut *guard;
+        let folder = disk.folders.entry(dir.to_owned()).or_default();
+        if folder.holder.is_some() {
+            return Err(Error::InUse { path: dir.to_owned() });
+        }
+        if folder.damage == Some(0) {
+            return Err(damaged(dir));
+        }
+        if disk.full.is_some() {
+            return Err(full(dir));
+        }
+        disk.opened += 1;
+        folder.holder = Some(disk.opened);
+        let (number, file_bytes_min, live) = (disk.opened, disk.loads.file_bytes_min, folder.kept.clone());
+        drop(guard);
+        let (disk, dir) = (simulated.clone(), dir.to_owned());
+        Ok(Self { disk, dir, number, live, under_way: VecDeque::new(), file_bytes_min, is_closed: false })
+    }
+
+    /// See [`super::Store::wipe`].
+    pub fn wipe(disk: &SimulatedDisk, dir: &Path) -> Result<(), Error> {
+        let mut disk = disk.lock();
+        if disk.folders.get(dir).is_some_and(|folder| folder.holder.is_some()) {
+            return Err(Error::InUse { path: dir.to_owned() });
+        }
+        disk.folders.remove(dir);
+        Ok(())
+    }
+
+    /// Does something to the folder, while it is this store's.
+    fn with<T>(&self, act: impl FnOnce(&mut Folder, &mut Option<u32>) -> Result<T, Error>) -> Result<T, Error> {
+        let mut guard = self.disk.lock();
+        let Disk { folders, full, .. } = &mut *guard;
+        match folders.get_mut(&self.dir).filter(|folder| folder.holder == Some(self.number) && !self.is_closed) {
+            Some(folder) => act(folder, full),
+            None => Err(Error::Io { path: self.dir.clone(), reason: "the store is closed".to_owned() }),
+        }
+    }
+
+    /// Comes across damage, once it is time.
+    fn read(&self) -> Result<(), Error> {
+        self.with(|folder, _| match &mut folder.damage {
+            None => Ok(()),
+            Some(reads) => {
+                *reads = reads.saturating_sub(1);
+                if *reads == 0 { Err(damaged(&self.dir)) } else { Ok(()) }
+            }
+        })
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.read()?;
+        Ok(self.live.get(key).map(|value| value.to_vec()))
+    }
+
+    /// See [`super::Store::get_sorted`].
+    pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+        self.read()?;
+        keys.iter().enumerate().for_each(|(at, key)| found(at, self.live.get(*key).map(|value| &**value)));
+        Ok(())
+    }
+
+    /// Forgets what is on its way.
+    pub fn drop_loads(&mut self) {
+        self.under_way.clear();
+    }
+
+    /// Takes what was read, and sorts it.
+    pub fn load(&mut self, mut buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
+        let is_file = buffer.bytes() >= self.file_bytes_min && !buffer.is_empty();
+        let mut built = build::sort(&mut buffer, &self.dir);
+        if is_file && self.disk.lock().full.is_some() {
+            built = built.and(Err(full(&self.dir)));
+        }
+        self.under_way.push_back(UnderWay { built: built.map(|()| buffer), is_file, meta, was_looked_at: false });
+        Ok(())
+    }
+
+    /// Brings what is ready into the store, all of it if it is to `wait`; says how many loads are not.
+    pub fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
+        while let Some(first) = self.under_way.front_mut() {
+            if !wait && !first.was_looked_at {
+                first.was_looked_at = true;
+                break;
+            }
+            let Some(UnderWay { built, is_file, meta, .. }) = self.under_way.pop_front() else { break };
+            let buffer = built?;
+            if is_file {
+                self.ingest(&buffer)?;
+                self.write(std::iter::empty(), 0, &meta)?;
+            } else {
+                self.write(buffer.iter(), buffer.bytes(), &meta)?;
+            }
+        }
+        Ok(self.under_way.len())
+    }
+
+    /// Takes a table file over, after what it overlaps.
+    fn ingest(&mut self, buffer: &LoadBuffer) -> Result<(), Error> {
+        let records = owned(buffer.iter());
+        let (Some((first, _)), Some((last, _))) = (records.first(), records.last()) else { return Ok(()) };
+        self.with(|folder, is_full| {
+            if is_full.is_some() {
+                return Err(full(&self.dir));
+            }
+            let overlaps =
+                |step: &Step| !step.is_file && step.records.iter().any(|(key, _)| (first..=last).contains(&key));
+            if folder.unflushed.iter().any(overlaps) {
+                folder.flush();
+            }
+            folder.unflushed.push(Step { is_file: true, records: records.clone() });
+            Ok(())
+        })?;
+        apply(&mut self.live, records);
+        Ok(())
+    }
+
+    /// One write batch: `records`, then `meta`.
+    pub fn write<'a>(
+        &mut self,
+        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+        _bytes: usize,
+        meta: &StoreMeta,
+    ) -> Result<(), Error> {
+        let mut records = owned(records);
+        records.push((STORE_META_KEY.into(), Some(meta.encode().into())));
+        self.with(|folder, is_full| {
+            match is_full {
+                Some(0) => return Err(full(&self.dir)),
+                Some(writes) => *writes -= 1,
+                None => {}
+            }
+            folder.unflushed.push(Step { is_file: false, records: records.clone() });
+            Ok(())
+        })?;
+        apply(&mut self.live, records);
+        Ok(())
+    }
+
+    /// Brings all that was written to the disk.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.with(|folder, is_full| {
+            if is_full.is_some() {
+                return Err(full(&self.dir));
+            }
+            folder.flush();
+            Ok(())
+        })
+    }
+
+    /// See [`super::Store::scan`].
+    pub fn scan(
+        &self,
+        after: Option<&[u8]>,
+        keys_max: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.read()?;
+        let from = after.map_or_else(|| vec![KIND_IDENTITY], |after| [after, &[0]].concat());
+        let mut cursor = None;
+        let entries = self.live.range(from.into_boxed_slice()..);
+        let entries = entries.take_while(|(key, _)| key.first().is_some_and(|kind| *kind <= KIND_IDENTITY_DIGEST));
+        for (visited, (key, value)) in entries.enumerate() {
+            if visited == keys_max {
+                return Ok(cursor);
+            }
+            visit(key, value);
+            if visited + 1 == keys_max {
+                cursor = Some(key.to_vec());
+            }
+        }
+        Ok(None)
+    }
+
+    /// See [`super::Store::clear`].
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.under_way.clear();
+        let cleared = self.with(|folder, is_full| {
+            *folder = Folder { holder: folder.holder, ..Folder::default() };
+            if is_full.is_some() { Err(full(&self.dir)) } else { Ok(()) }
+        });
+        self.live.clear();
+        self.is_closed = cleared.is_err();
+        cleared
+    }
+
+    /// Whether there is nothing, no meta either.
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.live.is_empty())
+    }
+
+    /// How many keys there are.
+    pub fn entries_estimate(&self) -> u64 {
+        self.live.len() as u64
+    }
+
+    /// The bytes of keys and values.
+    pub fn bytes(&self) -> u64 {
+        self.live.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Lets a test see small loads become table files.
+    #[cfg(test)]
+    pub fn set_ingest_bytes_min(&mut self, bytes: usize) {
+        self.file_bytes_min = bytes;
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        // Closing flushes, if it can.
+        let (number, mut disk) = (self.number, self.disk.lock());
+        let is_full = disk.full.is_some();
+        let folder = disk.folders.get_mut(&self.dir).filter(|folder| folder.holder == Some(number));
+        if let Some(folder) = folder {
+            folder.holder = None;
+            folder.fall_back(if is_full { 0 } else { usize::MAX });
+        }
+    }
+}
+
+impl fmt::Debug for SimulatedDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedDisk").field("folders", &self.folders()).finish_non_exhaustive()
+    }
+}
+
+fn owned<'a>(records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>) -> Records {
+    records.map(|(key, value)| (key.into(), value.map(Into::into))).collect()
+}
+
+fn full(dir: &Path) -> Error {
+    Error::Full { path: dir.to_owned(), reason: "No space left on device".to_owned() }
+}
+
+fn damaged(dir: &Path) -> Error {
+    Error::Damaged { path: dir.to_owned(), reason: "block checksum mismatch".to_owned() }
+}

@@ -1,0 +1,276 @@
+//! The simulated disk's stores against RocksDB: the same calls, the same answers; and its faults, which are the
+//! real ones' (`damage` shows those).
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::format::KIND_IDENTITY_DIGEST;
+use crate::state::simulated::{Loads, SimulatedDisk};
+
+type Records = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// A call, or some that belong together.
+#[derive(Clone, Debug)]
+enum Op {
+    Commit(Records),
+    SetMeta { is_loading: bool },
+    BeginLoad,
+    Load { records: Records, as_file: bool },
+    FinishLoads,
+    Flush,
+    Clear,
+    Reopen,
+    WipeWhileOpen,
+    Wipe,
+    OpenTwice,
+    GetSorted(Vec<Vec<u8>>),
+    Scan { after: Option<Vec<u8>>, keys_max: usize },
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    let entry =
+        |kind: u8, ids: Range<u8>| proptest::collection::vec(ids, 0..3).prop_map(move |id| [vec![kind], id].concat());
+    prop_oneof![
+        8 => entry(KIND_IDENTITY, 0..5),
+        2 => entry(KIND_IDENTITY_DIGEST, 0..3),
+        1 => Just(POSITION_KEY.to_vec()),
+        1 => Just(vec![KIND_IDENTITY_DIGEST + 1]),
+    ]
+}
+
+fn records() -> impl Strategy<Value = Records> {
+    let value = proptest::option::weighted(0.7, proptest::collection::vec(any::<u8>(), 0..30));
+    proptest::collection::vec((key(), value), 0..12)
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => records().prop_map(Op::Commit),
+        2 => any::<bool>().prop_map(|is_loading| Op::SetMeta { is_loading }),
+        3 => Just(Op::BeginLoad),
+        6 => (records(), any::<bool>()).prop_map(|(records, as_file)| Op::Load { records, as_file }),
+        2 => Just(Op::FinishLoads),
+        2 => Just(Op::Flush),
+        1 => Just(Op::Clear),
+        2 => Just(Op::Reopen),
+        1 => Just(Op::WipeWhileOpen),
+        1 => Just(Op::Wipe),
+        1 => Just(Op::OpenTwice),
+        4 => proptest::collection::vec(key(), 0..9).prop_map(Op::GetSorted),
+        4 => (proptest::option::of(key()), 1..9_usize).prop_map(|(after, keys_max)| Op::Scan { after, keys_max }),
+    ]
+}
+
+/// An error's kind: words and folders differ.
+fn kind(error: &Error) -> String {
+    format!("{error:?}").split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// A store and what is needed to open it again.
+struct Side {
+    memory: Memory,
+    dir: PathBuf,
+    store: Option<Store>,
+    calls: usize,
+    is_loading: bool,
+}
+
+impl Side {
+    fn new(memory: Memory, dir: PathBuf) -> Self {
+        let store = Some(Store::open(&dir, &memory).unwrap());
+        Self { memory, dir, store, calls: 0, is_loading: false }
+    }
+
+    /// Does it, and tells all that can be seen of it.
+    fn run(&mut self, op: &Op) -> String {
+        self.calls += 1;
+        let (at, is_loading) = (self.calls, self.is_loading);
+        let store = self.store.as_mut().unwrap();
+        let told = match op {
+            Op::Commit(records) => {
+                let mut overlay = Overlay::new();
+                records.iter().for_each(|(key, value)| overlay.put(key, value.as_deref()));
+                self.is_loading = false;
+                format!("{:?}", store.commit(&overlay, &meta(at)))
+            }
+            Op::SetMeta { is_loading } => {
+                self.is_loading &= is_loading;
+                format!("{:?}", store.set_meta(&if *is_loading { loading(at) } else { meta(at) }))
+            }
+            Op::BeginLoad => {
+                self.is_loading = true;
+                format!("{:?}", store.begin_load(&loading(at)))
+            }
+            Op::Load { records, as_file } if is_loading => {
+                store.set_ingest_bytes_min(if *as_file { 0 } else { usize::MAX });
+                let mut buffer = LoadBuffer::new();
+                records.iter().for_each(|(key, value)| buffer.put(key, value.as_deref()));
+                let loaded = store.load(buffer, loading(at));
+                // What is ready when is not promised.
+                format!("{loaded:?} {:?}", store.finish_loads())
+            }
+            Op::FinishLoads | Op::Load { .. } => format!("{:?} {:?}", store.finish_loads(), store.take_loaded()),
+            Op::Flush => format!("{:?}", store.flush()),
+            Op::Clear => {
+                self.is_loading = false;
+                format!("{:?}", store.clear())
+            }
+            Op::Reopen => {
+                self.store = None;
+                self.store = Some(Store::open(&self.dir, &self.memory).unwrap());
+                // Being restored is what its meta says.
+                let meta = self.store().meta().unwrap();
+                self.is_loading = meta.is_some_and(|meta| meta.token.is_none());
+                String::new()
+            }
+            Op::WipeWhileOpen => kind(&Store::wipe(&self.dir, &self.memory).unwrap_err()),
+            Op::Wipe => {
+                self.store = None;
+                Store::wipe(&self.dir, &self.memory).unwrap();
+                Store::wipe(&self.dir, &self.memory).unwrap();
+                self.store = Some(Store::open(&self.dir, &self.memory).unwrap());
+                self.is_loading = false;
+                String::new()
+            }
+            Op::OpenTwice => kind(&Store::open(&self.dir, &self.memory).unwrap_err()),
+            Op::GetSorted(keys) => {
+                let mut keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                keys.sort_unstable();
+                let mut found = Vec::new();
+                let asked = store.get_sorted(&keys, |at, value| found.push((at, value.map(<[u8]>::to_vec))));
+                format!("{asked:?} {found:?}")
+            }
+            Op::Scan { after, keys_max } => {
+                let mut seen = Vec::new();
+                let next =
+                    store.scan(after.as_deref(), *keys_max, |key, value| seen.push((key.to_vec(), value.to_vec())));
+                format!("{next:?} {seen:?}")
+            }
+        };
+        format!(
+            "{told} {:?} {:?} {:?}",
+            self.store().meta(),
+            contents(self.store()),
+            self.store().get(&[KIND_IDENTITY_DIGEST + 1])
+        )
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn a_simulated_store_answers_as_rocksdb_does(ops in proptest::collection::vec(op(), 1..50)) {
+        let (_root, _state, dir) = task_dir();
+        let mut real = Side::new(small_memory(), dir);
+        let disk = SimulatedDisk::new(Loads::default());
+        let mut simulated = Side::new(disk.memory(), PathBuf::from("/simulated/payments/orders-3"));
+        for op in &ops {
+            prop_assert_eq!(simulated.run(op), real.run(op), "{:?}", op);
+        }
+    }
+}
+
+/// An open store with three commits, of which the first was flushed.
+fn three_commits(disk: &SimulatedDisk, dir: &Path) -> Store {
+    let mut store = Store::open(dir, &disk.memory()).unwrap();
+    for number in 1..=3 {
+        store.commit(&overlay_of(&[(&number.to_string(), Some("it"))]), &meta(number)).unwrap();
+        if number == 1 {
+            store.flush().unwrap();
+        }
+    }
+    store
+}
+
+fn stands_at(disk: &SimulatedDisk, dir: &Path) -> usize {
+    let store = Store::open(dir, &disk.memory()).unwrap();
+    let at = store.meta().unwrap().as_ref().map_or(0, offset);
+    assert_eq!(contents(&store).unwrap().len(), at, "it is whole");
+    at
+}
+
+#[test]
+fn a_crash_takes_back_as_many_of_the_last_commits_as_is_chosen_and_nothing_that_was_flushed() {
+    for kept in 0..=2 {
+        let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
+        let mut store = three_commits(&disk, dir);
+        disk.crash(|batches| {
+            assert_eq!(batches, 2);
+            kept
+        });
+        // What the dead process still does has no effect.
+        assert!(store.set_meta(&meta(9)).is_err());
+        assert_eq!(stands_at(&disk, dir), 1 + kept);
+        drop(store);
+        assert_eq!(stands_at(&disk, dir), 1 + kept);
+    }
+}
+
+#[test]
+fn table_files_outlive_a_crash_and_leave_the_store_ahead_of_its_meta() {
+    let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
+    let mut store = Store::open(dir, &disk.memory()).unwrap();
+    store.begin_load(&loading(0)).unwrap();
+    for number in 1..=2 {
+        let mut buffer = LoadBuffer::new();
+        buffer.put(&entry_key(&number.to_string()), Some(b"it"));
+        store.load(buffer, loading(number)).unwrap();
+    }
+    assert_eq!(store.take_loaded().unwrap(), 2, "nothing is built at once");
+    store.finish_loads().unwrap();
+    disk.crash(|_| 0);
+    drop(store);
+    let store = Store::open(dir, &disk.memory()).unwrap();
+    assert_eq!(store.meta().unwrap(), Some(loading(0)));
+    assert_eq!(contents(&store).unwrap().len(), 2);
+}
+
+#[test]
+fn a_full_disk_is_said_and_leaves_an_earlier_commit() {
+    let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
+    let mut store = three_commits(&disk, dir);
+    disk.set_full(Some(1));
+    store.set_meta(&meta(3)).unwrap();
+    assert!(matches!(store.set_meta(&meta(3)), Err(Error::Full { .. })));
+    assert!(matches!(store.flush(), Err(Error::Full { .. })));
+    drop(store);
+    assert!(matches!(Store::open(dir, &disk.memory()), Err(Error::Full { .. })));
+    disk.set_full(None);
+    assert_eq!(stands_at(&disk, dir), 1);
+}
+
+#[test]
+fn damage_is_said_when_it_is_opened_or_read_and_gone_after_a_wipe() {
+    let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
+    assert!(!disk.damage(dir, 0), "there is nothing");
+    drop(three_commits(&disk, dir));
+    assert!(disk.damage(dir, 3));
+    let store = Store::open(dir, &disk.memory()).unwrap();
+    assert_eq!(store.get(&entry_key("1")), Ok(Some(b"it".to_vec())));
+    for _ in 0..2 {
+        assert!(matches!(store.get(&entry_key("1")), Err(Error::Damaged { .. })));
+    }
+    drop(store);
+    assert!(matches!(Store::open(dir, &disk.memory()), Err(Error::Damaged { .. })));
+    Store::wipe(dir, &disk.memory()).unwrap();
+    assert_eq!(stands_at(&disk, dir), 0);
+}
+
+#[test]
+fn an_old_copy_is_what_it_was() {
+    let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
+    let store = three_commits(&disk, dir);
+    let copy = disk.copy(dir);
+    drop(store);
+    assert_eq!(disk.folders(), [dir.to_owned()]);
+    assert_eq!(stands_at(&disk, dir), 3);
+    disk.put_back(dir, copy);
+    assert_eq!(stands_at(&disk, dir), 1);
+}

@@ -1,0 +1,97 @@
+//! Goal: others at the same Kafka, instances of the same job that come and go and strangers that take what is not
+//! theirs, hold the work up for a bounded time and change nothing of what comes out.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::cluster::Fresh;
+use crate::job::{Job, TRANSACTION_TIMEOUT};
+use crate::report::Report;
+use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage};
+use crate::until::{DEADLINE, within};
+
+/// Every other second an instance comes or goes, in good order or not.
+pub fn rebalance_storm(report: &mut Report) {
+    const ROUNDS: usize = 14;
+    const PAUSE: Duration = Duration::from_millis(1500);
+    let mut stage = Stage::set(Job::new("storm", PARTITIONS), 2);
+    stage.add();
+    stage.add();
+    for round in 0..ROUNDS {
+        sleep(PAUSE);
+        let guest = 2 + round % 2;
+        if round % 4 < 2 {
+            if round % 3 == 0 {
+                stage.operators[guest].kill();
+            } else {
+                stage.operators[guest].stop();
+            }
+        } else {
+            stage.restart(guest);
+        }
+        report.injected(1);
+    }
+    let since = Instant::now();
+    stage.recover(report, since, RECOVERY_MAX);
+    // Those that have gone are not waited for.
+    for guest in [2, 3] {
+        if !stage.operators[guest].is_running() {
+            stage.restart(guest);
+        }
+    }
+    stage.finish(report);
+}
+
+/// Another client initialises the transactional id of an owner at work; every other time it goes on to write under
+/// it, and dies.
+pub fn stolen_ids(report: &mut Report) {
+    let mut stage = Stage::set(Job::new("stolen", PARTITIONS), 2);
+    for round in 0..report.rounds(6) {
+        let victim = round % PARTITIONS as usize;
+        let named = within(DEADLINE, "an owner to be named", || stage.job.owners()[victim].clone());
+        let since = Instant::now();
+        let thief = stage.job.kafka.transaction(&named, TRANSACTION_TIMEOUT);
+        report.injected(1);
+        if round % 2 == 0 {
+            thief.abort();
+        } else {
+            thief.send(&stage.job.output, [Fresh::new(victim as i32, "stolen", "{\"id\":\"stolen\",\"version\":1}")]);
+            thief.die();
+        }
+        stage.recover(report, since, RECOVERY_MAX);
+        within(DEADLINE, "the owner to go on under another id", || {
+            stage.job.owners()[victim].as_ref().is_some_and(|owner| *owner != named).then_some(())
+        });
+        stage.operators.iter_mut().for_each(|operator| operator.assert_running());
+    }
+    stage.finish(report);
+}
+
+/// A stranger's transaction stands open on the changelog while stores are rebuilt from it; its end is waited for.
+pub fn a_strangers_transaction(report: &mut Report) {
+    const ROUNDS: usize = 4;
+    const STANDS: Duration = Duration::from_secs(3);
+    let mut stage = Stage::set(Job::new("stranger", PARTITIONS), 1);
+    for round in 0..ROUNDS {
+        stage.operators[0].kill_and_wipe();
+        let stranger = stage.job.kafka.transaction(&format!("{}-stranger-{round}", stage.job.name), DEADLINE);
+        stranger.send(&stage.job.changelog(), (0..PARTITIONS).map(foreign));
+        report.injected(1);
+        let before = stage.committed();
+        stage.restart(0);
+        within(DEADLINE, "the tasks to be settling", || {
+            (stage.operators[0].metric("ratchet_tasks", &["state=\"settling\""]) > 0.0).then_some(())
+        });
+        sleep(STANDS);
+        assert_eq!(stage.committed(), before, "it went on before the changelog's end could be known");
+        stranger.abort();
+        stage.recover(report, Instant::now(), RECOVERY_MAX);
+    }
+    stage.finish(report);
+}
+
+/// An entry that nobody has made.
+fn foreign(partition: i32) -> Fresh {
+    let key = [b"\x10\x04".as_slice(), b"\x05", b"never"].concat();
+    Fresh { partition, key: Some(key), value: Some(vec![1; 14]), ..Fresh::default() }
+}

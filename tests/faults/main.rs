@@ -1,0 +1,145 @@
+//! Goal: every fault that docs/guarantees.md speaks of, made on real Apache Kafka with real processes, again and
+//! again and under load, ends with everything right, or with a refusal that says what to do; and how long the work
+//! stands still is bounded, and measured.
+//!
+//! - `scenarios`: the list; `kills`, `network`, `brokers`, `disk`, `topics`, `crowd`, `records`: what they do
+//! - `stage`: a job under load; `three`: three brokers behind proxies; `proxy`, `frames`: what networks do
+//! - `report`: what was found; `page`: docs/faults.md, written from that; `console`: where all the talk goes
+//!
+//! One scenario after the other, so that the times mean something. `make test` runs a few of them, briefly;
+//! `make faults` runs all of them and writes docs/faults.md, `make faults ARGS='broker kill'` those with one of these
+//! words in their name (`=zombie` is that one alone), `ARGS=--list` names them. `RATCHET_TEST_SEED` repeats the random
+//! choices. Logs are left in the target folder below `kafka-4.1.0/runs`.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the tests look at a running system from outside: they have a clock and may wait"
+)]
+
+#[path = "../support/checker/mod.rs"]
+#[allow(unused_imports, reason = "its own tests run in another binary: this one has a runner of its own")]
+mod checker;
+#[path = "../support/cluster/mod.rs"]
+mod cluster;
+#[path = "../support/hostile.rs"]
+mod hostile;
+#[path = "../support/job.rs"]
+mod job;
+#[path = "../support/kafka/mod.rs"]
+mod kafka;
+#[path = "../support/load.rs"]
+mod load;
+#[path = "../support/operator.rs"]
+mod operator;
+#[path = "../support/random.rs"]
+mod random;
+#[path = "../support/screen.rs"]
+#[allow(dead_code, reason = "operators are looked at by their logs here")]
+mod screen;
+#[path = "../support/until.rs"]
+mod until;
+
+mod console;
+mod frames;
+mod page;
+mod proxy;
+mod report;
+mod stage;
+mod three;
+
+mod brokers;
+mod crowd;
+mod disk;
+mod kills;
+mod network;
+mod records;
+mod scenarios;
+mod topics;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use console::Console;
+use report::Report;
+use scenarios::{SCENARIOS, Scenario};
+
+/// Every wait within a scenario is bounded; this is for the scenario that goes on for ever in spite of that.
+const SCENARIO_MAX: Duration = Duration::from_secs(10 * 60);
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let is_asked = |flag: &str| args.iter().any(|arg| arg == flag);
+    if is_asked("--list") {
+        SCENARIOS.iter().for_each(|scenario| println!("{}: {}", scenario.name, scenario.fault));
+        return ExitCode::SUCCESS;
+    }
+    let is_thorough = is_asked("--all");
+    let words: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
+    let is_wanted = |scenario: &&Scenario| {
+        (is_thorough || scenario.brief) && (words.is_empty() || words.iter().any(|word| scenario.is_called(word)))
+    };
+    let wanted: Vec<&'static Scenario> = SCENARIOS.iter().filter(is_wanted).collect();
+    // Cargo gives words to every test binary: those of others mean nothing here.
+    if wanted.is_empty() && is_thorough {
+        eprintln!("no scenario has one of {words:?} in its name; --list names them");
+        return ExitCode::FAILURE;
+    }
+    let failed = play_all(&wanted, is_thorough);
+    if !failed.is_empty() {
+        eprintln!("failed: {}", failed.join(", "));
+        return ExitCode::FAILURE;
+    }
+    if is_thorough {
+        println!("{}", page::write());
+    }
+    ExitCode::SUCCESS
+}
+
+/// Plays them one after the other, a line each; returns the names of those that failed.
+fn play_all(wanted: &[&'static Scenario], is_thorough: bool) -> Vec<&'static str> {
+    let (start, mut failed) = (Instant::now(), Vec::new());
+    for (nth, scenario) in (1..).zip(wanted.iter().copied()) {
+        let mut console = Console::begin(scenario.name);
+        console.say(&format!("[{nth}/{}] {}: {} ... ", wanted.len(), scenario.name, scenario.fault));
+        let began = Instant::now();
+        let report = play(scenario, is_thorough);
+        let took = began.elapsed().as_secs_f64();
+        match &report {
+            Some(report) if !report.has_failed() => {
+                console.say(&format!("{} ({took:.0} s)\n", report.summary()));
+                if is_thorough {
+                    report.keep(took);
+                }
+            }
+            _ => {
+                console.say(&format!("FAILED ({took:.0} s)\n"));
+                console.show();
+                failed.push(scenario.name);
+            }
+        }
+        if report.is_none() {
+            console.say(&format!("{} did not end within {SCENARIO_MAX:?}; no more is played\n", scenario.name));
+            break;
+        }
+    }
+    println!("{} scenarios in {:.0} s, {} failed", wanted.len(), start.elapsed().as_secs_f64(), failed.len());
+    failed
+}
+
+/// Plays a scenario to its end, whatever that is; `None` where it has none.
+fn play(scenario: &'static Scenario, is_thorough: bool) -> Option<Report> {
+    let (sender, receiver) = channel();
+    let thread = std::thread::Builder::new().name(scenario.name.to_owned()).spawn(move || {
+        let mut report = Report::new(scenario.name, is_thorough);
+        // What went wrong was printed where it did.
+        let is_through = catch_unwind(AssertUnwindSafe(|| (scenario.play)(&mut report))).is_ok();
+        if !is_through {
+            report.fail();
+        }
+        // Nobody listens any more once it has taken too long.
+        let _ = sender.send(report);
+    });
+    thread.expect("a thread can be started");
+    receiver.recv_timeout(SCENARIO_MAX).ok()
+}

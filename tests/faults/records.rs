@@ -1,0 +1,185 @@
+//! Goal: records that are broken, too large, blown up or out of their time are set aside one by one, and the others
+//! go on.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::checker::Fate;
+use crate::cluster::{Fresh, Kafka, Stored};
+use crate::hostile::{broken_records, noise, raw};
+use crate::job::Job;
+use crate::load::{now_ms, thing};
+use crate::report::Report;
+use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage};
+use crate::until::within;
+
+const ROUNDS: usize = 4;
+/// What Kafka lets a topic hold in a record, where nothing else is said, but for a record's own few bytes.
+const OUTPUT_BYTES_MAX: usize = 1_040_000;
+/// A job that was given no limit of memory is to stay below this with whatever it is sent here.
+const MEMORY_MAX_BYTES: u64 = 1 << 30;
+
+/// A job with topics of these settings.
+fn job(theme: &str, input: &[(&str, &str)]) -> Job {
+    let job = Job::on(Kafka::shared(), theme);
+    job.kafka.create(&job.input, PARTITIONS, input);
+    job.kafka.create(&job.output, PARTITIONS, &[]);
+    job
+}
+
+/// Sends records into the load, again and again; everything has to go on. Returns what the judge has counted as dead
+/// letters.
+fn sent_among_others(report: &mut Report, mut stage: Stage, mut send: impl FnMut(&Job, usize) -> u64) -> usize {
+    for round in 0..ROUNDS {
+        sleep(Duration::from_millis(500));
+        report.injected(send(&stage.job, round));
+        stage.recover(report, Instant::now(), RECOVERY_MAX);
+        stage.operators.iter_mut().for_each(|operator| operator.assert_running());
+    }
+    let peak = stage.operators.iter().map(|operator| operator.memory_peak_bytes()).max().unwrap_or(0);
+    println!("{}: at most {} MiB of memory", report.name, peak >> 20);
+    assert!(peak < MEMORY_MAX_BYTES, "{}: {peak} bytes of memory", report.name);
+    stage.finish(report).dead_lettered()
+}
+
+/// Kafka itself refuses what is an hour ahead, unless told not to.
+const ANY_TIME: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854775807");
+
+pub fn poison(report: &mut Report) {
+    let stage = Stage::set(job("poison", &[ANY_TIME]), 2);
+    let letters = sent_among_others(report, stage, |job, round| {
+        let broken =
+            broken_records().into_iter().map(|record| Fresh { partition: round as i32 % PARTITIONS, ..record });
+        let broken: Vec<_> = broken.collect();
+        let count = broken.len() as u64;
+        job.send(broken);
+        count
+    });
+    assert!(letters >= ROUNDS * broken_records().len(), "only {letters} dead letters");
+}
+
+fn too_large_for_the_output(record: &Stored) -> bool {
+    record.value.as_ref().is_some_and(|value| value.len() > OUTPUT_BYTES_MAX)
+}
+
+/// Larger than the output takes, and larger than ratchet takes.
+pub fn oversized(report: &mut Report) {
+    let mut job = job("oversized", &[("max.message.bytes", "20000000")]);
+    job.rules.unsendable = too_large_for_the_output;
+    let stage = Stage::set(job, 2);
+    let letters = sent_among_others(report, stage, |job, round| {
+        let partition = round as i32 % PARTITIONS;
+        let large = |id: &str, bytes: usize| {
+            let value = format!("{{\"id\":\"{id}-{round}\",\"version\":1,\"noise\":\"{}\"}}", noise(bytes));
+            Fresh { partition, ..raw(value) }
+        };
+        // Above the limit by a quarter of a MiB; the dead letter takes a whole one more.
+        job.send([large("large", 2_000_000), large("huge", (16 << 20) + (256 << 10)), large("large", 3_000_000)]);
+        3
+    });
+    assert!(letters >= 3 * ROUNDS, "only {letters} dead letters");
+}
+
+/// What a bomb unpacks to.
+const UNPACKED_BYTES: usize = 5_000_000;
+
+/// Lets transactions take longer: what is refused is sent again and again until it is found, megabytes each time.
+fn patient(mut job: Job) -> Job {
+    job.properties.insert("producer.transaction.timeout.ms".to_owned(), "20000".to_owned());
+    job
+}
+
+/// Some kilobytes that unpack to megabytes, by each of Kafka's compressions.
+pub fn decompression_bombs(report: &mut Report) {
+    const CODECS: [&str; ROUNDS] = ["gzip", "zstd", "lz4", "snappy"];
+    let mut job = patient(job("bombs", &[]));
+    job.rules.unsendable = too_large_for_the_output;
+    let stage = Stage::set(job, 2);
+    let letters = sent_among_others(report, stage, |job, round| {
+        let writer = job.kafka.writer_with(&[("compression.type", CODECS[round])]);
+        for nth in 0..PARTITIONS {
+            let zeros = "0".repeat(UNPACKED_BYTES);
+            let value = format!("{{\"id\":\"bomb-{round}-{nth}\",\"version\":1,\"zeros\":\"{zeros}\"}}");
+            writer.send(&job.input, &Fresh { partition: nth, ..raw(value) });
+            // One a batch: what a batch unpacks to is bounded by the client.
+            writer.flush();
+        }
+        PARTITIONS as u64
+    });
+    assert!(letters >= ROUNDS * PARTITIONS as usize, "only {letters} dead letters");
+}
+
+/// A batch that unpacks to more than the client takes: it cannot be read, and must not be passed over. Its task stops
+/// with its place, and no other does; given room, it goes on.
+pub fn a_bomb_beyond_reading(report: &mut Report) {
+    const BOMBS: usize = 8;
+    const LIMIT: &str = "receive.message.max.bytes";
+    const WORDS: [&str; 2] = ["cannot be read at offset", "raise"];
+    let mut job = patient(job("beyond", &[]));
+    job.properties.insert("consumer.fetch.max.bytes".to_owned(), "10000000".to_owned());
+    job.properties.insert(LIMIT.to_owned(), "20000000".to_owned());
+    job.rules.unsendable = too_large_for_the_output;
+    let mut stage = Stage::set(job, 1);
+    // All of it in one batch.
+    let one_batch = [("batch.size", "400000000"), ("message.max.bytes", "400000000"), ("linger.ms", "3000")];
+    let mut properties = vec![("compression.type", "zstd")];
+    properties.extend(one_batch);
+    let writer = stage.job.kafka.writer_with(&properties);
+    for nth in 0..BOMBS {
+        let value = format!("{{\"id\":\"beyond-{nth}\",\"version\":1,\"zeros\":\"{}\"}}", "0".repeat(UNPACKED_BYTES));
+        writer.send(&stage.job.input, &raw(value));
+    }
+    writer.flush();
+    let since = Instant::now();
+    report.injected(1);
+    stage.operators[0].await_error(&[WORDS[0], WORDS[1], &stage.job.input]);
+    let before = stage.committed();
+    within(RECOVERY_MAX, "the other partitions to go on", || {
+        let mut others = stage.committed().into_iter().zip(&before).skip(1);
+        others.all(|(now, before)| now > *before).then_some(())
+    });
+    report.recovered(since.elapsed());
+    stage.starve();
+    for partition in 1..PARTITIONS {
+        let end = stage.job.kafka.bounds(&stage.job.input, partition).end;
+        within(RECOVERY_MAX, "the other partitions to be drained", || {
+            (stage.committed()[partition as usize] >= end).then_some(())
+        });
+    }
+    let committed = stage.committed();
+    assert_eq!(committed[0], before[0], "it went on beyond what it could not read");
+    stage.operators[0].assert_running();
+    stage.operators[0].terminate();
+    stage.operators[0].await_exit(RECOVERY_MAX);
+    // What its words say helps, and nothing was lost.
+    stage.job.properties.insert(LIMIT.to_owned(), "100000000".to_owned());
+    stage.restart(0);
+    let found = stage.finish(report);
+    assert!(found.dead_lettered() >= BOMBS, "{found:?}");
+    report.refused(&WORDS[..1]);
+}
+
+/// Senders whose clocks are hours behind or ahead, and some seconds ahead, with a retention of a minute: what is
+/// behind is late, what is far ahead is not believed, and neither makes anything else expire.
+pub fn clock_skew(report: &mut Report) {
+    const DAY_MS: i64 = 86_400_000;
+    let job = job("skew", &[ANY_TIME]).with_retention(Duration::from_secs(60));
+    let mut stage = Stage::set(job, 2);
+    for round in 0..ROUNDS {
+        sleep(Duration::from_millis(500));
+        // `future_max` is a tenth of the retention.
+        for (nth, skew_ms) in
+            [-DAY_MS, -3_600_000, -30_000, 3_000, 3_600_000, DAY_MS, 400 * DAY_MS].into_iter().enumerate()
+        {
+            let id = format!("skewed-{round}-{nth}");
+            stage.job.send((0..PARTITIONS).map(|p| thing(p, &id, 1).at(now_ms() + skew_ms)));
+            report.injected(PARTITIONS as u64);
+        }
+        stage.recover(report, Instant::now(), RECOVERY_MAX);
+    }
+    stage.operators.iter_mut().for_each(|operator| operator.assert_running());
+    let found = stage.finish(report);
+    for reason in ["late", "timestamp_in_future"] {
+        assert!(found.count(Fate::DeadLettered(reason)) >= 2 * ROUNDS, "{reason}: {found:?}");
+    }
+}

@@ -1,0 +1,113 @@
+//! The list of faults, in the order in which they are played and stand in the table.
+
+use crate::report::Report;
+use crate::{brokers, crowd, disk, kills, network, records, topics};
+
+/// One fault.
+pub struct Scenario {
+    /// By which it is asked for.
+    pub name: &'static str,
+    /// What happens, for the table.
+    pub fault: &'static str,
+    pub play: fn(&mut Report),
+    /// Whether `make test` plays it too, with one round in place of some.
+    pub brief: bool,
+}
+
+impl Scenario {
+    /// Whether this word means it: a part of its name, or `=` and all of it.
+    pub fn is_called(&self, word: &str) -> bool {
+        word.strip_prefix('=').map_or_else(|| self.name.contains(word), |whole| self.name == whole)
+    }
+}
+
+const fn fault(name: &'static str, fault: &'static str, play: fn(&mut Report)) -> Scenario {
+    Scenario { name, fault, play, brief: false }
+}
+
+/// One that `make test` plays too.
+const fn brief(name: &'static str, fault: &'static str, play: fn(&mut Report)) -> Scenario {
+    Scenario { name, fault, play, brief: true }
+}
+
+pub static SCENARIOS: &[Scenario] = &[
+    fault("kill-random", "SIGKILL at any time, every fourth with the loss of the disk", kills::at_random),
+    fault("kill-after-sends", "SIGKILL before a commit", kills::after_the_sends),
+    brief("kill-after-commit", "SIGKILL between the commit and the store's write", kills::after_the_commit),
+    fault("kill-store-write", "SIGKILL during the store's write", kills::during_the_stores_write),
+    fault("kill-restore", "SIGKILL during a restore", kills::during_the_restore),
+    fault("zombie", "SIGSTOP for longer than a session, then SIGCONT", kills::zombies),
+    fault(
+        "transaction-timeout",
+        "the broker ends a transaction that stands open for too long",
+        kills::transaction_timeouts,
+    ),
+    fault("endtxn-cut-before", "connection cut, EndTxn lost", network::cut_before_the_end),
+    fault("endtxn-cut-after", "connection cut, EndTxn's answer lost", network::cut_after_the_end),
+    fault("endtxn-late", "EndTxn 1.5 s late", network::a_late_end),
+    fault("endtxn-very-late", "EndTxn 5 s late, beyond the transaction's time-out", network::a_very_late_end),
+    fault("endtxn-past", "EndTxn arrives 0.7 s after its connection was cut", network::an_end_out_of_the_past),
+    fault(
+        "offsets-past",
+        "TxnOffsetCommit arrives 0.7 s after its connection was cut",
+        network::offsets_out_of_the_past,
+    ),
+    fault("records-past", "Produce arrives 0.7 s after its connection was cut", network::records_out_of_the_past),
+    fault("black-hole", "nothing passes for 5 s, to one broker or all", network::a_black_hole),
+    fault("resets", "all connections reset every 0.3 s, for 5 s", network::resets),
+    fault("refusing", "no connection comes about for 5 s", network::refused_connections),
+    fault("throttle", "10 kB a second and connection for 10 s", network::a_throttle),
+    fault("broker-kill", "one of three brokers killed (SIGKILL), and back", brokers::killed),
+    fault("broker-freeze", "one of three brokers frozen until it is given up, and back", brokers::frozen),
+    fault("broker-stall", "one of three brokers frozen for 1.5 s", brokers::stalled),
+    fault("broker-restart", "one of three brokers restarted in good order", brokers::restarted),
+    fault("broker-controller", "the broker that is the controller killed, and back", brokers::the_controller_killed),
+    fault("broker-and-instance", "a broker and an instance killed at once", brokers::killed_with_an_instance),
+    fault("disk-full", "no space left while stores are rebuilt, until some is made", disk::full),
+    fault("disk-corrupted", "every table of every store overwritten", disk::corrupted_tables),
+    brief("disk-manifest", "every store's MANIFEST deleted", disk::deleted_manifests),
+    fault("disk-old-copy", "an old copy of the state folder put back", disk::an_old_copy),
+    fault("disk-swapped", "stores swapped between partitions", disk::swapped_folders),
+    fault(
+        "cleaner",
+        "the cleaner at work on tiny segments, instances killed, half of the time with the disk",
+        topics::the_cleaner,
+    ),
+    fault("input-short", "DeleteRecords on the input, as soon as they are processed", topics::a_short_input),
+    fault("input-unread", "DeleteRecords on the input, unread", topics::unread_records_removed),
+    fault("input-transactions", "the input's writers abort, or die", topics::a_transactional_input),
+    fault("input-recreated", "the input deleted and recreated, as long as before", topics::a_recreated_input),
+    fault("input-recreated-running", "the same under a task at work", topics::an_input_recreated_at_work),
+    fault("input-partitions", "partitions added to the input", topics::more_partitions),
+    fault("changelog-short", "DeleteRecords on the changelog, stores kept", topics::a_truncated_changelog),
+    fault(
+        "changelog-short-wiped",
+        "DeleteRecords on the changelog, the store lost",
+        topics::a_truncated_changelog_without_a_store,
+    ),
+    fault("changelog-deleted", "the changelog deleted, the store lost", topics::a_deleted_changelog),
+    fault(
+        "changelog-recreated-running",
+        "the changelog recreated under a task at work",
+        topics::a_changelog_recreated_at_work,
+    ),
+    fault("group-deleted", "the group deleted", topics::the_group_deleted),
+    brief("group-earliest", "the group reset to earliest", topics::the_group_reset_to_earliest),
+    fault("group-latest", "the group reset to latest", topics::the_group_reset_to_latest),
+    fault("rebalance-storm", "an instance comes or goes every 1.5 s", crowd::rebalance_storm),
+    brief("stolen-id", "another client takes a transactional id that is in use", crowd::stolen_ids),
+    fault(
+        "foreign-transaction",
+        "a stranger's transaction open on the changelog, for 3 s of a restore",
+        crowd::a_strangers_transaction,
+    ),
+    fault("poison", "records that cannot be read", records::poison),
+    fault("oversized", "records larger than the output takes, and than ratchet takes", records::oversized),
+    fault("bombs", "records of some kB that unpack to 5 MB", records::decompression_bombs),
+    fault(
+        "bomb-beyond-reading",
+        "a batch that unpacks to 40 MB, more than the client takes, until it may",
+        records::a_bomb_beyond_reading,
+    ),
+    fault("clock-skew", "senders whose clocks are wrong, from a day behind to a year ahead", records::clock_skew),
+];

@@ -1,0 +1,145 @@
+//! A job at work under load: its operators, what feeds it, and a clock that tells how long it stood still.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::checker::{Found, Records, check, check_against};
+use crate::cluster::Group;
+use crate::job::Job;
+use crate::load::{Feed, Load, Random};
+use crate::operator::{Operator, Options};
+use crate::report::Report;
+use crate::until::{DEADLINE, within};
+
+/// Partitions of every scenario's input.
+pub const PARTITIONS: i32 = 4;
+/// Records that are written a second, over all partitions.
+pub const RECORDS_PER_SECOND: u64 = 1000;
+/// Things that the load is about: each comes back often, as a duplicate, late or newer.
+const IDENTITIES: usize = 2000;
+/// What going on may take after an instance's fault: the session's timeout, the transaction's, a restore, on a busy
+/// machine.
+pub const RECOVERY_MAX: Duration = Duration::from_secs(60);
+/// What it may take after a broker's: its own logs come first.
+pub const BROKER_RECOVERY_MAX: Duration = Duration::from_secs(90);
+
+/// The operators' names, of which each has a state folder.
+const LABELS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+/// A job under load.
+pub struct Stage {
+    pub job: Job,
+    pub operators: Vec<Operator>,
+    pub random: Random,
+    feed: Option<Feed>,
+    group: Group,
+}
+
+impl Stage {
+    /// Starts the load and so many instances, and waits until every partition is at work.
+    pub fn set(job: Job, instances: usize) -> Stage {
+        let random = Random::seeded(&job.name);
+        let feed = Some(feed(&job, &random));
+        let group = job.kafka.group(&job.group());
+        let mut stage = Stage { job, operators: Vec::new(), random, feed, group };
+        for _ in 0..instances {
+            stage.add();
+        }
+        if instances > 0 {
+            stage.await_beyond(&[0; PARTITIONS as usize], DEADLINE);
+        }
+        stage
+    }
+
+    /// Starts one more instance.
+    pub fn add(&mut self) {
+        self.operators.push(Operator::start(&self.job, LABELS[self.operators.len()]));
+    }
+
+    /// Starts an instance again, on its state folder. It must have ended.
+    pub fn restart(&mut self, which: usize) {
+        self.restart_with(which, &Options::default());
+    }
+
+    pub fn restart_with(&mut self, which: usize, options: &Options<'_>) {
+        self.operators[which] = Operator::start_with(&self.job, LABELS[which], options);
+    }
+
+    /// The committed offsets, 0 where there is none.
+    pub fn committed(&self) -> Vec<i64> {
+        (0..PARTITIONS).map(|p| self.group.committed(&self.job.input, p).map_or(0, |(offset, _)| offset)).collect()
+    }
+
+    /// Waits until each partition has gone beyond these offsets.
+    #[track_caller]
+    pub fn await_beyond(&self, before: &[i64], deadline: Duration) {
+        let mut seen = Vec::new();
+        within(deadline, &format!("{} to go on from {before:?} on each partition", self.job.name), || {
+            seen = self.committed();
+            seen.iter().zip(before).all(|(now, before)| now > before).then_some(())
+        });
+    }
+
+    /// Waits until each partition has gone on from where it stands, and reports how long that took since `since`.
+    #[track_caller]
+    pub fn recover(&self, report: &mut Report, since: Instant, deadline: Duration) {
+        let before = self.committed();
+        self.await_beyond(&before, deadline);
+        report.recovered(since.elapsed());
+    }
+
+    /// Ends the load.
+    pub fn starve(&mut self) -> u64 {
+        self.feed.take().map_or(0, Feed::stop)
+    }
+
+    /// Ends the load, waits until everything is processed, and stops the instances.
+    pub fn drain(&mut self, report: &mut Report) {
+        let written = self.starve();
+        let since = Instant::now();
+        self.job.await_drained(BROKER_RECOVERY_MAX);
+        report.drained(since.elapsed());
+        println!("{}: {written} records", self.job.name);
+        for operator in &mut self.operators {
+            operator.assert_running();
+            operator.stop();
+        }
+    }
+
+    /// Does all that, and has everything judged.
+    pub fn finish(mut self, report: &mut Report) -> Found {
+        report.assert_injected();
+        self.drain(report);
+        let found = check(&self.job, &self.state_dirs());
+        found.assert_lively();
+        report.judged(&found);
+        found
+    }
+
+    /// The same where the input does not hold all that it held.
+    pub fn finish_against(mut self, report: &mut Report, kept: &mut Records) {
+        report.assert_injected();
+        self.drain(report);
+        keep(&self.job, kept);
+        let found = check_against(&self.job, kept, &self.state_dirs());
+        found.assert_lively();
+        report.judged(&found);
+    }
+
+    pub fn state_dirs(&self) -> Vec<&Path> {
+        self.operators.iter().map(Operator::state_dir).collect()
+    }
+}
+
+fn feed(job: &Job, random: &Random) -> Feed {
+    Feed::start(job, Load::new(random.clone(), PARTITIONS, IDENTITIES), RECORDS_PER_SECOND)
+}
+
+/// Adds what the input holds now, and has not held when it was last looked at.
+pub fn keep(job: &Job, kept: &mut Records) {
+    for (partition, records) in job.kafka.read_visible(&job.input) {
+        let known = kept.entry(partition).or_default();
+        let next = known.last().map_or(0, |last| last.offset + 1);
+        known.extend(records.into_iter().filter(|record| record.offset >= next));
+    }
+}

@@ -1,0 +1,290 @@
+//! Goal: what is done to the topics, by the cleaner, by retention, by people, is either gone on from or refused with
+//! words that say what to do; in a refusal nothing wrong has come out.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::checker::{Records, check_output};
+use crate::cluster::Fresh;
+use crate::job::{Job, TRANSACTION_TIMEOUT};
+use crate::load::things;
+use crate::operator::Operator;
+use crate::report::Report;
+use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage, keep};
+use crate::until::DEADLINE;
+
+const ROUNDS: usize = 4;
+
+/// The changelog is compacted all the time, in segments of a fraction of a second, and its tombstones go at once; the
+/// stores are rebuilt from what is left, and built upon where they are old.
+pub fn the_cleaner(report: &mut Report) {
+    const TINY: &[(&str, &str)] = &[
+        ("cleanup.policy", "compact"),
+        ("segment.ms", "200"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+        ("delete.retention.ms", "100"),
+    ];
+    let mut job = Job::new("cleaner", PARTITIONS);
+    job.compacted = true;
+    job.kafka.create(&job.changelog(), PARTITIONS, TINY);
+    let mut stage = Stage::set(job, 2);
+    for round in 0..2 * ROUNDS {
+        sleep(Duration::from_secs(2));
+        let victim = round % 2;
+        if round % 4 < 2 {
+            stage.operators[victim].kill_and_wipe();
+        } else {
+            stage.operators[victim].kill();
+        }
+        let since = Instant::now();
+        stage.restart(victim);
+        stage.recover(report, since, RECOVERY_MAX);
+    }
+    let changelog = stage.job.changelog();
+    let kept: usize = stage.job.kafka.read_visible(&changelog).values().map(Vec::len).sum();
+    let written: i64 = (0..PARTITIONS).map(|p| stage.job.kafka.bounds(&changelog, p).end).sum();
+    println!("{}: {kept} of {written} changelog offsets are left", report.name);
+    assert!((kept as i64) < written / 2, "the cleaner has removed too little: {kept} of {written} are left");
+    report.injected(2 * ROUNDS as u64);
+    stage.finish(report);
+}
+
+/// The input's records go as soon as they are processed.
+pub fn a_short_input(report: &mut Report) {
+    let mut stage = Stage::set(Job::new("short-input", PARTITIONS), 2);
+    let mut kept = Records::new();
+    for round in 0..2 * ROUNDS {
+        sleep(Duration::from_secs(1));
+        let committed = stage.committed();
+        keep(&stage.job, &mut kept);
+        for (partition, offset) in (0..).zip(committed) {
+            stage.job.kafka.delete_records(&stage.job.input, partition, offset);
+        }
+        report.injected(1);
+        if round % 2 == 1 {
+            stage.operators[0].kill();
+            stage.restart(0);
+        }
+        stage.recover(report, Instant::now(), RECOVERY_MAX);
+    }
+    stage.finish_against(report, &mut kept);
+}
+
+/// A job of one partition that stands still, and what it has processed.
+fn drained(theme: &str) -> (Job, Operator, Records) {
+    let job = Job::new(theme, 1);
+    job.send(things(0, 0..10, 1).chain(things(0, 0..5, 1)));
+    let mut operator = Operator::start(&job, "a");
+    job.await_drained(DEADLINE);
+    operator.stop();
+    let read = job.kafka.read(&job.input);
+    (job, operator, read)
+}
+
+/// An operator is started that has to refuse with these words; what came out is of what was `read` before, and right.
+fn refuses(report: &mut Report, job: &Job, read: &Records, words: &[&str]) {
+    let committed = job.committed();
+    let operator = Operator::start(job, "a");
+    for word in words {
+        operator.await_line(&[*word], DEADLINE);
+    }
+    report.injected(1);
+    // What it does not do at once, it does not do later either.
+    sleep(Duration::from_secs(3));
+    assert_eq!(job.committed()[0], committed[0], "the offset was moved beside the refusal");
+    judge(report, job, read);
+    report.refused(words);
+}
+
+/// The judge looks at what came out of `input`, which is what was read and nothing else.
+fn judge(report: &mut Report, job: &Job, input: &Records) {
+    let found = check_output(job, input);
+    report.judged(&found);
+}
+
+/// Records go before they were read. It refuses, and does what its words promise when they are obeyed.
+pub fn unread_records_removed(report: &mut Report) {
+    let (job, _, mut read) = drained("unread");
+    job.send(things(0, 10..30, 1));
+    job.kafka.delete_records(&job.input, 0, 25);
+    refuses(report, &job, &read, &["no longer retained", "reset the group"]);
+    job.kafka.group(&job.group()).set(&job.input, 0, 25, "");
+    let mut operator = Operator::start(&job, "a");
+    let since = Instant::now();
+    job.await_drained(DEADLINE);
+    report.recovered(since.elapsed());
+    operator.stop();
+    for (partition, left) in job.kafka.read(&job.input) {
+        read.entry(partition).or_default().extend(left);
+    }
+    judge(report, &job, &read);
+}
+
+/// The changelog loses its first records under load: the stores that hold them go on, and are right.
+pub fn a_truncated_changelog(report: &mut Report) {
+    let mut stage = Stage::set(Job::new("cut-changelog", PARTITIONS), 1);
+    for _ in 0..ROUNDS {
+        sleep(Duration::from_secs(1));
+        let (kafka, changelog) = (&stage.job.kafka, stage.job.changelog());
+        let cuts: Vec<i64> = (0..PARTITIONS).map(|p| kafka.bounds(&changelog, p).stable / 2).collect();
+        kafka.delete_compacted_records(&changelog, &cuts);
+        report.injected(1);
+        stage.operators[0].stop();
+        let since = Instant::now();
+        stage.restart(0);
+        stage.recover(report, since, RECOVERY_MAX);
+    }
+    report.assert_injected();
+    stage.drain(report);
+    let input = stage.job.kafka.read(&stage.job.input);
+    judge(report, &stage.job, &input);
+}
+
+/// The same with the store lost: what was in them is remembered nowhere else.
+pub fn a_truncated_changelog_without_a_store(report: &mut Report) {
+    let (job, mut operator, read) = drained("cut-and-wiped");
+    job.kafka.delete_compacted_records(&job.changelog(), &[3]);
+    operator.kill_and_wipe();
+    job.send(things(0, 0..20, 1));
+    refuses(report, &job, &read, &["its first records were removed", "new name"]);
+}
+
+pub fn a_deleted_changelog(report: &mut Report) {
+    let (job, mut operator, read) = drained("no-changelog");
+    operator.kill_and_wipe();
+    job.kafka.delete(&job.changelog());
+    job.send(things(0, 0..20, 1));
+    refuses(report, &job, &read, &["changelog", "new name"]);
+}
+
+/// With the same offsets as before, so that nothing but its id tells it.
+pub fn a_recreated_input(report: &mut Report) {
+    let (job, _, read) = drained("new-input");
+    let (offset, text) = job.kafka.committed(&job.group(), &job.input, 0).expect("it has committed");
+    job.kafka.delete(&job.input);
+    job.kafka.create(&job.input, 1, &[]);
+    job.send(things(0, 100..150, 1));
+    job.kafka.group(&job.group()).set(&job.input, 0, offset, &text);
+    refuses(report, &job, &read, &["the input topic was recreated", "new name"]);
+}
+
+/// Under a task at work, which may not go on.
+fn recreated_at_work(report: &mut Report, theme: &str, topic: fn(&Job) -> String, settings: &[(&str, &str)]) {
+    const WORDS: [&str; 2] = ["recreated", "new name"];
+    let job = Job::new(theme, 1);
+    let operator = Operator::start(&job, "a");
+    job.send(things(0, 0..10, 1));
+    job.await_drained(DEADLINE);
+    let read = job.kafka.read(&job.input);
+    job.kafka.delete(&topic(&job));
+    job.kafka.create(&topic(&job), 1, settings);
+    let since = Instant::now();
+    operator.await_error(&WORDS);
+    report.recovered(since.elapsed());
+    report.injected(1);
+    judge(report, &job, &read);
+    report.refused(&WORDS);
+}
+
+pub fn an_input_recreated_at_work(report: &mut Report) {
+    recreated_at_work(report, "input-at-work", |job| job.input.clone(), &[]);
+}
+
+pub fn a_changelog_recreated_at_work(report: &mut Report) {
+    recreated_at_work(report, "changelog-at-work", Job::changelog, &[("cleanup.policy", "compact")]);
+}
+
+pub fn more_partitions(report: &mut Report) {
+    let (job, _, read) = drained("rescaled");
+    job.kafka.add_partitions(&job.input, 2);
+    job.kafka.add_partitions(&job.output, 2);
+    job.send(things(0, 0..20, 1));
+    refuses(report, &job, &read, &["they must be equal", "new name"]);
+}
+
+/// The group is empty for a moment, and something is done to it; then the load goes on where it has to.
+fn with_the_group(report: &mut Report, theme: &str, act: fn(&Stage), told: &str) {
+    let mut stage = Stage::set(Job::new(theme, PARTITIONS), 2);
+    for _ in 0..report.rounds(ROUNDS) {
+        sleep(Duration::from_secs(1));
+        stage.operators.iter_mut().for_each(Operator::stop);
+        let before = stage.committed();
+        act(&stage);
+        report.injected(1);
+        let since = Instant::now();
+        stage.restart(0);
+        stage.restart(1);
+        stage.await_beyond(&before, RECOVERY_MAX);
+        report.recovered(since.elapsed());
+        let is_told = stage.operators.iter().any(|operator| operator.said().contains(told));
+        assert!(is_told, "{told:?} was not said: {}", stage.operators[0].tail());
+    }
+    stage.finish(report);
+}
+
+pub fn the_group_deleted(report: &mut Report) {
+    let act = |stage: &Stage| stage.job.kafka.delete_group(&stage.job.group());
+    with_the_group(report, "no-group", act, "the group has no offset any more");
+}
+
+/// What was read before is read again, and nothing of it may come out: the judge sees it.
+pub fn the_group_reset_to_earliest(report: &mut Report) {
+    let act = |stage: &Stage| {
+        let group = stage.job.kafka.group(&stage.job.group());
+        (0..PARTITIONS).for_each(|p| group.set(&stage.job.input, p, 0, ""));
+    };
+    with_the_group(report, "earliest", act, "the group was reset");
+}
+
+/// What was skipped so does not come out, what comes after it does, and it is told.
+pub fn the_group_reset_to_latest(report: &mut Report) {
+    let mut stage = Stage::set(Job::new("latest", PARTITIONS), 1);
+    let mut skipped: Vec<Vec<std::ops::Range<i64>>> = vec![Vec::new(); PARTITIONS as usize];
+    for _ in 0..ROUNDS {
+        sleep(Duration::from_secs(1));
+        stage.operators[0].stop();
+        // Something is to be skipped.
+        sleep(Duration::from_secs(1));
+        let group = stage.job.kafka.group(&stage.job.group());
+        for (partition, next) in (0..PARTITIONS).zip(stage.committed()) {
+            let end = stage.job.kafka.bounds(&stage.job.input, partition).end;
+            skipped[partition as usize].push(next..end);
+            group.set(&stage.job.input, partition, end, "");
+        }
+        report.injected(1);
+        let since = Instant::now();
+        stage.restart(0);
+        stage.recover(report, since, RECOVERY_MAX);
+        stage.operators[0].await_line(&["the group was reset"], DEADLINE);
+    }
+    report.assert_injected();
+    stage.drain(report);
+    let mut input = stage.job.kafka.read(&stage.job.input);
+    for (partition, records) in &mut input {
+        let skipped = &skipped[*partition as usize];
+        records.retain(|record| !skipped.iter().any(|range| range.contains(&record.offset)));
+    }
+    judge(report, &stage.job, &input);
+}
+
+/// The input is written by transactions, of which every other one is aborted, and some stand open for a while: what
+/// was aborted never comes out, and what is open is waited for.
+pub fn a_transactional_input(report: &mut Report) {
+    let stage = Stage::set(Job::new("aborted-input", PARTITIONS), 2);
+    for round in 0..4 * ROUNDS {
+        let writer = stage.job.kafka.transaction(&format!("{}-writer-{round}", stage.job.name), TRANSACTION_TIMEOUT);
+        let records = (0..PARTITIONS).map(|p| {
+            let id = format!("of-{round}");
+            Fresh::new(p, &id, format!("{{\"id\":\"{id}\",\"version\":1}}")).at(crate::load::now_ms())
+        });
+        writer.send(&stage.job.input, records);
+        report.injected(1);
+        match round % 3 {
+            0 => writer.commit(),
+            1 => writer.abort(),
+            _ => writer.die(),
+        }
+        stage.recover(report, Instant::now(), RECOVERY_MAX);
+    }
+    stage.finish(report);
+}

@@ -1,0 +1,61 @@
+//! What a broker's answer means to a lane: the same table as `src/cluster/kafka/errors.rs`, with what librdkafka
+//! makes of an answer in a transactional call before that (`rdkafka_txnmgr.c`).
+
+use ratchet::cluster::{Error, Kind};
+
+use crate::kafka::Code;
+use crate::world::Broken;
+
+/// How librdkafka takes the answer to a transactional request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The same request again.
+    Retry,
+    /// The transaction has failed.
+    Abort,
+    /// The producer has.
+    Fatal,
+}
+
+/// `rd_kafka_txn_handle_AddPartitionsToTxn`, `..._AddOffsetsToTxn`, `..._TxnOffsetCommit`, `..._EndTxn`.
+pub fn transactional(broken: Broken) -> Action {
+    let Broken::Code(code) = broken else { return Action::Retry };
+    match code {
+        Code::NotCoordinator | Code::ConcurrentTransactions | Code::UnknownTopicOrPartition => Action::Retry,
+        Code::InvalidProducerEpoch | Code::ProducerFenced | Code::InvalidTxnState => Action::Fatal,
+        _ => Action::Abort,
+    }
+}
+
+/// `rd_kafka_handle_Produce_error`: an epoch that is fenced is fatal, whatever else is permanent fails the transaction.
+pub fn produced(broken: Broken) -> Action {
+    let Broken::Code(code) = broken else { return Action::Retry };
+    match code {
+        Code::NotLeaderOrFollower | Code::NotEnoughReplicas | Code::UnknownTopicOrPartition => Action::Retry,
+        Code::InvalidProducerEpoch => Action::Fatal,
+        _ => Action::Abort,
+    }
+}
+
+/// Whether the broker refuses what stands in the record or its batch.
+pub fn refuses_record(code: Code) -> bool {
+    matches!(code, Code::RecordTooLarge | Code::InvalidRecord)
+}
+
+/// Whether the group refuses the membership.
+pub fn is_stale_membership(code: Code) -> bool {
+    matches!(code, Code::IllegalGeneration | Code::UnknownMemberId | Code::RebalanceInProgress)
+}
+
+/// The error of a call outside transactions.
+pub fn plain(code: Code, message: String) -> Error {
+    let kind = match code {
+        Code::UnknownTopicOrPartition | Code::OffsetOutOfRange | Code::RecordTooLarge | Code::InvalidRecord => {
+            Kind::Refused
+        }
+        code if is_stale_membership(code) => Kind::Abort,
+        Code::ProducerFenced | Code::InvalidProducerEpoch => Kind::Fenced,
+        _ => Kind::Retry,
+    };
+    Error::new(kind, message)
+}

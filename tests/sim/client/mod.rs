@@ -1,0 +1,203 @@
+//! What librdkafka makes of the simulated cluster: ratchet's cluster trait, by the rules of `src/cluster/kafka`.
+//!
+//! - `group`: librdkafka's main thread of a member; `assignor`: the leader's part; `member`: the lane's side
+//! - `producer`: a transactional producer; `sender`: its thread
+//! - `reader`, `settle`: the traits of the same names
+//! - `errors`: what answers mean
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ratchet::cluster::{Cluster, CommittedOffset, Error, Fencing, Kind, NewTopic, Rights, TopicDescription, TopicId};
+use ratchet::record::TopicPartition;
+
+use crate::kafka::{Broker, Code, MS, Partition, SECOND, Settings, Time};
+use crate::world::{Broken, Process};
+
+mod assignor;
+mod batch;
+mod errors;
+mod group;
+mod member;
+mod producer;
+mod reader;
+mod sender;
+mod settle;
+
+pub use batch::Batch;
+pub use member::{Member, Metadata};
+pub use producer::Producer;
+pub use reader::Reader;
+pub use settle::Settling;
+
+/// For how long a question about topics is asked again.
+const PATIENCE: Time = 5 * SECOND;
+
+/// A partition as ratchet names it.
+pub fn ours(partition: &Partition) -> TopicPartition {
+    TopicPartition::new(partition.topic.clone(), partition.number)
+}
+
+/// A partition as the cluster names it.
+pub fn theirs(partition: &TopicPartition) -> Partition {
+    Partition::new(partition.topic.clone(), partition.partition)
+}
+
+/// Ends dead owners' transactions, each id once, on a thread of its own (`src/cluster/kafka/fences.rs`).
+#[derive(Clone, Default)]
+pub struct Fences(Arc<Mutex<BTreeSet<String>>>);
+
+impl Fences {
+    pub fn fence(&self, process: &Process, id: &str) {
+        if !self.with(|ids| ids.insert(id.to_owned())) {
+            return;
+        }
+        process.lock().reach("an owner was fenced by its successor");
+        let (fences, own, id): (Self, Process, Arc<str>) = (self.clone(), process.clone(), id.into());
+        process.spawn(move || {
+            if producer::init(&own, &id).is_err() {
+                fences.with(|ids| ids.remove(&*id));
+            }
+        });
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The simulated cluster, as one process reaches it.
+#[derive(Clone)]
+pub struct Sim {
+    pub process: Process,
+    fences: Fences,
+}
+
+impl Sim {
+    pub fn new(process: Process) -> Self {
+        Self { process, fences: Fences::default() }
+    }
+
+    fn ask<T: 'static>(
+        &self,
+        what: &'static str,
+        request: impl Fn(&mut Broker) -> Result<T, Code> + Clone + Send + 'static,
+    ) -> Result<T, Error> {
+        let deadline = self.process.now() + PATIENCE;
+        loop {
+            match self.process.ask(what, request.clone()) {
+                Ok(answer) => return Ok(answer),
+                Err(Broken::Code(code)) if errors::plain(code, String::new()).kind != Kind::Retry => {
+                    return Err(errors::plain(code, format!("{what}: {code:?}")));
+                }
+                Err(broken) if self.process.now() >= deadline || self.process.is_dead() => {
+                    return Err(Error::new(Kind::Retry, format!("{what}: {broken:?}")));
+                }
+                Err(_) => self.process.sleep(50 * MS),
+            }
+        }
+    }
+}
+
+fn describe(broker: &Broker, name: &str) -> Option<TopicDescription> {
+    let topic = broker.topics.get(name)?;
+    Some(TopicDescription {
+        id: TopicId(topic.id.to_be_bytes()),
+        partition_count: topic.logs.len() as i32,
+        cleanup_policy: if topic.settings.compacted { "compact" } else { "delete" }.to_owned(),
+        delete_retention_ms: (topic.settings.delete_retention / MS) as i64,
+        retention_ms: i64::MAX,
+        retention_bytes: i64::MAX,
+        stamps: false,
+        timestamp_before_max_ms: i64::MAX,
+        timestamp_after_max_ms: i64::MAX,
+        message_bytes_max: topic.settings.message_bytes_max as i64,
+        replicas: Some(3),
+        min_insync_replicas: Some(2),
+        rights: Some(Rights::ALL),
+    })
+}
+
+impl Cluster for Sim {
+    type Batch = Batch;
+    type Metadata = Metadata;
+    type Member = Member;
+    type Producer = Producer;
+    type Reader = Reader;
+    type Settling = Settling;
+
+    fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error> {
+        let topic = topic.to_owned();
+        self.ask("describe topic", move |broker| Ok(describe(broker, &topic)))
+    }
+
+    fn list_topics(&self) -> Result<Vec<String>, Error> {
+        self.ask("list topics", |broker| Ok(broker.topics.names().map(|name| name.to_string()).collect()))
+    }
+
+    fn group_rights(&self, _group: &str) -> Result<Option<Rights>, Error> {
+        Ok(Some(Rights::ALL))
+    }
+
+    fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
+        let setting =
+            |name: &str| topic.settings.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+        let number = |name: &str| setting(name).and_then(|value| value.parse::<u64>().ok());
+        let settings = Settings {
+            compacted: setting("cleanup.policy") == Some("compact"),
+            delete_retention: number("delete.retention.ms").unwrap_or(86_400_000) * MS,
+            message_bytes_max: number("max.message.bytes").unwrap_or(1 << 20) as usize,
+        };
+        let (name, count) = (topic.name.to_owned(), topic.partition_count);
+        self.ask("create topic", move |broker| match broker.topics.create(&name, count, settings) {
+            Ok(()) | Err(Code::TopicAlreadyExists) => Ok(()),
+            Err(code) => Err(code),
+        })
+    }
+
+    fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
+        Ok(Member::join(self.process.clone(), group, topics))
+    }
+
+    fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
+        Producer::open(self.process.clone(), transactional_id)
+    }
+
+    fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
+        self.process.lock().reach("a changelog or an input was read outside of the group");
+        Ok(Reader { process: self.process.clone(), partition: partition.clone(), position: offset })
+    }
+
+    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition, fencing: &Fencing) -> Settling {
+        Settling::start(settle::Question {
+            process: self.process.clone(),
+            fences: self.fences.clone(),
+            group: group.into(),
+            input: theirs(input),
+            changelog: theirs(changelog),
+            fencing: fencing.clone(),
+        })
+    }
+
+    fn fence(&self, transactional_id: &str) {
+        self.fences.fence(&self.process, transactional_id);
+    }
+
+    fn committed(
+        &self,
+        group: &str,
+        partitions: &[TopicPartition],
+        _wait: Duration,
+    ) -> Result<Vec<Option<CommittedOffset>>, Error> {
+        let (group, partitions): (String, Vec<Partition>) = (group.to_owned(), partitions.iter().map(theirs).collect());
+        let found = self.ask("committed", move |broker| {
+            partitions
+                .iter()
+                .map(|partition| broker.fetch_offset(&group, partition, false))
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        let of = |found: crate::kafka::Committed| CommittedOffset { offset: found.offset, metadata: found.metadata };
+        Ok(found.into_iter().map(|found| found.map(of)).collect())
+    }
+}

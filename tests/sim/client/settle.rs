@@ -1,0 +1,188 @@
+//! A takeover's questions, asked on a thread of their own: see `src/cluster/kafka/settle.rs`, whose order this is.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ratchet::cluster::{self, CommittedOffset, Error, Fencing, Kind, Settled, TopicId};
+use ratchet::format::OffsetMetadata;
+
+use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Time};
+use crate::world::{Broken, Process};
+
+use super::{Fences, errors};
+
+const DEADLINE: Time = 60 * SECOND;
+const RETRY_PAUSE: Time = 50 * MS;
+/// Between two stable fetches while something is pending (`retry.backoff.ms`).
+const STABLE_PAUSE: Time = 10 * MS;
+const LOOK_MIN: Time = 2 * MS;
+const LOOK_MAX: Time = 50 * MS;
+
+type Answer = Told<Settled>;
+/// What one task tells another.
+type Told<T> = Arc<Mutex<Option<Result<T, Error>>>>;
+
+/// A [`Settled`] in the making.
+pub struct Settling {
+    answer: Answer,
+    dropped: Arc<Mutex<bool>>,
+}
+
+/// What is asked.
+pub struct Question {
+    pub process: Process,
+    pub fences: Fences,
+    pub group: Arc<str>,
+    pub input: Partition,
+    pub changelog: Partition,
+    pub fencing: Fencing,
+}
+
+impl Settling {
+    pub fn start(question: Question) -> Self {
+        let (answer, dropped): (Answer, _) = (Answer::default(), Arc::new(Mutex::new(false)));
+        let deadline = question.process.now() + DEADLINE;
+        let asking = Arc::new(Asking { question, deadline, dropped: dropped.clone() });
+        let told = answer.clone();
+        // Side by side with what must come in order.
+        let fencing = asking.clone();
+        asking.question.process.spawn(move || fencing.fence_former_owner());
+        asking.question.process.clone().spawn(move || {
+            let settled = asking.answer();
+            asking.question.process.lock().note("settled", format_args!("{:?} {settled:?}", asking.question.input));
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(settled);
+        });
+        Self { answer, dropped }
+    }
+}
+
+impl cluster::Settling for Settling {
+    fn poll(&mut self) -> Option<Result<Settled, Error>> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        *self.dropped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+}
+
+struct Asking {
+    question: Question,
+    deadline: Time,
+    dropped: Arc<Mutex<bool>>,
+}
+
+impl Asking {
+    fn answer(self: &Arc<Self>) -> Result<Settled, Error> {
+        let Question { group, input, changelog, .. } = &self.question;
+        let (asked, of) = (group.clone(), input.clone());
+        let committed = self.persist("stable fetch", move |broker| broker.fetch_offset(&asked, &of, true))?;
+        let committed = committed.map(|found| CommittedOffset { offset: found.offset, metadata: found.metadata });
+        // Only now: an input never ends before the offset that was committed.
+        let told: Told<(TopicId, i64, i64)> = Told::default();
+        let (asking, tells) = (self.clone(), told.clone());
+        self.question.process.spawn(move || {
+            let input = asking.ask_input();
+            *tells.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
+        });
+        let (changelog_start, changelog_end) = self.ends(changelog, Isolation::Uncommitted)?;
+        self.wait_stable(changelog_end)?;
+        let changelog_id = self.topic_id(changelog)?;
+        let (input_id, input_start, input_end) = self.await_told(&told)?;
+        Ok(Settled { committed, input_id, input_start, input_end, changelog_id, changelog_start, changelog_end })
+    }
+
+    /// The input topic's id, and the partition's first offset and end.
+    fn ask_input(&self) -> Result<(TopicId, i64, i64), Error> {
+        let id = self.topic_id(&self.question.input)?;
+        let (start, end) = self.ends(&self.question.input, Isolation::Uncommitted)?;
+        Ok((id, start, end))
+    }
+
+    fn await_told<T>(&self, told: &Told<T>) -> Result<T, Error> {
+        loop {
+            if let Some(answer) = told.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return answer;
+            }
+            if self.question.process.is_dead() {
+                return Err(Error::new(Kind::Retry, "settling ended without an answer"));
+            }
+            self.question.process.sleep(MS);
+        }
+    }
+
+    fn fence_former_owner(&self) {
+        let Question { process, fences, group, input, fencing, .. } = &self.question;
+        let (group, input) = (group.clone(), input.clone());
+        let committed = process.ask("plain fetch", move |broker| broker.fetch_offset(&group, &input, false));
+        let Ok(Some(committed)) = committed else { return };
+        let owner = OffsetMetadata::parse(&committed.metadata).ok().flatten().and_then(|metadata| metadata.owner);
+        if let Some(owner) = owner.filter(|owner| fencing.allows(owner)) {
+            fences.fence(process, &owner);
+        }
+    }
+
+    fn wait_stable(&self, end: i64) -> Result<(), Error> {
+        let mut pause = LOOK_MIN;
+        loop {
+            let (_, stable) = self.ends(&self.question.changelog, Isolation::Committed)?;
+            if stable >= end {
+                return Ok(());
+            }
+            if self.is_over() {
+                let message = format!("a transaction has been open on {:?} for too long", self.question.changelog);
+                return Err(Error::new(Kind::Retry, message));
+            }
+            if pause == LOOK_MIN {
+                self.question.process.lock().reach("a takeover met an open transaction on the changelog");
+            }
+            self.question.process.sleep(pause);
+            pause = (pause * 2).min(LOOK_MAX);
+        }
+    }
+
+    fn ends(&self, partition: &Partition, isolation: Isolation) -> Result<(i64, i64), Error> {
+        let partition = partition.clone();
+        self.persist("ends", move |broker| broker.ends(&partition, isolation))
+    }
+
+    fn topic_id(&self, partition: &Partition) -> Result<TopicId, Error> {
+        let topic = partition.topic.clone();
+        let found = self.persist("topic id", move |broker| {
+            broker.topics.get(&topic).map(|topic| topic.id).ok_or(Code::UnknownTopicOrPartition)
+        })?;
+        Ok(TopicId(found.to_be_bytes()))
+    }
+
+    /// Asks again until there is an answer, a refusal, or no time left.
+    fn persist<T: 'static>(
+        &self,
+        what: &'static str,
+        ask: impl Fn(&mut Broker) -> Result<T, Code> + Clone + Send + 'static,
+    ) -> Result<T, Error> {
+        loop {
+            let broken = match self.question.process.ask(what, ask.clone()) {
+                Ok(answer) => return Ok(answer),
+                Err(broken) => broken,
+            };
+            let error = match broken {
+                Broken::Code(code) => errors::plain(code, format!("{what}: {code:?}")),
+                Broken::Lost => Error::new(Kind::Retry, format!("{what}: no answer")),
+            };
+            if error.kind == Kind::Refused || self.is_over() {
+                return Err(error);
+            }
+            let unstable = broken == Broken::Code(Code::UnstableOffsetCommit);
+            if unstable {
+                self.question.process.lock().reach("a takeover met pending offsets");
+            }
+            self.question.process.sleep(if unstable { STABLE_PAUSE } else { RETRY_PAUSE });
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let dropped = *self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        dropped || self.question.process.now() >= self.deadline || self.question.process.is_dead()
+    }
+}

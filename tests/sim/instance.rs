@@ -1,0 +1,126 @@
+//! An instance of the engine as it ships: one process with its lanes, on the simulated cluster.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ratchet::cluster::{self, Kind};
+use ratchet::config::{Commit, Create, Topics};
+use ratchet::engine::catalog::Catalog;
+use ratchet::engine::claims::Ids;
+use ratchet::engine::clock::Clock;
+use ratchet::engine::context::{Context, backoff};
+use ratchet::engine::lane::Lane;
+use ratchet::engine::preflight::Preflight;
+use ratchet::engine::status::LaneStatus;
+use ratchet::observe::{Health, Metrics};
+use ratchet::state::Registry;
+use ratchet::topology::Topology;
+
+use crate::client::Sim;
+use crate::kafka::Time;
+use crate::stores::Stores;
+use crate::world::{Process, World};
+
+/// What instances are made of.
+#[derive(Clone)]
+pub struct Plan {
+    pub topology: Topology,
+    pub lanes: usize,
+    pub commit: Commit,
+}
+
+/// A running instance.
+pub struct Instance {
+    pub process: Process,
+    /// Set to let it finish its work and leave.
+    pub stop: Arc<AtomicBool>,
+    /// How many of its lanes have ended by themselves.
+    pub ended: Arc<AtomicU64>,
+}
+
+impl Instance {
+    /// Starts one whose state is kept in `stores`.
+    pub fn start(world: &World, plan: &Arc<Plan>, stores: &Stores) -> Self {
+        let (process, stop, ended) = (world.process(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (own, plan, ends, counted) = (process.clone(), plan.clone(), stop.clone(), ended.clone());
+        let stores = stores.clone();
+        process.spawn(move || main(&own, &plan, &stores, &ends, &counted));
+        Self { process, stop, ended }
+    }
+
+    /// Whether it was asked to stop and has.
+    pub fn has_left(&self, plan: &Plan) -> bool {
+        self.stop.load(Ordering::Relaxed) && self.ended.load(Ordering::Relaxed) >= plan.lanes as u64
+    }
+}
+
+fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>, ended: &Arc<AtomicU64>) {
+    let sim = Sim::new(process.clone());
+    let topic_settings = Topics { create: Create::All, replication_factor: 3, min_insync_replicas: 2 };
+    let rules_digest = plan.topology.rules.digest();
+    let mut attempt = 0;
+    let admitted = loop {
+        match Preflight::new(&sim, &plan.topology, &rules_digest, &topic_settings).begin() {
+            Ok(admitted) => break admitted,
+            Err(error) if error.kind == Kind::Refused || stop.load(Ordering::Relaxed) => {
+                process.lock().note("refused", format_args!("{error}"));
+                ended.fetch_add(plan.lanes as u64, Ordering::Relaxed);
+                return;
+            }
+            Err(_) => process.sleep(backoff(attempt).as_micros() as Time),
+        }
+        attempt += 1;
+    };
+    let clock: Arc<dyn Clock> = Arc::new(process.clone());
+    let context = Arc::new(Context {
+        rules: plan.topology.rules.clone(),
+        rules_digest,
+        topology: plan.topology.clone(),
+        topics: Catalog::new(admitted.topics, BTreeMap::new()),
+        topic_settings,
+        commit: plan.commit,
+        state_dir: Arc::new(stores.state_dir()),
+        memory: stores.memory(),
+        registry: Registry::default(),
+        metrics: Metrics::new(),
+        health: Health::new(),
+        recreated: AtomicU64::new(0),
+        clock,
+        ids: Ids::default(),
+    });
+    for index in 0..plan.lanes {
+        let (context, sim, stop, ended) = (context.clone(), sim.clone(), stop.clone(), ended.clone());
+        process.spawn(move || {
+            work(&context, &sim, index, &stop);
+            ended.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+}
+
+/// A lane's thread: `ratchet::engine`'s `work`, waiting by the world's time.
+fn work(context: &Arc<Context>, sim: &Sim, index: usize, stop: &AtomicBool) {
+    let process = &sim.process;
+    let mut attempt = 0;
+    while !stop.load(Ordering::Relaxed) && !process.is_dead() {
+        let joined_at = process.now();
+        let random = process.lock().random.next();
+        let status = Arc::new(LaneStatus::default());
+        let ended = Lane::join(context.clone(), sim.clone(), index, random, status).and_then(|lane| step(lane, stop));
+        let Err(error) = ended else { return };
+        process.lock().note("lane ended", format_args!("{:?} {error}", error.kind));
+        if error.kind == Kind::Refused {
+            return;
+        }
+        let lasted = process.now() - joined_at > 60 * crate::kafka::SECOND;
+        attempt = if lasted { 0 } else { attempt + 1 };
+        process.sleep(backoff(attempt).as_micros() as Time);
+    }
+}
+
+fn step(mut lane: Lane<Sim>, stop: &AtomicBool) -> Result<(), cluster::Error> {
+    while !stop.load(Ordering::Relaxed) {
+        lane.step()?;
+    }
+    lane.leave()
+}

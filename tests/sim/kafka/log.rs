@@ -1,0 +1,288 @@
+//! A partition: records and markers at rising offsets, with what the leader remembers of producers.
+//!
+//! Invariants: offsets are never used twice; a producer has at most one transaction open; nothing at or beyond
+//! the first open transaction is given to a reader of committed records.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::{Bytes, Code, Time};
+
+/// A record as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Record {
+    /// Milliseconds since the epoch.
+    pub timestamp: Option<i64>,
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
+    /// In whatever form the client keeps them.
+    pub headers: Bytes,
+}
+
+/// Who writes a batch, and its first sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writer {
+    pub producer: i64,
+    pub epoch: i16,
+    pub sequence: i32,
+}
+
+/// Which records a reader is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    Uncommitted,
+    Committed,
+}
+
+#[derive(Debug)]
+enum Body {
+    Record(Record),
+    Marker,
+}
+
+#[derive(Debug)]
+struct Entry {
+    offset: i64,
+    /// The transactional producer that wrote it.
+    producer: Option<i64>,
+    body: Body,
+    /// When a tombstone, or a marker without records, may be removed (KIP-534).
+    horizon: Option<Time>,
+}
+
+/// How many batches of a producer are remembered to recognise them again (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
+const BATCHES: usize = 5;
+
+/// What the leader remembers of a producer (`ProducerStateEntry`).
+#[derive(Debug)]
+struct Known {
+    epoch: i16,
+    /// First and last sequence number and base offset of the last batches under this epoch.
+    batches: VecDeque<(i32, i32, i64)>,
+    /// Where its open transaction began.
+    open: Option<i64>,
+}
+
+/// A transaction that was aborted (`AbortedTxn`).
+#[derive(Debug)]
+struct Aborted {
+    producer: i64,
+    first: i64,
+    /// The marker's offset.
+    last: i64,
+}
+
+/// A partition's log.
+#[derive(Debug, Default)]
+pub struct Log {
+    entries: VecDeque<Entry>,
+    start: i64,
+    end: i64,
+    known: BTreeMap<i64, Known>,
+    aborted: Vec<Aborted>,
+}
+
+impl Log {
+    /// The first offset that is retained.
+    pub fn start(&self) -> i64 {
+        self.start
+    }
+
+    /// The high watermark: the offset after the last record or marker.
+    pub fn end(&self) -> i64 {
+        self.end
+    }
+
+    /// The last stable offset: no transaction that began below it is open (`UnifiedLog.lastStableOffset`: where
+    /// the first unstable offset was removed, the log's start).
+    pub fn stable_end(&self) -> i64 {
+        let open = self.known.values().filter_map(|known| known.open).min();
+        open.map_or(self.end, |first| first.max(self.start))
+    }
+
+    /// Whether `producer` has a transaction open here.
+    pub fn has_open(&self, producer: i64) -> bool {
+        self.known.get(&producer).is_some_and(|known| known.open.is_some())
+    }
+
+    fn push(&mut self, producer: Option<i64>, body: Body) {
+        self.entries.push_back(Entry { offset: self.end, producer, body, horizon: None });
+        self.end += 1;
+    }
+
+    /// Appends records outside any transaction; gives the first one's offset.
+    pub fn append(&mut self, records: impl IntoIterator<Item = Record>) -> i64 {
+        let base = self.end;
+        records.into_iter().for_each(|record| self.push(None, Body::Record(record)));
+        base
+    }
+
+    /// Appends a transactional producer's batch; gives the first record's offset, also where the same batch was
+    /// appended before. Rules of `ProducerAppendInfo.checkProducerEpoch` and `checkSequence`, and of
+    /// `ProducerStateEntry.findDuplicateBatch`.
+    pub fn append_transactional(&mut self, writer: Writer, records: &[Record]) -> Result<i64, Code> {
+        let last = writer.sequence + records.len() as i32 - 1;
+        let base = self.end;
+        match self.known.get_mut(&writer.producer) {
+            // Nothing is remembered: any sequence number will do.
+            None => {
+                let batches = VecDeque::from([(writer.sequence, last, base)]);
+                self.known.insert(writer.producer, Known { epoch: writer.epoch, batches, open: Some(base) });
+            }
+            Some(known) => {
+                if writer.epoch == known.epoch
+                    && let Some(same) = known.batches.iter().find(|same| (same.0, same.1) == (writer.sequence, last))
+                {
+                    return Ok(same.2);
+                }
+                if writer.epoch < known.epoch {
+                    return Err(Code::InvalidProducerEpoch);
+                }
+                let expected = match known.batches.back() {
+                    Some((_, last, _)) if writer.epoch == known.epoch => last + 1,
+                    _ => 0,
+                };
+                if writer.sequence != expected {
+                    return Err(Code::OutOfOrderSequence);
+                }
+                if writer.epoch > known.epoch {
+                    known.epoch = writer.epoch;
+                    known.batches.clear();
+                }
+                known.batches.push_back((writer.sequence, last, base));
+                if known.batches.len() > BATCHES {
+                    known.batches.pop_front();
+                }
+                known.open.get_or_insert(base);
+            }
+        }
+        records.iter().for_each(|record| self.push(Some(writer.producer), Body::Record(record.clone())));
+        Ok(base)
+    }
+
+    /// Ends a producer's transaction, if one is open here; the marker takes an offset either way. Transactions of
+    /// version 2 (`strict`) end under an epoch above all that have written (`ProducerAppendInfo.checkProducerEpoch`).
+    pub fn append_marker(&mut self, producer: i64, epoch: i16, commit: bool, strict: bool) -> Result<(), Code> {
+        let offset = self.end;
+        let known = self.known.entry(producer).or_insert(Known { epoch: -1, batches: VecDeque::new(), open: None });
+        // The same marker once more is no error (KAFKA-19999).
+        let again = epoch == known.epoch && known.open.is_none();
+        if epoch < known.epoch || (strict && epoch == known.epoch && !again) {
+            return Err(Code::InvalidProducerEpoch);
+        }
+        if epoch > known.epoch {
+            known.epoch = epoch;
+            known.batches.clear();
+        }
+        if let Some(first) = known.open.take()
+            && !commit
+        {
+            self.aborted.push(Aborted { producer, first, last: offset });
+        }
+        self.push(Some(producer), Body::Marker);
+        Ok(())
+    }
+
+    fn is_aborted(&self, entry: &Entry) -> bool {
+        entry.producer.is_some_and(|producer| {
+            let covers = |aborted: &Aborted| {
+                aborted.producer == producer && (aborted.first..aborted.last).contains(&entry.offset)
+            };
+            self.aborted.iter().any(covers)
+        })
+    }
+
+    /// Gives `take` the records from `from` on, up to `max` of them, and answers where to read on: behind markers,
+    /// aborted records and gaps that no record follows. `Fetch` answers OFFSET_OUT_OF_RANGE outside of what there
+    /// is (`ReplicaManager.readFromLog`); between the last stable offset and the end there is nothing to read yet.
+    pub fn read(
+        &self,
+        from: i64,
+        isolation: Isolation,
+        max: usize,
+        mut take: impl FnMut(i64, &Record),
+    ) -> Result<i64, Code> {
+        if from < self.start || from > self.end {
+            return Err(Code::OffsetOutOfRange);
+        }
+        let bound = match isolation {
+            Isolation::Uncommitted => self.end,
+            Isolation::Committed => self.stable_end(),
+        };
+        let first = self.entries.partition_point(|entry| entry.offset < from);
+        let mut taken = 0;
+        for entry in self.entries.range(first..).take_while(|entry| entry.offset < bound) {
+            let Body::Record(record) = &entry.body else { continue };
+            if isolation == Isolation::Committed && self.is_aborted(entry) {
+                continue;
+            }
+            if taken == max {
+                return Ok(entry.offset);
+            }
+            take(entry.offset, record);
+            taken += 1;
+        }
+        Ok(bound.max(from))
+    }
+
+    /// Removes everything below `offset` (`DeleteRecords`, retention): OFFSET_OUT_OF_RANGE beyond the end.
+    pub fn delete_before(&mut self, offset: i64) -> Result<(), Code> {
+        if offset > self.end {
+            return Err(Code::OffsetOutOfRange);
+        }
+        self.start = self.start.max(offset);
+        let start = self.start;
+        self.entries.retain(|entry| entry.offset >= start);
+        self.aborted.retain(|aborted| aborted.last >= start);
+        Ok(())
+    }
+
+    /// Lets the cleaner pass over everything below `dirty_end` (the active segment's first offset), and never over
+    /// open transactions (`LogCleanerManager.cleanableOffsets`). Of each key the last committed record stays; aborted
+    /// records go; a tombstone, or a marker whose records are gone, stays for `delete_retention` after the first pass
+    /// that met it (KIP-534, `Cleaner.shouldRetainRecord`).
+    pub fn compact(&mut self, dirty_end: i64, now: Time, delete_retention: Time) {
+        let bound = dirty_end.min(self.stable_end());
+        let mut last: HashMap<Bytes, i64> = HashMap::new();
+        let mut producers: BTreeMap<i64, i64> = BTreeMap::new();
+        let aborted: Vec<i64> =
+            self.entries.iter().filter(|entry| self.is_aborted(entry)).map(|entry| entry.offset).collect();
+        for entry in self.entries.iter().take_while(|entry| entry.offset < bound) {
+            if let Body::Record(Record { key: Some(key), .. }) = &entry.body
+                && aborted.binary_search(&entry.offset).is_err()
+            {
+                last.insert(key.clone(), entry.offset);
+            }
+        }
+        // A transaction's marker stays while any record of its producer before it does.
+        let mut kept = VecDeque::with_capacity(self.entries.len());
+        for mut entry in self.entries.drain(..) {
+            if entry.offset >= bound {
+                kept.push_back(entry);
+                continue;
+            }
+            let (stays, may_go) = match &entry.body {
+                Body::Record(record) => {
+                    let is_last = record.key.as_ref().is_some_and(|key| last.get(key) == Some(&entry.offset));
+                    (is_last && aborted.binary_search(&entry.offset).is_err(), record.value.is_none())
+                }
+                Body::Marker => (true, entry.producer.and_then(|producer| producers.remove(&producer)).is_none()),
+            };
+            let over = may_go && now >= *entry.horizon.get_or_insert(now + delete_retention);
+            if !stays || over {
+                continue;
+            }
+            if let (Body::Record(_), Some(producer)) = (&entry.body, entry.producer) {
+                producers.insert(producer, entry.offset);
+            }
+            if !may_go {
+                entry.horizon = None;
+            }
+            kept.push_back(entry);
+        }
+        self.entries = kept;
+    }
+}
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

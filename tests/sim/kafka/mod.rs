@@ -1,0 +1,144 @@
+//! A Kafka cluster as one deterministic state machine with time: no thread, no clock, no randomness of its own.
+//!
+//! Whoever holds the [`Broker`] calls its requests in whatever order it likes, sets the time, and decides when
+//! the work that brokers do by themselves happens: [`Broker::markers`] and [`Broker::write_marker`] for a
+//! transaction's markers, [`Broker::tick`] for everything that times out, [`Log::compact`] for the cleaner.
+//!
+//! - `log`: a partition: records, markers, fencing by producer epoch, reads, retention, compaction
+//! - `topics`: names, ids, deletion and creation
+//! - `transactions`: the transaction coordinator
+//! - `groups`: the classic group protocol; `offsets`: what groups have committed
+//! - `requests`: what clients ask, checked as the broker checks it
+//!
+//! What is not here: replicas (the high watermark is the log's end), segments, quotas, the consumer protocol of
+//! KIP-848. Every rule names its source: a KIP, or a class of Apache Kafka's (4.1).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+mod code;
+mod groups;
+mod log;
+mod offsets;
+mod requests;
+mod topics;
+mod transactions;
+
+pub use code::Code;
+pub use groups::{Groups, Joined, Subscription};
+pub use log::{Isolation, Log, Record, Writer};
+pub use offsets::Committed;
+pub use requests::Identity;
+pub use topics::{Settings, Topics};
+pub use transactions::{Coordinator, Marker, Protocol, State};
+
+/// Microseconds since the cluster began.
+pub type Time = u64;
+/// One millisecond.
+pub const MS: Time = 1_000;
+/// One second.
+pub const SECOND: Time = 1_000 * MS;
+/// Bytes that are shared and never changed.
+pub type Bytes = Arc<[u8]>;
+
+/// One partition of one topic, by name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Partition {
+    pub topic: Arc<str>,
+    pub number: i32,
+}
+
+impl Partition {
+    pub fn new(topic: impl Into<Arc<str>>, number: i32) -> Self {
+        Self { topic: topic.into(), number }
+    }
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.topic, self.number)
+    }
+}
+
+/// Something that can be out of reach for a while.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    TransactionCoordinator,
+    GroupCoordinator,
+    Leader(Partition),
+}
+
+/// The cluster.
+pub struct Broker {
+    pub now: Time,
+    pub topics: Topics,
+    pub coordinator: Coordinator,
+    pub groups: Groups,
+    /// Until when a place does not answer: a move, or a partition without a leader.
+    away: BTreeMap<Place, Time>,
+}
+
+impl Broker {
+    pub fn new(protocol: Protocol) -> Self {
+        Self {
+            now: 0,
+            topics: Topics::default(),
+            coordinator: Coordinator::new(protocol),
+            groups: Groups::default(),
+            away: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a place out of reach until a time.
+    pub fn take_away(&mut self, place: Place, until: Time) {
+        self.away.insert(place, until);
+    }
+
+    fn is_away(&self, place: &Place) -> bool {
+        !self.away.is_empty() && self.away.get(place).is_some_and(|until| self.now < *until)
+    }
+
+    /// Does what is due by now: members whose session has ended, rebalances that have waited long enough,
+    /// transactions that have been open for too long.
+    pub fn tick(&mut self) {
+        self.groups.expire(self.now);
+        self.coordinator.abort_timed_out(self.now);
+    }
+
+    /// When [`Broker::tick`] has something to do next.
+    pub fn next_tick(&self) -> Option<Time> {
+        [self.groups.next_deadline(), self.coordinator.next_scan(self.now)].into_iter().flatten().min()
+    }
+
+    /// The markers that are still to be written, in any order.
+    pub fn markers(&self) -> Vec<Marker> {
+        self.coordinator.markers()
+    }
+
+    /// Writes one of [`Broker::markers`] where it belongs. `false`: its partition has no leader, try later.
+    pub fn write_marker(&mut self, marker: &Marker) -> bool {
+        let strict = self.coordinator.protocol == Protocol::V2;
+        match &marker.target {
+            transactions::Target::Log(partition) => {
+                if self.is_away(&Place::Leader(partition.clone())) {
+                    return false;
+                }
+                // A topic that is gone needs no marker (TransactionMarkerChannelManager drops those).
+                if let Some(log) = self.topics.log_mut(partition) {
+                    // A marker below the partition's epoch was overtaken by a later one and has no effect
+                    // (TransactionMarkerRequestCompletionHandler: INVALID_PRODUCER_EPOCH ends the sending).
+                    let _ = log.append_marker(marker.producer, marker.epoch, marker.commit, strict);
+                }
+            }
+            transactions::Target::Offsets(group) => {
+                if self.is_away(&Place::GroupCoordinator) {
+                    return false;
+                }
+                self.groups.end_transaction(group, marker.producer, marker.epoch, marker.commit);
+            }
+        }
+        self.coordinator.marker_written(marker);
+        true
+    }
+}

@@ -1,0 +1,170 @@
+//! What clients ask, checked in the broker's order: is the right broker asked, does the topic exist, does the
+//! transaction's coordinator agree, does the log take it.
+
+use std::sync::Arc;
+
+use super::transactions::Target;
+use super::{Broker, Code, Committed, Isolation, Partition, Place, Record, Time, Writer};
+
+/// A transactional producer as a request names it.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub id: Arc<str>,
+    pub producer: i64,
+    pub epoch: i16,
+}
+
+impl Broker {
+    fn at(&self, place: Place) -> Result<(), Code> {
+        let code = if matches!(place, Place::Leader(_)) { Code::NotLeaderOrFollower } else { Code::NotCoordinator };
+        if self.is_away(&place) { Err(code) } else { Ok(()) }
+    }
+
+    fn leader(&self, partition: &Partition) -> Result<(), Code> {
+        if self.away.is_empty() { Ok(()) } else { self.at(Place::Leader(partition.clone())) }
+    }
+
+    /// `InitProducerId`.
+    pub fn init_producer(&mut self, id: &Arc<str>, timeout: Time) -> Result<(i64, i16), Code> {
+        self.at(Place::TransactionCoordinator)?;
+        self.coordinator.init(id, timeout)
+    }
+
+    /// `AddPartitionsToTxn`.
+    pub fn add_partitions(&mut self, who: &Identity, partitions: &[Partition]) -> Result<(), Code> {
+        self.at(Place::TransactionCoordinator)?;
+        // All or nothing (`KafkaApis.handleAddPartitionsToTxnRequest`: OPERATION_NOT_ATTEMPTED for the others).
+        if partitions.iter().any(|partition| self.topics.log(partition).is_none()) {
+            return Err(Code::UnknownTopicOrPartition);
+        }
+        let targets = partitions.iter().cloned().map(Target::Log);
+        self.coordinator.add(self.now, (&who.id, who.producer, who.epoch), targets)
+    }
+
+    /// `AddOffsetsToTxn`.
+    pub fn add_offsets(&mut self, who: &Identity, group: &Arc<str>) -> Result<(), Code> {
+        self.at(Place::TransactionCoordinator)?;
+        let target = Target::Offsets(group.clone());
+        self.coordinator.add(self.now, (&who.id, who.producer, who.epoch), [target])
+    }
+
+    /// `Produce` of one batch by a transactional producer; gives the first record's offset.
+    pub fn produce(
+        &mut self,
+        who: &Identity,
+        partition: &Partition,
+        sequence: i32,
+        records: &[Record],
+    ) -> Result<i64, Code> {
+        let topic = self.topics.get(&partition.topic).ok_or(Code::UnknownTopicOrPartition)?;
+        let settings = topic.settings;
+        self.leader(partition)?;
+        if records.iter().map(size).sum::<usize>() > settings.message_bytes_max {
+            return Err(Code::RecordTooLarge);
+        }
+        // A compacted topic takes no record without a key (`LogValidator`).
+        if settings.compacted && records.iter().any(|record| record.key.is_none()) {
+            return Err(Code::InvalidRecord);
+        }
+        let log = self.topics.log_mut(partition).ok_or(Code::UnknownTopicOrPartition)?;
+        if !log.has_open(who.producer) {
+            let target = Target::Log(partition.clone());
+            self.coordinator.verify((&who.id, who.producer, who.epoch), &target).map_err(as_produced)?;
+        }
+        log.append_transactional(Writer { producer: who.producer, epoch: who.epoch, sequence }, records)
+    }
+
+    /// `TxnOffsetCommit`.
+    pub fn commit_offsets_transactional(
+        &mut self,
+        who: &Identity,
+        group: &Arc<str>,
+        membership: (&str, i32),
+        offsets: &[(Partition, Committed)],
+    ) -> Result<(), Code> {
+        self.at(Place::GroupCoordinator)?;
+        let target = Target::Offsets(group.clone());
+        self.coordinator.verify((&who.id, who.producer, who.epoch), &target).map_err(|code| match code {
+            Code::ProducerFenced => Code::InvalidProducerEpoch,
+            code => code,
+        })?;
+        self.groups.commit_transactional(group, membership, (who.producer, who.epoch), offsets)
+    }
+
+    /// `EndTxn`; gives the epoch to go on with.
+    pub fn end_transaction(&mut self, who: &Identity, commit: bool) -> Result<i16, Code> {
+        self.at(Place::TransactionCoordinator)?;
+        self.coordinator.end((&who.id, who.producer, who.epoch), commit)
+    }
+
+    /// `OffsetCommit`.
+    pub fn commit_offsets(
+        &mut self,
+        group: &Arc<str>,
+        membership: (&str, i32),
+        offsets: &[(Partition, Committed)],
+    ) -> Result<(), Code> {
+        self.at(Place::GroupCoordinator)?;
+        self.groups.commit(self.now, group, membership, offsets)
+    }
+
+    /// `OffsetFetch` of one partition.
+    pub fn fetch_offset(&self, group: &str, partition: &Partition, stable: bool) -> Result<Option<Committed>, Code> {
+        self.at(Place::GroupCoordinator)?;
+        self.groups.committed(group, partition, stable)
+    }
+
+    /// Whether the group's coordinator answers.
+    pub fn group_coordinator(&self) -> Result<(), Code> {
+        self.at(Place::GroupCoordinator)
+    }
+
+    /// `Fetch` of one partition: what to read on from, and the high watermark.
+    pub fn fetch(
+        &self,
+        partition: &Partition,
+        from: i64,
+        isolation: Isolation,
+        max: usize,
+        take: impl FnMut(i64, &Record),
+    ) -> Result<(i64, i64), Code> {
+        self.leader(partition)?;
+        let log = self.topics.log(partition).ok_or(Code::UnknownTopicOrPartition)?;
+        Ok((log.read(from, isolation, max, take)?, log.end()))
+    }
+
+    /// `ListOffsets`: the first offset, and the end as a reader of this isolation is told it.
+    pub fn ends(&self, partition: &Partition, isolation: Isolation) -> Result<(i64, i64), Code> {
+        self.leader(partition)?;
+        let log = self.topics.log(partition).ok_or(Code::UnknownTopicOrPartition)?;
+        let end = if isolation == Isolation::Committed { log.stable_end() } else { log.end() };
+        Ok((log.start(), end))
+    }
+
+    /// Deletes a topic, with what groups have committed of it.
+    pub fn delete_topic(&mut self, name: &str) -> Result<(), Code> {
+        self.topics.delete(name)?;
+        self.groups.forget_topic(name);
+        Ok(())
+    }
+}
+
+/// A verification's answer as a producer is given it (`AddPartitionsToTxnManager`, `ReplicaManager`: what passes by
+/// itself becomes NOT_ENOUGH_REPLICAS, which every client tries again).
+fn as_produced(code: Code) -> Code {
+    match code {
+        Code::ProducerFenced => Code::InvalidProducerEpoch,
+        Code::ConcurrentTransactions => Code::NotEnoughReplicas,
+        code => code,
+    }
+}
+
+/// About what a record takes in a batch.
+fn size(record: &Record) -> usize {
+    let of = |bytes: &Option<super::Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len());
+    70 + of(&record.key) + of(&record.value) + record.headers.len()
+}
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;

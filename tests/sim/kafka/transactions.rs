@@ -1,0 +1,269 @@
+//! The transaction coordinator: who owns a transactional id, and how far its transaction is.
+//!
+//! A decision is taken when it is asked for and answered then; the markers that make it visible are written
+//! later, one by one, whenever the holder of the cluster says so. Until the last one is written the id is busy:
+//! CONCURRENT_TRANSACTIONS (`TransactionCoordinator`, `TransactionMetadata`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Code, Partition, SECOND, Time};
+
+/// Which transaction protocol producers speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// One epoch for all of a producer's transactions (KIP-98). librdkafka 2.12 speaks it to every broker.
+    V1,
+    /// Every end of a transaction bumps the epoch (KIP-890).
+    V2,
+}
+
+/// Where a transactional id stands (`TransactionState`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Empty,
+    Ongoing,
+    PrepareCommit,
+    PrepareAbort,
+    CompleteCommit,
+    CompleteAbort,
+}
+
+/// Where a marker has to be written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    Log(Partition),
+    /// The offsets of a group.
+    Offsets(Arc<str>),
+}
+
+/// A marker that is still to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    pub id: Arc<str>,
+    pub target: Target,
+    pub producer: i64,
+    pub epoch: i16,
+    pub commit: bool,
+}
+
+/// What is known of a transactional id (`TransactionMetadata`).
+#[derive(Debug)]
+struct Transaction {
+    producer: i64,
+    epoch: i16,
+    state: State,
+    targets: BTreeSet<Target>,
+    timeout: Time,
+    began: Time,
+}
+
+/// How often transactions are looked for that are open for too long
+/// (`transaction.abort.timed.out.transaction.cleanup.interval.ms`; 10 s by default).
+const SCAN: Time = SECOND / 2;
+
+/// The coordinator of all transactional ids.
+#[derive(Debug)]
+pub struct Coordinator {
+    pub protocol: Protocol,
+    ids: BTreeMap<Arc<str>, Transaction>,
+    producers: i64,
+    scanned: Time,
+}
+
+impl Coordinator {
+    pub fn new(protocol: Protocol) -> Self {
+        Self { protocol, ids: BTreeMap::new(), producers: 0, scanned: 0 }
+    }
+
+    pub fn state(&self, id: &str) -> Option<State> {
+        self.ids.get(id).map(|transaction| transaction.state)
+    }
+
+    /// How many transactions stand so.
+    pub fn count(&self, state: State) -> usize {
+        self.ids.values().filter(|transaction| transaction.state == state).count()
+    }
+
+    /// Gives the id's producer id with a new epoch, which fences whoever had the former. A transaction that is open
+    /// is aborted first, under an epoch that nobody is ever told; until that is done, and while any transaction is
+    /// being ended: CONCURRENT_TRANSACTIONS (`TransactionCoordinator.prepareInitProducerIdTransit`).
+    pub fn init(&mut self, id: &Arc<str>, timeout: Time) -> Result<(i64, i16), Code> {
+        let Some(transaction) = self.ids.get_mut(id) else {
+            self.producers += 1;
+            let (producer, epoch) = (1000 + self.producers, 0);
+            let targets = BTreeSet::new();
+            self.ids
+                .insert(id.clone(), Transaction { producer, epoch, state: State::Empty, targets, timeout, began: 0 });
+            return Ok((producer, epoch));
+        };
+        match transaction.state {
+            State::PrepareCommit | State::PrepareAbort => Err(Code::ConcurrentTransactions),
+            State::Ongoing => {
+                transaction.fence();
+                Err(Code::ConcurrentTransactions)
+            }
+            State::Empty | State::CompleteCommit | State::CompleteAbort => {
+                transaction.epoch += 1;
+                transaction.state = State::Empty;
+                transaction.timeout = timeout;
+                Ok((transaction.producer, transaction.epoch))
+            }
+        }
+    }
+
+    fn checked(&mut self, id: &str, producer: i64, epoch: i16) -> Result<&mut Transaction, Code> {
+        let transaction = self.ids.get_mut(id).ok_or(Code::InvalidProducerIdMapping)?;
+        if transaction.producer != producer {
+            return Err(Code::InvalidProducerIdMapping);
+        }
+        if transaction.epoch != epoch { Err(Code::ProducerFenced) } else { Ok(transaction) }
+    }
+
+    /// Takes targets into the id's transaction, opening one if none is
+    /// (`TransactionCoordinator.handleAddPartitionsToTransaction`).
+    pub fn add(
+        &mut self,
+        now: Time,
+        (id, producer, epoch): (&str, i64, i16),
+        targets: impl IntoIterator<Item = Target>,
+    ) -> Result<(), Code> {
+        let transaction = self.checked(id, producer, epoch)?;
+        match transaction.state {
+            State::PrepareCommit | State::PrepareAbort => return Err(Code::ConcurrentTransactions),
+            State::Ongoing => {}
+            State::Empty | State::CompleteCommit | State::CompleteAbort => {
+                transaction.targets.clear();
+                transaction.state = State::Ongoing;
+                transaction.began = now;
+            }
+        }
+        transaction.targets.extend(targets);
+        Ok(())
+    }
+
+    /// Whether a write of this producer to `target` belongs to its open transaction. A write that was overtaken by
+    /// the transaction's end must not begin another one (KIP-890 part 1,
+    /// `TransactionCoordinator.handleVerifyPartitionsInTransaction`).
+    pub fn verify(&mut self, (id, producer, epoch): (&str, i64, i16), target: &Target) -> Result<(), Code> {
+        let transaction = self.checked(id, producer, epoch)?;
+        match transaction.state {
+            State::PrepareCommit | State::PrepareAbort => Err(Code::ConcurrentTransactions),
+            State::Ongoing if transaction.targets.contains(target) => Ok(()),
+            _ => Err(Code::InvalidTxnState),
+        }
+    }
+
+    /// Ends the id's transaction: answered as soon as that is decided; the epoch to go on with is the answer
+    /// (`TransactionCoordinator.endTransaction`). Asked again, it is fine once the markers are written.
+    pub fn end(&mut self, (id, producer, epoch): (&str, i64, i16), commit: bool) -> Result<i16, Code> {
+        let v2 = self.protocol == Protocol::V2;
+        let transaction = self.ids.get_mut(id).ok_or(Code::InvalidProducerIdMapping)?;
+        if transaction.producer != producer {
+            return Err(Code::InvalidProducerIdMapping);
+        }
+        // With version 2 the epoch has moved on by one where this is asked again (KIP-890 part 2).
+        let ended = !matches!(transaction.state, State::Empty | State::Ongoing);
+        let again = v2 && ended && epoch + 1 == transaction.epoch;
+        if epoch != transaction.epoch && !again {
+            return Err(Code::ProducerFenced);
+        }
+        let same = match transaction.state {
+            State::Ongoing => {
+                transaction.state = if commit { State::PrepareCommit } else { State::PrepareAbort };
+                if v2 {
+                    transaction.epoch += 1;
+                }
+                let epoch = transaction.epoch;
+                transaction.complete_if_done();
+                return Ok(epoch);
+            }
+            State::PrepareCommit | State::CompleteCommit => commit,
+            State::PrepareAbort | State::CompleteAbort => !commit,
+            State::Empty => false,
+        };
+        match transaction.state {
+            _ if !same => Err(Code::InvalidTxnState),
+            State::PrepareCommit | State::PrepareAbort => Err(Code::ConcurrentTransactions),
+            // With version 2 a transaction that was never begun under this epoch cannot have ended.
+            _ if v2 && !again => Err(Code::InvalidTxnState),
+            _ => Ok(transaction.epoch),
+        }
+    }
+
+    /// Aborts what has been open for longer than its producer said, and fences that producer
+    /// (`TransactionCoordinator.abortTimedOutTransactions`).
+    pub fn abort_timed_out(&mut self, now: Time) {
+        if now < self.scanned + SCAN {
+            return;
+        }
+        self.scanned = now;
+        for transaction in self.ids.values_mut().filter(|transaction| transaction.state == State::Ongoing) {
+            if transaction.began + transaction.timeout <= now {
+                transaction.fence();
+            }
+        }
+    }
+
+    /// When the next look for such transactions is due.
+    pub fn next_scan(&self, now: Time) -> Option<Time> {
+        let open = self.ids.values().filter(|transaction| transaction.state == State::Ongoing);
+        let next = open.map(|transaction| transaction.began + transaction.timeout).min()?;
+        Some(next.max(self.scanned + SCAN).max(now))
+    }
+
+    /// Whether any marker is still to be written.
+    pub fn has_markers(&self) -> bool {
+        self.ids.values().any(|transaction| transaction.is_ending() && !transaction.targets.is_empty())
+    }
+
+    pub fn markers(&self) -> Vec<Marker> {
+        let ending = self.ids.iter().filter(|(_, transaction)| transaction.is_ending());
+        let markers = ending.flat_map(|(id, transaction)| {
+            transaction.targets.iter().map(|target| Marker {
+                id: id.clone(),
+                target: target.clone(),
+                producer: transaction.producer,
+                epoch: transaction.epoch,
+                commit: transaction.state == State::PrepareCommit,
+            })
+        });
+        markers.collect()
+    }
+
+    /// Notes that a marker was written.
+    pub fn marker_written(&mut self, marker: &Marker) {
+        let Some(transaction) = self.ids.get_mut(&marker.id) else { return };
+        if transaction.is_ending() && transaction.epoch == marker.epoch {
+            transaction.targets.remove(&marker.target);
+            transaction.complete_if_done();
+        }
+    }
+}
+
+impl Transaction {
+    fn is_ending(&self) -> bool {
+        matches!(self.state, State::PrepareCommit | State::PrepareAbort)
+    }
+
+    /// Aborts the open transaction under a new epoch (`TransactionMetadata.prepareFenceProducerEpoch`).
+    fn fence(&mut self) {
+        self.epoch += 1;
+        self.state = State::PrepareAbort;
+        self.complete_if_done();
+    }
+
+    fn complete_if_done(&mut self) {
+        if self.targets.is_empty() {
+            self.state = match self.state {
+                State::PrepareCommit => State::CompleteCommit,
+                State::PrepareAbort => State::CompleteAbort,
+                state => state,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "transactions_tests.rs"]
+mod tests;

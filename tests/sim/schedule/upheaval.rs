@@ -1,0 +1,190 @@
+//! What befalls an instance's disk, and what people do to groups and topics while nobody uses them.
+
+use std::path::PathBuf;
+
+use ratchet::state::simulated::StoreCopy;
+
+use crate::input;
+use crate::kafka::{Committed, MS, Partition, SECOND, Time};
+use crate::profile::{Profile, Upheaval};
+use crate::random::Random;
+use crate::stores::Stores;
+use crate::world::Wire;
+
+use super::{Fault, Run};
+
+/// Something that befalls an instance's disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Disk {
+    /// There is no space left; so many writes more are taken by each store.
+    Full(u32),
+    /// There is space again.
+    Space,
+    /// A store is damaged, which shows after so many reads.
+    Damage(u32),
+    /// Copies are made of the stores.
+    Copy,
+    /// The copies of an instance's stores, perhaps another's, take their places; the process dies for it.
+    PutBack(usize),
+    /// The folders of two stores are swapped; the process dies for it.
+    Swap,
+    /// It is lost with all that was on it, and the process dies.
+    Lose,
+}
+
+/// Copies of an instance's stores.
+pub(super) type Copies = Vec<(PathBuf, StoreCopy)>;
+
+/// For how long all are down: longer than members are waited for.
+const DOWN: Time = 4 * SECOND;
+
+/// Draws what befalls disks, and when the upheaval is.
+pub(super) fn draw(profile: Profile, random: &mut Random, faults: &mut Vec<(Time, Fault)>) {
+    let some = |random: &mut Random| random.below(profile.instances as u64) as usize;
+    for _ in 0..profile.disks {
+        let (who, when) = (some(random), random.between(300 * MS, 6 * SECOND));
+        let back = when + random.between(10 * MS, 2 * SECOND);
+        let mut add = |at: Time, disk: Disk| faults.push((at, Fault::Disk(who, disk)));
+        match random.below(8) {
+            0..2 => {
+                add(when, Disk::Full(random.below(6) as u32));
+                add(back, Disk::Space);
+                continue;
+            }
+            2..4 => {
+                add(when, Disk::Damage(random.below(12) as u32));
+                continue;
+            }
+            4..6 => {
+                add(when, Disk::Copy);
+                add(back, Disk::PutBack(if random.permille(800) { who } else { some(random) }));
+            }
+            6 => add(back, Disk::Swap),
+            _ => add(back, Disk::Lose),
+        }
+        faults.push((back + random.below(SECOND), Fault::Start(who)));
+    }
+    if let Some(upheaval) = profile.upheaval {
+        let when = random.between(SECOND, 3 * SECOND);
+        // What else would start instances meanwhile has to wait.
+        for (at, fault) in faults.iter_mut() {
+            if (when..when + DOWN).contains(at) && matches!(fault, Fault::Start(_)) {
+                *at += DOWN;
+            }
+        }
+        faults.push((when, Fault::Stop));
+        faults.push((when + DOWN, Fault::Upheaval(upheaval)));
+        (0..profile.instances).for_each(|who| faults.push((when + DOWN + random.below(SECOND), Fault::Start(who))));
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn inflict_on_disk(&mut self, who: usize, what: Disk) {
+        if matches!(what, Disk::PutBack(_) | Disk::Swap | Disk::Lose) {
+            self.kill(who);
+        }
+        let Stores::Simulated(disk) = &self.stores[who] else { return };
+        let folders = disk.folders();
+        let mut state = self.world.lock();
+        match what {
+            Disk::Full(writes) => {
+                state.reach("a disk was full");
+                disk.set_full(Some(writes));
+            }
+            Disk::Space => disk.set_full(None),
+            Disk::Damage(reads) if !folders.is_empty() => {
+                let folder = &folders[state.random.below(folders.len() as u64) as usize];
+                if disk.damage(folder, reads) {
+                    state.reach("a store was damaged");
+                }
+            }
+            Disk::Copy => {
+                self.copies[who] = folders.into_iter().map(|folder| (folder.clone(), disk.copy(&folder))).collect();
+            }
+            Disk::PutBack(whose) => {
+                for (folder, copy) in &self.copies[whose] {
+                    state.reach("an old copy of a store was put back");
+                    disk.put_back(folder, copy.clone());
+                }
+            }
+            Disk::Swap if folders.len() > 1 => {
+                state.reach("the folders of two stores were swapped");
+                let (first, second) = (disk.copy(&folders[0]), disk.copy(&folders[1]));
+                disk.put_back(&folders[0], second);
+                disk.put_back(&folders[1], first);
+            }
+            Disk::Lose => {
+                state.reach("a disk was lost");
+                folders.iter().for_each(|folder| disk.put_back(folder, StoreCopy::default()));
+            }
+            Disk::Damage(_) | Disk::Swap => {}
+        }
+    }
+
+    /// Nobody is there: the group is empty, and no transaction is open but those of the dead.
+    pub(super) fn overturn(&mut self, upheaval: Upheaval) {
+        let mut state = self.world.lock();
+        let changelog = |number: i32| Partition::new(input::CHANGELOG, number);
+        let partitions = 0..self.profile.partitions;
+        let reached = match upheaval {
+            Upheaval::GroupReset => {
+                let mut reached = 0;
+                for partition in partitions.map(|number| Partition::new(input::INPUT, number)) {
+                    let Ok(Some(committed)) = state.broker.groups.committed(input::GROUP, &partition, false) else {
+                        continue;
+                    };
+                    let offset = state.random.below(committed.offset as u64 + 1) as i64;
+                    let reset = [(partition, Committed { offset, metadata: String::new() })];
+                    let answer = state.broker.commit_offsets(&input::GROUP.into(), ("", -1), &reset);
+                    reached += u64::from(answer.is_ok());
+                }
+                (reached > 0).then_some("the group was reset")
+            }
+            Upheaval::GroupDeleted => state.broker.groups.delete(input::GROUP).ok().map(|()| "the group was deleted"),
+            Upheaval::ChangelogTruncated => {
+                let mut removed = 0;
+                for partition in partitions.map(changelog) {
+                    let upto = state.broker.topics.log(&partition).map_or(0, |log| log.stable_end());
+                    let upto = state.random.below(upto as u64 + 1) as i64;
+                    if let Some(log) = state.broker.topics.log_mut(&partition) {
+                        removed += upto;
+                        log.delete_before(upto).expect("it is below the end");
+                    }
+                }
+                (removed > 0).then_some("the changelog was truncated")
+            }
+            Upheaval::ChangelogRecreated => {
+                let settings = state.broker.topics.get(input::CHANGELOG).map(|topic| topic.settings);
+                settings.map(|settings| {
+                    state.broker.delete_topic(input::CHANGELOG).expect("it is there");
+                    let created = state.broker.topics.create(input::CHANGELOG, self.profile.partitions, settings);
+                    created.expect("it is gone");
+                    "the changelog was recreated"
+                })
+            }
+        };
+        if let Some(situation) = reached {
+            state.reach(situation);
+        }
+    }
+
+    /// Nothing goes wrong any more, and disks have space. After an upheaval there is a record more for each partition:
+    /// without any, nobody has to commit.
+    pub(super) fn calm_down(&mut self) {
+        for stores in &self.stores {
+            if let Stores::Simulated(disk) = stores {
+                disk.set_full(None);
+            }
+        }
+        let mut state = self.world.lock();
+        state.wire = Wire::default();
+        if self.profile.upheaval.is_some() {
+            let now = state.now();
+            for number in 0..self.profile.partitions {
+                let record = input::record(&mut state.random, number, self.sent[number as usize], now);
+                let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, number));
+                log.expect("the input stays").append([record]);
+            }
+        }
+    }
+}

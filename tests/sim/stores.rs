@@ -1,0 +1,77 @@
+//! What an instance's stores are on: a simulated disk in most seeds, RocksDB in some.
+
+use std::sync::{Arc, LazyLock};
+
+use ratchet::state::simulated::{Loads, SimulatedDisk};
+use ratchet::state::{Memory, StateDir};
+use tempfile::TempDir;
+
+use crate::random::Random;
+use crate::world::State;
+
+/// One seed of so many has real stores.
+const REAL_EVERY: u64 = 32;
+/// What the process's real stores share.
+static MEMORY: LazyLock<Memory> = LazyLock::new(|| Memory::new(64 << 20));
+
+/// An instance's disk. Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub enum Stores {
+    Real(Arc<TempDir>),
+    Simulated(SimulatedDisk),
+}
+
+/// Whether a seed's stores are RocksDB's.
+pub fn are_real(seed: u64) -> bool {
+    seed.is_multiple_of(REAL_EVERY)
+}
+
+impl Stores {
+    /// An empty disk.
+    pub fn of(seed: u64, random: &mut Random) -> Self {
+        let loads = Loads {
+            file_bytes_min: [0, 1 << 10, usize::MAX][random.below(3) as usize],
+            one_read: random.permille(500),
+        };
+        if are_real(seed) {
+            // Where files are in memory, if there is such a place: a crash is none of the machine's here.
+            let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+            Self::Real(Arc::new(folder.expect("a temporary folder")))
+        } else {
+            Self::Simulated(SimulatedDisk::new(loads))
+        }
+    }
+
+    pub fn state_dir(&self) -> StateDir {
+        match self {
+            Self::Real(folder) => StateDir::claim(folder.path()).expect("the folder is this seed's own"),
+            Self::Simulated(disk) => disk.state_dir(),
+        }
+    }
+
+    pub fn memory(&self) -> Memory {
+        match self {
+            Self::Real(_) => MEMORY.clone(),
+            Self::Simulated(disk) => disk.memory(),
+        }
+    }
+
+    /// The process dies: what it wrote last may be lost. Real stores are closed as the process is taken down, which
+    /// writes everything.
+    pub fn crash(&self, state: &mut State) {
+        let Self::Simulated(disk) = self else { return };
+        let mut lost = 0;
+        disk.crash(|batches| {
+            let kept = match state.random.below(4) {
+                0 => 0,
+                1 => batches,
+                _ => state.random.below(batches as u64 + 1) as usize,
+            };
+            lost += batches - kept;
+            kept
+        });
+        if lost > 0 {
+            state.reach("a crash took commits back from a store");
+        }
+    }
+}

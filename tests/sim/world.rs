@@ -1,0 +1,332 @@
+//! One seed's world: the cluster, the processes that use it, time, and the wire between them.
+//!
+//! Everything that waits does so here ([`Process::sleep`]); whoever schedules decides what goes on next. A process
+//! that is dead neither waits nor asks: its objects can be dropped without a trace.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ratchet::engine::clock::Clock;
+
+use crate::coroutine;
+use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
+use crate::random::Random;
+
+/// The wall clock when the world begins: 2023-11-14.
+pub const WALL_MS: i64 = 1_700_000_000_000;
+
+/// What may go wrong on the wire, in thousandths of all requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wire {
+    /// The request does not arrive.
+    pub request_lost: u64,
+    /// It takes effect, and nobody hears of it.
+    pub answer_lost: u64,
+    /// The client is told that the connection broke, and the request arrives up to seconds later.
+    pub late: u64,
+    /// It is answered, and a copy of it arrives up to seconds later. A connection does not do that: a copy exists
+    /// only where the client has sent one (that is `late`, tried again). For experiments.
+    pub repeated: u64,
+    /// It takes up to a second.
+    pub slow: u64,
+}
+
+/// Why a request has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The broker's answer.
+    Code(Code),
+    /// The connection broke: it may have taken effect, or still may.
+    Lost,
+}
+
+/// What a task is to do.
+pub type Body = Box<dyn FnOnce() + Send>;
+type Request = Box<dyn FnOnce(&mut Broker) + Send>;
+
+/// A task: something that runs as if by a thread of its own.
+pub struct Task {
+    pub process: usize,
+    pub wake: Time,
+}
+
+/// A process as the world sees it.
+#[derive(Default)]
+pub struct ProcessState {
+    pub is_dead: bool,
+    pub frozen_until: Time,
+    pub wall_offset_ms: i64,
+}
+
+/// Everything that there is.
+pub struct State {
+    pub broker: Broker,
+    pub random: Random,
+    pub wire: Wire,
+    pub processes: Vec<ProcessState>,
+    pub tasks: Vec<Task>,
+    /// Bodies of tasks that are not begun yet, by task.
+    pub begun: Vec<(usize, Body)>,
+    /// The task that runs.
+    pub running: usize,
+    /// Requests that arrive by themselves.
+    pub later: BTreeMap<(Time, u64), (&'static str, Request)>,
+    /// What was meant to be reached, and how often it was.
+    pub reached: BTreeMap<&'static str, u64>,
+    trace: u64,
+    traced: u64,
+    tell: bool,
+}
+
+/// The world, shared.
+#[derive(Clone)]
+pub struct World(Arc<Mutex<State>>);
+
+impl World {
+    pub fn new(seed: u64, wire: Wire, tell: bool) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            broker: Broker::new(Protocol::V1),
+            random: Random::new(seed),
+            wire,
+            processes: Vec::new(),
+            tasks: Vec::new(),
+            begun: Vec::new(),
+            running: 0,
+            later: BTreeMap::new(),
+            reached: BTreeMap::new(),
+            trace: 0xcbf2_9ce4_8422_2325,
+            traced: 0,
+            tell,
+        })))
+    }
+
+    /// Never to be held while waiting.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new process.
+    pub fn process(&self) -> Process {
+        let mut state = self.lock();
+        state.processes.push(ProcessState::default());
+        Process { world: self.clone(), number: state.processes.len() - 1 }
+    }
+}
+
+impl State {
+    pub fn now(&self) -> Time {
+        self.broker.now
+    }
+
+    /// Adds something to the trace.
+    pub fn note(&mut self, what: &str, details: std::fmt::Arguments<'_>) {
+        let mut mix = |byte: u8| self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        what.bytes().for_each(&mut mix);
+        self.broker.now.to_le_bytes().into_iter().for_each(&mut mix);
+        struct Mixer<'a>(&'a mut u64);
+        impl std::fmt::Write for Mixer<'_> {
+            fn write_str(&mut self, text: &str) -> std::fmt::Result {
+                text.bytes().for_each(|byte| *self.0 = (*self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+                Ok(())
+            }
+        }
+        let _ = std::fmt::Write::write_fmt(&mut Mixer(&mut self.trace), details);
+        self.traced += 1;
+        if self.tell {
+            let task = self.tasks.get(self.running).map_or(0, |task| task.process);
+            println!("{:>12} p{task} t{:<3} {what} {details}", self.broker.now, self.running);
+        }
+    }
+
+    /// Counts a situation.
+    pub fn reach(&mut self, situation: &'static str) {
+        *self.reached.entry(situation).or_default() += 1;
+    }
+
+    /// A hash over everything that has happened, and how much it was.
+    pub fn trace(&self) -> (u64, u64) {
+        (self.trace, self.traced)
+    }
+
+    /// Lets a request arrive by itself.
+    pub fn later(&mut self, at: Time, what: &'static str, request: Request) {
+        let number = self.later.len() as u64 + (self.traced << 20);
+        self.later.insert((at, number), (what, request));
+    }
+
+    fn spawn(&mut self, process: usize, body: Body) -> usize {
+        let wake = self.now();
+        self.tasks.push(Task { process, wake });
+        self.begun.push((self.tasks.len() - 1, body));
+        self.tasks.len() - 1
+    }
+
+    /// How long a way of the wire takes: mostly some hundred microseconds.
+    fn latency(&mut self) -> Time {
+        match self.random.below(100) {
+            0..90 => self.random.between(50, 800),
+            90..98 => self.random.between(MS, 10 * MS),
+            _ => self.random.between(10 * MS, 60 * MS),
+        }
+    }
+}
+
+/// What a process of this world can do.
+#[derive(Clone)]
+pub struct Process {
+    pub world: World,
+    pub number: usize,
+}
+
+impl Process {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.world.lock()
+    }
+
+    pub fn now(&self) -> Time {
+        self.lock().now()
+    }
+
+    /// Whether nothing that it does has an effect any more.
+    pub fn is_dead(&self) -> bool {
+        std::thread::panicking() || self.lock().processes[self.number].is_dead
+    }
+
+    /// Begins a task; gives what to wake it by.
+    pub fn spawn(&self, body: impl FnOnce() + Send + 'static) -> usize {
+        self.lock().spawn(self.number, Box::new(body))
+    }
+
+    /// Waits until `until`, or until it is woken.
+    pub fn sleep_until(&self, until: Time) {
+        if self.is_dead() {
+            return;
+        }
+        let running = {
+            let mut state = self.lock();
+            let running = state.running;
+            state.tasks[running].wake = until;
+            running
+        };
+        coroutine::give_way();
+        debug_assert_eq!(running, self.lock().running);
+    }
+
+    pub fn sleep(&self, length: Time) {
+        let until = self.now() + length;
+        self.sleep_until(until);
+    }
+
+    /// Waits for a moment, so that something else may come in between.
+    pub fn pause(&self) {
+        let length = self.lock().random.between(1, 300);
+        self.sleep(length);
+    }
+
+    /// Ends a task's waiting.
+    pub fn wake(&self, task: usize) {
+        let mut state = self.lock();
+        let now = state.now();
+        if let Some(task) = state.tasks.get_mut(task) {
+            task.wake = task.wake.min(now);
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn ask<T: 'static>(
+        &self,
+        what: &'static str,
+        request: impl Fn(&mut Broker) -> Result<T, Code> + Clone + Send + 'static,
+    ) -> Result<T, Broken> {
+        if self.is_dead() {
+            return Err(Broken::Lost);
+        }
+        let (there, back, fate, delay) = {
+            let mut state = self.lock();
+            let (there, back) = (state.latency(), state.latency());
+            // A join that comes late would put a member's former claims in place of its present ones, and what it has
+            // let go since would be nobody's until the next rebalance: Kafka's own weakness, and not what is tried.
+            let fate = match state.fate() {
+                Fate::Late if what == "join" => Fate::RequestLost,
+                fate => fate,
+            };
+            let delay = state.random.between(MS, 3 * SECOND);
+            (there, back, fate, delay)
+        };
+        self.sleep(if fate == Fate::Slow { there + delay / 3 } else { there });
+        let result = {
+            let mut state = self.lock();
+            if fate == Fate::Late || fate == Fate::Repeated {
+                let (at, copy) = (state.now() + delay, request.clone());
+                state.later(at, what, Box::new(move |broker| drop(copy(broker))));
+            }
+            let result = match fate {
+                Fate::RequestLost | Fate::Late => Err(Broken::Lost),
+                Fate::AnswerLost => request(&mut state.broker).map_err(Broken::Code).and(Err(Broken::Lost)),
+                Fate::Fine | Fate::Slow | Fate::Repeated => request(&mut state.broker).map_err(Broken::Code),
+            };
+            match result {
+                Err(Broken::Lost) if what == "end commit" => state.reach(match fate {
+                    Fate::AnswerLost => "the end of a transaction was decided, and the answer lost",
+                    _ => "the end of a transaction did not arrive, or not yet",
+                }),
+                Err(Broken::Code(Code::ProducerFenced | Code::InvalidProducerEpoch)) => {
+                    state.reach("a producer was fenced")
+                }
+                Err(Broken::Code(Code::IllegalGeneration | Code::UnknownMemberId)) if what == "commit offsets" => {
+                    state.reach("a stale member's transaction was refused");
+                }
+                _ => {}
+            }
+            state.note(what, format_args!("{:?} {:?}", fate, result.as_ref().map(drop)));
+            result
+        };
+        self.sleep(back);
+        result
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Fine,
+    Slow,
+    RequestLost,
+    AnswerLost,
+    Late,
+    Repeated,
+}
+
+impl State {
+    fn fate(&mut self) -> Fate {
+        let Wire { request_lost, answer_lost, late, repeated, slow, .. } = self.wire;
+        let drawn = self.random.below(1000);
+        let fates = [
+            (request_lost, Fate::RequestLost),
+            (answer_lost, Fate::AnswerLost),
+            (late, Fate::Late),
+            (repeated, Fate::Repeated),
+            (slow, Fate::Slow),
+        ];
+        let mut below = 0;
+        for (times, fate) in fates {
+            below += times;
+            if drawn < below {
+                return fate;
+            }
+        }
+        Fate::Fine
+    }
+}
+
+impl Clock for Process {
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.now())
+    }
+
+    fn wall_ms(&self) -> i64 {
+        let state = self.lock();
+        WALL_MS + (state.now() / MS) as i64 + state.processes[self.number].wall_offset_ms
+    }
+}
