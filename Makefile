@@ -22,6 +22,12 @@ export SETUP_INSTALL IMAGE
 RUST_TEST_THREADS ?= 6
 export RUST_TEST_THREADS
 
+# How long `make soak` takes, and how much load it makes; empty: its own defaults.
+HOURS ?=
+RATE ?=
+# The folder that `make fixtures` writes.
+FORMAT ?=
+
 BUILD := --release --locked
 BENCH = $(CARGO) bench --profile release --locked
 COMPARE = $(BENCH) --bench compare --
@@ -72,6 +78,14 @@ test: setup-test ## Run the whole suite, real Kafka included (ARGS='--test NAME'
 .PHONY: cdc
 cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka Connect, PostgreSQL, MariaDB
 	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
+
+.PHONY: soak
+soak: setup-test ## Run on three real brokers for HOURS (1, fractions too) with restarts, kills and changes of size, have it judged, and print the figures (RATE=500 records a second)
+	HOURS=$(HOURS) RATE=$(RATE) $(CARGO) test $(BUILD) --test soak
+
+.PHONY: fixtures
+fixtures: setup-build ## Write what today's program persists into tests/fixtures/FORMAT, once for each set of formats (FORMAT=format-2)
+	FORMAT=$(FORMAT) $(CARGO) test $(BUILD) --test formats -- --ignored --exact write::write_fixtures
 
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (30)

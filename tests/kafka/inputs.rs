@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::checker::{Fate, check};
 use crate::cluster::{Fresh, Kafka, Stored};
+use crate::hostile::{broken_records, noise, raw};
 use crate::job::Job;
 use crate::load::{now_ms, thing, things};
 use crate::operator::{Operator, Options};
@@ -24,33 +25,6 @@ fn too_large(record: &Stored) -> bool {
 /// Longer ago than the output takes.
 fn too_old(record: &Stored) -> bool {
     record.timestamp.is_some_and(|timestamp| timestamp < now_ms() - 3_600_000)
-}
-
-fn raw(value: impl Into<Vec<u8>>) -> Fresh {
-    Fresh::new(0, "raw", value).at(now_ms())
-}
-
-fn broken_records() -> Vec<Fresh> {
-    let depth = 10_000;
-    vec![
-        raw("{\"id\":\"cut\",\"version\""),
-        raw("no JSON at all"),
-        raw(""),
-        raw("{\"version\":1}"),
-        raw("{\"id\":null,\"version\":1}"),
-        raw("{\"id\":{\"a\":1},\"version\":1}"),
-        raw("[1,2,3]"),
-        raw("{\"id\":\"x\",\"version\":\"newest\"}"),
-        raw("{\"id\":\"x\",\"version\":1.5}"),
-        raw("{\"id\":\"x\",\"version\":true}"),
-        raw(b"{\"id\":\"\xff\xfe\",\"version\":1}".to_vec()),
-        raw("[".repeat(depth) + &"]".repeat(depth)),
-        raw(format!("{{\"id\":\"{}\",\"version\":1}}", "x".repeat(70_000))),
-        raw(format!("{{\"id\":\"x\",\"version\":{}}}", "9".repeat(301))),
-        Fresh { value: None, ..raw("") },
-        Fresh { key: None, value: None, ..raw("") },
-        thing(0, "from-the-future", 1).at(now_ms() + 400 * 86_400_000),
-    ]
 }
 
 #[test]
@@ -144,12 +118,6 @@ fn a_timestamp_that_the_output_refuses_is_dead_lettered_alone() {
     refused_records_alone_are_dead_lettered(&job, |nth| {
         thing(0, &format!("refused-{nth}"), 1).at(now_ms() - 86_400_000)
     });
-}
-
-/// Text that does not get smaller by compression.
-fn noise(bytes: usize) -> String {
-    let mut random = crate::load::Random::seeded("noise");
-    (0..bytes).map(|_| char::from(b'a' + random.below(26) as u8)).collect()
 }
 
 #[test]

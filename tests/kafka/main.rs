@@ -9,21 +9,26 @@
     reason = "the tests look at a running system from outside: they have a clock and may wait"
 )]
 
+#[path = "../support/checker/mod.rs"]
+mod checker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
+#[path = "../support/hostile.rs"]
+mod hostile;
+#[path = "../support/job.rs"]
+mod job;
 #[path = "../support/kafka/mod.rs"]
 mod kafka;
+#[path = "../support/load.rs"]
+mod load;
+#[path = "../support/operator.rs"]
+mod operator;
 #[path = "../support/random.rs"]
 mod random;
 #[path = "../support/screen.rs"]
 mod screen;
 #[path = "../support/until.rs"]
 mod until;
-
-mod checker;
-mod job;
-mod load;
-mod operator;
 
 mod access;
 mod audit;

@@ -4,12 +4,13 @@
 //! Use it from a test binary by `#[path]`, with `kafka` and `until` beside it at the crate's root.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the support")]
 
+mod policy;
 mod writer;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
@@ -119,6 +120,11 @@ impl Kafka {
         self.create_on(topic, partitions, TopicReplication::Fixed(1), settings);
     }
 
+    /// Creates a topic whose partitions lie on so many brokers each.
+    pub fn create_replicated(&self, topic: &str, partitions: i32, replicas: i32, settings: &[(&str, &str)]) {
+        self.create_on(topic, partitions, TopicReplication::Fixed(replicas), settings);
+    }
+
     /// Creates a topic whose partitions lie on the brokers named.
     pub fn create_placed(&self, topic: &str, brokers: &[i32], settings: &[(&str, &str)]) {
         let placed: Vec<&[i32]> = brokers.chunks(1).collect();
@@ -141,6 +147,32 @@ impl Kafka {
         let answers = self.tokio.block_on(self.admin.delete_topics(&[topic], &admin_options())).expect("delete_topics");
         assert_eq!(answers, [Ok(topic.to_owned())]);
         within(DEADLINE, &format!("topic {topic} to be gone"), || self.partitions(topic).is_none().then_some(()));
+    }
+
+    /// Adds partitions to a topic, up to this count.
+    pub fn add_partitions(&self, topic: &str, count: i32) {
+        let wanted = NewPartitions::new(topic, count as usize);
+        let answers =
+            self.tokio.block_on(self.admin.create_partitions([&wanted], &admin_options())).expect("create_partitions");
+        assert_eq!(answers, [Ok(topic.to_owned())]);
+        within(DEADLINE, &format!("topic {topic} to have {count} partitions"), || {
+            (self.partitions(topic) == Some(count) && (0..count).all(|p| self.try_bounds(topic, p).is_ok()))
+                .then_some(())
+        });
+    }
+
+    /// Whether every partition of every topic, Kafka's own included, has all its replicas in sync.
+    pub fn is_in_sync(&self) -> bool {
+        let Ok(all) = self.uncommitted.fetch_metadata(None, ASK) else { return false };
+        let mut partitions = all.topics().iter().flat_map(|topic| topic.partitions());
+        partitions.all(|p| p.leader() >= 0 && p.isr().len() == p.replicas().len())
+    }
+
+    /// Which broker leads each partition of a topic; nothing where nobody tells.
+    pub fn leaders(&self, topic: &str) -> Vec<i32> {
+        let Ok(all) = self.uncommitted.fetch_metadata(None, ASK) else { return Vec::new() };
+        let found = all.topics().iter().find(|t| t.name() == topic);
+        found.map_or_else(Vec::new, |t| t.partitions().iter().map(|p| p.leader()).collect())
     }
 
     pub fn delete_group(&self, group: &str) {
@@ -256,8 +288,16 @@ impl Kafka {
 
     /// A plain writer.
     pub fn writer(&self) -> Writer {
+        self.writer_with(&[])
+    }
+
+    /// The same with further properties, which win over the usual ones.
+    pub fn writer_with(&self, properties: &[(&str, &str)]) -> Writer {
         let mut config = client(&self.brokers);
         config.set("enable.idempotence", "true").set("linger.ms", "2").set("queue.buffering.max.messages", "1000000");
+        for (name, value) in properties {
+            config.set(*name, *value);
+        }
         Writer::new(&config)
     }
 
@@ -338,6 +378,8 @@ fn client(brokers: &str) -> ClientConfig {
     config.set("topic.metadata.refresh.interval.ms", "5000").set("log_level", "3");
     // The tests may send what brokers take: the client's own limit is lower.
     config.set("message.max.bytes", "20000000");
+    // And read them, whatever they unpack to.
+    config.set("receive.message.max.bytes", "1000000000");
     config
 }
 

@@ -1,7 +1,7 @@
 //! One Apache Kafka broker in KRaft mode, on free ports, with the settings that make faults quick.
 
 use std::fs::{self, File, OpenOptions};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,6 +28,8 @@ pub struct Broker {
     ports: Ports,
     process: Option<Child>,
     java: &'static [&'static str],
+    /// The port that clients of the listener behind a proxy are sent to.
+    advertised: Option<u16>,
 }
 
 /// Compiling only once and one collector thread: a broker that lives for minutes on two cores is better
@@ -39,6 +41,7 @@ struct Ports {
     plaintext: u16,
     sasl_ssl: u16,
     controller: u16,
+    proxied: u16,
 }
 
 impl Broker {
@@ -54,12 +57,22 @@ impl Broker {
 
     /// The same with Java's options, for a broker that has to bear load.
     pub fn start_tuned(properties: &[(&str, &str)], java: &'static [&'static str]) -> Broker {
+        Broker::start_new(properties, java, None)
+    }
+
+    /// The same with a third listener, in plain text, at [`Broker::behind_proxy`]: who asks there is sent to the
+    /// port `advertised` of this machine, where a proxy has to be.
+    pub fn start_proxied(advertised: u16, properties: &[(&str, &str)]) -> Broker {
+        Broker::start_new(properties, BRIEF, Some(advertised))
+    }
+
+    fn start_new(properties: &[(&str, &str)], java: &'static [&'static str], advertised: Option<u16>) -> Broker {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let install = Install::get();
         for _ in 0..PORT_ATTEMPTS_MAX {
             let folder = process::run_folder().join(format!("broker-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
             fs::create_dir_all(&folder).expect("the run's folder is writable");
-            let mut broker = Broker { ports: free_ports(), folder, process: None, java };
+            let mut broker = Broker { ports: free_ports(), folder, process: None, java, advertised };
             fs::write(broker.folder.join("server.properties"), broker.server_properties(install, properties))
                 .expect("the run's folder is writable");
             broker.format(install);
@@ -75,6 +88,31 @@ impl Broker {
     pub fn join(&self) -> Broker {
         let voter = format!("1@127.0.0.1:{}", self.ports.controller);
         Broker::start_with(&[("process.roles", "broker"), ("node.id", "2"), ("controller.quorum.voters", &voter)])
+    }
+
+    /// Starts a further broker beside this one, of this number, with a listener behind a proxy. The first stays the
+    /// controller.
+    pub fn join_proxied(&self, number: u32, advertised: u16, properties: &[(&str, &str)]) -> Broker {
+        let (number, voter) = (number.to_string(), format!("1@127.0.0.1:{}", self.ports.controller));
+        let mut all = vec![("process.roles", "broker"), ("node.id", number.as_str())];
+        all.push(("controller.quorum.voters", voter.as_str()));
+        all.extend_from_slice(properties);
+        Broker::start_proxied(advertised, &all)
+    }
+
+    /// Where a proxy passes on to.
+    pub fn behind_proxy(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.ports.proxied))
+    }
+
+    /// Starts a further broker beside this one, of this number, with an empty data folder. The first stays the
+    /// controller.
+    pub fn join_as(&self, number: u32, properties: &[(&str, &str)]) -> Broker {
+        let (number, voter) = (number.to_string(), format!("1@127.0.0.1:{}", self.ports.controller));
+        let mut all = vec![("process.roles", "broker"), ("node.id", number.as_str())];
+        all.push(("controller.quorum.voters", voter.as_str()));
+        all.extend_from_slice(properties);
+        Broker::start_with(&all)
     }
 
     /// Where clients connect in plain text.
@@ -171,8 +209,11 @@ impl Broker {
     }
 
     fn server_properties(&self, install: &Install, further: &[(&str, &str)]) -> String {
-        let Ports { plaintext, sasl_ssl, controller } = self.ports;
-        let listeners = format!("PLAINTEXT://127.0.0.1:{plaintext},SASL_SSL://127.0.0.1:{sasl_ssl}");
+        let Ports { plaintext, sasl_ssl, controller, proxied } = self.ports;
+        let usual = format!("PLAINTEXT://127.0.0.1:{plaintext},SASL_SSL://127.0.0.1:{sasl_ssl}");
+        let with = |port: Option<u16>| port.map_or(String::new(), |port| format!(",PROXIED://127.0.0.1:{port}"));
+        let listeners = usual.clone() + &with(self.advertised.map(|_| proxied));
+        let advertised = usual + &with(self.advertised);
         // A broker that is no controller must not listen as one.
         let is_controller = !further.contains(&("process.roles", "broker"));
         let own = if is_controller { format!(",CONTROLLER://127.0.0.1:{controller}") } else { String::new() };
@@ -181,7 +222,7 @@ impl Broker {
              node.id=1\n\
              controller.quorum.voters=1@127.0.0.1:{controller}\n\
              listeners={listeners}{own}\n\
-             advertised.listeners={listeners}\n\
+             advertised.listeners={advertised}\n\
              log.dirs={}\n\
              ssl.keystore.location={}\n\
              ssl.keystore.password={KEYSTORE_PASSWORD}\n",
@@ -275,16 +316,17 @@ fn java_with(install: &Install, options: &[&str]) -> Command {
 }
 
 fn free_ports() -> Ports {
-    // All three are held until all three are known, so that they differ.
-    let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    let [plaintext, sasl_ssl, controller] = sockets.each_ref().map(|s| s.local_addr().expect("a bound socket").port());
-    Ports { plaintext, sasl_ssl, controller }
+    // All are held until all are known, so that they differ.
+    let sockets = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [plaintext, sasl_ssl, controller, proxied] =
+        sockets.each_ref().map(|s| s.local_addr().expect("a bound socket").port());
+    Ports { plaintext, sasl_ssl, controller, proxied }
 }
 
 /// What every broker has in common. The abort scan, the cleaner and retention run twice a second, and
 /// sessions may be a second long: a takeover is over in seconds.
 const SERVER_PROPERTIES: &str = "\
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 sasl.enabled.mechanisms=SCRAM-SHA-256

@@ -1,4 +1,5 @@
 //! Random input with duplicates, late versions and the odd broken record in it, from a seed.
+#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

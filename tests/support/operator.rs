@@ -1,4 +1,5 @@
 //! The built binary at work: started, killed, frozen, stopped, and looked at from outside.
+#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -92,6 +93,19 @@ impl Operator {
 
     pub fn state_dir(&self) -> &Path {
         &self.state_dir
+    }
+
+    /// The process. What `Options::mount` names is its own: the command before it is replaced by it.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The most memory that it has ever held, in bytes.
+    pub fn memory_peak_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel counts it");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+        kib * 1024
     }
 
     /// Kills it as a power cut would (SIGKILL).

@@ -1,5 +1,6 @@
 //! A job under test: a topology of its own, with topics, group and folders of its own, so that all tests
 //! can share one Kafka.
+#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -11,6 +11,9 @@ use crate::cluster::Stored;
 /// What an identity may take, by default: 64 KiB. The proofs keep well away from the exact limit.
 const IDENTITY_BYTES_MAX: usize = 65_536;
 
+/// What a record may take: 16 MiB. The proofs keep well away from this one, too.
+const RECORD_BYTES_MAX: usize = 16 << 20;
+
 /// The rules of a topology, as far as the proofs use them: identity and version are fields of the value.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -146,6 +149,9 @@ impl<'a> Model<'a> {
 
 /// The identity's key and the version, or why there is none.
 fn read(rules: &Rules, record: &Stored) -> Result<(Vec<u8>, Option<i128>), &'static str> {
+    if record.value.as_ref().is_some_and(|value| value.len() > RECORD_BYTES_MAX) {
+        return Err("record_too_large");
+    }
     let value = record.value.as_deref().ok_or("null_value")?;
     let json: Value = serde_json::from_slice(value).map_err(|_| "value_malformed")?;
     let mut parts = Vec::new();

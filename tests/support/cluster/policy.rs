@@ -1,0 +1,43 @@
+//! What people can do to a compacted topic: brokers refuse DeleteRecords on one, until its policy is another.
+
+use rdkafka::admin::{AlterConfig, ResourceSpecifier};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::{Kafka, admin_options};
+use crate::until::{DEADLINE, within};
+
+const POLICY: &str = "cleanup.policy";
+
+impl Kafka {
+    /// Removes the records of a compacted topic below these offsets, partition by partition. It is compacted again
+    /// afterwards; other settings of its own are gone.
+    pub fn delete_compacted_records(&self, topic: &str, offsets: &[i64]) {
+        self.set_policy(topic, "compact,delete");
+        for (partition, &offset) in (0..).zip(offsets) {
+            let what = format!("{topic}:{partition} to be cut off below {offset}");
+            within(DEADLINE, &what, || self.try_delete_records(topic, partition, offset).then_some(()));
+        }
+        self.set_policy(topic, "compact");
+    }
+
+    /// Sets a topic's cleanup policy, and waits until the broker says so itself.
+    pub fn set_policy(&self, topic: &str, policy: &str) {
+        let wanted = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(POLICY, policy);
+        let altered =
+            self.tokio.block_on(self.admin.alter_configs([&wanted], &admin_options())).expect("alter_configs");
+        assert!(altered.iter().all(Result::is_ok), "{altered:?}");
+        let asked = ResourceSpecifier::Topic(topic);
+        within(DEADLINE, &format!("{topic} to have the policy {policy}"), || {
+            let answers = self.tokio.block_on(self.admin.describe_configs([&asked], &admin_options())).ok()?;
+            let described = answers.into_iter().next()?.ok()?;
+            (described.get(POLICY)?.value.as_deref() == Some(policy)).then_some(())
+        });
+    }
+
+    fn try_delete_records(&self, topic: &str, partition: i32, offset: i64) -> bool {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset");
+        let answer = self.tokio.block_on(self.admin.delete_records(&list, &admin_options()));
+        answer.is_ok_and(|answer| answer.elements().iter().all(|element| element.error().is_ok()))
+    }
+}
