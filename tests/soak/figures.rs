@@ -16,7 +16,7 @@ const THREADS_SLACK: u64 = 16;
 const FILES_SLACK: u64 = 64;
 const DISK_SLACK: u64 = 64 << 20;
 /// Seconds of load that the median lag may be.
-const LAG_SECONDS: u64 = 5;
+const LAG_SECONDS: u64 = 10;
 
 /// All that was found.
 pub struct Figures {

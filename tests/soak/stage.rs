@@ -13,6 +13,8 @@ use crate::until::{DEADLINE, within};
 use crate::watch::{Roll, Watched};
 
 const REPLICAS: i32 = 3;
+/// For how long the first instances may take until each partition is at work.
+const START_MAX: Duration = Duration::from_secs(180);
 /// For how long replicas may take to be in sync again.
 const IN_SYNC_MAX: Duration = Duration::from_secs(180);
 /// For how long what is left may take after the last record.
@@ -75,7 +77,7 @@ impl Stage {
         for _ in 0..INSTANCES_MIN + 1 {
             stage.add();
         }
-        stage.job.await_progress(&[0; PARTITIONS as usize], DEADLINE);
+        stage.job.await_progress(&[0; PARTITIONS as usize], START_MAX);
         stage
     }
 
