@@ -245,7 +245,8 @@ fn a_folder_of_a_later_format_is_refused_by_name() {
     drop(db);
     let error = Embedded::open(dir.path(), 1).unwrap_err();
     assert_eq!(error.kind, Kind::Refused);
-    for words in ["embedded cluster's folder", "has format 2, this release reads 1", "start the release that wrote it"] {
+    for words in ["embedded cluster's folder", "has format 2, this release reads 1", "start the release that wrote it"]
+    {
         assert!(error.message.contains(words), "{words:?} is missing in {}", error.message);
     }
 }
