@@ -79,14 +79,6 @@ test: setup-test ## Run the whole suite, real Kafka included (ARGS='--test NAME'
 cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka Connect, PostgreSQL, MariaDB
 	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
 
-.PHONY: soak
-soak: setup-test ## Run on three real brokers for HOURS (1, fractions too) with restarts, kills and changes of size, have it judged, and print the figures (RATE=500 records a second)
-	HOURS=$(HOURS) RATE=$(RATE) $(CARGO) test $(BUILD) --test soak
-
-.PHONY: fixtures
-fixtures: setup-build ## Write what today's program persists into tests/fixtures/FORMAT, once for each set of formats (FORMAT=format-2)
-	FORMAT=$(FORMAT) $(CARGO) test $(BUILD) --test formats -- --ignored --exact write::write_fixtures
-
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (30)
 	@scripts/fuzz.sh
@@ -114,6 +106,14 @@ bench-guard: setup-test ## Fail if ratchet has clearly lost speed against a pass
 .PHONY: bench-stages
 bench-stages: setup-build ## Time the stages of a record's way, one by one
 	$(BENCH) --bench dedup --bench state --bench stages --bench large $(ARGS)
+
+.PHONY: soak
+soak: setup-test ## Run on three real brokers for HOURS (1, fractions too) with restarts, kills and changes of size, have it judged, and print the figures (RATE=500 records a second)
+	HOURS=$(HOURS) RATE=$(RATE) $(CARGO) test $(BUILD) --test soak
+
+.PHONY: fixtures
+fixtures: setup-build ## Write what today's program persists into tests/fixtures/FORMAT, once for each set of formats (FORMAT=format-2)
+	FORMAT=$(FORMAT) $(CARGO) test $(BUILD) --test formats -- --ignored --exact write::write_fixtures
 
 .PHONY: lint
 lint: setup-build fmt-check clippy docs-check deny shell-check compose-check ## Run all that can be said of the sources without running them

@@ -125,6 +125,11 @@ impl Kafka {
         self.create_on(topic, partitions, TopicReplication::Fixed(replicas), settings);
     }
 
+    /// Creates a topic of one partition with replicas on the brokers named, led by the first of them.
+    pub fn create_led(&self, topic: &str, brokers: &[i32], settings: &[(&str, &str)]) {
+        self.create_on(topic, 1, TopicReplication::Variable(&[brokers]), settings);
+    }
+
     /// Creates a topic whose partitions lie on the brokers named.
     pub fn create_placed(&self, topic: &str, brokers: &[i32], settings: &[(&str, &str)]) {
         let placed: Vec<&[i32]> = brokers.chunks(1).collect();
