@@ -28,7 +28,11 @@ pub fn all() -> Vec<Fixture> {
         .filter(|path| path.is_dir())
         .map(|path| Fixture { path })
         .collect();
-    found.sort_by(|a, b| a.path.cmp(&b.path));
+    let number = |fixture: &Fixture| -> u32 {
+        let name = fixture.path.file_name().unwrap().to_str().unwrap();
+        name.strip_prefix("format-").and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{name}?"))
+    };
+    found.sort_by_key(number);
     assert!(!found.is_empty(), "{} has no format", root().display());
     found
 }
@@ -118,6 +122,10 @@ impl Room {
         }
         for setting in ["topics.create=all", "lanes=1", "memory=256MiB", "http=off", "log.format=json"] {
             command.args(["--set", setting]);
+        }
+        // Variables of this prefix are settings; the tests' own are none of the program's business.
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
+            command.env_remove(name);
         }
         let output = command.output().unwrap();
         Ran { code: output.status.code(), said: String::from_utf8(output.stderr).unwrap() }

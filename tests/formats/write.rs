@@ -17,6 +17,7 @@ const NEEDLESS: [&str; 4] = ["LOG", "OPTIONS-", "LOCK", "lock"];
 #[ignore = "writes the fixtures of today's formats, once: make fixtures FORMAT=format-N"]
 fn write_fixtures() {
     let name = std::env::var("FORMAT").expect("FORMAT says what the folder is called");
+    assert!(name.strip_prefix("format-").is_some_and(|number| number.parse::<u32>().is_ok()), "FORMAT={name:?}");
     let path = root().join(name);
     assert!(!path.exists(), "{} is there, and stays as it is", path.display());
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/sources");
@@ -26,8 +27,13 @@ fn write_fixtures() {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let room = Room::new(&path.join("topologies"));
-    room.append(&read("before.jsonl"));
+    let before = read("before.jsonl");
+    room.append(&before);
     room.drain().ended(0);
+    for name in TOPOLOGIES {
+        let expected = before.iter().filter(|line| line["topology"] == name).map(|line| line["becomes"].clone());
+        assert_eq!(json!(room.verdicts(name)), json!(expected.collect::<Vec<_>>()), "{name}");
+    }
     write(&path.join("changelogs.jsonl"), &TOPOLOGIES.map(|name| decode::changelog(&room, name)).concat());
     for folder in ["topics", "state"] {
         copy(&room.path(folder), &path.join(folder));

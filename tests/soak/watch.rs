@@ -222,6 +222,8 @@ struct Topic {
     name: String,
     client: BaseConsumer,
     ends: Vec<i64>,
+    /// Whether the end was seen at the last look.
+    seen: Vec<bool>,
     committed: Vec<i64>,
     before: Vec<i64>,
 }
@@ -234,7 +236,8 @@ impl Topic {
         config.set("reconnect.backoff.max.ms", "500").set("topic.metadata.refresh.interval.ms", "2000");
         let none = vec![0; PARTITIONS as usize];
         let client = config.create().expect("a consumer");
-        Topic { name: name.to_owned(), client, ends: none.clone(), committed: none.clone(), before: none }
+        let seen = vec![false; PARTITIONS as usize];
+        Topic { name: name.to_owned(), client, ends: none.clone(), seen, committed: none.clone(), before: none }
     }
 
     fn look(&mut self) {
@@ -242,8 +245,12 @@ impl Topic {
         let mut list = TopicPartitionList::new();
         for partition in 0..PARTITIONS {
             list.add_partition(&self.name, partition);
-            if let Ok((_, end)) = self.client.fetch_watermarks(&self.name, partition, ASK) {
-                self.ends[partition as usize] = end;
+            let end = self.client.fetch_watermarks(&self.name, partition, ASK);
+            self.seen[partition as usize] = end.is_ok();
+            match end {
+                Ok((_, end)) => self.ends[partition as usize] = end,
+                // A client that reads nothing keeps to a leader that is gone, until it asks who leads.
+                Err(_) => drop(self.client.fetch_metadata(Some(&self.name), ASK)),
             }
         }
         let Ok(answer) = self.client.committed_offsets(list, ASK) else { return };
@@ -257,7 +264,7 @@ impl Topic {
     /// Whether a partition went on since the last look, and whether nothing is left in it to be read.
     fn has_moved(&self, partition: usize) -> (bool, bool) {
         let committed = self.committed[partition];
-        (committed != self.before[partition], committed >= self.ends[partition])
+        (committed != self.before[partition], self.seen[partition] && committed >= self.ends[partition])
     }
 }
 
