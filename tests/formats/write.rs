@@ -21,12 +21,11 @@ fn write_fixtures() {
     let path = root().join(name);
     assert!(!path.exists(), "{} is there, and stays as it is", path.display());
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/sources");
-    copy(&sources, &path);
     let read = |file: &str| -> Vec<Value> {
         let text = fs::read_to_string(sources.join(file)).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
-    let room = Room::new(&path.join("topologies"));
+    let room = Room::new(&sources.join("topologies"));
     let before = read("before.jsonl");
     room.append(&before);
     room.drain().ended(0);
@@ -34,6 +33,7 @@ fn write_fixtures() {
         let expected = before.iter().filter(|line| line["topology"] == name).map(|line| line["becomes"].clone());
         assert_eq!(json!(room.verdicts(name)), json!(expected.collect::<Vec<_>>()), "{name}");
     }
+    copy(&sources, &path);
     write(&path.join("changelogs.jsonl"), &TOPOLOGIES.map(|name| decode::changelog(&room, name)).concat());
     for folder in ["topics", "state"] {
         copy(&room.path(folder), &path.join(folder));
