@@ -116,11 +116,11 @@ impl Figures {
         let mib = |bytes: u64| bytes >> 20;
         let mut all = vec![
             trend("memory of the first instance", "MiB", mib(MEMORY_SLACK), &|s| mib(s.first.memory_bytes)),
-            trend("its threads", "", THREADS_SLACK, &|s| s.first.threads),
-            trend("its open files", "", FILES_SLACK, &|s| s.first.files),
+            trend("its threads", "number", THREADS_SLACK, &|s| s.first.threads),
+            trend("its open files", "number", FILES_SLACK, &|s| s.first.files),
             trend("all state folders", "MiB", mib(DISK_SLACK), &|s| mib(s.disk_bytes)),
         ];
-        let lag = trend("records behind", "", 0, &|s| s.lag() as u64);
+        let lag = trend("the input not yet processed", "records", 0, &|s| s.lag() as u64);
         all.push(Trend { limit: LAG_SECONDS * self.plan.rate, ..lag });
         all
     }
