@@ -73,6 +73,9 @@ pub struct Room {
     folder: TempDir,
 }
 
+/// A record's key and value; `None` for null.
+pub type KeyValue = (Option<Vec<u8>>, Option<Vec<u8>>);
+
 /// What came of a run.
 #[derive(Debug)]
 pub struct Ran {
@@ -132,7 +135,7 @@ impl Room {
     }
 
     /// Keys and values of a topic.
-    pub fn records(&self, topic: &str) -> Vec<(Option<Vec<u8>>, Option<Vec<u8>>)> {
+    pub fn records(&self, topic: &str) -> Vec<KeyValue> {
         let records = self.cluster().read_all(topic, 0).unwrap_or_default();
         records.into_iter().map(|record| (record.key, record.value)).collect()
     }
