@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ratchet::format::{EntryRef, OffsetMetadata, POSITION_KEY, PositionRecord, StoreMeta, Token, hex as digits};
 use serde_json::{Value, json};
 
-use crate::fixtures::{Fixture, TOPOLOGIES, all, hex, unhex};
+use crate::fixtures::{Fixture, KeyValue, TOPOLOGIES, all, hex, unhex};
 
 /// An entry's fields.
 pub fn entry(entry: &EntryRef<'_>) -> Value {
@@ -125,7 +125,10 @@ fn an_embedded_clusters_folder_holds_what_it_held() {
 /// The records of a topology's changelog, as `changelogs.jsonl` lists them.
 pub fn changelog(room: &crate::fixtures::Room, topology: &str) -> Vec<Value> {
     let records = room.records(&format!("ratchet.{topology}.{topology}.in.changelog"));
-    let line = |(key, value): (Option<Vec<u8>>, Option<Vec<u8>>)| json!({"topology": topology, "key": key.as_deref().map(hex), "value": value.as_deref().map(hex)});
+    let line = |(key, value): KeyValue| {
+        let (key, value) = (key.as_deref().map(hex), value.as_deref().map(hex));
+        json!({"topology": topology, "key": key, "value": value})
+    };
     records.into_iter().map(line).collect()
 }
 
