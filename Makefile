@@ -22,6 +22,12 @@ export SETUP_INSTALL IMAGE
 RUST_TEST_THREADS ?= 6
 export RUST_TEST_THREADS
 
+# How long `make soak` takes, and how much load it makes; empty: its own defaults.
+HOURS ?=
+RATE ?=
+# The folder that `make fixtures` writes.
+FORMAT ?=
+
 BUILD := --release --locked
 BENCH = $(CARGO) bench --profile release --locked
 COMPARE = $(BENCH) --bench compare --
@@ -108,6 +114,14 @@ bench-guard: setup-test ## Fail if ratchet has clearly lost speed against a pass
 .PHONY: bench-stages
 bench-stages: setup-build ## Time the stages of a record's way, one by one
 	$(BENCH) --bench dedup --bench state --bench stages --bench large $(ARGS)
+
+.PHONY: soak
+soak: setup-test ## Run on three real brokers for HOURS (1, fractions too) with restarts, kills and changes of size, have it judged, and print the figures (RATE=500 records a second)
+	HOURS=$(HOURS) RATE=$(RATE) $(CARGO) test $(BUILD) --test soak
+
+.PHONY: fixtures
+fixtures: setup-build ## Write what today's program persists into tests/fixtures/FORMAT, once for each set of formats (FORMAT=format-2)
+	FORMAT=$(FORMAT) $(CARGO) test $(BUILD) --test formats -- --ignored --exact write::write_fixtures
 
 .PHONY: lint
 lint: setup-build fmt-check clippy docs-check deny shell-check compose-check ## Run all that can be said of the sources without running them

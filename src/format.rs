@@ -85,9 +85,9 @@ pub enum Error {
         /// What was read.
         what: &'static str,
         /// The format number that was found.
-        found: u8,
+        found: u32,
         /// The format number that this release reads.
-        expected: u8,
+        expected: u32,
     },
     /// Bytes that end early or say something impossible.
     #[error("{what} is damaged: {reason}")]
@@ -126,7 +126,7 @@ impl<'a> EntryRef<'a> {
         let damaged = |reason: &str| Error::Damaged { what: WHAT, reason: reason.to_owned() };
         let &format = bytes.first().ok_or_else(|| damaged("it is empty"))?;
         if format != ENTRY_FORMAT {
-            return Err(Error::Format { what: WHAT, found: format, expected: ENTRY_FORMAT });
+            return Err(Error::Format { what: WHAT, found: format.into(), expected: ENTRY_FORMAT.into() });
         }
         let head: &[u8; ENTRY_HEAD] = bytes.first_chunk().ok_or_else(|| damaged("it ends early"))?;
         let flags = head[1];
@@ -357,7 +357,7 @@ fn decode_struct<T: bincode::Decode<()>>(what: &'static str, format: u8, bytes: 
     let damaged = |reason: String| Error::Damaged { what, reason };
     let (&found, body) = bytes.split_first().ok_or_else(|| damaged("it is empty".to_owned()))?;
     if found != format {
-        return Err(Error::Format { what, found, expected: format });
+        return Err(Error::Format { what, found: found.into(), expected: format.into() });
     }
     let config = bincode::config::standard().with_limit::<{ 1 << 20 }>();
     let (value, used) = bincode::decode_from_slice(body, config).map_err(|e| damaged(e.to_string()))?;
@@ -402,8 +402,10 @@ pub struct OffsetMetadata {
     pub owner: Option<String>,
 }
 
-/// How an [`OffsetMetadata`] begins, its format number included.
-const METADATA_HEAD: &str = "ratchet/1";
+/// How an [`OffsetMetadata`] begins; its format number follows.
+const METADATA_HEAD: &str = "ratchet/";
+/// The format of [`OffsetMetadata`] that is written.
+pub const METADATA_FORMAT: u32 = 1;
 
 /// The owner of a partition that was handed over.
 const RELEASED: &str = "released";
@@ -415,7 +417,7 @@ impl OffsetMetadata {
     }
 
     /// Reads the text beside a committed offset: `None` where it is blank (the group was reset or never
-    /// committed by ratchet), an error where it is not ratchet's.
+    /// committed by ratchet), an error where it is another release's or not ratchet's.
     pub fn parse(text: &str) -> Result<Option<Self>, Error> {
         const WHAT: &str = "the committed offset's metadata";
         if text.is_empty() {
@@ -424,8 +426,11 @@ impl OffsetMetadata {
         let damaged = |reason: String| Error::Damaged { what: WHAT, reason };
         let mut parts = text.split(' ');
         let (head, token, digest, owner) = (parts.next(), parts.next(), parts.next(), parts.next());
-        if head != Some(METADATA_HEAD) {
-            return Err(damaged(format!("it does not begin with {METADATA_HEAD:?}")));
+        let format = head.and_then(|head| head.strip_prefix(METADATA_HEAD)).and_then(|format| format.parse().ok());
+        match format {
+            Some(METADATA_FORMAT) => {}
+            Some(found) => return Err(Error::Format { what: WHAT, found, expected: METADATA_FORMAT }),
+            None => return Err(damaged(format!("it does not begin with {METADATA_HEAD:?} and a number"))),
         }
         match (token.map(str::parse), digest, owner, parts.next()) {
             (Some(Ok(token)), Some(digest), Some(owner), None) => Ok(Some(Self {
@@ -440,7 +445,8 @@ impl OffsetMetadata {
 
 impl fmt::Display for OffsetMetadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{METADATA_HEAD} {} {} {}", self.token, self.digest, self.owner.as_deref().unwrap_or(RELEASED))
+        let owner = self.owner.as_deref().unwrap_or(RELEASED);
+        write!(f, "{METADATA_HEAD}{METADATA_FORMAT} {} {} {owner}", self.token, self.digest)
     }
 }
 

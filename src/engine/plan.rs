@@ -197,7 +197,7 @@ pub enum Refusal {
         end: i64,
     },
     /// Bytes that this release cannot read.
-    #[error("{0}; start the release that wrote them, or give the topology a new name")]
+    #[error("{0}; start the release that wrote it or a later one, or give the topology a new name to begin anew")]
     Unreadable(#[from] format::Error),
     /// Too many skipped stretches.
     #[error(transparent)]

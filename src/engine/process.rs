@@ -58,7 +58,7 @@ pub fn process<C: Cluster>(
     for (position, &index) in indices.iter().enumerate() {
         let record = batch.record(index);
         let judgement = judge.judge(context, task, position, &record, wall_ms).map_err(|error| {
-            Trouble::refused(id, format!("{}: {error}; start the release that wrote it", task.input))
+            Trouble::refused(id, format!("{}: {error}; start the release that wrote it or a later one", task.input))
         })?;
         if judgement.decision.action == Action::Fail {
             let Decision { verdict, reason, .. } = judgement.decision;

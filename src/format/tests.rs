@@ -111,6 +111,28 @@ fn a_later_format_is_told_apart_from_damage() {
     assert!(matches!(EntryRef::decode(&[1, 0]), Err(Error::Damaged { .. })));
 }
 
+/// One number further in each place that has one, whatever follows it.
+#[test]
+fn a_later_format_is_refused_by_name() {
+    let later = |format: u8| [format + 1, 0xaa, 0xbb];
+    let refusals = [
+        EntryRef::decode(&later(ENTRY_FORMAT)).map(drop).unwrap_err(),
+        PositionRecord::decode(&later(POSITION_FORMAT)).map(drop).unwrap_err(),
+        StoreMeta::decode(&later(STORE_META_FORMAT)).map(drop).unwrap_err(),
+        OffsetMetadata::parse("ratchet/2 what a later release says").map(drop).unwrap_err(),
+        OffsetMetadata::parse("ratchet/4294967295").map(drop).unwrap_err(),
+    ];
+    let said: Vec<String> = refusals.iter().map(Error::to_string).collect();
+    let expected = [
+        "an entry has format 2, this release reads 1",
+        "a position record has format 2, this release reads 1",
+        "a store's meta has format 2, this release reads 1",
+        "the committed offset's metadata has format 2, this release reads 1",
+        "the committed offset's metadata has format 4294967295, this release reads 1",
+    ];
+    assert_eq!(said, expected);
+}
+
 #[test]
 fn offset_metadata_reads_back_and_foreign_text_is_refused() {
     for owner in [None, Some("ratchet.payments.1f.0".to_owned())] {
@@ -118,8 +140,8 @@ fn offset_metadata_reads_back_and_foreign_text_is_refused() {
         assert_eq!(OffsetMetadata::parse(&metadata.to_string()), Ok(Some(metadata)));
     }
     assert_eq!(OffsetMetadata::parse(""), Ok(None));
-    for foreign in ["x", "ratchet/2 a b c", "ratchet/1 a b c", "ratchet/1"] {
-        assert!(OffsetMetadata::parse(foreign).is_err(), "{foreign}");
+    for foreign in ["x", "ratchet", "ratchet/", "ratchet/x a b c", "ratchet/-1 a b c", "ratchet/1 a b c", "ratchet/1"] {
+        assert!(matches!(OffsetMetadata::parse(foreign), Err(Error::Damaged { .. })), "{foreign}");
     }
 }
 

@@ -54,7 +54,13 @@ impl Disk {
         let db = DB::open(&options(), dir.join(DB_FOLDER)).map_err(|e| refused("cannot be opened", &e))?;
         let disk = Self { db, dir: dir.to_owned(), _lock: lock };
         let head = match disk.get(&layout::head_key())? {
-            Some(bytes) => layout::decode("the head", &bytes)?,
+            Some(bytes) => {
+                // Looked at first: what follows it may be another thing in another release.
+                if let Some(&found) = bytes.first().filter(|format| **format != layout::FORMAT) {
+                    return Err(refused("is of another release", &other_release(found)));
+                }
+                layout::decode("the head", &bytes)?
+            }
             None => {
                 let head = Head { format: layout::FORMAT, seed, topics_created: 0 };
                 let mut batch = WriteBatch::default();
@@ -63,10 +69,6 @@ impl Disk {
                 head
             }
         };
-        if head.format != layout::FORMAT {
-            let (found, ours) = (head.format, layout::FORMAT);
-            return Err(refused("is of another release", &format!("it has format {found}, this release reads {ours}")));
-        }
         Ok((disk, head))
     }
 
@@ -176,6 +178,15 @@ impl Scan<'_> {
     fn status(&self) -> Result<(), Error> {
         self.iterator.status().map_err(|e| self.disk.error("cannot be read", &e))
     }
+}
+
+/// What is said of a folder with another format number, and what to do.
+fn other_release(found: u8) -> String {
+    let ours = layout::FORMAT;
+    format!(
+        "it has format {found}, this release reads {ours}; start the release that wrote it or a later one, or choose \
+         another folder"
+    )
 }
 
 fn options() -> Options {

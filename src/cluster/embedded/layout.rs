@@ -12,8 +12,8 @@
 //! | `03` topic id (16), partition (4), offset (8) | a record, see below | one per record |
 //! | `04` length (2), group, length (2), topic, partition (4) | [`OffsetMeta`] | one per committed offset |
 //!
-//! Values other than records are structs in bincode's standard configuration. [`Head::format`] counts the
-//! formats of the whole folder; a folder with another number is refused, never guessed at.
+//! Values other than records are structs in bincode's standard configuration. [`Head::format`], its first byte in
+//! every release, counts the formats of the whole folder; a folder with another number is refused, never guessed at.
 //!
 //! # A record
 //!

@@ -4,7 +4,7 @@
 use crate::cluster::{Rights, TopicDescription};
 use crate::config::{self, Create};
 use crate::dedup::{Part, Path, Retention, Rules, Source};
-use crate::format::OffsetMetadata;
+use crate::format::{self, OffsetMetadata};
 use crate::topology::Topology;
 use crate::yaml::units::show_duration_ms;
 
@@ -308,6 +308,10 @@ impl Judge<'_> {
             let Some(committed) = committed else { continue };
             let partition = format!("{}:{number}", facts.input.name);
             match OffsetMetadata::parse(&committed.metadata) {
+                Err(error @ format::Error::Format { .. }) => findings.push(Finding::refused(
+                    format!("the offset of {partition} was committed by another release: {error}"),
+                    "use the release that committed it, or a later one",
+                )),
                 Err(error) => findings.push(Finding::refused(
                     format!(
                         "group {group:?} has an offset for {partition} that is not ratchet's ({error}): another \

@@ -111,7 +111,8 @@ fn meta_of_a_later_release_is_not_guessed_at() {
     let db = rocksdb::DB::open(&rocks_options(), &dir).unwrap();
     db.put(crate::format::STORE_META_KEY, [99, 1, 2]).unwrap();
     drop(db);
-    assert!(matches!(look(&dir), Err(Error::Damaged { .. })));
+    let Err(Error::Damaged { reason, .. }) = look(&dir) else { panic!("it is to be rebuilt") };
+    assert_eq!(reason, "a store's meta has format 99, this release reads 1");
 }
 
 #[test]

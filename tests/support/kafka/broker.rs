@@ -188,6 +188,16 @@ impl Broker {
         assert!(self.launch(), "the broker's ports {:?} were taken while it was down", self.ports);
     }
 
+    /// Starts a further broker beside this one, of this number, with an empty data folder. The first stays the
+    /// controller.
+    pub fn join_as(&self, number: u32, properties: &[(&str, &str)]) -> Broker {
+        let (number, voter) = (number.to_string(), format!("1@127.0.0.1:{}", self.ports.controller));
+        let mut all = vec![("process.roles", "broker"), ("node.id", number.as_str())];
+        all.push(("controller.quorum.voters", voter.as_str()));
+        all.extend_from_slice(properties);
+        Broker::start_with(&all)
+    }
+
     /// Freezes the broker (SIGSTOP): connections stay open and nothing answers.
     pub fn freeze(&self) {
         process::signal(self.process.as_ref().expect("the broker runs"), libc::SIGSTOP);

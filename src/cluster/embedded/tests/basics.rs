@@ -236,6 +236,22 @@ fn a_takeover_is_answered_at_once() {
 }
 
 #[test]
+fn a_folder_of_a_later_format_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Embedded::open(dir.path(), 1).unwrap());
+    let db = rocksdb::DB::open_default(dir.path().join("db")).unwrap();
+    // What follows the number is the later release's affair.
+    db.put(layout::head_key(), [layout::FORMAT + 1, 0xff, 0xff, 0xff]).unwrap();
+    drop(db);
+    let error = Embedded::open(dir.path(), 1).unwrap_err();
+    assert_eq!(error.kind, Kind::Refused);
+    for words in ["embedded cluster's folder", "has format 2, this release reads 1", "start the release that wrote it"]
+    {
+        assert!(error.message.contains(words), "{words:?} is missing in {}", error.message);
+    }
+}
+
+#[test]
 fn impossible_topics_are_refused() {
     let (_dir, cluster) = cluster();
     let create = |name: &str, partition_count, settings: &[(&str, String)]| {

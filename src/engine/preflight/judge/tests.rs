@@ -284,6 +284,10 @@ fn what_the_group_has_committed() {
     says(Refused, &["in:1", "not ratchet's", "another name"], |_, facts| {
         facts.committed = Ok(vec![None, committed("something else"), committed("something else")]);
     });
+    let later = "ratchet/2 what a later release says";
+    says(Refused, &["in:0", "another release", "has format 2, this release reads 1", "a later one"], |_, facts| {
+        facts.committed = Ok(vec![committed(later)]);
+    });
     let token = crate::format::Token { lane: 1, transaction: 1, changelog_id: [0; 16], partition: 0 };
     let digest = OffsetMetadata::short_digest(&[1; 32]);
     let others = OffsetMetadata { token, digest, owner: None }.to_string();

@@ -1,0 +1,53 @@
+//! Goal: the program goes on from what an earlier release has left behind: nothing that it had forwarded comes out
+//! again, nothing that is new is lost.
+
+use crate::fixtures::{Fixture, Room, TOPOLOGIES, all};
+
+/// What is said where a store is rebuilt.
+const RESTORING: &str = "restoring the store from the changelog";
+
+/// What has become of all records is what was written down for them.
+pub fn assert_right(fixture: &Fixture, room: &Room) {
+    let lines = [fixture.lines("before.jsonl"), fixture.lines("after.jsonl")].concat();
+    for name in TOPOLOGIES {
+        let of_this = lines.iter().filter(|line| line["topology"] == name);
+        let expected: Vec<&str> = of_this.map(|line| line["becomes"].as_str().unwrap()).collect();
+        assert_eq!(room.verdicts(name), expected, "{name}, {}", fixture.path.display());
+    }
+}
+
+#[test]
+fn stores_of_an_earlier_release_are_current() {
+    for fixture in all() {
+        let room = fixture.room(true);
+        room.append(&fixture.lines("after.jsonl"));
+        room.drain().ended(0).never_said(RESTORING).said(&["task resumes"]);
+        assert_right(&fixture, &room);
+    }
+}
+
+#[test]
+fn changelogs_of_an_earlier_release_are_restored() {
+    for fixture in all() {
+        let room = fixture.room(false);
+        room.append(&fixture.lines("after.jsonl"));
+        room.drain().ended(0).said(&[RESTORING]).said(&["task resumes"]);
+        assert_right(&fixture, &room);
+    }
+}
+
+/// A group that is reset reads all of it again, and the position record still says so.
+#[test]
+fn nothing_of_an_earlier_release_is_forwarded_twice() {
+    for fixture in all() {
+        let room = fixture.room(false);
+        let before = TOPOLOGIES.map(|name| room.records(&format!("{name}.out")));
+        for name in TOPOLOGIES {
+            let start = ratchet::cluster::CommittedOffset { offset: 0, metadata: String::new() };
+            let partition = ratchet::record::TopicPartition::new(format!("{name}.in").as_str(), 0);
+            room.cluster().reset_offset(&format!("ratchet.{name}"), &partition, Some(start)).unwrap();
+        }
+        room.drain().ended(0).said(&["the group was reset"]);
+        assert_eq!(TOPOLOGIES.map(|name| room.records(&format!("{name}.out"))), before);
+    }
+}

@@ -1,0 +1,100 @@
+//! Goal: over hours of steady load on real Apache Kafka, with instances that come, go, are restarted and killed, and
+//! brokers that are restarted and killed, nothing is lost, repeated or torn; nothing grows without bound; nothing
+//! hangs. The judge is the checker that the other tests of real Kafka use: it shares no code with the program.
+//!
+//! - `plan`: how long, and how much of everything
+//! - `stage`: three brokers, a job, its instances and what feeds it
+//! - `turmoil`: what happens to them, each kind once in a round, in random order
+//! - `watch`: looks at all of it from outside every two seconds; a line of progress every ten
+//! - `figures`: what was found, as a table, and whether something has grown
+//!
+//! `make soak HOURS=2` runs it. `RATCHET_TEST_SEED` repeats the random choices. Logs are left in the target folder
+//! below `kafka-4.1.0/runs`. The judge holds all records in memory: half a gigabyte for each million of the input.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the tests look at a running system from outside: they have a clock and may wait"
+)]
+
+#[path = "../support/checker/mod.rs"]
+#[allow(unused_imports, reason = "its own tests are run where there is a test harness")]
+mod checker;
+#[path = "../support/cluster/mod.rs"]
+mod cluster;
+#[path = "../support/job.rs"]
+mod job;
+#[path = "../support/kafka/mod.rs"]
+mod kafka;
+#[path = "../support/load.rs"]
+mod load;
+#[path = "../support/operator.rs"]
+mod operator;
+#[path = "../support/random.rs"]
+mod random;
+#[path = "../support/screen.rs"]
+#[allow(dead_code, reason = "operators are looked at by their logs here")]
+mod screen;
+#[path = "../support/until.rs"]
+mod until;
+
+mod figures;
+mod plan;
+mod stage;
+mod turmoil;
+mod watch;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use figures::Figures;
+use plan::Plan;
+use stage::Stage;
+
+/// What setting up, draining and judging may take beside the soak itself; what takes longer hangs.
+const BESIDE_MAX: Duration = Duration::from_secs(30 * 60);
+
+fn main() -> ExitCode {
+    let plan = match Plan::from_environment() {
+        Ok(plan) => plan,
+        Err(mistake) => {
+            eprintln!("{mistake}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let limit = plan.duration + BESIDE_MAX;
+    std::thread::spawn(move || {
+        std::thread::sleep(limit);
+        eprintln!("FAILED: the soak has not ended after {limit:?}");
+        std::process::exit(1);
+    });
+    // What went wrong was printed where it did.
+    let Ok(figures) = catch_unwind(AssertUnwindSafe(|| soak(&plan))) else {
+        eprintln!("FAILED");
+        return ExitCode::FAILURE;
+    };
+    let file = kafka::target_folder().join("soak.md");
+    let table = figures.table();
+    println!("\n{table}");
+    if let Err(error) = std::fs::write(&file, &table) {
+        eprintln!("{}: {error}", file.display());
+    }
+    let complaints = figures.complaints();
+    if complaints.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    complaints.iter().for_each(|complaint| eprintln!("FAILED: {complaint}"));
+    ExitCode::FAILURE
+}
+
+fn soak(plan: &Plan) -> Figures {
+    let mut stage = Stage::set(plan);
+    let watch = watch::begin(&stage, plan);
+    let events = turmoil::make(&mut stage, plan, &watch);
+    let (written, drained) = stage.drain();
+    let watched = watch.end();
+    let (errors, dirs) = (stage.errors_logged(), stage.state_dirs());
+    let dirs: Vec<&std::path::Path> = dirs.iter().map(|dir| dir.as_path()).collect();
+    let found = checker::check(&stage.job, &dirs);
+    found.assert_lively();
+    Figures { plan: plan.clone(), written, drained, events, watched, errors, found }
+}
