@@ -4,12 +4,21 @@ use crate::kafka::{Record, Time};
 use crate::random::Random;
 use crate::world::WALL_MS;
 
-/// The topology that all seeds run.
+/// The topology that most seeds run.
 pub const TOPOLOGY: &str = "\
 name: shop
 input: {topics: [orders], value_format: json}
 identity: [value.id]
 version: {of: value.version, as: integer}
+output: {topic: orders.unique}
+";
+/// The same, where what is remembered expires within a seed.
+pub const EXPIRING: &str = "\
+name: shop
+input: {topics: [orders], value_format: json}
+identity: [value.id]
+version: {of: value.version, as: integer}
+retention: 3s
 output: {topic: orders.unique}
 ";
 pub const INPUT: &str = "orders";

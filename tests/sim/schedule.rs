@@ -2,21 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ratchet::topology::Topology;
 
 use crate::coroutine::Strand;
+use crate::cut::Cut;
 use crate::instance::{Instance, Plan};
-use crate::kafka::{MS, Partition, Place, SECOND, Settings, State, Time, Writer};
+use crate::kafka::{Broker, MS, Partition, SECOND, Settings, Time, Writer};
 use crate::profile::{Profile, Upheaval};
 use crate::random::Random;
 use crate::stores::Stores;
 use crate::world::World;
 use crate::{check, input};
 
+mod inflict;
+mod ledger;
+mod misfortunes;
 mod upheaval;
+mod uproot;
 
+use ledger::Ledger;
 use upheaval::Disk;
 
 /// Faults come within this time; then all is calm.
@@ -39,6 +44,20 @@ pub struct Outcome {
     pub took: Time,
     /// Which situations were reached, and how often.
     pub reached: BTreeMap<&'static str, u64>,
+    /// What could have been left out.
+    pub choices: Choices,
+}
+
+/// What a seed has chosen, as far as that can be left out: see [`Cut`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choices {
+    /// How many misfortunes were drawn, played or not.
+    pub misfortunes: u64,
+    /// The numbers of the requests that met with trouble.
+    pub wire: Vec<u64>,
+    pub instances: u64,
+    /// How many records were to be written to the input.
+    pub records: u64,
 }
 
 /// Something that happens to instances.
@@ -60,6 +79,8 @@ enum Fault {
     /// All instances die.
     Stop,
     Upheaval(Upheaval),
+    /// The input loses records that were read.
+    Trim,
     Calm,
 }
 
@@ -76,20 +97,38 @@ struct Run<'a> {
     /// Copies that were made of instances' stores.
     copies: Vec<upheaval::Copies>,
     faults: Vec<(Time, Fault)>,
+    /// How many misfortunes there are, played or not.
+    misfortunes: u64,
+    ledger: Ledger,
+    /// What the input is drawn from.
+    feeding: Random,
     sent: Vec<u64>,
     feed_at: Time,
     marker_at: Time,
     look_at: Time,
 }
 
-/// Runs a seed; `tell` prints what happens.
-pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, tell: bool) -> Outcome {
+/// A world with the topics that are there before the instances.
+fn begin(seed: u64, profile: &Profile, cut: &Cut, tell: bool) -> World {
     let world = World::new(seed, profile.wire, tell);
-    {
-        let mut state = world.lock();
-        let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
-        state.broker.topics.create(input::INPUT, profile.partitions, settings).expect("the cluster is empty");
+    let mut state = world.lock();
+    state.broker.coordinator.protocol = profile.protocol;
+    state.troubled = cut.wire.clone();
+    let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
+    state.broker.topics.create(input::INPUT, profile.partitions, settings).expect("the cluster is empty");
+    if profile.expiring {
+        // An administrator's own, whose tombstones go soon.
+        let delete_retention = misfortunes::delete_retention(&mut state.random);
+        let settings = Settings { compacted: true, delete_retention, ..settings };
+        state.broker.topics.create(input::CHANGELOG, profile.partitions, settings).expect("it is not there yet");
     }
+    drop(state);
+    world
+}
+
+/// Runs a seed, or a part of it; `tell` prints what happens.
+pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, cut: &Cut, tell: bool) -> Outcome {
+    let world = begin(seed, &profile, cut, tell);
     let stores = (0..profile.instances).map(|_| Stores::of(seed, &mut world.lock().random)).collect();
     let mut run = Run {
         world,
@@ -100,69 +139,49 @@ pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, tell: bool) -> Outcome
         instances: (0..profile.instances).map(|_| None).collect(),
         copies: vec![upheaval::Copies::default(); profile.instances],
         faults: Vec::new(),
+        misfortunes: 0,
+        ledger: Ledger::default(),
+        feeding: Random::new(seed ^ 0xfeed),
         sent: vec![0; profile.partitions as usize],
         feed_at: 0,
         marker_at: Time::MAX,
         look_at: LOOK,
     };
-    run.draw_faults();
+    run.draw_faults(cut);
     let wrong = run.drive(&plan.topology);
-    let (trace, took, reached) = {
+    let outcome = {
         let mut state = run.world.lock();
-        (state.trace(), state.now(), std::mem::take(&mut state.reached))
+        let choices = Choices {
+            misfortunes: run.misfortunes,
+            wire: std::mem::take(&mut state.troubles),
+            instances: run.profile.instances as u64,
+            records: run.profile.records,
+        };
+        let (trace, took) = (state.trace(), state.now());
+        Outcome { wrong, trace, took, reached: std::mem::take(&mut state.reached), choices }
     };
     run.end();
-    Outcome { wrong, trace, took, reached }
+    outcome
 }
 
 impl Run<'_> {
-    fn draw_faults(&mut self) {
-        let Profile { instances, crashes, freezes, departures, moves, compactions, clocks, partitions, .. } =
-            self.profile;
+    /// Draws all that goes wrong, and takes what is to be played of it.
+    fn draw_faults(&mut self, cut: &Cut) {
         let mut state = self.world.lock();
-        let random = &mut state.random;
-        let at = |random: &mut Random| random.between(300 * MS, TROUBLE - MS);
-        for instance in 0..instances {
-            self.faults.push((random.below(500 * MS), Fault::Start(instance)));
+        self.faults = misfortunes::frame(&self.profile, &mut state.random);
+        let drawn = misfortunes::draw(&self.profile, &mut state.random);
+        drop(state);
+        self.misfortunes = drawn.len() as u64;
+        for (number, misfortune) in drawn.into_iter().enumerate().filter(|(number, _)| cut.faults.has(*number as u64)) {
+            self.world.lock().note("misfortune", format_args!("{number}: {misfortune:?}"));
+            self.faults.extend(misfortune);
         }
-        let some = |random: &mut Random| random.below(instances as u64) as usize;
-        for _ in 0..crashes {
-            let (when, who) = (at(random), some(random));
-            self.faults.push((when, Fault::Crash(who)));
-            self.faults.push((when + random.below(3 * SECOND), Fault::Start(who)));
-        }
-        for _ in 0..freezes {
-            self.faults.push((at(random), Fault::Freeze(some(random), random.between(50 * MS, 6 * SECOND))));
-        }
-        for _ in 0..departures {
-            let (when, who) = (at(random), some(random));
-            self.faults.push((when, Fault::Depart(who)));
-            self.faults.push((when + random.between(SECOND, 3 * SECOND), Fault::Start(who)));
-        }
-        for _ in 0..moves {
-            let length = random.between(20 * MS, 3 * SECOND);
-            let fault = match random.below(3) {
-                0 => Fault::TransactionsMove(length),
-                1 => Fault::GroupsMove(length),
-                _ => Fault::Leaderless(random.below(partitions as u64) as i32, length),
-            };
-            self.faults.push((at(random), fault));
-        }
-        for _ in 0..compactions {
-            let (partition, rest) = (random.below(partitions as u64) as i32, random.below(8));
-            self.faults.push((at(random), Fault::Compact(partition, rest)));
-        }
-        for _ in 0..clocks {
-            const MINUTE: i64 = 60_000;
-            let offset = [-20 * MINUTE, 20 * MINUTE, 2 * 24 * 60 * MINUTE][random.below(3) as usize];
-            self.faults.push((at(random), Fault::Clock(some(random), offset)));
-        }
-        upheaval::draw(self.profile, random, &mut self.faults);
-        self.faults.push((if self.profile.is_troubled() { TROUBLE } else { SECOND }, Fault::Calm));
-        if crashes + departures + self.profile.disks > 0 {
-            (0..instances).for_each(|instance| self.faults.push((TROUBLE + 4 * SECOND, Fault::Start(instance))));
-        }
+        self.faults.retain(|(_, fault)| fault.concerns(|who| cut.instances.has(who as u64)));
         self.faults.sort_by_key(|fault| std::cmp::Reverse(*fault));
+        if !self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Upheaval(_))) {
+            self.profile.upheaval = None;
+        }
+        self.profile.records = cut.records.unwrap_or(self.profile.records).min(self.profile.records);
     }
 
     /// Until everything is read, or the time is over.
@@ -175,11 +194,11 @@ impl Run<'_> {
             if at > TROUBLE + if is_lost { REFUSAL } else { RECOVERY } {
                 let mut wrong = Vec::new();
                 if is_lost {
-                    self.world.lock().reach("what is lost with the changelog was refused");
+                    self.world.lock().reach("what could not be had back was not gone on from");
                 } else {
                     wrong.push("not everything was read in time".to_owned());
                 }
-                wrong.extend(check::judge(&self.world.lock().broker, &topology.rules, self.profile.partitions));
+                wrong.extend(self.judge(topology));
                 return wrong;
             }
             match what {
@@ -204,11 +223,18 @@ impl Run<'_> {
                     self.look_at = at + LOOK;
                     let fed = self.feed_at == Time::MAX && self.faults.is_empty();
                     if fed && check::is_drained(&self.world.lock().broker, self.profile.partitions) {
-                        return check::judge(&self.world.lock().broker, &topology.rules, self.profile.partitions);
+                        return self.judge(topology);
                     }
                 }
             }
         }
+    }
+
+    /// What is wrong when all is over.
+    fn judge(&self, topology: &Topology) -> Vec<String> {
+        let mut state = self.world.lock();
+        let judge = |broker: &Broker| check::judge(broker, &topology.rules, self.profile.partitions);
+        self.ledger.judge(&mut state.broker, judge)
     }
 
     fn begin_tasks(&mut self) {
@@ -271,12 +297,16 @@ impl Run<'_> {
     fn feed(&mut self) {
         let mut state = self.world.lock();
         let now = state.now();
-        for _ in 0..state.random.between(1, 12) {
-            let partition = state.random.below(self.profile.partitions as u64) as usize;
-            let record = input::record(&mut state.random, partition as i32, self.sent[partition], now);
+        let random = &mut self.feeding;
+        for _ in 0..random.between(1, 12) {
+            if self.sent.iter().sum::<u64>() >= self.profile.records {
+                break;
+            }
+            let partition = random.below(self.profile.partitions as u64) as usize;
+            let record = input::record(random, partition as i32, self.sent[partition], now);
             self.sent[partition] += 1;
             // One producer for each transaction, which ends at once: committed, or now and then aborted.
-            let ends = self.profile.transactional.then(|| state.random.below(4));
+            let ends = self.profile.transactional.then(|| random.below(4));
             let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, partition as i32));
             let log = log.expect("the input stays");
             match ends {
@@ -290,84 +320,7 @@ impl Run<'_> {
             }
         }
         let all = self.sent.iter().sum::<u64>() >= self.profile.records;
-        self.feed_at = if all { Time::MAX } else { now + state.random.between(MS, 400 * MS) };
-    }
-
-    fn inflict(&mut self, fault: Fault) {
-        self.world.lock().note("fault", format_args!("{fault:?}"));
-        let now = self.world.lock().now();
-        match fault {
-            Fault::Crash(who) => self.kill(who),
-            Fault::Start(who) => {
-                if self.instances[who].as_ref().is_some_and(|instance| !instance.stop.load(Ordering::Relaxed)) {
-                    return;
-                }
-                // What is still leaving is killed: a new process cannot have its folder before.
-                self.kill(who);
-                self.instances[who] = Some(Instance::start(&self.world, self.plan, &self.stores[who]));
-            }
-            Fault::Freeze(who, length) => {
-                if let Some(instance) = &self.instances[who] {
-                    self.world.lock().reach("an instance was frozen");
-                    self.world.lock().processes[instance.process.number].frozen_until = now + length;
-                }
-            }
-            Fault::Depart(who) => {
-                if let Some(instance) = &self.instances[who] {
-                    instance.stop.store(true, Ordering::Relaxed);
-                }
-            }
-            Fault::TransactionsMove(length) => {
-                self.world.lock().broker.take_away(Place::TransactionCoordinator, now + length)
-            }
-            Fault::GroupsMove(length) => self.world.lock().broker.take_away(Place::GroupCoordinator, now + length),
-            Fault::Leaderless(partition, length) => {
-                let place = Place::Leader(Partition::new(input::OUTPUT, partition));
-                self.world.lock().broker.take_away(place, now + length);
-            }
-            Fault::Compact(partition, rest) => {
-                let mut state = self.world.lock();
-                let changelog = Partition::new(input::CHANGELOG, partition);
-                let Some(retention) =
-                    state.broker.topics.get(input::CHANGELOG).map(|topic| topic.settings.delete_retention)
-                else {
-                    return;
-                };
-                let log = state.broker.topics.log_mut(&changelog).expect("as many partitions as the input");
-                log.compact(log.end() - rest as i64, now, retention);
-            }
-            Fault::Clock(who, offset) => {
-                if let Some(instance) = &self.instances[who] {
-                    self.world.lock().processes[instance.process.number].wall_offset_ms = offset;
-                }
-            }
-            Fault::Disk(who, disk) => self.inflict_on_disk(who, disk),
-            Fault::Stop => (0..self.instances.len()).for_each(|who| self.kill(who)),
-            Fault::Upheaval(upheaval) => self.overturn(upheaval),
-            Fault::Calm => self.calm_down(),
-        }
-    }
-
-    /// Ends a process where it stands.
-    fn kill(&mut self, who: usize) {
-        let Some(instance) = self.instances[who].take() else { return };
-        let number = instance.process.number;
-        let tasks: Vec<usize> = {
-            let mut state = self.world.lock();
-            state.processes[number].is_dead = true;
-            if state.broker.coordinator.count(State::Ongoing) > 0 {
-                state.reach("killed while a transaction was open");
-            }
-            if state.broker.coordinator.count(State::PrepareCommit) > 0 {
-                state.reach("killed while a commit's markers were being written");
-            }
-            let tasks: Vec<usize> =
-                (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
-            state.begun.retain(|(task, _)| !tasks.contains(task));
-            self.stores[who].crash(&mut state);
-            tasks
-        };
-        self.strands.retain(|(task, _)| !tasks.contains(task));
+        self.feed_at = if all { Time::MAX } else { now + random.between(MS, 400 * MS) };
     }
 
     fn end(&mut self) {

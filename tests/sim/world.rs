@@ -10,6 +10,7 @@ use std::time::Duration;
 use ratchet::engine::clock::Clock;
 
 use crate::coroutine;
+use crate::cut::Kept;
 use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
 use crate::random::Random;
 
@@ -74,6 +75,13 @@ pub struct State {
     pub later: BTreeMap<(Time, u64), (&'static str, Request)>,
     /// What was meant to be reached, and how often it was.
     pub reached: BTreeMap<&'static str, u64>,
+    /// Which requests may meet with trouble, by number.
+    pub troubled: Kept,
+    /// Which did.
+    pub troubles: Vec<u64>,
+    /// How many requests were made, and what their fates are drawn from.
+    asked: u64,
+    fates: u64,
     trace: u64,
     traced: u64,
     tell: bool,
@@ -95,6 +103,10 @@ impl World {
             running: 0,
             later: BTreeMap::new(),
             reached: BTreeMap::new(),
+            troubled: Kept::default(),
+            troubles: Vec::new(),
+            asked: 0,
+            fates: Random::new(seed ^ 0xfa7e).next(),
             trace: 0xcbf2_9ce4_8422_2325,
             traced: 0,
             tell,
@@ -299,9 +311,21 @@ enum Fate {
 }
 
 impl State {
+    /// The fate of the next request. It is drawn from the seed and the request's number alone, so that leaving one
+    /// trouble out changes nothing for the others.
     fn fate(&mut self) -> Fate {
-        let Wire { request_lost, answer_lost, late, repeated, slow, .. } = self.wire;
-        let drawn = self.random.below(1000);
+        self.asked += 1;
+        let fate =
+            self.drawn_fate(Random::new(self.fates ^ self.asked.wrapping_mul(0xd134_2543_de82_ef95)).below(1000));
+        if fate == Fate::Fine || !self.troubled.has(self.asked) {
+            return Fate::Fine;
+        }
+        self.troubles.push(self.asked);
+        fate
+    }
+
+    fn drawn_fate(&self, drawn: u64) -> Fate {
+        let Wire { request_lost, answer_lost, late, repeated, slow } = self.wire;
         let fates = [
             (request_lost, Fate::RequestLost),
             (answer_lost, Fate::AnswerLost),

@@ -1,5 +1,7 @@
 //! A transactional producer: records go out from a queue in the background, reports come in later, and the calls
-//! that end a transaction wait. See `src/cluster/kafka/producer.rs` and `rdkafka_txnmgr.c` (protocol version 1).
+//! that end a transaction wait. See `src/cluster/kafka/producer.rs` and `rdkafka_txnmgr.c` (protocol version 1). Where the
+//! cluster speaks version 2, so does the producer, as clients other than librdkafka do: each end of a transaction gives
+//! it the epoch of the next. That partitions are then added by writing to them is left out.
 //!
 //! One produce request is under way at a time; `abort` throws away what is still queued.
 
@@ -54,7 +56,7 @@ pub fn init(process: &Process, id: &Arc<str>) -> Result<Identity, Error> {
 impl Producer {
     pub fn open(process: Process, id: &str) -> Result<Self, Error> {
         let who = init(&process, &id.into())?;
-        let line = Arc::new(Mutex::new(Line::default()));
+        let line = Arc::new(Mutex::new(Line { epoch: who.epoch, ..Line::default() }));
         let background = Background { process: process.clone(), who: who.clone(), line: line.clone() };
         lock(&line).thread = process.spawn(move || background.run());
         Ok(Self { process, id: id.to_owned(), who, line, answered: true })
@@ -146,9 +148,9 @@ impl Producer {
         self.flush(deadline)?;
         self.add_offsets(offsets, group, deadline)?;
         match self.ask("end commit", deadline, |broker, who| broker.end_transaction(who, true)) {
-            Ok(_) => {
+            Ok(epoch) => {
                 self.answered = true;
-                self.reset();
+                self.move_on(epoch);
                 Ok(())
             }
             Err((action, broken)) => {
@@ -165,9 +167,18 @@ impl Producer {
         }
     }
 
-    /// The transaction has ended.
-    fn reset(&self) {
+    /// The transaction has ended, and the next one is written under `epoch`. Under another one sequences begin anew.
+    fn move_on(&mut self, epoch: i16) {
+        let is_new = self.who.epoch != epoch;
+        if is_new {
+            self.process.lock().reach("an end of a transaction moved its producer's epoch on");
+        }
+        self.who.epoch = epoch;
         let mut line = self.line();
+        if is_new {
+            line.epoch = epoch;
+            line.sequences.clear();
+        }
         line.registered.clear();
         line.begun = false;
         line.failed = None;
@@ -256,15 +267,15 @@ impl cluster::Producer for Producer {
         }
         let begun = self.line().begun;
         let ended = match begun {
-            false => Ok(()),
-            true => self
-                .ask("end abort", asked + TRANSACTION + GRACE, |broker, who| broker.end_transaction(who, false))
-                .map(drop),
+            false => Ok(self.who.epoch),
+            true => {
+                self.ask("end abort", asked + TRANSACTION + GRACE, |broker, who| broker.end_transaction(who, false))
+            }
         };
         self.line().ending = Some((asked, Some(self.process.now())));
         match ended {
-            Ok(()) => {
-                self.reset();
+            Ok(epoch) => {
+                self.move_on(epoch);
                 Ok(())
             }
             Err((Action::Fatal, broken)) => Err(Error::new(Kind::Fenced, format!("aborting: {broken:?}"))),

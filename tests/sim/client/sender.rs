@@ -36,6 +36,8 @@ pub struct Line {
     pub registered: BTreeSet<Partition>,
     /// Whether the coordinator knows of the transaction, or may.
     pub begun: bool,
+    /// What the next transaction is written under.
+    pub epoch: i16,
     pub sequences: BTreeMap<Partition, i32>,
     pub failures: Vec<DeliveryFailure>,
     pub delivered: Vec<(u64, i64)>,
@@ -74,6 +76,11 @@ pub struct Background {
 impl Background {
     fn line(&self) -> MutexGuard<'_, Line> {
         lock(&self.line)
+    }
+
+    /// The producer as it is now.
+    fn who(&self) -> Identity {
+        Identity { epoch: self.line().epoch, ..self.who.clone() }
     }
 
     pub fn run(self) {
@@ -116,7 +123,7 @@ impl Background {
             return;
         }
         self.line().begun = true;
-        let (who, asked) = (self.who.clone(), new.clone());
+        let (who, asked) = (self.who(), new.clone());
         match self.process.ask("add partitions", move |broker| broker.add_partitions(&who, &asked)) {
             Ok(()) => self.line().registered.extend(new),
             Err(broken) => match errors::transactional(broken) {
@@ -161,7 +168,7 @@ impl Background {
         };
         let records: Arc<[Record]> = batch.iter().map(|out| out.record.clone()).collect();
         loop {
-            let (who, to, records) = (self.who.clone(), partition.clone(), records.clone());
+            let (who, to, records) = (self.who(), partition.clone(), records.clone());
             let sent = self.process.ask("produce", move |broker| broker.produce(&who, &to, sequence, &records));
             let broken = match sent {
                 Ok(base) => return self.report(&batch, &partition, base),

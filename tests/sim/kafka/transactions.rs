@@ -100,7 +100,7 @@ impl Coordinator {
         match transaction.state {
             State::PrepareCommit | State::PrepareAbort => Err(Code::ConcurrentTransactions),
             State::Ongoing => {
-                transaction.fence();
+                transaction.fence(self.protocol);
                 Err(Code::ConcurrentTransactions)
             }
             State::Empty | State::CompleteCommit | State::CompleteAbort => {
@@ -200,7 +200,7 @@ impl Coordinator {
         self.scanned = now;
         for transaction in self.ids.values_mut().filter(|transaction| transaction.state == State::Ongoing) {
             if transaction.began + transaction.timeout <= now {
-                transaction.fence();
+                transaction.fence(self.protocol);
             }
         }
     }
@@ -210,6 +210,11 @@ impl Coordinator {
         let open = self.ids.values().filter(|transaction| transaction.state == State::Ongoing);
         let next = open.map(|transaction| transaction.began + transaction.timeout).min()?;
         Some(next.max(self.scanned + SCAN).max(now))
+    }
+
+    /// Whether any transaction is open, or is being ended.
+    pub fn is_busy(&self) -> bool {
+        self.ids.values().any(|transaction| transaction.state == State::Ongoing || transaction.is_ending())
     }
 
     /// Whether any marker is still to be written.
@@ -246,9 +251,10 @@ impl Transaction {
         matches!(self.state, State::PrepareCommit | State::PrepareAbort)
     }
 
-    /// Aborts the open transaction under a new epoch (`TransactionMetadata.prepareFenceProducerEpoch`).
-    fn fence(&mut self) {
-        self.epoch += 1;
+    /// Aborts the open transaction under a new epoch (`TransactionMetadata.prepareFenceProducerEpoch`); with version 2
+    /// its end takes one more, so that the former owner's is not the one before (`prepareAbortOrCommit`).
+    fn fence(&mut self, protocol: Protocol) {
+        self.epoch += if protocol == Protocol::V2 { 2 } else { 1 };
         self.state = State::PrepareAbort;
         self.complete_if_done();
     }
