@@ -74,7 +74,7 @@ cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka C
 	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
 
 .PHONY: sim
-sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults (SIM_SEEDS=n seeds of each kind; SIM_PROFILE=wild SIM_SEED=n tells one in full)
+sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults (SIM_SEEDS=n seeds of each profile, SIM_FIRST=n from this one on; SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed tells one in full: docs/simulation.md)
 	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
 
 .PHONY: fuzz

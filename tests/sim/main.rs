@@ -42,10 +42,10 @@ use random::Random;
 use schedule::{Outcome, run};
 use shrink::Shrunk;
 
-/// The topologies by the text they are read from.
-static TOPOLOGIES: LazyLock<[Topology; 2]> = LazyLock::new(|| {
-    [input::TOPOLOGY, input::EXPIRING].map(|text| {
-        let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile(text));
+/// By the kind of input.
+static TOPOLOGIES: LazyLock<[Topology; 3]> = LazyLock::new(|| {
+    input::Kind::ALL.map(|kind| {
+        let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile(kind));
         loaded.map_err(|mistakes| mistakes.render(false)).expect("the topology is right").topology
     })
 });
@@ -57,14 +57,14 @@ fn rules() -> Arc<ratchet::dedup::Rules> {
 
 fn plan(profile: &Profile) -> Plan {
     Plan {
-        topology: TOPOLOGIES[usize::from(profile.expiring)].clone(),
+        topology: TOPOLOGIES[profile.input as usize].clone(),
         lanes: profile.lanes,
         commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
     }
 }
 
 /// An environment of one file.
-struct OneFile(&'static str);
+struct OneFile(input::Kind);
 
 impl ratchet::yaml::Environment for OneFile {
     fn variable(&self, _name: &str) -> Option<String> {
@@ -76,7 +76,7 @@ impl ratchet::yaml::Environment for OneFile {
     }
 
     fn read_file(&self, _path: &Path) -> io::Result<Vec<u8>> {
-        Ok(self.0.as_bytes().to_vec())
+        Ok(self.0.topology().as_bytes().to_vec())
     }
 
     fn cores(&self) -> usize {
@@ -105,7 +105,7 @@ fn number(name: &str) -> Option<u64> {
 /// Runs many seeds of a profile and says which are wrong; the first of those is told in full, as short as it gets.
 #[expect(clippy::disallowed_methods, reason = "how long seeds take is told to people")]
 fn play_all(profile: &str, count: u64) {
-    let draw = profile::named(profile).expect("tests name profiles that are there");
+    let draw = Profile::named(profile).expect("tests name profiles that are there");
     let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
     let (next, began) = (AtomicU64::new(first), Instant::now());
     let (reached, failed): (Mutex<BTreeMap<&str, u64>>, Mutex<BTreeMap<u64, Outcome>>) = Default::default();
@@ -143,7 +143,7 @@ fn play_all(profile: &str, count: u64) {
 
 /// Tells the shortest part of a seed that still fails, and how to play it again.
 fn tell_short(profile: &str, seed: u64, failed: &Outcome) {
-    let draw = profile::named(profile).expect("it was played");
+    let draw = Profile::named(profile).expect("it was played");
     let Shrunk { cut, tries, .. } = shrink::shrink(failed, |cut| play_cut(seed, draw, cut, false));
     println!("the shortest that fails, after {tries} tries:");
     let outcome = play_cut(seed, draw, &cut, true);
@@ -193,13 +193,25 @@ fn upset_seeds() {
     play_all("upset", 40);
 }
 
+/// Messages that are forgotten and swept, with what `odd` has.
+#[test]
+fn forgetful_seeds() {
+    play_all("forgetful", 40);
+}
+
+/// Epochs, with all that of `wild`.
+#[test]
+fn epochal_seeds() {
+    play_all("epochal", 40);
+}
+
 /// Inputs trimmed, lost, grown and recreated, and groups that are told to read on at the end.
 #[test]
 fn uprooted_seeds() {
     play_all("uprooted", 40);
 }
 
-/// What is remembered expires, is swept and compacted away.
+/// What is forgotten is swept, and compacted away for good.
 #[test]
 fn swept_seeds() {
     play_all("swept", 40);
@@ -210,7 +222,7 @@ fn swept_seeds() {
 fn one_seed() {
     let Some(seed) = number("SIM_SEED") else { return };
     let name = std::env::var("SIM_PROFILE").unwrap_or_else(|_| "wild".to_owned());
-    let draw = profile::named(&name).unwrap_or_else(|| panic!("there is no profile {name:?}"));
+    let draw = Profile::named(&name).unwrap_or_else(|| panic!("there is no profile {name:?}"));
     let cut = std::env::var("SIM_KEEP").unwrap_or_default().parse::<Cut>().expect("SIM_KEEP as it was printed");
     let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).without_time().with_ansi(false).try_init();
     let outcome = play_cut(seed, draw, &cut, true);

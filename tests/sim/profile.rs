@@ -1,5 +1,6 @@
 //! What a seed is like: how large it is, and what goes wrong.
 
+use crate::input;
 use crate::kafka::Protocol;
 use crate::random::Random;
 use crate::world::Wire;
@@ -55,6 +56,8 @@ impl Upheaval {
 /// What a seed is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
+    /// What is read.
+    pub input: input::Kind,
     pub partitions: i32,
     pub instances: usize,
     pub lanes: usize,
@@ -75,19 +78,18 @@ pub struct Profile {
     pub upheaval: Option<Upheaval>,
     /// Whether the input is written in transactions too, of which some are aborted.
     pub transactional: bool,
-    /// Whether what is remembered expires within seconds, so that the sweeper writes tombstones to the changelog, and
-    /// the cleaner removes them soon.
-    pub expiring: bool,
+    /// Whether the changelog is an administrator's own, from which the cleaner removes tombstones soon.
+    pub tombstones_go: bool,
     /// Which transaction protocol producers speak: librdkafka the first, other clients the second.
     pub protocol: Protocol,
     pub wire: Wire,
 }
 
-/// How a seed's profile is drawn.
+/// Draws a profile.
 pub type Draw = fn(&mut Random) -> Profile;
 
 /// All profiles by the names that people call them by.
-pub const PROFILES: [(&str, Draw); 9] = [
+pub const PROFILES: [(&str, Draw); 11] = [
     ("calm", Profile::calm),
     ("falling", Profile::falling),
     ("wild", Profile::wild),
@@ -95,19 +97,17 @@ pub const PROFILES: [(&str, Draw); 9] = [
     ("odd", Profile::odd),
     ("sick", Profile::sick),
     ("upset", Profile::upset),
+    ("forgetful", Profile::forgetful),
+    ("epochal", Profile::epochal),
     ("uprooted", Profile::uprooted),
     ("swept", Profile::swept),
 ];
-
-/// The profile of this name.
-pub fn named(name: &str) -> Option<Draw> {
-    PROFILES.iter().find(|(known, _)| *known == name).map(|(_, draw)| *draw)
-}
 
 impl Profile {
     /// Nothing goes wrong.
     pub fn calm(random: &mut Random) -> Self {
         Self {
+            input: input::Kind::Versions,
             partitions: random.between(2, 4) as i32,
             instances: 2,
             lanes: random.between(1, 2) as usize,
@@ -122,7 +122,7 @@ impl Profile {
             trims: 0,
             upheaval: None,
             transactional: false,
-            expiring: false,
+            tombstones_go: false,
             protocol: Protocol::V1,
             wire: Wire::default(),
         }
@@ -179,11 +179,27 @@ impl Profile {
         Self { trims, upheaval, transactional, ..Self::wild(random) }
     }
 
-    /// What is remembered expires, is swept, and is compacted away, on disks that go back to what they were. The
-    /// clocks are right: a timestamp that is far ahead of them would be invalid.
+    /// What `odd` has, with messages that are forgotten soon. Clocks stay right: to one that is behind by more than a
+    /// tenth of the retention every record is of the future.
+    pub fn forgetful(random: &mut Random) -> Self {
+        Self { input: input::Kind::Messages, clocks: 0, ..Self::odd(random) }
+    }
+
+    /// All that of `wild`, with versions that begin again with each epoch.
+    pub fn epochal(random: &mut Random) -> Self {
+        Self { input: input::Kind::Epochs, ..Self::wild(random) }
+    }
+
+    /// What is forgotten soon is swept, and compacted away for good, on disks that go back to what they were: a store
+    /// that may have missed tombstones is rebuilt.
     pub fn swept(random: &mut Random) -> Self {
         let compactions = random.between(6, 30);
-        Self { expiring: true, compactions, ..Self::sick(random) }
+        Self { input: input::Kind::Messages, tombstones_go: true, compactions, ..Self::sick(random) }
+    }
+
+    /// The profile of this name.
+    pub fn named(name: &str) -> Option<Draw> {
+        PROFILES.into_iter().find(|(known, _)| *known == name).map(|(_, draw)| draw)
     }
 
     /// A wire that is often down.

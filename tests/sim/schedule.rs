@@ -116,7 +116,7 @@ fn begin(seed: u64, profile: &Profile, cut: &Cut, tell: bool) -> World {
     state.troubled = cut.wire.clone();
     let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
     state.broker.topics.create(input::INPUT, profile.partitions, settings).expect("the cluster is empty");
-    if profile.expiring {
+    if profile.tombstones_go {
         // An administrator's own, whose tombstones go soon.
         let delete_retention = misfortunes::delete_retention(&mut state.random);
         let settings = Settings { compacted: true, delete_retention, ..settings };
@@ -303,7 +303,7 @@ impl Run<'_> {
                 break;
             }
             let partition = random.below(self.profile.partitions as u64) as usize;
-            let record = input::record(random, partition as i32, self.sent[partition], now);
+            let record = input::record(self.profile.input, random, partition as i32, self.sent[partition], now);
             self.sent[partition] += 1;
             // One producer for each transaction, which ends at once: committed, or now and then aborted.
             let ends = self.profile.transactional.then(|| random.below(4));
