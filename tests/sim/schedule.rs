@@ -71,15 +71,17 @@ enum Fault {
     TransactionsMove(Time),
     GroupsMove(Time),
     Leaderless(i32, Time),
-    /// The cleaner passes over a partition of the changelog, but for its last records.
+    /// The cleaner passes over a partition of the changelog, but for its last records. What is restored is the same: the
+    /// last record of each key stays, and a store that may have missed tombstones is rebuilt.
     Compact(i32, u64),
-    /// A wall clock is set, milliseconds from the right time.
+    /// A wall clock is set, milliseconds from the right time. Nothing is decided otherwise: only record timestamps count,
+    /// but for one that is too far in the future, which none here is where clocks are set.
     Clock(usize, i64),
     Disk(usize, Disk),
     /// All instances die.
     Stop,
     Upheaval(Upheaval),
-    /// The input loses records that were read.
+    /// The input loses records that were read. Nobody misses them.
     Trim,
     Calm,
 }

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Ticket};
+use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Producer as _, Ticket};
 
 use crate::kafka::{Code, Identity, MS, Partition, Record, SECOND, Time};
 use crate::world::{Broken, Process, WALL_MS};
@@ -98,18 +98,20 @@ impl Producer {
         }
     }
 
+    /// What has failed in the background.
+    fn look_back(&self) -> Result<(), Error> {
+        let line = self.line();
+        let Some((action, message)) = &line.failed else { return Ok(()) };
+        let kind = if *action == Action::Fatal { Kind::Fenced } else { Kind::Abort };
+        Err(Error::new(kind, message.clone()))
+    }
+
     /// Waits for the deliveries.
     fn flush(&self, deadline: Time) -> Result<(), Error> {
         loop {
-            {
-                let line = self.line();
-                if let Some((action, message)) = &line.failed {
-                    let kind = if *action == Action::Fatal { Kind::Fenced } else { Kind::Abort };
-                    return Err(Error::new(kind, message.clone()));
-                }
-                if line.queue.is_empty() && line.in_flight == 0 {
-                    return Ok(());
-                }
+            self.look_back()?;
+            if self.in_flight() == 0 {
+                return Ok(());
             }
             if self.process.now() >= deadline || self.process.is_dead() {
                 return Err(Error::new(Kind::Abort, "the records were not delivered in time"));
@@ -145,8 +147,10 @@ impl Producer {
     }
 
     fn commit_within(&mut self, offsets: &[OffsetCommit], group: &Metadata, deadline: Time) -> Result<(), Error> {
-        self.flush(deadline)?;
+        self.look_back()?;
+        // The records go out meanwhile, and are waited for by what ends the transaction.
         self.add_offsets(offsets, group, deadline)?;
+        self.flush(deadline)?;
         match self.ask("end commit", deadline, |broker, who| broker.end_transaction(who, true)) {
             Ok(epoch) => {
                 self.answered = true;

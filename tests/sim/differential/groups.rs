@@ -13,6 +13,7 @@ crate::scripts! {
         producer p tx
         begin p
         send p out:0 a=stale
+        flush p => 0
         commit p @old in:0@5/stale => abort
         abort p
         begin p

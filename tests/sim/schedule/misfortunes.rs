@@ -77,7 +77,7 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
     all
 }
 
-/// For how long the changelog of an expiring topology shows tombstones. Shorter than some freezes: who wakes up in the
+/// For how long the changelog that is an administrator's own shows tombstones. Shorter than some freezes: who wakes up in the
 /// middle of a restore may have missed some, which leaves it what has expired anyway.
 pub(super) fn delete_retention(random: &mut Random) -> Time {
     random.between(SECOND, 3 * SECOND)
