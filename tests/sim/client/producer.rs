@@ -262,7 +262,7 @@ impl cluster::Producer for Producer {
             line.queue.clear();
         }
         // What is under way is waited for (`rd_kafka_txn_op_begin_abort` purges, and flushes).
-        while self.line().in_flight > 0 && self.process.now() < asked + TRANSACTION && !self.process.is_dead() {
+        while self.line().is_busy() && self.process.now() < asked + TRANSACTION && !self.process.is_dead() {
             self.process.sleep(MS);
         }
         let fatal = self.line().failed.as_ref().is_some_and(|(action, _)| *action == Action::Fatal);

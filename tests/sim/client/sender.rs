@@ -34,6 +34,9 @@ pub struct Line {
     pub queue: VecDeque<Outgoing>,
     pub in_flight: usize,
     pub registered: BTreeSet<Partition>,
+    /// Whether partitions are being taken into the transaction: an end asked for meanwhile comes after them, for both
+    /// go over one connection.
+    pub registering: bool,
     /// Whether the coordinator knows of the transaction, or may.
     pub begun: bool,
     /// What the next transaction is written under.
@@ -52,6 +55,11 @@ pub struct Line {
 }
 
 impl Line {
+    /// Whether a request of the transaction's is under way in the background.
+    pub fn is_busy(&self) -> bool {
+        self.in_flight > 0 || self.registering
+    }
+
     /// A connection was seen to break. A doubt stays.
     pub fn broke(&mut self, now: Time) {
         let around = |(asked, answered): (Time, Option<Time>)| {
@@ -122,9 +130,14 @@ impl Background {
         if new.is_empty() {
             return;
         }
-        self.line().begun = true;
+        {
+            let mut line = self.line();
+            (line.begun, line.registering) = (true, true);
+        }
         let (who, asked) = (self.who(), new.clone());
-        match self.process.ask("add partitions", move |broker| broker.add_partitions(&who, &asked)) {
+        let added = self.process.ask("add partitions", move |broker| broker.add_partitions(&who, &asked));
+        self.line().registering = false;
+        match added {
             Ok(()) => self.line().registered.extend(new),
             Err(broken) => match errors::transactional(broken) {
                 Action::Retry => {
