@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ratchet::cluster::{Cluster, Error, GroupEvent, Member as _, RecordBatch as _};
+use ratchet::cluster::{Cluster, Error, GroupEvent, Kind, Member as _, RecordBatch as _};
 use ratchet::record::TopicPartition;
 
 use super::{Play, QUIET_MS, STEP, kind, seen, shown};
@@ -166,7 +166,10 @@ impl<C: Cluster, G: Ground> Play<C, G> {
     fn watch(&mut self, name: &str) -> String {
         let until = self.ground.now_ms() + QUIET_MS;
         while self.ground.now_ms() < until {
-            if let Err(error) = self.reading(name).poll() {
+            // What mends itself is told once.
+            if let Err(error) = self.reading(name).poll()
+                && error.kind != Kind::Retry
+            {
                 return kind(&error);
             }
         }
