@@ -82,7 +82,7 @@ fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS
 	@scripts/fuzz.sh
 
 .PHONY: bench
-bench: setup-bench ## Compare with pass-throughs, Kafka Streams and Quix Streams, in 75 minutes, and write docs/benchmarks.md (ARGS='--parts ids' for a part)
+bench: setup-bench ## Compare with pass-throughs, Kafka Streams and Quix Streams (more than an hour), and write docs/benchmarks.md (ARGS='--parts ids' for a part)
 	$(COMPARE) run $(ARGS)
 
 .PHONY: bench-quick

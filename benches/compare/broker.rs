@@ -24,9 +24,19 @@ use crate::segments;
 const ASK: Duration = Duration::from_secs(20);
 /// A deleted topic's files are gone soon after [`PROPERTIES`]' delay.
 const GONE_WAIT: Duration = Duration::from_secs(30);
-/// Java's options for the broker: as Kafka's own start script has it, with room for the load.
-pub const JAVA: &[&str] = &["-server", "-Xms1g", "-Xmx1g", "-XX:+UseSerialGC"];
-/// What differs from the tests' broker: Kafka's defaults, but for the deletion of topics.
+/// Java's options for the broker: those of Kafka's own start script.
+pub const JAVA: &[&str] = &[
+    "-server",
+    "-Xms1g",
+    "-Xmx1g",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+];
+/// What differs from the tests' broker: Kafka's defaults, but for retention, the deletion of topics, and a group's first
+/// rebalance, which waits for nobody.
 pub const PROPERTIES: &[(&str, &str)] = &[
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "10000"),
     ("log.retention.check.interval.ms", "300000"),

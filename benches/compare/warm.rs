@@ -5,13 +5,15 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
-use crate::failure::{Context as _, Outcome};
+use crate::failure::{Context as _, Outcome, fail};
 use crate::generate::PARTITIONS;
 use crate::part::Bench;
 use crate::spec::{Spec, Work};
 
 /// How long the broker is kept at work.
 const LENGTH: Duration = Duration::from_secs(10);
+/// How much longer it may take until the first commit.
+const STALLED: Duration = Duration::from_secs(60);
 /// How often the committed offsets are asked for.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
@@ -45,6 +47,11 @@ fn pass(bench: &Bench, spec: &Spec, records: u64, until: Instant) -> Outcome<()>
     loop {
         running.check()?;
         let done = watch.sum()?;
+        if Instant::now() >= until + STALLED {
+            fail!(
+                "the broker takes too long to warm up: {done} of {records} records after {STALLED:?} more than planned"
+            );
+        }
         if done >= records || (done > 0 && Instant::now() >= until) {
             return running.stop().map(drop);
         }

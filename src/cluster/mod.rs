@@ -400,8 +400,8 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// Begins to end whatever is open under this transactional id, whose producer is gone; never waits for it.
     fn fence(&self, transactional_id: &str);
 
-    /// What `group` has committed for these partitions, without waiting for pending transactions to end
-    /// any longer than `wait`.
+    /// What `group` has committed for these partitions, asked for no longer than `wait`. A transaction whose markers are
+    /// not written yet has committed nothing, although its commit may have been answered.
     fn committed(
         &self,
         group: &str,

@@ -17,6 +17,7 @@
 //! its [`Error`] what is wrong, and whether the store is to be dropped and opened again ([`Error::Full`],
 //! [`Error::Io`]) or wiped ([`Error::Damaged`]). The bytes are those of [`crate::format`].
 
+mod background;
 mod build;
 mod dir;
 mod error;

@@ -105,7 +105,7 @@ impl Rocks {
 
     /// Hands over what was read, to be sorted and made a file by another thread.
     pub fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
-        let (dir, options) = (self.dir.clone(), self.memory.load_options());
+        let (dir, options) = (self.dir.clone(), self.memory.options());
         let work = Work { buffer, dir, options, file_bytes_min: self.ingest_bytes_min };
         self.under_way.push_back(self.memory.builders().begin(work, meta)?);
         Ok(())

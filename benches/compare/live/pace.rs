@@ -152,6 +152,7 @@ fn producer(load: &Load) -> Outcome<BaseProducer<Undelivered>> {
         .set("acks", "all")
         .set("enable.idempotence", "true")
         .set("linger.ms", linger)
+        .set("delivery.report.only.error", "true")
         .set("socket.nagle.disable", "true")
         .set("queue.buffering.max.messages", "2000000")
         .create_with_context(Undelivered(AtomicU64::new(0)))

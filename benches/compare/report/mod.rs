@@ -131,8 +131,9 @@ fn provenance(found: &[(&Part, Results)]) -> String {
     let _ = writeln!(
         text,
         "- Each contender: a transaction for at most {COMMIT_MS} ms; ratchet with `memory: {MEMORY}`, else as it comes. \
-         Broker: one, `{}`, other settings but for the deletion \
-         of topics Kafka's defaults; topics of 4 partitions, one replica.\n",
+         Broker: one, `{}`, Kafka's defaults but for these: \
+         topics are deleted at once, retention is off, a group's first rebalance waits for nobody, Kafka's own topics \
+         have 4 partitions. Topics of 4 partitions, one replica.\n",
         crate::broker::JAVA.join(" ")
     );
     text + &markdown(&Table { head, rows: found.iter().map(row).collect() })
@@ -170,7 +171,7 @@ fn times(found: &[(&Part, Results)]) -> String {
     };
     let mut rows: Vec<Vec<String>> = found.iter().map(row).collect();
     let all = found.iter().map(|(_, results)| results.seconds).sum();
-    rows.push(vec!["all".to_owned(), String::new(), thousands(all as f64), minutes(all)]);
+    rows.push(vec!["all parts".to_owned(), String::new(), thousands(all as f64), minutes(all)]);
     let head = ["part", "ended", "seconds", "minutes"].map(str::to_owned).to_vec();
     format!("\n## What the run took\n\n{}", markdown(&Table { head, rows }))
 }

@@ -207,7 +207,8 @@ impl Caller {
     }
 }
 
-/// A call under way.
+/// A call under way. The next one may begin only after this one was waited for.
+#[must_use]
 pub(super) struct Pending<'a, T> {
     caller: &'a Caller,
     /// `None` where it was not even taken.
@@ -216,6 +217,11 @@ pub(super) struct Pending<'a, T> {
 }
 
 impl<T> Pending<'_, T> {
+    /// Whether there was anybody to make the call.
+    pub fn is_taken(&self) -> bool {
+        self.answer.is_some()
+    }
+
     /// Waits for the call's end.
     pub fn wait(self) -> Watched<T> {
         let Some(answer) = self.answer else { return Watched::GivenUp };

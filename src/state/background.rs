@@ -1,0 +1,61 @@
+//! RocksDB's background threads among the process's others.
+//!
+//! A compaction can wait, records cannot: where the cores are busy, lanes go first. But not always: a compaction that
+//! never ran would leave ever more files for every look-up to ask. So its threads get about a third of a lane's
+//! share where both want a core. RocksDB's own setting is a niceness of 19, which would give them next to nothing.
+
+/// How much nicer threads that compact are than the process.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 5;
+/// What RocksDB calls the threads of its low priority, which compact, to the system.
+#[cfg(target_os = "linux")]
+const NAME: &str = "rocksdb:low";
+
+/// Lowers the priority of the threads that there are. They are the process's, not one store's.
+#[cfg(target_os = "linux")]
+pub(super) fn let_compactions_yield() {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return };
+    // Who starts the process may have made all of it nice.
+    let Ok(own) = rustix::process::getpriority_process(None) else { return };
+    for thread in threads.flatten() {
+        let is_named = std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with(NAME));
+        let number = thread.file_name().to_str().and_then(|number| number.parse().ok());
+        if let Some(thread) = number.filter(|_| is_named).and_then(rustix::process::Pid::from_raw)
+            && let Err(error) = rustix::process::setpriority_process(Some(thread), own + NICENESS)
+        {
+            tracing::debug!(%error, "compactions keep their priority");
+        }
+    }
+}
+
+/// On other systems threads are not found by their names.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn let_compactions_yield() {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::state::Memory;
+
+    #[test]
+    fn threads_that_compact_are_nicer_than_others() {
+        let _memory = Memory::new(64 << 20);
+        let (mut compacting, mut flushing) = (Vec::new(), Vec::new());
+        for thread in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+            let name = std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+            // The fields after the name, in brackets, which may hold blanks: the niceness is the 17th of them.
+            let Ok(stat) = std::fs::read_to_string(thread.path().join("stat")) else { continue };
+            let niceness: i32 = stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap();
+            if name.starts_with("rocksdb:low") {
+                compacting.push(niceness);
+            } else if name.starts_with("rocksdb:high") {
+                flushing.push(niceness);
+            }
+        }
+        // Those that flush are as nice as the process was made; no thread is nicer than 19.
+        assert!(!flushing.is_empty() && !compacting.is_empty(), "{flushing:?} {compacting:?}");
+        let expected = (flushing[0] + NICENESS).min(19);
+        assert!(flushing.iter().all(|nice| *nice == flushing[0]), "{flushing:?}");
+        assert!(compacting.iter().all(|nice| *nice == expected), "{compacting:?}, not {expected}");
+    }
+}
