@@ -6,7 +6,7 @@
 //! - `ground`: what the traits do not offer (administrators, other people's clients), `simulated` and `real`
 //! - `transactions`, `reading`, `groups`, `topics`: the scripts, one for each rule that docs/guarantees.md rests on
 #![allow(clippy::disallowed_methods, reason = "a real Kafka answers by the real clock")]
-#![allow(dead_code, reason = "the simulated cluster can more than scripts ask of it")]
+#![allow(dead_code, unused_imports, reason = "the simulated cluster can more than scripts ask of it")]
 
 #[path = "../client/mod.rs"]
 mod client;
