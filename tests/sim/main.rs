@@ -2,18 +2,18 @@
 //!
 //! - `kafka`: a Kafka cluster as a state machine, knowing nothing of ratchet; `client`: what librdkafka makes of it
 //! - `world`: time, processes and the wire; `coroutine`: code that waits; `random`
-//! - `instance`: the engine; `stores`: what its stores are on; `input`: what it reads; `check`: whether what came out
-//!   is right
+//! - `instance`: the engine; `stores`: what its stores are on; `input`: what it reads; `judge`: whether what came out
+//!   is right, and which situations were reached
 //! - `schedule`: one seed from beginning to end, of one `profile`
 //!
 //! `SIM_SEED=n` runs one seed and prints what happens; `SIM_SEEDS=n` runs so many, `SIM_FIRST=n` from this one on.
 #![allow(dead_code, reason = "the cluster can more than the first scheduler asks of it")]
 
-mod check;
 mod client;
 mod coroutine;
 mod input;
 mod instance;
+mod judge;
 mod kafka;
 mod profile;
 mod random;
@@ -32,6 +32,7 @@ use ratchet::config::Commit;
 use ratchet::topology::Topology;
 
 use instance::Plan;
+use judge::coverage;
 use profile::Profile;
 use random::Random;
 use schedule::{Outcome, run};
@@ -40,11 +41,6 @@ static TOPOLOGY: LazyLock<Topology> = LazyLock::new(|| {
     let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile).map_err(|mistakes| mistakes.render(false));
     loaded.expect("the topology is right").topology
 });
-
-#[cfg(test)]
-fn rules() -> Arc<ratchet::dedup::Rules> {
-    TOPOLOGY.rules.clone()
-}
 
 fn plan(lanes: usize) -> Plan {
     Plan {
@@ -88,12 +84,12 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Runs many seeds and says which are wrong.
+/// Runs many seeds of a kind and says which are wrong; many enough have to reach what the kind is meant to.
 #[expect(clippy::disallowed_methods, reason = "how long seeds take is told to people")]
-fn play_all(draw: fn(&mut Random) -> Profile, count: u64) {
+fn play_all(kind: &str, draw: fn(&mut Random) -> Profile, count: u64) {
     let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
     let (next, failed, began) = (AtomicU64::new(first), AtomicU64::new(0), Instant::now());
-    let reached: Mutex<BTreeMap<&str, u64>> = Mutex::default();
+    let reached: Mutex<BTreeMap<&'static str, u64>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -108,7 +104,7 @@ fn play_all(draw: fn(&mut Random) -> Profile, count: u64) {
                     drop(all);
                     if !wrong.is_empty() {
                         failed.fetch_add(1, Ordering::Relaxed);
-                        println!("SIM_SEED={seed}: {}", wrong.join("; "));
+                        println!("SIM_PROFILE={kind} SIM_SEED={seed}: {}", wrong.join("; "));
                     }
                 }
             });
@@ -116,51 +112,54 @@ fn play_all(draw: fn(&mut Random) -> Profile, count: u64) {
     });
     let took = began.elapsed();
     let reached = reached.into_inner().unwrap_or_else(PoisonError::into_inner);
-    reached.iter().for_each(|(situation, times)| println!("{times:>8} times {situation}"));
-    println!("{count} seeds in {took:.1?}: {:.1} ms a seed", took.as_secs_f64() * 1000.0 / count as f64);
+    coverage::report(&reached).iter().for_each(|line| println!("{line}"));
+    println!("{count} {kind} seeds in {took:.1?}: {:.1} ms a seed", took.as_secs_f64() * 1000.0 / count as f64);
     assert_eq!(failed.into_inner(), 0, "seeds went wrong");
+    if count >= coverage::BIG {
+        assert_eq!(coverage::missing(kind, &reached), Vec::<&str>::new(), "never reached");
+    }
 }
 
 /// Nothing goes wrong, and everything is read.
 #[test]
 fn calm_seeds() {
-    play_all(Profile::calm, 20);
+    play_all("calm", Profile::calm, 20);
 }
 
 /// Crashes, freezes and rebalances.
 #[test]
 fn falling_seeds() {
-    play_all(Profile::falling, 40);
+    play_all("falling", Profile::falling, 40);
 }
 
 /// All that, and a wire that loses, delays and repeats.
 #[test]
 fn wild_seeds() {
-    play_all(Profile::wild, 40);
+    play_all("wild", Profile::wild, 40);
 }
 
 /// The same, with the wire down often.
 #[test]
 fn stormy_seeds() {
-    play_all(Profile::stormy, 40);
+    play_all("stormy", Profile::stormy, 40);
 }
 
 /// All that, with the cleaner at work, clocks that jump, and transactions in the input.
 #[test]
 fn odd_seeds() {
-    play_all(Profile::odd, 40);
+    play_all("odd", Profile::odd, 40);
 }
 
 /// What `wild` has, on disks that fail.
 #[test]
 fn sick_seeds() {
-    play_all(Profile::sick, 40);
+    play_all("sick", Profile::sick, 40);
 }
 
 /// Groups reset and deleted, changelogs truncated and recreated.
 #[test]
 fn upset_seeds() {
-    play_all(Profile::upset, 40);
+    play_all("upset", Profile::upset, 40);
 }
 
 /// The seed that is named, told in full.

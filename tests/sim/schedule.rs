@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ratchet::topology::Topology;
-
 use crate::coroutine::Strand;
+use crate::input;
 use crate::instance::{Instance, Plan};
+use crate::judge::{self, History, Ruling, SHOP, coverage};
 use crate::kafka::{MS, Partition, Place, SECOND, Settings, State, Time, Writer};
 use crate::profile::{Profile, Upheaval};
 use crate::random::Random;
 use crate::stores::Stores;
 use crate::world::World;
-use crate::{check, input};
 
+mod judging;
 mod upheaval;
 
 use upheaval::Disk;
@@ -80,6 +80,12 @@ struct Run<'a> {
     feed_at: Time,
     marker_at: Time,
     look_at: Time,
+    /// What is judged by, beside what is left in the end.
+    history: History,
+    /// What stores had kept when their processes ended.
+    held: Vec<judge::stores::Held>,
+    /// Whether all stores were wiped once all was read.
+    wiped: bool,
 }
 
 /// Runs a seed; `tell` prints what happens.
@@ -104,14 +110,21 @@ pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, tell: bool) -> Outcome
         feed_at: 0,
         marker_at: Time::MAX,
         look_at: LOOK,
+        history: History::new(&SHOP),
+        held: Vec::new(),
+        wiped: false,
     };
     run.draw_faults();
-    let wrong = run.drive(&plan.topology);
-    let (trace, took, reached) = {
+    let mut ruling = run.drive();
+    let (trace, took, mut reached) = {
         let mut state = run.world.lock();
+        state.resolve_unknown();
         (state.trace(), state.now(), std::mem::take(&mut state.reached))
     };
     run.end();
+    judge::stores::judge(std::mem::take(&mut run.held), &run.history, &mut ruling);
+    let wrong = ruling.told();
+    ruling.seen.into_iter().for_each(|(situation, times)| *reached.entry(situation).or_default() += times);
     Outcome { wrong, trace, took, reached }
 }
 
@@ -166,32 +179,37 @@ impl Run<'_> {
     }
 
     /// Until everything is read, or the time is over.
-    fn drive(&mut self, topology: &Topology) -> Vec<String> {
+    fn drive(&mut self) -> Ruling {
         loop {
             self.begin_tasks();
             let (at, what) = self.next();
             self.world.lock().broker.now = at;
             let is_lost = self.profile.upheaval.is_some_and(Upheaval::is_loss);
             if at > TROUBLE + if is_lost { REFUSAL } else { RECOVERY } {
-                let mut wrong = Vec::new();
                 if is_lost {
                     self.world.lock().reach("what is lost with the changelog was refused");
-                } else {
-                    wrong.push("not everything was read in time".to_owned());
                 }
-                wrong.extend(check::judge(&self.world.lock().broker, &topology.rules, self.profile.partitions));
-                return wrong;
+                return self.judge();
             }
             match what {
                 What::Task(task) => self.resume(task),
-                What::Tick => self.world.lock().broker.tick(),
+                What::Tick => {
+                    let mut state = self.world.lock();
+                    let open = state.broker.coordinator.count(State::Ongoing);
+                    state.broker.tick();
+                    if state.broker.coordinator.count(State::Ongoing) < open {
+                        state.reach(coverage::TIMED_OUT);
+                    }
+                }
                 What::Marker => self.write_marker(),
                 What::Later => {
                     let mut state = self.world.lock();
                     let (_, (what, request)) = state.later.pop_first().expect("looked at");
                     state.note("late request", format_args!("{what}"));
-                    if what == "end commit" || what == "end abort" {
-                        state.reach("the end of a transaction came late");
+                    match what {
+                        "end commit" | "end abort" => state.reach("the end of a transaction came late"),
+                        "commit offsets" => state.reach(coverage::LATE_OFFSETS),
+                        _ => {}
                     }
                     request(&mut state.broker);
                 }
@@ -203,8 +221,8 @@ impl Run<'_> {
                 What::Look => {
                     self.look_at = at + LOOK;
                     let fed = self.feed_at == Time::MAX && self.faults.is_empty();
-                    if fed && check::is_drained(&self.world.lock().broker, self.profile.partitions) {
-                        return check::judge(&self.world.lock().broker, &topology.rules, self.profile.partitions);
+                    if self.look() && fed && !self.wipe() {
+                        return self.judge();
                     }
                 }
             }
@@ -327,6 +345,7 @@ impl Run<'_> {
             }
             Fault::Compact(partition, rest) => {
                 let mut state = self.world.lock();
+                self.history.look(&state.broker);
                 let changelog = Partition::new(input::CHANGELOG, partition);
                 let Some(retention) =
                     state.broker.topics.get(input::CHANGELOG).map(|topic| topic.settings.delete_retention)
@@ -337,6 +356,7 @@ impl Run<'_> {
                 log.compact(log.end() - rest as i64, now, retention);
             }
             Fault::Clock(who, offset) => {
+                self.history.clock_set(offset);
                 if let Some(instance) = &self.instances[who] {
                     self.world.lock().processes[instance.process.number].wall_offset_ms = offset;
                 }
@@ -355,12 +375,7 @@ impl Run<'_> {
         let tasks: Vec<usize> = {
             let mut state = self.world.lock();
             state.processes[number].is_dead = true;
-            if state.broker.coordinator.count(State::Ongoing) > 0 {
-                state.reach("killed while a transaction was open");
-            }
-            if state.broker.coordinator.count(State::PrepareCommit) > 0 {
-                state.reach("killed while a commit's markers were being written");
-            }
+            state.killed(number);
             let tasks: Vec<usize> =
                 (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
             state.begun.retain(|(task, _)| !tasks.contains(task));
@@ -368,6 +383,7 @@ impl Run<'_> {
             tasks
         };
         self.strands.retain(|(task, _)| !tasks.contains(task));
+        self.held.extend(judge::stores::read(&self.stores[who], &SHOP, self.profile.partitions));
     }
 
     fn end(&mut self) {

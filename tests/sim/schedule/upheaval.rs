@@ -124,6 +124,7 @@ impl Run<'_> {
     /// Nobody is there: the group is empty, and no transaction is open but those of the dead.
     pub(super) fn overturn(&mut self, upheaval: Upheaval) {
         let mut state = self.world.lock();
+        self.history.before(upheaval, &state.broker);
         let changelog = |number: i32| Partition::new(input::CHANGELOG, number);
         let partitions = 0..self.profile.partitions;
         let reached = match upheaval {
@@ -176,15 +177,9 @@ impl Run<'_> {
                 disk.set_full(None);
             }
         }
-        let mut state = self.world.lock();
-        state.wire = Wire::default();
+        self.world.lock().wire = Wire::default();
         if self.profile.upheaval.is_some() {
-            let now = state.now();
-            for number in 0..self.profile.partitions {
-                let record = input::record(&mut state.random, number, self.sent[number as usize], now);
-                let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, number));
-                log.expect("the input stays").append([record]);
-            }
+            self.feed_all();
         }
     }
 }
