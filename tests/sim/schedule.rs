@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::coroutine::Strand;
 use crate::input;
 use crate::instance::{Instance, Plan};
-use crate::judge::{self, History, Ruling, SHOP, coverage};
+use crate::judge::{self, History, Ruling, SHOP, coverage, heard};
 use crate::kafka::{MS, Partition, Place, SECOND, Settings, State, Time, Writer};
 use crate::profile::{Profile, Upheaval};
 use crate::random::Random;
@@ -90,6 +90,8 @@ struct Run<'a> {
 
 /// Runs a seed; `tell` prints what happens.
 pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, tell: bool) -> Outcome {
+    // What a former seed's end has left is none of this one's.
+    heard::take();
     let world = World::new(seed, profile.wire, tell);
     {
         let mut state = world.lock();

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Ticket};
 
+use crate::judge::heard;
 use crate::kafka::{Code, Identity, MS, Partition, Record, SECOND, Time};
 use crate::world::{Broken, Process, WALL_MS};
 
@@ -239,7 +240,9 @@ impl cluster::Producer for Producer {
         self.line().ending = Some((asked, None));
         let ended = self.commit_within(offsets, &group, asked + TRANSACTION);
         self.line().ending = Some((asked, Some(self.process.now())));
-        if ended.is_err() {
+        if ended.is_ok() {
+            heard::committed();
+        } else {
             let has_records = !self.line().registered.is_empty();
             self.process.lock().commit_failed(has_records, &committed(offsets));
         }

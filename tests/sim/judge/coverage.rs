@@ -2,7 +2,7 @@
 //! often each was.
 //!
 //! Most are counted where they come about (`State::reach`, called by `world`, `schedule`, `client` and `stores`), some
-//! by the judge out of logs and stores.
+//! by the judge out of logs and stores, some by what the engine says (`heard`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +30,13 @@ pub const RELEASE_FAILED: &str = "a release was aborted";
 pub const SWEEP_ABORTED: &str = "a sweeper's tombstone was aborted";
 pub const STORE_AHEAD: &str = "a store was ahead of its position";
 pub const EPOCH_CHANGED: &str = "a transaction knew more than one epoch";
+pub const REFUSED: &str = "a task was refused";
+pub const FULL_AT_COMMIT: &str = "a disk was full at a commit";
+pub const DAMAGE_MET: &str = "a damaged store was met";
+pub const REBUILT: &str = "a store that could not be built upon was rebuilt";
+pub const ISOLATED: &str = "a task whose output failed went on alone";
+pub const RESET_MET: &str = "a reset group was met";
+pub const DELETED_MET: &str = "a deleted group was met";
 pub const WIPED: &str = "all stores were wiped and restored";
 
 /// A situation.
@@ -70,6 +77,7 @@ pub const SITUATIONS: &[Situation] = &[
     of("falling", WIPED, "the schedule does it when all is drained"),
     of("wild", FENCED_RESTORING, "a producer is fenced while its process reads a changelog"),
     of("wild", TIMED_OUT, "a scan of the coordinator's has ended one"),
+    of("wild", ISOLATED, "the engine says so"),
     of("wild", MOVED_IN_COMMIT, "a request of a commit is answered NOT_COORDINATOR"),
     of("wild", STORE_AHEAD, "a store in a restore holds what was committed behind its position"),
     of("stormy", "the end of a transaction was decided, and the answer lost", "the wire does it"),
@@ -82,14 +90,20 @@ pub const SITUATIONS: &[Situation] = &[
     of("stormy", CLAIM_FAILED, "a commit fails that carries offsets only, naming an owner"),
     of("stormy", RELEASE_FAILED, "a commit fails that carries offsets only, naming nobody"),
     of("sick", "a disk was full", "the schedule does it"),
+    of("sick", FULL_AT_COMMIT, "the engine says so between a commit and whatever it waits for next"),
     of("sick", "a store was damaged", "the schedule does it"),
+    of("sick", DAMAGE_MET, "the engine says so"),
+    of("sick", REBUILT, "the engine says so"),
     of("sick", "an old copy of a store was put back", "the schedule does it"),
     of("sick", "the folders of two stores were swapped", "the schedule does it"),
     of("sick", "a disk was lost", "the schedule does it"),
     of("upset", "the group was reset", "the schedule does it"),
+    of("upset", RESET_MET, "the engine says so"),
     of("upset", "the group was deleted", "the schedule does it"),
+    of("upset", DELETED_MET, "the engine says so"),
     of("upset", "the changelog was truncated", "the schedule does it"),
     of("upset", "the changelog was recreated", "the schedule does it"),
+    of("upset", REFUSED, "the engine says so"),
     of("upset", "what is lost with the changelog was refused", "not everything is read after such a loss"),
     // No topology of the simulation has a retention, or an epoch, yet.
     Situation { name: SWEEP_ABORTED, how: "an aborted record of the changelog has no value", by: None },

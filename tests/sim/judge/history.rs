@@ -36,6 +36,8 @@ pub struct History {
     committed: BTreeMap<Partition, i64>,
     /// What clocks were set to, milliseconds from the right time: least and most.
     clocks_ms: (i64, i64),
+    /// The inputs whose tasks were stopped.
+    refused: BTreeSet<String>,
     /// What was wrong already.
     pub ruling: Ruling,
 }
@@ -48,6 +50,7 @@ impl History {
             upheavals: BTreeSet::new(),
             committed: BTreeMap::new(),
             clocks_ms: (0, 0),
+            refused: BTreeSet::new(),
             ruling: Ruling::default(),
         }
     }
@@ -115,6 +118,16 @@ impl History {
     /// Whether a task may have been refused for good.
     pub fn had_loss(&self) -> bool {
         self.upheavals.iter().any(|upheaval| upheaval.is_loss())
+    }
+
+    /// Tasks were stopped, and say so; each is an input as `topic:number`.
+    pub fn refused(&mut self, inputs: BTreeSet<String>) {
+        self.refused.extend(inputs);
+    }
+
+    /// Whether a partition need not be read to its end: its task was refused for a loss.
+    pub fn excuses(&self, input: &Partition) -> bool {
+        self.had_loss() && self.refused.contains(&format!("{input:?}"))
     }
 
     /// A partition's changelogs, one after the other: more than one where the topic was recreated.

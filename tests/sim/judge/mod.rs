@@ -17,11 +17,11 @@
 //!
 //! What was committed is judged whatever has happened: a task that was refused has read less, and what it has done
 //! of that is right. An upheaval excuses this and no more: a group that was reset or deleted, that its committed offset
-//! went back or has no text; a changelog that lost records, that not everything is read.
+//! went back or has no text; a changelog that lost records, that the partitions whose tasks were refused are not read.
 //!
 //! - `rules`, `model`: what has to come out; `history`: what was seen on the way; `runs`: a changelog taken apart
 //! - `partition`, `output`, `offsets`, `stores`: what is compared
-//! - `coverage`: the situations that runs mean to reach
+//! - `coverage`: the situations that runs mean to reach; `heard`: what the engine says of them
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +31,7 @@ use crate::kafka::{Broker, Partition, Record};
 #[path = "../../kafka/checker/bytes.rs"]
 mod bytes;
 pub mod coverage;
+pub mod heard;
 mod history;
 mod model;
 mod offsets;
@@ -175,8 +176,8 @@ pub fn judge(broker: &Broker, history: &mut History, rules: &'static Rules) -> R
     history.look(broker);
     let mut ruling = std::mem::take(&mut history.ruling);
     let case = Case { broker, rules, history };
-    if !history.had_loss() {
-        for (partition, expected, found) in case.lags() {
+    for (partition, expected, found) in case.lags() {
+        if !history.excuses(&partition) {
             ruling.tell(10, &partition, None, expected, found);
         }
     }

@@ -4,7 +4,7 @@ use ratchet::state::simulated::StoreCopy;
 
 use crate::input;
 use crate::instance::Instance;
-use crate::judge::{self, Ruling, SHOP, coverage};
+use crate::judge::{self, Ruling, SHOP, coverage, heard};
 use crate::kafka::Partition;
 use crate::stores::Stores;
 
@@ -64,6 +64,9 @@ impl Run<'_> {
             let Some(marker) = state.broker.markers().into_iter().next() else { break };
             state.broker.write_marker(&marker);
         }
+        let heard = heard::take();
+        self.history.refused(heard.refused);
+        heard.seen.into_iter().for_each(|(situation, times)| *state.reached.entry(situation).or_default() += times);
         judge::judge(&state.broker, &mut self.history, &SHOP)
     }
 }
