@@ -2,8 +2,8 @@
 //!
 //! - `kafka`: a Kafka cluster as a state machine, knowing nothing of ratchet; `client`: what librdkafka makes of it
 //! - `world`: time, processes and the wire; `coroutine`: code that waits; `random`
-//! - `instance`: the engine; `stores`: what its stores are on; `input`: what it reads; `check`: whether what came out
-//!   is right
+//! - `instance`: the engine; `stores`: what its stores are on; `input`: what it reads; `judge`: whether what came out
+//!   is right, and which situations were reached
 //! - `schedule`: one seed from beginning to end, of one `profile`
 //!
 //! - `cut`: a part of a seed; `shrink`: finds the smallest that fails
@@ -11,12 +11,12 @@
 //! docs/simulation.md says what is simulated, what is not, and how seeds are run.
 #![allow(dead_code, reason = "the cluster can more than the first scheduler asks of it")]
 
-mod check;
 mod client;
 mod coroutine;
 mod cut;
 mod input;
 mod instance;
+mod judge;
 mod kafka;
 mod profile;
 mod random;
@@ -37,6 +37,7 @@ use ratchet::topology::Topology;
 
 use cut::Cut;
 use instance::Plan;
+use judge::coverage;
 use profile::{Draw, PROFILES, Profile};
 use random::Random;
 use schedule::{Outcome, run};
@@ -49,11 +50,6 @@ static TOPOLOGIES: LazyLock<[Topology; 3]> = LazyLock::new(|| {
         loaded.map_err(|mistakes| mistakes.render(false)).expect("the topology is right").topology
     })
 });
-
-#[cfg(test)]
-fn rules() -> Arc<ratchet::dedup::Rules> {
-    TOPOLOGIES[0].rules.clone()
-}
 
 fn plan(profile: &Profile) -> Plan {
     Plan {
@@ -91,6 +87,7 @@ fn play(seed: u64, draw: Draw, tell: bool) -> Outcome {
 
 /// A part of a seed.
 fn play_cut(seed: u64, draw: Draw, cut: &Cut, tell: bool) -> Outcome {
+    judge::heard::listen(number("SIM_SEED").is_some());
     let profile = draw(&mut Random::new(seed ^ 0x5eed));
     if tell {
         println!("{profile:?}");
@@ -108,7 +105,7 @@ fn play_all(profile: &str, count: u64) {
     let draw = Profile::named(profile).expect("tests name profiles that are there");
     let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
     let (next, began) = (AtomicU64::new(first), Instant::now());
-    let (reached, failed): (Mutex<BTreeMap<&str, u64>>, Mutex<BTreeMap<u64, Outcome>>) = Default::default();
+    let (reached, failed): (Mutex<BTreeMap<&'static str, u64>>, Mutex<BTreeMap<u64, Outcome>>) = Default::default();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -132,13 +129,16 @@ fn play_all(profile: &str, count: u64) {
     });
     let took = began.elapsed();
     let reached = reached.into_inner().unwrap_or_else(PoisonError::into_inner);
-    reached.iter().for_each(|(situation, times)| println!("{times:>8} times {situation}"));
-    println!("{count} seeds in {took:.1?}: {:.1} ms a seed", took.as_secs_f64() * 1000.0 / count as f64);
+    coverage::report(&reached).iter().for_each(|line| println!("{line}"));
+    println!("{count} {profile} seeds in {took:.1?}: {:.1} ms a seed", took.as_secs_f64() * 1000.0 / count as f64);
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some((seed, outcome)) = failed.first_key_value() {
         tell_short(profile, *seed, outcome);
     }
     assert_eq!(failed.len(), 0, "seeds went wrong");
+    if count >= coverage::BIG {
+        assert_eq!(coverage::missing(profile, &reached), Vec::<&str>::new(), "never reached");
+    }
 }
 
 /// Tells the shortest part of a seed that still fails, and how to play it again.
@@ -224,7 +224,6 @@ fn one_seed() {
     let name = std::env::var("SIM_PROFILE").unwrap_or_else(|_| "wild".to_owned());
     let draw = Profile::named(&name).unwrap_or_else(|| panic!("there is no profile {name:?}"));
     let cut = std::env::var("SIM_KEEP").unwrap_or_default().parse::<Cut>().expect("SIM_KEEP as it was printed");
-    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).without_time().with_ansi(false).try_init();
     let outcome = play_cut(seed, draw, &cut, true);
     println!("{outcome:?}");
     assert_eq!(outcome.wrong, Vec::<String>::new());

@@ -135,7 +135,7 @@ impl Asking {
                 return Err(Error::new(Kind::Retry, message));
             }
             if pause == LOOK_MIN {
-                self.question.process.lock().reach("a takeover met an open transaction on the changelog");
+                self.question.process.lock().takeover_met("a takeover met an open transaction on the changelog");
             }
             self.question.process.sleep(pause);
             pause = (pause * 2).min(LOOK_MAX);
@@ -175,7 +175,7 @@ impl Asking {
             }
             let unstable = broken == Broken::Code(Code::UnstableOffsetCommit);
             if unstable {
-                self.question.process.lock().reach("a takeover met pending offsets");
+                self.question.process.lock().takeover_met("a takeover met pending offsets");
             }
             self.question.process.sleep(if unstable { STABLE_PAUSE } else { RETRY_PAUSE });
         }

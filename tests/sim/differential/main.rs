@@ -6,14 +6,18 @@
 //! - `ground`: what the traits do not offer (administrators, other people's clients), `simulated` and `real`
 //! - `transactions`, `reading`, `groups`, `topics`: the scripts, one for each rule that docs/guarantees.md rests on
 #![allow(clippy::disallowed_methods, reason = "a real Kafka answers by the real clock")]
-#![allow(dead_code, reason = "the simulated cluster can more than scripts ask of it")]
+#![allow(dead_code, unused_imports, reason = "the simulated cluster can more than scripts ask of it")]
 
 #[path = "../client/mod.rs"]
 mod client;
 #[path = "../coroutine.rs"]
 mod coroutine;
+#[path = "../judge/coverage.rs"]
+mod coverage;
 #[path = "../cut.rs"]
 mod cut;
+#[path = "../judge/heard.rs"]
+mod heard;
 #[path = "../kafka/mod.rs"]
 mod kafka;
 #[path = "../random.rs"]
@@ -22,6 +26,11 @@ mod random;
 mod support;
 #[path = "../world.rs"]
 mod world;
+
+/// What of the judge the client and the world tell their situations by.
+mod judge {
+    pub use crate::{coverage, heard};
+}
 
 mod ground;
 mod groups;
