@@ -5,6 +5,7 @@
 //! - `instance`: the engine; `stores`: what its stores are on; `input`: what it reads; `check`: whether what came out
 //!   is right
 //! - `schedule`: one seed from beginning to end, of one `profile`
+//! - `mistakes`: the judge is judged, where the engine was built to make some
 //!
 //! `SIM_SEED=n` runs one seed and prints what happens; `SIM_SEEDS=n` runs so many, `SIM_FIRST=n` from this one on.
 #![allow(dead_code, reason = "the cluster can more than the first scheduler asks of it")]
@@ -15,6 +16,7 @@ mod coroutine;
 mod input;
 mod instance;
 mod kafka;
+mod mistakes;
 mod profile;
 mod random;
 mod schedule;
@@ -32,30 +34,33 @@ use ratchet::config::Commit;
 use ratchet::topology::Topology;
 
 use instance::Plan;
-use profile::Profile;
+use profile::{Draw, Profile};
 use random::Random;
 use schedule::{Outcome, run};
 
-static TOPOLOGY: LazyLock<Topology> = LazyLock::new(|| {
-    let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile).map_err(|mistakes| mistakes.render(false));
-    loaded.expect("the topology is right").topology
+/// By the kind of input.
+static TOPOLOGIES: LazyLock<[Topology; 3]> = LazyLock::new(|| {
+    input::Kind::ALL.map(|kind| {
+        let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile(kind));
+        loaded.map_err(|mistakes| mistakes.render(false)).expect("the topology is right").topology
+    })
 });
 
 #[cfg(test)]
 fn rules() -> Arc<ratchet::dedup::Rules> {
-    TOPOLOGY.rules.clone()
+    TOPOLOGIES[0].rules.clone()
 }
 
-fn plan(lanes: usize) -> Plan {
+fn plan(profile: &Profile) -> Plan {
     Plan {
-        topology: TOPOLOGY.clone(),
-        lanes,
+        topology: TOPOLOGIES[profile.input as usize].clone(),
+        lanes: profile.lanes,
         commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
     }
 }
 
 /// An environment of one file.
-struct OneFile;
+struct OneFile(input::Kind);
 
 impl ratchet::yaml::Environment for OneFile {
     fn variable(&self, _name: &str) -> Option<String> {
@@ -67,7 +72,7 @@ impl ratchet::yaml::Environment for OneFile {
     }
 
     fn read_file(&self, _path: &Path) -> io::Result<Vec<u8>> {
-        Ok(input::TOPOLOGY.as_bytes().to_vec())
+        Ok(self.0.topology().as_bytes().to_vec())
     }
 
     fn cores(&self) -> usize {
@@ -76,12 +81,12 @@ impl ratchet::yaml::Environment for OneFile {
 }
 
 /// A seed's profile and its way.
-fn play(seed: u64, draw: fn(&mut Random) -> Profile, tell: bool) -> Outcome {
+fn play(seed: u64, draw: Draw, tell: bool) -> Outcome {
     let profile = draw(&mut Random::new(seed ^ 0x5eed));
     if tell {
         println!("{profile:?}");
     }
-    run(seed, &Arc::new(plan(profile.lanes)), profile, tell)
+    run(seed, &Arc::new(plan(&profile)), profile, tell)
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -90,7 +95,7 @@ fn number(name: &str) -> Option<u64> {
 
 /// Runs many seeds and says which are wrong.
 #[expect(clippy::disallowed_methods, reason = "how long seeds take is told to people")]
-fn play_all(draw: fn(&mut Random) -> Profile, count: u64) {
+fn play_all(draw: Draw, count: u64) {
     let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
     let (next, failed, began) = (AtomicU64::new(first), AtomicU64::new(0), Instant::now());
     let reached: Mutex<BTreeMap<&str, u64>> = Mutex::default();
@@ -163,19 +168,23 @@ fn upset_seeds() {
     play_all(Profile::upset, 40);
 }
 
+/// Messages that are forgotten and swept, with all that of `odd`.
+#[test]
+fn forgetful_seeds() {
+    play_all(Profile::forgetful, 40);
+}
+
+/// Epochs, with all that of `wild`.
+#[test]
+fn epochal_seeds() {
+    play_all(Profile::epochal, 40);
+}
+
 /// The seed that is named, told in full.
 #[test]
 fn one_seed() {
     let Some(seed) = number("SIM_SEED") else { return };
-    let draw = match std::env::var("SIM_PROFILE").as_deref() {
-        Ok("calm") => Profile::calm,
-        Ok("falling") => Profile::falling,
-        Ok("stormy") => Profile::stormy,
-        Ok("odd") => Profile::odd,
-        Ok("sick") => Profile::sick,
-        Ok("upset") => Profile::upset,
-        _ => Profile::wild,
-    };
+    let draw = std::env::var("SIM_PROFILE").ok().and_then(|name| Profile::named(&name)).unwrap_or(Profile::wild);
     let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).without_time().with_ansi(false).try_init();
     let outcome = play(seed, draw, true);
     println!("{outcome:?}");

@@ -1,5 +1,6 @@
 //! What a seed is like: how large it is, and what goes wrong.
 
+use crate::input;
 use crate::random::Random;
 use crate::world::Wire;
 
@@ -23,9 +24,14 @@ impl Upheaval {
     }
 }
 
+/// Draws a profile.
+pub type Draw = fn(&mut Random) -> Profile;
+
 /// What a seed is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
+    /// What is read.
+    pub input: input::Kind,
     pub partitions: i32,
     pub instances: usize,
     pub lanes: usize,
@@ -51,6 +57,7 @@ impl Profile {
     /// Nothing goes wrong.
     pub fn calm(random: &mut Random) -> Self {
         Self {
+            input: input::Kind::Versions,
             partitions: random.between(2, 4) as i32,
             instances: 2,
             lanes: random.between(1, 2) as usize,
@@ -109,6 +116,32 @@ impl Profile {
             [Upheaval::GroupReset, Upheaval::GroupDeleted, Upheaval::ChangelogTruncated, Upheaval::ChangelogRecreated]
                 [random.below(4) as usize];
         Self { upheaval: Some(upheaval), ..Self::sick(random) }
+    }
+
+    /// All that of `odd`, with messages that are forgotten soon.
+    pub fn forgetful(random: &mut Random) -> Self {
+        Self { input: input::Kind::Messages, ..Self::odd(random) }
+    }
+
+    /// All that of `wild`, with versions that begin again with each epoch.
+    pub fn epochal(random: &mut Random) -> Self {
+        Self { input: input::Kind::Epochs, ..Self::wild(random) }
+    }
+
+    /// The profile of this name.
+    pub fn named(name: &str) -> Option<Draw> {
+        let named: [(&str, Draw); 9] = [
+            ("calm", Self::calm),
+            ("falling", Self::falling),
+            ("wild", Self::wild),
+            ("stormy", Self::stormy),
+            ("odd", Self::odd),
+            ("sick", Self::sick),
+            ("upset", Self::upset),
+            ("forgetful", Self::forgetful),
+            ("epochal", Self::epochal),
+        ];
+        named.into_iter().find(|(known, _)| *known == name).map(|(_, draw)| draw)
     }
 
     /// A wire that is often down.

@@ -13,7 +13,7 @@ use crate::profile::{Profile, Upheaval};
 use crate::random::Random;
 use crate::stores::Stores;
 use crate::world::World;
-use crate::{check, input};
+use crate::{check, input, mistakes};
 
 mod upheaval;
 
@@ -254,7 +254,7 @@ impl Run<'_> {
             state.running = *task;
             state.tasks[*task].wake = Time::MAX;
         }
-        if strand.resume() {
+        if mistakes::during(|| strand.resume()) {
             self.strands.remove(at);
         }
     }
@@ -273,7 +273,8 @@ impl Run<'_> {
         let now = state.now();
         for _ in 0..state.random.between(1, 12) {
             let partition = state.random.below(self.profile.partitions as u64) as usize;
-            let record = input::record(&mut state.random, partition as i32, self.sent[partition], now);
+            let record =
+                input::record(self.profile.input, &mut state.random, partition as i32, self.sent[partition], now);
             self.sent[partition] += 1;
             // One producer for each transaction, which ends at once: committed, or now and then aborted.
             let ends = self.profile.transactional.then(|| state.random.below(4));

@@ -181,7 +181,8 @@ impl Run<'_> {
         if self.profile.upheaval.is_some() {
             let now = state.now();
             for number in 0..self.profile.partitions {
-                let record = input::record(&mut state.random, number, self.sent[number as usize], now);
+                let record =
+                    input::record(self.profile.input, &mut state.random, number, self.sent[number as usize], now);
                 let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, number));
                 log.expect("the input stays").append([record]);
             }
