@@ -2,7 +2,7 @@
 //!
 //! Only with the cargo feature `mistakes`, which nothing but `make sim-mistakes` asks for. Without it [`made`] is
 //! `false` when it is compiled, and nothing of any mistake is left. With it nothing is different either, until a
-//! thread is told to [`make`] one; the program has no way to say so, and does not start.
+//! thread is told to make one; the program has no way to say so, and does not start.
 //!
 //! Some stand in what the simulation has in place of `cluster::kafka`, which is not part of what it runs.
 

@@ -307,7 +307,8 @@ impl<C: Cluster> Task<C> {
     /// The changelog's last word of the open transaction: what was done, and by whom.
     pub fn position_record(&self, token: Token, owner: &str, rules_digest: [u8; 32]) -> PositionRecord {
         let progress = &self.pending.progress;
-        let scopes = if mistakes::made(Mistake::EpochsNotWritten) { &[] } else { progress.epochs.scopes() };
+        let scopes = progress.epochs.scopes();
+        let scopes = if mistakes::made(Mistake::EpochsNotWritten) { &scopes[..0] } else { scopes };
         PositionRecord {
             token,
             owner: owner.to_owned(),

@@ -168,7 +168,7 @@ fn upset_seeds() {
     play_all(Profile::upset, 40);
 }
 
-/// Messages that are forgotten and swept, with all that of `odd`.
+/// Messages that are forgotten and swept, with what `odd` has.
 #[test]
 fn forgetful_seeds() {
     play_all(Profile::forgetful, 40);

@@ -58,7 +58,7 @@ const CASES: [Case; 43] = [
     (AbortSkipped, "falling", 500),
     (TasksNotRestarted, "falling", 300),
     (ReadPositionKept, "falling", 500),
-    (CommitmentNotNoted, "falling", 200),
+    (CommitmentNotNoted, "falling", 500),
     (ClaimUnsettled, "falling", 1_000),
     (OpenTransactionPassed, "falling", 2_000),
     (RestoreToStableOffset, "falling", 2_000),
@@ -66,7 +66,7 @@ const CASES: [Case; 43] = [
     (LoadPositionAhead, "sick", 1_000),
     (LoadOldestWins, "falling", 100),
     (RestoreFromOtherPartition, "falling", 50),
-    (TokenInRestore, "falling", 2_000),
+    (TokenInRestore, "sick", 2_000),
     (SourceOffsetAlone, "upset", 500),
     (PartitionNotCompared, "sick", 1_000),
     (ChangelogAdopted, "upset", 500),
@@ -170,5 +170,5 @@ fn mistakes_are_seen() {
         "\n| mistake | name | profile | to be seen within | seen after | as |\n|---|---|---|---|---|---|\n{table}"
     );
     assert!(tried > 0, "SIM_MISTAKE names none");
-    assert_eq!(missed, [], "mistakes that were not seen");
+    assert!(missed.is_empty(), "not seen: {missed:?}");
 }
