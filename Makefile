@@ -77,6 +77,10 @@ cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka C
 sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults (SIM_SEEDS=n seeds of each profile, SIM_FIRST=n from this one on; SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed tells one in full: docs/simulation.md)
 	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
 
+.PHONY: sim-mistakes
+sim-mistakes: setup-build ## Judge the simulation's judge: deliberate mistakes in the engine, each to be seen within a number of seeds (SIM_MISTAKE=NAME for one)
+	$(CARGO) test $(BUILD) --features mistakes --test sim -- --nocapture mistake $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (30)
 	@scripts/fuzz.sh

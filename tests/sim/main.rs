@@ -7,6 +7,7 @@
 //! - `schedule`: one seed from beginning to end, of one `profile`
 //!
 //! - `cut`: a part of a seed; `shrink`: finds the smallest that fails
+//! - `mistakes`: the judge is judged, where the engine was built to make some
 //!
 //! docs/simulation.md says what is simulated, what is not, and how seeds are run.
 #![allow(dead_code, reason = "the cluster can more than the first scheduler asks of it")]
@@ -18,6 +19,7 @@ mod input;
 mod instance;
 mod judge;
 mod kafka;
+mod mistakes;
 mod profile;
 mod random;
 mod schedule;

@@ -9,6 +9,7 @@ use crate::input;
 use crate::instance::{Instance, Plan};
 use crate::judge::{self, History, Ruling, coverage, heard};
 use crate::kafka::{MS, Partition, SECOND, Settings, State, Time, Writer};
+use crate::mistakes;
 use crate::profile::{Profile, Upheaval};
 use crate::random::Random;
 use crate::stores::Stores;
@@ -280,7 +281,7 @@ impl Run<'_> {
             state.running = *task;
             state.tasks[*task].wake = Time::MAX;
         }
-        if strand.resume() {
+        if mistakes::during(|| strand.resume()) {
             self.strands.remove(at);
         }
     }

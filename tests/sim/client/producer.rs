@@ -132,6 +132,10 @@ impl Producer {
                 Error::new(if fatal { Kind::Fenced } else { Kind::Abort }, format!("adding the offsets: {broken:?}")),
             )
         };
+        if offsets.is_empty() {
+            // Nothing is asked then (`rd_kafka_send_offsets_to_transaction`).
+            return Ok(());
+        }
         self.line().begun = true;
         let name = group.group.clone();
         let added = self.ask("add offsets", deadline, move |broker, who| broker.add_offsets(who, &name));
