@@ -64,6 +64,11 @@ impl Producer {
         Ok(Self { process, id: id.to_owned(), who, line, answered: true })
     }
 
+    /// What its requests name it by.
+    pub fn identity(&self) -> Identity {
+        self.who.clone()
+    }
+
     fn line(&self) -> MutexGuard<'_, Line> {
         lock(&self.line)
     }

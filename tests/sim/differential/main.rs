@@ -16,6 +16,8 @@ mod coroutine;
 mod coverage;
 #[path = "../cut.rs"]
 mod cut;
+#[path = "../driver.rs"]
+mod driver;
 #[path = "../judge/heard.rs"]
 mod heard;
 #[path = "../kafka/mod.rs"]
@@ -29,7 +31,7 @@ mod world;
 
 /// What of the judge the client and the world tell their situations by.
 mod judge {
-    pub use crate::{coverage, heard};
+    pub(crate) use crate::{coverage, heard};
 }
 
 mod ground;

@@ -45,12 +45,12 @@ pub struct Situation {
     pub name: &'static str,
     /// How it is recognised.
     pub how: &'static str,
-    /// The kind of seeds that has to reach it; `None` where no seed can yet.
-    pub by: Option<&'static str>,
+    /// The profile whose seeds have to reach it.
+    pub by: &'static str,
 }
 
 const fn of(by: &'static str, name: &'static str, how: &'static str) -> Situation {
-    Situation { name, how, by: Some(by) }
+    Situation { name, how, by }
 }
 
 /// All of them.
@@ -106,14 +106,18 @@ pub const SITUATIONS: &[Situation] = &[
     of("upset", "the changelog was recreated", "the schedule does it"),
     of("upset", REFUSED, "the engine says so"),
     of("upset", LOSS_REFUSED, "not everything is read after such a loss"),
-    // No topology of the simulation has a retention, or an epoch, yet.
-    Situation { name: SWEEP_ABORTED, how: "an aborted record of the changelog has no value", by: None },
-    Situation { name: EPOCH_CHANGED, how: "a position record has several scopes", by: None },
+    of("uprooted", "the input lost records that were read", "the schedule does it"),
+    of("uprooted", "the input lost records that were not read", "the schedule does it"),
+    of("uprooted", "the input was recreated", "the schedule does it"),
+    of("uprooted", "the input was given more partitions", "the schedule does it"),
+    of("uprooted", "the group was set to the input's end, and skipped records", "the schedule does it"),
+    of("forgetful", SWEEP_ABORTED, "an aborted record of the changelog has no value"),
+    of("epochal", EPOCH_CHANGED, "a position record has several scopes"),
 ];
 
 /// What seeds of a kind had to reach and have not.
 pub fn missing(kind: &str, reached: &BTreeMap<&'static str, u64>) -> Vec<&'static str> {
-    let wanted = SITUATIONS.iter().filter(|situation| situation.by == Some(kind));
+    let wanted = SITUATIONS.iter().filter(|situation| situation.by == kind);
     wanted.map(|situation| situation.name).filter(|name| !reached.contains_key(name)).collect()
 }
 

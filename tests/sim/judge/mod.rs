@@ -45,6 +45,8 @@ pub mod stores;
 pub use history::History;
 #[cfg(test)]
 use rules::SHOP;
+
+use rules::Rules;
 pub use rules::rules;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::bytes::{Position, STORE_META_KEY, Token};
 use super::model::State;
 use super::*;
+use crate::input::Kind;
 use crate::profile::Upheaval;
 
 mod play;
@@ -66,6 +67,26 @@ fn dead_letters_are_right() {
     let violations = play.judged();
     assert_invariant(3, &violations);
     assert_invariant(1, &violations);
+}
+
+/// Of input in which versions begin again: an output, the model's and the judge's.
+#[test]
+fn epochs_are_told_apart() {
+    let of = |epoch: u64, version: u64| Record {
+        value: Some(format!(r#"{{"id":"a","epoch":{epoch},"version":{version}}}"#).as_bytes().into()),
+        ..record("a", version)
+    };
+    let verdicts = |all: &[(u64, u64)]| -> Vec<bool> {
+        let mut model = model::Model::new(rules(Kind::Epochs));
+        let mut apply = |(at, (epoch, version)): (usize, &(u64, u64))| {
+            model.apply(at as i64, &of(*epoch, *version), (0, i64::MAX / 2), false) == model::Verdict::Forwarded
+        };
+        all.iter().enumerate().map(&mut apply).collect()
+    };
+    // A new epoch is newer, whatever its versions; what is redelivered of the former is old.
+    assert_eq!(verdicts(&[(0, 5), (1, 1), (0, 5), (0, 4), (1, 2), (1, 2)]), [true, true, false, false, true, false]);
+    // Above all that it had reached, the former has come back.
+    assert_eq!(verdicts(&[(0, 5), (1, 1), (0, 6), (1, 1), (0, 6), (1, 3)]), [true, true, true, false, false, true]);
 }
 
 #[test]

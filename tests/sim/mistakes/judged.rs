@@ -12,6 +12,7 @@ use std::thread;
 
 use ratchet::mistakes::Mistake::{self, *};
 
+use crate::hunt::told;
 use crate::profile::{Draw, Profile};
 use crate::{number, play, stores};
 
@@ -84,10 +85,7 @@ fn wrong(seed: u64, draw: Draw, mistake: Option<Mistake>) -> Option<String> {
     ratchet::mistakes::make(None);
     match played {
         Ok(wrong) => (!wrong.is_empty()).then(|| wrong.join("; ")),
-        Err(told) => {
-            let text = told.downcast_ref::<String>().map(String::as_str).or(told.downcast_ref::<&str>().copied());
-            Some(format!("panicked: {}", text.unwrap_or("without a word")))
-        }
+        Err(panicked) => Some(told(&*panicked)),
     }
 }
 
@@ -143,7 +141,7 @@ fn mistakes_are_seen() {
     let first = number("SIM_FIRST").unwrap_or_else(|| rand::random::<u64>() >> 20);
     println!("seeds from {first} on");
     let only = std::env::var("SIM_MISTAKE").ok();
-    let told = panic::take_hook();
+    let hook = panic::take_hook();
     // Panics are counted as seen; their stories would hide the rest.
     panic::set_hook(Box::new(|_| {}));
     let (mut table, mut missed, mut tried) = (String::new(), Vec::new(), 0);
@@ -165,7 +163,7 @@ fn mistakes_are_seen() {
         let meaning = mistake.meaning();
         writeln!(table, "| {meaning} | `{mistake:?}` | {name} | {seeds} | {took} | {what} |").expect("text takes text");
     }
-    panic::set_hook(told);
+    panic::set_hook(hook);
     println!(
         "\n| mistake | name | profile | to be seen within | seen after | as |\n|---|---|---|---|---|---|\n{table}"
     );
