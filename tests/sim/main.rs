@@ -2,35 +2,41 @@
 //!
 //! - `kafka`: a Kafka cluster as a state machine, knowing nothing of ratchet; `client`: what librdkafka makes of it
 //! - `world`: time, processes and the wire; `coroutine`: code that waits; `random`
-//! - `instance`: the engine; `stores`: what its stores are on; `input`: what it reads; `check`: whether what came out
-//!   is right
+//! - `instance`: the engine; `stores`: what its stores are on; `input`: what it reads; `judge`: whether what came out
+//!   is right, and which situations were reached
 //! - `schedule`: one seed from beginning to end, of one `profile`
 //!
-//! - `cut`: a part of a seed; `shrink`: finds the smallest that fails
+//! - `hunt`: many seeds; `cut`: a part of a seed; `shrink`: finds the smallest that fails
+//! - `regressions`: mistakes of the engine that seeds have shown, each by name; `driver`: a process alone
+//! - `mistakes`: the judge is judged, where the engine was built to make some
 //!
 //! docs/simulation.md says what is simulated, what is not, and how seeds are run.
 #![allow(dead_code, reason = "the cluster can more than the first scheduler asks of it")]
 
-mod check;
 mod client;
 mod coroutine;
 mod cut;
+#[cfg(test)]
+mod driver;
+mod hunt;
 mod input;
 mod instance;
+mod judge;
 mod kafka;
+mod mistakes;
 mod profile;
 mod random;
+#[cfg(test)]
+mod regressions;
 mod schedule;
 mod shrink;
 mod stores;
 mod world;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use ratchet::config::Commit;
 use ratchet::topology::Topology;
@@ -40,7 +46,6 @@ use instance::Plan;
 use profile::{Draw, PROFILES, Profile};
 use random::Random;
 use schedule::{Outcome, run};
-use shrink::Shrunk;
 
 /// By the kind of input.
 static TOPOLOGIES: LazyLock<[Topology; 3]> = LazyLock::new(|| {
@@ -49,11 +54,6 @@ static TOPOLOGIES: LazyLock<[Topology; 3]> = LazyLock::new(|| {
         loaded.map_err(|mistakes| mistakes.render(false)).expect("the topology is right").topology
     })
 });
-
-#[cfg(test)]
-fn rules() -> Arc<ratchet::dedup::Rules> {
-    TOPOLOGIES[0].rules.clone()
-}
 
 fn plan(profile: &Profile) -> Plan {
     Plan {
@@ -91,6 +91,7 @@ fn play(seed: u64, draw: Draw, tell: bool) -> Outcome {
 
 /// A part of a seed.
 fn play_cut(seed: u64, draw: Draw, cut: &Cut, tell: bool) -> Outcome {
+    judge::heard::listen(number("SIM_SEED").is_some());
     let profile = draw(&mut Random::new(seed ^ 0x5eed));
     if tell {
         println!("{profile:?}");
@@ -102,119 +103,77 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Runs many seeds of a profile and says which are wrong; the first of those is told in full, as short as it gets.
-#[expect(clippy::disallowed_methods, reason = "how long seeds take is told to people")]
-fn play_all(profile: &str, count: u64) {
-    let draw = Profile::named(profile).expect("tests name profiles that are there");
-    let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
-    let (next, began) = (AtomicU64::new(first), Instant::now());
-    let (reached, failed): (Mutex<BTreeMap<&str, u64>>, Mutex<BTreeMap<u64, Outcome>>) = Default::default();
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + count {
-                        return;
-                    }
-                    let mut outcome = play(seed, draw, false);
-                    let here = std::mem::take(&mut outcome.reached);
-                    let mut all = reached.lock().unwrap_or_else(PoisonError::into_inner);
-                    here.into_iter().for_each(|(situation, times)| *all.entry(situation).or_default() += times);
-                    drop(all);
-                    if !outcome.wrong.is_empty() {
-                        println!("SIM_PROFILE={profile} SIM_SEED={seed}: {}", outcome.wrong.join("; "));
-                        failed.lock().unwrap_or_else(PoisonError::into_inner).insert(seed, outcome);
-                    }
-                }
-            });
-        }
-    });
-    let took = began.elapsed();
-    let reached = reached.into_inner().unwrap_or_else(PoisonError::into_inner);
-    reached.iter().for_each(|(situation, times)| println!("{times:>8} times {situation}"));
-    println!("{count} seeds in {took:.1?}: {:.1} ms a seed", took.as_secs_f64() * 1000.0 / count as f64);
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some((seed, outcome)) = failed.first_key_value() {
-        tell_short(profile, *seed, outcome);
-    }
-    assert_eq!(failed.len(), 0, "seeds went wrong");
-}
-
-/// Tells the shortest part of a seed that still fails, and how to play it again.
-fn tell_short(profile: &str, seed: u64, failed: &Outcome) {
-    let draw = Profile::named(profile).expect("it was played");
-    let Shrunk { cut, tries, .. } = shrink::shrink(failed, |cut| play_cut(seed, draw, cut, false));
-    println!("the shortest that fails, after {tries} tries:");
-    let outcome = play_cut(seed, draw, &cut, true);
-    println!("{}", outcome.wrong.join("; "));
-    println!("replay: SIM_PROFILE={profile} SIM_SEED={seed} SIM_KEEP='{cut}' make sim ARGS=one_seed");
-}
-
 /// Nothing goes wrong, and everything is read.
 #[test]
 fn calm_seeds() {
-    play_all("calm", 20);
+    hunt::of_profile("calm", 20);
 }
 
 /// Crashes, freezes and rebalances.
 #[test]
 fn falling_seeds() {
-    play_all("falling", 40);
+    hunt::of_profile("falling", 40);
 }
 
 /// All that, and a wire that loses, delays and repeats.
 #[test]
 fn wild_seeds() {
-    play_all("wild", 40);
+    hunt::of_profile("wild", 40);
 }
 
 /// The same, with the wire down often.
 #[test]
 fn stormy_seeds() {
-    play_all("stormy", 40);
+    hunt::of_profile("stormy", 40);
 }
 
 /// All that, with the cleaner at work, clocks that jump, and transactions in the input.
 #[test]
 fn odd_seeds() {
-    play_all("odd", 40);
+    hunt::of_profile("odd", 40);
 }
 
 /// What `wild` has, on disks that fail.
 #[test]
 fn sick_seeds() {
-    play_all("sick", 40);
+    hunt::of_profile("sick", 40);
 }
 
 /// Groups reset and deleted, changelogs truncated and recreated.
 #[test]
 fn upset_seeds() {
-    play_all("upset", 40);
+    hunt::of_profile("upset", 40);
 }
 
 /// Messages that are forgotten and swept, with what `odd` has.
 #[test]
 fn forgetful_seeds() {
-    play_all("forgetful", 40);
+    hunt::of_profile("forgetful", 40);
 }
 
 /// Epochs, with all that of `wild`.
 #[test]
 fn epochal_seeds() {
-    play_all("epochal", 40);
+    hunt::of_profile("epochal", 40);
 }
 
 /// Inputs trimmed, lost, grown and recreated, and groups that are told to read on at the end.
 #[test]
 fn uprooted_seeds() {
-    play_all("uprooted", 40);
+    hunt::of_profile("uprooted", 40);
 }
 
 /// What is forgotten is swept, and compacted away for good.
 #[test]
 fn swept_seeds() {
-    play_all("swept", 40);
+    hunt::of_profile("swept", 40);
+}
+
+/// Seeds of all profiles that were not run before, for as long as is said; `make test` says so.
+#[test]
+fn what_was_not_run_before() {
+    let Some(seconds) = number("SIM_SECONDS") else { return };
+    hunt::of_all(Duration::from_secs(seconds));
 }
 
 /// The seed that is named, or a part of it, told in full.
@@ -224,7 +183,6 @@ fn one_seed() {
     let name = std::env::var("SIM_PROFILE").unwrap_or_else(|_| "wild".to_owned());
     let draw = Profile::named(&name).unwrap_or_else(|| panic!("there is no profile {name:?}"));
     let cut = std::env::var("SIM_KEEP").unwrap_or_default().parse::<Cut>().expect("SIM_KEEP as it was printed");
-    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).without_time().with_ansi(false).try_init();
     let outcome = play_cut(seed, draw, &cut, true);
     println!("{outcome:?}");
     assert_eq!(outcome.wrong, Vec::<String>::new());

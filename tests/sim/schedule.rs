@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ratchet::topology::Topology;
-
 use crate::coroutine::Strand;
 use crate::cut::Cut;
+use crate::input;
 use crate::instance::{Instance, Plan};
-use crate::kafka::{Broker, MS, Partition, SECOND, Settings, Time, Writer};
+use crate::judge::{self, History, Ruling, coverage, heard};
+use crate::kafka::{MS, Partition, SECOND, Settings, State, Time, Writer};
+use crate::mistakes;
 use crate::profile::{Profile, Upheaval};
 use crate::random::Random;
 use crate::stores::Stores;
 use crate::world::World;
-use crate::{check, input};
 
 mod inflict;
+mod judging;
 mod ledger;
 mod misfortunes;
 mod upheaval;
@@ -108,6 +109,12 @@ struct Run<'a> {
     feed_at: Time,
     marker_at: Time,
     look_at: Time,
+    /// What is judged by, beside what is left in the end.
+    history: History,
+    /// What stores had kept when their processes ended.
+    held: Vec<judge::stores::Held>,
+    /// Whether all stores were wiped once all was read.
+    wiped: bool,
 }
 
 /// A world with the topics that are there before the instances.
@@ -130,6 +137,8 @@ fn begin(seed: u64, profile: &Profile, cut: &Cut, tell: bool) -> World {
 
 /// Runs a seed, or a part of it; `tell` prints what happens.
 pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, cut: &Cut, tell: bool) -> Outcome {
+    // What a former seed's end has left is none of this one's.
+    heard::take();
     let world = begin(seed, &profile, cut, tell);
     let stores = (0..profile.instances).map(|_| Stores::of(seed, &mut world.lock().random)).collect();
     let mut run = Run {
@@ -148,22 +157,14 @@ pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, cut: &Cut, tell: bool)
         feed_at: 0,
         marker_at: Time::MAX,
         look_at: LOOK,
+        history: History::new(judge::rules(profile.input), profile.partitions),
+        held: Vec::new(),
+        wiped: false,
     };
+    run.history.tombstones_go = profile.tombstones_go;
     run.draw_faults(cut);
-    let wrong = run.drive(&plan.topology);
-    let outcome = {
-        let mut state = run.world.lock();
-        let choices = Choices {
-            misfortunes: run.misfortunes,
-            wire: std::mem::take(&mut state.troubles),
-            instances: run.profile.instances as u64,
-            records: run.profile.records,
-        };
-        let (trace, took) = (state.trace(), state.now());
-        Outcome { wrong, trace, took, reached: std::mem::take(&mut state.reached), choices }
-    };
-    run.end();
-    outcome
+    let ruling = run.drive();
+    run.conclude(ruling)
 }
 
 impl Run<'_> {
@@ -187,32 +188,37 @@ impl Run<'_> {
     }
 
     /// Until everything is read, or the time is over.
-    fn drive(&mut self, topology: &Topology) -> Vec<String> {
+    fn drive(&mut self) -> Ruling {
         loop {
             self.begin_tasks();
             let (at, what) = self.next();
             self.world.lock().broker.now = at;
             let is_lost = self.profile.upheaval.is_some_and(Upheaval::is_loss);
             if at > TROUBLE + if is_lost { REFUSAL } else { RECOVERY } {
-                let mut wrong = Vec::new();
                 if is_lost {
-                    self.world.lock().reach("what could not be had back was not gone on from");
-                } else {
-                    wrong.push("not everything was read in time".to_owned());
+                    self.world.lock().reach(coverage::LOSS_REFUSED);
                 }
-                wrong.extend(self.judge(topology));
-                return wrong;
+                return self.judge();
             }
             match what {
                 What::Task(task) => self.resume(task),
-                What::Tick => self.world.lock().broker.tick(),
+                What::Tick => {
+                    let mut state = self.world.lock();
+                    let open = state.broker.coordinator.count(State::Ongoing);
+                    state.broker.tick();
+                    if state.broker.coordinator.count(State::Ongoing) < open {
+                        state.reach(coverage::TIMED_OUT);
+                    }
+                }
                 What::Marker => self.write_marker(),
                 What::Later => {
                     let mut state = self.world.lock();
                     let (_, (what, request)) = state.later.pop_first().expect("looked at");
                     state.note("late request", format_args!("{what}"));
-                    if what == "end commit" || what == "end abort" {
-                        state.reach("the end of a transaction came late");
+                    match what {
+                        "end commit" | "end abort" => state.reach("the end of a transaction came late"),
+                        "commit offsets" => state.reach(coverage::LATE_OFFSETS),
+                        _ => {}
                     }
                     request(&mut state.broker);
                 }
@@ -224,19 +230,12 @@ impl Run<'_> {
                 What::Look => {
                     self.look_at = at + LOOK;
                     let fed = self.feed_at == Time::MAX && self.faults.is_empty();
-                    if fed && check::is_drained(&self.world.lock().broker, self.profile.partitions) {
-                        return self.judge(topology);
+                    if self.look() && fed && !self.wipe() {
+                        return self.judge();
                     }
                 }
             }
         }
-    }
-
-    /// What is wrong when all is over.
-    fn judge(&self, topology: &Topology) -> Vec<String> {
-        let mut state = self.world.lock();
-        let judge = |broker: &Broker| check::judge(broker, &topology.rules, self.profile.partitions);
-        self.ledger.judge(&mut state.broker, judge)
     }
 
     fn begin_tasks(&mut self) {
@@ -282,7 +281,7 @@ impl Run<'_> {
             state.running = *task;
             state.tasks[*task].wake = Time::MAX;
         }
-        if strand.resume() {
+        if mistakes::during(|| strand.resume()) {
             self.strands.remove(at);
         }
     }

@@ -11,6 +11,7 @@ use ratchet::engine::clock::Clock;
 
 use crate::coroutine;
 use crate::cut::Kept;
+use crate::judge::coverage::Memory;
 use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
 use crate::random::Random;
 
@@ -82,6 +83,8 @@ pub struct State {
     /// How many requests were made, and what their fates are drawn from.
     asked: u64,
     fates: u64,
+    /// What situations are told by.
+    pub memory: Memory,
     trace: u64,
     traced: u64,
     tell: bool,
@@ -107,6 +110,7 @@ impl World {
             troubles: Vec::new(),
             asked: 0,
             fates: Random::new(seed ^ 0xfa7e).next(),
+            memory: Memory::default(),
             trace: 0xcbf2_9ce4_8422_2325,
             traced: 0,
             tell,
@@ -267,7 +271,7 @@ impl Process {
             (there, back, fate, delay)
         };
         self.sleep(if fate == Fate::Slow { there + delay / 3 } else { there });
-        let result = {
+        let (result, decided) = {
             let mut state = self.lock();
             if fate == Fate::Late || fate == Fate::Repeated {
                 let (at, copy) = (state.now() + delay, request.clone());
@@ -283,18 +287,25 @@ impl Process {
                     Fate::AnswerLost => "the end of a transaction was decided, and the answer lost",
                     _ => "the end of a transaction did not arrive, or not yet",
                 }),
-                Err(Broken::Code(Code::ProducerFenced | Code::InvalidProducerEpoch)) => {
-                    state.reach("a producer was fenced")
-                }
-                Err(Broken::Code(Code::IllegalGeneration | Code::UnknownMemberId)) if what == "commit offsets" => {
-                    state.reach("a stale member's transaction was refused");
-                }
+                Err(Broken::Code(code)) => state.refused(self.number, what, code),
                 _ => {}
             }
+            // The answer is under way, or lost.
+            let was_done = match &result {
+                Ok(_) => true,
+                Err(broken) => fate == Fate::AnswerLost && *broken == Broken::Lost,
+            };
+            let decided = what == "end commit" && was_done;
+            if decided {
+                state.memory.decide(self.number);
+            }
             state.note(what, format_args!("{:?} {:?}", fate, result.as_ref().map(drop)));
-            result
+            (result, decided)
         };
         self.sleep(back);
+        if decided {
+            self.lock().memory.answer(self.number);
+        }
         result
     }
 }

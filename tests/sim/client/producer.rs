@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Producer as _, Ticket};
 
+use crate::judge::heard;
 use crate::kafka::{Code, Identity, MS, Partition, Record, SECOND, Time};
 use crate::world::{Broken, Process, WALL_MS};
 
@@ -56,10 +57,16 @@ pub fn init(process: &Process, id: &Arc<str>) -> Result<Identity, Error> {
 impl Producer {
     pub fn open(process: Process, id: &str) -> Result<Self, Error> {
         let who = init(&process, &id.into())?;
+        process.lock().memory.opened(&who.id, process.number);
         let line = Arc::new(Mutex::new(Line { epoch: who.epoch, ..Line::default() }));
         let background = Background { process: process.clone(), who: who.clone(), line: line.clone() };
         lock(&line).thread = process.spawn(move || background.run());
         Ok(Self { process, id: id.to_owned(), who, line, answered: true })
+    }
+
+    /// What its requests name it by.
+    pub fn identity(&self) -> Identity {
+        self.who.clone()
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -130,6 +137,10 @@ impl Producer {
                 Error::new(if fatal { Kind::Fenced } else { Kind::Abort }, format!("adding the offsets: {broken:?}")),
             )
         };
+        if offsets.is_empty() {
+            // Nothing is asked then (`rd_kafka_send_offsets_to_transaction`).
+            return Ok(());
+        }
         self.line().begun = true;
         let name = group.group.clone();
         let added = self.ask("add offsets", deadline, move |broker, who| broker.add_offsets(who, &name));
@@ -162,7 +173,9 @@ impl Producer {
                     Action::Fatal => Kind::Fenced,
                     Action::Abort => Kind::Abort,
                     Action::Retry => {
-                        self.process.lock().reach("a commit's outcome stayed unknown");
+                        let mut state = self.process.lock();
+                        state.reach("a commit's outcome stayed unknown");
+                        state.memory.unknown(&self.who.id);
                         Kind::Unknown
                     }
                 };
@@ -249,9 +262,15 @@ impl cluster::Producer for Producer {
         let asked = self.process.now();
         self.answered = false;
         self.line().ending = Some((asked, None));
-        let committed = self.commit_within(offsets, &group, asked + TRANSACTION);
+        let ended = self.commit_within(offsets, &group, asked + TRANSACTION);
         self.line().ending = Some((asked, Some(self.process.now())));
-        committed
+        if ended.is_ok() {
+            heard::committed();
+        } else {
+            let has_records = !self.line().registered.is_empty();
+            self.process.lock().commit_failed(has_records, &committed(offsets));
+        }
+        ended
     }
 
     fn abort(&mut self) -> Result<(), Error> {

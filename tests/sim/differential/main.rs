@@ -12,8 +12,14 @@
 mod client;
 #[path = "../coroutine.rs"]
 mod coroutine;
+#[path = "../judge/coverage.rs"]
+mod coverage;
 #[path = "../cut.rs"]
 mod cut;
+#[path = "../driver.rs"]
+mod driver;
+#[path = "../judge/heard.rs"]
+mod heard;
 #[path = "../kafka/mod.rs"]
 mod kafka;
 #[path = "../random.rs"]
@@ -22,6 +28,11 @@ mod random;
 mod support;
 #[path = "../world.rs"]
 mod world;
+
+/// What of the judge the client and the world tell their situations by.
+mod judge {
+    pub(crate) use crate::{coverage, heard};
+}
 
 mod ground;
 mod groups;

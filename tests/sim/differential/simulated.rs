@@ -1,108 +1,27 @@
-//! The simulated cluster: the script is a task of one process, beside the tasks that its clients begin; a loop takes
-//! whatever is due next, and nothing goes wrong.
+//! The simulated cluster: the script is a task of one process, and nothing goes wrong.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 
 use ratchet::record::TopicPartition;
 
 use crate::client::{Sim, theirs};
-use crate::coroutine::Strand;
+use crate::driver::alone;
 use crate::ground::{Ground, Pair};
 use crate::kafka::{Broker, Code, Committed, Identity, Isolation, MS, Partition, Record, SECOND, Time};
 use crate::play::Play;
 use crate::script::Script;
-use crate::world::{Process, WALL_MS, Wire, World};
+use crate::world::{Process, WALL_MS};
 
 /// Between two attempts at what passes by itself.
 const AGAIN: Time = 5 * MS;
-/// For how long a script may go on.
-const PATIENCE: Time = 600 * SECOND;
 
 /// What is seen of a script.
 pub fn observe(script: &Script, seed: u64) -> Vec<String> {
-    let world = World::new(seed, Wire::default(), false);
-    let process = world.process();
-    let told: Arc<Mutex<Option<Vec<String>>>> = Arc::default();
-    let (own, tells, script) = (process.clone(), told.clone(), script.clone());
-    process.spawn(move || {
-        let sim = Sim::new(own.clone());
-        let mut play = Play::new(sim.clone(), sim, Simulated { process: own, foreign: BTreeMap::new() });
-        let seen = play.run(&script);
-        *tells.lock().expect("nobody panics with it") = Some(seen);
-    });
-    let mut driver = Driver { world, strands: Vec::new(), marker_at: Time::MAX };
-    loop {
-        driver.step();
-        if let Some(seen) = told.lock().expect("nobody panics with it").take() {
-            // What is left of the clients goes without a word.
-            driver.world.lock().processes[process.number].is_dead = true;
-            return seen;
-        }
-        assert!(process.now() < PATIENCE, "the script comes to no end");
-    }
-}
-
-/// Lets time pass.
-struct Driver {
-    world: World,
-    strands: Vec<(usize, Strand)>,
-    marker_at: Time,
-}
-
-/// What is due.
-#[derive(Clone, Copy)]
-enum Due {
-    Task(usize),
-    Tick,
-    Marker,
-}
-
-impl Driver {
-    fn step(&mut self) {
-        let begun = std::mem::take(&mut self.world.lock().begun);
-        self.strands.extend(begun.into_iter().map(|(task, body)| (task, Strand::new(body))));
-        let (at, due) = self.next();
-        self.world.lock().broker.now = at;
-        match due {
-            Due::Task(at) => self.resume(at),
-            Due::Tick => self.world.lock().broker.tick(),
-            Due::Marker => {
-                let mut state = self.world.lock();
-                let markers = state.broker.markers();
-                let marker = &markers[state.random.below(markers.len() as u64) as usize];
-                state.broker.write_marker(marker);
-                self.marker_at = Time::MAX;
-            }
-        }
-    }
-
-    fn next(&mut self) -> (Time, Due) {
-        let mut state = self.world.lock();
-        let now = state.now();
-        if !state.broker.coordinator.has_markers() {
-            self.marker_at = Time::MAX;
-        } else if self.marker_at == Time::MAX {
-            self.marker_at = now + state.random.between(MS / 10, 20 * MS);
-        }
-        let tasks = self.strands.iter().enumerate().map(|(at, (task, _))| (state.tasks[*task].wake, Due::Task(at)));
-        let own = [(state.broker.next_tick().unwrap_or(Time::MAX), Due::Tick), (self.marker_at, Due::Marker)];
-        let (at, due) = tasks.chain(own).min_by_key(|(at, _)| *at).expect("there are two at least");
-        assert!(at < Time::MAX, "everybody waits for ever");
-        (at.max(now), due)
-    }
-
-    fn resume(&mut self, at: usize) {
-        let (task, strand) = &mut self.strands[at];
-        {
-            let mut state = self.world.lock();
-            state.running = *task;
-            state.tasks[*task].wake = Time::MAX;
-        }
-        if strand.resume() {
-            self.strands.remove(at);
-        }
-    }
+    let script = script.clone();
+    alone(seed, move |process| {
+        let sim = Sim::new(process.clone());
+        Play::new(sim.clone(), sim, Simulated { process: process.clone(), foreign: BTreeMap::new() }).run(&script)
+    })
 }
 
 /// What lies under the simulated cluster: the broker itself.

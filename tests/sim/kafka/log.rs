@@ -224,6 +224,19 @@ impl Log {
         Ok(bound.max(from))
     }
 
+    /// Shows whoever judges the records from `from` on below the last stable offset: by whom each was written, and
+    /// whether that was aborted. Answers where to look on.
+    pub fn examine(&self, from: i64, mut show: impl FnMut(i64, Option<i64>, &Record, bool)) -> i64 {
+        let bound = self.stable_end();
+        let first = self.entries.partition_point(|entry| entry.offset < from);
+        for entry in self.entries.range(first..).take_while(|entry| entry.offset < bound) {
+            if let Body::Record(record) = &entry.body {
+                show(entry.offset, entry.producer, record, self.is_aborted(entry));
+            }
+        }
+        bound.max(from)
+    }
+
     /// Removes everything below `offset` (`DeleteRecords`, retention): OFFSET_OUT_OF_RANGE beyond the end.
     pub fn delete_before(&mut self, offset: i64) -> Result<(), Code> {
         if offset > self.end {

@@ -56,6 +56,8 @@ struct Transaction {
     targets: BTreeSet<Target>,
     timeout: Time,
     began: Time,
+    /// What was decided of the transaction that was opened last, for whoever judges.
+    decided: Option<bool>,
 }
 
 /// How often transactions are looked for that are open for too long
@@ -80,6 +82,11 @@ impl Coordinator {
         self.ids.get(id).map(|transaction| transaction.state)
     }
 
+    /// Whether the transaction that the id opened last was committed; `None` where it is open.
+    pub fn decision(&self, id: &str) -> Option<bool> {
+        self.ids.get(id)?.decided
+    }
+
     /// How many transactions stand so.
     pub fn count(&self, state: State) -> usize {
         self.ids.values().filter(|transaction| transaction.state == state).count()
@@ -93,8 +100,9 @@ impl Coordinator {
             self.producers += 1;
             let (producer, epoch) = (1000 + self.producers, 0);
             let targets = BTreeSet::new();
+            let state = State::Empty;
             self.ids
-                .insert(id.clone(), Transaction { producer, epoch, state: State::Empty, targets, timeout, began: 0 });
+                .insert(id.clone(), Transaction { producer, epoch, state, targets, timeout, began: 0, decided: None });
             return Ok((producer, epoch));
         };
         match transaction.state {
@@ -136,6 +144,7 @@ impl Coordinator {
                 transaction.targets.clear();
                 transaction.state = State::Ongoing;
                 transaction.began = now;
+                transaction.decided = None;
             }
         }
         transaction.targets.extend(targets);
@@ -171,6 +180,7 @@ impl Coordinator {
         let same = match transaction.state {
             State::Ongoing => {
                 transaction.state = if commit { State::PrepareCommit } else { State::PrepareAbort };
+                transaction.decided = Some(commit);
                 if v2 {
                     transaction.epoch += 1;
                 }
@@ -256,6 +266,7 @@ impl Transaction {
     fn fence(&mut self, protocol: Protocol) {
         self.epoch += if protocol == Protocol::V2 { 2 } else { 1 };
         self.state = State::PrepareAbort;
+        self.decided = Some(false);
         self.complete_if_done();
     }
 

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use crate::input;
 use crate::instance::Instance;
-use crate::kafka::{Partition, Place, State};
+use crate::judge;
+use crate::kafka::{Partition, Place};
 
 use super::{Fault, Run};
 
@@ -43,6 +44,7 @@ impl Run<'_> {
             }
             Fault::Compact(partition, rest) => {
                 let mut state = self.world.lock();
+                self.history.look(&state.broker);
                 let changelog = Partition::new(input::CHANGELOG, partition);
                 let Some(retention) =
                     state.broker.topics.get(input::CHANGELOG).map(|topic| topic.settings.delete_retention)
@@ -53,6 +55,7 @@ impl Run<'_> {
                 log.compact(log.end() - rest as i64, now, retention);
             }
             Fault::Clock(who, offset) => {
+                self.history.clock_set(offset);
                 if let Some(instance) = &self.instances[who] {
                     self.world.lock().processes[instance.process.number].wall_offset_ms = offset;
                 }
@@ -72,12 +75,7 @@ impl Run<'_> {
         let tasks: Vec<usize> = {
             let mut state = self.world.lock();
             state.processes[number].is_dead = true;
-            if state.broker.coordinator.count(State::Ongoing) > 0 {
-                state.reach("killed while a transaction was open");
-            }
-            if state.broker.coordinator.count(State::PrepareCommit) > 0 {
-                state.reach("killed while a commit's markers were being written");
-            }
+            state.killed(number);
             let tasks: Vec<usize> =
                 (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
             state.begun.retain(|(task, _)| !tasks.contains(task));
@@ -85,5 +83,6 @@ impl Run<'_> {
             tasks
         };
         self.strands.retain(|(task, _)| !tasks.contains(task));
+        self.held.extend(judge::stores::read(&self.stores[who], self.history.rules, self.profile.partitions));
     }
 }

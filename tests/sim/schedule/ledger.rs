@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::input;
+use crate::judge::Ruling;
 use crate::kafka::{Broker, Isolation, Partition, Record};
 
 type Records = Vec<(i64, Record)>;
@@ -22,7 +23,7 @@ pub(super) struct Ledger {
 
 /// The outcome as it was when nothing could follow any more.
 struct Closed {
-    wrong: Vec<String>,
+    stood: Ruling,
     /// The output, of those partitions of which anything was processed.
     output: BTreeMap<i32, Records>,
 }
@@ -56,20 +57,24 @@ impl Ledger {
     }
 
     /// Notes that no more may come out of these partitions.
-    pub fn close(&mut self, broker: &Broker, processed: &[i32], wrong: Vec<String>) {
+    pub fn close(&mut self, broker: &Broker, processed: &[i32], stood: Ruling) {
         let of = |number: &i32| (*number, visible(broker, &Partition::new(input::OUTPUT, *number)));
-        self.closed = Some(Closed { wrong, output: processed.iter().map(of).collect() });
+        self.closed = Some(Closed { stood, output: processed.iter().map(of).collect() });
     }
 
     /// What is wrong: by `judge`, who is shown the input as it was meant; by what stood, where the input was recreated.
-    pub fn judge(&self, broker: &mut Broker, judge: impl FnOnce(&Broker) -> Vec<String>) -> Vec<String> {
-        if let Some(Closed { wrong, output }) = &self.closed {
-            let changed = output
-                .iter()
-                .filter(|(number, was)| visible(broker, &Partition::new(input::OUTPUT, **number)) != **was);
-            let told =
-                changed.map(|(number, _)| format!("the input was recreated, and more came out of partition {number}"));
-            return wrong.iter().cloned().chain(told).collect();
+    pub fn judge(&self, broker: &mut Broker, judge: impl FnOnce(&Broker) -> Ruling) -> Ruling {
+        if let Some(Closed { stood, output }) = &self.closed {
+            let mut ruling = stood.clone();
+            for (number, was) in output {
+                let output = Partition::new(input::OUTPUT, *number);
+                let found = visible(broker, &output);
+                if found != *was {
+                    let expected = format!("{} records, as the input was recreated", was.len());
+                    ruling.tell(1, &output, None, expected, format!("{}", found.len()));
+                }
+            }
+            return ruling;
         }
         let touched: Vec<i32> = self.removed.keys().chain(self.skipped.keys()).copied().collect();
         for number in touched {
@@ -112,9 +117,9 @@ mod tests {
         let mut seen = Vec::new();
         let judge = |broker: &Broker| {
             seen = visible(broker, &Partition::new(input::INPUT, 0)).into_iter().map(|(offset, _)| offset).collect();
-            Vec::new()
+            Ruling::default()
         };
-        assert_eq!(ledger.judge(broker, judge), Vec::<String>::new());
+        assert_eq!(ledger.judge(broker, judge).told(), Vec::<String>::new());
         seen
     }
 
@@ -131,10 +136,12 @@ mod tests {
     #[test]
     fn more_from_what_is_closed_is_wrong() {
         let (mut broker, mut ledger) = (broker(), Ledger::default());
-        ledger.close(&broker, &[0], vec!["as before".to_owned()]);
-        let never = |_: &Broker| -> Vec<String> { panic!("the new input is not what was promised of") };
-        assert_eq!(ledger.judge(&mut broker, never), ["as before"]);
+        let mut stood = Ruling::default();
+        stood.tell(1, &Partition::new(input::OUTPUT, 0), None, "this", "that");
+        ledger.close(&broker, &[0], stood);
+        let never = |_: &Broker| -> Ruling { panic!("the new input is not what was promised of") };
+        assert_eq!(ledger.judge(&mut broker, never).told().len(), 1);
         broker.topics.log_mut(&Partition::new(input::OUTPUT, 0)).unwrap().append([record("new")]);
-        assert_eq!(ledger.judge(&mut broker, never).len(), 2);
+        assert_eq!(ledger.judge(&mut broker, never).told().len(), 2);
     }
 }

@@ -128,6 +128,7 @@ impl Run<'_> {
 
     /// Nobody is there, but where the input grows: the group is empty, and no transaction is open but those of the dead.
     pub(super) fn overturn(&mut self, upheaval: Upheaval) {
+        self.history.before(upheaval, &self.world.lock().broker);
         if Upheaval::OF_INPUT.contains(&upheaval) {
             return self.uproot(upheaval);
         }
@@ -185,16 +186,9 @@ impl Run<'_> {
                 disk.set_full(None);
             }
         }
-        let mut state = self.world.lock();
-        state.wire = Wire::default();
+        self.world.lock().wire = Wire::default();
         if self.profile.upheaval.is_some() {
-            let now = state.now();
-            for number in 0..self.profile.partitions {
-                let record =
-                    input::record(self.profile.input, &mut self.feeding, number, self.sent[number as usize], now);
-                let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, number));
-                log.expect("the input stays").append([record]);
-            }
+            self.feed_all();
         }
     }
 }

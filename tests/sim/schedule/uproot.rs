@@ -2,7 +2,7 @@
 
 use crate::kafka::{Broker, Committed, Partition};
 use crate::profile::Upheaval;
-use crate::{check, input};
+use crate::{input, judge};
 
 use super::Run;
 
@@ -92,9 +92,8 @@ impl Run<'_> {
                 .is_some_and(|found| !found.metadata.is_empty())
         };
         let processed: Vec<i32> = (0..partitions).filter(of).collect();
-        let rules = &self.plan.topology.rules;
-        let wrong = self.ledger.judge(&mut state.broker, |broker| check::judge(broker, rules, partitions));
-        self.ledger.close(&state.broker, &processed, wrong);
+        let stood = self.ledger.judge(&mut state.broker, |broker| judge::examine(broker, &mut self.history));
+        self.ledger.close(&state.broker, &processed, stood);
         state.broker.delete_topic(input::INPUT).expect("it is there");
         state.broker.topics.create(input::INPUT, partitions, settings).expect("it is gone");
         Some("the input was recreated")
