@@ -140,6 +140,11 @@ impl<'a> Model<'a> {
         is_expired && self.entries.remove(key).is_some()
     }
 
+    /// Whether there is an entry, expired or not.
+    pub fn knows(&self, key: &[u8]) -> bool {
+        self.entries.contains_key(key)
+    }
+
     /// All that is remembered.
     pub fn state(&self) -> State {
         self.entries.iter().map(|(key, entry)| (key.clone(), entry.bytes.clone())).collect()
