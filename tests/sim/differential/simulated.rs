@@ -1,6 +1,7 @@
 //! The simulated cluster: the script is a task of one process, and nothing goes wrong.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ratchet::record::TopicPartition;
 
