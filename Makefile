@@ -21,6 +21,8 @@ export SETUP_INSTALL IMAGE
 # Tests mostly wait for brokers and timeouts: more of them at once than there are cores.
 RUST_TEST_THREADS ?= 6
 export RUST_TEST_THREADS
+# For how long `make test` runs seeds of the simulation that were not run before.
+SIM_SECONDS ?= 75
 
 # How long `make soak` takes, and how much load it makes; empty: its own defaults.
 HOURS ?=
@@ -72,20 +74,27 @@ clean: ## Remove ratchet's own build results, dist/ and the demo's folder; compi
 ##@ Check
 
 .PHONY: test
-test: setup-test ## Run the whole suite, real Kafka included (ARGS='--test NAME' for a part; RATCHET_TEST_BROKERS for a Kafka of yours)
+test: setup-test ## Run the whole suite, real Kafka and new seeds of the simulation included (ARGS='--test NAME' for a part; RATCHET_TEST_BROKERS for a Kafka of yours; SIM_SECONDS of new seeds)
 	$(CARGO) test $(BUILD) $(ARGS)
+ifeq ($(strip $(ARGS)),)
+	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --skip _seeds
+endif
 
 .PHONY: cdc
 cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka Connect, PostgreSQL, MariaDB
 	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
 
 .PHONY: sim
-sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults (SIM_SEEDS=n seeds of each kind; SIM_PROFILE=wild SIM_SEED=n tells one in full)
+sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults (SIM_SEEDS=n seeds of each profile, SIM_FIRST=n from this one on; SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed tells one in full: docs/simulation.md)
 	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
 
 .PHONY: faults
 faults: setup-test ## Make every fault on real Kafka with real processes, in 40 minutes, and write docs/faults.md (ARGS='broker kill' for those with such names, ARGS=--list for the names)
 	$(CARGO) test $(BUILD) --test faults -- --all $(ARGS)
+
+.PHONY: sim-mistakes
+sim-mistakes: setup-build ## Judge the simulation's judge: deliberate mistakes in the engine, each to be seen within a number of seeds (SIM_MISTAKE=NAME for one)
+	$(CARGO) test $(BUILD) --no-default-features --features mistakes --test sim -- --nocapture mistake $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (30)

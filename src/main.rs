@@ -8,5 +8,9 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    if cfg!(feature = "mistakes") {
+        eprintln!("this ratchet was built to make mistakes, for `make sim-mistakes`: build it with `make build`");
+        return ExitCode::FAILURE;
+    }
     ratchet::cli::main()
 }

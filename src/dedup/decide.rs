@@ -34,6 +34,7 @@ mod decision;
 use std::cmp::Ordering;
 
 use crate::format::{EntryRef, NO_TIME, key_hash};
+use crate::mistakes::{self, Mistake};
 use crate::record::Record;
 
 use super::epochs::{Relation, Step};
@@ -228,7 +229,8 @@ impl Case<'_> {
 
     /// A record that has a version: what it is compared with, and then what becomes of it and of the scopes.
     fn versioned(&self, version: &[u8]) -> Decision {
-        let number = self.judged.scope.map(|scope| self.progress.epochs.number(scope));
+        let scope = self.judged.scope.filter(|_| !mistakes::made(Mistake::EpochIgnored));
+        let number = scope.map(|scope| self.progress.epochs.number(scope));
         let table = self.table.as_ref().filter(|_| self.is_row());
         let of_table = table.and_then(|table| self.relate(number, version, table));
         let is_truncated = table.is_some_and(|table| match of_table {
@@ -327,6 +329,9 @@ impl Case<'_> {
 
     fn by_version(&self, entry: &EntryRef<'_>, order: Ordering, versions: Versions, scope: Option<u16>) -> Decision {
         match order {
+            Ordering::Equal if mistakes::made(Mistake::EqualVersionForwarded) => {
+                self.forward(Reason::Newer, versions, scope)
+            }
             Ordering::Greater => self.forward(Reason::Newer, versions, scope),
             Ordering::Less => Decision::dropped(Verdict::Stale, Reason::VersionOlder),
             Ordering::Equal => match self.rules.actions.equal_version {

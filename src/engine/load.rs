@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Reader, RecordBatch, Settled};
+use crate::mistakes::{self, Mistake};
 use crate::record::TopicPartition;
 use crate::state::LoadBuffer;
 
@@ -65,7 +66,9 @@ impl<C: Cluster> Loading<C> {
         from: i64,
         synced_at: i64,
     ) -> Result<Self, Setback> {
-        let reader = cluster.reader(changelog, from)?;
+        let wrong =
+            mistakes::made(Mistake::RestoreFromOtherPartition).then(|| TopicPartition::new(changelog.topic.clone(), 0));
+        let reader = cluster.reader(wrong.as_ref().unwrap_or(changelog), from)?;
         let now = context.clock.monotonic();
         let told = Restoring::begin(now, settled.changelog_end - from);
         Ok(Self {
@@ -104,6 +107,9 @@ impl<C: Cluster> Loading<C> {
                     "{changelog}:{offset} has no key: another program writes to the changelog"
                 )));
             };
+            if record.value.is_none() && mistakes::made(Mistake::TombstoneDropped) {
+                continue;
+            }
             buffer.put(key, record.value);
         }
         self.records += batch.len() as u64;
@@ -118,7 +124,8 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
     let store = &mut task.held.as_mut().expect("claimed before").store;
     let under_way = store.take_loaded()?;
     let Phase::Loading(loading) = &mut task.phase else { return Ok(Progress::Waiting) };
-    let end = loading.settled.changelog_end;
+    let mut end = loading.settled.changelog_end;
+    let mut last_end = loading.from;
     let before = (loading.reader.position(), loading.records, loading.under_way);
     loading.under_way = under_way;
     let now = context.clock.monotonic();
@@ -133,8 +140,12 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
         }
         loading.read(&task.changelog, batch)?;
         if batch.is_empty() {
+            if mistakes::made(Mistake::OpenTransactionPassed) {
+                end = loading.reader.position();
+            }
             break;
         }
+        last_end = batch.record(batch.len() - 1).offset + 1;
         crash::point(crash::Point::DuringRestore);
     }
     let position = loading.reader.position();
@@ -153,10 +164,10 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
             NO_PROGRESS_WAIT.as_secs()
         )));
     }
-    let read_all = position >= end;
+    let read_all = if mistakes::made(Mistake::RestoreToLastRecord) { last_end >= end } else { position >= end };
     let full = loading.buffer.as_ref().filter(|buffer| read_all || !buffer.has_room(READ_RECORDS_MAX));
     if full.is_some_and(|buffer| !buffer.is_empty()) {
-        hand_over(task, position)?;
+        hand_over(task, if mistakes::made(Mistake::LoadPositionAhead) { end } else { position })?;
     }
     let Phase::Loading(loading) = &task.phase else { return Ok(Progress::Waiting) };
     if !read_all || loading.under_way > 0 {

@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, Kind, Message, Producer, RecordBatch, Ticket};
 use crate::dedup::{self, Action, Decision, Reason, Refusal, Verdict};
+use crate::mistakes::{self, Mistake};
 use crate::record::{HeaderBuf, Headers, Record};
 
 use super::catalog::Topics;
@@ -153,7 +154,7 @@ impl<P: Producer> Outlet<'_, P> {
             key: record.key,
             value: record.value,
             headers: record.headers,
-            timestamp: record.timestamp,
+            timestamp: record.timestamp.filter(|_| !mistakes::made(Mistake::TimestampReplaced)),
         };
         self.send(&message)
     }

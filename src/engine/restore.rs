@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Kind, Settled, Settling};
 use crate::format::{self, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::mistakes::{self, Mistake};
 use crate::state::{self, Store};
 
 use super::claims::Commitment;
@@ -169,6 +170,8 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
         wall_ms,
         task.topics.delete_retention_ms,
     );
+    let reached = mistakes::made(Mistake::SourceOffsetAlone) && has_reached(&held.store, &settled)?;
+    let standing = if reached { Standing::Current } else { standing };
     let (from, synced_at) = match standing {
         Standing::Current => {
             let offset = meta.map_or(settled.changelog_start, |meta| meta.changelog_offset);
@@ -182,7 +185,8 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
             (from, wall_ms)
         }
     };
-    let meta = task.store_meta(from, None, synced_at);
+    let token = committed.filter(|_| mistakes::made(Mistake::TokenInRestore));
+    let meta = task.store_meta(from, token, synced_at);
     task.held.as_mut().expect("claimed before").store.begin_load(&meta)?;
     if from >= settled.changelog_end {
         return finish(context, task, &settled, from);
@@ -193,6 +197,13 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
     let loading = Loading::new(context, cluster, &task.changelog, settled, from, synced_at)?;
     task.set_phase(Phase::Loading(Box::new(loading)));
     Ok(Slice::Worked)
+}
+
+/// A deliberate mistake's question: whether the store has come as far as the group's offset.
+fn has_reached(store: &Store, settled: &Settled) -> Result<bool, Setback> {
+    let position = store.get(POSITION_KEY)?.map(|bytes| PositionRecord::decode(&bytes)).transpose()?;
+    let end = position.and_then(|position| position.processed.last().map(|&(_, end)| end));
+    Ok(end.zip(settled.committed.as_ref()).is_some_and(|(end, committed)| end >= committed.offset))
 }
 
 /// The token beside the committed offset; `None` where the group was reset, deleted, or never committed.

@@ -8,6 +8,7 @@
 use crate::cluster::Cluster;
 use crate::dedup::{self, Retention};
 use crate::format::{EntryRef, NO_TIME};
+use crate::mistakes::{self, Mistake};
 
 use super::context::Context;
 use super::progress::{Walked, Walks};
@@ -68,6 +69,9 @@ pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize,
         (sweep.cursor, sweep.walked_at, sweep.walking) = (None, Some(progress.stream_time), true);
         sweep.walks.begin(context.clock.monotonic(), held.store.entries_estimate());
     }
+    let by_wall = mistakes::made(Mistake::SweepByWallClock)
+        .then(|| dedup::Progress { stream_time: context.clock.wall_ms(), ..progress.clone() });
+    let progress = by_wall.as_ref().unwrap_or(progress);
     let mut walked = 0;
     let mut expired: Vec<Vec<u8>> = Vec::new();
     let cursor = held.store.scan(sweep.cursor.as_deref(), SLICE_KEYS_MAX, |key, value| {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::cluster::{Cluster, Settled, TopicId};
 use crate::dedup::{Progress, Reason, Verdict};
 use crate::format::{PositionRecord, StoreMeta, Token};
+use crate::mistakes::{self, Mistake};
 use crate::observe::{Health, Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
 use crate::state::{Claim, Overlay, Store};
@@ -275,16 +276,39 @@ impl<C: Cluster> Task<C> {
 
     /// Drops what the open transaction would have done.
     pub fn rewind(&mut self) {
-        self.overlay.clear();
+        self.keep_by_mistake();
+        if !mistakes::made(Mistake::OverlayKept) {
+            self.overlay.clear();
+        }
         self.pending.clone_from(&self.committed);
         self.tally.counts.clear();
         self.token = None;
         self.stop_at = None;
     }
 
+    /// Deliberate mistakes: what of a transaction that is given up is wrongly kept.
+    fn keep_by_mistake(&mut self) {
+        let (kept, pending) = (&mut self.committed.progress, &self.pending.progress);
+        if mistakes::made(Mistake::ProcessedKept) {
+            let pairs = pending.processed.as_pairs().iter();
+            let _ = pairs.copied().try_for_each(|(from, to)| kept.processed.add_range(from, to));
+        }
+        if mistakes::made(Mistake::StreamTimeKept) {
+            kept.stream_time = kept.stream_time.max(pending.stream_time);
+        }
+    }
+
+    /// A deliberate mistake: the changelog partition of another task.
+    pub fn next_changelog(&self) -> TopicPartition {
+        let partition = (self.changelog.partition + 1) % self.topics.task_count as i32;
+        TopicPartition { partition, ..self.changelog.clone() }
+    }
+
     /// The changelog's last word of the open transaction: what was done, and by whom.
     pub fn position_record(&self, token: Token, owner: &str, rules_digest: [u8; 32]) -> PositionRecord {
         let progress = &self.pending.progress;
+        let scopes = progress.epochs.scopes();
+        let scopes = if mistakes::made(Mistake::EpochsNotWritten) { &scopes[..0] } else { scopes };
         PositionRecord {
             token,
             owner: owner.to_owned(),
@@ -296,7 +320,7 @@ impl<C: Cluster> Task<C> {
             generation: 1,
             task_count: self.topics.task_count,
             truncates: progress.truncates,
-            scopes: progress.epochs.scopes().to_vec(),
+            scopes: scopes.to_vec(),
         }
     }
 

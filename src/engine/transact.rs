@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Kind, Member, Message, OffsetCommit, Producer, Ticket};
 use crate::format::{OffsetMetadata, POSITION_KEY, Token};
+use crate::mistakes::{self, Mistake};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::Headers;
 
@@ -86,6 +87,13 @@ impl<C: Cluster> Transactor<C> {
         self.open.is_some()
     }
 
+    /// A deliberate mistake: lets `task` go out of the open transaction, in which its records stay.
+    pub fn forget(&mut self, task: TaskId) {
+        if let Some(open) = &mut self.open {
+            open.touched.retain(|touched| *touched != task);
+        }
+    }
+
     /// Whether `task` is in the open transaction.
     pub fn touches(&self, task: TaskId) -> bool {
         self.open.as_ref().is_some_and(|open| open.touched.contains(&task))
@@ -134,7 +142,7 @@ impl<C: Cluster> Transactor<C> {
         let membership = member.metadata()?;
         self.begin(context, touched)?;
         self.open.as_mut().expect("just opened").ending = true;
-        self.producer().commit(offsets, membership).map_err(as_outcome)?;
+        as_outcome(self.producer().commit(offsets, membership))?;
         self.open = None;
         metrics.transaction(TransactionResult::Committed);
         Ok(())
@@ -183,7 +191,11 @@ impl<C: Cluster> Transactor<C> {
             };
             task.token = Some(token);
             let position = task.position_record(token, &owner, context.rules_digest).encode();
-            producer.send_all(id, &task.changelog, task.overlay.iter()).map_err(Trouble::cluster)?;
+            let wrong = mistakes::made(Mistake::ChangelogPartitionWrong).then(|| task.next_changelog());
+            let changelog = wrong.as_ref().unwrap_or(&task.changelog);
+            if !mistakes::made(Mistake::PositionNotLast) {
+                producer.send_all(id, changelog, task.overlay.iter()).map_err(Trouble::cluster)?;
+            }
             let last = Message {
                 topic: &task.changelog.topic,
                 partition: task.changelog.partition,
@@ -193,6 +205,9 @@ impl<C: Cluster> Transactor<C> {
                 timestamp: None,
             };
             producer.send(Ticket { number: id, report: true }, &last).map_err(Trouble::cluster)?;
+            if mistakes::made(Mistake::PositionNotLast) {
+                producer.send_all(id, changelog, task.overlay.iter()).map_err(Trouble::cluster)?;
+            }
             task.overlay.put(POSITION_KEY, Some(&position));
         }
         crash::point(crash::Point::AfterSends);
@@ -221,8 +236,17 @@ impl<C: Cluster> Transactor<C> {
             commitments.push(commitment);
         }
         let membership = member.metadata().map_err(Trouble::cluster)?;
+        if mistakes::made(Mistake::StoreBeforeCommit) {
+            write_early(context, tasks, &open.touched);
+        }
+        if mistakes::made(Mistake::OffsetsOfOneTask) {
+            offsets.truncate(1);
+        }
+        if mistakes::made(Mistake::SweepWithoutOffsets) && open.added.records == 0 {
+            offsets.clear();
+        }
         open.ending = true;
-        producer.commit(&offsets, membership).map_err(|error| Trouble::cluster(as_outcome(error)))?;
+        as_outcome(producer.commit(&offsets, membership)).map_err(Trouble::cluster)?;
         crash::point(crash::Point::AfterCommit);
         metrics.commit(context.clock.monotonic().saturating_sub(started));
         metrics.transaction(TransactionResult::Committed);
@@ -232,7 +256,9 @@ impl<C: Cluster> Transactor<C> {
         let open = self.open.take().expect("looked at above");
         let mut troubles = Vec::new();
         for (id, commitment) in open.touched.into_iter().zip(commitments) {
-            tasks.get_mut(&id).expect("looked at above").commitment = Some(commitment);
+            if !mistakes::made(Mistake::CommitmentNotNoted) {
+                tasks.get_mut(&id).expect("looked at above").commitment = Some(commitment);
+            }
             let position = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).max();
             if let Err(trouble) = apply(context, tasks, id, position) {
                 troubles.push(trouble);
@@ -259,8 +285,9 @@ impl<C: Cluster> Transactor<C> {
         if was_open {
             metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
         }
-        let ended = known && (!was_open || producer.abort().is_ok());
-        if ended && (!ending || producer.is_fit()) && undelivered.is_empty() {
+        let ended = known && (!was_open || mistakes::made(Mistake::AbortSkipped) || producer.abort().is_ok());
+        let is_fit = ended && (!ending || producer.is_fit()) && undelivered.is_empty();
+        if is_fit || mistakes::made(Mistake::ProducerUsedOn) {
             producer.take_failures();
             producer.take_delivered();
             self.producer = Some(producer);
@@ -277,10 +304,23 @@ impl<C: Cluster> Transactor<C> {
 }
 
 /// A commit that did not answer with success or a clean abort may have happened; that of a fenced one too.
-fn as_outcome(error: cluster::Error) -> cluster::Error {
-    match error.kind {
-        Kind::Abort | Kind::Fenced => error,
-        _ => cluster::Error { kind: Kind::Unknown, ..error },
+fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Error> {
+    match committed {
+        Err(error) if matches!(error.kind, Kind::Abort | Kind::Fenced) => Err(error),
+        Err(_) if mistakes::made(Mistake::UnknownTakenForCommit) => Ok(()),
+        Err(error) => Err(cluster::Error { kind: Kind::Unknown, ..error }),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// A deliberate mistake: what is not committed yet goes into the stores.
+fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, touched: &[TaskId]) {
+    for id in touched {
+        let task = tasks.get_mut(id).expect("a lane commits only what it owns");
+        let meta = task.store_meta(task.changelog_offset, task.token, context.clock.wall_ms());
+        if let Some(held) = &mut task.held {
+            let _ = held.store.commit(&task.overlay, &meta);
+        }
     }
 }
 
@@ -304,7 +344,8 @@ fn commitment<C: Cluster>(context: &Context, task: &Task<C>, owner: &str) -> Com
         digest: OffsetMetadata::short_digest(&context.rules_digest),
         owner: Some(owner.to_owned()),
     };
-    Commitment { offset: task.pending.next, metadata }
+    let missing = i64::from(mistakes::made(Mistake::OffsetWithoutPlusOne));
+    Commitment { offset: (task.pending.next - missing).max(0), metadata }
 }
 
 /// Applies what Kafka has committed to the task's store. `position` is the changelog offset of the position
@@ -324,5 +365,8 @@ fn apply<C: Cluster>(
     let written = held.store.commit(&task.overlay, &meta);
     task.changelog_offset = changelog_offset;
     task.settle_committed(wall_ms);
+    if mistakes::made(Mistake::StoreErrorIgnored) {
+        return Ok(());
+    }
     written.map_err(|error| Trouble::state(id, error))
 }

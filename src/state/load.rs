@@ -6,6 +6,7 @@
 //! the file is [`super::build`]'s.
 
 use super::memory::Room;
+use crate::mistakes::{self, Mistake};
 
 /// What an entry is taken to be, key and value: buffers have room for as many as then fill them.
 const ENTRY_BYTES: usize = 32;
@@ -156,7 +157,8 @@ impl LoadBuffer {
     pub(super) fn sort(&mut self) {
         let Self { entries, bytes, .. } = self;
         entries.sort_unstable_by(|a, b| {
-            a.head.cmp(&b.head).then_with(|| a.key(bytes).cmp(b.key(bytes))).then(b.start.cmp(&a.start))
+            let (first, later) = if mistakes::made(Mistake::LoadOldestWins) { (b, a) } else { (a, b) };
+            a.head.cmp(&b.head).then_with(|| a.key(bytes).cmp(b.key(bytes))).then(later.start.cmp(&first.start))
         });
         // Of equal keys the first one stays, which is the latest.
         entries.dedup_by(|later, kept| later.head == kept.head && later.key(bytes) == kept.key(bytes));

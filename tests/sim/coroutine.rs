@@ -8,6 +8,8 @@ use std::ptr::NonNull;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::judge::heard;
+
 type Yield = Yielder<(), ()>;
 
 thread_local! {
@@ -54,6 +56,7 @@ impl Drop for Strand {
 /// Lets the coroutine that runs now wait until it is resumed.
 pub fn give_way() {
     let yielder = RUNNING.get().expect("only coroutines wait");
+    heard::waits();
     // SAFETY: it was set by the coroutine that runs now, on whose stack this call is, and lives as long as that.
     unsafe { yielder.as_ref() }.suspend(());
     RUNNING.set(Some(yielder));

@@ -1,31 +1,63 @@
 //! What a seed is like: how large it is, and what goes wrong.
 
+use crate::input;
+use crate::kafka::Protocol;
 use crate::random::Random;
 use crate::world::Wire;
 
-/// What is done to the cluster while all instances are down.
+/// What people do to the cluster. Each says what has to come of it (docs/guarantees.md, "Faults").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Upheaval {
-    /// The group's offsets are set back.
+    /// The group's offsets are set back. Reading starts there; what was processed before is a duplicate.
     GroupReset,
-    /// The group is deleted.
+    /// The group's offsets are set to the input's end. Reading starts there: what was not read is never forwarded,
+    /// all else as ever.
+    GroupLatest,
+    /// The group is deleted. The position record says where to go on, never `start`.
     GroupDeleted,
-    /// The changelog loses its first records (DeleteRecords), and instances may lose their stores.
+    /// The changelog loses its first records (DeleteRecords), and instances may lose their stores. A store that holds
+    /// them goes on; one that would have to be rebuilt is refused.
     ChangelogTruncated,
-    /// The changelog is deleted and created again.
+    /// The changelog is deleted and created again. Refused.
     ChangelogRecreated,
+    /// The input is deleted and created again while nobody reads. Refused: nothing of the new one comes out, where
+    /// anything of the former was ever processed.
+    InputRecreated,
+    /// The input loses records that were not read (DeleteRecords, retention). Refused, where they are missed: never
+    /// is anything skipped silently.
+    InputLost,
+    /// The input is given more partitions while it is read. Whoever starts afterwards refuses to; until then all goes
+    /// on as before.
+    InputGrown,
 }
 
 impl Upheaval {
-    /// Whether the state cannot be had back: to refuse is right then, and nothing else need come of it.
+    /// Those of the group and of the changelog.
+    pub const OF_STATE: [Self; 4] =
+        [Self::GroupReset, Self::GroupDeleted, Self::ChangelogTruncated, Self::ChangelogRecreated];
+    /// Those of what is read.
+    pub const OF_INPUT: [Self; 4] = [Self::GroupLatest, Self::InputRecreated, Self::InputLost, Self::InputGrown];
+
+    /// Whether something cannot be had back: to refuse is right then, and nothing else need come of it.
     pub fn is_loss(self) -> bool {
-        matches!(self, Self::ChangelogTruncated | Self::ChangelogRecreated)
+        match self {
+            Self::GroupReset | Self::GroupLatest | Self::GroupDeleted => false,
+            Self::ChangelogTruncated | Self::ChangelogRecreated => true,
+            Self::InputRecreated | Self::InputLost | Self::InputGrown => true,
+        }
+    }
+
+    /// Whether all instances are down meanwhile.
+    pub fn needs_rest(self) -> bool {
+        self != Self::InputGrown
     }
 }
 
 /// What a seed is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
+    /// What is read.
+    pub input: input::Kind,
     pub partitions: i32,
     pub instances: usize,
     pub lanes: usize,
@@ -40,17 +72,42 @@ pub struct Profile {
     pub clocks: u64,
     /// A store's disk has trouble.
     pub disks: u64,
-    /// Something happens to the cluster while all instances are down.
+    /// The input loses records that were read, and only those (retention, DeleteRecords). Nothing may come of it.
+    pub trims: u64,
+    /// Something that people do to the cluster.
     pub upheaval: Option<Upheaval>,
     /// Whether the input is written in transactions too, of which some are aborted.
     pub transactional: bool,
+    /// Whether the changelog is an administrator's own, from which the cleaner removes tombstones soon.
+    pub tombstones_go: bool,
+    /// Which transaction protocol producers speak: librdkafka the first, other clients the second.
+    pub protocol: Protocol,
     pub wire: Wire,
 }
+
+/// Draws a profile.
+pub type Draw = fn(&mut Random) -> Profile;
+
+/// All profiles by the names that people call them by.
+pub const PROFILES: [(&str, Draw); 11] = [
+    ("calm", Profile::calm),
+    ("falling", Profile::falling),
+    ("wild", Profile::wild),
+    ("stormy", Profile::stormy),
+    ("odd", Profile::odd),
+    ("sick", Profile::sick),
+    ("upset", Profile::upset),
+    ("forgetful", Profile::forgetful),
+    ("epochal", Profile::epochal),
+    ("uprooted", Profile::uprooted),
+    ("swept", Profile::swept),
+];
 
 impl Profile {
     /// Nothing goes wrong.
     pub fn calm(random: &mut Random) -> Self {
         Self {
+            input: input::Kind::Versions,
             partitions: random.between(2, 4) as i32,
             instances: 2,
             lanes: random.between(1, 2) as usize,
@@ -62,8 +119,11 @@ impl Profile {
             compactions: 0,
             clocks: 0,
             disks: 0,
+            trims: 0,
             upheaval: None,
             transactional: false,
+            tombstones_go: false,
+            protocol: Protocol::V1,
             wire: Wire::default(),
         }
     }
@@ -73,13 +133,15 @@ impl Profile {
         let Wire { request_lost, answer_lost, late, repeated, slow, .. } = self.wire;
         self.crashes + self.freezes + self.departures + self.moves + self.compactions + self.clocks + self.disks > 0
             || self.upheaval.is_some()
+            || self.trims > 0
             || request_lost + answer_lost + late + repeated + slow > 0
     }
 
     /// Crashes, freezes and rebalances; the wire is fine.
     pub fn falling(random: &mut Random) -> Self {
         let (crashes, freezes, departures) = (random.below(4), random.below(4), random.below(3));
-        Self { crashes, freezes, departures, ..Self::calm(random) }
+        let protocol = if random.permille(300) { Protocol::V2 } else { Protocol::V1 };
+        Self { crashes, freezes, departures, protocol, ..Self::calm(random) }
     }
 
     /// All that and the wire.
@@ -103,12 +165,41 @@ impl Profile {
         Self { disks, ..Self::wild(random) }
     }
 
-    /// Groups and topics that are changed under it.
+    /// Groups and changelogs that are changed under it.
     pub fn upset(random: &mut Random) -> Self {
-        let upheaval =
-            [Upheaval::GroupReset, Upheaval::GroupDeleted, Upheaval::ChangelogTruncated, Upheaval::ChangelogRecreated]
-                [random.below(4) as usize];
+        let upheaval = Upheaval::OF_STATE[random.below(4) as usize];
         Self { upheaval: Some(upheaval), ..Self::sick(random) }
+    }
+
+    /// Inputs that are changed under it: trimmed, lost, grown, recreated, or left unread on purpose.
+    pub fn uprooted(random: &mut Random) -> Self {
+        let trims = random.below(5);
+        let upheaval = random.permille(800).then(|| Upheaval::OF_INPUT[random.below(4) as usize]);
+        let transactional = random.permille(500);
+        Self { trims, upheaval, transactional, ..Self::wild(random) }
+    }
+
+    /// What `odd` has, with messages that are forgotten soon. Clocks stay right: to one that is behind by more than a
+    /// tenth of the retention every record is of the future.
+    pub fn forgetful(random: &mut Random) -> Self {
+        Self { input: input::Kind::Messages, clocks: 0, ..Self::odd(random) }
+    }
+
+    /// All that of `wild`, with versions that begin again with each epoch.
+    pub fn epochal(random: &mut Random) -> Self {
+        Self { input: input::Kind::Epochs, ..Self::wild(random) }
+    }
+
+    /// What is forgotten soon is swept, and compacted away for good, on disks that go back to what they were: a store
+    /// that may have missed tombstones is rebuilt.
+    pub fn swept(random: &mut Random) -> Self {
+        let compactions = random.between(6, 30);
+        Self { input: input::Kind::Messages, tombstones_go: true, compactions, ..Self::sick(random) }
+    }
+
+    /// The profile of this name.
+    pub fn named(name: &str) -> Option<Draw> {
+        PROFILES.into_iter().find(|(known, _)| *known == name).map(|(_, draw)| draw)
     }
 
     /// A wire that is often down.
@@ -126,5 +217,38 @@ impl Profile {
             1..5 => Self::falling(random),
             _ => Self::wild(random),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(draw: Draw) -> impl Iterator<Item = Profile> {
+        (0..300).map(move |seed| draw(&mut Random::new(seed)))
+    }
+
+    #[test]
+    fn all_but_the_calm_speak_both_protocols() {
+        for (name, draw) in PROFILES.into_iter().filter(|(name, _)| *name != "calm") {
+            for protocol in [Protocol::V1, Protocol::V2] {
+                assert!(drawn(draw).any(|profile| profile.protocol == protocol), "{name} {protocol:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_upheaval_is_drawn() {
+        for upheaval in Upheaval::OF_STATE.into_iter().chain(Upheaval::OF_INPUT) {
+            let draws = [Profile::upset as Draw, Profile::uprooted as Draw];
+            let found = draws.into_iter().flat_map(drawn).any(|profile| profile.upheaval == Some(upheaval));
+            assert!(found, "{upheaval:?}");
+        }
+    }
+
+    #[test]
+    fn a_calm_profile_has_no_trouble() {
+        assert!(drawn(Profile::calm).all(|profile| !profile.is_troubled()));
+        assert!(drawn(Profile::swept).all(|profile| profile.is_troubled() && profile.clocks == 0));
     }
 }

@@ -2,21 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use ratchet::topology::Topology;
 
 use crate::coroutine::Strand;
+use crate::cut::Cut;
+use crate::input;
 use crate::instance::{Instance, Plan};
-use crate::kafka::{MS, Partition, Place, SECOND, Settings, State, Time, Writer};
+use crate::judge::{self, History, Ruling, coverage, heard};
+use crate::kafka::{MS, Partition, SECOND, Settings, State, Time, Writer};
+use crate::mistakes;
 use crate::profile::{Profile, Upheaval};
 use crate::random::Random;
 use crate::stores::Stores;
 use crate::world::World;
-use crate::{check, input};
 
+mod inflict;
+mod judging;
+mod ledger;
+mod misfortunes;
 mod upheaval;
+mod uproot;
 
+use ledger::Ledger;
 use upheaval::Disk;
 
 /// Faults come within this time; then all is calm.
@@ -39,6 +45,20 @@ pub struct Outcome {
     pub took: Time,
     /// Which situations were reached, and how often.
     pub reached: BTreeMap<&'static str, u64>,
+    /// What could have been left out.
+    pub choices: Choices,
+}
+
+/// What a seed has chosen, as far as that can be left out: see [`Cut`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choices {
+    /// How many misfortunes were drawn, played or not.
+    pub misfortunes: u64,
+    /// The numbers of the requests that met with trouble.
+    pub wire: Vec<u64>,
+    pub instances: u64,
+    /// How many records were to be written to the input.
+    pub records: u64,
 }
 
 /// Something that happens to instances.
@@ -52,14 +72,18 @@ enum Fault {
     TransactionsMove(Time),
     GroupsMove(Time),
     Leaderless(i32, Time),
-    /// The cleaner passes over a partition of the changelog, but for its last records.
+    /// The cleaner passes over a partition of the changelog, but for its last records. What is restored is the same: the
+    /// last record of each key stays, and a store that may have missed tombstones is rebuilt.
     Compact(i32, u64),
-    /// A wall clock is set, milliseconds from the right time.
+    /// A wall clock is set, milliseconds from the right time. Nothing is decided otherwise: only record timestamps count,
+    /// but for one that is too far in the future, which none here is where clocks are set.
     Clock(usize, i64),
     Disk(usize, Disk),
     /// All instances die.
     Stop,
     Upheaval(Upheaval),
+    /// The input loses records that were read. Nobody misses them.
+    Trim,
     Calm,
 }
 
@@ -76,20 +100,46 @@ struct Run<'a> {
     /// Copies that were made of instances' stores.
     copies: Vec<upheaval::Copies>,
     faults: Vec<(Time, Fault)>,
+    /// How many misfortunes there are, played or not.
+    misfortunes: u64,
+    ledger: Ledger,
+    /// What the input is drawn from.
+    feeding: Random,
     sent: Vec<u64>,
     feed_at: Time,
     marker_at: Time,
     look_at: Time,
+    /// What is judged by, beside what is left in the end.
+    history: History,
+    /// What stores had kept when their processes ended.
+    held: Vec<judge::stores::Held>,
+    /// Whether all stores were wiped once all was read.
+    wiped: bool,
 }
 
-/// Runs a seed; `tell` prints what happens.
-pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, tell: bool) -> Outcome {
+/// A world with the topics that are there before the instances.
+fn begin(seed: u64, profile: &Profile, cut: &Cut, tell: bool) -> World {
     let world = World::new(seed, profile.wire, tell);
-    {
-        let mut state = world.lock();
-        let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
-        state.broker.topics.create(input::INPUT, profile.partitions, settings).expect("the cluster is empty");
+    let mut state = world.lock();
+    state.broker.coordinator.protocol = profile.protocol;
+    state.troubled = cut.wire.clone();
+    let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
+    state.broker.topics.create(input::INPUT, profile.partitions, settings).expect("the cluster is empty");
+    if profile.tombstones_go {
+        // An administrator's own, whose tombstones go soon.
+        let delete_retention = misfortunes::delete_retention(&mut state.random);
+        let settings = Settings { compacted: true, delete_retention, ..settings };
+        state.broker.topics.create(input::CHANGELOG, profile.partitions, settings).expect("it is not there yet");
     }
+    drop(state);
+    world
+}
+
+/// Runs a seed, or a part of it; `tell` prints what happens.
+pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, cut: &Cut, tell: bool) -> Outcome {
+    // What a former seed's end has left is none of this one's.
+    heard::take();
+    let world = begin(seed, &profile, cut, tell);
     let stores = (0..profile.instances).map(|_| Stores::of(seed, &mut world.lock().random)).collect();
     let mut run = Run {
         world,
@@ -100,98 +150,75 @@ pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, tell: bool) -> Outcome
         instances: (0..profile.instances).map(|_| None).collect(),
         copies: vec![upheaval::Copies::default(); profile.instances],
         faults: Vec::new(),
+        misfortunes: 0,
+        ledger: Ledger::default(),
+        feeding: Random::new(seed ^ 0xfeed),
         sent: vec![0; profile.partitions as usize],
         feed_at: 0,
         marker_at: Time::MAX,
         look_at: LOOK,
+        history: History::new(judge::rules(profile.input), profile.partitions),
+        held: Vec::new(),
+        wiped: false,
     };
-    run.draw_faults();
-    let wrong = run.drive(&plan.topology);
-    let (trace, took, reached) = {
-        let mut state = run.world.lock();
-        (state.trace(), state.now(), std::mem::take(&mut state.reached))
-    };
-    run.end();
-    Outcome { wrong, trace, took, reached }
+    run.history.tombstones_go = profile.tombstones_go;
+    run.draw_faults(cut);
+    let ruling = run.drive();
+    run.conclude(ruling)
 }
 
 impl Run<'_> {
-    fn draw_faults(&mut self) {
-        let Profile { instances, crashes, freezes, departures, moves, compactions, clocks, partitions, .. } =
-            self.profile;
+    /// Draws all that goes wrong, and takes what is to be played of it.
+    fn draw_faults(&mut self, cut: &Cut) {
         let mut state = self.world.lock();
-        let random = &mut state.random;
-        let at = |random: &mut Random| random.between(300 * MS, TROUBLE - MS);
-        for instance in 0..instances {
-            self.faults.push((random.below(500 * MS), Fault::Start(instance)));
+        self.faults = misfortunes::frame(&self.profile, &mut state.random);
+        let drawn = misfortunes::draw(&self.profile, &mut state.random);
+        drop(state);
+        self.misfortunes = drawn.len() as u64;
+        for (number, misfortune) in drawn.into_iter().enumerate().filter(|(number, _)| cut.faults.has(*number as u64)) {
+            self.world.lock().note("misfortune", format_args!("{number}: {misfortune:?}"));
+            self.faults.extend(misfortune);
         }
-        let some = |random: &mut Random| random.below(instances as u64) as usize;
-        for _ in 0..crashes {
-            let (when, who) = (at(random), some(random));
-            self.faults.push((when, Fault::Crash(who)));
-            self.faults.push((when + random.below(3 * SECOND), Fault::Start(who)));
-        }
-        for _ in 0..freezes {
-            self.faults.push((at(random), Fault::Freeze(some(random), random.between(50 * MS, 6 * SECOND))));
-        }
-        for _ in 0..departures {
-            let (when, who) = (at(random), some(random));
-            self.faults.push((when, Fault::Depart(who)));
-            self.faults.push((when + random.between(SECOND, 3 * SECOND), Fault::Start(who)));
-        }
-        for _ in 0..moves {
-            let length = random.between(20 * MS, 3 * SECOND);
-            let fault = match random.below(3) {
-                0 => Fault::TransactionsMove(length),
-                1 => Fault::GroupsMove(length),
-                _ => Fault::Leaderless(random.below(partitions as u64) as i32, length),
-            };
-            self.faults.push((at(random), fault));
-        }
-        for _ in 0..compactions {
-            let (partition, rest) = (random.below(partitions as u64) as i32, random.below(8));
-            self.faults.push((at(random), Fault::Compact(partition, rest)));
-        }
-        for _ in 0..clocks {
-            const MINUTE: i64 = 60_000;
-            let offset = [-20 * MINUTE, 20 * MINUTE, 2 * 24 * 60 * MINUTE][random.below(3) as usize];
-            self.faults.push((at(random), Fault::Clock(some(random), offset)));
-        }
-        upheaval::draw(self.profile, random, &mut self.faults);
-        self.faults.push((if self.profile.is_troubled() { TROUBLE } else { SECOND }, Fault::Calm));
-        if crashes + departures + self.profile.disks > 0 {
-            (0..instances).for_each(|instance| self.faults.push((TROUBLE + 4 * SECOND, Fault::Start(instance))));
-        }
+        self.faults.retain(|(_, fault)| fault.concerns(|who| cut.instances.has(who as u64)));
         self.faults.sort_by_key(|fault| std::cmp::Reverse(*fault));
+        if !self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Upheaval(_))) {
+            self.profile.upheaval = None;
+        }
+        self.profile.records = cut.records.unwrap_or(self.profile.records).min(self.profile.records);
     }
 
     /// Until everything is read, or the time is over.
-    fn drive(&mut self, topology: &Topology) -> Vec<String> {
+    fn drive(&mut self) -> Ruling {
         loop {
             self.begin_tasks();
             let (at, what) = self.next();
             self.world.lock().broker.now = at;
             let is_lost = self.profile.upheaval.is_some_and(Upheaval::is_loss);
             if at > TROUBLE + if is_lost { REFUSAL } else { RECOVERY } {
-                let mut wrong = Vec::new();
                 if is_lost {
-                    self.world.lock().reach("what is lost with the changelog was refused");
-                } else {
-                    wrong.push("not everything was read in time".to_owned());
+                    self.world.lock().reach(coverage::LOSS_REFUSED);
                 }
-                wrong.extend(check::judge(&self.world.lock().broker, &topology.rules, self.profile.partitions));
-                return wrong;
+                return self.judge();
             }
             match what {
                 What::Task(task) => self.resume(task),
-                What::Tick => self.world.lock().broker.tick(),
+                What::Tick => {
+                    let mut state = self.world.lock();
+                    let open = state.broker.coordinator.count(State::Ongoing);
+                    state.broker.tick();
+                    if state.broker.coordinator.count(State::Ongoing) < open {
+                        state.reach(coverage::TIMED_OUT);
+                    }
+                }
                 What::Marker => self.write_marker(),
                 What::Later => {
                     let mut state = self.world.lock();
                     let (_, (what, request)) = state.later.pop_first().expect("looked at");
                     state.note("late request", format_args!("{what}"));
-                    if what == "end commit" || what == "end abort" {
-                        state.reach("the end of a transaction came late");
+                    match what {
+                        "end commit" | "end abort" => state.reach("the end of a transaction came late"),
+                        "commit offsets" => state.reach(coverage::LATE_OFFSETS),
+                        _ => {}
                     }
                     request(&mut state.broker);
                 }
@@ -203,8 +230,8 @@ impl Run<'_> {
                 What::Look => {
                     self.look_at = at + LOOK;
                     let fed = self.feed_at == Time::MAX && self.faults.is_empty();
-                    if fed && check::is_drained(&self.world.lock().broker, self.profile.partitions) {
-                        return check::judge(&self.world.lock().broker, &topology.rules, self.profile.partitions);
+                    if self.look() && fed && !self.wipe() {
+                        return self.judge();
                     }
                 }
             }
@@ -254,7 +281,7 @@ impl Run<'_> {
             state.running = *task;
             state.tasks[*task].wake = Time::MAX;
         }
-        if strand.resume() {
+        if mistakes::during(|| strand.resume()) {
             self.strands.remove(at);
         }
     }
@@ -271,12 +298,16 @@ impl Run<'_> {
     fn feed(&mut self) {
         let mut state = self.world.lock();
         let now = state.now();
-        for _ in 0..state.random.between(1, 12) {
-            let partition = state.random.below(self.profile.partitions as u64) as usize;
-            let record = input::record(&mut state.random, partition as i32, self.sent[partition], now);
+        let random = &mut self.feeding;
+        for _ in 0..random.between(1, 12) {
+            if self.sent.iter().sum::<u64>() >= self.profile.records {
+                break;
+            }
+            let partition = random.below(self.profile.partitions as u64) as usize;
+            let record = input::record(self.profile.input, random, partition as i32, self.sent[partition], now);
             self.sent[partition] += 1;
             // One producer for each transaction, which ends at once: committed, or now and then aborted.
-            let ends = self.profile.transactional.then(|| state.random.below(4));
+            let ends = self.profile.transactional.then(|| random.below(4));
             let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, partition as i32));
             let log = log.expect("the input stays");
             match ends {
@@ -290,84 +321,7 @@ impl Run<'_> {
             }
         }
         let all = self.sent.iter().sum::<u64>() >= self.profile.records;
-        self.feed_at = if all { Time::MAX } else { now + state.random.between(MS, 400 * MS) };
-    }
-
-    fn inflict(&mut self, fault: Fault) {
-        self.world.lock().note("fault", format_args!("{fault:?}"));
-        let now = self.world.lock().now();
-        match fault {
-            Fault::Crash(who) => self.kill(who),
-            Fault::Start(who) => {
-                if self.instances[who].as_ref().is_some_and(|instance| !instance.stop.load(Ordering::Relaxed)) {
-                    return;
-                }
-                // What is still leaving is killed: a new process cannot have its folder before.
-                self.kill(who);
-                self.instances[who] = Some(Instance::start(&self.world, self.plan, &self.stores[who]));
-            }
-            Fault::Freeze(who, length) => {
-                if let Some(instance) = &self.instances[who] {
-                    self.world.lock().reach("an instance was frozen");
-                    self.world.lock().processes[instance.process.number].frozen_until = now + length;
-                }
-            }
-            Fault::Depart(who) => {
-                if let Some(instance) = &self.instances[who] {
-                    instance.stop.store(true, Ordering::Relaxed);
-                }
-            }
-            Fault::TransactionsMove(length) => {
-                self.world.lock().broker.take_away(Place::TransactionCoordinator, now + length)
-            }
-            Fault::GroupsMove(length) => self.world.lock().broker.take_away(Place::GroupCoordinator, now + length),
-            Fault::Leaderless(partition, length) => {
-                let place = Place::Leader(Partition::new(input::OUTPUT, partition));
-                self.world.lock().broker.take_away(place, now + length);
-            }
-            Fault::Compact(partition, rest) => {
-                let mut state = self.world.lock();
-                let changelog = Partition::new(input::CHANGELOG, partition);
-                let Some(retention) =
-                    state.broker.topics.get(input::CHANGELOG).map(|topic| topic.settings.delete_retention)
-                else {
-                    return;
-                };
-                let log = state.broker.topics.log_mut(&changelog).expect("as many partitions as the input");
-                log.compact(log.end() - rest as i64, now, retention);
-            }
-            Fault::Clock(who, offset) => {
-                if let Some(instance) = &self.instances[who] {
-                    self.world.lock().processes[instance.process.number].wall_offset_ms = offset;
-                }
-            }
-            Fault::Disk(who, disk) => self.inflict_on_disk(who, disk),
-            Fault::Stop => (0..self.instances.len()).for_each(|who| self.kill(who)),
-            Fault::Upheaval(upheaval) => self.overturn(upheaval),
-            Fault::Calm => self.calm_down(),
-        }
-    }
-
-    /// Ends a process where it stands.
-    fn kill(&mut self, who: usize) {
-        let Some(instance) = self.instances[who].take() else { return };
-        let number = instance.process.number;
-        let tasks: Vec<usize> = {
-            let mut state = self.world.lock();
-            state.processes[number].is_dead = true;
-            if state.broker.coordinator.count(State::Ongoing) > 0 {
-                state.reach("killed while a transaction was open");
-            }
-            if state.broker.coordinator.count(State::PrepareCommit) > 0 {
-                state.reach("killed while a commit's markers were being written");
-            }
-            let tasks: Vec<usize> =
-                (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
-            state.begun.retain(|(task, _)| !tasks.contains(task));
-            self.stores[who].crash(&mut state);
-            tasks
-        };
-        self.strands.retain(|(task, _)| !tasks.contains(task));
+        self.feed_at = if all { Time::MAX } else { now + random.between(MS, 400 * MS) };
     }
 
     fn end(&mut self) {

@@ -10,6 +10,8 @@ use std::time::Duration;
 use ratchet::engine::clock::Clock;
 
 use crate::coroutine;
+use crate::cut::Kept;
+use crate::judge::coverage::Memory;
 use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
 use crate::random::Random;
 
@@ -74,6 +76,15 @@ pub struct State {
     pub later: BTreeMap<(Time, u64), (&'static str, Request)>,
     /// What was meant to be reached, and how often it was.
     pub reached: BTreeMap<&'static str, u64>,
+    /// Which requests may meet with trouble, by number.
+    pub troubled: Kept,
+    /// Which did.
+    pub troubles: Vec<u64>,
+    /// How many requests were made, and what their fates are drawn from.
+    asked: u64,
+    fates: u64,
+    /// What situations are told by.
+    pub memory: Memory,
     trace: u64,
     traced: u64,
     tell: bool,
@@ -95,6 +106,11 @@ impl World {
             running: 0,
             later: BTreeMap::new(),
             reached: BTreeMap::new(),
+            troubled: Kept::default(),
+            troubles: Vec::new(),
+            asked: 0,
+            fates: Random::new(seed ^ 0xfa7e).next(),
+            memory: Memory::default(),
             trace: 0xcbf2_9ce4_8422_2325,
             traced: 0,
             tell,
@@ -255,7 +271,7 @@ impl Process {
             (there, back, fate, delay)
         };
         self.sleep(if fate == Fate::Slow { there + delay / 3 } else { there });
-        let result = {
+        let (result, decided) = {
             let mut state = self.lock();
             if fate == Fate::Late || fate == Fate::Repeated {
                 let (at, copy) = (state.now() + delay, request.clone());
@@ -271,18 +287,25 @@ impl Process {
                     Fate::AnswerLost => "the end of a transaction was decided, and the answer lost",
                     _ => "the end of a transaction did not arrive, or not yet",
                 }),
-                Err(Broken::Code(Code::ProducerFenced | Code::InvalidProducerEpoch)) => {
-                    state.reach("a producer was fenced")
-                }
-                Err(Broken::Code(Code::IllegalGeneration | Code::UnknownMemberId)) if what == "commit offsets" => {
-                    state.reach("a stale member's transaction was refused");
-                }
+                Err(Broken::Code(code)) => state.refused(self.number, what, code),
                 _ => {}
             }
+            // The answer is under way, or lost.
+            let was_done = match &result {
+                Ok(_) => true,
+                Err(broken) => fate == Fate::AnswerLost && *broken == Broken::Lost,
+            };
+            let decided = what == "end commit" && was_done;
+            if decided {
+                state.memory.decide(self.number);
+            }
             state.note(what, format_args!("{:?} {:?}", fate, result.as_ref().map(drop)));
-            result
+            (result, decided)
         };
         self.sleep(back);
+        if decided {
+            self.lock().memory.answer(self.number);
+        }
         result
     }
 }
@@ -299,9 +322,21 @@ enum Fate {
 }
 
 impl State {
+    /// The fate of the next request. It is drawn from the seed and the request's number alone, so that leaving one
+    /// trouble out changes nothing for the others.
     fn fate(&mut self) -> Fate {
-        let Wire { request_lost, answer_lost, late, repeated, slow, .. } = self.wire;
-        let drawn = self.random.below(1000);
+        self.asked += 1;
+        let fate =
+            self.drawn_fate(Random::new(self.fates ^ self.asked.wrapping_mul(0xd134_2543_de82_ef95)).below(1000));
+        if fate == Fate::Fine || !self.troubled.has(self.asked) {
+            return Fate::Fine;
+        }
+        self.troubles.push(self.asked);
+        fate
+    }
+
+    fn drawn_fate(&self, drawn: u64) -> Fate {
+        let Wire { request_lost, answer_lost, late, repeated, slow } = self.wire;
         let fates = [
             (request_lost, Fate::RequestLost),
             (answer_lost, Fate::AnswerLost),

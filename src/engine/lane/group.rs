@@ -7,6 +7,7 @@ use crate::engine::claims::Naming;
 use crate::engine::plan::Refusal;
 use crate::engine::task::{Phase, Task, TaskId};
 use crate::engine::trouble::{Cause, Trouble};
+use crate::mistakes::{self, Mistake};
 use crate::record::TopicPartition;
 
 use super::Lane;
@@ -27,13 +28,20 @@ impl<C: Cluster> Lane<C> {
             }
             GroupEvent::Revoked(partitions) => {
                 tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions revoked");
-                self.commit();
+                if mistakes::made(Mistake::ReleasedInTransaction) {
+                    self.tasks_of(&partitions).into_iter().for_each(|id| self.transactor.forget(id));
+                } else {
+                    self.commit();
+                }
                 self.hand_over(self.tasks_of(&partitions));
                 self.let_go(&partitions);
                 self.member.accept_revoked(&partitions)
             }
             GroupEvent::Lost(partitions) => {
                 tracing::warn!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions lost");
+                if mistakes::made(Mistake::LostKept) {
+                    return self.member.accept_revoked(&partitions);
+                }
                 if self.transactor.is_open() {
                     let message = "the partitions belong to another member";
                     self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, message)));

@@ -10,6 +10,7 @@ use crate::engine::restore::{self, Setback, Slice};
 use crate::engine::task::{Phase, TaskId};
 use crate::engine::transact::{Aborted, Transactor};
 use crate::engine::trouble::{Cause, Trouble};
+use crate::mistakes::{self, Mistake};
 
 use super::Lane;
 
@@ -32,6 +33,9 @@ impl<C: Cluster> Lane<C> {
         // A producer that has lost its place says nothing of the output.
         let fenced = matches!(&trouble.cause, Cause::Cluster(error) if error.kind == Kind::Fenced);
         for id in touched {
+            if self.goes_on_by_mistake(id, &trouble.cause) {
+                continue;
+            }
             if let Some(task) = self.tasks.get_mut(&id) {
                 task.unsettled |= !ended;
             }
@@ -48,6 +52,20 @@ impl<C: Cluster> Lane<C> {
         } else if trouble.task.is_some() {
             self.on_task_trouble(trouble);
         }
+    }
+
+    /// Deliberate mistakes: whether a task goes on without a restore.
+    fn goes_on_by_mistake(&mut self, id: TaskId, cause: &Cause) -> bool {
+        if mistakes::made(Mistake::TasksNotRestarted) {
+            return true;
+        }
+        let unknown = matches!(cause, Cause::Cluster(error) if error.kind == Kind::Unknown);
+        if !(unknown && mistakes::made(Mistake::UnknownTakenForAbort)) {
+            return false;
+        }
+        let Some(task) = self.tasks.get_mut(&id) else { return false };
+        task.rewind();
+        self.member.start(&task.input, task.committed.next).is_ok()
     }
 
     /// What follows for the one task whose trouble it is.
@@ -132,7 +150,11 @@ impl<C: Cluster> Lane<C> {
             tracing::info!(task = %task.input, owner, restored = task.restored, took_ms, "task taken over");
         }
         if task.quarantine.is_none() {
-            self.member.start(&task.input, task.committed.next)?;
+            let mut next = task.committed.next;
+            if mistakes::made(Mistake::ReadPositionKept) {
+                next = self.member.position(&task.input).unwrap_or(next);
+            }
+            self.member.start(&task.input, next)?;
             task.set_phase(Phase::Running);
             return Ok(());
         }

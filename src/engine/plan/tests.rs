@@ -106,6 +106,15 @@ fn a_store_outside_the_changelog_is_emptied() {
 }
 
 #[test]
+fn a_current_store_is_used_whatever_was_removed_from_its_changelog() {
+    let mut late = settled(None);
+    for start in [400, 401, 500] {
+        late.changelog_start = start;
+        assert_eq!(standing(&late, &meta(Some(9)), Some(&token(9))), Standing::Current, "{start}");
+    }
+}
+
+#[test]
 fn a_changelog_whose_first_records_were_removed_rebuilds_no_store() {
     let mut late = settled(None);
     late.changelog_start = 400;

@@ -257,7 +257,12 @@ impl Thread {
 
     /// Tells the application something and waits for its answer; heartbeats go on. `false`: the member is closed.
     fn tell(&mut self, event: Event) -> bool {
-        self.to.process.lock().note("event", format_args!("{event:?}"));
+        {
+            let mut state = self.to.process.lock();
+            state.note("event", format_args!("{event:?}"));
+            let (Event::Assigned(told) | Event::Revoked(told) | Event::Lost(told)) = &event;
+            state.told(self.to.process.number, told.len());
+        }
         self.to.lock().event = Some(event);
         loop {
             if self.is_closing() {
@@ -340,7 +345,7 @@ impl Thread {
         let owned = std::mem::take(&mut self.owned);
         self.owned_generation = -1;
         if !owned.is_empty() {
-            self.to.process.lock().reach("partitions were lost");
+            self.to.process.lock().lost(self.to.process.number);
             if !self.tell(Event::Lost(owned)) {
                 return Next::Close;
             }

@@ -1,9 +1,10 @@
 //! A group's member, as the lane sees it: see `src/cluster/kafka/member.rs`, whose rules these are.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ratchet::cluster::{self, Error, GroupEvent, Kind, OffsetCommit, RecordBatch};
+use ratchet::mistakes::{self, Mistake};
 use ratchet::record::TopicPartition;
 
 use crate::kafka::{Code, Committed, Isolation, MS, Partition, SECOND, Time};
@@ -34,6 +35,8 @@ pub struct Member {
     membership: Membership,
     slots: Vec<Slot>,
     left: bool,
+    /// The membership as it was first asked for, which only a mistake looks at.
+    first: OnceLock<(Arc<str>, i32)>,
 }
 
 /// Proof of a membership: member id and generation.
@@ -46,7 +49,7 @@ pub struct Metadata {
 impl Member {
     pub fn join(process: Process, group: &str, topics: &[Arc<str>]) -> Self {
         let membership = Membership::begin(process.clone(), group.into(), topics.to_vec());
-        Self { process, membership, slots: Vec::new(), left: false }
+        Self { process, membership, slots: Vec::new(), left: false, first: OnceLock::new() }
     }
 
     fn slot(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
@@ -218,8 +221,15 @@ impl cluster::Member for Member {
     fn metadata(&self) -> Result<Metadata, Error> {
         let shared = self.membership.lock();
         let (group, member, generation) = (self.membership.group.clone(), shared.member.clone(), shared.generation);
+        if mistakes::made(Mistake::UnjoinedMembership) {
+            return Ok(Metadata { group, member: "".into(), generation: -1 });
+        }
         if generation < 0 || member.is_empty() {
             return Err(Error::new(Kind::Abort, "the member has not joined its group yet"));
+        }
+        if mistakes::made(Mistake::StaleGeneration) {
+            let (member, generation) = self.first.get_or_init(|| (member, generation)).clone();
+            return Ok(Metadata { group, member, generation });
         }
         Ok(Metadata { group, member, generation })
     }

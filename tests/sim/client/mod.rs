@@ -166,7 +166,7 @@ impl Cluster for Sim {
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
         self.process.lock().reach("a changelog or an input was read outside of the group");
-        Ok(Reader { process: self.process.clone(), partition: partition.clone(), position: offset })
+        Ok(Reader::open(self.process.clone(), partition.clone(), offset))
     }
 
     fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition, fencing: &Fencing) -> Settling {

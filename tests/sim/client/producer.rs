@@ -1,12 +1,15 @@
 //! A transactional producer: records go out from a queue in the background, reports come in later, and the calls
-//! that end a transaction wait. See `src/cluster/kafka/producer.rs` and `rdkafka_txnmgr.c` (protocol version 1).
+//! that end a transaction wait. See `src/cluster/kafka/producer.rs` and `rdkafka_txnmgr.c` (protocol version 1). Where the
+//! cluster speaks version 2, so does the producer, as clients other than librdkafka do: each end of a transaction gives
+//! it the epoch of the next. That partitions are then added by writing to them is left out.
 //!
 //! One produce request is under way at a time; `abort` throws away what is still queued.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Ticket};
+use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Producer as _, Ticket};
 
+use crate::judge::heard;
 use crate::kafka::{Code, Identity, MS, Partition, Record, SECOND, Time};
 use crate::world::{Broken, Process, WALL_MS};
 
@@ -54,10 +57,16 @@ pub fn init(process: &Process, id: &Arc<str>) -> Result<Identity, Error> {
 impl Producer {
     pub fn open(process: Process, id: &str) -> Result<Self, Error> {
         let who = init(&process, &id.into())?;
-        let line = Arc::new(Mutex::new(Line::default()));
+        process.lock().memory.opened(&who.id, process.number);
+        let line = Arc::new(Mutex::new(Line { epoch: who.epoch, ..Line::default() }));
         let background = Background { process: process.clone(), who: who.clone(), line: line.clone() };
         lock(&line).thread = process.spawn(move || background.run());
         Ok(Self { process, id: id.to_owned(), who, line, answered: true })
+    }
+
+    /// What its requests name it by.
+    pub fn identity(&self) -> Identity {
+        self.who.clone()
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -96,18 +105,20 @@ impl Producer {
         }
     }
 
+    /// What has failed in the background.
+    fn look_back(&self) -> Result<(), Error> {
+        let line = self.line();
+        let Some((action, message)) = &line.failed else { return Ok(()) };
+        let kind = if *action == Action::Fatal { Kind::Fenced } else { Kind::Abort };
+        Err(Error::new(kind, message.clone()))
+    }
+
     /// Waits for the deliveries.
     fn flush(&self, deadline: Time) -> Result<(), Error> {
         loop {
-            {
-                let line = self.line();
-                if let Some((action, message)) = &line.failed {
-                    let kind = if *action == Action::Fatal { Kind::Fenced } else { Kind::Abort };
-                    return Err(Error::new(kind, message.clone()));
-                }
-                if line.queue.is_empty() && line.in_flight == 0 {
-                    return Ok(());
-                }
+            self.look_back()?;
+            if self.in_flight() == 0 {
+                return Ok(());
             }
             if self.process.now() >= deadline || self.process.is_dead() {
                 return Err(Error::new(Kind::Abort, "the records were not delivered in time"));
@@ -126,6 +137,10 @@ impl Producer {
                 Error::new(if fatal { Kind::Fenced } else { Kind::Abort }, format!("adding the offsets: {broken:?}")),
             )
         };
+        if offsets.is_empty() {
+            // Nothing is asked then (`rd_kafka_send_offsets_to_transaction`).
+            return Ok(());
+        }
         self.line().begun = true;
         let name = group.group.clone();
         let added = self.ask("add offsets", deadline, move |broker, who| broker.add_offsets(who, &name));
@@ -143,12 +158,14 @@ impl Producer {
     }
 
     fn commit_within(&mut self, offsets: &[OffsetCommit], group: &Metadata, deadline: Time) -> Result<(), Error> {
-        self.flush(deadline)?;
+        self.look_back()?;
+        // The records go out meanwhile, and are waited for by what ends the transaction.
         self.add_offsets(offsets, group, deadline)?;
+        self.flush(deadline)?;
         match self.ask("end commit", deadline, |broker, who| broker.end_transaction(who, true)) {
-            Ok(_) => {
+            Ok(epoch) => {
                 self.answered = true;
-                self.reset();
+                self.move_on(epoch);
                 Ok(())
             }
             Err((action, broken)) => {
@@ -156,7 +173,9 @@ impl Producer {
                     Action::Fatal => Kind::Fenced,
                     Action::Abort => Kind::Abort,
                     Action::Retry => {
-                        self.process.lock().reach("a commit's outcome stayed unknown");
+                        let mut state = self.process.lock();
+                        state.reach("a commit's outcome stayed unknown");
+                        state.memory.unknown(&self.who.id);
                         Kind::Unknown
                     }
                 };
@@ -165,9 +184,18 @@ impl Producer {
         }
     }
 
-    /// The transaction has ended.
-    fn reset(&self) {
+    /// The transaction has ended, and the next one is written under `epoch`. Under another one sequences begin anew.
+    fn move_on(&mut self, epoch: i16) {
+        let is_new = self.who.epoch != epoch;
+        if is_new {
+            self.process.lock().reach("an end of a transaction moved its producer's epoch on");
+        }
+        self.who.epoch = epoch;
         let mut line = self.line();
+        if is_new {
+            line.epoch = epoch;
+            line.sequences.clear();
+        }
         line.registered.clear();
         line.begun = false;
         line.failed = None;
@@ -234,9 +262,15 @@ impl cluster::Producer for Producer {
         let asked = self.process.now();
         self.answered = false;
         self.line().ending = Some((asked, None));
-        let committed = self.commit_within(offsets, &group, asked + TRANSACTION);
+        let ended = self.commit_within(offsets, &group, asked + TRANSACTION);
         self.line().ending = Some((asked, Some(self.process.now())));
-        committed
+        if ended.is_ok() {
+            heard::committed();
+        } else {
+            let has_records = !self.line().registered.is_empty();
+            self.process.lock().commit_failed(has_records, &committed(offsets));
+        }
+        ended
     }
 
     fn abort(&mut self) -> Result<(), Error> {
@@ -247,7 +281,7 @@ impl cluster::Producer for Producer {
             line.queue.clear();
         }
         // What is under way is waited for (`rd_kafka_txn_op_begin_abort` purges, and flushes).
-        while self.line().in_flight > 0 && self.process.now() < asked + TRANSACTION && !self.process.is_dead() {
+        while self.line().is_busy() && self.process.now() < asked + TRANSACTION && !self.process.is_dead() {
             self.process.sleep(MS);
         }
         let fatal = self.line().failed.as_ref().is_some_and(|(action, _)| *action == Action::Fatal);
@@ -256,15 +290,15 @@ impl cluster::Producer for Producer {
         }
         let begun = self.line().begun;
         let ended = match begun {
-            false => Ok(()),
-            true => self
-                .ask("end abort", asked + TRANSACTION + GRACE, |broker, who| broker.end_transaction(who, false))
-                .map(drop),
+            false => Ok(self.who.epoch),
+            true => {
+                self.ask("end abort", asked + TRANSACTION + GRACE, |broker, who| broker.end_transaction(who, false))
+            }
         };
         self.line().ending = Some((asked, Some(self.process.now())));
         match ended {
-            Ok(()) => {
-                self.reset();
+            Ok(epoch) => {
+                self.move_on(epoch);
                 Ok(())
             }
             Err((Action::Fatal, broken)) => Err(Error::new(Kind::Fenced, format!("aborting: {broken:?}"))),

@@ -12,12 +12,24 @@ use super::{Batch, errors, theirs};
 
 /// A partition's reader.
 pub struct Reader {
-    pub process: Process,
-    pub partition: TopicPartition,
-    pub position: i64,
+    process: Process,
+    partition: TopicPartition,
+    position: i64,
 }
 
 impl Reader {
+    pub fn open(process: Process, partition: TopicPartition, position: i64) -> Self {
+        let reader = Self { process, partition, position };
+        if reader.is_of_changelog() {
+            reader.process.lock().memory.reads(reader.process.number);
+        }
+        reader
+    }
+
+    fn is_of_changelog(&self) -> bool {
+        self.partition.topic.ends_with(".changelog")
+    }
+
     fn fetch(&mut self, batch: &mut Batch, records_max: usize) -> Result<(), Error> {
         let mut state = self.process.lock();
         let bound = if state.random.permille(300) { state.random.between(1, 20) as usize } else { records_max };
@@ -36,6 +48,14 @@ impl Reader {
                 let message = format!("{} cannot be read at offset {}: {code:?}", self.partition, self.position);
                 Err(errors::plain(code, message).of(&self.partition))
             }
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if self.is_of_changelog() {
+            self.process.lock().memory.reads_no_more(self.process.number);
         }
     }
 }

@@ -34,8 +34,13 @@ pub struct Line {
     pub queue: VecDeque<Outgoing>,
     pub in_flight: usize,
     pub registered: BTreeSet<Partition>,
+    /// Whether partitions are being taken into the transaction: an end asked for meanwhile comes after them, for both
+    /// go over one connection.
+    pub registering: bool,
     /// Whether the coordinator knows of the transaction, or may.
     pub begun: bool,
+    /// What the next transaction is written under.
+    pub epoch: i16,
     pub sequences: BTreeMap<Partition, i32>,
     pub failures: Vec<DeliveryFailure>,
     pub delivered: Vec<(u64, i64)>,
@@ -50,6 +55,11 @@ pub struct Line {
 }
 
 impl Line {
+    /// Whether a request of the transaction's is under way in the background.
+    pub fn is_busy(&self) -> bool {
+        self.in_flight > 0 || self.registering
+    }
+
     /// A connection was seen to break. A doubt stays.
     pub fn broke(&mut self, now: Time) {
         let around = |(asked, answered): (Time, Option<Time>)| {
@@ -74,6 +84,11 @@ pub struct Background {
 impl Background {
     fn line(&self) -> MutexGuard<'_, Line> {
         lock(&self.line)
+    }
+
+    /// The producer as it is now.
+    fn who(&self) -> Identity {
+        Identity { epoch: self.line().epoch, ..self.who.clone() }
     }
 
     pub fn run(self) {
@@ -115,9 +130,14 @@ impl Background {
         if new.is_empty() {
             return;
         }
-        self.line().begun = true;
-        let (who, asked) = (self.who.clone(), new.clone());
-        match self.process.ask("add partitions", move |broker| broker.add_partitions(&who, &asked)) {
+        {
+            let mut line = self.line();
+            (line.begun, line.registering) = (true, true);
+        }
+        let (who, asked) = (self.who(), new.clone());
+        let added = self.process.ask("add partitions", move |broker| broker.add_partitions(&who, &asked));
+        self.line().registering = false;
+        match added {
             Ok(()) => self.line().registered.extend(new),
             Err(broken) => match errors::transactional(broken) {
                 Action::Retry => {
@@ -161,7 +181,7 @@ impl Background {
         };
         let records: Arc<[Record]> = batch.iter().map(|out| out.record.clone()).collect();
         loop {
-            let (who, to, records) = (self.who.clone(), partition.clone(), records.clone());
+            let (who, to, records) = (self.who(), partition.clone(), records.clone());
             let sent = self.process.ask("produce", move |broker| broker.produce(&who, &to, sequence, &records));
             let broken = match sent {
                 Ok(base) => return self.report(&batch, &partition, base),

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ratchet::cluster::{self, CommittedOffset, Error, Fencing, Kind, Settled, TopicId};
 use ratchet::format::OffsetMetadata;
+use ratchet::mistakes::{self, Mistake};
 
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Time};
 use crate::world::{Broken, Process};
@@ -77,7 +78,8 @@ impl Asking {
     fn answer(self: &Arc<Self>) -> Result<Settled, Error> {
         let Question { group, input, changelog, .. } = &self.question;
         let (asked, of) = (group.clone(), input.clone());
-        let committed = self.persist("stable fetch", move |broker| broker.fetch_offset(&asked, &of, true))?;
+        let stable = !mistakes::made(Mistake::ClaimUnsettled);
+        let committed = self.persist("stable fetch", move |broker| broker.fetch_offset(&asked, &of, stable))?;
         let committed = committed.map(|found| CommittedOffset { offset: found.offset, metadata: found.metadata });
         // Only now: an input never ends before the offset that was committed.
         let told: Told<(TopicId, i64, i64)> = Told::default();
@@ -86,8 +88,12 @@ impl Asking {
             let input = asking.ask_input();
             *tells.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
         });
-        let (changelog_start, changelog_end) = self.ends(changelog, Isolation::Uncommitted)?;
-        self.wait_stable(changelog_end)?;
+        let to_stable = mistakes::made(Mistake::RestoreToStableOffset);
+        let isolation = if to_stable { Isolation::Committed } else { Isolation::Uncommitted };
+        let (changelog_start, changelog_end) = self.ends(changelog, isolation)?;
+        if !mistakes::made(Mistake::OpenTransactionPassed) {
+            self.wait_stable(changelog_end)?;
+        }
         let changelog_id = self.topic_id(changelog)?;
         let (input_id, input_start, input_end) = self.await_told(&told)?;
         Ok(Settled { committed, input_id, input_start, input_end, changelog_id, changelog_start, changelog_end })
@@ -135,7 +141,7 @@ impl Asking {
                 return Err(Error::new(Kind::Retry, message));
             }
             if pause == LOOK_MIN {
-                self.question.process.lock().reach("a takeover met an open transaction on the changelog");
+                self.question.process.lock().takeover_met("a takeover met an open transaction on the changelog");
             }
             self.question.process.sleep(pause);
             pause = (pause * 2).min(LOOK_MAX);
@@ -175,7 +181,7 @@ impl Asking {
             }
             let unstable = broken == Broken::Code(Code::UnstableOffsetCommit);
             if unstable {
-                self.question.process.lock().reach("a takeover met pending offsets");
+                self.question.process.lock().takeover_met("a takeover met pending offsets");
             }
             self.question.process.sleep(if unstable { STABLE_PAUSE } else { RETRY_PAUSE });
         }

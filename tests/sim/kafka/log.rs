@@ -224,6 +224,19 @@ impl Log {
         Ok(bound.max(from))
     }
 
+    /// Shows whoever judges the records from `from` on below the last stable offset: by whom each was written, and
+    /// whether that was aborted. Answers where to look on.
+    pub fn examine(&self, from: i64, mut show: impl FnMut(i64, Option<i64>, &Record, bool)) -> i64 {
+        let bound = self.stable_end();
+        let first = self.entries.partition_point(|entry| entry.offset < from);
+        for entry in self.entries.range(first..).take_while(|entry| entry.offset < bound) {
+            if let Body::Record(record) = &entry.body {
+                show(entry.offset, entry.producer, record, self.is_aborted(entry));
+            }
+        }
+        bound.max(from)
+    }
+
     /// Removes everything below `offset` (`DeleteRecords`, retention): OFFSET_OUT_OF_RANGE beyond the end.
     pub fn delete_before(&mut self, offset: i64) -> Result<(), Code> {
         if offset > self.end {
@@ -234,6 +247,16 @@ impl Log {
         self.entries.retain(|entry| entry.offset >= start);
         self.aborted.retain(|aborted| aborted.last >= start);
         Ok(())
+    }
+
+    /// Puts other records in place of all that there is, below the same end. Not Kafka's: for whoever judges when all is
+    /// over.
+    pub fn replace(&mut self, records: Vec<(i64, Record)>) {
+        let entry = |(offset, record)| Entry { offset, producer: None, body: Body::Record(record), horizon: None };
+        self.entries = records.into_iter().map(entry).collect();
+        self.start = 0;
+        self.known.clear();
+        self.aborted.clear();
     }
 
     /// Lets the cleaner pass over everything below `dirty_end` (the active segment's first offset), and never over

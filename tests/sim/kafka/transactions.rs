@@ -56,6 +56,8 @@ struct Transaction {
     targets: BTreeSet<Target>,
     timeout: Time,
     began: Time,
+    /// What was decided of the transaction that was opened last, for whoever judges.
+    decided: Option<bool>,
 }
 
 /// How often transactions are looked for that are open for too long
@@ -80,6 +82,11 @@ impl Coordinator {
         self.ids.get(id).map(|transaction| transaction.state)
     }
 
+    /// Whether the transaction that the id opened last was committed; `None` where it is open.
+    pub fn decision(&self, id: &str) -> Option<bool> {
+        self.ids.get(id)?.decided
+    }
+
     /// How many transactions stand so.
     pub fn count(&self, state: State) -> usize {
         self.ids.values().filter(|transaction| transaction.state == state).count()
@@ -93,14 +100,15 @@ impl Coordinator {
             self.producers += 1;
             let (producer, epoch) = (1000 + self.producers, 0);
             let targets = BTreeSet::new();
+            let state = State::Empty;
             self.ids
-                .insert(id.clone(), Transaction { producer, epoch, state: State::Empty, targets, timeout, began: 0 });
+                .insert(id.clone(), Transaction { producer, epoch, state, targets, timeout, began: 0, decided: None });
             return Ok((producer, epoch));
         };
         match transaction.state {
             State::PrepareCommit | State::PrepareAbort => Err(Code::ConcurrentTransactions),
             State::Ongoing => {
-                transaction.fence();
+                transaction.fence(self.protocol);
                 Err(Code::ConcurrentTransactions)
             }
             State::Empty | State::CompleteCommit | State::CompleteAbort => {
@@ -136,6 +144,7 @@ impl Coordinator {
                 transaction.targets.clear();
                 transaction.state = State::Ongoing;
                 transaction.began = now;
+                transaction.decided = None;
             }
         }
         transaction.targets.extend(targets);
@@ -171,6 +180,7 @@ impl Coordinator {
         let same = match transaction.state {
             State::Ongoing => {
                 transaction.state = if commit { State::PrepareCommit } else { State::PrepareAbort };
+                transaction.decided = Some(commit);
                 if v2 {
                     transaction.epoch += 1;
                 }
@@ -200,7 +210,7 @@ impl Coordinator {
         self.scanned = now;
         for transaction in self.ids.values_mut().filter(|transaction| transaction.state == State::Ongoing) {
             if transaction.began + transaction.timeout <= now {
-                transaction.fence();
+                transaction.fence(self.protocol);
             }
         }
     }
@@ -210,6 +220,11 @@ impl Coordinator {
         let open = self.ids.values().filter(|transaction| transaction.state == State::Ongoing);
         let next = open.map(|transaction| transaction.began + transaction.timeout).min()?;
         Some(next.max(self.scanned + SCAN).max(now))
+    }
+
+    /// Whether any transaction is open, or is being ended.
+    pub fn is_busy(&self) -> bool {
+        self.ids.values().any(|transaction| transaction.state == State::Ongoing || transaction.is_ending())
     }
 
     /// Whether any marker is still to be written.
@@ -246,10 +261,12 @@ impl Transaction {
         matches!(self.state, State::PrepareCommit | State::PrepareAbort)
     }
 
-    /// Aborts the open transaction under a new epoch (`TransactionMetadata.prepareFenceProducerEpoch`).
-    fn fence(&mut self) {
-        self.epoch += 1;
+    /// Aborts the open transaction under a new epoch (`TransactionMetadata.prepareFenceProducerEpoch`); with version 2
+    /// its end takes one more, so that the former owner's is not the one before (`prepareAbortOrCommit`).
+    fn fence(&mut self, protocol: Protocol) {
+        self.epoch += if protocol == Protocol::V2 { 2 } else { 1 };
         self.state = State::PrepareAbort;
+        self.decided = Some(false);
         self.complete_if_done();
     }
 

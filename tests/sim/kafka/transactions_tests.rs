@@ -107,6 +107,21 @@ fn with_version_2_a_late_end_is_fenced() {
     assert_eq!(scene.end(true), Err(Code::ProducerFenced));
 }
 
+/// KIP-890 part 2: an end asked for once more is told from one by an owner that was fenced meanwhile.
+#[test]
+fn with_version_2_a_fenced_owner_cannot_end_as_if_it_asked_again() {
+    let mut scene = Scene::new(Protocol::V2);
+    scene.add(0).unwrap();
+    scene.coordinator.abort_timed_out(10 * SECOND);
+    assert_eq!(scene.state(), State::PrepareAbort);
+    for commit in [true, false] {
+        assert_eq!(scene.end(commit), Err(Code::ProducerFenced));
+    }
+    scene.write_markers();
+    assert_eq!(scene.end(false), Err(Code::ProducerFenced));
+    assert_eq!(scene.init(), Ok((scene.producer, 3)));
+}
+
 /// `TransactionCoordinator.prepareInitProducerIdTransit`: a new owner aborts what is open under an epoch of its own,
 /// and is given the one after that.
 #[test]

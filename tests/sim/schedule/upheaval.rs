@@ -1,4 +1,5 @@
-//! What befalls an instance's disk, and what people do to groups and topics while nobody uses them.
+//! What befalls an instance's disk, and what people do to groups and topics: those of the group and of the changelog;
+//! those of the input are in `uproot`.
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use crate::random::Random;
 use crate::stores::Stores;
 use crate::world::Wire;
 
+use super::misfortunes::Misfortune;
 use super::{Fault, Run};
 
 /// Something that befalls an instance's disk.
@@ -39,43 +41,46 @@ pub(super) type Copies = Vec<(PathBuf, StoreCopy)>;
 const DOWN: Time = 4 * SECOND;
 
 /// Draws what befalls disks, and when the upheaval is.
-pub(super) fn draw(profile: Profile, random: &mut Random, faults: &mut Vec<(Time, Fault)>) {
+pub(super) fn draw(profile: &Profile, random: &mut Random, all: &mut Vec<Misfortune>) {
     let some = |random: &mut Random| random.below(profile.instances as u64) as usize;
     for _ in 0..profile.disks {
         let (who, when) = (some(random), random.between(300 * MS, 6 * SECOND));
         let back = when + random.between(10 * MS, 2 * SECOND);
-        let mut add = |at: Time, disk: Disk| faults.push((at, Fault::Disk(who, disk)));
-        match random.below(8) {
+        let on = |at: Time, disk: Disk| (at, Fault::Disk(who, disk));
+        let mut one = match random.below(8) {
             0..2 => {
-                add(when, Disk::Full(random.below(6) as u32));
-                add(back, Disk::Space);
+                all.push(vec![on(when, Disk::Full(random.below(6) as u32)), on(back, Disk::Space)]);
                 continue;
             }
             2..4 => {
-                add(when, Disk::Damage(random.below(12) as u32));
+                all.push(vec![on(when, Disk::Damage(random.below(12) as u32))]);
                 continue;
             }
             4..6 => {
-                add(when, Disk::Copy);
-                add(back, Disk::PutBack(if random.permille(800) { who } else { some(random) }));
+                let whose = if random.permille(800) { who } else { some(random) };
+                vec![on(when, Disk::Copy), on(back, Disk::PutBack(whose))]
             }
-            6 => add(back, Disk::Swap),
-            _ => add(back, Disk::Lose),
-        }
-        faults.push((back + random.below(SECOND), Fault::Start(who)));
+            6 => vec![on(back, Disk::Swap)],
+            _ => vec![on(back, Disk::Lose)],
+        };
+        one.push((back + random.below(SECOND), Fault::Start(who)));
+        all.push(one);
     }
-    if let Some(upheaval) = profile.upheaval {
-        let when = random.between(SECOND, 3 * SECOND);
-        // What else would start instances meanwhile has to wait.
-        for (at, fault) in faults.iter_mut() {
-            if (when..when + DOWN).contains(at) && matches!(fault, Fault::Start(_)) {
-                *at += DOWN;
-            }
-        }
-        faults.push((when, Fault::Stop));
-        faults.push((when + DOWN, Fault::Upheaval(upheaval)));
-        (0..profile.instances).for_each(|who| faults.push((when + DOWN + random.below(SECOND), Fault::Start(who))));
+    let Some(upheaval) = profile.upheaval else { return };
+    let when = random.between(SECOND, 3 * SECOND);
+    if !upheaval.needs_rest() {
+        all.push(vec![(when, Fault::Upheaval(upheaval))]);
+        return;
     }
+    // What else would start instances meanwhile has to wait.
+    for (at, fault) in all.iter_mut().flatten() {
+        if (when..when + DOWN).contains(at) && matches!(fault, Fault::Start(_)) {
+            *at += DOWN;
+        }
+    }
+    let mut one = vec![(when, Fault::Stop), (when + DOWN, Fault::Upheaval(upheaval))];
+    one.extend((0..profile.instances).map(|who| (when + DOWN + random.below(SECOND), Fault::Start(who))));
+    all.push(one);
 }
 
 impl Run<'_> {
@@ -121,8 +126,12 @@ impl Run<'_> {
         }
     }
 
-    /// Nobody is there: the group is empty, and no transaction is open but those of the dead.
+    /// Nobody is there, but where the input grows: the group is empty, and no transaction is open but those of the dead.
     pub(super) fn overturn(&mut self, upheaval: Upheaval) {
+        self.history.before(upheaval, &self.world.lock().broker);
+        if Upheaval::OF_INPUT.contains(&upheaval) {
+            return self.uproot(upheaval);
+        }
         let mut state = self.world.lock();
         let changelog = |number: i32| Partition::new(input::CHANGELOG, number);
         let partitions = 0..self.profile.partitions;
@@ -162,6 +171,7 @@ impl Run<'_> {
                     "the changelog was recreated"
                 })
             }
+            of_input => unreachable!("{of_input:?} was done above"),
         };
         if let Some(situation) = reached {
             state.reach(situation);
@@ -176,15 +186,9 @@ impl Run<'_> {
                 disk.set_full(None);
             }
         }
-        let mut state = self.world.lock();
-        state.wire = Wire::default();
+        self.world.lock().wire = Wire::default();
         if self.profile.upheaval.is_some() {
-            let now = state.now();
-            for number in 0..self.profile.partitions {
-                let record = input::record(&mut state.random, number, self.sent[number as usize], now);
-                let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, number));
-                log.expect("the input stays").append([record]);
-            }
+            self.feed_all();
         }
     }
 }

@@ -1,0 +1,77 @@
+//! Goal: the simulated cluster does what Apache Kafka does. The same scripted calls are made to both, behind the same
+//! traits of `ratchet::cluster`: to Kafka by `cluster::kafka`, to the simulation by `tests/sim/client`. What is seen
+//! (records, offsets, ends, committed offsets, kinds of errors) has to be the same, line by line.
+//!
+//! - `script`: the language; `play`: its words, done by any cluster
+//! - `ground`: what the traits do not offer (administrators, other people's clients), `simulated` and `real`
+//! - `transactions`, `reading`, `groups`, `topics`: the scripts, one for each rule that docs/guarantees.md rests on
+#![allow(clippy::disallowed_methods, reason = "a real Kafka answers by the real clock")]
+#![allow(dead_code, unused_imports, reason = "the simulated cluster can more than scripts ask of it")]
+
+#[path = "../client/mod.rs"]
+mod client;
+#[path = "../coroutine.rs"]
+mod coroutine;
+#[path = "../judge/coverage.rs"]
+mod coverage;
+#[path = "../cut.rs"]
+mod cut;
+#[path = "../driver.rs"]
+mod driver;
+#[path = "../judge/heard.rs"]
+mod heard;
+#[path = "../kafka/mod.rs"]
+mod kafka;
+#[path = "../random.rs"]
+mod random;
+#[path = "../../support/kafka/mod.rs"]
+mod support;
+#[path = "../world.rs"]
+mod world;
+
+/// What of the judge the client and the world tell their situations by.
+mod judge {
+    pub(crate) use crate::{coverage, heard};
+}
+
+mod ground;
+mod groups;
+mod play;
+mod reading;
+mod real;
+mod script;
+mod simulated;
+mod topics;
+mod transactions;
+
+use script::Script;
+
+/// With how many seeds the simulated cluster is asked: what is seen must not hang on them.
+const SEEDS: u64 = 20;
+
+/// Plays a script on both and compares.
+pub fn compare(text: &str) {
+    let script = Script::parse(text);
+    let kafka = real::observe(&script);
+    for seed in 1..=SEEDS {
+        let simulated = simulated::observe(&script, seed);
+        for (line, (here, there)) in script.lines.iter().zip(simulated.iter().zip(&kafka)) {
+            assert_eq!(
+                here, there,
+                "{:?}, seed {seed}: the simulated cluster (left) is not as Kafka (right)",
+                line.text
+            );
+        }
+    }
+    for (line, seen) in script.lines.iter().zip(&kafka) {
+        assert_eq!(*seen, line.expected, "{:?}: Kafka does not do what the script says", line.text);
+    }
+}
+
+/// A test for each script.
+#[macro_export]
+macro_rules! scripts {
+    ($($(#[doc = $doc:literal])+ $name:ident: $text:literal;)+) => {
+        $($(#[doc = $doc])+ #[test] fn $name() { $crate::compare($text); })+
+    };
+}

@@ -1,0 +1,141 @@
+//! Reading: positions pass markers and gaps, and stay before what is open.
+
+crate::scripts! {
+    /// "The restore has ended when the reader's position has reached the end": markers and aborted records have offsets.
+    a_reader_passes_markers_and_aborted_records: "
+        topic log 1
+        foreign f begin
+        foreign f write log:0 a=kept
+        foreign f commit
+        foreign f begin
+        foreign f write log:0 a=lost
+        foreign f abort
+        see log:0 => 0:kept | 4
+        see log:0 from 1 => | 4
+        see log:0 from 3 => | 4
+        see log:0 from 4 => | 4
+    ";
+    /// The same for a member.
+    a_member_passes_markers_and_aborted_records: "
+        topic in 1
+        foreign f begin
+        foreign f write in:0 a=kept
+        foreign f commit
+        foreign f begin
+        foreign f write in:0 a=lost
+        foreign f abort
+        member m g in
+        share m => 1
+        start m in:0 0
+        poll m => 0:kept
+        position m in:0 => 4
+        end m in:0 => 4
+    ";
+    /// A member stays before an open transaction, and hears of the end behind it.
+    a_member_stays_before_an_open_transaction: "
+        topic in 1
+        write in:0 k=a
+        foreign f begin
+        foreign f write in:0 k=open
+        write in:0 k=b
+        member m g in
+        share m => 1
+        start m in:0 0
+        poll m => 0:a
+        quiet m => nothing
+        position m in:0 => 1
+        end m in:0 => 3
+        foreign f commit
+        poll m => 1:open 2:b
+        position m in:0 => 4
+    ";
+    /// Nothing is read that was not started, and nothing stale after another start.
+    a_member_reads_what_it_was_told_to: "
+        topic in 1
+        write in:0 k=a k=b
+        member m g in
+        share m => 1
+        quiet m => nothing
+        start m in:0 1
+        poll m => 1:b
+        pause m in:0
+        write in:0 k=c
+        quiet m => nothing
+        start m in:0 0
+        poll m => 0:a 1:b 2:c
+    ";
+    /// Records that were removed are never passed silently.
+    removed_records_are_refused: "
+        topic log 1
+        write log:0 k=a k=b k=c
+        delete-records log:0 2
+        ends log:0 => 2 3 3
+        see log:0 => 2:c | 3
+        see log:0 from 1 => refused
+        see log:0 from 3 => | 3
+        see log:0 from 4 => refused
+    ";
+    /// A member that meets a position that is not there has to be made anew.
+    a_member_at_removed_records_is_refused: "
+        topic in 1
+        write in:0 k=a k=b k=c
+        delete-records in:0 2
+        member m g in
+        share m => 1
+        start m in:0 0
+        fails m => refused
+        start m in:0 2 => fenced
+        leave m
+        member n g in
+        share n => 1
+        start n in:0 2
+        poll n => 2:c
+    ";
+    /// Where an open transaction's first record was removed, the last stable offset is the log's start.
+    records_of_an_open_transaction_are_removed: "
+        topic log 1
+        foreign f begin
+        foreign f write log:0 k=open
+        write log:0 k=b
+        delete-records log:0 1
+        ends log:0 => 1 1 2
+        foreign f abort
+        ends log:0 => 1 3 3
+        see log:0 => 1:b | 3
+    ";
+    /// Compaction leaves the last record of a key, gaps where others were, and the log's start.
+    compaction_leaves_the_last_of_each_key: "
+        topic log 1 compacted
+        write log:0 k=1 k=2
+        sleep 300
+        write log:0 k=3
+        sleep 300
+        write log:0 other=x
+        compact log:0 3
+        see log:0 => 2:3 3:x | 4
+        ends log:0 => 0 4 4
+        see log:0 from 1 => 2:3 3:x | 4
+    ";
+    /// A tombstone is kept for `delete.retention.ms`, and hides what it removes.
+    compaction_leaves_tombstones_for_a_while: "
+        topic log 1 compacted
+        write log:0 k=1
+        sleep 300
+        write log:0 k=-
+        sleep 300
+        write log:0 other=x
+        compact log:0 2
+        see log:0 => 1:- 2:x | 3
+    ";
+    /// The end of a log that ends in a marker: a position behind the last record is not yet the end.
+    a_reader_passes_a_marker_at_the_end: "
+        topic log 1
+        write log:0 k=a
+        foreign f begin
+        foreign f write log:0 k=b
+        foreign f commit
+        ends log:0 => 0 3 3
+        see log:0 => 0:a 1:b | 3
+        see log:0 from 2 => | 3
+    ";
+}

@@ -1,0 +1,94 @@
+//! One process alone on a cluster where nothing goes wrong: a loop takes whatever is due next.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::coroutine::Strand;
+use crate::kafka::{MS, SECOND, Time};
+use crate::world::{Process, Wire, World};
+
+/// For how long it may go on.
+const PATIENCE: Time = 600 * SECOND;
+
+/// Runs `body` as a task of a process, beside the tasks that its clients begin, and gives what it comes to.
+pub fn alone<T: Send + 'static>(seed: u64, body: impl FnOnce(&Process) -> T + Send + 'static) -> T {
+    let world = World::new(seed, Wire::default(), false);
+    let process = world.process();
+    let told: Arc<Mutex<Option<T>>> = Arc::new(Mutex::new(None));
+    let (own, tells) = (process.clone(), told.clone());
+    process.spawn(move || {
+        let done = body(&own);
+        *tells.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+    });
+    let mut driver = Driver { world, strands: Vec::new(), marker_at: Time::MAX };
+    loop {
+        driver.step();
+        if let Some(done) = told.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // What is left of the clients goes without a word.
+            driver.world.lock().processes[process.number].is_dead = true;
+            return done;
+        }
+        assert!(process.now() < PATIENCE, "it comes to no end");
+    }
+}
+
+/// Lets time pass.
+struct Driver {
+    world: World,
+    strands: Vec<(usize, Strand)>,
+    marker_at: Time,
+}
+
+/// What is due.
+#[derive(Clone, Copy)]
+enum Due {
+    Task(usize),
+    Tick,
+    Marker,
+}
+
+impl Driver {
+    fn step(&mut self) {
+        let begun = std::mem::take(&mut self.world.lock().begun);
+        self.strands.extend(begun.into_iter().map(|(task, body)| (task, Strand::new(body))));
+        let (at, due) = self.next();
+        self.world.lock().broker.now = at;
+        match due {
+            Due::Task(at) => self.resume(at),
+            Due::Tick => self.world.lock().broker.tick(),
+            Due::Marker => {
+                let mut state = self.world.lock();
+                let markers = state.broker.markers();
+                let marker = &markers[state.random.below(markers.len() as u64) as usize];
+                state.broker.write_marker(marker);
+                self.marker_at = Time::MAX;
+            }
+        }
+    }
+
+    fn next(&mut self) -> (Time, Due) {
+        let mut state = self.world.lock();
+        let now = state.now();
+        if !state.broker.coordinator.has_markers() {
+            self.marker_at = Time::MAX;
+        } else if self.marker_at == Time::MAX {
+            self.marker_at = now + state.random.between(MS / 10, 20 * MS);
+        }
+        let tasks = self.strands.iter().enumerate().map(|(at, (task, _))| (state.tasks[*task].wake, Due::Task(at)));
+        let own = [(state.broker.next_tick().unwrap_or(Time::MAX), Due::Tick), (self.marker_at, Due::Marker)];
+        let (at, due) = tasks.chain(own).min_by_key(|(at, _)| *at).expect("there are two at least");
+        assert!(at < Time::MAX, "everybody waits for ever");
+        (at.max(now), due)
+    }
+
+    fn resume(&mut self, at: usize) {
+        let (task, strand) = &mut self.strands[at];
+        {
+            let mut state = self.world.lock();
+            state.running = *task;
+            state.tasks[*task].wake = Time::MAX;
+        }
+        if strand.resume() {
+            self.strands.remove(at);
+        }
+    }
+}

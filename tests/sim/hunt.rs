@@ -1,0 +1,117 @@
+//! Many seeds, on all cores: what they reach, and which go wrong. The first of those is told in full, as short as it
+//! gets, with the command that plays it again.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::judge::coverage;
+use crate::profile::{Draw, PROFILES, Profile};
+use crate::shrink::{self, Shrunk};
+use crate::{number, play, play_cut};
+
+type Named = (&'static str, Draw);
+
+/// What many seeds have come to.
+#[derive(Default)]
+struct Found {
+    reached: BTreeMap<&'static str, u64>,
+    /// What is wrong, by profile and seed.
+    failed: BTreeMap<(&'static str, u64), Vec<String>>,
+    /// How many seeds were played.
+    seeds: u64,
+}
+
+fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// So many seeds of a profile; many enough have to reach what the profile is meant to.
+pub fn of_profile(profile: &'static str, count: u64) {
+    let draw = Profile::named(profile).expect("tests name profiles that are there");
+    let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
+    let found = hunt(&[(profile, draw)], first, |played| played < count);
+    if count >= coverage::BIG {
+        assert_eq!(coverage::missing(profile, &found.reached), Vec::<&str>::new(), "never reached");
+    }
+}
+
+/// Seeds of all profiles in turn that were hardly ever run before, for so long.
+#[expect(clippy::disallowed_methods, reason = "new seeds are those that the time of day names")]
+pub fn of_all(length: Duration) {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let first = number("SIM_FIRST").unwrap_or(since.as_secs() * 1_000);
+    let began = Instant::now();
+    let found = hunt(&PROFILES, first, |_| began.elapsed() < length);
+    assert!(found.seeds > 0, "no time for a single seed");
+}
+
+/// Plays seeds from `first` on, each for every one of `profiles`, while `is_to_go_on` says so of their number.
+#[expect(clippy::disallowed_methods, reason = "how long seeds take is told to people")]
+fn hunt(profiles: &[Named], first: u64, is_to_go_on: impl Fn(u64) -> bool + Sync) -> Found {
+    println!("seeds from {first} on");
+    let (next, began) = (AtomicU64::new(0), Instant::now());
+    let found: Mutex<Found> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if !is_to_go_on(at) {
+                        return;
+                    }
+                    let (turn, count) = (at as usize % profiles.len(), profiles.len() as u64);
+                    play_one(profiles[turn], first + at / count, &found);
+                }
+            });
+        }
+    });
+    let (took, found) = (began.elapsed(), found.into_inner().unwrap_or_else(PoisonError::into_inner));
+    coverage::report(&found.reached).iter().for_each(|line| println!("{line}"));
+    let names: Vec<&str> = profiles.iter().map(|(name, _)| *name).collect();
+    let each_ms = took.as_secs_f64() * 1000.0 / found.seeds.max(1) as f64;
+    println!("{} seeds of {} in {took:.1?}: {each_ms:.1} ms a seed", found.seeds, names.join(", "));
+    if let Some(((profile, seed), wrong)) = found.failed.first_key_value() {
+        tell_short(profile, *seed, wrong);
+    }
+    assert_eq!(found.failed.len(), 0, "seeds went wrong");
+    found
+}
+
+fn play_one((profile, draw): Named, seed: u64, found: &Mutex<Found>) {
+    let played = catch_unwind(AssertUnwindSafe(|| play(seed, draw, false)));
+    let (reached, wrong) = match played {
+        Ok(outcome) => (outcome.reached, outcome.wrong),
+        Err(panicked) => (BTreeMap::new(), vec![told(&*panicked)]),
+    };
+    let mut found = lock(found);
+    found.seeds += 1;
+    reached.into_iter().for_each(|(situation, times)| *found.reached.entry(situation).or_default() += times);
+    if !wrong.is_empty() {
+        println!("SIM_PROFILE={profile} SIM_SEED={seed}: {}", wrong.join("; "));
+        found.failed.insert((profile, seed), wrong);
+    }
+}
+
+/// What somebody panicked with.
+pub fn told(panicked: &(dyn Any + Send)) -> String {
+    let text = panicked.downcast_ref::<String>().map(String::as_str).or(panicked.downcast_ref::<&str>().copied());
+    format!("panicked: {}", text.unwrap_or("without a word"))
+}
+
+/// Tells the shortest part of a seed that still fails, and how to play it again. One that panics is not made shorter.
+fn tell_short(profile: &str, seed: u64, wrong: &[String]) {
+    let replay = format!("SIM_PROFILE={profile} SIM_SEED={seed}");
+    if wrong.iter().any(|wrong| wrong.starts_with("panicked")) {
+        return println!("replay: {replay} make sim ARGS=one_seed");
+    }
+    let draw = Profile::named(profile).expect("it was played");
+    let Shrunk { cut, tries, .. } = shrink::shrink(&play(seed, draw, false), |cut| play_cut(seed, draw, cut, false));
+    println!("the shortest that fails, after {tries} tries:");
+    let outcome = play_cut(seed, draw, &cut, true);
+    println!("{}", outcome.wrong.join("; "));
+    println!("replay: {replay} SIM_KEEP='{cut}' make sim ARGS=one_seed");
+}

@@ -1,0 +1,278 @@
+//! The situations that runs mean to reach, by name. A big run fails where one was never reached; every run prints how
+//! often each was.
+//!
+//! Most are counted where they come about (`State::reach`, called by `world`, `schedule`, `client` and `stores`), some
+//! by the judge out of logs and stores, some by what the engine says (`heard`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::kafka::{Code, Committed, Partition, State as Transaction};
+use crate::world::State;
+
+/// From so many seeds of a kind on, all that the kind has to reach is asked for.
+pub const BIG: u64 = 5_000;
+
+pub const KILLED_BEFORE_STORE: &str = "killed between a commit and its store write";
+pub const KILLED_RESTORING: &str = "killed during a restore";
+pub const FENCED_RESTORING: &str = "a producer was fenced during a restore";
+pub const REBALANCED_RESTORING: &str = "a rebalance came during a restore";
+pub const LOST_OPEN: &str = "partitions were lost with a transaction open";
+pub const UNKNOWN_COMMIT: &str = "an unknown outcome was a commit";
+pub const UNKNOWN_ABORT: &str = "an unknown outcome was an abort";
+pub const SECOND_ZOMBIE: &str = "a second zombie's transaction was refused";
+pub const LATE_OFFSETS: &str = "offsets of a transaction came late";
+pub const MOVED_IN_COMMIT: &str = "a coordinator moved in a commit";
+pub const TIMED_OUT: &str = "a transaction timed out";
+pub const MARKER_PENDING: &str = "a takeover met markers that were not written yet";
+pub const CLAIM_FAILED: &str = "a claim was aborted";
+pub const RELEASE_FAILED: &str = "a release was aborted";
+pub const SWEEP_ABORTED: &str = "a sweeper's tombstone was aborted";
+pub const STORE_AHEAD: &str = "a store was ahead of its position";
+pub const EPOCH_CHANGED: &str = "a transaction knew more than one epoch";
+pub const REFUSED: &str = "a task was refused";
+pub const FULL_AT_COMMIT: &str = "a disk was full at a commit";
+pub const DAMAGE_MET: &str = "a damaged store was met";
+pub const REBUILT: &str = "a store that could not be built upon was rebuilt";
+pub const ISOLATED: &str = "a task whose output failed went on alone";
+pub const RESET_MET: &str = "a reset group was met";
+pub const DELETED_MET: &str = "a deleted group was met";
+pub const LOSS_REFUSED: &str = "what could not be had back was not gone on from";
+pub const WIPED: &str = "all stores were wiped and restored";
+
+/// A situation.
+pub struct Situation {
+    pub name: &'static str,
+    /// How it is recognised.
+    pub how: &'static str,
+    /// The profile whose seeds have to reach it.
+    pub by: &'static str,
+}
+
+const fn of(by: &'static str, name: &'static str, how: &'static str) -> Situation {
+    Situation { name, how, by }
+}
+
+/// All of them.
+pub const SITUATIONS: &[Situation] = &[
+    of("falling", KILLED_BEFORE_STORE, "a process is killed that asked for a commit which was decided"),
+    of("falling", KILLED_RESTORING, "a process is killed that reads a changelog"),
+    of(
+        "falling",
+        "killed while a transaction was open",
+        "the coordinator has one open for an id of the killed process",
+    ),
+    of("falling", "killed while a commit's markers were being written", "the coordinator has one in PrepareCommit"),
+    of("falling", "an instance was frozen", "the schedule does it"),
+    of("falling", "an owner was fenced by its successor", "a settling task initialises the id that the text names"),
+    of("falling", "a producer was fenced", "PRODUCER_FENCED or INVALID_PRODUCER_EPOCH is answered"),
+    of("falling", "a stale member's transaction was refused", "TxnOffsetCommit is answered by a stale generation"),
+    of("falling", SECOND_ZOMBIE, "the same, and it was another process's before"),
+    of("falling", "partitions were lost", "a member's session has ended, or it was told so"),
+    of("falling", LOST_OPEN, "the same while an id of the process has a transaction open"),
+    of("falling", "a takeover met an open transaction on the changelog", "its last stable offset is below the end"),
+    of("falling", "a takeover met pending offsets", "the stable fetch is answered UNSTABLE_OFFSET_COMMIT"),
+    of("falling", MARKER_PENDING, "the same while a decided transaction has markers to be written"),
+    of("falling", REBALANCED_RESTORING, "a member is told of partitions while its process reads a changelog"),
+    of("falling", "a crash took commits back from a store", "the simulated disk falls back"),
+    of("falling", WIPED, "the schedule does it when all is drained"),
+    of("wild", FENCED_RESTORING, "a producer is fenced while its process reads a changelog"),
+    of("wild", TIMED_OUT, "a scan of the coordinator's has ended one"),
+    of("wild", ISOLATED, "the engine says so"),
+    of("wild", MOVED_IN_COMMIT, "a request of a commit is answered NOT_COORDINATOR"),
+    of("wild", STORE_AHEAD, "a store in a restore holds what was committed behind its position"),
+    of("stormy", "the end of a transaction was decided, and the answer lost", "the wire does it"),
+    of("stormy", "the end of a transaction did not arrive, or not yet", "the wire does it"),
+    of("stormy", "the end of a transaction came late", "EndTxn arrives after its client has given up"),
+    of("stormy", LATE_OFFSETS, "TxnOffsetCommit arrives after its client has given up"),
+    of("stormy", "a commit's outcome stayed unknown", "the producer's call ends without an answer"),
+    of("stormy", UNKNOWN_COMMIT, "the same, and the coordinator has decided so in the end"),
+    of("stormy", UNKNOWN_ABORT, "the same, and the coordinator has decided so in the end, or never"),
+    of("stormy", CLAIM_FAILED, "a commit fails that carries offsets only, naming an owner"),
+    of("stormy", RELEASE_FAILED, "a commit fails that carries offsets only, naming nobody"),
+    of("sick", "a disk was full", "the schedule does it"),
+    of("sick", FULL_AT_COMMIT, "the engine says so between a commit and whatever it waits for next"),
+    of("sick", "a store was damaged", "the schedule does it"),
+    of("sick", DAMAGE_MET, "the engine says so"),
+    of("sick", REBUILT, "the engine says so"),
+    of("sick", "an old copy of a store was put back", "the schedule does it"),
+    of("sick", "the folders of two stores were swapped", "the schedule does it"),
+    of("sick", "a disk was lost", "the schedule does it"),
+    of("upset", "the group was reset", "the schedule does it"),
+    of("upset", RESET_MET, "the engine says so"),
+    of("upset", "the group was deleted", "the schedule does it"),
+    of("upset", DELETED_MET, "the engine says so"),
+    of("upset", "the changelog was truncated", "the schedule does it"),
+    of("upset", "the changelog was recreated", "the schedule does it"),
+    of("upset", REFUSED, "the engine says so"),
+    of("upset", LOSS_REFUSED, "not everything is read after such a loss"),
+    of("uprooted", "the input lost records that were read", "the schedule does it"),
+    of("uprooted", "the input lost records that were not read", "the schedule does it"),
+    of("uprooted", "the input was recreated", "the schedule does it"),
+    of("uprooted", "the input was given more partitions", "the schedule does it"),
+    of("uprooted", "the group was set to the input's end, and skipped records", "the schedule does it"),
+    of("forgetful", SWEEP_ABORTED, "an aborted record of the changelog has no value"),
+    of("epochal", EPOCH_CHANGED, "a position record has several scopes"),
+];
+
+/// What seeds of a kind had to reach and have not.
+pub fn missing(kind: &str, reached: &BTreeMap<&'static str, u64>) -> Vec<&'static str> {
+    let wanted = SITUATIONS.iter().filter(|situation| situation.by == kind);
+    wanted.map(|situation| situation.name).filter(|name| !reached.contains_key(name)).collect()
+}
+
+/// Every situation of the list with its count, and what was counted beside.
+pub fn report(reached: &BTreeMap<&'static str, u64>) -> Vec<String> {
+    let line = |name: &str, how: &str| {
+        let times = reached.get(name).copied().unwrap_or_default();
+        if how.is_empty() { format!("{times:>8} times {name}") } else { format!("{times:>8} times {name}: {how}") }
+    };
+    let listed = SITUATIONS.iter().map(|situation| line(situation.name, situation.how));
+    let is_listed = |name: &str| SITUATIONS.iter().any(|situation| situation.name == name);
+    let beside = reached.keys().filter(|name| !is_listed(name)).map(|name| line(name, ""));
+    listed.chain(beside).collect()
+}
+
+/// What a world remembers so that situations can be told.
+#[derive(Default)]
+pub struct Memory {
+    /// Which process has opened a producer of each transactional id.
+    owners: BTreeMap<Arc<str>, usize>,
+    /// How many changelogs each process reads.
+    readers: BTreeMap<usize, u64>,
+    /// How many commits of each process were decided and are not answered yet.
+    decided: BTreeMap<usize, u64>,
+    /// Processes whose transactions were refused for a stale membership.
+    zombies: Vec<usize>,
+    /// Ids of commits whose outcome stayed unknown.
+    unknown: Vec<Arc<str>>,
+}
+
+impl Memory {
+    pub fn opened(&mut self, id: &Arc<str>, process: usize) {
+        self.owners.insert(id.clone(), process);
+    }
+
+    pub fn reads(&mut self, process: usize) {
+        *self.readers.entry(process).or_default() += 1;
+    }
+
+    pub fn reads_no_more(&mut self, process: usize) {
+        if let Some(readers) = self.readers.get_mut(&process) {
+            *readers = readers.saturating_sub(1);
+        }
+    }
+
+    /// Whether a process reads a changelog.
+    pub fn is_restoring(&self, process: usize) -> bool {
+        self.readers.get(&process).is_some_and(|readers| *readers > 0)
+    }
+
+    /// A commit was decided, and its process will be told.
+    pub fn decide(&mut self, process: usize) {
+        *self.decided.entry(process).or_default() += 1;
+    }
+
+    /// It was told.
+    pub fn answer(&mut self, process: usize) {
+        if let Some(decided) = self.decided.get_mut(&process) {
+            *decided = decided.saturating_sub(1);
+        }
+    }
+
+    pub fn unknown(&mut self, id: &Arc<str>) {
+        self.unknown.push(id.clone());
+    }
+}
+
+impl State {
+    /// Whether a process has a transaction standing so.
+    pub fn has(&self, process: usize, state: Transaction) -> bool {
+        let mut ids = self.memory.owners.iter().filter(|(_, owner)| **owner == process);
+        ids.any(|(id, _)| self.broker.coordinator.state(id) == Some(state))
+    }
+
+    /// A process is about to be killed.
+    pub fn killed(&mut self, process: usize) {
+        if self.has(process, Transaction::Ongoing) {
+            self.reach("killed while a transaction was open");
+        }
+        if self.has(process, Transaction::PrepareCommit) {
+            self.reach("killed while a commit's markers were being written");
+        }
+        if self.memory.decided.get(&process).is_some_and(|decided| *decided > 0) {
+            self.reach(KILLED_BEFORE_STORE);
+        }
+        if self.memory.is_restoring(process) {
+            self.reach(KILLED_RESTORING);
+        }
+        self.memory.readers.remove(&process);
+        self.memory.decided.remove(&process);
+    }
+
+    /// A member is told of so many partitions that come or go.
+    pub fn told(&mut self, process: usize, partitions: usize) {
+        if partitions > 0 && self.memory.is_restoring(process) {
+            self.reach(REBALANCED_RESTORING);
+        }
+    }
+
+    /// A process has lost partitions.
+    pub fn lost(&mut self, process: usize) {
+        self.reach("partitions were lost");
+        if self.has(process, Transaction::Ongoing) {
+            self.reach(LOST_OPEN);
+        }
+    }
+
+    /// A takeover has to wait for something.
+    pub fn takeover_met(&mut self, what: &'static str) {
+        self.reach(what);
+        if self.broker.coordinator.has_markers() {
+            self.reach(MARKER_PENDING);
+        }
+    }
+
+    /// A request was answered with an error.
+    pub fn refused(&mut self, process: usize, what: &str, code: Code) {
+        let is_commit = matches!(what, "add offsets" | "commit offsets" | "end commit");
+        match code {
+            Code::ProducerFenced | Code::InvalidProducerEpoch => {
+                self.reach("a producer was fenced");
+                if self.memory.is_restoring(process) {
+                    self.reach(FENCED_RESTORING);
+                }
+            }
+            Code::IllegalGeneration | Code::UnknownMemberId if what == "commit offsets" => {
+                self.reach("a stale member's transaction was refused");
+                if !self.memory.zombies.contains(&process) {
+                    self.memory.zombies.push(process);
+                    if self.memory.zombies.len() == 2 {
+                        self.reach(SECOND_ZOMBIE);
+                    }
+                }
+            }
+            Code::NotCoordinator if is_commit => self.reach(MOVED_IN_COMMIT),
+            _ => {}
+        }
+    }
+
+    /// A commit has failed. With no records in it, it was a claim or a release.
+    pub fn commit_failed(&mut self, has_records: bool, offsets: &[(Partition, Committed)]) {
+        if has_records {
+            return;
+        }
+        if let Some((_, first)) = offsets.first() {
+            let is_release = first.metadata.ends_with(" released");
+            self.reach(if is_release { RELEASE_FAILED } else { CLAIM_FAILED });
+        }
+    }
+
+    /// What became of the commits whose outcome was unknown, once all is over.
+    pub fn resolve_unknown(&mut self) {
+        for id in std::mem::take(&mut self.memory.unknown) {
+            let was_commit = self.broker.coordinator.decision(&id) == Some(true);
+            self.reach(if was_commit { UNKNOWN_COMMIT } else { UNKNOWN_ABORT });
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What the engine says in its log: refusals, and situations that nothing else shows. Seeds keep to one thread, and so
+//! does what is heard of them.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Once;
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::coverage;
+
+/// What was heard of a seed.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    pub seen: BTreeMap<&'static str, u64>,
+    /// The partitions whose tasks were stopped, as `topic:number`.
+    pub refused: BTreeSet<String>,
+}
+
+thread_local! {
+    static HEARD: RefCell<Heard> = RefCell::default();
+    /// Whether a commit has just succeeded, and nothing has waited since: what is said now is said of its store write.
+    static COMMITTED: RefCell<bool> = const { RefCell::new(false) };
+}
+
+/// Begins to listen; with `tell`, what is said is printed too.
+pub fn listen(tell: bool) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let layer = || tracing_subscriber::fmt::layer().without_time().with_ansi(false);
+        let told = tell.then(|| layer().with_filter(LevelFilter::INFO));
+        // An error says that somebody listens already.
+        let _ = tracing_subscriber::registry().with(Ear.with_filter(LevelFilter::WARN)).with(told).try_init();
+    });
+}
+
+/// What was heard on this thread since this was asked last.
+pub fn take() -> Heard {
+    HEARD.take()
+}
+
+/// A commit has succeeded.
+pub fn committed() {
+    COMMITTED.set(true);
+}
+
+/// Something waits.
+pub fn waits() {
+    COMMITTED.set(false);
+}
+
+struct Ear;
+
+impl<S: Subscriber> Layer<S> for Ear {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let mut said = Said::default();
+        event.record(&mut said);
+        HEARD.with_borrow_mut(|heard| said.count(heard));
+    }
+}
+
+/// An event's texts.
+#[derive(Default)]
+struct Said {
+    message: String,
+    reason: String,
+    task: String,
+}
+
+impl Said {
+    fn count(self, heard: &mut Heard) {
+        let is_full = self.reason.contains("No space left");
+        let situation = match &self.message[..] {
+            "task stopped" => {
+                heard.refused.insert(self.task);
+                coverage::REFUSED
+            }
+            "restore set back" if is_full && COMMITTED.take() => coverage::FULL_AT_COMMIT,
+            "store is damaged; rebuilding it from the changelog" => coverage::DAMAGE_MET,
+            "store cannot be built upon; rebuilding it from the changelog" => coverage::REBUILT,
+            "the output fails this task; it goes on alone" => coverage::ISOLATED,
+            text if text.starts_with("the group was reset:") => coverage::RESET_MET,
+            text if text.starts_with("the group has no offset any more:") => coverage::DELETED_MET,
+            _ => return,
+        };
+        *heard.seen.entry(situation).or_default() += 1;
+    }
+
+    fn note(&mut self, field: &Field, text: impl FnOnce() -> String) {
+        match field.name() {
+            "message" => self.message = text(),
+            "reason" => self.reason = text(),
+            "task" => self.task = text(),
+            _ => {}
+        }
+    }
+}
+
+impl Visit for Said {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.note(field, || value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.note(field, || format!("{value:?}"));
+    }
+}

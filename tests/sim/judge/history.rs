@@ -1,0 +1,158 @@
+//! What has been seen of the cluster while a seed was under way: all that was ever committed to the changelogs, which
+//! the cleaner and people remove later, and how the committed offsets have moved.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::kafka::{Broker, MS, Partition, Record};
+use crate::profile::Upheaval;
+use crate::world::WALL_MS;
+
+use super::Ruling;
+use super::rules::Rules;
+
+/// A record with who wrote it.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The transactional producer, if it was one.
+    pub producer: Option<i64>,
+    pub record: Record,
+}
+
+/// All that was ever committed to one partition of one changelog.
+#[derive(Clone, Debug, Default)]
+pub struct Changelog {
+    pub records: BTreeMap<i64, Written>,
+    next: i64,
+    /// It was deleted while a transaction was open on it: what became of that cannot be known.
+    pub is_cut: bool,
+}
+
+/// What was seen.
+pub struct History {
+    pub rules: &'static Rules,
+    /// How many partitions the input has had from the beginning.
+    pub partitions: i32,
+    /// By partition and topic id, which rise.
+    changelogs: BTreeMap<(i32, u128), Changelog>,
+    /// Whether tombstones are removed from the changelog before every restore has seen them.
+    pub tombstones_go: bool,
+    upheavals: BTreeSet<Upheaval>,
+    committed: BTreeMap<Partition, i64>,
+    /// What clocks were set to, milliseconds from the right time: least and most.
+    clocks_ms: (i64, i64),
+    /// The inputs whose tasks were stopped.
+    refused: BTreeSet<String>,
+    /// What was wrong already.
+    pub ruling: Ruling,
+}
+
+impl History {
+    pub fn new(rules: &'static Rules, partitions: i32) -> Self {
+        Self {
+            rules,
+            partitions,
+            changelogs: BTreeMap::new(),
+            tombstones_go: false,
+            upheavals: BTreeSet::new(),
+            committed: BTreeMap::new(),
+            clocks_ms: (0, 0),
+            refused: BTreeSet::new(),
+            ruling: Ruling::default(),
+        }
+    }
+
+    /// Looks at what is new. To be called now and then, and before anything is removed from a changelog.
+    pub fn look(&mut self, broker: &Broker) {
+        if let Some(topic) = broker.topics.get(self.rules.changelog) {
+            for (number, log) in topic.logs.iter().enumerate() {
+                let kept = self.changelogs.entry((number as i32, topic.id)).or_default();
+                let mut aborted = 0;
+                let next = log.examine(kept.next, |offset, producer, record, is_aborted| {
+                    if is_aborted {
+                        aborted += u64::from(record.value.is_none());
+                    } else {
+                        kept.records.insert(offset, Written { producer, record: record.clone() });
+                    }
+                });
+                kept.next = next;
+                (0..aborted).for_each(|_| self.ruling.see(super::coverage::SWEEP_ABORTED));
+            }
+        }
+        for input in (0..self.partitions).map(|number| Partition::new(self.rules.input, number)) {
+            let Ok(Some(found)) = broker.groups.committed(self.rules.group, &input, false) else { continue };
+            let before = self.committed.insert(input.clone(), found.offset);
+            if let Some(before) = before.filter(|before| found.offset < *before) {
+                let expected = format!("no committed offset below {before}, which was committed before");
+                self.ruling.tell(4, &input, found.offset, expected, format!("{found:?}"));
+            }
+        }
+    }
+
+    /// Something is about to be done to the cluster.
+    pub fn before(&mut self, upheaval: Upheaval, broker: &Broker) {
+        self.look(broker);
+        self.upheavals.insert(upheaval);
+        match upheaval {
+            Upheaval::GroupReset | Upheaval::GroupDeleted | Upheaval::InputRecreated => self.committed.clear(),
+            Upheaval::ChangelogRecreated => {
+                let Some(topic) = broker.topics.get(self.rules.changelog) else { return };
+                for (number, log) in topic.logs.iter().enumerate() {
+                    let kept = self.changelogs.entry((number as i32, topic.id)).or_default();
+                    kept.is_cut = log.stable_end() < log.end();
+                }
+            }
+            Upheaval::ChangelogTruncated | Upheaval::GroupLatest | Upheaval::InputLost | Upheaval::InputGrown => {}
+        }
+    }
+
+    /// A clock was set, so far from the right time.
+    pub fn clock_set(&mut self, offset_ms: i64) {
+        self.clocks_ms = (self.clocks_ms.0.min(offset_ms), self.clocks_ms.1.max(offset_ms));
+    }
+
+    /// What clocks may have shown when a record was judged that was there at `since` at the earliest.
+    pub fn wall_ms(&self, broker: &Broker, since: i64) -> (i64, i64) {
+        let now = WALL_MS + (broker.now / MS) as i64;
+        (since.min(now) + self.clocks_ms.0, now + self.clocks_ms.1)
+    }
+
+    pub fn had(&self, upheaval: Upheaval) -> bool {
+        self.upheavals.contains(&upheaval)
+    }
+
+    /// Whether a task may have been refused for good.
+    pub fn had_loss(&self) -> bool {
+        self.upheavals.iter().any(|upheaval| upheaval.is_loss())
+    }
+
+    /// Whether the changelog may be less than the state.
+    pub fn had_changelog_loss(&self) -> bool {
+        self.had(Upheaval::ChangelogTruncated) || self.had(Upheaval::ChangelogRecreated)
+    }
+
+    /// Whether people have set the group's offsets.
+    pub fn had_reset(&self) -> bool {
+        self.had(Upheaval::GroupReset) || self.had(Upheaval::GroupLatest)
+    }
+
+    /// Tasks were stopped, and say so; each is an input as `topic:number`.
+    pub fn refused(&mut self, inputs: BTreeSet<String>) {
+        self.refused.extend(inputs);
+    }
+
+    /// Whether a partition need not be read to its end: its task was refused for a loss, or nobody may begin, as the
+    /// input was given more partitions.
+    pub fn excuses(&self, input: &Partition) -> bool {
+        self.had(Upheaval::InputGrown) || self.had_loss() && self.refused.contains(&format!("{input:?}"))
+    }
+
+    /// A partition's changelogs, one after the other: more than one where the topic was recreated.
+    pub fn changelogs(&self, partition: i32) -> impl Iterator<Item = (u128, &Changelog)> {
+        let of = self.changelogs.range((partition, 0)..=(partition, u128::MAX));
+        of.map(|((_, id), changelog)| (*id, changelog))
+    }
+
+    pub fn changelog(&self, partition: i32, id: u128) -> Option<&Changelog> {
+        self.changelogs.get(&(partition, id))
+    }
+}

@@ -1,0 +1,213 @@
+//! The judge: compares what a run was given with what it has left behind in the cluster and on disks, and says what
+//! breaks which invariant of docs/guarantees.md. It knows the input and the rules, reads the persisted bytes by the
+//! checker's own reader of them, and shares no code with the operator.
+//!
+//! | | what has to be so | where |
+//! |---|---|---|
+//! | 1 | the output is the model's, record for record, in order | `output` |
+//! | 2 | the versions of an identity rise in the output, where nothing expires | `output` |
+//! | 3 | each input record below the committed offset was forwarded, dropped or dead-lettered; none is left out | `output`, `offsets`, `runs` |
+//! | 4 | a transaction is whole: one producer wrote it all, its position record is its last, its range is what it changed, the committed offset is its end and names its token; committed offsets do not go back | `runs`, `output`, `offsets`, `history` |
+//! | 5 | a store is the changelog folded up to its transaction, byte for byte; in a restore, nothing in it is older than its position | `stores` |
+//! | 6 | the changelog folded is the model's state; a recreated one is not gone on with | `partition` |
+//! | 7 | owners come one after the other: their transactions do not interleave, ranges and counts rise | `runs` |
+//! | 8 | what is in a store was committed | `stores` |
+//! | 9 | stores of one transaction are the same, however they were come by | `stores` |
+//! | 10 | all is read in time, and nothing is left open | here |
+//!
+//! What was committed is judged whatever has happened: a task that was refused has read less, and what it has done
+//! of that is right. An upheaval excuses this and no more: a group that was reset or deleted, that its committed offset
+//! went back or has no text; a changelog that lost records, that the partitions whose tasks were refused are not read.
+//!
+//! - `rules`, `model`, `epochs`: what has to come out; `history`: what was seen on the way; `runs`: a changelog taken apart
+//! - `partition`, `output`, `offsets`, `stores`: what is compared
+//! - `coverage`: the situations that runs mean to reach; `heard`: what the engine says of them
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::kafka::{Broker, Partition, Record};
+
+#[path = "../../kafka/checker/bytes.rs"]
+mod bytes;
+pub mod coverage;
+mod epochs;
+pub mod heard;
+mod history;
+mod model;
+mod offsets;
+mod output;
+mod partition;
+mod rules;
+mod runs;
+pub mod stores;
+
+pub use history::History;
+#[cfg(test)]
+use rules::SHOP;
+
+use rules::Rules;
+pub use rules::rules;
+
+#[cfg(test)]
+mod tests;
+
+/// Something that is not as it has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Its number in docs/guarantees.md.
+    pub invariant: u8,
+    pub partition: Partition,
+    pub offset: Option<i64>,
+    pub expected: String,
+    pub found: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invariant {}, {:?}", self.invariant, self.partition)?;
+        if let Some(offset) = self.offset {
+            write!(f, " at offset {offset}")?;
+        }
+        write!(f, ": expected {}, found {}", self.expected, self.found)
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Ruling {
+    pub violations: Vec<Violation>,
+    /// Which situations the logs and stores tell of, and how often.
+    pub seen: BTreeMap<&'static str, u64>,
+}
+
+impl Ruling {
+    pub fn tell(
+        &mut self,
+        invariant: u8,
+        partition: &Partition,
+        offset: impl Into<Option<i64>>,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) {
+        let (expected, found) = (expected.into(), found.into());
+        self.violations.push(Violation {
+            invariant,
+            partition: partition.clone(),
+            offset: offset.into(),
+            expected,
+            found,
+        });
+    }
+
+    fn see(&mut self, situation: &'static str) {
+        *self.seen.entry(situation).or_default() += 1;
+    }
+
+    /// What is wrong, in words.
+    pub fn told(&self) -> Vec<String> {
+        self.violations.iter().map(Violation::to_string).collect()
+    }
+}
+
+/// What is judged.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    broker: &'a Broker,
+    rules: &'static Rules,
+    history: &'a History,
+    /// How many there are to be read. An input that was given more keeps to these.
+    partitions: i32,
+}
+
+/// A record of a log, as readers of committed records see it.
+struct Seen {
+    offset: i64,
+    producer: Option<i64>,
+    record: Record,
+}
+
+impl<'a> Case<'a> {
+    fn new(broker: &'a Broker, history: &'a History) -> Self {
+        Self { broker, rules: history.rules, history, partitions: history.partitions }
+    }
+
+    /// What there is of a partition to read.
+    fn committed(&self, partition: &Partition) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        if let Some(log) = self.broker.topics.log(partition) {
+            log.examine(log.start(), |offset, producer, record, is_aborted| {
+                if !is_aborted {
+                    seen.push(Seen { offset, producer, record: record.clone() });
+                }
+            });
+        }
+        seen
+    }
+
+    /// What is not read, or hidden behind an open transaction.
+    fn lags(&self) -> Vec<(Partition, String, String)> {
+        let mut lags = Vec::new();
+        if self.broker.coordinator.has_markers() {
+            let coordinator = Partition::new("__transaction_state", 0);
+            lags.push((coordinator, "no markers to be written".to_owned(), "some".to_owned()));
+        }
+        for number in 0..self.partitions {
+            let input = Partition::new(self.rules.input, number);
+            let end = self.broker.topics.log(&input).map_or(0, |log| log.end());
+            let committed = self.broker.groups.committed(self.rules.group, &input, true);
+            let is_read = committed.as_ref().is_ok_and(|found| found.as_ref().map_or(0, |found| found.offset) == end);
+            if !is_read {
+                lags.push((input, format!("everything read, up to {end}"), format!("{committed:?}")));
+            }
+            for topic in [self.rules.output, self.rules.changelog, self.rules.dead_letter] {
+                let partition = Partition::new(topic, number);
+                let Some(log) = self.broker.topics.log(&partition) else { continue };
+                if log.stable_end() < log.end() {
+                    let found = format!("a transaction open from {} on", log.stable_end());
+                    lags.push((partition, format!("no open transaction below {}", log.end()), found));
+                }
+            }
+        }
+        lags
+    }
+}
+
+/// Whether everything was read, and nothing is pending.
+pub fn is_drained(broker: &Broker, history: &History) -> bool {
+    Case::new(broker, history).lags().is_empty()
+}
+
+/// What is late: not read, or left open. To be called when everything was read, or the time for it is over.
+pub fn liveness(broker: &Broker, history: &History) -> Vec<Violation> {
+    let mut ruling = Ruling::default();
+    for (partition, expected, found) in Case::new(broker, history).lags() {
+        if !history.excuses(&partition) {
+            ruling.tell(10, &partition, None, expected, found);
+        }
+    }
+    ruling.violations
+}
+
+/// What is wrong with what was committed. Nothing may be on its way: all markers are written.
+pub fn examine(broker: &Broker, history: &mut History) -> Ruling {
+    history.look(broker);
+    let mut ruling = std::mem::take(&mut history.ruling);
+    let case = Case::new(broker, history);
+    let mut letters = output::Letters::read(&case, &mut ruling);
+    for number in 0..case.partitions {
+        partition::check(&case, number, &mut letters, &mut ruling);
+    }
+    letters.end(&mut ruling);
+    ruling
+}
+
+/// Text for people, of whatever bytes.
+fn text(bytes: Option<&[u8]>) -> String {
+    bytes.map_or("null".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// A record for people.
+fn show(record: &Record) -> String {
+    format!("{} -> {} at {:?}", text(record.key.as_deref()), text(record.value.as_deref()), record.timestamp)
+}

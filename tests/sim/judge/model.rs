@@ -1,0 +1,191 @@
+//! What ratchet promises, as a sequential program over one partition: a tree of JSON, a map, one record after the
+//! other. It knows the rules and nothing of how they are kept.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::Value;
+
+use crate::kafka::Record;
+
+use super::bytes;
+use super::epochs::{Relation, Scopes};
+use super::rules::Rules;
+
+/// Keys and values, as a changelog or a store has to hold them.
+pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What becomes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Forwarded,
+    Duplicate,
+    Stale,
+    DeadLettered(&'static str),
+}
+
+/// What is remembered of an identity.
+#[derive(Clone, Debug)]
+struct Entry {
+    last_seen: i64,
+    version: Option<i128>,
+    scope: Option<usize>,
+    bytes: Vec<u8>,
+}
+
+/// One partition's state.
+pub struct Model<'a> {
+    rules: &'a Rules,
+    entries: HashMap<Vec<u8>, Entry>,
+    /// The highest timestamp seen.
+    pub stream_time: i64,
+    /// The highest `stream time - retention`.
+    pub horizon: i64,
+    changed: BTreeSet<Vec<u8>>,
+    scopes: Scopes,
+}
+
+impl<'a> Model<'a> {
+    pub fn new(rules: &'a Rules) -> Self {
+        Self {
+            rules,
+            entries: HashMap::new(),
+            stream_time: -1,
+            horizon: i64::MIN,
+            changed: BTreeSet::new(),
+            scopes: Scopes::default(),
+        }
+    }
+
+    /// Decides on the next record. `wall_ms` is what clocks may have shown, least and most; between them it is for
+    /// the evidence to say whether the timestamp was beyond belief.
+    pub fn apply(&mut self, offset: i64, record: &Record, wall_ms: (i64, i64), was_disbelieved: bool) -> Verdict {
+        if self.is_disbelieved(record.timestamp, wall_ms, was_disbelieved) {
+            return Verdict::DeadLettered("timestamp_in_future");
+        }
+        if let Some(timestamp) = record.timestamp {
+            self.stream_time = self.stream_time.max(timestamp);
+            if let Some(retention) = self.rules.retention_ms {
+                self.horizon = self.horizon.max(self.stream_time - retention);
+            }
+        }
+        let Read { identity, version, scope } = match read(self.rules, record) {
+            Ok(read) => read,
+            Err(reason) => return Verdict::DeadLettered(reason),
+        };
+        if record.timestamp.is_some_and(|timestamp| timestamp < self.horizon) {
+            return Verdict::DeadLettered("late");
+        }
+        let known = self.entries.get(&identity).filter(|entry| !self.is_expired(entry));
+        let (verdict, came_back) = match (self.rules.version.is_some(), version, known) {
+            (true, None, _) => return Verdict::Forwarded,
+            (_, _, None) => (Verdict::Forwarded, None),
+            (false, _, Some(_)) => (Verdict::Duplicate, None),
+            (true, Some(new), Some(entry)) => self.compare(new, scope.as_deref(), entry),
+        };
+        let number = scope.as_deref().map(|name| self.scopes.number_or_next(name));
+        if let (Some(name), Some(version)) = (&scope, version) {
+            self.scopes.see(name, version, offset, came_back);
+        }
+        if verdict == Verdict::Forwarded {
+            let last_seen = record.timestamp.unwrap_or(-1).max(self.stream_time);
+            let encoded = version.map(bytes::version);
+            let remembered = bytes::Remembered {
+                record_key: record.key.as_deref(),
+                last_seen,
+                version: encoded.as_deref(),
+                scope: number.map(|number| number as u16),
+                ..bytes::Remembered::default()
+            };
+            self.changed.insert(identity.clone());
+            self.entries.insert(identity, Entry { last_seen, version, scope: number, bytes: remembered.encode() });
+        }
+        verdict
+    }
+
+    /// What becomes of a version that meets an entry, and where its scope comes back, if it does.
+    fn compare(&self, new: i128, scope: Option<&str>, entry: &Entry) -> (Verdict, Option<i64>) {
+        let Some(old) = entry.version else { return (Verdict::Forwarded, None) };
+        if let (Some(name), Some(theirs)) = (scope, entry.scope)
+            && self.scopes.number(name) != Some(theirs)
+        {
+            return match self.scopes.relation(name, new, (theirs, old)) {
+                Relation::Newer => (Verdict::Forwarded, None),
+                Relation::ComesBack(since) => (Verdict::Forwarded, Some(since)),
+                Relation::Older => (Verdict::Stale, None),
+            };
+        }
+        match new.cmp(&old) {
+            Ordering::Greater => (Verdict::Forwarded, None),
+            Ordering::Equal => (Verdict::Duplicate, None),
+            Ordering::Less => (Verdict::Stale, None),
+        }
+    }
+
+    fn is_disbelieved(&self, timestamp: Option<i64>, (least, most): (i64, i64), was: bool) -> bool {
+        let Some(timestamp) = timestamp.filter(|timestamp| *timestamp > self.stream_time) else { return false };
+        let limit = self.rules.future_max_ms();
+        timestamp > most + limit || (was && timestamp > least + limit)
+    }
+
+    /// What a transaction that ends here has to have written, but for what a sweeper has removed.
+    pub fn take_changed(&mut self) -> State {
+        let of = |key: Vec<u8>| self.entries.get(&key).map(|entry| (key, entry.bytes.clone()));
+        std::mem::take(&mut self.changed).into_iter().filter_map(of).collect()
+    }
+
+    /// An identity was removed; `false`: it is not there, or has not expired.
+    pub fn sweep(&mut self, key: &[u8]) -> bool {
+        let is_expired = self.entries.get(key).is_some_and(|entry| self.is_expired(entry));
+        is_expired && self.entries.remove(key).is_some()
+    }
+
+    /// Whether there is an entry, expired or not.
+    pub fn knows(&self, key: &[u8]) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// All that is remembered.
+    pub fn state(&self) -> State {
+        self.entries.iter().map(|(key, entry)| (key.clone(), entry.bytes.clone())).collect()
+    }
+
+    fn is_expired(&self, entry: &Entry) -> bool {
+        let Some(retention) = self.rules.retention_ms else { return false };
+        entry.last_seen >= 0 && entry.last_seen + retention < self.stream_time
+    }
+}
+
+/// What is read of a record.
+pub struct Read {
+    /// The identity's key.
+    pub identity: Vec<u8>,
+    pub version: Option<i128>,
+    /// The scope's name.
+    pub scope: Option<String>,
+}
+
+/// What a record says, or why there is nothing to be read.
+pub fn read(rules: &Rules, record: &Record) -> Result<Read, &'static str> {
+    let value = record.value.as_deref().ok_or("null_value")?;
+    let json: Value = serde_json::from_slice(value).map_err(|_| "value_malformed")?;
+    let identity = match json.get(rules.identity) {
+        None | Some(Value::Null) => return Err("identity_missing"),
+        Some(Value::Array(_) | Value::Object(_)) => return Err("identity_not_scalar"),
+        Some(scalar) => bytes::identity_key(std::slice::from_ref(scalar)),
+    };
+    let version = match rules.version.and_then(|field| json.get(field)) {
+        None | Some(Value::Null) => None,
+        Some(version) => Some(integer(version).ok_or("version_malformed")?),
+    };
+    let scope = rules.epoch.and_then(|field| json.get(field)).map(Value::to_string);
+    Ok(Read { identity, version, scope })
+}
+
+fn integer(value: &Value) -> Option<i128> {
+    match value {
+        Value::Number(number) => number.as_i128(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}

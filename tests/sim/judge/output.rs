@@ -1,0 +1,128 @@
+//! The output and the dead letters against what the model makes of the input.
+
+use std::collections::BTreeMap;
+
+use ratchet::record::Headers;
+
+use crate::kafka::Partition;
+
+use super::partition::Forward;
+use super::{Case, Ruling, Seen, model, show};
+
+/// The output holds what was forwarded, in order, each record written by its transaction's producer.
+pub fn check(case: &Case<'_>, number: i32, forwards: &[Forward<'_>], ruling: &mut Ruling) {
+    let output = Partition::new(case.rules.output, number);
+    let written = case.committed(&output);
+    check_versions(case, &output, &written, ruling);
+    for (found, meant) in written.iter().zip(forwards) {
+        let source = meant.source;
+        if found.record != source.record {
+            let expected = format!("{} of input offset {}", show(&source.record), source.offset);
+            return ruling.tell(1, &output, found.offset, expected, show(&found.record));
+        }
+        if found.producer.is_none() || found.producer != meant.producer {
+            let expected = format!("input offset {} written by producer {:?}", source.offset, meant.producer);
+            ruling.tell(4, &output, found.offset, expected, format!("{:?}", found.producer));
+        }
+    }
+    if let Some(missing) = forwards.get(written.len()) {
+        let expected = format!("{} of input offset {}", show(&missing.source.record), missing.source.offset);
+        let found = format!("{} records, not {}", written.len(), forwards.len());
+        ruling.tell(3, &output, None, expected, found);
+    }
+    if let Some(surplus) = written.get(forwards.len()) {
+        let expected = format!("no more than {} records", forwards.len());
+        ruling.tell(1, &output, surplus.offset, expected, show(&surplus.record));
+    }
+}
+
+/// Where nothing expires and no epoch begins, the versions of an identity rise, and without a version each comes once.
+fn check_versions(case: &Case<'_>, output: &Partition, written: &[Seen], ruling: &mut Ruling) {
+    if case.rules.retention_ms.is_some() || case.rules.epoch.is_some() {
+        return;
+    }
+    let mut latest: BTreeMap<Vec<u8>, Option<i128>> = BTreeMap::new();
+    for Seen { offset, record, .. } in written {
+        let Ok(model::Read { identity, version, .. }) = model::read(case.rules, record) else { continue };
+        if case.rules.version.is_some() && version.is_none() {
+            continue;
+        }
+        if let Some(before) = latest.insert(identity, version).filter(|before| *before >= version) {
+            ruling.tell(2, output, *offset, format!("a version above {before:?}"), show(record));
+        }
+    }
+}
+
+/// The dead letters, to be accounted for one by one.
+pub struct Letters {
+    topic: &'static str,
+    /// By the partition and the offset that they name: where they stand, why, and what.
+    by_place: BTreeMap<(i32, i64), (Partition, String, Seen)>,
+}
+
+impl Letters {
+    pub fn read(case: &Case<'_>, ruling: &mut Ruling) -> Self {
+        let topic = case.rules.dead_letter;
+        let mut by_place = BTreeMap::new();
+        let count = case.broker.topics.get(topic).map_or(0, |topic| topic.logs.len() as i32);
+        for partition in (0..count).map(|number| Partition::new(topic, number)) {
+            for letter in case.committed(&partition) {
+                let offset = letter.offset;
+                let header = |name: &str| header(&letter, name);
+                let number = |name: &str| header(name).and_then(|text| text.parse::<i64>().ok());
+                let named = (header("topic"), number("partition"), number("offset"), header("reason"));
+                let (Some(from), Some(of), Some(at), Some(reason)) = named else {
+                    ruling.tell(3, &partition, offset, "headers that name a record and a reason", show(&letter.record));
+                    continue;
+                };
+                if from != case.rules.input {
+                    ruling.tell(3, &partition, offset, format!("letters from {}", case.rules.input), from);
+                    continue;
+                }
+                if by_place.insert((of as i32, at), (partition.clone(), reason, letter)).is_some() {
+                    ruling.tell(2, &partition, offset, "one letter for a record", format!("another for {of}:{at}"));
+                }
+            }
+        }
+        Self { topic, by_place }
+    }
+
+    /// Whether there is a letter for a record, with this reason.
+    pub fn says(&self, number: i32, offset: i64, reason: &str) -> bool {
+        self.by_place.get(&(number, offset)).is_some_and(|(_, found, _)| found == reason)
+    }
+
+    /// A record has to have a letter.
+    pub fn take(&mut self, number: i32, source: &Seen, reason: &str, ruling: &mut Ruling) {
+        let topic = Partition::new(self.topic, number);
+        let Some((partition, found, letter)) = self.by_place.remove(&(number, source.offset)) else {
+            let expected = format!("a letter for input offset {}, {reason}", source.offset);
+            return ruling.tell(3, &topic, None, expected, "none");
+        };
+        let is_same = (&letter.record.key, &letter.record.value) == (&source.record.key, &source.record.value);
+        if found != reason || !is_same || letter.producer.is_none() {
+            let expected = format!("{reason}: {}, by a transaction", show(&source.record));
+            ruling.tell(1, &partition, letter.offset, expected, format!("{found}: {}", show(&letter.record)));
+        }
+    }
+
+    /// Nothing can be said of a partition's letters.
+    pub fn forgive(&mut self, number: i32) {
+        self.by_place.retain(|(of, _), _| *of != number);
+    }
+
+    /// There are no others.
+    pub fn end(self, ruling: &mut Ruling) {
+        for ((number, offset), (partition, reason, letter)) in self.by_place {
+            let found = format!("one for {number}:{offset}, {reason}");
+            ruling.tell(1, &partition, letter.offset, "no letter for a record that is fine or was not read", found);
+        }
+    }
+}
+
+/// A header of a dead letter's.
+fn header(letter: &Seen, name: &str) -> Option<String> {
+    let name = format!("__ratchet.errors.{name}");
+    let found = Headers::from_bytes(&letter.record.headers).last(name.as_bytes())?;
+    found.value.map(|value| String::from_utf8_lossy(value).into_owned())
+}

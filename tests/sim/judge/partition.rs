@@ -1,0 +1,185 @@
+//! One input partition: the model is taken along the changelog's transactions, and what each has written is compared
+//! with what changes in the model.
+
+use crate::kafka::Partition;
+
+use super::model::{Model, State, Verdict};
+use super::output::{self, Letters};
+use super::runs::{self, Run};
+use super::{Case, Ruling, Seen, offsets, text};
+
+/// A record that has to be in the output.
+pub struct Forward<'a> {
+    pub source: &'a Seen,
+    /// Who has written the transaction that it belongs to.
+    pub producer: Option<i64>,
+}
+
+/// Compares a partition with what the model makes of it.
+pub fn check(case: &Case<'_>, number: i32, letters: &mut Letters, ruling: &mut Ruling) {
+    let input = Partition::new(case.rules.input, number);
+    let changelog = Partition::new(case.rules.changelog, number);
+    if case.history.changelogs(number).any(|(_, changelog)| changelog.is_cut) {
+        // What became of the transaction that was open is written nowhere.
+        return letters.forgive(number);
+    }
+    let mut all: Vec<Run<'_>> = Vec::new();
+    for (id, kept) in case.history.changelogs(number) {
+        let runs = runs::of(kept, &changelog, ruling);
+        if let (Some(former), Some(first)) = (all.last(), runs.first()) {
+            let expected = format!("to refuse a changelog that is not {}", former.position.token.text());
+            ruling.tell(6, &changelog, first.at, expected, "a transaction in a changelog that was recreated");
+        }
+        runs.iter().for_each(|run| check_names(case, run, (number, id), ruling));
+        all.extend(runs);
+    }
+    let was_reset = case.history.had_reset();
+    runs::check_order(&all, &changelog, was_reset, ruling);
+    let records = case.committed(&input);
+    check_beginning(&all, &records, (&input, was_reset), ruling);
+
+    let mut model = Model::new(case.rules);
+    let mut forwards: Vec<Forward<'_>> = Vec::new();
+    let mut done: Vec<(i64, i64)> = Vec::new();
+    for run in &all {
+        let processed = &run.position.processed;
+        let is_new = |seen: &&Seen| runs::contains(processed, seen.offset) && !runs::contains(&done, seen.offset);
+        for source in records.iter().filter(is_new) {
+            let since = source.record.timestamp.unwrap_or(i64::MAX);
+            let was_disbelieved = letters.says(number, source.offset, "timestamp_in_future");
+            match model.apply(source.offset, &source.record, case.history.wall_ms(case.broker, since), was_disbelieved)
+            {
+                Verdict::Forwarded => forwards.push(Forward { source, producer: run.producer }),
+                Verdict::DeadLettered(reason) => letters.take(number, source, reason, ruling),
+                Verdict::Duplicate | Verdict::Stale => {}
+            }
+        }
+        check_written(case, run, (&mut model, &changelog), ruling);
+        done.clone_from(processed);
+    }
+    output::check(case, number, &forwards, ruling);
+    offsets::check(case, &input, &records, all.last(), ruling);
+    check_folded(case, &changelog, (&model, all.last()), ruling);
+}
+
+/// What a position record says of where it stands.
+fn check_names(case: &Case<'_>, run: &Run<'_>, (number, id): (i32, u128), ruling: &mut Ruling) {
+    let changelog = Partition::new(case.rules.changelog, number);
+    let Run { at, position, .. } = run;
+    if position.scopes.len() > 1 {
+        ruling.see(super::coverage::EPOCH_CHANGED);
+    }
+    let token = position.token;
+    if (token.partition, u128::from_be_bytes(token.changelog_id)) != (number, id) {
+        ruling.tell(4, &changelog, *at, format!("a token of partition {number}, topic {id:032x}"), token.text());
+    }
+    let prefix = format!("{}.", case.rules.group);
+    if !position.owner.starts_with(&prefix) {
+        ruling.tell(7, &changelog, *at, format!("an owner's id that begins with {prefix:?}"), position.owner.clone());
+    }
+    let input = case.broker.topics.get(case.rules.input).map_or(0, |topic| topic.id);
+    if (u128::from_be_bytes(position.input_id), position.task_count, position.generation)
+        != (input, case.partitions as u32, 1)
+    {
+        let found = (position.input_id, position.task_count, position.generation);
+        ruling.tell(
+            4,
+            &changelog,
+            *at,
+            format!("input {input:032x}, as many tasks as partitions"),
+            format!("{found:?}"),
+        );
+    }
+}
+
+/// Nothing at the input's beginning was left out.
+fn check_beginning(runs: &[Run<'_>], records: &[Seen], (input, was_reset): (&Partition, bool), ruling: &mut Ruling) {
+    let from = runs.first().and_then(|run| run.position.processed.first()).map(|range| range.0);
+    if let (Some(from), Some(first)) = (from, records.first())
+        && from > first.offset
+        && !was_reset
+    {
+        ruling.tell(3, input, first.offset, "the input read from its first record on", format!("read from {from} on"));
+    }
+}
+
+/// What a transaction wrote is what its range of the input changes.
+fn check_written(
+    case: &Case<'_>,
+    run: &Run<'_>,
+    (model, changelog): (&mut Model<'_>, &Partition),
+    ruling: &mut Ruling,
+) {
+    let mut expected = model.take_changed();
+    for (offset, record) in &run.written {
+        let key = record.key.as_deref().unwrap_or_default();
+        match &record.value {
+            Some(value) => match expected.remove(key) {
+                Some(meant) if meant[..] == value[..] => {}
+                Some(meant) => ruling.tell(4, changelog, *offset, format!("{meant:02x?}"), format!("{value:02x?}")),
+                None => {
+                    let found = format!("{} -> {value:02x?}", text(Some(key)));
+                    ruling.tell(4, changelog, *offset, "only what the transaction's range changes, once", found);
+                }
+            },
+            None if model.sweep(key) => {}
+            // A store that has missed the first one sweeps again.
+            None if case.history.tombstones_go && !model.knows(key) => {}
+            None => {
+                let found = format!("a tombstone for {}", text(Some(key)));
+                ruling.tell(4, changelog, *offset, "tombstones for what has expired only", found);
+            }
+        }
+    }
+    for (key, value) in expected {
+        let expected = format!("{} -> {value:02x?} before the position record", text(Some(&key)));
+        ruling.tell(4, changelog, run.at, expected, "nothing");
+    }
+    let (meant, found) = ((model.stream_time, model.horizon), (run.position.stream_time, run.position.horizon));
+    if meant != found {
+        ruling.tell(4, changelog, run.at, format!("stream time and horizon {meant:?}"), format!("{found:?}"));
+    }
+}
+
+/// The changelog as it is now, folded, is the model's state, with the last position record.
+fn check_folded(
+    case: &Case<'_>,
+    changelog: &Partition,
+    (model, last): (&Model<'_>, Option<&Run<'_>>),
+    ruling: &mut Ruling,
+) {
+    if case.history.had_changelog_loss() {
+        return;
+    }
+    let mut folded = State::new();
+    for Seen { record, .. } in case.committed(changelog) {
+        let key = record.key.as_deref().unwrap_or_default().to_vec();
+        match record.value.as_deref() {
+            Some(value) => drop(folded.insert(key, value.to_vec())),
+            None => drop(folded.remove(&key)),
+        }
+    }
+    let position = folded.remove(super::bytes::POSITION_KEY);
+    let token = position.and_then(|bytes| runs::decoded(move || super::bytes::position(&bytes).token));
+    let meant = last.map(|run| run.position.token);
+    if token != meant {
+        let text = |token: Option<super::bytes::Token>| token.map_or("none".to_owned(), |token| token.text());
+        let expected = format!("the last transaction's position record, {}", text(meant));
+        ruling.tell(6, changelog, None, expected, text(token));
+    }
+    let state = model.state();
+    if let Some((key, meant, found)) = first_difference(&state, &folded) {
+        let expected = format!("{} -> {meant:02x?} of {} entries", text(Some(key)), state.len());
+        ruling.tell(6, changelog, None, expected, format!("{found:02x?} of {}", folded.len()));
+    }
+}
+
+/// The first key under which two states differ, and what each has there.
+pub fn first_difference<'a>(
+    one: &'a State,
+    other: &'a State,
+) -> Option<(&'a [u8], Option<&'a Vec<u8>>, Option<&'a Vec<u8>>)> {
+    let differs = |key: &&'a Vec<u8>| one.get(*key) != other.get(*key);
+    let key = one.keys().chain(other.keys()).find(differs)?;
+    Some((key, one.get(key), other.get(key)))
+}

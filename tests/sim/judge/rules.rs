@@ -1,0 +1,57 @@
+//! What a topology means, as the judge is told it: beside the YAML, and not out of it.
+
+use crate::input::Kind;
+
+/// A topology's rules: identity and version are fields of a value in JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub name: &'static str,
+    pub input: &'static str,
+    pub output: &'static str,
+    pub changelog: &'static str,
+    pub dead_letter: &'static str,
+    pub group: &'static str,
+    /// The field of the identity.
+    pub identity: &'static str,
+    /// The field of the version, if there is one.
+    pub version: Option<&'static str>,
+    /// The field that says within what versions are comparable, if there is one.
+    pub epoch: Option<&'static str>,
+    /// For how long an identity is remembered; `None` is for ever.
+    pub retention_ms: Option<i64>,
+}
+
+/// What a kind of input means.
+pub fn rules(kind: Kind) -> &'static Rules {
+    match kind {
+        Kind::Versions => &SHOP,
+        Kind::Messages => &MESSAGES,
+        Kind::Epochs => &EPOCHS,
+    }
+}
+
+/// Things with versions, remembered for ever.
+pub const SHOP: Rules = Rules {
+    name: "shop",
+    input: crate::input::INPUT,
+    output: crate::input::OUTPUT,
+    changelog: crate::input::CHANGELOG,
+    dead_letter: "shop.dead_letter",
+    group: crate::input::GROUP,
+    identity: "id",
+    version: Some("version"),
+    epoch: None,
+    retention_ms: None,
+};
+/// Messages, remembered for a second.
+const MESSAGES: Rules = Rules { version: None, retention_ms: Some(1_000), ..SHOP };
+/// Things with versions that begin again with each epoch.
+const EPOCHS: Rules = Rules { epoch: Some("epoch"), ..SHOP };
+
+impl Rules {
+    /// How far beyond the wall clock a timestamp may be.
+    pub fn future_max_ms(&self) -> i64 {
+        const HOUR_MS: i64 = 3_600_000;
+        self.retention_ms.map_or(HOUR_MS, |retention| HOUR_MS.min(retention / 10))
+    }
+}

@@ -1,0 +1,101 @@
+//! A changelog taken apart into transactions, and whether these follow one another as those of one owner after the
+//! other do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{UnwindSafe, catch_unwind};
+
+use crate::kafka::{Partition, Record};
+
+use super::Ruling;
+use super::bytes::{self, POSITION_KEY, Position};
+use super::history::Changelog;
+
+/// One transaction's records, and its position record.
+pub struct Run<'a> {
+    /// Where the position record stands.
+    pub at: i64,
+    pub producer: Option<i64>,
+    pub position: Position,
+    /// All before it.
+    pub written: Vec<(i64, &'a Record)>,
+}
+
+impl Run<'_> {
+    /// Where the input goes on.
+    pub fn end(&self) -> i64 {
+        self.position.processed.last().map_or(0, |range| range.1)
+    }
+}
+
+/// What the checker's reader makes of bytes; `None` where it gives up.
+pub fn decoded<T>(decode: impl FnOnce() -> T + UnwindSafe) -> Option<T> {
+    catch_unwind(decode).ok()
+}
+
+/// The transactions of a changelog's partition, by their position records.
+pub fn of<'a>(changelog: &'a Changelog, partition: &Partition, ruling: &mut Ruling) -> Vec<Run<'a>> {
+    let mut runs = Vec::new();
+    let mut begun: BTreeMap<Option<i64>, Vec<(i64, &Record)>> = BTreeMap::new();
+    for (&offset, written) in &changelog.records {
+        let (producer, record) = (written.producer, &written.record);
+        if producer.is_none() {
+            ruling.tell(4, partition, offset, "records of transactions only", "one outside of any");
+        }
+        if record.key.as_deref() != Some(POSITION_KEY) {
+            begun.entry(producer).or_default().push((offset, record));
+            continue;
+        }
+        let mine = begun.remove(&producer).unwrap_or_default();
+        if let Some(first) = begun.values().flatten().map(|(offset, _)| *offset).min() {
+            let found = format!("at {offset} the position record of producer {producer:?}, and others are not done");
+            ruling.tell(7, partition, first, "one owner's transaction after the other's", found);
+        }
+        let value = record.value.as_deref().unwrap_or_default();
+        match decoded(|| bytes::position(value)) {
+            Some(position) => runs.push(Run { at: offset, producer, position, written: mine }),
+            None => ruling.tell(4, partition, offset, "a position record", format!("{value:02x?}")),
+        }
+    }
+    if let Some(first) = begun.values().flatten().map(|(offset, _)| *offset).min() {
+        ruling.tell(4, partition, first, "a position record behind every record", "none");
+    }
+    runs
+}
+
+/// Each range goes on where the one before has ended, each lane counts upwards, and no name is used twice.
+pub fn check_order(runs: &[Run<'_>], partition: &Partition, was_reset: bool, ruling: &mut Ruling) {
+    let mut tokens = BTreeSet::new();
+    let mut latest: BTreeMap<u64, u64> = BTreeMap::new();
+    for Run { at, position, .. } in runs {
+        let token = position.token;
+        if !tokens.insert(token) {
+            ruling.tell(7, partition, *at, "each token once", format!("{} again", token.text()));
+            continue;
+        }
+        let before = latest.insert(token.lane, token.transaction);
+        if before >= Some(token.transaction) {
+            let expected = format!("transactions of lane {:x} above {before:?}", token.lane);
+            ruling.tell(7, partition, *at, expected, format!("{}", token.transaction));
+        }
+    }
+    for pair in runs.windows(2) {
+        let [before, after] = pair else { continue };
+        if after.end() < before.end() || !holds(&after.position.processed, &before.position.processed) {
+            let expected = format!("more than {:?}, which was processed before", before.position.processed);
+            ruling.tell(7, partition, after.at, expected, format!("{:?}", after.position.processed));
+        } else if after.position.processed.len() > before.position.processed.len() && !was_reset {
+            let expected = format!("to go on from {}", before.end());
+            ruling.tell(3, partition, after.at, expected, format!("{:?}", after.position.processed));
+        }
+    }
+}
+
+/// Whether all that is in `less` is in `more`.
+fn holds(more: &[(i64, i64)], less: &[(i64, i64)]) -> bool {
+    less.iter().all(|(from, to)| more.iter().any(|(start, end)| start <= from && to <= end))
+}
+
+/// Whether an offset is in any of the ranges.
+pub fn contains(ranges: &[(i64, i64)], offset: i64) -> bool {
+    ranges.iter().any(|(from, to)| (*from..*to).contains(&offset))
+}

@@ -1,0 +1,181 @@
+//! What stores still hold once their process is gone, against the changelog's history.
+//!
+//! A store that names a transaction is the changelog folded up to that transaction, byte for byte. One that names none
+//! is in a restore: it may be ahead of its position, as far as a file of it was kept and the position was not, but
+//! nothing in it is older than its position says, and nothing was never committed.
+
+use std::collections::BTreeMap;
+
+use ratchet::record::TopicPartition;
+use ratchet::state::{Error, Store};
+
+use crate::kafka::{Partition, Record};
+use crate::stores::Stores;
+
+use super::bytes::{self, POSITION_KEY, STORE_META_KEY, StoreMeta, Token};
+use super::history::{Changelog, History};
+use super::model::State;
+use super::rules::Rules;
+use super::{Ruling, coverage, partition, runs, text};
+
+/// More entries than any run has.
+const KEYS_MAX: usize = 1 << 20;
+
+/// What a store holds, its meta included.
+pub struct Held {
+    /// The partition that its folder is named after; it may hold another's, where folders were swapped.
+    pub folder: Partition,
+    pub state: State,
+}
+
+/// Reads an instance's stores, which nobody may have open. What cannot be read any more is left out.
+pub fn read(stores: &Stores, rules: &Rules, partitions: i32) -> Vec<Held> {
+    let (state_dir, memory) = (stores.state_dir(), stores.memory());
+    let mut all = Vec::new();
+    for number in 0..partitions {
+        let folder = Partition::new(rules.input, number);
+        let dir = state_dir.task_dir(rules.name, &TopicPartition::new(rules.input, number));
+        let is_there = match stores {
+            Stores::Real(_) => dir.exists(),
+            Stores::Simulated(disk) => disk.folders().contains(&dir),
+        };
+        if is_there && let Ok(state) = Store::open(&dir, &memory).and_then(|store| read_one(&store)) {
+            all.push(Held { folder, state });
+        }
+    }
+    all
+}
+
+fn read_one(store: &Store) -> Result<State, Error> {
+    let mut state = State::new();
+    store.scan(None, KEYS_MAX, |key, value| drop(state.insert(key.to_vec(), value.to_vec())))?;
+    for key in [POSITION_KEY, STORE_META_KEY] {
+        state.extend(store.get(key)?.map(|value| (key.to_vec(), value)));
+    }
+    Ok(state)
+}
+
+/// Compares stores, of whichever instances, with what was committed.
+pub fn judge(stores: Vec<Held>, history: &History, ruling: &mut Ruling) {
+    let mut by_token: BTreeMap<Token, State> = BTreeMap::new();
+    for Held { folder, mut state } in stores {
+        let Some(meta) = state.remove(STORE_META_KEY) else {
+            if let Some(key) = state.keys().next() {
+                ruling.tell(5, &folder, None, "nothing in a store without a position", text(Some(key)));
+            }
+            continue;
+        };
+        let Some(meta) = runs::decoded(|| bytes::store_meta(&meta)) else {
+            ruling.tell(5, &folder, None, "a store's position", format!("{meta:02x?}"));
+            continue;
+        };
+        let Some(changelog) = history.changelog(meta.partition, u128::from_be_bytes(meta.changelog_id)) else {
+            let found = format!("partition {}, topic {:02x?}", meta.partition, meta.changelog_id);
+            ruling.tell(5, &folder, None, "a position in a changelog that there was", found);
+            continue;
+        };
+        if changelog.is_cut {
+            continue;
+        }
+        if history.tombstones_go {
+            drop_swept(&mut state, (&meta, changelog));
+        }
+        let Some(token) = meta.token else {
+            check_restoring(&folder, &meta, (&state, changelog), ruling);
+            continue;
+        };
+        check_current(&folder, (&meta, token), (&state, changelog), ruling);
+        match by_token.get(&token) {
+            Some(same) if *same != state => {
+                let expected = format!("what another store of {} holds", token.text());
+                ruling.tell(9, &folder, None, expected, "other bytes");
+            }
+            _ => drop(by_token.insert(token, state)),
+        }
+    }
+}
+
+/// Leaves out what has a tombstone below the store's position. Where the cleaner removes tombstones soon, a restore
+/// that was held up may have missed some: what they would have removed has expired, and counts for nothing.
+fn drop_swept(state: &mut State, (meta, changelog): (&StoreMeta, &Changelog)) {
+    let is_swept = |key: &[u8], found: &[u8]| {
+        let below = changelog.records.range(..meta.changelog_offset);
+        let mut of = below.map(|(_, written)| &written.record).filter(|record| record.key.as_deref() == Some(key));
+        of.any(|record| record.value.as_deref() == Some(found)) && of.any(|record| record.value.is_none())
+    };
+    let folded = fold(changelog, meta.changelog_offset);
+    state.retain(|key, found| folded.contains_key(&key[..]) || !is_swept(key, found));
+}
+
+/// A store that is the result of a transaction.
+fn check_current(
+    folder: &Partition,
+    (meta, token): (&StoreMeta, Token),
+    (state, changelog): (&State, &Changelog),
+    ruling: &mut Ruling,
+) {
+    let is_of = |record: &Record| {
+        let value = record.value.as_deref().filter(|_| record.key.as_deref() == Some(POSITION_KEY));
+        value.is_some_and(|value| runs::decoded(|| bytes::position(value).token) == Some(token))
+    };
+    let Some(at) = changelog.records.iter().find(|(_, written)| is_of(&written.record)).map(|(at, _)| *at) else {
+        let found = format!("{}, of which the changelog has no position record", token.text());
+        return ruling.tell(8, folder, meta.changelog_offset, "the result of a transaction that was committed", found);
+    };
+    if let Some((passed, _)) = changelog.records.range(at + 1..meta.changelog_offset.max(at + 1)).next() {
+        let expected = format!("a position up to {passed}, whose record is not in the store");
+        ruling.tell(5, folder, *passed, expected, format!("{}", meta.changelog_offset));
+    }
+    let folded = fold(changelog, at + 1);
+    let folded: State = folded.into_iter().map(|(key, (_, value))| (key.to_vec(), value.to_vec())).collect();
+    if let Some((key, meant, found)) = partition::first_difference(&folded, state) {
+        let expected = format!("{} -> {meant:02x?} up to {}", text(Some(key)), token.text());
+        ruling.tell(5, folder, at, expected, format!("{found:02x?}"));
+    }
+}
+
+/// A store that is being restored.
+fn check_restoring(
+    folder: &Partition,
+    meta: &StoreMeta,
+    (state, changelog): (&State, &Changelog),
+    ruling: &mut Ruling,
+) {
+    let base = fold(changelog, meta.changelog_offset);
+    let mut later: BTreeMap<&[u8], Vec<Option<&[u8]>>> = BTreeMap::new();
+    for (_, written) in changelog.records.range(meta.changelog_offset..) {
+        let key = written.record.key.as_deref().unwrap_or_default();
+        later.entry(key).or_default().push(written.record.value.as_deref());
+    }
+    let mut is_ahead = false;
+    let keys = state.keys().map(Vec::as_slice).chain(base.keys().copied());
+    for key in keys {
+        let found = state.get(key).map(Vec::as_slice);
+        let meant = base.get(key).map(|(_, value)| *value);
+        if found == meant {
+            continue;
+        }
+        is_ahead = true;
+        if !later.get(key).is_some_and(|values| values.contains(&found)) {
+            let expected = format!("{} -> {meant:02x?}, or what was committed later", text(Some(key)));
+            let invariant = if found.is_some() { 8 } else { 5 };
+            ruling.tell(invariant, folder, meta.changelog_offset, expected, format!("{found:02x?}"));
+        }
+    }
+    if is_ahead {
+        ruling.see(coverage::STORE_AHEAD);
+    }
+}
+
+/// What the changelog below an offset comes to, and where each key was written last.
+fn fold(changelog: &Changelog, below: i64) -> BTreeMap<&[u8], (i64, &[u8])> {
+    let mut folded = BTreeMap::new();
+    for (offset, written) in changelog.records.range(..below) {
+        let key = written.record.key.as_deref().unwrap_or_default();
+        match written.record.value.as_deref() {
+            Some(value) => folded.insert(key, (*offset, value)),
+            None => folded.remove(key),
+        };
+    }
+    folded
+}

@@ -1,0 +1,326 @@
+//! Goal: the judge is judged: what is right passes, and each invariant has logs or stores that break it and are caught.
+
+use std::collections::BTreeSet;
+
+use super::bytes::{Position, STORE_META_KEY, Token};
+use super::model::State;
+use super::*;
+use crate::input::Kind;
+use crate::profile::Upheaval;
+
+mod play;
+
+use play::{DIGEST, Play, Transaction, at, input, letter, position_record, record, settings};
+
+/// A cluster on which all was read in two transactions.
+fn right() -> (Play, Vec<Transaction>) {
+    let mut play = Play::new(input());
+    let transactions = play.transactions(&[3, 6]);
+    transactions.iter().for_each(|transaction| play.write(transaction));
+    (play, transactions)
+}
+
+/// The invariants that are broken when two transactions are made wrong.
+#[track_caller]
+fn assert_broken(invariant: u8, spoil: impl FnOnce(&mut Vec<Transaction>)) {
+    let mut play = Play::new(input());
+    let mut transactions = play.transactions(&[3, 6]);
+    spoil(&mut transactions);
+    transactions.iter().for_each(|transaction| play.write(transaction));
+    assert_invariant(invariant, &play.judged());
+}
+
+#[track_caller]
+fn assert_invariant(invariant: u8, violations: &[Violation]) {
+    assert!(violations.iter().any(|violation| violation.invariant == invariant), "not {invariant}: {violations:#?}");
+}
+
+fn none() -> Vec<Violation> {
+    Vec::new()
+}
+
+#[test]
+fn what_is_right_is_right() {
+    for ends in [&[6][..], &[3, 6], &[1, 2, 3, 4, 5, 6], &[3, 3, 6]] {
+        let mut play = Play::new(input());
+        play.transactions(ends).iter().for_each(|transaction| play.write(transaction));
+        assert_eq!(play.judged(), none(), "{ends:?}");
+    }
+    assert_eq!(Play::new(Vec::new()).judged(), none());
+}
+
+#[test]
+fn dead_letters_are_right() {
+    let mut records = input();
+    records.insert(1, Record { value: None, ..record("a", 1) });
+    records.insert(4, Record { value: Some(b"{".as_slice().into()), ..record("a", 1) });
+    let mut play = Play::new(records.clone());
+    play.transactions(&[4, 8]).iter().for_each(|transaction| play.write(transaction));
+    assert_eq!(play.judged(), none());
+
+    let mut play = Play::new(records);
+    let mut transactions = play.transactions(&[4, 8]);
+    transactions[0].letters.clear();
+    let surplus = letter(&record("a", 1), 0, "value_malformed");
+    transactions[1].letters.push(surplus);
+    transactions.iter().for_each(|transaction| play.write(transaction));
+    let violations = play.judged();
+    assert_invariant(3, &violations);
+    assert_invariant(1, &violations);
+}
+
+/// Of input in which versions begin again: an output, the model's and the judge's.
+#[test]
+fn epochs_are_told_apart() {
+    let of = |epoch: u64, version: u64| Record {
+        value: Some(format!(r#"{{"id":"a","epoch":{epoch},"version":{version}}}"#).as_bytes().into()),
+        ..record("a", version)
+    };
+    let verdicts = |all: &[(u64, u64)]| -> Vec<bool> {
+        let mut model = model::Model::new(rules(Kind::Epochs));
+        let mut apply = |(at, (epoch, version)): (usize, &(u64, u64))| {
+            model.apply(at as i64, &of(*epoch, *version), (0, i64::MAX / 2), false) == model::Verdict::Forwarded
+        };
+        all.iter().enumerate().map(&mut apply).collect()
+    };
+    // A new epoch is newer, whatever its versions; what is redelivered of the former is old.
+    assert_eq!(verdicts(&[(0, 5), (1, 1), (0, 5), (0, 4), (1, 2), (1, 2)]), [true, true, false, false, true, false]);
+    // Above all that it had reached, the former has come back.
+    assert_eq!(verdicts(&[(0, 5), (1, 1), (0, 6), (1, 1), (0, 6), (1, 3)]), [true, true, true, false, false, true]);
+}
+
+#[test]
+fn the_output_is_the_models() {
+    assert_broken(1, |all| all[0].forwards.swap(0, 1));
+    assert_broken(1, |all| all[1].forwards[0].timestamp = None);
+    assert_broken(1, |all| all[1].forwards.push(record("c", 1)));
+}
+
+#[test]
+fn versions_rise() {
+    assert_broken(2, |all| {
+        let again = all[0].forwards[0].clone();
+        all[1].forwards.push(again);
+    });
+    assert_broken(2, |all| all[1].forwards.push(record("a", 2)));
+}
+
+#[test]
+fn nothing_is_lost() {
+    assert_broken(3, |all| drop(all[1].forwards.pop()));
+    assert_broken(3, |all| all.iter_mut().for_each(|one| one.position.processed[0].0 = 1));
+    // Committed, and never processed.
+    assert_broken(3, |all| {
+        let last = all.pop().unwrap();
+        all[0].offset = last.offset;
+    });
+    assert_broken(3, |all| all[1].position.processed = vec![(0, 3), (4, 6)]);
+}
+
+#[test]
+fn a_transaction_is_whole() {
+    // Output and offset are there, the changelog's part is not.
+    assert_broken(4, |all| all[1].commits = false);
+    assert_broken(4, |all| drop(all[0].changes.pop()));
+    assert_broken(4, |all| {
+        let again = all[0].changes[0].clone();
+        all[1].changes.insert(0, again);
+    });
+    assert_broken(4, |all| all[1].changes[0].value = Some(b"other".as_slice().into()));
+    assert_broken(4, |all| all[1].changes[0].value = None);
+    assert_broken(4, |all| all[1].position.stream_time += 1);
+    assert_broken(4, |all| all[1].position.horizon = 0);
+    assert_broken(4, |all| all[1].position.token.partition = 1);
+    assert_broken(4, |all| all[1].position.input_id = [9; 16]);
+    // The last record's offset, in place of the next.
+    assert_broken(4, |all| all[1].offset -= 1);
+    // The offset went back meanwhile, and came again.
+    assert_broken(4, |all| {
+        let first = all[0].clone();
+        all[0].offset = 5;
+        all.insert(1, Transaction { forwards: Vec::new(), changes: Vec::new(), ..first });
+    });
+}
+
+#[test]
+fn the_position_record_is_the_last_of_its_transaction() {
+    let (mut play, transactions) = right();
+    play.append(SHOP.changelog, 1, &transactions[0].changes[..1]);
+    play.end(SHOP.changelog, 1, true);
+    assert_invariant(4, &play.judged());
+}
+
+#[test]
+fn all_is_written_by_the_transactions_producer() {
+    let mut play = Play::new(input());
+    let mut transactions = play.transactions(&[3, 6]);
+    let forwards = std::mem::take(&mut transactions[1].forwards);
+    transactions.iter().for_each(|transaction| play.write(transaction));
+    play.append(SHOP.output, 2, &forwards);
+    play.end(SHOP.output, 2, true);
+    assert_invariant(4, &play.judged());
+
+    let (mut play, transactions) = right();
+    let log = play.broker.topics.log_mut(&at(SHOP.changelog)).unwrap();
+    log.append([position_record(&transactions[1].position)]);
+    assert_invariant(4, &play.judged());
+}
+
+#[test]
+fn the_committed_offset_names_the_last_transaction() {
+    let (mut play, transactions) = right();
+    play.commit(6, format!("ratchet/1 {} {DIGEST} released", transactions[1].position.token.text()));
+    assert_eq!(play.judged(), none());
+    play.commit(6, format!("ratchet/1 {} {DIGEST} released", transactions[0].position.token.text()));
+    assert_invariant(4, &play.judged());
+    play.commit(6, String::new());
+    assert_invariant(4, &play.judged());
+    play.commit(6, format!("ratchet/1 {} {DIGEST} mine", transactions[1].position.token.text()));
+    assert_invariant(7, &play.judged());
+}
+
+#[test]
+fn the_changelog_is_the_state() {
+    let (mut play, _) = right();
+    play.broker.topics.log_mut(&at(SHOP.changelog)).unwrap().delete_before(5).unwrap();
+    assert_invariant(6, &play.judged());
+}
+
+#[test]
+fn a_recreated_changelog_is_not_gone_on_with() {
+    let mut play = Play::new(input());
+    let first = play.transactions(&[3]);
+    play.write(&first[0]);
+    play.history.before(Upheaval::ChangelogRecreated, &play.broker);
+    play.broker.topics.delete(SHOP.changelog).unwrap();
+    play.broker.topics.create(SHOP.changelog, 1, settings()).unwrap();
+    assert_invariant(10, &play.judged());
+    play.history.refused(BTreeSet::from(["orders:0".to_owned()]));
+    // Refused: less was read, and what was read is right.
+    assert_eq!(play.judged(), none());
+    play.sequences.remove(&(1, SHOP.changelog));
+    let rest = play.transactions(&[3, 6]);
+    play.write(&rest[1]);
+    assert_invariant(6, &play.judged());
+}
+
+#[test]
+fn owners_come_one_after_the_other() {
+    assert_broken(7, |all| all[1].position.token = all[0].position.token);
+    assert_broken(7, |all| all[1].position.token.transaction = 0);
+    assert_broken(7, |all| {
+        let zombie = all[0].clone();
+        let token = Token { lane: 8, ..zombie.position.token };
+        all.push(Transaction { producer: 2, position: Position { token, ..zombie.position }, ..zombie });
+    });
+    let mut play = Play::new(input());
+    let transactions = play.transactions(&[3, 6]);
+    play.append(SHOP.changelog, 2, &transactions[1].changes[..1]);
+    play.write(&transactions[0]);
+    play.write(&transactions[1]);
+    play.end(SHOP.changelog, 2, true);
+    assert_invariant(7, &play.judged());
+}
+
+#[test]
+fn aborted_records_count_for_nothing() {
+    let (mut play, transactions) = right();
+    for topic in [SHOP.output, SHOP.changelog] {
+        play.append(topic, 2, &transactions[0].changes);
+        play.end(topic, 2, false);
+    }
+    assert_eq!(play.judged(), none());
+}
+
+#[test]
+fn all_is_read_and_nothing_stays_open() {
+    let (mut play, _) = right();
+    play.append(SHOP.output, 2, &[record("c", 1)]);
+    assert_invariant(10, &play.judged());
+    play.end(SHOP.output, 2, false);
+    assert_eq!(play.judged(), none());
+    play.broker.topics.log_mut(&at(SHOP.input)).unwrap().append([record("c", 1)]);
+    assert_invariant(10, &play.judged());
+}
+
+#[test]
+fn upheavals_excuse_what_they_bring_about() {
+    // Reset, and read again: nothing comes of what was processed before.
+    let (mut play, transactions) = right();
+    play.history.before(Upheaval::GroupReset, &play.broker);
+    play.commit(1, String::new());
+    let again = Transaction { forwards: Vec::new(), changes: Vec::new(), ..transactions[1].clone() };
+    let mut position = again.position.clone();
+    position.token.transaction = 3;
+    play.write(&Transaction { position, ..again });
+    assert_eq!(play.judged(), none());
+
+    let (mut play, _) = right();
+    play.history.before(Upheaval::GroupDeleted, &play.broker);
+    play.broker.groups.delete(SHOP.group).unwrap();
+    let violations = play.judged();
+    assert!(violations.iter().all(|violation| violation.invariant == 10), "{violations:#?}");
+}
+
+#[test]
+fn what_the_cleaner_removes_was_seen() {
+    let (mut play, _) = right();
+    let log = play.broker.topics.log_mut(&at(SHOP.changelog)).unwrap();
+    log.compact(log.end(), 0, 0);
+    assert_eq!(play.judged(), none());
+}
+
+#[test]
+fn stores_are_the_changelog() {
+    let (mut play, transactions) = right();
+    let (first, both) = (play.store(&transactions[..1]), play.store(&transactions));
+    assert_eq!(play.judged_stores(vec![first, both.clone(), both.clone(), State::new()]).told(), Vec::<String>::new());
+
+    let mut other = both.clone();
+    other.remove(transactions[1].changes[0].key.as_deref().unwrap());
+    assert_invariant(5, &play.judged_stores(vec![other.clone()]).violations);
+    assert_invariant(9, &play.judged_stores(vec![both.clone(), other]).violations);
+    // Its position is the second transaction's, its bytes and its name are the first's.
+    let mut torn = play.store(&transactions[..1]);
+    torn.remove(STORE_META_KEY);
+    let torn = play.with_meta(torn, Some(transactions[0].position.token), 8);
+    assert_invariant(5, &play.judged_stores(vec![torn]).violations);
+    let mut nameless = both;
+    nameless.remove(STORE_META_KEY);
+    assert_invariant(5, &play.judged_stores(vec![nameless]).violations);
+}
+
+#[test]
+fn stores_hold_what_was_committed() {
+    let (mut play, transactions) = right();
+    let never = Token { transaction: 9, ..transactions[1].position.token };
+    let mut state = play.store(&transactions);
+    state.remove(STORE_META_KEY);
+    let of_nothing = play.with_meta(state.clone(), Some(never), 8);
+    assert_invariant(8, &play.judged_stores(vec![of_nothing]).violations);
+
+    // In a restore: ahead of its position is fine, what was never committed is not, nor what is older.
+    let ahead = play.with_meta(state.clone(), None, 4);
+    let ruling = play.judged_stores(vec![ahead]);
+    assert_eq!(ruling.told(), Vec::<String>::new());
+    assert_eq!(ruling.seen.get(coverage::STORE_AHEAD), Some(&1));
+    let key = transactions[0].changes[0].key.as_deref().unwrap().to_vec();
+    let mut aborted = state.clone();
+    aborted.insert(key.clone(), b"aborted".to_vec());
+    let aborted = play.with_meta(aborted, None, 4);
+    assert_invariant(8, &play.judged_stores(vec![aborted]).violations);
+    state.remove(&key);
+    let lacking = play.with_meta(state, None, 4);
+    assert_invariant(5, &play.judged_stores(vec![lacking]).violations);
+}
+
+#[test]
+fn situations_have_one_name_each() {
+    let mut names: Vec<&str> = coverage::SITUATIONS.iter().map(|situation| situation.name).collect();
+    let reached: BTreeMap<&'static str, u64> = coverage::SITUATIONS.iter().map(|one| (one.name, 1)).collect();
+    assert_eq!(names.len(), reached.len());
+    assert_eq!(coverage::missing("sick", &reached), Vec::<&str>::new());
+    names.retain(|name| coverage::missing("sick", &BTreeMap::new()).contains(name));
+    assert!(names.contains(&"a disk was full"));
+    assert_eq!(coverage::report(&BTreeMap::from([("beside", 2)])).len(), coverage::SITUATIONS.len() + 1);
+}

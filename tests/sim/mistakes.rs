@@ -1,0 +1,21 @@
+//! The judge is judged: where the crate is built with the feature `mistakes` (`make sim-mistakes`), the engine makes
+//! one mistake after the other, and each has to be seen. Without the feature nothing of this is here.
+
+#[cfg(feature = "mistakes")]
+mod judged;
+
+/// Runs a part of what is simulated, which may make the mistake that is wanted on this thread. What judges is never
+/// run in here.
+#[cfg(feature = "mistakes")]
+pub fn during<T>(part: impl FnOnce() -> T) -> T {
+    ratchet::mistakes::make(judged::wanted());
+    let done = part();
+    ratchet::mistakes::make(None);
+    done
+}
+
+/// Runs a part of what is simulated.
+#[cfg(not(feature = "mistakes"))]
+pub fn during<T>(part: impl FnOnce() -> T) -> T {
+    part()
+}

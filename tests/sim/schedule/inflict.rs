@@ -1,0 +1,88 @@
+//! Faults as they happen.
+
+use std::sync::atomic::Ordering;
+
+use crate::input;
+use crate::instance::Instance;
+use crate::judge;
+use crate::kafka::{Partition, Place};
+
+use super::{Fault, Run};
+
+impl Run<'_> {
+    pub(super) fn inflict(&mut self, fault: Fault) {
+        self.world.lock().note("fault", format_args!("{fault:?}"));
+        let now = self.world.lock().now();
+        match fault {
+            Fault::Crash(who) => self.kill(who),
+            Fault::Start(who) => {
+                if self.instances[who].as_ref().is_some_and(|instance| !instance.stop.load(Ordering::Relaxed)) {
+                    return;
+                }
+                // What is still leaving is killed: a new process cannot have its folder before.
+                self.kill(who);
+                self.instances[who] = Some(Instance::start(&self.world, self.plan, &self.stores[who]));
+            }
+            Fault::Freeze(who, length) => {
+                if let Some(instance) = &self.instances[who] {
+                    self.world.lock().reach("an instance was frozen");
+                    self.world.lock().processes[instance.process.number].frozen_until = now + length;
+                }
+            }
+            Fault::Depart(who) => {
+                if let Some(instance) = &self.instances[who] {
+                    instance.stop.store(true, Ordering::Relaxed);
+                }
+            }
+            Fault::TransactionsMove(length) => {
+                self.world.lock().broker.take_away(Place::TransactionCoordinator, now + length)
+            }
+            Fault::GroupsMove(length) => self.world.lock().broker.take_away(Place::GroupCoordinator, now + length),
+            Fault::Leaderless(partition, length) => {
+                let place = Place::Leader(Partition::new(input::OUTPUT, partition));
+                self.world.lock().broker.take_away(place, now + length);
+            }
+            Fault::Compact(partition, rest) => {
+                let mut state = self.world.lock();
+                self.history.look(&state.broker);
+                let changelog = Partition::new(input::CHANGELOG, partition);
+                let Some(retention) =
+                    state.broker.topics.get(input::CHANGELOG).map(|topic| topic.settings.delete_retention)
+                else {
+                    return;
+                };
+                let log = state.broker.topics.log_mut(&changelog).expect("as many partitions as the input");
+                log.compact(log.end() - rest as i64, now, retention);
+            }
+            Fault::Clock(who, offset) => {
+                self.history.clock_set(offset);
+                if let Some(instance) = &self.instances[who] {
+                    self.world.lock().processes[instance.process.number].wall_offset_ms = offset;
+                }
+            }
+            Fault::Disk(who, disk) => self.inflict_on_disk(who, disk),
+            Fault::Stop => (0..self.instances.len()).for_each(|who| self.kill(who)),
+            Fault::Upheaval(upheaval) => self.overturn(upheaval),
+            Fault::Trim => self.trim(),
+            Fault::Calm => self.calm_down(),
+        }
+    }
+
+    /// Ends a process where it stands.
+    pub(super) fn kill(&mut self, who: usize) {
+        let Some(instance) = self.instances[who].take() else { return };
+        let number = instance.process.number;
+        let tasks: Vec<usize> = {
+            let mut state = self.world.lock();
+            state.processes[number].is_dead = true;
+            state.killed(number);
+            let tasks: Vec<usize> =
+                (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
+            state.begun.retain(|(task, _)| !tasks.contains(task));
+            self.stores[who].crash(&mut state);
+            tasks
+        };
+        self.strands.retain(|(task, _)| !tasks.contains(task));
+        self.held.extend(judge::stores::read(&self.stores[who], self.history.rules, self.profile.partitions));
+    }
+}

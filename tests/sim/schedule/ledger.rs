@@ -1,0 +1,147 @@
+//! What happened to the input on purpose, which whoever judges has to know: the input as it is kept no longer says
+//! what was written to it, or what was to be read.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::input;
+use crate::judge::Ruling;
+use crate::kafka::{Broker, Isolation, Partition, Record};
+
+type Records = Vec<(i64, Record)>;
+
+/// What was done to the input, by partition.
+#[derive(Default)]
+pub(super) struct Ledger {
+    /// Records that were removed.
+    removed: BTreeMap<i32, Records>,
+    /// Offsets that a reset has left out.
+    skipped: BTreeMap<i32, Range<i64>>,
+    /// What stood when the input was recreated.
+    closed: Option<Closed>,
+}
+
+/// The outcome as it was when nothing could follow any more.
+struct Closed {
+    stood: Ruling,
+    /// The output, of those partitions of which anything was processed.
+    output: BTreeMap<i32, Records>,
+}
+
+/// What readers of committed records see.
+fn visible(broker: &Broker, partition: &Partition) -> Records {
+    let mut records = Vec::new();
+    if let Some(log) = broker.topics.log(partition) {
+        let take = |offset, record: &Record| records.push((offset, record.clone()));
+        log.read(log.start(), Isolation::Committed, usize::MAX, take).expect("a log's start can be read");
+    }
+    records
+}
+
+impl Ledger {
+    /// Removes a partition's records below `upto`, and remembers them; gives their number.
+    pub fn remove(&mut self, broker: &mut Broker, number: i32, upto: i64) -> usize {
+        let partition = Partition::new(input::INPUT, number);
+        let going = visible(broker, &partition).into_iter().take_while(|(offset, _)| *offset < upto);
+        let removed = self.removed.entry(number).or_default();
+        let before = removed.len();
+        removed.extend(going);
+        let log = broker.topics.log_mut(&partition).expect("the input stays");
+        log.delete_before(upto).expect("it is not beyond the end");
+        removed.len() - before
+    }
+
+    /// Notes that a partition's records in `offsets` are not to be read.
+    pub fn skip(&mut self, number: i32, offsets: Range<i64>) {
+        self.skipped.insert(number, offsets);
+    }
+
+    /// Notes that no more may come out of these partitions.
+    pub fn close(&mut self, broker: &Broker, processed: &[i32], stood: Ruling) {
+        let of = |number: &i32| (*number, visible(broker, &Partition::new(input::OUTPUT, *number)));
+        self.closed = Some(Closed { stood, output: processed.iter().map(of).collect() });
+    }
+
+    /// What is wrong: by `judge`, who is shown the input as it was meant; by what stood, where the input was recreated.
+    pub fn judge(&self, broker: &mut Broker, judge: impl FnOnce(&Broker) -> Ruling) -> Ruling {
+        if let Some(Closed { stood, output }) = &self.closed {
+            let mut ruling = stood.clone();
+            for (number, was) in output {
+                let output = Partition::new(input::OUTPUT, *number);
+                let found = visible(broker, &output);
+                if found != *was {
+                    let expected = format!("{} records, as the input was recreated", was.len());
+                    ruling.tell(1, &output, None, expected, format!("{}", found.len()));
+                }
+            }
+            return ruling;
+        }
+        let touched: Vec<i32> = self.removed.keys().chain(self.skipped.keys()).copied().collect();
+        for number in touched {
+            let partition = Partition::new(input::INPUT, number);
+            let removed = self.removed.get(&number).into_iter().flatten().cloned();
+            // A partition that is touched twice is shown twice: its first showing has no start above 0.
+            let first = broker.topics.log(&partition).map_or(0, |log| log.start());
+            let mut records: Records = removed.filter(|(offset, _)| *offset < first).collect();
+            records.extend(visible(broker, &partition));
+            if let Some(skipped) = self.skipped.get(&number) {
+                records.retain(|(offset, _)| !skipped.contains(offset));
+            }
+            broker.topics.log_mut(&partition).expect("the input stays").replace(records);
+        }
+        judge(broker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::{Protocol, Settings};
+
+    fn record(text: &str) -> Record {
+        Record { value: Some(text.as_bytes().into()), ..Record::default() }
+    }
+
+    fn broker() -> Broker {
+        let mut broker = Broker::new(Protocol::V1);
+        let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
+        for topic in [input::INPUT, input::OUTPUT] {
+            broker.topics.create(topic, 1, settings).unwrap();
+        }
+        let log = broker.topics.log_mut(&Partition::new(input::INPUT, 0)).unwrap();
+        log.append(["a", "b", "c", "d", "e"].map(record));
+        broker
+    }
+
+    fn shown(ledger: &Ledger, broker: &mut Broker) -> Vec<i64> {
+        let mut seen = Vec::new();
+        let judge = |broker: &Broker| {
+            seen = visible(broker, &Partition::new(input::INPUT, 0)).into_iter().map(|(offset, _)| offset).collect();
+            Ruling::default()
+        };
+        assert_eq!(ledger.judge(broker, judge).told(), Vec::<String>::new());
+        seen
+    }
+
+    #[test]
+    fn what_was_removed_is_shown_and_what_was_skipped_is_not() {
+        let (mut broker, mut ledger) = (broker(), Ledger::default());
+        assert_eq!(ledger.remove(&mut broker, 0, 1), 1);
+        assert_eq!(ledger.remove(&mut broker, 0, 3), 2);
+        assert_eq!(shown(&ledger, &mut broker), [0, 1, 2, 3, 4]);
+        ledger.skip(0, 2..4);
+        assert_eq!(shown(&ledger, &mut broker), [0, 1, 4]);
+    }
+
+    #[test]
+    fn more_from_what_is_closed_is_wrong() {
+        let (mut broker, mut ledger) = (broker(), Ledger::default());
+        let mut stood = Ruling::default();
+        stood.tell(1, &Partition::new(input::OUTPUT, 0), None, "this", "that");
+        ledger.close(&broker, &[0], stood);
+        let never = |_: &Broker| -> Ruling { panic!("the new input is not what was promised of") };
+        assert_eq!(ledger.judge(&mut broker, never).told().len(), 1);
+        broker.topics.log_mut(&Partition::new(input::OUTPUT, 0)).unwrap().append([record("new")]);
+        assert_eq!(ledger.judge(&mut broker, never).told().len(), 2);
+    }
+}

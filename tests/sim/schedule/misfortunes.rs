@@ -1,0 +1,84 @@
+//! What goes wrong in a seed, and when: misfortunes, each with what belongs to it (who crashes is started again), so
+//! that each can be left out by its number.
+
+use crate::kafka::{MS, SECOND, Time};
+use crate::profile::Profile;
+use crate::random::Random;
+
+use super::{Fault, TROUBLE, upheaval};
+
+/// What happens together, or not at all.
+pub(super) type Misfortune = Vec<(Time, Fault)>;
+
+impl Fault {
+    /// The instance that it befalls, where it is one's alone.
+    fn instance(&self) -> Option<usize> {
+        match self {
+            Self::Crash(who) | Self::Freeze(who, _) | Self::Depart(who) | Self::Start(who) => Some(*who),
+            Self::Clock(who, _) | Self::Disk(who, _) => Some(*who),
+            _ => None,
+        }
+    }
+
+    /// Whether it can happen where only some of the instances are there.
+    pub(super) fn concerns(&self, has: impl Fn(usize) -> bool) -> bool {
+        self.instance().is_none_or(has)
+    }
+}
+
+/// What all seeds of a profile have: instances begin, at some time all is calm, and who is still down is started.
+pub(super) fn frame(profile: &Profile, random: &mut Random) -> Misfortune {
+    let mut faults: Misfortune =
+        (0..profile.instances).map(|instance| (random.below(500 * MS), Fault::Start(instance))).collect();
+    faults.push((if profile.is_troubled() { TROUBLE } else { SECOND }, Fault::Calm));
+    if profile.crashes + profile.departures + profile.disks > 0 {
+        faults.extend((0..profile.instances).map(|instance| (TROUBLE + 4 * SECOND, Fault::Start(instance))));
+    }
+    faults
+}
+
+/// Draws all that goes wrong.
+pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
+    let Profile { instances, crashes, freezes, departures, moves, compactions, clocks, partitions, .. } = *profile;
+    let at = |random: &mut Random| random.between(300 * MS, TROUBLE - MS);
+    let some = |random: &mut Random| random.below(instances as u64) as usize;
+    let mut all = Vec::new();
+    for _ in 0..crashes {
+        let (when, who) = (at(random), some(random));
+        all.push(vec![(when, Fault::Crash(who)), (when + random.below(3 * SECOND), Fault::Start(who))]);
+    }
+    for _ in 0..freezes {
+        all.push(vec![(at(random), Fault::Freeze(some(random), random.between(50 * MS, 6 * SECOND)))]);
+    }
+    for _ in 0..departures {
+        let (when, who) = (at(random), some(random));
+        all.push(vec![(when, Fault::Depart(who)), (when + random.between(SECOND, 3 * SECOND), Fault::Start(who))]);
+    }
+    for _ in 0..moves {
+        let length = random.between(20 * MS, 3 * SECOND);
+        let fault = match random.below(3) {
+            0 => Fault::TransactionsMove(length),
+            1 => Fault::GroupsMove(length),
+            _ => Fault::Leaderless(random.below(partitions as u64) as i32, length),
+        };
+        all.push(vec![(at(random), fault)]);
+    }
+    for _ in 0..compactions {
+        let (partition, rest) = (random.below(partitions as u64) as i32, random.below(8));
+        all.push(vec![(at(random), Fault::Compact(partition, rest))]);
+    }
+    for _ in 0..clocks {
+        const MINUTE: i64 = 60_000;
+        let offset = [-20 * MINUTE, 20 * MINUTE, 2 * 24 * 60 * MINUTE][random.below(3) as usize];
+        all.push(vec![(at(random), Fault::Clock(some(random), offset))]);
+    }
+    all.extend((0..profile.trims).map(|_| vec![(at(random), Fault::Trim)]));
+    upheaval::draw(profile, random, &mut all);
+    all
+}
+
+/// For how long the changelog that is an administrator's own shows tombstones. Shorter than some freezes: who wakes up in the
+/// middle of a restore may have missed some, which leaves it what has expired anyway.
+pub(super) fn delete_retention(random: &mut Random) -> Time {
+    random.between(SECOND, 3 * SECOND)
+}
