@@ -155,6 +155,10 @@ fn check_restoring(
         if found == meant {
             continue;
         }
+        // The cleaner has removed what a later record of the key has superseded, and that one is not read yet.
+        if found.is_none() && later.contains_key(key) {
+            continue;
+        }
         is_ahead = true;
         if !later.get(key).is_some_and(|values| values.contains(&found)) {
             let expected = format!("{} -> {meant:02x?}, or what was committed later", text(Some(key)));
