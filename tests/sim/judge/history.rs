@@ -16,6 +16,8 @@ pub struct Written {
     /// The transactional producer, if it was one.
     pub producer: Option<i64>,
     pub record: Record,
+    /// The cleaner has removed it: who reads the changelog now does not see it.
+    pub is_cleaned: bool,
 }
 
 /// All that was ever committed to one partition of one changelog.
@@ -71,7 +73,7 @@ impl History {
                     if is_aborted {
                         aborted += u64::from(record.value.is_none());
                     } else {
-                        kept.records.insert(offset, Written { producer, record: record.clone() });
+                        kept.records.insert(offset, Written { producer, record: record.clone(), is_cleaned: false });
                     }
                 });
                 kept.next = next;
@@ -84,6 +86,19 @@ impl History {
             if let Some(before) = before.filter(|before| found.offset < *before) {
                 let expected = format!("no committed offset below {before}, which was committed before");
                 self.ruling.tell(4, &input, found.offset, expected, format!("{found:?}"));
+            }
+        }
+    }
+
+    /// The cleaner has passed over a changelog, at which was looked before.
+    pub fn cleaned(&mut self, broker: &Broker) {
+        let Some(topic) = broker.topics.get(self.rules.changelog) else { return };
+        for (number, log) in topic.logs.iter().enumerate() {
+            let Some(kept) = self.changelogs.get_mut(&(number as i32, topic.id)) else { continue };
+            let mut there = BTreeSet::new();
+            log.examine(0, |offset, _, _, _| drop(there.insert(offset)));
+            for (_, written) in kept.records.iter_mut().filter(|(offset, _)| !there.contains(*offset)) {
+                written.is_cleaned = true;
             }
         }
     }

@@ -155,8 +155,7 @@ fn check_restoring(
         if found == meant {
             continue;
         }
-        // The cleaner has removed what a later record of the key has superseded, and that one is not read yet.
-        if found.is_none() && later.contains_key(key) {
+        if later.contains_key(key) && missed_superseded(changelog, meta.changelog_offset, key, found) {
             continue;
         }
         is_ahead = true;
@@ -169,6 +168,15 @@ fn check_restoring(
     if is_ahead {
         ruling.see(coverage::STORE_AHEAD);
     }
+}
+
+/// Whether what a restore up to an offset has of a key may be from before the last record below: the cleaner has removed
+/// that one, as a later one has superseded it, which is not read yet.
+fn missed_superseded(changelog: &Changelog, below: i64, key: &[u8], found: Option<&[u8]>) -> bool {
+    let records = changelog.records.range(..below).rev().map(|(_, written)| written);
+    let mut of = records.filter(|written| written.record.key.as_deref() == Some(key));
+    let is_missing = of.next().is_some_and(|last| last.is_cleaned);
+    is_missing && (found.is_none() || of.any(|written| written.record.value.as_deref() == found))
 }
 
 /// What the changelog below an offset comes to, and where each key was written last.

@@ -53,6 +53,7 @@ impl Run<'_> {
                 };
                 let log = state.broker.topics.log_mut(&changelog).expect("as many partitions as the input");
                 log.compact(log.end() - rest as i64, now, retention);
+                self.history.cleaned(&state.broker);
             }
             Fault::Clock(who, offset) => {
                 self.history.clock_set(offset);
