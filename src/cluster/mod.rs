@@ -436,16 +436,32 @@ pub struct Error {
     pub message: String,
     /// The partition whose trouble it is, where it is one's alone.
     pub partition: Option<TopicPartition>,
+    /// The operation that would have to be allowed, where one is not and the cluster says which.
+    pub denied: Option<Denied>,
+}
+
+/// What a client may not do with a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// See it: each right to use it would do.
+    Topic,
+    /// See its settings.
+    Settings,
 }
 
 impl Error {
     /// An error of this kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), partition: None }
+        Self { kind, message: message.into(), partition: None, denied: None }
     }
 
     /// The same, as one partition's trouble alone.
     pub fn of(self, partition: &TopicPartition) -> Self {
         Self { partition: Some(partition.clone()), ..self }
+    }
+
+    /// The same, as what is not allowed.
+    pub fn denied(self, denied: Denied) -> Self {
+        Self { denied: Some(denied), ..self }
     }
 }

@@ -142,6 +142,10 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         all.extend_from_slice(topic_settings);
         let new = NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
         self.cluster.create_topic(&new).map_err(|error| match error.kind {
+            Kind::Refused if error.denied.is_some() => refused(format!(
+                "topic {name:?} cannot be created: {}; grant Create on topic {name}, or create it by hand",
+                error.message
+            )),
             Kind::Refused => refused(format!(
                 "topic {name:?} cannot be created: {}; create it by hand, or see topics.replication_factor ({}), \
                  topics.min_insync_replicas ({}) and topics.create",
@@ -150,9 +154,20 @@ impl<'a, C: Cluster> Preflight<'a, C> {
             _ => error,
         })?;
         tracing::info!(topic = name, partitions = partition_count, "topic created");
-        self.cluster.describe_topic(name)?.ok_or_else(|| {
-            cluster::Error::new(Kind::Retry, format!("topic {name:?} was created and is not to be seen yet"))
-        })
+        self.created(role, name)
+    }
+
+    /// The topic that was just created: what may be done with it shows only now.
+    fn created(&self, role: Role, name: &str) -> Result<TopicDescription, cluster::Error> {
+        let created = Named::ask(self.cluster, name.to_owned())?;
+        say(self.judge.topology, self.judge.usable(role, &created))?;
+        match created.seen {
+            facts::Seen::There(topic) => Ok(*topic),
+            _ => {
+                let message = format!("topic {name:?} was created and is not to be seen yet");
+                Err(cluster::Error::new(Kind::Retry, message))
+            }
+        }
     }
 }
 

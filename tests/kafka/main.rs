@@ -13,6 +13,8 @@
 mod cluster;
 #[path = "../support/kafka/mod.rs"]
 mod kafka;
+#[path = "../support/secrets.rs"]
+mod planted;
 #[path = "../support/random.rs"]
 mod random;
 #[path = "../support/screen.rs"]
@@ -32,10 +34,13 @@ mod faults;
 mod inputs;
 mod kills;
 mod lookalikes;
+mod memory;
 mod online;
 mod owners;
 mod patterns;
 mod progress;
 mod rebalances;
 mod restores;
+mod rights;
+mod secrets;
 mod takeovers;

@@ -14,7 +14,7 @@ use rdkafka::bindings as rd;
 
 use super::errors::{Code, Failure};
 use super::native::{Client, Event, Queue, c_millis, c_string};
-use crate::cluster::{Error, Kind, NewTopic, Rights, TopicDescription, TopicId};
+use crate::cluster::{Denied, Error, Kind, NewTopic, Rights, TopicDescription, TopicId};
 
 /// How long an answer may take.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
@@ -280,14 +280,22 @@ fn try_group_rights(client: &Arc<Client>, group: &str) -> Result<Option<Rights>,
 /// What the cluster says of `topic`; `None` where there is no such topic.
 pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<TopicDescription>, Error> {
     let what = || format!("describing the topic {topic}");
-    let Some(outline) = outline(client, topic).map_err(|failure| failure.plain(what()))? else { return Ok(None) };
+    let unseen = |failure: Failure| {
+        let error = failure.plain(what());
+        if failure.is_denied_topic() { error.denied(Denied::Topic) } else { error }
+    };
+    let Some(outline) = outline(client, topic).map_err(unseen)? else { return Ok(None) };
     let found = match settings(client, topic, SETTINGS) {
         Ok(found) => found,
         // It was deleted between the two questions, or not all brokers know it yet.
         Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => {
-            let again = self::outline(client, topic).map_err(|failure| failure.plain(what()))?;
+            let again = self::outline(client, topic).map_err(unseen)?;
             let unsure = Error::new(Kind::Retry, format!("{}: not all brokers know it yet", what()));
             return if again.is_none() { Ok(None) } else { Err(unsure) };
+        }
+        Err(failure) if failure.is_denied_topic() => {
+            let what = format_args!("describing the settings of the topic {topic}");
+            return Err(failure.plain(what).denied(Denied::Settings));
         }
         Err(failure) => return Err(failure.plain(what())),
     };
@@ -410,7 +418,9 @@ pub(super) fn create(client: &Arc<Client>, topic: &NewTopic<'_>) -> Result<(), E
             let Some(mut failure) = Failure::of(rd::rd_kafka_topic_result_error(created)) else { continue };
             if failure.code != Code::RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS {
                 failure.message = words(rd::rd_kafka_topic_result_error_string(created));
-                return Err(failure.plain(what()));
+                let denied = failure.is_denied_topic();
+                let error = failure.plain(what());
+                return Err(if denied { error.denied(Denied::Topic) } else { error });
             }
         }
     }
