@@ -44,7 +44,7 @@ for target in ${FUZZ_TARGETS:-paths versions envelopes yaml lanes}; do
     fi
     say "fuzz: $target for ${FUZZ_SECONDS:-30} s, from $(find "$seeds/$target" -type f | wc -l) seeds"
     mkdir -p "fuzz/corpus/$target"
-    # The rooms hold no unsafe code: without a sanitizer the pinned, stable compiler will do.
+    # The rooms' one unsafe block (SSE2) involves no pointer: without a sanitizer the pinned, stable compiler will do.
     if ! cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "$seeds/$target" -- \
         -max_total_time="${FUZZ_SECONDS:-30}" -max_len="$line_bytes_max" -timeout=10 -rss_limit_mb=4096 \
         >"$seeds/log" 2>&1; then

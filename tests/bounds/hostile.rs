@@ -169,7 +169,8 @@ impl Maker {
         text.into_bytes()
     }
 
-    fn mutated(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
+    /// The same bytes with something wrong with them.
+    pub fn mutated(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         for _ in 0..=self.below(3) {
             let at = self.below(bytes.len() + 1);
             let end = (at + self.below(40)).min(bytes.len());

@@ -6,16 +6,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ratchet::cluster::embedded::{Embedded, StoredRecord};
-use ratchet::cluster::{CommittedOffset, Message, NewTopic};
+use ratchet::cluster::{Cluster, CommittedOffset, Message, NewTopic};
 use ratchet::config;
 use ratchet::dedup::{Action, Model};
 use ratchet::engine::{self, Error, Options};
 use ratchet::observe::{Health, Metrics};
-use ratchet::record::{Record, TopicPartition};
+use ratchet::record::{Headers, Record, TopicPartition};
 use ratchet::topology::{self, Process, Topology, presets};
 
 use crate::hostile::{Hostile, Maker};
@@ -23,6 +24,8 @@ use crate::random::Random;
 
 const INPUT: &str = "in";
 const PARTITIONS: i32 = 2;
+/// How long a round may take; it takes seconds.
+const DRAIN_MAX: Duration = Duration::from_secs(120);
 /// Records of one round, over all partitions.
 const RECORDS: usize = 500;
 
@@ -77,7 +80,7 @@ impl Site {
         let folder = tempfile::tempdir().expect("a folder");
         let cluster = Embedded::open(&folder.path().join("topics"), PARTITIONS).expect("an empty cluster");
         let input = NewTopic { name: INPUT, partition_count: PARTITIONS, replication_factor: 1, settings: &[] };
-        ratchet::cluster::Cluster::create_topic(&cluster, &input).expect("a new topic");
+        cluster.create_topic(&input).expect("a new topic");
         let topologies = topologies(folder.path());
         Site { folder, cluster, topologies }
     }
@@ -96,20 +99,30 @@ impl Site {
         }
     }
 
-    /// Takes all that is in the input through all topologies.
+    /// Takes all that is in the input through all topologies, in a bounded time.
     fn drain(&self) -> Result<(), Error> {
         let state = format!("state_dir={}", self.folder.path().join("state").display());
         let sets = ["cluster=embedded", "lanes=1", "memory=64MiB", "topics.create=all", state.as_str()];
         let config = config::load(None, &sets.map(str::to_owned), &Process);
+        let stop = Arc::new(AtomicBool::new(false));
         let options = Options {
             config: config.unwrap_or_else(|mistakes| panic!("{mistakes}")),
             topologies: self.topologies.clone(),
             until_drained: true,
-            stop: Arc::new(AtomicBool::new(false)),
+            stop: Arc::clone(&stop),
             metrics: Metrics::new(),
             health: Health::new(),
         };
-        engine::run_on(&self.cluster, options)
+        let (done, is_done) = channel::<()>();
+        let watchdog = std::thread::spawn(move || {
+            let late = is_done.recv_timeout(DRAIN_MAX) == Err(RecvTimeoutError::Timeout);
+            stop.store(late, Ordering::Relaxed);
+            late
+        });
+        let ended = engine::run_on(&self.cluster, options);
+        drop(done);
+        assert!(!watchdog.join().expect("it only waits"), "not drained within {DRAIN_MAX:?}: {ended:?}");
+        ended
     }
 
     fn read(&self, topic: &str, partition: i32) -> Vec<StoredRecord> {
@@ -245,4 +258,59 @@ fn hostile_records_are_decided_as_the_model_decides() {
     }
     println!("hostile lanes: {rounds} rounds of {RECORDS} records, {forwarded} forwarded in all");
     assert!(forwarded > rounds * RECORDS, "hardly anything was forwarded: is anything decided at all?");
+}
+
+/// Puts records into the changelog that nobody has written, and words beside the committed offset.
+fn tamper(site: &Site, maker: &mut Maker, topology: &Topology, partition: i32) {
+    let changelog = topology.changelog(INPUT);
+    for record in site.read(&changelog, partition).into_iter().rev().take(6) {
+        let key = maker.mutated(record.key.unwrap_or_default());
+        let value = record.value.map(|value| maker.mutated(value));
+        let message = Message {
+            topic: &changelog,
+            partition,
+            key: Some(&key),
+            value: value.as_deref(),
+            headers: Headers::default(),
+            timestamp: record.timestamp,
+        };
+        site.cluster.append(&changelog, partition, &[message]).expect("a changelog takes any record with a key");
+    }
+    let input = [TopicPartition::new(INPUT, partition)];
+    let committed = site.cluster.committed(&topology.group(), &input, Duration::ZERO).expect("it was committed");
+    let Some(CommittedOffset { offset, metadata }) = committed.into_iter().next().flatten() else { return };
+    let metadata = String::from_utf8_lossy(&maker.mutated(metadata.into_bytes())).into_owned();
+    let tampered = Some(CommittedOffset { offset, metadata });
+    site.cluster.reset_offset(&topology.group(), &input[0], tampered).expect("the group is empty");
+}
+
+#[test]
+fn what_others_write_beside_the_input_stops_tasks_at_the_most() {
+    let site = Site::new();
+    let mut maker = Maker::new(Random::seeded("hostile changelogs"), now_ms());
+    site.write(&maker.records(RECORDS, PARTITIONS));
+    assert!(!matches!(site.drain(), Err(Error::Panicked { .. })));
+    let outputs = site.outputs();
+    let (untouched, tampered) = site.topologies.split_last().expect("there are some");
+    for topology in tampered {
+        (0..PARTITIONS).for_each(|partition| tamper(&site, &mut maker, topology, partition));
+    }
+    std::fs::remove_dir_all(site.folder.path().join("state")).expect("the stores are there");
+    let ended = site.drain();
+    assert!(!matches!(ended, Err(Error::Panicked { .. })), "{ended:?}");
+    assert!(ended.is_err(), "nothing was noticed");
+    assert_eq!(site.outputs(), outputs, "old input brought something new");
+    // Those that nobody has touched go on.
+    let fresh: Vec<Hostile> = (0..5)
+        .map(|number| {
+            let mut headers = ratchet::record::HeaderBuf::default();
+            headers.push(b"id", Some(format!("fresh-{number}").as_bytes()));
+            Hostile { timestamp: Some(now_ms()), headers, ..Hostile::default() }
+        })
+        .collect();
+    let before = site.read(&untouched.output, 0).len() + site.read(&untouched.dead_letter, 0).len();
+    site.write(&fresh);
+    assert!(!matches!(site.drain(), Err(Error::Panicked { .. })));
+    let after = site.read(&untouched.output, 0).len() + site.read(&untouched.dead_letter, 0).len();
+    assert_eq!(after, before + fresh.len(), "{} stands still", untouched.name);
 }

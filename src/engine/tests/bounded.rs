@@ -21,11 +21,10 @@ fn labels(running: &Running) -> BTreeSet<String> {
     let text = running.metrics.render();
     let series = text.lines().filter(|line| !line.starts_with('#'));
     let labels = series.filter_map(|line| line.split_once('{')?.1.rsplit_once('}')).map(|(labels, _)| labels);
-    labels.flat_map(|labels| labels.split(',').map(str::to_owned).collect::<Vec<_>>()).filter(is_no_bound).collect()
-}
-
-fn is_no_bound(label: &String) -> bool {
-    !label.starts_with("le=")
+    labels
+        .flat_map(|labels| labels.split(',').map(str::to_owned).collect::<Vec<_>>())
+        .filter(|label| !label.starts_with("le="))
+        .collect()
 }
 
 #[test]
