@@ -375,6 +375,11 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// What this client may do with `group`, which need not exist; `None` where the cluster does not say.
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error>;
 
+    /// Whether [`Cluster::create_topic`] could make this topic, as far as the cluster tells; changes nothing.
+    fn check_creation(&self, _topic: &NewTopic<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Creates a topic and waits until it can be used. Fine if it was created meanwhile by another.
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error>;
 

@@ -10,6 +10,7 @@ use crate::cluster::{Acl, Kafka, Resource};
 use crate::job::Job;
 use crate::kafka::shared_broker;
 use crate::load::{thing, things};
+use crate::online::check_online;
 use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
 
@@ -149,6 +150,11 @@ fn lack(index: usize) {
     let mut operator = start(&job, "a", None);
     operator.await_error(&[&words, &named]);
     assert_eq!(operator.await_exit(Duration::from_secs(30)).code(), Some(1), "{}", operator.tail());
+    // A topic's rights can be asked for once it is there, which it is now if it may be.
+    match resource {
+        Resource::TransactionalId => check_online(&job).says(0, &["grant Write on them", &named]),
+        _ => check_online(&job).says(2, &[&words, &named]),
+    };
     let told = operator.log().into_iter().filter(|line| line["level"] == "ERROR");
     let others = told.filter(|line| !line.to_string().contains(&named)).filter(|line| line["topology"].is_string());
     assert_eq!(others.collect::<Vec<_>>(), Vec::<serde_json::Value>::new(), "only {words:?} is missing");

@@ -4,7 +4,7 @@
 //! **Failure**: a topic that does not exist is `None`, not an error; a cluster that does not answer in
 //! time is [`Kind::Retry`], unless rights or a password stand behind it.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
@@ -403,11 +403,28 @@ fn order(topic: &NewTopic<'_>) -> Result<Order, Error> {
 
 /// Creates a topic and waits until it can be used. Fine if it exists.
 pub(super) fn create(client: &Arc<Client>, topic: &NewTopic<'_>) -> Result<(), Error> {
+    ask_to_create(client, topic, false)?;
+    wait_usable(client, topic.name)
+}
+
+/// Has a topic created, or only asks whether it could be (`rehearsal`). Fine if it exists.
+pub(super) fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsal: bool) -> Result<(), Error> {
     let order = order(topic)?;
+    let mut explained = [0 as c_char; 256];
     let what = || format!("creating the topic {}", topic.name);
     let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, |options, queue| {
-        // SAFETY: all is alive for the call, which copies what it needs.
-        unsafe { rd::rd_kafka_CreateTopics(client.raw(), [order.0.as_ptr()].as_mut_ptr(), 1, options, queue) }
+        // SAFETY: all is alive for the calls, which copy what they need; the options are ours, and the buffer is as
+        // long as is said.
+        unsafe {
+            let validate = c_int::from(rehearsal);
+            rd::rd_kafka_AdminOptions_set_validate_only(
+                options.cast_mut(),
+                validate,
+                explained.as_mut_ptr(),
+                explained.len(),
+            );
+            rd::rd_kafka_CreateTopics(client.raw(), [order.0.as_ptr()].as_mut_ptr(), 1, options, queue);
+        }
     })
     .map_err(|failure| failure.plain(what()))?;
     // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
@@ -424,7 +441,7 @@ pub(super) fn create(client: &Arc<Client>, topic: &NewTopic<'_>) -> Result<(), E
             }
         }
     }
-    wait_usable(client, topic.name)
+    Ok(())
 }
 
 /// Waits until every partition of `topic` has a leader that answers.
