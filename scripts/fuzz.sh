@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fuzzes what reads bytes that others have written: each target of fuzz/ for $FUZZ_SECONDS (default 30),
 # from the captures in tests/ and the topologies as seeds. What it finds stays in fuzz/artifacts and is to
-# become a test. FUZZ_TARGETS names some of them only.
+# become a test. FUZZ_TARGETS names some of them only. With RUSTUP_TOOLCHAIN=nightly, FUZZ_SANITIZER=address looks
+# at every access to memory as well.
 # The target `lanes` takes hostile records through whole lanes on the embedded cluster. It needs RocksDB, and so is
 # a test of the crate itself: from a seed that it prints, without the guidance of coverage.
 # Installs cargo-fuzz if it is missing; --install-only does nothing else.
@@ -45,7 +46,7 @@ for target in ${FUZZ_TARGETS:-paths versions envelopes yaml lanes}; do
     say "fuzz: $target for ${FUZZ_SECONDS:-30} s, from $(find "$seeds/$target" -type f | wc -l) seeds"
     mkdir -p "fuzz/corpus/$target"
     # The rooms' one unsafe block (SSE2) involves no pointer: without a sanitizer the pinned, stable compiler will do.
-    if ! cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "$seeds/$target" -- \
+    if ! cargo fuzz run --sanitizer "${FUZZ_SANITIZER:-none}" "$target" "fuzz/corpus/$target" "$seeds/$target" -- \
         -max_total_time="${FUZZ_SECONDS:-30}" -max_len="$line_bytes_max" -timeout=10 -rss_limit_mb=4096 \
         >"$seeds/log" 2>&1; then
         tail -n 60 "$seeds/log" >&2
