@@ -92,10 +92,10 @@ fn no_command_shows_its_environment() {
     room.hides("replay payments.yaml records.jsonl", 0, &variables);
     room.hides("replay payments.yaml records.jsonl --explain", 0, &variables);
     room.hides("replay payments.yaml records.jsonl --summary", 0, &variables);
-    room.hides("infer records.jsonl", None, &variables);
+    room.hides("infer records.jsonl", None::<i32>, &variables);
     room.hides("check payments.yaml --config kept.yaml", 0, &variables);
     room.hides("check payments.yaml --expand", 0, &variables);
-    room.hides("test payments.yaml", None, &variables);
+    room.hides("test payments.yaml", None::<i32>, &variables);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn what_is_wrong_with_a_setting_is_told_without_it() {
     // What only shows when a connection is made.
     for set in ["kafka.ssl.key.pem=${env:PLANTED_WORD}", "kafka.ssl.ca.pem=${env:PLANTED_WORD}"] {
         room.hides(&format!("{check} --set {set}"), 0, &[]);
-        room.hides(&format!("{check} --set {set} --online"), None, &[]);
+        room.hides(&format!("{check} --set {set} --online"), None::<i32>, &[]);
         room.hides(&format!("run payments.yaml --config kept.yaml --set {set}"), 1, &[]);
     }
 }
