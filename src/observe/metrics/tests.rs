@@ -203,7 +203,9 @@ fn what_was_counted_of_a_topic_goes_with_it() {
     let counted = |topic: &str| metrics.render().contains(&format!("topic=\"{topic}\""));
     let task = metrics.task("payments", &TopicPartition::new("in", 0));
     let other = metrics.task("payments", &TopicPartition::new("other", 0));
-    [&task, &other].map(|task| task.records(Verdict::Forwarded, Reason::First, 1));
+    for task in [&task, &other] {
+        task.records(Verdict::Forwarded, Reason::First, 1);
+    }
     metrics.topic_gone("payments", "in");
     task.records(Verdict::Duplicate, Reason::Seen, 1);
     assert!(counted("in"), "its task is not over yet");
