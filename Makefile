@@ -97,8 +97,12 @@ sim-mistakes: setup-build ## Judge the simulation's judge: deliberate mistakes i
 	$(CARGO) test $(BUILD) --no-default-features --features mistakes --test sim -- --nocapture mistake $(ARGS)
 
 .PHONY: fuzz
-fuzz: setup-build ## Fuzz what reads others' bytes, each target for FUZZ_SECONDS (30)
+fuzz: setup-build ## Fuzz what reads others' bytes and whole lanes, each target for FUZZ_SECONDS (30)
 	@scripts/fuzz.sh
+
+.PHONY: bounds
+bounds: setup-test ## Measure the process's memory under floods of keys, huge records, a slow broker and a thousand partitions
+	RATCHET_TEST_BOUNDS=full $(CARGO) test $(BUILD) --test kafka -- --nocapture --test-threads 1 memory:: $(ARGS)
 
 .PHONY: bench
 bench: setup-bench ## Compare with pass-throughs, Kafka Streams and Quix Streams (more than an hour), and write docs/benchmarks.md (ARGS='--parts ids' for a part)

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Fuzzes what reads bytes that others have written: each target of fuzz/ for $FUZZ_SECONDS (default 30),
 # from the captures in tests/ and the topologies as seeds. What it finds stays in fuzz/artifacts and is to
-# become a test. FUZZ_TARGETS names some of them only.
+# become a test. FUZZ_TARGETS names some of them only. With RUSTUP_TOOLCHAIN=nightly, FUZZ_SANITIZER=address looks
+# at every access to memory as well.
+# The target `lanes` takes hostile records through whole lanes on the embedded cluster. It needs RocksDB, and so is
+# a test of the crate itself: from a seed that it prints, without the guidance of coverage.
 # Installs cargo-fuzz if it is missing; --install-only does nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,11 +36,17 @@ done
 grep -rhoE '\b(key|value|header|meta)\.[A-Za-z0-9_."]+' topologies src/topology --include='*.yaml' | sort -u | head -200 |
     awk -v to="$seeds/paths/" '{ out = to NR; printf "%s", $0 > out; close(out) }'
 
-for target in ${FUZZ_TARGETS:-paths versions envelopes yaml}; do
+for target in ${FUZZ_TARGETS:-paths versions envelopes yaml lanes}; do
+    if [[ $target == lanes ]]; then
+        say "fuzz: lanes for ${FUZZ_SECONDS:-30} s"
+        RATCHET_TEST_FUZZ_SECONDS=${FUZZ_SECONDS:-30} cargo test --release --locked --test bounds -- --nocapture lanes:: ||
+            fail "lanes has found something: RATCHET_TEST_SEED, printed above, repeats it"
+        continue
+    fi
     say "fuzz: $target for ${FUZZ_SECONDS:-30} s, from $(find "$seeds/$target" -type f | wc -l) seeds"
     mkdir -p "fuzz/corpus/$target"
-    # The rooms hold no unsafe code: without a sanitizer the pinned, stable compiler will do.
-    if ! cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "$seeds/$target" -- \
+    # The rooms' one unsafe block (SSE2) involves no pointer: without a sanitizer the pinned, stable compiler will do.
+    if ! cargo fuzz run --sanitizer "${FUZZ_SANITIZER:-none}" "$target" "fuzz/corpus/$target" "$seeds/$target" -- \
         -max_total_time="${FUZZ_SECONDS:-30}" -max_len="$line_bytes_max" -timeout=10 -rss_limit_mb=4096 \
         >"$seeds/log" 2>&1; then
         tail -n 60 "$seeds/log" >&2

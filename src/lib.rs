@@ -36,6 +36,9 @@
 //!         from it whom a committed offset names
 //! ```
 #![deny(missing_docs)]
+// What others write never ends a thread: an error is answered, or an invariant is named by `expect`. Indices are in
+// bounds by the code beside them, which is what the fuzzers try.
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::todo, clippy::unimplemented))]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait and measure by the machine's clocks"))]
 
 pub mod capture;

@@ -375,6 +375,11 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// What this client may do with `group`, which need not exist; `None` where the cluster does not say.
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error>;
 
+    /// Whether [`Cluster::create_topic`] could make this topic, as far as the cluster tells; changes nothing.
+    fn check_creation(&self, _topic: &NewTopic<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Creates a topic and waits until it can be used. Fine if it was created meanwhile by another.
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error>;
 
@@ -436,16 +441,32 @@ pub struct Error {
     pub message: String,
     /// The partition whose trouble it is, where it is one's alone.
     pub partition: Option<TopicPartition>,
+    /// The operation that would have to be allowed, where one is not and the cluster says which.
+    pub denied: Option<Denied>,
+}
+
+/// What a client may not do with a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// See it: each right to use it would do.
+    Topic,
+    /// See its settings.
+    Settings,
 }
 
 impl Error {
     /// An error of this kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), partition: None }
+        Self { kind, message: message.into(), partition: None, denied: None }
     }
 
     /// The same, as one partition's trouble alone.
     pub fn of(self, partition: &TopicPartition) -> Self {
         Self { partition: Some(partition.clone()), ..self }
+    }
+
+    /// The same, as what is not allowed.
+    pub fn denied(self, denied: Denied) -> Self {
+        Self { denied: Some(denied), ..self }
     }
 }

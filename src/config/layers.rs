@@ -155,7 +155,9 @@ impl<'a> Layers<'a> {
                 continue;
             }
             let name = name_of(rest);
-            let shown = if kafka::is_secret(&name) { text::MASK } else { &value };
+            // Of a name that is mistyped nobody knows what it stands for.
+            let hidden = kafka::is_secret(&name) || !is_known(&name);
+            let shown = if hidden { text::MASK } else { &value };
             let file = Arc::new(File::new("the environment", format!("{variable}={shown}")));
             if !is_known(&name) {
                 self.unknown_variable(&variable, &file);
@@ -193,7 +195,7 @@ impl<'a> Layers<'a> {
     pub fn read_sets(&mut self, sets: &[String]) {
         for set in sets {
             let (name, value) = set.split_once('=').unwrap_or((set, ""));
-            let shown = if kafka::is_secret(name) && !value.is_empty() {
+            let shown = if (kafka::is_secret(name) || !is_known(name)) && !value.is_empty() {
                 format!("{name}={}", text::MASK)
             } else {
                 set.clone()

@@ -84,6 +84,10 @@ impl Default for Actions {
 pub struct Limits {
     /// Bytes of key, value and headers together.
     pub record_bytes_max: usize,
+    /// Bytes of a key.
+    pub key_bytes_max: usize,
+    /// Bytes of all headers together, 8 for each of them included.
+    pub header_bytes_max: usize,
     /// How deep JSON may be nested; `[]` is 1 deep.
     pub json_depth_max: usize,
     /// Bytes of an identity's encoding, before a long one is hashed.
@@ -94,7 +98,14 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { record_bytes_max: 16 << 20, json_depth_max: 128, identity_bytes_max: 64 << 10, version_digits_max: 300 }
+        Self {
+            record_bytes_max: 16 << 20,
+            key_bytes_max: 1 << 20,
+            header_bytes_max: 1 << 20,
+            json_depth_max: 128,
+            identity_bytes_max: 64 << 10,
+            version_digits_max: 300,
+        }
     }
 }
 

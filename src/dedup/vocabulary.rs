@@ -202,7 +202,7 @@ vocabulary! {
         TimestampInFuture = "timestamp_in_future",
         /// It is older than the retention horizon, so what it would have to be compared with is gone.
         Late = "late",
-        /// It takes more bytes than the limit allows.
+        /// It, its key or its headers take more bytes than the limit allows.
         RecordTooLarge = "record_too_large",
         /// The output refuses it.
         Unsendable = "unsendable",
@@ -238,7 +238,7 @@ impl Reason {
             Reason::VersionMalformed => "the version is not what the rules say",
             Reason::TimestampInFuture => "the timestamp is too far beyond the wall clock",
             Reason::Late => "the record is older than the retention horizon",
-            Reason::RecordTooLarge => "the record takes more bytes than the limit allows",
+            Reason::RecordTooLarge => "the record, its key or its headers take more bytes than the limit allows",
             Reason::Unsendable => "the output refuses the record",
         }
     }

@@ -218,6 +218,21 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {
     }
     // The next record came after the last one that was read, and after all was read.
     let since = task.last_timestamp.max(task.drained_at);
-    let age_ms = since.map_or(0, |since| (wall_ms - since).max(0));
-    task.metrics.lag(records, age_ms as f64 / 1000.0);
+    task.metrics.lag(records, age_ms(since, wall_ms) as f64 / 1000.0);
+}
+
+/// For how long something has been there. Whoever writes a record chooses its timestamp, whatever it is.
+fn age_ms(since: Option<i64>, wall_ms: i64) -> i64 {
+    since.map_or(0, |since| wall_ms.saturating_sub(since).max(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::age_ms;
+
+    #[test]
+    fn no_timestamp_is_too_old_or_too_new_to_have_an_age() {
+        let ages = [None, Some(4_000), Some(6_000), Some(i64::MAX), Some(i64::MIN), Some(-2)];
+        assert_eq!(ages.map(|since| age_ms(since, 5_000)), [0, 1_000, 0, 0, i64::MAX, 5_002]);
+    }
 }

@@ -13,6 +13,7 @@ use crate::topology::Topology;
 use super::catalog::Topics;
 use super::feeding;
 
+pub mod creation;
 pub mod facts;
 pub mod finding;
 pub mod judge;
@@ -21,9 +22,6 @@ pub mod online;
 use facts::{Facts, Named};
 use finding::{Finding, Severity};
 use judge::{Judge, Role};
-
-/// `max.message.bytes` of a dead letter or audit topic: whatever may be read has to fit, with headers that say why.
-const ASIDE_BYTES_MAX: usize = 17 << 20;
 
 /// What was learnt at the start.
 pub struct Admitted {
@@ -98,9 +96,8 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         let Some(input) = facts.input.there() else {
             return Err(refused(format!("input topic {:?} does not exist", facts.input.name)));
         };
-        let compact = [("cleanup.policy", "compact".to_owned())];
-        self.ensure(Role::Output, facts.output.clone(), input.partition_count, &[])?;
-        let changelog = self.ensure(Role::Changelog, facts.changelog.clone(), input.partition_count, &compact)?;
+        self.ensure(Role::Output, facts.output.clone(), input.partition_count)?;
+        let changelog = self.ensure(Role::Changelog, facts.changelog.clone(), input.partition_count)?;
         let largest = input.message_bytes_max;
         let dead_letters = self.aside(Role::DeadLetter, &topology.dead_letter, partition_count, largest)?;
         let audit = match &topology.audit {
@@ -121,38 +118,37 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     fn aside(&self, role: Role, name: &str, partition_count: i32, largest: i64) -> Result<i32, cluster::Error> {
         let topic = Named::ask(self.cluster, name.to_owned())?;
         say(self.judge.topology, self.judge.aside(role, &topic, Some(partition_count), largest))?;
-        let roomy = [("max.message.bytes", ASIDE_BYTES_MAX.to_string())];
-        self.ensure(role, topic, partition_count, &roomy).map(|topic| topic.partition_count.max(1))
+        self.ensure(role, topic, partition_count).map(|topic| topic.partition_count.max(1))
     }
 
     /// The topic, created if it is missing: that it may be was judged.
-    fn ensure(
-        &self,
-        role: Role,
-        topic: Named,
-        partition_count: i32,
-        topic_settings: &[(&str, String)],
-    ) -> Result<TopicDescription, cluster::Error> {
+    fn ensure(&self, role: Role, topic: Named, partition_count: i32) -> Result<TopicDescription, cluster::Error> {
         if let facts::Seen::There(topic) = topic.seen {
             return Ok(*topic);
         }
         let (name, settings) = (topic.name.as_str(), self.judge.settings);
         debug_assert!(role.is_created(settings.create), "a topic that is missing was refused");
-        let mut all = vec![("min.insync.replicas", settings.min_insync_replicas.to_string())];
-        all.extend_from_slice(topic_settings);
+        let all = creation::settings_of(role, settings);
         let new = NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
-        self.cluster.create_topic(&new).map_err(|error| match error.kind {
-            Kind::Refused => refused(format!(
-                "topic {name:?} cannot be created: {}; create it by hand, or see topics.replication_factor ({}), \
-                 topics.min_insync_replicas ({}) and topics.create",
-                error.message, settings.replication_factor, settings.min_insync_replicas
-            )),
-            _ => error,
+        self.cluster.create_topic(&new).map_err(|error| match creation::refusal(name, &error, settings) {
+            Some(finding) => refused(finding.to_string()),
+            None => error,
         })?;
         tracing::info!(topic = name, partitions = partition_count, "topic created");
-        self.cluster.describe_topic(name)?.ok_or_else(|| {
-            cluster::Error::new(Kind::Retry, format!("topic {name:?} was created and is not to be seen yet"))
-        })
+        self.created(role, name)
+    }
+
+    /// The topic that was just created: what may be done with it shows only now.
+    fn created(&self, role: Role, name: &str) -> Result<TopicDescription, cluster::Error> {
+        let created = Named::ask(self.cluster, name.to_owned())?;
+        say(self.judge.topology, self.judge.usable(role, &created))?;
+        match created.seen {
+            facts::Seen::There(topic) => Ok(*topic),
+            _ => {
+                let message = format!("topic {name:?} was created and is not to be seen yet");
+                Err(cluster::Error::new(Kind::Retry, message))
+            }
+        }
     }
 }
 

@@ -62,6 +62,7 @@ fn check_ids<C: Cluster>(cluster: &C, context: &Context, by_pattern: bool, told:
                         "the topic was deleted: read no more"
                     );
                     context.topics.remove(name);
+                    context.metrics.topic_gone(&context.topology.name, name);
                 }
                 _ => {}
             }

@@ -94,6 +94,7 @@ impl UnderWay {
         match self.done.try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => None,
+            #[expect(clippy::panic, reason = "a builder's thread has panicked, which it has told")]
             Err(TryRecvError::Disconnected) => panic!("{ENDED}"),
         }
     }

@@ -102,6 +102,7 @@ fn top(key: &str) -> Value {
         "retention" => or_substituted(json!({"anyOf": [{"const": "forever"}, of("duration")]})),
         "refresh" => words(Refresh::ALL.iter().map(|refresh| refresh.as_str())),
         "future_max" => of("duration"),
+        "limits" => object(spec::limits::LIMITS, &[], limits),
         "output" | "dead_letter" | "audit" => {
             object(spec::TOPIC, &["topic"], |_| json!({"type": "string", "minLength": 1}))
         }
@@ -137,6 +138,15 @@ fn input() -> Value {
     // What a preset leaves open is still one of the two.
     add(&mut input, "oneOf", json!([{"required": ["topics"]}, {"required": ["pattern"]}]));
     input
+}
+
+fn limits(key: &str) -> Value {
+    match key {
+        "json_depth" => {
+            or_substituted(json!({"type": "integer", "minimum": 1, "maximum": spec::limits::JSON_DEPTH_MAX}))
+        }
+        _ => of("size"),
+    }
 }
 
 fn kinds(key: &str) -> Value {
@@ -195,6 +205,13 @@ fn definitions() -> Value {
     let definitions: Map<String, Value> = [
         ("substituted", json!({"type": "string", "pattern": r"\$\{(env|file):"})),
         ("duration", text_like(r"^\s*([0-9]+\s*(ms|s|m|min|h|d|w)\s*)+$")),
+        (
+            "size",
+            or_substituted(json!({"anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": r"^\s*[0-9]+\s*([kKmM]([iI]?[bB])?|[bB])?\s*$"},
+            ]})),
+        ),
         ("scalar", json!({"type": ["string", "number", "boolean"]})),
         ("path", text_like(r#"^((key|value)(\..+)?|header\..+|meta\.(topic|partition|offset|timestamp))$"#)),
         ("places", json!({"anyOf": [of("path"), object(spec::paths::PLACES, &["first_of"], |_| list(of("path")))]})),

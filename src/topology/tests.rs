@@ -493,3 +493,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn limits_are_taken_up_to_what_is_possible() {
+    assert_eq!(topology(WHOLE).rules.limits, Limits::default());
+    let said =
+        "limits: {record_bytes: 16MiB, key_bytes: 1B, header_bytes: 2048, identity_bytes: 1KiB, json_depth: 512}";
+    let expected = Limits {
+        record_bytes_max: 16 << 20,
+        key_bytes_max: 1,
+        header_bytes_max: 2048,
+        identity_bytes_max: 1024,
+        json_depth_max: 512,
+        ..Limits::default()
+    };
+    assert_eq!(topology(&with(said)).rules.limits, expected);
+    assert_eq!(topology(&with("limits: {}")).rules.limits, Limits::default());
+    for key in ["record_bytes", "key_bytes", "header_bytes", "identity_bytes"] {
+        for wrong in ["16777217", "17MiB", "0", "-1", "many", "1.5MiB"] {
+            refuses(
+                &format!("limits: {{{key}: {wrong}}}"),
+                &[&format!("`limits.{key}` must be a size from 1B to 16MiB")],
+            );
+        }
+    }
+    for wrong in ["513", "0", "-1", "1.0", "deep"] {
+        refuses(&format!("limits: {{json_depth: {wrong}}}"), &["`limits.json_depth` must be a number from 1 to 512"]);
+    }
+    refuses("limits: {jsondepth: 5}", &["unknown key `limits.jsondepth`", "did you mean `json_depth`?"]);
+    refuses("limits: 5", &["`limits` must be a mapping"]);
+}

@@ -238,6 +238,13 @@ fn substitutions_that_cannot_be_made_are_errors() {
 }
 
 #[test]
+fn a_file_that_is_put_in_is_bounded() {
+    let file = |bytes: usize| substitute("${file:f}", &Fake::default().with_file("f", vec![b'x'; bytes]));
+    assert_eq!(file(65_536).unwrap().reveal().len(), 65_536);
+    assert!(matches!(file(65_537), Err(Error::File { .. })));
+}
+
+#[test]
 fn a_secret_is_never_shown() {
     let secret = Text::secret("hunter2");
     assert_eq!(format!("{secret} {secret:?}"), "*** ***");

@@ -1,6 +1,8 @@
 //! The built program through its command line: what a person types, and what comes back on which stream
 //! and with which exit code. Nothing but this machine is needed.
 
+#[path = "../support/secrets.rs"]
+mod planted;
 #[path = "../support/screen.rs"]
 mod screen;
 #[expect(clippy::disallowed_methods, reason = "the tests look at a running program from outside: they may wait")]
@@ -15,6 +17,7 @@ mod job;
 mod online;
 mod replay;
 mod run;
+mod secrets;
 mod terminal;
 mod test;
 

@@ -1,18 +1,22 @@
-//! Goal: TLS and SCRAM work, a secret is never shown, and missing rights are named.
+//! Goal: TLS and SCRAM work, certificates and host names are checked, a secret is never shown, and missing rights
+//! are named.
 
 use std::fs;
 
 use crate::checker::{Fate, check};
 use crate::cluster::Kafka;
 use crate::job::Job;
-use crate::kafka::shared_broker;
+use crate::kafka::{Broker, Certificate, run_folder, shared_broker};
 use crate::load::things;
 use crate::operator::{Operator, Options};
 use crate::until::DEADLINE;
 
 /// A job on the broker that the tests have started, whose operator logs in by SASL_SSL.
-fn secured(theme: &str, user: &str) -> Job {
-    let broker = shared_broker();
+pub fn secured(theme: &str, user: &str) -> Job {
+    secured_on(shared_broker(), theme, user)
+}
+
+fn secured_on(broker: &Broker, theme: &str, user: &str) -> Job {
     let mut job = Job::on(Kafka::at(&broker.bootstrap()), theme);
     job.kafka.create(&job.input, 1, &[]);
     job.kafka.create(&job.output, 1, &[]);
@@ -74,6 +78,34 @@ fn a_certificate_that_nobody_vouches_for_is_refused() {
     let operator = Operator::start_with(&job, "a", &password("ratchet-secret"));
     operator.await_line(&["certificate"], DEADLINE);
     assert!(job.output().is_empty());
+}
+
+/// The certificate is one that the client trusts; it is another host's.
+#[test]
+fn a_certificate_for_another_name_is_refused() {
+    const CHECK: &str = "ssl.endpoint.identification.algorithm";
+    let folder = run_folder().join("elsewhere");
+    let elsewhere = Certificate::for_host("elsewhere.example", &folder);
+    let keystore = elsewhere.keystore.to_str().expect("the target folder's name is text");
+    let broker = Broker::start_with(&[("ssl.keystore.location", keystore)]);
+    let mut job = secured_on(&broker, "elsewhere", "ratchet");
+    let trusted = elsewhere.pem.to_str().expect("the target folder's name is text");
+    job.properties.insert("ssl.ca.location".to_owned(), trusted.to_owned());
+    job.send(things(0, 0..10, 1));
+    for (label, check) in [("by-default", None), ("said", Some("https"))] {
+        if let Some(check) = check {
+            job.properties.insert(CHECK.to_owned(), check.to_owned());
+        }
+        let operator = Operator::start_with(&job, label, &password("ratchet-secret"));
+        operator.await_line(&["certificate"], DEADLINE);
+        assert!(job.output().is_empty(), "{label}");
+    }
+    // Nothing but the name was wrong with it.
+    job.properties.insert(CHECK.to_owned(), "none".to_owned());
+    let mut operator = Operator::start_with(&job, "unchecked", &password("ratchet-secret"));
+    job.await_drained(DEADLINE);
+    operator.stop();
+    assert_eq!(job.output().len(), 10);
 }
 
 #[test]

@@ -23,6 +23,8 @@ mod kafka;
 mod load;
 #[path = "../support/operator.rs"]
 mod operator;
+#[path = "../support/secrets.rs"]
+mod planted;
 #[path = "../support/random.rs"]
 mod random;
 #[path = "../support/screen.rs"]
@@ -37,10 +39,13 @@ mod faults;
 mod inputs;
 mod kills;
 mod lookalikes;
+mod memory;
 mod online;
 mod owners;
 mod patterns;
 mod progress;
 mod rebalances;
 mod restores;
+mod rights;
+mod secrets;
 mod takeovers;

@@ -1,5 +1,6 @@
-//! The YAML that the documentation shows. Goal: what a reader copies works.
+//! What the documentation shows and lists. Goal: what a reader copies works, and what is listed is all there is.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ fn documents() -> Vec<PathBuf> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let sources = fs::read_dir(docs.join("sources")).expect("docs/sources is there");
     let mut all: Vec<_> = sources.map(|entry| entry.expect("it can be read").path()).collect();
-    all.push(docs.join("reprocess-a-cdc-stream.md"));
+    all.extend(["reprocess-a-cdc-stream.md", "limits.md"].map(|page| docs.join(page)));
     all.sort();
     all
 }
@@ -46,7 +47,7 @@ fn every_yaml_block_is_a_topology_that_compiles() {
             compiled += 1;
         }
     }
-    assert!(compiled > 14, "a block for each source at least, not {compiled}");
+    assert!(compiled > 15, "a block for each source at least, not {compiled}");
 }
 
 /// Each preset has its page, and the index names it.
@@ -61,4 +62,57 @@ fn every_preset_has_a_page() {
         assert!(root.join("docs/sources").join(&page).exists(), "docs/sources/{page} is missing");
         assert!(index.contains(&format!("({page})")), "the index does not name {page}");
     }
+}
+
+/// The Rust sources below a folder, tests of their own left out.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the sources are there").map(|entry| entry.expect("readable").path());
+    let is_test = |path: &PathBuf| path.file_stem().is_some_and(|stem| stem == "tests");
+    let below = entries.filter(|path| !is_test(path)).flat_map(|path| match path.is_dir() {
+        true => sources(&path),
+        false => vec![path],
+    });
+    below.filter(|path| path.extension().is_some_and(|end| end == "rs")).collect()
+}
+
+/// Unsafe code stands where the documentation says, each block with its reason in front of it.
+#[test]
+fn unsafe_code_stands_only_where_it_is_listed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/architecture.md")).expect("the page is there");
+    let (_, section) = page.split_once("\n## Unsafe code\n").expect("it lists the unsafe code");
+    let rows = section.lines().take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with("| `"));
+    let mut listed = BTreeSet::new();
+    for row in rows {
+        let first = row.split('|').nth(1).expect("a first cell");
+        let mut folder = "";
+        for name in first.split('`').skip(1).step_by(2) {
+            if let Some((of, _)) = name.rsplit_once('/') {
+                folder = of;
+            }
+            let path = if name.contains('/') { name.to_owned() } else { format!("{folder}/{name}") };
+            assert!(listed.insert(path), "{name} is listed twice");
+        }
+    }
+    let mut found = BTreeSet::new();
+    for path in sources(&root.join("src")) {
+        let text = fs::read_to_string(&path).expect("sources are UTF-8");
+        let name = path.strip_prefix(root).expect("below the root").to_str().expect("UTF-8").to_owned();
+        let mut reason_at = None;
+        for (number, line) in (1_usize..).zip(text.lines()) {
+            let code = line.trim_start();
+            if code.starts_with("//") {
+                if code.contains("SAFETY:") || code.contains("# Safety") {
+                    reason_at = Some(number);
+                }
+                continue;
+            }
+            if code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe") {
+                let near = reason_at.is_some_and(|at| number - at <= 12);
+                assert!(near, "{name}:{number} does not say why it is sound");
+                found.insert(name.clone());
+            }
+        }
+    }
+    assert_eq!(found, listed, "docs/architecture.md lists the files with unsafe code");
 }

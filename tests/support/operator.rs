@@ -194,6 +194,15 @@ impl Operator {
         );
     }
 
+    /// The most memory that the process has had resident so far.
+    pub fn peak_bytes(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.child.id());
+        let text = fs::read_to_string(&status).unwrap_or_else(|e| panic!("{status}: {e}"));
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel counts it");
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().expect("a number of KiB");
+        kib << 10
+    }
+
     /// What it has logged so far, an object a line.
     pub fn log(&self) -> Vec<Value> {
         let text = fs::read(&self.log).expect("the log was created");

@@ -4,7 +4,7 @@
 //! **Failure**: a topic that does not exist is `None`, not an error; a cluster that does not answer in
 //! time is [`Kind::Retry`], unless rights or a password stand behind it.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
@@ -14,7 +14,7 @@ use rdkafka::bindings as rd;
 
 use super::errors::{Code, Failure};
 use super::native::{Client, Event, Queue, c_millis, c_string};
-use crate::cluster::{Error, Kind, NewTopic, Rights, TopicDescription, TopicId};
+use crate::cluster::{Denied, Error, Kind, NewTopic, Rights, TopicDescription, TopicId};
 
 /// How long an answer may take.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
@@ -293,14 +293,22 @@ fn try_group_rights(client: &Arc<Client>, group: &str) -> Result<Option<Rights>,
 /// What the cluster says of `topic`; `None` where there is no such topic.
 pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<TopicDescription>, Error> {
     let what = || format!("describing the topic {topic}");
-    let Some(outline) = outline(client, topic).map_err(|failure| failure.plain(what()))? else { return Ok(None) };
+    let unseen = |failure: Failure| {
+        let error = failure.plain(what());
+        if failure.is_denied_topic() { error.denied(Denied::Topic) } else { error }
+    };
+    let Some(outline) = outline(client, topic).map_err(unseen)? else { return Ok(None) };
     let found = match settings(client, topic, SETTINGS) {
         Ok(found) => found,
         // It was deleted between the two questions, or not all brokers know it yet.
         Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => {
-            let again = self::outline(client, topic).map_err(|failure| failure.plain(what()))?;
+            let again = self::outline(client, topic).map_err(unseen)?;
             let unsure = Error::new(Kind::Retry, format!("{}: not all brokers know it yet", what()));
             return if again.is_none() { Ok(None) } else { Err(unsure) };
+        }
+        Err(failure) if failure.is_denied_topic() => {
+            let what = format_args!("describing the settings of the topic {topic}");
+            return Err(failure.plain(what).denied(Denied::Settings));
         }
         Err(failure) => return Err(failure.plain(what())),
     };
@@ -411,11 +419,28 @@ fn order(topic: &NewTopic<'_>) -> Result<Order, Error> {
 
 /// Creates a topic and waits until it can be used. Fine if it exists.
 pub(super) fn create(client: &Arc<Client>, topic: &NewTopic<'_>) -> Result<(), Error> {
+    ask_to_create(client, topic, false)?;
+    wait_usable(client, topic.name)
+}
+
+/// Has a topic created, or only asks whether it could be (`rehearsal`). Fine if it exists.
+pub(super) fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsal: bool) -> Result<(), Error> {
     let order = order(topic)?;
+    let mut explained = [0 as c_char; 256];
     let what = || format!("creating the topic {}", topic.name);
     let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, None, |options, queue| {
-        // SAFETY: all is alive for the call, which copies what it needs.
-        unsafe { rd::rd_kafka_CreateTopics(client.raw(), [order.0.as_ptr()].as_mut_ptr(), 1, options, queue) }
+        // SAFETY: all is alive for the calls, which copy what they need; the options are ours, and the buffer is as
+        // long as is said.
+        unsafe {
+            let validate = c_int::from(rehearsal);
+            rd::rd_kafka_AdminOptions_set_validate_only(
+                options.cast_mut(),
+                validate,
+                explained.as_mut_ptr(),
+                explained.len(),
+            );
+            rd::rd_kafka_CreateTopics(client.raw(), [order.0.as_ptr()].as_mut_ptr(), 1, options, queue);
+        }
     })
     .map_err(|failure| failure.plain(what()))?;
     // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
@@ -426,11 +451,13 @@ pub(super) fn create(client: &Arc<Client>, topic: &NewTopic<'_>) -> Result<(), E
             let Some(mut failure) = Failure::of(rd::rd_kafka_topic_result_error(created)) else { continue };
             if failure.code != Code::RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS {
                 failure.message = words(rd::rd_kafka_topic_result_error_string(created));
-                return Err(failure.plain(what()));
+                let denied = failure.is_denied_topic();
+                let error = failure.plain(what());
+                return Err(if denied { error.denied(Denied::Topic) } else { error });
             }
         }
     }
-    wait_usable(client, topic.name)
+    Ok(())
 }
 
 /// Waits until every partition of `topic` has a leader that answers.

@@ -79,7 +79,7 @@ impl Failure {
             Code::RD_KAFKA_RESP_ERR__AUTHENTICATION if self.is_broken_off() => Kind::Retry,
             code => plain_kind(code),
         };
-        Error::new(kind, format!("{what}: {self}"))
+        Error::new(kind, format!("{what}: {self}{}", self.grant()))
     }
 
     /// The error of a transactional call. `late` is the kind of one that may be called again but whose
@@ -94,7 +94,23 @@ impl Failure {
             Code::RD_KAFKA_RESP_ERR__TIMED_OUT | Code::RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE => late,
             _ => Kind::Unknown,
         };
-        Error::new(kind, format!("{what}: {self}"))
+        Error::new(kind, format!("{what}: {self}{}", self.grant()))
+    }
+
+    /// What to grant, where the code alone says it. Of a topic, it depends on what that is for.
+    fn grant(&self) -> &'static str {
+        match self.code {
+            Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED => "; grant Read on the group",
+            Code::RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED => {
+                "; grant Write on the topology's transactional ids"
+            }
+            _ => "",
+        }
+    }
+
+    /// Whether the cluster does not allow something with the topic.
+    pub fn is_denied_topic(&self) -> bool {
+        self.code == Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
     }
 
     /// Whether the group has refused the membership that a commit was made with.

@@ -125,6 +125,10 @@ impl Cluster for Kafka {
         admin::group_rights(&self.inner.askers.ends()?, group)
     }
 
+    fn check_creation(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
+        admin::ask_to_create(&self.inner.askers.ends()?, topic, true)
+    }
+
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
         admin::create(&self.inner.askers.ends()?, topic)
     }

@@ -179,11 +179,16 @@ impl Reader {
 
     /// Checks the record's size and its documents, and notes what they have in the wanted places.
     fn scan(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
-        let parts = [record.key, record.value, Some(record.headers.as_bytes())];
-        let bytes: usize = parts.into_iter().flatten().map(<[u8]>::len).sum();
-        let bytes_max = self.rules.limits.record_bytes_max;
-        if bytes > bytes_max {
-            return Err(refusal::too_large(bytes, bytes_max));
+        let limits = &self.rules.limits;
+        let (key, value) = (record.key.map_or(0, <[u8]>::len), record.value.map_or(0, <[u8]>::len));
+        let headers = record.headers.as_bytes().len();
+        let takes = [
+            ("the record takes", key + value + headers, limits.record_bytes_max),
+            ("the key takes", key, limits.key_bytes_max),
+            ("the headers take", headers, limits.header_bytes_max),
+        ];
+        if let Some((what, bytes, bytes_max)) = takes.into_iter().find(|(_, bytes, bytes_max)| bytes > bytes_max) {
+            return Err(refusal::too_large(what, bytes, bytes_max));
         }
         if record.value.is_none() && self.rules.actions.null_value != OnNull::FollowDelete {
             return Err(refusal::null_value());

@@ -26,8 +26,8 @@ pub(super) fn null_value() -> Refusal {
 }
 
 #[cold]
-pub(super) fn too_large(bytes: usize, bytes_max: usize) -> Refusal {
-    let message = format!("the record takes {bytes} bytes, more than the limit of {bytes_max}");
+pub(super) fn too_large(what: &str, bytes: usize, bytes_max: usize) -> Refusal {
+    let message = format!("{what} {bytes} bytes, more than the limit of {bytes_max}");
     Refusal::new(Reason::RecordTooLarge, message)
 }
 

@@ -127,6 +127,20 @@ fn limits_are_kept() {
     assert!(read(small, &Record { key: Some(b"1234"), ..large }).is_ok());
 
     let mut short = rules(&["value"], None);
+    (short.limits.key_bytes_max, short.limits.header_bytes_max) = (3, 20);
+    let keyed = |key| Record { key: Some(key), ..record(0, b"123456") };
+    assert!(read(short.clone(), &keyed(b"123")).is_ok());
+    assert_eq!(reason(short.clone(), &keyed(b"1234")), Reason::RecordTooLarge);
+    let headed = |value: &[u8]| {
+        let mut headers = HeaderBuf::default();
+        headers.push(b"name", Some(value));
+        read(short.clone(), &Record { headers: headers.as_headers(), ..record(0, b"123456") })
+    };
+    assert!(headed(b"12345678").is_ok());
+    let refusal = headed(b"123456789").unwrap_err();
+    assert_eq!(refusal.message, "the headers take 21 bytes, more than the limit of 20");
+
+    let mut short = rules(&["value"], None);
     short.limits.identity_bytes_max = 12;
     assert!(read(short.clone(), &record(0, &[b'x'; 10])).is_ok());
     assert_eq!(reason(short, &record(0, &[b'x'; 11])), Reason::IdentityTooLong);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, CommittedOffset, Kind, TopicDescription};
+use crate::cluster::{self, Cluster, CommittedOffset, Denied, Kind, TopicDescription};
 use crate::record::TopicPartition;
 use crate::topology::Topology;
 
@@ -16,8 +16,13 @@ pub enum Seen {
     There(Box<TopicDescription>),
     /// It does not.
     Missing,
-    /// The cluster will not say: its words.
-    Withheld(String),
+    /// The cluster will not say.
+    Withheld {
+        /// Its words.
+        words: String,
+        /// What it does not allow, if it is that.
+        denied: Option<Denied>,
+    },
 }
 
 impl Seen {
@@ -25,7 +30,7 @@ impl Seen {
     pub fn there(&self) -> Option<&TopicDescription> {
         match self {
             Self::There(topic) => Some(topic),
-            Self::Missing | Self::Withheld(_) => None,
+            Self::Missing | Self::Withheld { .. } => None,
         }
     }
 
@@ -34,7 +39,9 @@ impl Seen {
         match cluster.describe_topic(topic) {
             Ok(Some(topic)) => Ok(Self::There(Box::new(topic))),
             Ok(None) => Ok(Self::Missing),
-            Err(error) if error.kind == Kind::Refused => Ok(Self::Withheld(error.message)),
+            Err(error) if error.kind == Kind::Refused => {
+                Ok(Self::Withheld { words: error.message, denied: error.denied })
+            }
             Err(error) => Err(error),
         }
     }

@@ -1,7 +1,7 @@
 //! What is to be said of the topics that a topology works with: each rule once, pure, for `run` and for
 //! `check --online` alike.
 
-use crate::cluster::{Rights, TopicDescription};
+use crate::cluster::{Denied, Rights, TopicDescription};
 use crate::config::{self, Create};
 use crate::dedup::{Part, Path, Retention, Rules, Source};
 use crate::format::{self, OffsetMetadata};
@@ -51,6 +51,14 @@ impl Role {
         }
     }
 
+    const fn is_read(self) -> bool {
+        matches!(self, Self::Input | Self::Changelog)
+    }
+
+    const fn is_written(self) -> bool {
+        !matches!(self, Self::Input)
+    }
+
     /// Whether `run` creates it where it is missing.
     pub fn is_created(self, create: Create) -> bool {
         match self {
@@ -70,7 +78,9 @@ impl Judge<'_> {
                 format!("input topic {:?} does not exist", facts.input.name),
                 "create it, or name another in input.topics",
             )),
-            Seen::Withheld(words) => findings.push(withheld(Role::Input, &facts.input.name, words)),
+            Seen::Withheld { words, denied } => {
+                findings.push(withheld(Role::Input, &facts.input.name, words, *denied));
+            }
             Seen::There(input) => {
                 self.rights(Role::Input, &facts.input.name, input, &mut findings);
                 self.reading(&facts.input.name, input, &mut findings);
@@ -111,6 +121,17 @@ impl Judge<'_> {
         findings
     }
 
+    /// What is to be said of the rights on a topic that was just created.
+    pub fn usable(&self, role: Role, topic: &Named) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        match &topic.seen {
+            Seen::Missing => {}
+            Seen::Withheld { words, denied } => findings.push(withheld(role, &topic.name, words, *denied)),
+            Seen::There(known) => self.rights(role, &topic.name, known, &mut findings),
+        }
+        findings
+    }
+
     /// What is to be said of the group.
     pub fn group(&self, rights: Option<Rights>) -> Vec<Finding> {
         let group = self.topology.group();
@@ -120,7 +141,8 @@ impl Judge<'_> {
                 GRANT,
             )],
             Some(rights) if !rights.read => {
-                vec![Finding::refused(format!("not authorised to read as the group {group:?}"), GRANT)]
+                let help = format!("grant Read on group {group}");
+                vec![Finding::refused(format!("not authorised to read as the group {group:?}"), help)]
             }
             // Where somebody is held off, more may be missing that cannot be asked for.
             Some(rights) if !rights.alter => vec![Finding::note(
@@ -129,7 +151,7 @@ impl Judge<'_> {
                      out when it starts",
                     self.topology.name
                 ),
-                "grant Write and Describe on them",
+                "grant Write on them",
             )],
             Some(_) => Vec::new(),
         }
@@ -172,7 +194,7 @@ impl Judge<'_> {
     fn written(&self, role: Role, topic: &Named, partition_count: Option<i32>, findings: &mut Vec<Finding>) {
         let name = &topic.name;
         match &topic.seen {
-            Seen::Withheld(words) => findings.push(withheld(role, name, words)),
+            Seen::Withheld { words, denied } => findings.push(withheld(role, name, words, *denied)),
             Seen::Missing if role.is_created(self.settings.create) => findings.push(Finding::note(
                 format!("{} {name:?} does not exist", role.noun()),
                 format!("run creates it with {}", partitions(partition_count)),
@@ -194,11 +216,15 @@ impl Judge<'_> {
             ));
             return;
         };
-        let reads = matches!(role, Role::Input | Role::Changelog);
-        let writes = role != Role::Input;
-        for (needed, right, verb) in [(reads, rights.read, "read"), (writes, rights.write, "write")] {
+        let (reads, writes) = (role.is_read(), role.is_written());
+        for (needed, right, verb, operation) in
+            [(reads, rights.read, "read", "Read"), (writes, rights.write, "write", "Write")]
+        {
             if needed && !right {
-                findings.push(Finding::refused(format!("not authorised to {verb} {} {name:?}", role.noun()), GRANT));
+                findings.push(Finding::refused(
+                    format!("not authorised to {verb} {} {name:?}", role.noun()),
+                    format!("grant {operation} on topic {name}"),
+                ));
             }
         }
     }
@@ -353,10 +379,17 @@ fn partitions(count: Option<i32>) -> String {
     }
 }
 
-fn withheld(role: Role, name: &str, words: &str) -> Finding {
+fn withheld(role: Role, name: &str, words: &str, denied: Option<Denied>) -> Finding {
+    let operations = match (denied, role.is_read(), role.is_written()) {
+        (Some(Denied::Settings), ..) => "DescribeConfigs",
+        (Some(Denied::Topic), true, true) => "Read and Write",
+        (Some(Denied::Topic), true, _) => "Read",
+        (Some(Denied::Topic), ..) => "Write",
+        (None, ..) => "Describe and DescribeConfigs",
+    };
     Finding::refused(
         format!("{} {name:?} cannot be seen: {words}", role.noun()),
-        "grant Describe and DescribeConfigs on it, see Rights in docs/operations.md",
+        format!("grant {operations} on topic {name}, see Rights in docs/operations.md"),
     )
 }
 

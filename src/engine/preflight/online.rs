@@ -6,6 +6,7 @@ use crate::cluster::{self, Cluster, Kind, embedded::Embedded, kafka::Kafka};
 use crate::config::{ClusterKind, Config};
 use crate::topology::Topology;
 
+use super::creation::rehearse;
 use super::facts::{Facts, Named};
 use super::finding::Finding;
 use super::judge::{Judge, Role};
@@ -62,6 +63,10 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
             None => {
                 let facts = Facts::gather(cluster, topology, name)?;
                 findings.extend(judge.input(&facts));
+                let partition_count = facts.input.there().map(|input| input.partition_count);
+                for (role, topic) in [(Role::Output, &facts.output), (Role::Changelog, &facts.changelog)] {
+                    findings.extend(rehearse(cluster, role, topic, partition_count, &config.topics)?);
+                }
                 all.push(facts);
             }
         }
@@ -73,6 +78,7 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
         let Some(name) = name else { continue };
         let topic = Named::ask(cluster, name.clone())?;
         findings.extend(judge.aside(role, &topic, partition_count, largest.unwrap_or(0)));
+        findings.extend(rehearse(cluster, role, &topic, partition_count, &config.topics)?);
     }
     findings.extend(judge.group(cluster.group_rights(&topology.group())?));
     findings.sort_by_key(|finding| finding.severity);

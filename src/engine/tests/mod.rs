@@ -16,6 +16,7 @@ use crate::topology::{Input, Pattern, Start};
 use crate::yaml::tests::Fake;
 
 mod audited;
+mod bounded;
 mod patterns;
 mod progress;
 mod remembered;

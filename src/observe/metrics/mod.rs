@@ -5,9 +5,10 @@
 //! and partitions that this process works on, verdicts, reasons and a few fixed words.
 //!
 //! A partition's own series live as long as a [`TaskMetrics`] of it does; that of a partition which
-//! has moved to another instance would otherwise stand still for ever and look like a lag.
+//! has moved to another instance would otherwise stand still for ever and look like a lag. What is counted by
+//! topic ends with the topic: topics that come and go would otherwise leave more and more series.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus::{
@@ -32,6 +33,15 @@ const PARTITION: &[&str] = &["topology", "topic", "partition"];
 #[derive(Clone)]
 pub struct Metrics {
     families: Arc<Families>,
+}
+
+/// Who still counts.
+#[derive(Default)]
+struct Handles {
+    /// How many handles each partition has.
+    partitions: HashMap<task::Labels, usize>,
+    /// Topologies with topics that were deleted and that some task has still to let go of.
+    gone: HashSet<[String; 2]>,
 }
 
 /// The families, and how many handles each partition has.
@@ -60,7 +70,7 @@ struct Families {
     takeovers: IntCounterVec,
     rebalances: IntCounterVec,
     refused_topics: IntGaugeVec,
-    handles: Mutex<HashMap<task::Labels, usize>>,
+    handles: Mutex<Handles>,
     /// The tasks that are restoring.
     restores: Mutex<BTreeMap<task::Labels, Restore>>,
 }
@@ -79,6 +89,11 @@ impl Metrics {
     /// The metrics of one task, whose partition's series go away when the last handle of it is dropped.
     pub fn task(&self, topology: &str, partition: &crate::record::TopicPartition) -> TaskMetrics {
         TaskMetrics::new(&self.families, topology, partition)
+    }
+
+    /// A topic was deleted and is read no more: what was counted of it goes with its last task.
+    pub fn topic_gone(&self, topology: &str, topic: &str) {
+        task::topic_gone(&self.families, topology, topic);
     }
 
     /// So many topics that the input's pattern means were refused.
@@ -243,7 +258,7 @@ impl Families {
 
     /// How many handles each partition has. A thread that panicked with the lock held cannot have left
     /// a number half changed, so its poison is ignored.
-    fn handles(&self) -> MutexGuard<'_, HashMap<task::Labels, usize>> {
+    fn handles(&self) -> MutexGuard<'_, Handles> {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use prometheus::{Gauge, GaugeVec, IntCounter, IntGauge};
 
-use super::Families;
+use super::{Families, Handles};
 use crate::dedup::{Reason, Verdict};
 use crate::observe::Pace;
 use crate::record::TopicPartition;
@@ -85,7 +85,11 @@ impl TaskMetrics {
     /// A task that is settling.
     pub(super) fn new(families: &Arc<Families>, topology: &str, partition: &TopicPartition) -> Self {
         let labels = [topology.to_owned(), partition.topic.to_string(), partition.partition.to_string()];
-        *families.handles().entry(labels.clone()).or_insert(0) += 1;
+        let mut handles = families.handles();
+        *handles.partitions.entry(labels.clone()).or_insert(0) += 1;
+        // It has come back before its last task had gone.
+        handles.gone.remove(&labels[..2]);
+        drop(handles);
         families.tasks.with_label_values(&[topology, Phase::Settling.as_str()]).inc();
         Self {
             families: Arc::clone(families),
@@ -232,13 +236,47 @@ impl Drop for TaskMetrics {
         let phase = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         self.in_phase(phase).dec();
         let mut handles = self.families.handles();
-        if let Entry::Occupied(mut count) = handles.entry(self.labels.clone()) {
+        if let Entry::Occupied(mut count) = handles.partitions.entry(self.labels.clone()) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
                 self.families.restores().remove(&self.labels);
                 // with the lock held: a new handle's series must not be the ones that are removed
                 self.remove_series();
+            }
+        }
+        let [topology, topic, _] = &self.labels;
+        let is_gone = handles.gone.contains(&self.labels[..2]) && !handles.is_read(topology, topic);
+        if is_gone && handles.gone.remove(&self.labels[..2]) {
+            self.families.remove_records(topology, topic);
+        }
+    }
+}
+
+/// A topic was deleted: its counts are removed, now or when its last task lets go of it.
+pub(super) fn topic_gone(families: &Families, topology: &str, topic: &str) {
+    let mut handles = families.handles();
+    if handles.is_read(topology, topic) {
+        handles.gone.insert([topology.to_owned(), topic.to_owned()]);
+    } else {
+        families.remove_records(topology, topic);
+    }
+}
+
+impl Handles {
+    /// Whether a task counts what it reads of this topic.
+    fn is_read(&self, topology: &str, topic: &str) -> bool {
+        self.partitions.keys().any(|labels| labels[0] == topology && labels[1] == topic)
+    }
+}
+
+impl Families {
+    /// Removes what was counted of a topic's records. A verdict that none of them got is not there, which is fine.
+    fn remove_records(&self, topology: &str, topic: &str) {
+        for verdict in Verdict::ALL {
+            for reason in Reason::ALL {
+                let labels = [topology, topic, verdict.as_str(), reason.as_str()];
+                let _ = self.records.remove_label_values(&labels);
             }
         }
     }

@@ -196,3 +196,49 @@ fn a_restore_is_listed_for_as_long_as_it_goes_on() {
     drop(tasks);
     assert_eq!(metrics.restores(), []);
 }
+
+#[test]
+fn what_was_counted_of_a_topic_goes_with_it() {
+    let metrics = Metrics::new();
+    let counted = |topic: &str| metrics.render().contains(&format!("topic=\"{topic}\""));
+    let task = metrics.task("payments", &TopicPartition::new("in", 0));
+    let other = metrics.task("payments", &TopicPartition::new("other", 0));
+    for task in [&task, &other] {
+        task.records(Verdict::Forwarded, Reason::First, 1);
+    }
+    metrics.topic_gone("payments", "in");
+    task.records(Verdict::Duplicate, Reason::Seen, 1);
+    assert!(counted("in"), "its task is not over yet");
+    drop(task);
+    assert!(!counted("in") && counted("other"), "{}", metrics.render());
+    // One that comes back is counted anew, and stays.
+    let task = metrics.task("payments", &TopicPartition::new("in", 0));
+    task.records(Verdict::Forwarded, Reason::First, 1);
+    metrics.topic_gone("payments", "in");
+    let again = metrics.task("payments", &TopicPartition::new("in", 0));
+    drop((task, again));
+    assert!(counted("in"), "it had come back before its first task was over");
+    metrics.topic_gone("payments", "in");
+    assert!(!counted("in"), "nobody reads it");
+}
+
+#[test]
+fn the_series_are_as_many_as_partitions_and_reasons_allow() {
+    const PARTITIONS: i32 = 50;
+    let metrics = Metrics::new();
+    let lanes = [(); 8].map(|()| metrics.lane("payments"));
+    let tasks: Vec<_> =
+        (0..PARTITIONS).map(|partition| metrics.task("payments", &TopicPartition::new("in", partition))).collect();
+    for round in 0..20 {
+        for task in &tasks {
+            set_all(&lanes[round % lanes.len()], task);
+            for (verdict, reason) in Verdict::ALL.iter().flat_map(|v| Reason::ALL.iter().map(move |r| (*v, *r))) {
+                task.records(verdict, reason, 1);
+            }
+        }
+    }
+    let series = metrics.render().lines().filter(|line| !line.starts_with('#')).count();
+    let of_records = Verdict::ALL.len() * Reason::ALL.len();
+    let of_partitions = 13 * PARTITIONS as usize;
+    assert!((of_records + of_partitions..of_records + of_partitions + 100).contains(&series), "{series}");
+}

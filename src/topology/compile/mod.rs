@@ -70,6 +70,7 @@ fn build(spec: &Spec, retention: Retention, future_max_ms: i64) -> Rules {
     rules.refresh = spec.refresh.as_ref().map_or(rules.refresh, |refresh| refresh.value);
     rules.future_max_ms = future_max_ms;
     rules.actions = actions(spec);
+    rules.limits = spec.limits;
     rules
 }
 

@@ -49,6 +49,12 @@ pub fn about(key: &str) -> &'static str {
         "future_max" => {
             "How far a timestamp may lie beyond the wall clock. Default: 1h, or a tenth of the retention if that is less."
         }
+        "limits" => "What a record may take. One that takes more is invalid.",
+        "record_bytes" => "Key, value and headers together. At most 16MiB, which is the default.",
+        "key_bytes" => "The key. Default: 1MiB.",
+        "header_bytes" => "All headers together. Default: 1MiB.",
+        "identity_bytes" => "The identity's encoding, before a long one is hashed. Default: 64KiB.",
+        "json_depth" => "How deep JSON may be nested; [] is 1 deep. At most 512. Default: 128.",
         "output" => "Where new records go. In a test: which given records come out, by number from 0, in order.",
         "dead_letter" => "Where records go that a person should look at. Default: NAME.dead_letter.",
         "audit" => "Where every drop is explained.",

@@ -3,7 +3,7 @@
 //! A preset's blocks are put beside the user's before anything is read ([`super::presets`]), so both are
 //! read by the same code.
 
-use crate::dedup::{Action, EpochPart, Format, OnNull, Refresh, Retention};
+use crate::dedup::{Action, EpochPart, Format, Limits, OnNull, Refresh, Retention};
 use crate::yaml::read::Keys;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text, units};
 
@@ -19,6 +19,7 @@ use paths::SpecReader;
 pub mod cases;
 pub mod identity;
 pub mod kinds;
+pub mod limits;
 pub mod paths;
 pub mod version;
 
@@ -35,6 +36,7 @@ pub const TOP: Keys<'static> = Keys {
         "retention",
         "refresh",
         "future_max",
+        "limits",
         "output",
         "dead_letter",
         "audit",
@@ -87,6 +89,7 @@ pub struct Spec {
     pub retention_given: bool,
     pub refresh: Option<Placed<Refresh>>,
     pub future_max_ms: Option<Placed<i64>>,
+    pub limits: Limits,
     pub output: Option<Placed<Text>>,
     pub dead_letter: Option<Placed<Text>>,
     pub audit: Option<Placed<Text>>,
@@ -173,6 +176,7 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         retention_given: top.get("retention").is_some(),
         refresh: top.get("refresh").and_then(|field| this.reader.choice(field, &refresh, &[])),
         future_max_ms: top.get("future_max").and_then(|field| this.reader.duration_ms(field, future_max)),
+        limits: top.get("limits").map_or_else(Limits::default, |field| this.limits(field)),
         output: output.and_then(|field| this.topic(field, "output: {topic: payments.unique}")),
         dead_letter: top
             .get("dead_letter")

@@ -1,9 +1,11 @@
 //! The tests' own view of Kafka, apart from the one that ratchet has: topics, plain and transactional
-//! writers ([`writer`]), a reader that knows where the end is, and what a group has committed.
+//! writers ([`writer`]), rights ([`acls`]), a reader that knows where the end is, and what a group has
+//! committed.
 //!
 //! Use it from a test binary by `#[path]`, with `kafka` and `until` beside it at the crate's root.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the support")]
 
+mod acls;
 mod policy;
 mod writer;
 
@@ -19,6 +21,7 @@ use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
+pub use acls::{Acl, Resource};
 pub use writer::{Transaction, Writer};
 
 use crate::kafka;

@@ -145,9 +145,18 @@ impl Broker {
 
     /// Sends clients of this id no more than so many bytes of records a second.
     pub fn throttle(&self, client_id: &str, bytes_per_second: u32) {
+        self.limit(client_id, "consumer_byte_rate", bytes_per_second);
+    }
+
+    /// Takes no more than so many bytes of records a second from clients of this id.
+    pub fn throttle_writes(&self, client_id: &str, bytes_per_second: u32) {
+        self.limit(client_id, "producer_byte_rate", bytes_per_second);
+    }
+
+    fn limit(&self, client_id: &str, what: &str, bytes_per_second: u32) {
         let mut command = java(Install::get());
         command.args(["kafka.admin.ConfigCommand", "--bootstrap-server", &self.bootstrap(), "--alter"]);
-        command.args(["--add-config", &format!("consumer_byte_rate={bytes_per_second}")]);
+        command.args(["--add-config", &format!("{what}={bytes_per_second}")]);
         command.args(["--entity-type", "clients", "--entity-name", client_id]);
         let done = command.output().expect("java was started a moment ago");
         let said = String::from_utf8_lossy(&done.stderr);

@@ -114,38 +114,48 @@ fn copy_jars(pom: &Path, libs: &Path, help: &str) {
 
 /// A key of the brokers' own, signed by itself, for 127.0.0.1 and localhost.
 fn make_certificate(install: &Install) {
-    if install.ca_pem.exists() {
-        return;
+    if !install.ca_pem.exists() {
+        sign(&install.keystore, &install.ca_pem, "dns:localhost,ip:127.0.0.1");
     }
-    let part = install.ca_pem.with_extension("part");
-    for old in [&install.keystore, &part] {
-        let _ = fs::remove_file(old);
-    }
-    keytool(
-        install,
-        &[
-            "-genkeypair",
-            "-keyalg",
-            "RSA",
-            "-keysize",
-            "2048",
-            "-validity",
-            "3650",
-            "-dname",
-            "CN=localhost",
-            "-ext",
-            "SAN=dns:localhost,ip:127.0.0.1",
-        ],
-    );
-    keytool(install, &["-exportcert", "-rfc", "-file", part.to_str().expect("the target folder's name is text")]);
-    fs::rename(&part, &install.ca_pem).expect("a file can be renamed beside itself");
 }
 
-fn keytool(install: &Install, args: &[&str]) {
+/// A key and its certificate, signed by itself.
+#[derive(Debug)]
+pub struct Certificate {
+    /// Both, PKCS12, for a broker (`ssl.keystore.location`).
+    pub keystore: PathBuf,
+    /// The certificate, to be given to clients as the authority's.
+    pub pem: PathBuf,
+}
+
+impl Certificate {
+    /// A fresh one for a host of this name and no other, in `folder`.
+    pub fn for_host(host: &str, folder: &Path) -> Certificate {
+        fs::create_dir_all(folder).unwrap_or_else(|e| panic!("cannot create {}: {e}", folder.display()));
+        let (keystore, pem) = (folder.join(format!("{host}.p12")), folder.join(format!("{host}.pem")));
+        sign(&keystore, &pem, &format!("dns:{host}"));
+        Certificate { keystore, pem }
+    }
+}
+
+/// Makes a key for these names; its certificate is there when all of it is.
+fn sign(keystore: &Path, pem: &Path, names: &str) {
+    let part = pem.with_extension("part");
+    for old in [keystore, &part] {
+        let _ = fs::remove_file(old);
+    }
+    let names = format!("SAN={names}");
+    let key = ["-genkeypair", "-keyalg", "RSA", "-keysize", "2048", "-validity", "3650", "-dname", "CN=ratchet-test"];
+    keytool(keystore, &[&key[..], &["-ext", &names]].concat());
+    keytool(keystore, &["-exportcert", "-rfc", "-file", part.to_str().expect("the target folder's name is text")]);
+    fs::rename(&part, pem).expect("a file can be renamed beside itself");
+}
+
+fn keytool(keystore: &Path, args: &[&str]) {
     let done = Command::new("keytool")
         .args(args)
         .args(["-alias", "broker", "-storetype", "PKCS12", "-storepass", KEYSTORE_PASSWORD, "-keystore"])
-        .arg(&install.keystore)
+        .arg(keystore)
         .output()
         .unwrap_or_else(|e| panic!("the Kafka tests need the JDK's keytool, which comes with Java: {e}"));
     assert!(done.status.success(), "keytool {args:?}: {}", String::from_utf8_lossy(&done.stdout));

@@ -19,7 +19,7 @@ mod process;
 use std::sync::OnceLock;
 
 pub use broker::Broker;
-pub use install::{jars, remove_folder, target_folder};
+pub use install::{Certificate, jars, remove_folder, target_folder};
 pub use process::{run_folder, signal, spawn};
 
 /// The bootstrap servers of the Kafka that all tests of this binary share: each test has topics, groups

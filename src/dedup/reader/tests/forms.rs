@@ -519,3 +519,28 @@ proptest! {
         prop_assert_eq!(of(a).cmp(&of(b)), a.cmp(&b));
     }
 }
+
+#[test]
+fn limits_that_nobody_sets_hold_at_their_edges() {
+    let rows = json(vec![Part::Rows { of: paths(&["value.data"]), named: Names::At(path("value.names")) }]);
+    let fields = |count: usize| {
+        let names: Vec<String> = (0..count).map(|n| format!("\"f{n}\"")).collect();
+        let fields: Vec<String> = (0..count).map(|n| format!("\"f{n}\":1")).collect();
+        format!(r#"{{"names":[{}],"data":{{{}}}}}"#, names.join(","), fields.join(","))
+    };
+    assert!(told(&rows, &record(0, fields(64).as_bytes())).is_ok());
+    assert_eq!(because(&rows, &record(0, fields(65).as_bytes())), Reason::IdentityMissing);
+
+    let number = json(vec![Part::Scalar(path("value.id"))]);
+    let exponent = |digits: usize| format!(r#"{{"id":1e{}}}"#, "9".repeat(digits));
+    assert!(told(&number, &record(0, exponent(18).as_bytes())).is_ok());
+    assert_eq!(because(&number, &record(0, exponent(19).as_bytes())), Reason::IdentityTooLong);
+
+    let text = VersionPart::new(path("value.v"), VersionKind::Text);
+    let text = Rules { version: Some(Version { parts: vec![text] }), ..number };
+    let version = |bytes: usize| format!(r#"{{"id":1,"v":"{}"}}"#, "v".repeat(bytes));
+    assert!(told(&text, &record(0, version(1024).as_bytes())).is_ok());
+    let refusal = told(&text, &record(0, version(1025).as_bytes())).unwrap_err();
+    assert_eq!(refusal.reason, Reason::VersionMalformed);
+    assert!(refusal.message.ends_with("takes 1025 bytes, more than the limit of 1024"), "{}", refusal.message);
+}

@@ -141,9 +141,14 @@ fn topics_that_may_not_be_seen() {
     for (index, noun) in ["input", "output", "changelog"].into_iter().enumerate() {
         says(Refused, &[noun, "cannot be seen: no", "DescribeConfigs"], |_, facts| {
             let named = [&mut facts.input, &mut facts.output, &mut facts.changelog];
-            named.into_iter().nth(index).unwrap().seen = Seen::Withheld("no".to_owned());
+            named.into_iter().nth(index).unwrap().seen = Seen::Withheld { words: "no".to_owned(), denied: None };
         });
     }
+    let denied = |denied| Seen::Withheld { words: "no".to_owned(), denied: Some(denied) };
+    says(Refused, &["grant DescribeConfigs on topic in,"], |_, facts| facts.input.seen = denied(Denied::Settings));
+    says(Refused, &["grant Read on topic in,"], |_, facts| facts.input.seen = denied(Denied::Topic));
+    says(Refused, &["grant Write on topic out,"], |_, facts| facts.output.seen = denied(Denied::Topic));
+    says(Refused, &["grant Read and Write on topic log,"], |_, facts| facts.changelog.seen = denied(Denied::Topic));
     says(Refused, &["what \"ratchet.t\" has committed", "no"], |_, facts| facts.committed = Err("no".to_owned()));
 }
 

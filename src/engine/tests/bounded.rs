@@ -1,0 +1,204 @@
+//! Goal: what records and topics hold, and how many of them come and go, makes no series of metrics; and a record
+//! at a limit is taken, one beyond it is not.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::cluster::embedded::StoredRecord;
+use crate::dedup::{Limits, Reason, Verdict};
+use crate::record::HeaderBuf;
+
+/// Everything that a label may say that is no name of a topology, a topic or a partition.
+fn known_words() -> BTreeSet<&'static str> {
+    let words = ["settling", "restoring", "running", "isolated", "failed", "committed", "aborted", "unknown"];
+    let kinds = ["current", "restored", env!("CARGO_PKG_VERSION")];
+    let verdicts = Verdict::ALL.iter().map(|verdict| verdict.as_str());
+    verdicts.chain(Reason::ALL.iter().map(|reason| reason.as_str())).chain(words).chain(kinds).collect()
+}
+
+/// The labels of all series, `name="value"`, those of histograms' bounds left out.
+fn labels(running: &Running) -> BTreeSet<String> {
+    let text = running.metrics.render();
+    let series = text.lines().filter(|line| !line.starts_with('#'));
+    let labels = series.filter_map(|line| line.split_once('{')?.1.rsplit_once('}')).map(|(labels, _)| labels);
+    labels
+        .flat_map(|labels| labels.split(',').map(str::to_owned).collect::<Vec<_>>())
+        .filter(|label| !label.starts_with("le="))
+        .collect()
+}
+
+#[test]
+fn no_label_holds_what_records_hold() {
+    let site = Site::new();
+    let count = 3_000;
+    for number in 0..count {
+        let mut headers = HeaderBuf::default();
+        headers.push(format!("header-{number}").as_bytes(), Some(b"x"));
+        let value = match number % 5 {
+            0 => format!(r#"{{"id":"id-{number}","version":1,"table":"table-{number}","op":"op-{number}"}}"#),
+            1 => format!(r#"{{"id":"id-{number}","version":"none-{number}"}}"#),
+            2 => format!(r#"{{"no-{number}":1}}"#),
+            3 => format!("broken-{number}"),
+            _ => format!(r#"{{"id":"id-{}","version":1}}"#, number - number % 5),
+        };
+        let message = Message {
+            topic: "orders",
+            partition: 0,
+            key: Some(value.as_bytes()),
+            value: Some(value.as_bytes()),
+            headers: headers.as_headers(),
+            timestamp: Some(1_000 + number),
+        };
+        site.cluster.append("orders", 0, &[message]).unwrap();
+    }
+    let mut topology = topology(Input::Topics(vec!["orders".to_owned()]), "clean");
+    topology.audit = Some("why".to_owned());
+    let running = site.start(&topology, false);
+    await_that("all to be decided", || running.metric("ratchet_records_total") >= count as f64);
+    let words = known_words();
+    for label in labels(&running) {
+        let (name, value) = label.split_once('=').unwrap();
+        let value = value.trim_matches('"');
+        let fits = match name {
+            "topology" => value == "shop",
+            "topic" => value == "orders",
+            "partition" => value == "0",
+            "verdict" | "reason" | "state" | "result" | "kind" | "version" => words.contains(value),
+            _ => false,
+        };
+        assert!(fits, "a series is labelled {label}");
+    }
+    running.end().unwrap();
+}
+
+#[test]
+fn topics_that_are_gone_leave_no_series() {
+    let site = Site::new();
+    site.send("shop.stays", "x", &[1]);
+    let running = site.start(&topology(pattern(r"^shop\.", &[]), "clean.{topic}"), false);
+    site.await_values("clean.shop.stays", 1);
+    let topics: Vec<String> = (0..8).map(|number| format!("shop.{number}")).collect();
+    for topic in &topics {
+        site.send(topic, "x", &[1, 1, 2]);
+    }
+    for topic in &topics {
+        site.await_values(&format!("clean.{topic}"), 2);
+    }
+    let named =
+        || topics.iter().filter(|topic| running.metrics.render().contains(&format!("topic=\"{topic}\""))).count();
+    await_that("all to be counted", || named() == topics.len());
+    for topic in &topics {
+        site.cluster.delete_topic(topic).unwrap();
+    }
+    await_that("their series to be gone", || named() == 0);
+    assert!(running.metrics.render().contains("topic=\"shop.stays\""));
+    running.end().unwrap();
+}
+
+/// A record that is `bytes` over (or, negative, under) each of the limits in turn, with the limit's name.
+fn around_limits(limits: &Limits, over: isize) -> Vec<(&'static str, StoredRecord)> {
+    let size = |limit: usize| limit.saturating_add_signed(over);
+    let json = |id: &str, filler: usize| {
+        let empty = format!(r#"{{"id":"{id}","version":1,"x":""}}"#).len();
+        format!(r#"{{"id":"{id}","version":1,"x":"{}"}}"#, "x".repeat(filler.saturating_sub(empty))).into_bytes()
+    };
+    let record = |key: Option<Vec<u8>>, value: Vec<u8>, header: Option<usize>| {
+        let mut headers = HeaderBuf::default();
+        // A header takes its name, its value and four bytes for the length of each.
+        header.into_iter().for_each(|bytes| headers.push(b"h", Some(&vec![b'h'; bytes - 9])));
+        StoredRecord { offset: 0, timestamp: Some(1_000), key, value: Some(value), headers }
+    };
+    let deep = size(limits.json_depth_max) - 1;
+    let nested = format!(r#"{{"id":"depth","version":1,"x":{}{}}}"#, "[".repeat(deep), "]".repeat(deep));
+    // A text takes a byte for its kind and, for its length, one or, from 16 KiB on, three.
+    let before_text = if limits.identity_bytes_max > 16 << 10 { 4 } else { 2 };
+    let id = "i".repeat(size(limits.identity_bytes_max) - before_text);
+    vec![
+        ("record", record(None, json("record", size(limits.record_bytes_max)), None)),
+        ("key", record(Some(vec![b'k'; size(limits.key_bytes_max)]), json("key", 0), None)),
+        ("headers", record(None, json("headers", 0), Some(size(limits.header_bytes_max)))),
+        ("depth", record(None, nested.into_bytes(), None)),
+        ("identity", record(None, json(&id, 0), None)),
+        (
+            "digits",
+            record(
+                None,
+                format!(r#"{{"id":"digits","version":{}}}"#, "9".repeat(size(limits.version_digits_max))).into_bytes(),
+                None,
+            ),
+        ),
+    ]
+}
+
+fn send_all(site: &Site, records: &[(&str, StoredRecord)]) {
+    for (_, record) in records {
+        let message = Message {
+            topic: "orders",
+            partition: 0,
+            key: record.key.as_deref(),
+            value: record.value.as_deref(),
+            headers: record.headers.as_headers(),
+            timestamp: record.timestamp,
+        };
+        site.cluster.append("orders", 0, &[message]).unwrap();
+    }
+}
+
+/// What became of records at these limits, and just beyond: how many were forwarded, and why the others were not.
+fn lived_through(limits: Limits) -> (usize, Vec<String>) {
+    let site = Site::new();
+    let roomy = [("max.message.bytes", (32 << 20).to_string())];
+    for topic in ["orders", "clean", "shop-dead"] {
+        site.create(topic, 1, &roomy);
+    }
+    let mut topology = topology(Input::Topics(vec!["orders".to_owned()]), "clean");
+    let mut rules = (*topology.rules).clone();
+    rules.limits = limits;
+    topology.rules = Arc::new(rules);
+    send_all(&site, &around_limits(&limits, 0));
+    site.drain(&topology).unwrap();
+    let forwarded = site.cluster.read_all("clean", 0).unwrap().len();
+    send_all(&site, &around_limits(&limits, 1));
+    site.drain(&topology).unwrap();
+    assert_eq!(site.cluster.read_all("clean", 0).unwrap().len(), forwarded, "what is beyond a limit is not forwarded");
+    let said = |record: StoredRecord| {
+        let header = |name: &[u8]| {
+            let header = record.headers.as_headers().last(name).and_then(|header| header.value).unwrap();
+            String::from_utf8_lossy(header).into_owned()
+        };
+        format!("{}: {}", header(b"__ratchet.errors.reason"), header(b"__ratchet.errors.message"))
+    };
+    (forwarded, site.cluster.read_all("shop-dead", 0).unwrap().into_iter().map(said).collect())
+}
+
+#[test]
+fn records_at_the_limits_are_taken_and_those_beyond_are_dead_letters() {
+    let small = Limits {
+        record_bytes_max: 10_000,
+        key_bytes_max: 500,
+        header_bytes_max: 600,
+        json_depth_max: 7,
+        identity_bytes_max: 100,
+        version_digits_max: 20,
+    };
+    for limits in [small, Limits::default()] {
+        let (forwarded, letters) = lived_through(limits);
+        assert_eq!(forwarded, 6, "{letters:?}");
+        let of = |bytes: usize| format!("{} bytes, more than the limit of {bytes}", bytes + 1);
+        let expected = [
+            format!("record_too_large: the record takes {}", of(limits.record_bytes_max)),
+            format!("record_too_large: the key takes {}", of(limits.key_bytes_max)),
+            format!("record_too_large: the headers take {}", of(limits.header_bytes_max)),
+            "value_malformed: the value cannot be read as JSON: nested too deep".to_owned(),
+            format!(
+                "identity_too_long: the identity up to `value.id` takes more bytes than the limit of {}",
+                limits.identity_bytes_max
+            ),
+            format!("version_malformed: `value.version`, the version, has {} digits", limits.version_digits_max + 1),
+        ];
+        assert_eq!(letters.len(), expected.len(), "{letters:?}");
+        for (letter, expected) in letters.iter().zip(&expected) {
+            assert!(letter.starts_with(expected.as_str()), "{letter}, not {expected}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Goal: whatever is asked for, mistyped, or fails, nothing that the program prints holds a secret.
+//!
+//! Secrets are planted wherever users keep them: variables, files, the configuration, the command line. Each command
+//! then runs, in good order and in bad, and what it prints is searched. Kafka's side of it is in
+//! `tests/kafka/secrets.rs`.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+use super::job::SETTINGS;
+use super::planted::{assert_hidden, planted};
+use super::{PAYMENTS, Ran, Room};
+use crate::until::{DEADLINE, within};
+
+/// Variables that hold secrets, by the names that the configurations below use.
+const VARIABLES: &[&str] = &["PLANTED_USER", "PLANTED_PASSWORD", "PLANTED_STORE", "PLANTED_WORD"];
+
+/// A configuration that keeps its secrets as it should, for a Kafka that is not there.
+const KEPT: &str = "\
+cluster: kafka
+kafka:
+  bootstrap.servers: 127.0.0.1:1
+  security.protocol: SASL_SSL
+  sasl.mechanism: SCRAM-SHA-512
+  sasl.username: ${env:PLANTED_USER}
+  sasl.password: ${env:PLANTED_PASSWORD}
+  ssl.key.password: ${file:key-password}
+  ssl.keystore.password: ${env:PLANTED_STORE}
+  debug: all
+  producer: {ssl.key.password: \"${file:key-password}\"}
+http: 127.0.0.1:0
+log: {level: trace}
+";
+
+impl Room {
+    /// A room with secrets everywhere.
+    fn with_secrets() -> Self {
+        let room = Self::new();
+        room.write("key-password", planted("file") + "\n");
+        room.write("kept.yaml", KEPT);
+        room.write("records.jsonl", "{\"order_id\":1,\"operation\":\"a\",\"version\":1}\n");
+        room
+    }
+
+    /// What a command says, on both streams, with the variables set.
+    fn told(&self, words: &str, further: &[(&str, String)]) -> Ran {
+        let mut command = self.command(words);
+        command.envs(VARIABLES.iter().map(|name| (*name, planted(name))));
+        command.envs(further.iter().map(|(name, value)| (*name, value)));
+        Ran::from(command.output().unwrap())
+    }
+
+    /// Runs a command, which ends with this code (or any, if none is given), and searches what it says.
+    #[track_caller]
+    fn hides(&self, words: &str, code: impl Into<Option<i32>>, further: &[(&str, String)]) -> Ran {
+        let mut ran = self.told(words, further);
+        if let Some(code) = code.into() {
+            ran = ran.ended(code);
+        }
+        assert!(!(ran.stdout.is_empty() && ran.stderr.is_empty()), "{words} says nothing at all");
+        assert_hidden(words, &ran.stdout);
+        assert_hidden(words, &ran.stderr);
+        ran
+    }
+}
+
+#[test]
+fn no_command_shows_its_environment() {
+    let room = Room::with_secrets();
+    let variables: Vec<(&str, String)> = ["RATCHET_KAFKA__SASL_PASSWORD", "RATCHET_KAFKA__SSL_KEY_PASSWORD"]
+        .into_iter()
+        .map(|name| (name, planted(name)))
+        .collect();
+    let help = room.hides("--help", 0, &variables).stdout;
+    let (_, commands) = help.split_once("Commands:").expect("the help lists the commands");
+    let commands: Vec<&str> = commands
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    for known in ["run", "check", "test", "replay", "infer", "demo", "schema", "completions"] {
+        assert!(commands.contains(&known), "{known} is not in {commands:?}");
+    }
+    for command in commands {
+        let words = if command == "help" { "help".to_owned() } else { format!("{command} --help") };
+        room.hides(&words, 0, &variables);
+    }
+    for words in ["--version", "schema", "completions bash", "completions zsh", "completions fish"] {
+        room.hides(words, 0, &variables);
+    }
+    room.hides("replay payments.yaml records.jsonl", 0, &variables);
+    room.hides("replay payments.yaml records.jsonl --explain", 0, &variables);
+    room.hides("replay payments.yaml records.jsonl --summary", 0, &variables);
+    room.hides("infer records.jsonl", None::<i32>, &variables);
+    room.hides("check payments.yaml --config kept.yaml", 0, &variables);
+    room.hides("check payments.yaml --expand", 0, &variables);
+    room.hides("test payments.yaml", None::<i32>, &variables);
+}
+
+#[test]
+fn what_is_wrong_with_a_setting_is_told_without_it() {
+    let room = Room::with_secrets();
+    let check = "check payments.yaml --config kept.yaml";
+    for set in [
+        "kafka.sasl.password={}",
+        "kafka.sasl.pasword={}",
+        "kafak.sasl.pasword={}",
+        "sasl.pasword={}",
+        "pwd={}",
+        "kafka.consumer.ssl.key.pem={}",
+        "lanes=${env:PLANTED_WORD}",
+        "memory=${env:PLANTED_WORD}",
+        "http=${env:PLANTED_WORD}",
+        "cluster=${env:PLANTED_WORD}",
+        "commit.interval=${file:key-password}",
+        "log.level=${env:PLANTED_WORD}",
+        "log.level=ratchet=${env:PLANTED_WORD}",
+        "state_dir=~${env:PLANTED_WORD}",
+        "topics.create=${file:key-password}",
+        "kafka.security.protocol=${env:PLANTED_WORD}",
+        "kafka.sasl.oauthbearer.client.secret=${env:PLANTED_WORD}",
+        "kafka.session.timeout.ms=${env:PLANTED_WORD}",
+        "kafka.schema.registry.basic.auth.user.info=${env:PLANTED_WORD}",
+        "kafka.producer.transaction.timeout.ms=${env:PLANTED_WORD}",
+    ] {
+        let words = format!("{check} --set {}", set.replace("{}", &planted("set")));
+        room.hides(&words, 2, &[]);
+        room.hides(&words.replace("check", "run"), 2, &[]);
+    }
+    // What only shows when a connection is made.
+    for set in ["kafka.ssl.key.pem=${env:PLANTED_WORD}", "kafka.ssl.ca.pem=${env:PLANTED_WORD}"] {
+        room.hides(&format!("{check} --set {set}"), 0, &[]);
+        room.hides(&format!("{check} --set {set} --online"), None::<i32>, &[]);
+        room.hides(&format!("run payments.yaml --config kept.yaml --set {set}"), 1, &[]);
+    }
+}
+
+#[test]
+fn mistyped_variables_are_told_without_their_values() {
+    let room = Room::with_secrets();
+    for (name, code) in [
+        ("RATCHET_KAFKA__SASL_PASWORD", 2),
+        ("RATCHET_KAFKA_SASL_PASSWORT", 0),
+        ("RATCHET_KAFFKA__SASL_PASSWORT", 2),
+        ("RATCHET_PASSWD", 0),
+        ("RATCHET_LANE", 2),
+        ("RATCHET_LANES", 2),
+        ("RATCHET_KAFKA__SECURITY_PROTOCOL", 2),
+        ("RATCHET_KAFKA__SASL_PASSWORD__X", 2),
+    ] {
+        // The value of a setting that is none of Kafka's and is known by its name is no secret.
+        let value = if name == "RATCHET_LANES" { "many".to_owned() } else { planted("variable") };
+        let ran = room.hides("check payments.yaml --config kept.yaml", code, &[(name, value)]);
+        assert!(ran.stderr.contains(name) || name.contains("KAFKA__S"), "{name} is not named: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn secrets_that_are_written_out_are_refused_and_not_shown() {
+    let room = Room::with_secrets();
+    let secret = planted("written");
+    for (number, line) in [
+        format!("kafka: {{bootstrap.servers: x, sasl.password: {secret}}}"),
+        format!("kafka:\n  bootstrap.servers: x\n  sasl.password: \"{secret}\"\n  lanes: 7\nlanse: 2"),
+        format!("kafka:\n  bootstrap.servers: x\n  sasl: {{password: {secret}}}\nlanse: 2"),
+        format!("kafka:\n  bootstrap.servers: x\n  ssl.key.pem: |\n    {secret}\n    {secret}\nlanse: 2"),
+        format!("kafka:\n  bootstrap.servers: x\n  sasl.password: [{secret}]"),
+        format!("kafka:\n  bootstrap.servers: x\n  sasl.password: '{secret}\nlanes: 2"),
+        format!("kafka:\n  bootstrap.servers: x\n  consumer: {{ssl.keystore.password: {secret}}}"),
+        format!("sasl_password: {secret}\nlanes: 2"),
+        format!("# the old sasl.password: {secret}\nlanes: x"),
+        format!("kafka:\n\tsasl.password: {secret}\n"),
+        format!("kafka:\n  sasl.password: ${{env:NOT_SET:-{secret}}}\n  bootstrap.servers: x\nlanes: x"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = format!("written-{number}.yaml");
+        room.write(&file, line);
+        room.hides(&format!("check payments.yaml --config {file}"), 2, &[]);
+        room.hides(&format!("run payments.yaml --config {file}"), 2, &[]);
+    }
+}
+
+#[test]
+fn topologies_do_not_show_what_was_put_into_them() {
+    let room = Room::with_secrets();
+    for (number, line) in [
+        "name: ${env:PLANTED_WORD}",
+        "input: {topics: [\"${env:PLANTED_WORD}/\"]}",
+        "input: {pattern: \"(${env:PLANTED_WORD}\"}",
+        "input: {topics: [payments], value_format: \"${env:PLANTED_WORD}\"}",
+        "identity: ${env:PLANTED_WORD}",
+        "version: {of: value.version, as: \"${env:PLANTED_WORD}\"}",
+        "retention: ${env:PLANTED_WORD}",
+        "output: {topic: \"${env:PLANTED_WORD}/\"}",
+        "dead_letter: {topic: \"${file:key-password}/\"}",
+        "on_invalid: ${env:PLANTED_WORD}",
+        "preset: ${env:PLANTED_WORD}",
+        "limits: {record_bytes: \"${env:PLANTED_WORD}\"}",
+        "partitioned_by_identity: ${env:PLANTED_WORD}",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let key = line.split(':').next().unwrap();
+        let kept = PAYMENTS.lines().filter(|other| other.split(':').next() != Some(key));
+        let file = format!("topology-{number}.yaml");
+        room.write(&file, kept.chain([line]).collect::<Vec<_>>().join("\n"));
+        room.hides(&format!("check {file} --config kept.yaml"), 2, &[]);
+        room.hides(&format!("run {file} --config kept.yaml"), 2, &[]);
+        room.hides(&format!("replay {file} records.jsonl"), 2, &[]);
+    }
+}
+
+#[test]
+fn what_fails_online_shows_no_secret() {
+    let room = Room::with_secrets();
+    room.hides("check payments.yaml --config kept.yaml --online", 1, &[]);
+}
+
+/// A job that cannot reach its Kafka says so again and again, in all detail.
+#[test]
+fn a_log_at_its_most_talkative_shows_no_secret() {
+    let room = Room::with_secrets();
+    for format in ["text", "json"] {
+        let log = room.path().join(format!("{format}.log"));
+        let mut job = Command::new(env!("CARGO_BIN_EXE_ratchet"))
+            .args(["run", "payments.yaml", "--config", "kept.yaml", "--set", &format!("log.format={format}")])
+            .envs(VARIABLES.iter().map(|name| (*name, planted(name))))
+            .current_dir(room.path())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let said = || std::fs::read_to_string(&log).unwrap();
+        within(DEADLINE, "the job to have tried and to say why it cannot", || {
+            let said = said();
+            (said.contains("Connection refused") && said.contains("librdkafka")).then_some(())
+        });
+        let told = Command::new("kill").args(["-TERM", &job.id().to_string()]).status().unwrap();
+        assert!(told.success() && job.wait().unwrap().code().is_some());
+        let said = said();
+        assert!(said.contains("sasl") || said.contains("SASL"), "librdkafka was not talkative: {said}");
+        assert_hidden(format, &said);
+    }
+}
+
+#[test]
+fn a_running_job_shows_no_secret_over_http() {
+    let room = Room::with_secrets();
+    let log = room.path().join("http.log");
+    let settings = format!("run payments.yaml --config kept.yaml {SETTINGS}");
+    let cluster = ratchet::cluster::embedded::Embedded::open(&room.path().join("topics"), 1).unwrap();
+    let input =
+        ratchet::cluster::NewTopic { name: "payments", partition_count: 1, replication_factor: 1, settings: &[] };
+    ratchet::cluster::Cluster::create_topic(&cluster, &input).unwrap();
+    drop(cluster);
+    let mut job = Command::new(env!("CARGO_BIN_EXE_ratchet"))
+        .args(settings.split_whitespace())
+        .envs(VARIABLES.iter().map(|name| (*name, planted(name))))
+        .current_dir(room.path())
+        .stdout(Stdio::null())
+        .stderr(File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let address = within(DEADLINE, "the job to say where it listens", || {
+        let said = said();
+        let line = said.lines().find(|line| line.contains("address="))?.to_owned();
+        Some(line.split("address=").nth(1)?.split_whitespace().next()?.to_owned())
+    });
+    for path in ["/metrics", "/livez", "/readyz", "/readyz?verbose", "/", "/config", "/debug"] {
+        assert_hidden(path, &ask(&address, path));
+    }
+    let told = Command::new("kill").args(["-TERM", &job.id().to_string()]).status().unwrap();
+    assert!(told.success() && job.wait().unwrap().success(), "{}", said());
+    assert_hidden("the log", &said());
+}
+
+/// The whole answer to a request.
+fn ask(address: &str, path: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+    answer
+}

@@ -1,0 +1,126 @@
+//! Goal: the process's memory stays within `memory` and a constant, whatever comes: more keys than there is memory
+//! for, records as large as they may be, a broker that takes little at a time, hundreds of partitions.
+//!
+//! What is measured is the peak of what the kernel counts as resident. The constant is what a process takes that
+//! has done almost nothing, measured in the same run, and some room for what an allocator cannot give back.
+//! `make bounds` measures with more of everything (`RATCHET_TEST_BOUNDS=full`).
+
+use std::time::Duration;
+
+use crate::cluster::{Fresh, Kafka};
+use crate::job::Job;
+use crate::kafka::Broker;
+use crate::load::{now_ms, things};
+use crate::operator::Operator;
+
+/// The least that may be configured.
+const MEMORY_BYTES: u64 = 64 << 20;
+/// What the allocator may hold beside what is in use.
+const ROOM_BYTES: u64 = 32 << 20;
+/// What a partition takes beside the shares of the memory: a store's tables, a consumer's and a producer's notes.
+const PARTITION_BYTES: u64 = 1 << 20;
+/// A record that every topic takes which is made for large ones.
+const LARGE_BYTES: usize = 8 << 20;
+const LARGE_TOPIC: &[(&str, &str)] = &[("max.message.bytes", "16777216")];
+/// How long such a run may take.
+const WAIT: Duration = Duration::from_secs(300);
+
+fn is_full() -> bool {
+    std::env::var("RATCHET_TEST_BOUNDS").is_ok_and(|word| word == "full")
+}
+
+/// `full` of something where all of it is measured, `brief` otherwise.
+fn sized<T>(brief: T, full: T) -> T {
+    if is_full() { full } else { brief }
+}
+
+/// A job with the least memory, its topics created with these settings.
+fn job(kafka: Kafka, theme: &str, partitions: i32, settings: &[(&str, &str)]) -> Job {
+    let mut job = Job::on(kafka, theme);
+    job.worker.push(format!("memory: {MEMORY_BYTES}"));
+    job.properties.insert("producer.transaction.timeout.ms".to_owned(), "30000".to_owned());
+    for topic in [&job.input, &job.output] {
+        job.kafka.create(topic, partitions, settings);
+    }
+    job
+}
+
+/// The peak of a process that takes all that is in the job's input, having done so.
+#[track_caller]
+fn peak_of(job: &Job) -> u64 {
+    let mut operator = Operator::start(job, "a");
+    job.await_drained(WAIT);
+    let peak = operator.peak_bytes();
+    operator.stop();
+    peak
+}
+
+/// What a process takes that has almost nothing to do.
+fn idle_bytes(kafka: Kafka) -> u64 {
+    let job = job(kafka, "memory-idle", 1, &[]);
+    job.send(things(0, 0..10, 1));
+    peak_of(&job)
+}
+
+#[track_caller]
+fn assert_within(what: &str, peak: u64, idle: u64, partitions: i32) {
+    let bound = idle + MEMORY_BYTES + ROOM_BYTES + PARTITION_BYTES * partitions.unsigned_abs() as u64;
+    let mib = |bytes: u64| bytes >> 20;
+    println!("{what}: peak {} MiB, idle {} MiB, bound {} MiB", mib(peak), mib(idle), mib(bound));
+    assert!(peak <= bound, "{what}: {} MiB are more than {} MiB", mib(peak), mib(bound));
+}
+
+#[test]
+fn more_keys_than_there_is_memory_for() {
+    let job = job(Kafka::shared(), "memory-keys", 2, &[]);
+    let count = sized(400_000, 4_000_000);
+    let thing = |id: usize| Fresh::new((id % 2) as i32, "", format!("{{\"id\":\"thing-{id:020}\",\"version\":1}}"));
+    job.send((0..count).map(thing));
+    let peak = peak_of(&job);
+    let output: i64 = (0..2).map(|partition| job.kafka.bounds(&job.output, partition).stable).sum();
+    assert!(output > count as i64, "all of them are new, and each transaction leaves a marker");
+    assert_within("distinct keys", peak, idle_bytes(Kafka::shared()), 2);
+}
+
+#[test]
+fn records_as_large_as_they_may_be() {
+    let job = job(Kafka::shared(), "memory-large", 2, LARGE_TOPIC);
+    let count = sized(12, 120);
+    let filler = "x".repeat(LARGE_BYTES);
+    let large = |id: usize| {
+        Fresh::new((id % 2) as i32, "large", format!("{{\"id\":{id},\"version\":1,\"x\":\"{filler}\"}}")).at(now_ms())
+    };
+    job.send((0..count).map(large));
+    let peak = peak_of(&job);
+    assert_within("large records", peak, idle_bytes(Kafka::shared()), 2);
+}
+
+#[test]
+fn a_broker_that_takes_little_at_a_time() {
+    let broker = Broker::start();
+    let kafka = || Kafka::at(&broker.bootstrap());
+    let idle = idle_bytes(kafka());
+    let mut job = job(kafka(), "memory-slow", 2, &[]);
+    job.properties.insert("client.id".to_owned(), "slow".to_owned());
+    let (count, rate) = sized((40_000, 8 << 20), (400_000, 8 << 20));
+    let filler = "x".repeat(2_000);
+    let record = |id: usize| {
+        Fresh::new((id % 2) as i32, "", format!("{{\"id\":{id},\"version\":1,\"x\":\"{filler}\"}}")).at(now_ms())
+    };
+    job.send((0..count).map(record));
+    broker.throttle_writes("slow", rate);
+    let peak = peak_of(&job);
+    assert_within("a slow broker", peak, idle, 2);
+}
+
+#[test]
+fn more_partitions_than_anybody_needs() {
+    let broker = Broker::start();
+    let kafka = || Kafka::at(&broker.bootstrap());
+    let idle = idle_bytes(kafka());
+    let partitions = sized(100, 1_000);
+    let job = job(kafka(), "memory-partitions", partitions, &[]);
+    job.send((0..partitions).flat_map(|partition| things(partition, 0..20, 1)));
+    let peak = peak_of(&job);
+    assert_within(&format!("{partitions} partitions"), peak, idle, partitions);
+}

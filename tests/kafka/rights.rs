@@ -1,0 +1,205 @@
+//! Goal: the rights that docs/operations.md lists are those that a run needs: with exactly these it does all
+//! that it can do, and without any one of them it says which is missing.
+//!
+//! The list is read out of the documentation. The broker's authorizer is Kafka's own (StandardAuthorizer).
+
+use std::time::Duration;
+
+use crate::checker::{Fate, check};
+use crate::cluster::{Acl, Kafka, Resource};
+use crate::job::Job;
+use crate::kafka::shared_broker;
+use crate::load::{thing, things};
+use crate::online::check_online;
+use crate::operator::{Operator, Options};
+use crate::until::{DEADLINE, within};
+
+const DOCS: &str = include_str!("../../docs/operations.md");
+/// The topology of the documentation's list.
+const EXAMPLE: &str = "payments";
+/// The user who may do nothing but what is granted.
+const USER: &str = "limited";
+
+/// What is listed, and when it is needed.
+struct Listed {
+    acl: Acl,
+    why: String,
+}
+
+impl Listed {
+    /// Whether it is needed only where the output is to be created.
+    fn is_for_a_new_output(&self) -> bool {
+        self.why.contains("`topics.create: all`")
+    }
+}
+
+/// The documentation's list, for this job.
+fn listed(job: &Job) -> Vec<Listed> {
+    let (_, section) = DOCS.split_once("\n## Rights\n").expect("the documentation lists the rights");
+    let rows = section.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    rows.flat_map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [resource, name, operations, why] = cells[..] else { panic!("not four cells: {row}") };
+        let resource = match resource {
+            "Topic" => Resource::Topic,
+            "Group" => Resource::Group,
+            "TransactionalId" => Resource::TransactionalId,
+            other => panic!("{other} is no resource"),
+        };
+        let prefixed = name.ends_with("(prefixed)");
+        let name = name.split('`').nth(1).expect("a name in backticks").replace(EXAMPLE, &job.name);
+        let operations = operations.split(", ").map(move |operation| Listed {
+            acl: Acl { resource, name: name.clone(), prefixed, operation: operation.to_owned() },
+            why: why.to_owned(),
+        });
+        operations.collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+/// A job that uses all there is, named as in the documentation, whose operator is the limited user. Its input is there.
+fn job(theme: &str) -> Job {
+    let broker = shared_broker();
+    let mut job = Job::on(Kafka::at(&broker.bootstrap()), theme);
+    job.input = job.name.clone();
+    job.output = format!("{}.unique", job.name);
+    job.topology.push(format!("audit: {{topic: {}.audit}}", job.name));
+    job.kafka.create(&job.input, 2, &[]);
+    for (name, value) in [
+        ("bootstrap.servers", broker.sasl_bootstrap()),
+        ("security.protocol", "SASL_SSL".to_owned()),
+        ("sasl.mechanism", "SCRAM-SHA-256".to_owned()),
+        ("sasl.username", USER.to_owned()),
+        ("sasl.password", "${env:KAFKA_PASSWORD}".to_owned()),
+        ("ssl.ca.location", broker.ca_pem().to_str().expect("the target folder's name is text").to_owned()),
+    ] {
+        job.properties.insert(name.to_owned(), value);
+    }
+    job
+}
+
+fn grant(job: &Job, rights: impl Iterator<Item = Listed>) {
+    let acls: Vec<Acl> = rights.map(|right| right.acl).collect();
+    job.kafka.allow(USER, &acls);
+}
+
+fn start(job: &Job, label: &str, crash_at: Option<&str>) -> Operator {
+    let env = vec![("KAFKA_PASSWORD", "limited-secret".to_owned())];
+    Operator::start_with(job, label, &Options { crash_at, env, ..Options::default() })
+}
+
+/// Starts, forwards, drops and explains, sets aside, dies, is fenced by its successor, restores, goes on.
+fn live_a_whole_life(job: &Job) {
+    let broken = crate::cluster::Fresh::new(0, "broken", "{").at(crate::load::now_ms());
+    job.send(things(0, 0..50, 1).chain(things(0, 0..50, 1)).chain([broken]));
+    let mut first = start(job, "a", None);
+    job.await_drained(DEADLINE);
+    first.kill();
+    let mut second = start(job, "a", Some("after_sends:1"));
+    job.send(things(1, 50..60, 1));
+    second.await_crash();
+    let mut third = start(job, "b", None);
+    job.send([thing(0, "thing-1", 2)]);
+    job.await_drained(DEADLINE);
+    assert!(!third.said().contains("owner not fenced"), "{}", third.tail());
+    third.stop();
+    let found = check(job, &[third.state_dir()]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (61, 50));
+    assert_eq!(job.kafka.read(&job.dead_letter())[&0].len(), 1);
+    let explained: usize = job.kafka.read(&format!("{}.audit", job.name)).values().map(Vec::len).sum();
+    assert_eq!(explained, 50);
+}
+
+#[test]
+fn with_exactly_the_documented_rights_it_runs() {
+    let job = job("rights-exact");
+    job.kafka.create(&job.output, 2, &[]);
+    grant(&job, listed(&job).into_iter().filter(|right| !right.is_for_a_new_output()));
+    live_a_whole_life(&job);
+}
+
+#[test]
+fn with_exactly_the_documented_rights_it_creates_its_output_too() {
+    let mut job = job("rights-all");
+    job.worker.push("topics: {create: all, replication_factor: 1, min_insync_replicas: 1}".to_owned());
+    grant(&job, listed(&job).into_iter());
+    live_a_whole_life(&job);
+}
+
+/// Starts a job that lacks its `index`th right, and waits until it has said so and ended.
+fn lack(index: usize) {
+    let mut job = job(&format!("rights-lack-{index}"));
+    let mut rights = listed(&job);
+    let missing = rights.remove(index);
+    if missing.is_for_a_new_output() {
+        job.worker.push("topics: {create: all, replication_factor: 1, min_insync_replicas: 1}".to_owned());
+    } else {
+        job.kafka.create(&job.output, 2, &[]);
+    }
+    grant(&job, rights.into_iter());
+    let Acl { resource, name, operation, .. } = missing.acl;
+    // What is granted on a prefix is missed on what is named so.
+    let named = if resource == Resource::Topic && name.ends_with('.') { job.changelog() } else { name };
+    let words = match resource {
+        Resource::Topic => format!("grant {operation} on topic {named}"),
+        Resource::Group => format!("grant {operation} on the group"),
+        Resource::TransactionalId => format!("grant {operation} on the topology's transactional ids"),
+    };
+    job.send(things(0, 0..10, 1));
+    let mut operator = start(&job, "a", None);
+    operator.await_error(&[&words, &named]);
+    assert_eq!(operator.await_exit(Duration::from_secs(30)).code(), Some(1), "{}", operator.tail());
+    // A topic's rights can be asked for once it is there, which it is now if it may be.
+    match resource {
+        Resource::TransactionalId => check_online(&job).says(0, &["grant Write on them", &named]),
+        _ => check_online(&job).says(2, &[&words, &named]),
+    };
+    let told = operator.log().into_iter().filter(|line| line["level"] == "ERROR");
+    let others = told.filter(|line| !line.to_string().contains(&named)).filter(|line| line["topology"].is_string());
+    assert_eq!(others.collect::<Vec<_>>(), Vec::<serde_json::Value>::new(), "only {words:?} is missing");
+    let came_out = job.kafka.partitions(&job.output).is_some_and(|_| !job.output().is_empty());
+    assert!(!came_out, "records came out without {words:?}");
+}
+
+#[test]
+fn without_any_one_of_them_it_says_which_is_missing() {
+    const AT_ONCE: usize = 4;
+    let count = listed(&job("rights-count")).len();
+    assert!(count >= 17, "the documentation lists {count} rights: was the table found?");
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if index >= count {
+                        return;
+                    }
+                    lack(index);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_right_that_is_taken_away_while_it_runs_is_named() {
+    let job = job("rights-revoked");
+    job.kafka.create(&job.output, 2, &[]);
+    let rights: Vec<Listed> = listed(&job).into_iter().filter(|right| !right.is_for_a_new_output()).collect();
+    let ids = rights.iter().find(|right| right.acl.resource == Resource::TransactionalId).expect("listed").acl.clone();
+    grant(&job, rights.into_iter());
+    job.send(things(0, 0..10, 1));
+    let mut operator = start(&job, "a", None);
+    job.await_drained(DEADLINE);
+    job.kafka.disallow(USER, &ids);
+    job.send(things(0, 10..20, 1));
+    operator.await_line(&["grant Write on the topology's transactional ids"], DEADLINE);
+    assert_eq!(job.output().len(), 10, "what was not allowed came out");
+    // It has not given up meanwhile.
+    job.kafka.allow(USER, std::slice::from_ref(&ids));
+    within(DEADLINE, "the rest to come out", || (job.output().len() == 20).then_some(()));
+    operator.assert_running();
+    operator.stop();
+}

@@ -1,0 +1,28 @@
+//! Secrets that are planted where users keep theirs, and that must never be seen again.
+#![allow(dead_code, reason = "each test binary uses its own part of the support")]
+
+/// A text that occurs nowhere by chance. No two of `place` are alike.
+pub fn planted(place: &str) -> String {
+    format!("hunter2-{place}-Zq7Yw")
+}
+
+/// What all planted secrets have in common, as it would be seen in whatever is printed.
+const TRACES: [&str; 4] = [
+    "hunter2",
+    // The same in base64, at each of the three places that it can begin at.
+    "aHVudGVyM",
+    "h1bnRlcj",
+    "dW50ZXIy",
+];
+
+/// Fails where any of the planted secrets can be seen in what was printed.
+#[track_caller]
+pub fn assert_hidden(what: &str, printed: &str) {
+    for trace in TRACES {
+        if let Some(at) = printed.find(trace) {
+            let line_start = printed[..at].rfind('\n').map_or(0, |end| end + 1);
+            let line = printed[line_start..].lines().next().unwrap_or_default();
+            panic!("{what} shows a secret ({trace}): {line}");
+        }
+    }
+}
