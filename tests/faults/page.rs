@@ -8,13 +8,8 @@ use crate::scenarios::SCENARIOS;
 
 const INTRODUCTION: &str = include_str!("introduction.md");
 
-/// Writes it, where there is a result of every scenario; says what was done.
+/// Writes it; says what was done.
 pub fn write() -> String {
-    let missing: Vec<&str> =
-        SCENARIOS.iter().map(|scenario| scenario.name).filter(|name| Results::of(name).is_none()).collect();
-    if !missing.is_empty() {
-        return format!("docs/faults.md is left as it is: nothing is known of {}", missing.join(", "));
-    }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/faults.md");
     fs::write(&path, format!("{INTRODUCTION}\n{}", table())).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     format!("written: {}", path.display())
@@ -27,7 +22,10 @@ fn table() -> String {
     );
     let (mut records, mut seconds) = (0, 0);
     for scenario in SCENARIOS {
-        let Some(results) = Results::of(scenario.name) else { continue };
+        let Some(results) = Results::of(scenario.name) else {
+            text.push_str(&format!("| `{}` | {} | – | no result | – | – | – | – |\n", scenario.name, scenario.fault));
+            continue;
+        };
         records += results.records;
         seconds += results.took_seconds;
         text.push_str(&format!(

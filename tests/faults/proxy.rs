@@ -85,7 +85,7 @@ impl Shared {
         let mut state = self.state();
         let plan = state.plan.filter(|plan| api_key(request) == Some(plan.api_key))?;
         state.seen += 1;
-        if state.seen % plan.one_in != 0 {
+        if !state.seen.is_multiple_of(plan.one_in) {
             return None;
         }
         state.done += 1;

@@ -103,10 +103,10 @@ pub static SCENARIOS: &[Scenario] = &[
     ),
     fault("poison", "records that cannot be read", records::poison),
     fault("oversized", "records larger than the output takes, and than ratchet takes", records::oversized),
-    fault("bombs", "records of some kB that unpack to 5 MB", records::decompression_bombs),
+    fault("bombs", "records of some kB that unpack to 6 MB", records::decompression_bombs),
     fault(
         "bomb-beyond-reading",
-        "a batch that unpacks to 40 MB, more than the client takes, until it may",
+        "a batch that unpacks to 24 MB, more than the client takes, until it may",
         records::a_bomb_beyond_reading,
     ),
     fault("clock-skew", "senders whose clocks are wrong, from a day behind to a year ahead", records::clock_skew),

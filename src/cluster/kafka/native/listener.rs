@@ -128,7 +128,12 @@ mod tests {
     fn only_connections_that_were_established_break() {
         let breaks = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&breaks);
-        let listener = Listener::new(|_, _| {}, move || drop(counted.fetch_add(1, Ordering::Relaxed)));
+        let listener = Listener::new(
+            |_, _| {},
+            move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+            },
+        );
         let change = |name: &CStr, state: &[u8]| {
             listener.0.changed((name.to_owned(), 9092), state);
             breaks.load(Ordering::Relaxed)
