@@ -188,8 +188,10 @@ fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis() as i64
 }
 
-/// Everything of a record but its offset.
-fn bytes_of(record: &StoredRecord) -> (Option<&[u8]>, Option<&[u8]>, &[u8], Option<i64>) {
+/// Key, value, headers and timestamp: everything of a record but its offset.
+type Content<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, &'a [u8], Option<i64>);
+
+fn content(record: &StoredRecord) -> Content<'_> {
     let headers = record.headers.as_headers().as_bytes();
     (record.key.as_deref(), record.value.as_deref(), headers, record.timestamp)
 }
@@ -202,7 +204,7 @@ fn check(site: &Site, topology: &Topology, partition: i32) -> bool {
     let output = site.read(&topology.output, partition);
     for (place, (offset, found)) in forwarded.iter().zip(&output).enumerate() {
         let wanted = at(offset);
-        assert_eq!(bytes_of(found), bytes_of(wanted), "{name}:{partition}: number {place} is not the input's {offset}");
+        assert_eq!(content(found), content(wanted), "{name}:{partition}: number {place} is not the input's {offset}");
     }
     assert_eq!(output.len(), forwarded.len(), "{name}:{partition}: so many records were to be forwarded");
     let letters = site.read(&topology.dead_letter, partition);

@@ -28,7 +28,7 @@ use std::fmt;
 
 use crate::kafka::{Broker, Partition, Record};
 
-#[path = "../../kafka/checker/bytes.rs"]
+#[path = "../../support/checker/bytes.rs"]
 mod bytes;
 pub mod coverage;
 mod epochs;
