@@ -96,7 +96,9 @@ impl History {
         for (number, log) in topic.logs.iter().enumerate() {
             let Some(kept) = self.changelogs.get_mut(&(number as i32, topic.id)) else { continue };
             let mut there = BTreeSet::new();
-            log.examine(0, |offset, _, _, _| drop(there.insert(offset)));
+            log.examine(0, |offset, _, _, _| {
+                there.insert(offset);
+            });
             for (_, written) in kept.records.iter_mut().filter(|(offset, _)| !there.contains(*offset)) {
                 written.is_cleaned = true;
             }
