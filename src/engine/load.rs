@@ -85,6 +85,11 @@ impl<C: Cluster> Loading<C> {
         })
     }
 
+    /// Up to where the changelog was read, and at most to where it ended when the load began.
+    fn position(&self) -> i64 {
+        self.reader.position().min(self.settled.changelog_end)
+    }
+
     /// Sees to it that there is something to read into; not while other loads have all the room.
     fn make_room(&mut self, context: &Context) -> bool {
         if self.buffer.is_none() {
@@ -101,6 +106,11 @@ impl<C: Cluster> Loading<C> {
         let Some(buffer) = &mut self.buffer else { return Ok(()) };
         for index in 0..batch.len() {
             let record = batch.record(index);
+            // A later owner's: with a part of its transaction the store would be the result of none.
+            if record.offset >= self.settled.changelog_end {
+                break;
+            }
+            self.records += 1;
             let Some(key) = record.key else {
                 let offset = record.offset;
                 return Err(Setback::Refused(format!(
@@ -112,7 +122,6 @@ impl<C: Cluster> Loading<C> {
             }
             buffer.put(key, record.value);
         }
-        self.records += batch.len() as u64;
         Ok(())
     }
 }
@@ -126,7 +135,7 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
     let Phase::Loading(loading) = &mut task.phase else { return Ok(Progress::Waiting) };
     let mut end = loading.settled.changelog_end;
     let mut last_end = loading.from;
-    let before = (loading.reader.position(), loading.records, loading.under_way);
+    let before = (loading.position(), loading.records, loading.under_way);
     loading.under_way = under_way;
     let now = context.clock.monotonic();
     for _ in 0..SLICE_READS_MAX {
@@ -148,7 +157,7 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
         last_end = batch.record(batch.len() - 1).offset + 1;
         crash::point(crash::Point::DuringRestore);
     }
-    let position = loading.reader.position();
+    let position = loading.position();
     if loading.under_way > 0 {
         // What is waited for is this machine's disk, not the changelog.
         loading.progressed = now;
