@@ -10,6 +10,8 @@ use crate::client::Sim;
 use crate::driver::alone;
 use crate::input::OUTPUT;
 use crate::kafka::{Code, Partition, SECOND, Settings};
+use crate::play_cut;
+use crate::profile::Profile;
 
 /// A request of a former transaction that comes late would begin, and commit, a transaction of the id anew, and take
 /// the group's offsets back with it.
@@ -32,4 +34,14 @@ fn an_id_that_is_given_up_is_fenced_although_nothing_is_open() {
     let is_fenced =
         |answer: &Result<(), Code>| matches!(answer, Err(Code::ProducerFenced | Code::InvalidProducerEpoch));
     assert!(late.iter().all(is_fenced), "{late:?}");
+}
+
+/// An instance that came back from a freeze restored what it no longer owned, and read on into the next owner's
+/// transaction: its store named a transaction and held a part of another, or its tasks stopped, as the changelog did
+/// not end in the transaction that the group had committed when they began.
+#[test]
+fn a_restore_ends_where_the_changelog_ended_when_it_began() {
+    let cut = "faults=0,1,3,4 wire=35,86,111,138,159,216,245,323 instances=0,1 records=209";
+    let cut = cut.parse().expect("it was told by a run");
+    assert_eq!(play_cut(1_795_281_130_327, Profile::wild, &cut, false).wrong, Vec::<String>::new());
 }

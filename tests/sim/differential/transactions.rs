@@ -141,7 +141,8 @@ crate::scripts! {
         ends out:0 => 0 2 2
         see out:0 => | 2
     ";
-    /// A batch that the topic does not take fails alone: the transaction is aborted, the producer goes on.
+    /// A batch that the topic does not take fails alone: the transaction is aborted, and its records are written by another
+    /// producer, as the engine does it. On Kafka, the next commit of the same one would be aborted too.
     a_record_that_is_too_large_is_refused: "
         topic in 1
         topic out 1 small
@@ -152,9 +153,11 @@ crate::scripts! {
         large p out:0 5000
         flush p => refused
         abort p
-        begin p
-        send p out:0 a=1
-        commit p m in:0@1/
+        ends out:0 => 0 1 1
+        producer q other
+        begin q
+        send q out:0 a=1
+        commit q m in:0@1/
         see out:0 => 1:1 | 3
     ";
     /// A compacted topic takes no record without a key.
