@@ -286,7 +286,9 @@ impl<C: Cluster> Transactor<C> {
             metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
         }
         let ended = known && (!was_open || mistakes::made(Mistake::AbortSkipped) || producer.abort().is_ok());
-        let is_fit = ended && (!ending || producer.is_fit()) && undelivered.is_empty();
+        // One that could not even begin says the same for ever, whatever was mended meanwhile: a right, say.
+        let could_begin = was_open || !matches!(cause, Cause::Cluster(_));
+        let is_fit = ended && could_begin && (!ending || producer.is_fit()) && undelivered.is_empty();
         if is_fit || mistakes::made(Mistake::ProducerUsedOn) {
             producer.take_failures();
             producer.take_delivered();
