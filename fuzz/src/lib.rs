@@ -7,6 +7,8 @@
 pub mod dedup;
 #[path = "../../src/format.rs"]
 pub mod format;
+#[path = "../../src/mistakes.rs"]
+pub mod mistakes;
 #[path = "../../src/record.rs"]
 pub mod record;
 #[path = "../../src/topology/mod.rs"]
