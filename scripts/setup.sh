@@ -21,7 +21,8 @@ have_libclang() {
     local folder found
     for folder in "${LIBCLANG_PATH:-}" /usr/lib/llvm-*/lib /usr/lib/*-linux-gnu /usr/lib64 /usr/local/lib; do
         for found in "$folder"/libclang.so* "$folder"/libclang-*.so*; do
-            [[ -e $found ]] && return 0
+            # Clang's C++ interface is another library, which Debian has in the same folders.
+            [[ -e $found && $found != */libclang-cpp* ]] && return 0
         done
     done
     return 1
