@@ -22,6 +22,10 @@ const STOP_WAIT: Duration = Duration::from_secs(60);
 const TAIL_LINES: usize = 25;
 /// What ratchet may take for all its stores; its default would be half of the machine's memory.
 pub const MEMORY: &str = "1GiB";
+/// The same in bytes.
+pub const MEMORY_BYTES: u64 = 1 << 30;
+/// What ratchet may take beside its `memory:`.
+pub const CONSTANT_BYTES: u64 = 64 << 20;
 /// Threads or processes of the peers, which have no number of their own that fits a machine.
 const PEER_THREADS: usize = 2;
 /// Lanes of the floors: with more of them they take more CPU time and are no faster.
@@ -257,11 +261,11 @@ impl Running {
         }
     }
 
-    /// A failure in these words, with the log's tail.
+    /// A failure in these words, with the log's tail. The first line is for the page, which knows no folders.
     pub fn failure(&self, what: &str) -> Failure {
         let text = fs::read(&self.log).unwrap_or_default();
         let tail = tail(&String::from_utf8_lossy(&text));
-        Failure(format!("{} {what}; its log, {}:\n{tail}", self.contender, self.log.display()))
+        Failure(format!("{} {what}\nits log, {}:\n{tail}", self.contender, self.log.display()))
     }
 
     /// Asks it to end and waits; says how long that took.

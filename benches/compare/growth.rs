@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::contender::Contender;
+use crate::contender::{CONSTANT_BYTES, Contender};
 use crate::failure::Outcome;
 use crate::live::fill::{Drained, drain, fill, keep_up};
 use crate::live::stage::Stage;
@@ -27,8 +27,6 @@ const SMALL_VALUE_BYTES: usize = 32;
 /// `memory:` where entries are counted.
 const MEMORY: &str = "256MiB";
 const MEMORY_BYTES: u64 = 256 << 20;
-/// What a process may take beside its `memory:`.
-const CONSTANT_BYTES: u64 = 192 << 20;
 /// So much dearer may a record be at the far end of an axis and still count as flat.
 const FLAT: f64 = 1.25;
 

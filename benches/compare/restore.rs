@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contender::Contender;
+use crate::contender::{CONSTANT_BYTES, Contender, MEMORY, MEMORY_BYTES};
 use crate::failure::{Context as _, Outcome, fail};
 use crate::live::fill::{drain, fill};
 use crate::live::members::Group;
@@ -85,8 +85,7 @@ fn run(bench: &Bench) -> Outcome<Findings> {
             failures.push(error.to_string());
         }
     }
-    let mut findings =
-        Findings::new(&runs)?.setting("partitions", PARTITIONS).setting("memory", crate::contender::MEMORY);
+    let mut findings = Findings::new(&runs)?.setting("partitions", PARTITIONS).setting("memory", MEMORY);
     findings.failures = failures;
     Ok(findings)
 }
@@ -298,8 +297,7 @@ fn sections(results: &Results) -> Outcome<Vec<Section>> {
         title: "Restore".to_owned(),
         text: vec![format!(
             "Seconds from the start of the process until every task runs, and changelog records a second from the \
-             first task's begin to the last one's end; {PARTITIONS} partitions; `memory: {}`.",
-            crate::contender::MEMORY
+             first task's begin to the last one's end; {PARTITIONS} partitions; `memory: {MEMORY}`."
         )],
         tables: vec![Table { head, rows }],
         plots: vec![Plot {
@@ -347,6 +345,15 @@ fn goals(results: &Results) -> Outcome<Vec<Goal>> {
                 wanted: "ready within 1 s".to_owned(),
                 figure: format!("{ready:.2} s"),
                 met: ready <= 1.0,
+            });
+        }
+        let all = Start::ALL.into_iter().flat_map(|start| of(&runs, Contender::Ratchet, start, size));
+        if let Some(most) = all.map(|run| run.peak_bytes).max() {
+            goals.push(Goal {
+                what: format!("memory of restores, {} entries, `memory: {MEMORY}`", millions(size as f64)),
+                wanted: format!("at most `memory:` plus {} MiB", CONSTANT_BYTES >> 20),
+                figure: format!("{} MiB", most >> 20),
+                met: most <= MEMORY_BYTES + CONSTANT_BYTES,
             });
         }
     }

@@ -128,6 +128,14 @@ impl Machine {
             system: format!("{}, Linux {}", system.trim_matches('"'), kernel.trim()),
         }
     }
+
+    /// The system without what follows the first `-` of its kernel's release: whoever built it has added that, and it
+    /// says nothing to others.
+    pub fn system_released(&self) -> &str {
+        let kernel = self.system.rfind(' ').map_or(0, |space| space + 1);
+        let end = self.system[kernel..].find('-').map_or(self.system.len(), |dash| kernel + dash);
+        &self.system[..end]
+    }
 }
 
 fn field(file: &str, name: &str, separator: char) -> Option<String> {

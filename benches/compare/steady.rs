@@ -85,7 +85,7 @@ fn mib(bytes: u64) -> f64 {
 
 fn run(bench: &Bench) -> Outcome<Findings> {
     let steady = if bench.has(Contender::Ratchet) { watch(bench)? } else { Steady::default() };
-    Findings::new(&steady)
+    Ok(Findings::new(&steady)?.setting("records/s", RATE).setting("keys", KEYS).setting("partitions", PARTITIONS))
 }
 
 /// Runs for as long as it is to last.
@@ -234,6 +234,9 @@ impl Steady {
 
 fn sections(results: &Results) -> Outcome<Vec<Section>> {
     let steady: Steady = results.data()?;
+    if steady.samples.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut rows = Vec::new();
     let mut plots = Vec::new();
     for (name, unit, of) in SERIES {

@@ -73,7 +73,7 @@ pub struct Drained {
 /// it in good order. Start-up is not in the figures: they begin with the first commit that is seen.
 pub fn drain(bench: &Bench, stage: &Stage<'_>, done: u64, records: u64) -> Outcome<Drained> {
     let mut live = stage.start()?;
-    let task = Task { done, records, deadline: Instant::now() + START_WAIT + limit(records - done) };
+    let task = Task { done, records, deadline: Instant::now() + limit(records - done) };
     let (from, to) = task.watch(bench, stage, &mut live, None)?;
     live.running.stop()?;
     Ok(from.until(&to))
@@ -93,7 +93,7 @@ pub fn keep_up(bench: &Bench, stage: &Stage<'_>, records: u64, value_bytes: usiz
     Ok(from.until(&to))
 }
 
-/// How long so many records may take.
+/// How long so many records may take, a start included.
 fn limit(records: u64) -> Duration {
     START_WAIT + Duration::from_secs(records / RATE_MIN)
 }

@@ -119,7 +119,8 @@ fn provenance(found: &[(&Part, Results)]) -> String {
         let m = &results.machine;
         let others: Vec<String> =
             results.versions.iter().filter(|(name, _)| *name != "ratchet").map(|(n, v)| format!("{n} {v}")).collect();
-        let line = format!("{}, {} cores, {} MiB, {}; {}", m.cpu, m.cores, m.memory_mib, m.system, others.join(", "));
+        let (system, others) = (m.system_released(), others.join(", "));
+        let line = format!("{}, {} cores, {} MiB, {system}; {others}", m.cpu, m.cores, m.memory_mib);
         if !machines.contains(&line) {
             machines.push(line);
         }

@@ -1,7 +1,7 @@
 //! What the throughput parts give the page.
 
 use super::Data;
-use crate::contender::Contender;
+use crate::contender::{CONSTANT_BYTES, Contender, MEMORY, MEMORY_BYTES};
 use crate::failure::Outcome;
 use crate::figures::{thousands, with_range};
 use crate::measure::Sample;
@@ -122,14 +122,28 @@ pub fn goals_by_turns(results: &Results) -> Outcome<Vec<Goal>> {
 /// (d), which is compared with (a) of the same machine.
 pub fn goals_large(results: &Results) -> Outcome<Vec<Goal>> {
     let data: Data = results.data()?;
-    let Some(ids) = Results::read("ids")?.filter(|ids| ids.machine == results.machine) else { return Ok(Vec::new()) };
-    let ids: Data = ids.data()?;
-    let (Some(large), Some(small)) = (data.spread(Ratchet, |s| s.rate), ids.spread(Ratchet, |s| s.rate)) else {
-        return Ok(Vec::new());
+    let entries = thousands(data.entries as f64);
+    let mut goals = Vec::new();
+    let ids: Data = match Results::read("ids")?.filter(|ids| ids.machine == results.machine) {
+        Some(ids) => ids.data()?,
+        None => Data::default(),
     };
-    let ratio = large.median / small.median;
-    let what = format!("throughput, {} entries in the store", thousands(data.entries as f64));
-    Ok(vec![Goal { what, wanted: "at least half of that of ids".into(), figure: two(ratio), met: ratio >= 0.5 }])
+    if let (Some(large), Some(small)) = (data.spread(Ratchet, |s| s.rate), ids.spread(Ratchet, |s| s.rate)) {
+        let ratio = large.median / small.median;
+        let what = format!("throughput, {entries} entries in the store");
+        goals.push(Goal { what, wanted: "at least half of that of ids".into(), figure: two(ratio), met: ratio >= 0.5 });
+    }
+    let rounds = data.rounds.iter().filter_map(|round| round.get(&Ratchet));
+    let peaks = data.built.get(&Ratchet).into_iter().chain(rounds).map(|sample| sample.peak_mib);
+    if let Some(most) = peaks.reduce(f64::max) {
+        goals.push(Goal {
+            what: format!("memory with {entries} entries, `memory: {MEMORY}`"),
+            wanted: format!("at most `memory:` plus {} MiB", CONSTANT_BYTES >> 20),
+            figure: format!("{} MiB", whole(most)),
+            met: most <= (MEMORY_BYTES + CONSTANT_BYTES) as f64 / f64::from(1 << 20),
+        });
+    }
+    Ok(goals)
 }
 
 fn two(number: f64) -> String {
