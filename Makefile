@@ -2,7 +2,8 @@
 #
 # There is one profile, release, and one set of features and flags, in every recipe: RocksDB and
 # librdkafka are compiled from source, which takes about a quarter of an hour on two cores, once for
-# each profile, feature set or RUSTFLAGS that they are asked for with. Do not add a second one.
+# each profile, feature set or RUSTFLAGS that they are asked for with. Do not add a second one. (The feature
+# `mistakes` concerns ratchet's own code alone.)
 #
 # Variables: CARGO_TARGET_DIR is honoured. ARGS goes to the program or to the test binaries' filter.
 # SETUP_INSTALL=no makes the checks name what is missing instead of installing it.
@@ -22,9 +23,9 @@ export SETUP_INSTALL IMAGE
 RUST_TEST_THREADS ?= 6
 export RUST_TEST_THREADS
 # For how long `make test` runs seeds of the simulation that were not run before.
-SIM_SECONDS ?= 75
+SIM_SECONDS ?= 180
 
-# How long `make soak` takes, and how much load it makes; empty: its own defaults.
+# How long `make soak` and `make sim-hunt` take, and how much load the former makes; empty: their own defaults.
 HOURS ?=
 RATE ?=
 # The folder that `make fixtures` writes.
@@ -88,12 +89,16 @@ cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka C
 sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults (SIM_SEEDS=n seeds of each profile, SIM_FIRST=n from this one on; SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed tells one in full: docs/simulation.md)
 	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
 
+.PHONY: sim-hunt
+sim-hunt: setup-build ## Run new seeds of all profiles for HOURS (1), and write docs/simulation/situations.md
+	SIM_PAGE=yes SIM_SECONDS=$$(awk -v hours=$(or $(HOURS),1) 'BEGIN { printf "%d", hours * 3600 }') $(CARGO) test $(BUILD) --test sim -- --nocapture --exact what_was_not_run_before
+
 .PHONY: faults
-faults: setup-test ## Make every fault on real Kafka with real processes, in 40 minutes, and write docs/faults.md (ARGS='broker kill' for those with such names, ARGS=--list for the names)
+faults: setup-test ## Make every fault on real Kafka with real processes, one after the other, and write docs/faults.md (ARGS='broker kill' for those with such names, ARGS=--list for the names)
 	$(CARGO) test $(BUILD) --test faults -- --all $(ARGS)
 
 .PHONY: sim-mistakes
-sim-mistakes: setup-build ## Judge the simulation's judge: deliberate mistakes in the engine, each to be seen within a number of seeds (SIM_MISTAKE=NAME for one)
+sim-mistakes: setup-build ## Judge the simulation's judge: deliberate mistakes in the engine, each to be seen within a number of seeds, and write docs/simulation/mistakes.md (SIM_MISTAKE=NAME for one)
 	$(CARGO) test $(BUILD) --no-default-features --features mistakes --test sim -- --nocapture mistake $(ARGS)
 
 .PHONY: fuzz
@@ -154,9 +159,13 @@ fmt-check: ## Check the format of the sources
 	$(CARGO) fmt --all -- --check
 	rustfmt --edition 2024 --check fuzz/fuzz_targets/*.rs fuzz/src/world.rs
 
+# Tests with recipes of their own, which `cargo test` passes over.
+APART := cdc sim soak
+
 .PHONY: clippy
 clippy: ## Run clippy on everything; a warning is an error
-	$(CARGO) clippy $(BUILD) --all-targets -- -D warnings
+	$(CARGO) clippy $(BUILD) --all-targets $(addprefix --test ,$(APART)) -- -D warnings
+	$(CARGO) clippy $(BUILD) --no-default-features --features mistakes --test sim -- -D warnings
 
 .PHONY: docs
 docs: ## Build the documentation of the code

@@ -58,7 +58,14 @@ java_package() {
     echo openjdk-17-jre-headless
 }
 
+# Tests of a full disk mount a small one, which no other process sees.
+check_small_disk() {
+    unshare --user --map-root-user --mount true 2>/dev/null || fail "this system lets no process mount a disk of its own, which tests of a full disk do
+help: allow user namespaces ('sysctl kernel.apparmor_restrict_unprivileged_userns=0' on Ubuntu, '--security-opt seccomp=unconfined' in Docker), or test as root on a machine that allows them"
+}
+
 check_test() {
+    check_small_disk
     if [[ -n ${RATCHET_TEST_BROKERS:-} ]]; then
         # Most tests run against the Kafka that was brought along and need neither.
         if [[ $(java_major) -lt 17 ]] || ! have mvn; then

@@ -1,16 +1,14 @@
 //! The `ratchet` program; everything it does stands in the library.
 
-use std::process::ExitCode;
-
 /// Takes librdkafka's and RocksDB's allocations over too: records are allocated on one thread and freed on
 /// another, which is what glibc's allocator is slow at.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-fn main() -> ExitCode {
+fn main() {
     if cfg!(feature = "mistakes") {
         eprintln!("this ratchet was built to make mistakes, for `make sim-mistakes`: build it with `make build`");
-        return ExitCode::FAILURE;
+        std::process::exit(1);
     }
     ratchet::cli::main()
 }

@@ -55,7 +55,7 @@ pub struct Header<'a> {
 
 /// A record's headers, in order, in one run of bytes: for each the name's length (`u32`), the name, the
 /// value's length (`u32`, all ones for null) and the value, all numbers little-endian.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Headers<'a> {
     encoded: &'a [u8],
 }

@@ -4,7 +4,6 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::process::ExitCode;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, MietteDiagnostic, ThemeCharacters, ThemeStyles};
 
@@ -12,8 +11,10 @@ use super::stderr::{is_colored, say};
 use crate::capture;
 use crate::topology::Diagnostics;
 
+/// Exit code: what was asked for was done.
+pub const FINE: u8 = 0;
 /// Exit code: the run failed.
-const RUN_FAILED: u8 = 1;
+pub const RUN_FAILED: u8 = 1;
 /// Exit code: the user's input is wrong.
 const INPUT_WRONG: u8 = 2;
 
@@ -73,7 +74,7 @@ impl Failure {
     }
 
     /// Tells the user, on standard error, and answers with the exit code.
-    pub fn report(&self) -> ExitCode {
+    pub fn report(&self) -> u8 {
         let text = self.render(is_colored());
         if !text.is_empty() {
             say(format_args!("{}\n", text.trim_end()));
@@ -81,11 +82,11 @@ impl Failure {
         self.code()
     }
 
-    fn code(&self) -> ExitCode {
+    fn code(&self) -> u8 {
         match self {
-            Self::Mistakes(_) | Self::Input(_) => INPUT_WRONG.into(),
-            Self::Run(_) | Self::Logged => RUN_FAILED.into(),
-            Self::ReaderGone => ExitCode::SUCCESS,
+            Self::Mistakes(_) | Self::Input(_) => INPUT_WRONG,
+            Self::Run(_) | Self::Logged => RUN_FAILED,
+            Self::ReaderGone => FINE,
         }
     }
 

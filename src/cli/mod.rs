@@ -6,13 +6,12 @@
 //!
 //! Each command has a module with its options (`Args`) and one function that does it.
 
-use std::process::ExitCode;
-
 use clap::{Parser, Subcommand};
 
 mod check;
 mod completions;
 mod demo;
+mod exit;
 mod failure;
 mod infer;
 mod inputs;
@@ -68,19 +67,24 @@ enum Command {
     Completions(completions::Args),
 }
 
+/// Does what the process was called for, and ends it.
+pub fn main() -> ! {
+    exit::end(outcome())
+}
+
 /// Does what the process was called for, and answers with its exit code.
-pub fn main() -> ExitCode {
+fn outcome() -> u8 {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // help and version too come as an error, with code 0 and meant for standard output
         Err(error) => {
             // fails only where nobody reads any more
             let _ = error.print();
-            return u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+            return u8::try_from(error.exit_code()).unwrap_or(failure::RUN_FAILED);
         }
     };
     match cli.command.run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => failure::FINE,
         Err(failure) => failure.report(),
     }
 }

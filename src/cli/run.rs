@@ -64,7 +64,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let bars = bars.map(|bars| bars.show(metrics.clone()));
     let topologies = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();
     let options = engine::Options { config, topologies, until_drained: args.until_drained, stop, metrics, health };
-    let ended = engine::run(options).map_err(|error| Failure::logged(&error));
+    let ended = engine::run(options).map_err(|error| match error.is_logged() {
+        true => Failure::Logged,
+        false => Failure::logged(&error),
+    });
     if let Some(bars) = bars {
         bars.end();
     }

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::exit;
+
 /// How long a clean end may take.
 const CLEAN_END_MAX: Duration = Duration::from_secs(25);
 
@@ -21,7 +23,7 @@ const CLEAN_END_MAX: Duration = Duration::from_secs(25);
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 
 /// The exit code of an end that was not clean: the run failed.
-const FORCED: i32 = 1;
+const FORCED: u8 = 1;
 
 /// Sets `stop` at the first SIGINT or SIGTERM, and ends the process at the second (not within
 /// [`ONE_REQUEST`] of the first) or after [`CLEAN_END_MAX`]. From here on neither signal does anything else.
@@ -60,7 +62,8 @@ impl Signals {
                 "not stopped in time, ending at once; what is not committed will be done again"
             ),
         }
-        end_at_once();
+        // Whatever waits is the very reason why the clean end does not come.
+        exit::at_once(FORCED);
     }
 
     /// The next signal's name.
@@ -70,11 +73,4 @@ impl Signals {
             _ = self.terminate.recv() => "SIGTERM",
         }
     }
-}
-
-/// Ends the process without the exit handlers: those of librdkafka and RocksDB may wait for threads that
-/// are the very reason why the clean end does not come.
-fn end_at_once() -> ! {
-    // SAFETY: `_exit` takes any number, touches no memory of this process and does not return.
-    unsafe { libc::_exit(FORCED) }
 }

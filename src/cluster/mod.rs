@@ -271,6 +271,9 @@ pub trait Producer: Send {
     /// How many records are handed over and neither delivered nor failed.
     fn in_flight(&self) -> usize;
 
+    /// Whether there are failures for [`Producer::take_failures`] to take: the transaction cannot be committed any more.
+    fn has_failed(&self) -> bool;
+
     /// What could not be delivered since the last call.
     fn take_failures(&mut self) -> Vec<DeliveryFailure>;
 
@@ -366,6 +369,9 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// A takeover's questions, under way.
     type Settling: Settling + 'static;
 
+    /// Whether other programs may write to its topics while this one runs.
+    const IS_SHARED: bool = true;
+
     /// What the cluster says of `topic`; `None` where there is no such topic.
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error>;
 
@@ -443,6 +449,8 @@ pub struct Error {
     pub partition: Option<TopicPartition>,
     /// The operation that would have to be allowed, where one is not and the cluster says which.
     pub denied: Option<Denied>,
+    /// How many brokers there are, where a topic was to have more replicas than that.
+    pub brokers: Option<i32>,
 }
 
 /// What a client may not do with a topic.
@@ -455,9 +463,11 @@ pub enum Denied {
 }
 
 impl Error {
-    /// An error of this kind.
+    /// An error of this kind. Its message becomes one line, whatever words of others stand in it: so does its event in
+    /// the log.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), partition: None, denied: None }
+        let message = message.into().replace(char::is_control, " ");
+        Self { kind, message, partition: None, denied: None, brokers: None }
     }
 
     /// The same, as one partition's trouble alone.
@@ -468,5 +478,10 @@ impl Error {
     /// The same, as what is not allowed.
     pub fn denied(self, denied: Denied) -> Self {
         Self { denied: Some(denied), ..self }
+    }
+
+    /// The same, of a cluster of so many brokers, which are too few.
+    pub fn of_brokers(self, brokers: Option<i32>) -> Self {
+        Self { brokers, ..self }
     }
 }

@@ -26,9 +26,15 @@ impl KafkaProperties {
         revealed(&self.common, &self.producer)
     }
 
-    /// A property that both sides share, as it may be shown: a secret as `***`.
-    pub fn shown(&self, name: &str) -> Option<String> {
-        self.common.get(name).map(ToString::to_string)
+    /// The brokers' addresses. They are no secret, wherever they came from.
+    pub fn addresses(&self) -> String {
+        let mut given = self.for_consumer();
+        ["metadata.broker.list", "bootstrap.servers"].iter().find_map(|name| given.remove(*name)).unwrap_or_default()
+    }
+
+    /// How the brokers are spoken to: a word of librdkafka's, in capitals. No secret either.
+    pub fn protocol(&self) -> String {
+        self.for_consumer().remove("security.protocol").unwrap_or_else(|| "PLAINTEXT".to_owned()).to_uppercase()
     }
 
     /// What a client gets that is neither. Secrets stand in it as they are: not for showing.

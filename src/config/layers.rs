@@ -10,7 +10,7 @@ use crate::yaml::tree::Entry;
 use crate::yaml::{Environment, Field, File, Node, Place, Placed, Reader, Report, Shape, Text, Value, text};
 
 use super::kafka;
-use super::settings::{NAMES, is_section};
+use super::settings::{BROKERS, NAMES, is_section};
 
 /// What every variable begins with.
 const VARIABLE_PREFIX: &str = "RATCHET_";
@@ -23,28 +23,56 @@ const OTHERS: &[&str] = &["RATCHET_TEST_", "RATCHET_CRASH_", "RATCHET_CONFIG", "
 pub struct Setting {
     /// Its name, e.g. `commit.interval`.
     pub name: String,
+    /// Where the name stands.
+    pub name_place: Place,
     /// Its text, substitutions made.
     pub text: Placed<Text>,
     /// What it stands in.
     pub file: Arc<File>,
 }
 
+/// What all layers say.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// All settings, the later over the earlier.
+    pub settings: Vec<Setting>,
+    /// Names of settings, or of what they stand below, that were meant to be given and could not be read: mistakes that
+    /// were told. One without a letter stands for a whole file's.
+    unread: Vec<String>,
+}
+
+impl Said {
+    /// Whether a mistake that was told may be why there is no such setting.
+    pub fn may_miss(&self, name: &str) -> bool {
+        let hides = |unread: &String| {
+            name.strip_prefix(unread.as_str())
+                .is_some_and(|rest| unread.is_empty() || rest.is_empty() || rest.starts_with('.'))
+        };
+        self.unread.iter().any(hides)
+    }
+}
+
 /// Collects the settings of all layers.
 pub struct Layers<'a> {
     environment: &'a dyn Environment,
     report: &'a mut Report,
-    settings: Vec<Setting>,
+    said: Said,
 }
 
 impl<'a> Layers<'a> {
     /// No settings yet.
     pub fn new(environment: &'a dyn Environment, report: &'a mut Report) -> Self {
-        Self { environment, report, settings: Vec::new() }
+        Self { environment, report, said: Said::default() }
     }
 
-    /// All settings, the later over the earlier.
-    pub fn finish(self) -> Vec<Setting> {
-        self.settings
+    /// What they say.
+    pub fn finish(self) -> Said {
+        self.said
+    }
+
+    /// Notes that what was to be said of `name` could not be read.
+    fn unread(&mut self, name: &str) {
+        self.said.unread.push(name.to_owned());
     }
 
     fn reader(&mut self, file: &Arc<File>) -> Reader<'_> {
@@ -53,7 +81,10 @@ impl<'a> Layers<'a> {
 
     /// Adds the file's settings.
     pub fn read_file(&mut self, path: &Path) {
-        let Some(file) = read::open(path, "a configuration's YAML file", self.environment, self.report) else { return };
+        let Some(file) = read::open(path, "a configuration's YAML file", self.environment, self.report) else {
+            self.unread("");
+            return;
+        };
         let tree = crate::yaml::tree::parse(file.text());
         let mut secrets = Secrets::default();
         if let Ok(tree) = &tree {
@@ -64,6 +95,7 @@ impl<'a> Layers<'a> {
             Ok(tree) => tree,
             Err(error) => {
                 self.report.mistake((&file, error.place), error.message, "here", error.help);
+                self.unread("");
                 return;
             }
         };
@@ -74,6 +106,7 @@ impl<'a> Layers<'a> {
             _ => {
                 let help = "begin with e.g. `cluster: kafka`";
                 self.report.mistake((&file, tree.place), "the file must be a mapping".to_owned(), "this is none", help);
+                self.unread("");
             }
         }
     }
@@ -92,10 +125,12 @@ impl<'a> Layers<'a> {
                     let first = children(&format!("{name}.")).first().copied().unwrap_or("client.id");
                     let example = format!("{name}: {{{first}: …}}");
                     self.reader(file).wrong(&field, Shape { what: "a mapping", example: &example });
+                    self.unread(&name);
                 }
             } else if let (Value::List(_), true) = (&entry.node.value, is_open(&name)) {
                 let help = "write one text, with commas between its parts";
                 self.report.mistake((file, field.place()), format!("`{name}` must be a text"), "this is a list", help);
+                self.unread(&name);
             } else if is_open(&name) || NAMES.contains(&name.as_str()) {
                 self.leaf(&field, file);
             } else {
@@ -107,23 +142,28 @@ impl<'a> Layers<'a> {
     fn leaf(&mut self, field: &Field<'_>, file: &Arc<File>) {
         let example = format!("{}: …", field.name);
         let Some(text) = self.reader(file).text(field, Shape { what: "a single value", example: &example }) else {
+            self.unread(&field.name);
             return;
         };
         let given = |other: &Setting| other.name == field.name && Arc::ptr_eq(&other.file, file);
-        if self.settings.iter().any(given) {
+        if self.said.settings.iter().any(given) {
             self.twice(&field.name, field.key_place, file);
             return;
         }
-        self.push(Setting { name: field.name.clone(), text, file: Arc::clone(file) }, true);
+        let (name, name_place) = (field.name.clone(), field.key_place);
+        self.push(Setting { name, name_place, text, file: Arc::clone(file) }, true);
     }
 
     fn twice(&mut self, name: &str, place: Place, file: &Arc<File>) {
         self.report.mistake((file, place), format!("`{name}` stands here twice"), "again", "remove one of them");
+        self.unread(name);
     }
 
     fn unknown(&mut self, name: &str, prefix: &str, entry: &Entry, file: &Arc<File>) {
         let known = children(prefix);
-        let (label, help) = match did_you_mean(&entry.key, &known) {
+        let meant = did_you_mean(&entry.key, &known);
+        meant.iter().for_each(|meant| self.unread(&format!("{prefix}{meant}")));
+        let (label, help) = match meant {
             Some(meant) => (format!("did you mean `{meant}`?"), format!("write `{meant}`")),
             None => ("nothing reads this".to_owned(), format!("remove it, or write one of {}", listed(&known))),
         };
@@ -141,7 +181,7 @@ impl<'a> Layers<'a> {
         }
         let text = setting.text;
         let value = if is_secret { text.value.into_secret() } else { text.value };
-        self.settings.push(Setting { text: Placed { value, place: text.place }, ..setting });
+        self.said.settings.push(Setting { text: Placed { value, place: text.place }, ..setting });
     }
 
     /// Adds what the environment says.
@@ -165,17 +205,19 @@ impl<'a> Layers<'a> {
             }
             let place = Place { start: variable.len() + 1, length: shown.len() };
             let text = Placed { value: Text::plain(value), place };
-            self.push(Setting { name, text, file }, false);
+            let name_place = Place { start: 0, length: variable.len() };
+            self.push(Setting { name, name_place, text, file }, false);
         }
     }
 
     fn unknown_variable(&mut self, variable: &str, file: &Arc<File>) {
-        let known: Vec<String> = NAMES.iter().map(|name| variable_of(name)).collect();
-        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let names: Vec<(String, &str)> = suggested().map(|name| (variable_of(name), name)).collect();
+        let known: Vec<&str> = names.iter().map(|(variable, _)| variable.as_str()).collect();
         let message = format!("`{variable}` is no setting");
         let at = (file, Place { start: 0, length: variable.len() });
         match did_you_mean(variable, &known) {
             Some(meant) if near(variable, meant) => {
+                names.iter().filter(|(known, _)| known == meant).for_each(|(_, name)| self.unread(name));
                 self.report.mistake(
                     at,
                     message,
@@ -212,10 +254,13 @@ impl<'a> Layers<'a> {
                     "name and value belong here",
                     "write e.g. `--set lanes=2`",
                 );
+                self.unread(name);
                 continue;
             }
             if !is_known(name) {
-                let (label, help) = match did_you_mean(name, NAMES) {
+                let meant = did_you_mean(name, &suggested().collect::<Vec<_>>());
+                meant.iter().for_each(|meant| self.unread(meant));
+                let (label, help) = match meant {
                     Some(meant) => (format!("did you mean `{meant}`?"), format!("write `--set {meant}=…`")),
                     None => {
                         ("nothing reads this".to_owned(), format!("the settings are {} and `kafka.…`", listed(NAMES)))
@@ -228,8 +273,9 @@ impl<'a> Layers<'a> {
             let node = Node { value: Value::Scalar { text: value.to_owned(), plain: false }, place: value_place };
             let field = Field { name: name.to_owned(), key_place: name_place, node: &node };
             let example = format!("--set {name}=…");
-            if let Some(text) = self.reader(&file).text(&field, Shape { what: "a single value", example: &example }) {
-                self.push(Setting { name: name.to_owned(), text, file }, true);
+            match self.reader(&file).text(&field, Shape { what: "a single value", example: &example }) {
+                Some(text) => self.push(Setting { name: name.to_owned(), name_place, text, file }, true),
+                None => self.unread(name),
             }
         }
     }
@@ -244,6 +290,11 @@ fn is_open(name: &str) -> bool {
 fn is_known(name: &str) -> bool {
     let property = name.strip_prefix("kafka.").filter(|property| !property.is_empty());
     NAMES.contains(&name) || property.is_some_and(|property| !matches!(property, "consumer" | "producer"))
+}
+
+/// The names that one may have meant: of the properties, the one that has to be given.
+fn suggested() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().copied().chain([BROKERS])
 }
 
 /// The keys right below `prefix`.

@@ -67,7 +67,7 @@ pub struct Config {
 pub enum ClusterKind {
     /// On Apache Kafka.
     Kafka,
-    /// In a folder: for demos, tests and single processes.
+    /// In a folder, which only the demo fills, or a program that uses ratchet as a library.
     Embedded {
         /// The folder.
         dir: PathBuf,
@@ -136,8 +136,8 @@ pub fn load(path: Option<&Path>, sets: &[String], environment: &dyn Environment)
     }
     layers.read_variables();
     layers.read_sets(sets);
-    let settings = layers.finish();
-    let config = settings::resolve(&settings, environment, &mut report);
+    let said = layers.finish();
+    let config = settings::resolve(&said, environment, &mut report);
     report.finish(config).map(|(config, warnings)| Config { warnings, ..config })
 }
 

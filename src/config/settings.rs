@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use tracing_subscriber::EnvFilter;
 
+use crate::yaml::read::did_you_mean;
 use crate::yaml::{Environment, Placed, Reader, Report, Shape, Text, units};
 
 use super::kafka::{self, KafkaProperties};
-use super::layers::Setting;
+use super::layers::{Said, Setting};
 use super::{ClusterKind, Commit, Config, Create, Log, LogFormat, Topics, machine};
 
 /// Every setting's name, but for the properties below `kafka`.
@@ -32,6 +33,10 @@ pub const NAMES: &[&str] = &[
     "log.level",
 ];
 
+/// Where Kafka is.
+pub const BROKERS: &str = "kafka.bootstrap.servers";
+/// The same by librdkafka's other name for it.
+const BROKERS_TOO: &str = "kafka.metadata.broker.list";
 /// Lanes that are taken by themselves.
 const LANES_DEFAULT_MAX: usize = 4;
 const LANES_MAX: usize = 64;
@@ -54,20 +59,21 @@ pub fn is_section(name: &str) -> bool {
 /// The settings being put together.
 struct Draft {
     config: Config,
-    embedded: bool,
+    /// `None` where what was said of it is a mistake.
+    embedded: Option<bool>,
     embedded_dir: PathBuf,
     embedded_partitions: i32,
 }
 
 /// The config that these settings make; `None` if that could not be said, which is reported.
-pub fn resolve(settings: &[Setting], environment: &dyn Environment, report: &mut Report) -> Option<Config> {
+pub fn resolve(said: &Said, environment: &dyn Environment, report: &mut Report) -> Option<Config> {
     let mut draft = Draft {
         config: defaults(environment),
-        embedded: false,
+        embedded: Some(false),
         embedded_dir: PathBuf::from("ratchet-topics"),
         embedded_partitions: 4,
     };
-    for setting in settings {
+    for setting in &said.settings {
         let mut reader = Reader { file: Arc::clone(&setting.file), environment, report };
         match setting.name.strip_prefix("kafka.") {
             Some(property) => apply_property(&mut draft.config.kafka, property, setting, &mut reader),
@@ -81,9 +87,9 @@ pub fn resolve(settings: &[Setting], environment: &dyn Environment, report: &mut
             }
         }
     }
-    check_together(&draft, settings, report);
+    check_together(&draft, said, report);
     let Draft { mut config, embedded, embedded_dir: dir, embedded_partitions: partitions } = draft;
-    if embedded {
+    if embedded == Some(true) {
         config.cluster = ClusterKind::Embedded { dir, partitions };
     }
     report.is_fine().then_some(config)
@@ -110,7 +116,7 @@ fn apply(draft: &mut Draft, setting: &Setting, reader: &mut Reader<'_>) {
     let mut typed = Typed { setting, reader };
     let config = &mut draft.config;
     match setting.name.as_str() {
-        "cluster" => put(&mut draft.embedded, typed.choice(&[("kafka", false), ("embedded", true)])),
+        "cluster" => draft.embedded = typed.choice(&[("kafka", false), ("embedded", true)]),
         "embedded.dir" => put(&mut draft.embedded_dir, typed.path("ratchet-topics")),
         "embedded.partitions" => put(&mut draft.embedded_partitions, typed.integer(1, PARTITIONS_MAX, 4)),
         "state_dir" => put(&mut config.state_dir, typed.path("/var/lib/ratchet")),
@@ -161,8 +167,8 @@ fn apply_property(properties: &mut KafkaProperties, name: &str, setting: &Settin
 }
 
 /// What the settings mean together.
-fn check_together(draft: &Draft, settings: &[Setting], report: &mut Report) {
-    let last = |name: &str| settings.iter().rev().find(|setting| setting.name == name);
+fn check_together(draft: &Draft, said: &Said, report: &mut Report) {
+    let last = |name: &str| said.settings.iter().rev().find(|setting| setting.name == name);
     let topics = &draft.config.topics;
     if topics.min_insync_replicas > topics.replication_factor {
         let given = last("topics.replication_factor").or_else(|| last("topics.min_insync_replicas"));
@@ -175,13 +181,32 @@ fn check_together(draft: &Draft, settings: &[Setting], report: &mut Report) {
             report.mistake((&setting.file, setting.text.place), message, "here", help);
         }
     }
-    let properties = &draft.config.kafka.common;
-    let has_brokers = ["bootstrap.servers", "metadata.broker.list"].iter().any(|name| properties.contains_key(*name));
-    if !draft.embedded && !has_brokers {
-        let help = "write `kafka: {bootstrap.servers: \"localhost:9092\"}` in the file, set RATCHET_KAFKA__BOOTSTRAP_SERVERS, or \
-                    give `--set kafka.bootstrap.servers=localhost:9092`; without Kafka, `cluster: embedded`";
-        report.placeless("`kafka.bootstrap.servers` is missing: where is Kafka?".to_owned(), help);
+    if draft.embedded == Some(false) {
+        check_brokers(draft, said, report);
     }
+}
+
+/// Whether it is said where Kafka is. Where a mistake that was told hides it, it is not said to be missing, too.
+fn check_brokers(draft: &Draft, said: &Said, report: &mut Report) {
+    let names = [BROKERS, BROKERS_TOO].map(|name| name.strip_prefix("kafka.").unwrap_or(name));
+    let properties = &draft.config.kafka.common;
+    let is_given = names.iter().any(|name| properties.contains_key(*name));
+    if is_given || [BROKERS, BROKERS_TOO, "cluster"].iter().any(|name| said.may_miss(name)) {
+        return;
+    }
+    // Any property may be given, so that one which is misspelt shows only here.
+    for setting in &said.settings {
+        let meant = setting.name.strip_prefix("kafka.").and_then(|property| did_you_mean(property, &names));
+        if let Some(meant) = meant {
+            let message = format!("`{}` does not say where Kafka is", setting.name);
+            let label = format!("did you mean `{meant}`?");
+            report.mistake((&setting.file, setting.name_place), message, label, format!("write `kafka.{meant}`"));
+            return;
+        }
+    }
+    let help = "write `kafka: {bootstrap.servers: \"localhost:9092\"}` in the file, set RATCHET_KAFKA__BOOTSTRAP_SERVERS, or \
+                give `--set kafka.bootstrap.servers=localhost:9092`; `ratchet test`, `replay` and `demo` need no Kafka";
+    report.placeless("`kafka.bootstrap.servers` is missing: where is Kafka?".to_owned(), help);
 }
 
 /// A setting's text as the types that there are.

@@ -151,6 +151,46 @@ fn unknown_keys_are_refused_where_they_stand() {
 }
 
 #[test]
+fn a_mistake_that_hides_where_kafka_is_is_the_only_one() {
+    let alone = |text: &str, environment: Fake, sets: &[&str], words: &str| {
+        let diagnostics = load_with(text, environment, sets).unwrap_err();
+        let [only] = diagnostics.mistakes() else { panic!("{text} {sets:?}: {}", diagnostics.render(false)) };
+        let said = format!("{} | {} | {}", only.message(), only.label(), only.help_text().unwrap_or_default());
+        assert!(said.contains(words), "no {words:?} in {said}");
+    };
+    for (text, words) in [
+        ("kafak: {bootstrap.servers: b}", "did you mean `kafka`?"),
+        ("kafka: b:9092", "must be a mapping"),
+        ("kafka: {bootstrap.servers: [a, b]}", "this is a list"),
+        ("kafka: {bootstrap.servers: }", "no value"),
+        ("kafka: {bootstrap.servers: '${env:NOWHERE}'}", "NOWHERE"),
+        ("kafka: {bootstrap.server: b}", "did you mean `bootstrap.servers`?"),
+        ("kafka: {client.id: a}\nkafka: {bootstrap.servers: b}", "twice"),
+        ("cluster: embeded", "did you mean `embedded`?"),
+        ("clutser: embedded", "did you mean `cluster`?"),
+        ("cluster: ", "no value"),
+        ("- a", "must be a mapping"),
+        ("kafka: {", "here"),
+    ] {
+        alone(text, env(), &[], words);
+    }
+    alone("", env(), &["kafak.bootstrap.servers=b"], "did you mean `kafka.bootstrap.servers`?");
+    alone("", env(), &["kafka.bootstrap.server=b"], "did you mean `bootstrap.servers`?");
+    alone("", env(), &["kafka.bootstrap.servers"], "has no `=`");
+    alone("", env(), &["kafka.bootstrap.servers="], "empty");
+    let misspelt = env().with_variable("RATCHET_KAFAK__BOOTSTRAP_SERVERS", "b");
+    alone("", misspelt, &[], "did you mean `RATCHET_KAFKA__BOOTSTRAP_SERVERS`?");
+    let nowhere = load(Some(Path::new("nowhere.yaml")), &[], &env()).unwrap_err();
+    let told: Vec<_> = nowhere.mistakes().iter().map(Mistake::message).collect();
+    assert!(matches!(told[..], [only] if only.contains("nowhere.yaml cannot be read")), "{told:?}");
+    // What has nothing to do with it is told beside it.
+    assert_eq!(
+        load_with("lanes: 0\nkafka: {client.id: a}", env(), &["embeded.dir=b"]).unwrap_err().mistakes().len(),
+        3
+    );
+}
+
+#[test]
 fn variables_of_others_are_at_most_warned_of() {
     let env = env()
         .with_variable("RATCHET_TEST_BROKERS", "x")

@@ -72,6 +72,12 @@ impl Ranges {
         }
     }
 
+    /// Whether all offsets from `from` up to, and not including, `to` are among them.
+    pub fn contains_all(&self, from: i64, to: i64) -> bool {
+        let after = self.0.partition_point(|&(start, _)| start <= from);
+        from >= to || after.checked_sub(1).is_some_and(|i| to <= self.0[i].1)
+    }
+
     /// Adds one offset: the range that ends there grows, or a new one begins.
     pub fn add(&mut self, offset: i64) -> Result<(), Error> {
         self.add_range(offset, offset.saturating_add(1))

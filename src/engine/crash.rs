@@ -1,13 +1,18 @@
-//! Named points at which a drill can kill the process.
+//! Named points at which a drill can kill or freeze the process.
 //!
 //! `RATCHET_CRASH_AT=POINT:COUNT` ends the process by SIGKILL when it passes POINT for the COUNT-th time, as
-//! a power cut would: nothing is flushed, nothing is left. The demo and the recovery tests use it; without
-//! the variable a point costs one load and one branch.
+//! a power cut would: nothing is flushed, nothing is left. `POINT:COUNT:freeze` stops it there by SIGSTOP, until
+//! somebody sends it SIGCONT. The demo and the recovery tests use it; without the variable a point costs one load
+//! and one branch.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-/// Where a drill can kill the process.
+/// What had been sent when a process froze is with the broker: its other threads have this long for it.
+const BEFORE_FREEZING: Duration = Duration::from_secs(1);
+
+/// Where a drill can kill or freeze the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// A transaction's records are sent, changelog and position included; it is not committed.
@@ -16,13 +21,16 @@ pub enum Point {
     AfterCommit,
     /// Changelog records were read for a store that is being restored.
     DuringRestore,
+    /// A part of what a restore has read is in the store.
+    DuringLoad,
     /// While the store's write is under way: another thread kills as it begins.
     DuringStoreWrite,
 }
 
 impl Point {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::AfterSends, Self::AfterCommit, Self::DuringRestore, Self::DuringStoreWrite];
+    pub const ALL: [Self; 5] =
+        [Self::AfterSends, Self::AfterCommit, Self::DuringRestore, Self::DuringLoad, Self::DuringStoreWrite];
 
     /// The name that `RATCHET_CRASH_AT` knows it by.
     pub fn name(self) -> &'static str {
@@ -30,33 +38,53 @@ impl Point {
             Self::AfterSends => "after_sends",
             Self::AfterCommit => "after_commit",
             Self::DuringRestore => "during_restore",
+            Self::DuringLoad => "during_load",
             Self::DuringStoreWrite => "during_store_write",
         }
     }
 }
 
+/// What happens there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blow {
+    Kill,
+    Freeze,
+}
+
 struct Plan {
     point: Point,
     left: AtomicU64,
+    blow: Blow,
 }
 
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
 
-fn parse(text: &str) -> Result<(Point, u64), String> {
-    let (name, count) = text.split_once(':').unwrap_or((text, "1"));
+fn parse(text: &str) -> Result<(Point, u64, Blow), String> {
+    let mut parts = text.split(':');
+    let name = parts.next().unwrap_or_default();
     let point = Point::ALL.into_iter().find(|point| point.name() == name);
-    match (point, count.parse()) {
-        (Some(point), Ok(count)) if count > 0 => Ok((point, count)),
+    let count = parts.next().map_or(Some(1), |count| count.parse().ok().filter(|&count| count > 0));
+    let blow = match (parts.next(), parts.next()) {
+        (None, None) => Some(Blow::Kill),
+        (Some("freeze"), None) => Some(Blow::Freeze),
+        _ => None,
+    };
+    match (point, count, blow) {
+        (Some(point), Some(count), Some(blow)) => Ok((point, count, blow)),
         _ => {
             let names: Vec<_> = Point::ALL.iter().map(|point| point.name()).collect();
-            Err(format!("RATCHET_CRASH_AT is {text:?}: write POINT:COUNT with POINT one of {}", names.join(", ")))
+            Err(format!(
+                "RATCHET_CRASH_AT is {text:?}: write POINT:COUNT, or POINT:COUNT:freeze, with POINT one of {}",
+                names.join(", ")
+            ))
         }
     }
 }
 
 /// Reads `RATCHET_CRASH_AT`; to be called once, at start.
 pub fn arm(variable: Option<&str>) -> Result<(), String> {
-    let plan = variable.map(parse).transpose()?.map(|(point, count)| Plan { point, left: AtomicU64::new(count) });
+    let plan = variable.map(parse).transpose()?;
+    let plan = plan.map(|(point, count, blow)| Plan { point, left: AtomicU64::new(count), blow });
     if let Some(plan) = &plan {
         tracing::warn!(point = plan.point.name(), "a crash drill is armed");
     }
@@ -65,23 +93,32 @@ pub fn arm(variable: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// Passes `point`; does not return if the drill ends here.
+/// Passes `point`; does not return if the drill kills here.
 pub fn point(point: Point) {
     let Some(Some(plan)) = PLAN.get() else { return };
     if plan.point != point || plan.left.fetch_sub(1, Ordering::Relaxed) != 1 {
         return;
     }
-    tracing::warn!(point = point.name(), "crash drill: killing this process");
-    if point == Point::DuringStoreWrite {
-        std::thread::spawn(kill);
-    } else {
-        kill();
+    match plan.blow {
+        Blow::Kill => {
+            tracing::warn!(point = point.name(), "crash drill: killing this process");
+            if point == Point::DuringStoreWrite {
+                std::thread::spawn(|| signal(libc::SIGKILL));
+            } else {
+                signal(libc::SIGKILL);
+            }
+        }
+        Blow::Freeze => {
+            tracing::warn!(point = point.name(), "crash drill: freezing this process");
+            std::thread::sleep(BEFORE_FREEZING);
+            signal(libc::SIGSTOP);
+        }
     }
 }
 
-fn kill() {
+fn signal(number: libc::c_int) {
     // SAFETY: `kill` and `getpid` take and return plain numbers.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    unsafe { libc::kill(libc::getpid(), number) };
 }
 
 #[cfg(test)]
@@ -89,10 +126,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_parsed_by_name_and_count() {
-        assert_eq!(parse("after_sends:3"), Ok((Point::AfterSends, 3)));
-        assert_eq!(parse("during_restore"), Ok((Point::DuringRestore, 1)));
-        for wrong in ["", "nowhere:1", "after_sends:0", "after_sends:x"] {
+    fn points_are_parsed_by_name_count_and_blow() {
+        assert_eq!(parse("after_sends:3"), Ok((Point::AfterSends, 3, Blow::Kill)));
+        assert_eq!(parse("during_restore"), Ok((Point::DuringRestore, 1, Blow::Kill)));
+        assert_eq!(parse("after_sends:5:freeze"), Ok((Point::AfterSends, 5, Blow::Freeze)));
+        for wrong in ["", "nowhere:1", "after_sends:0", "after_sends:x", "after_sends:1:melt", "after_sends:1:freeze:2"]
+        {
             assert!(parse(wrong).unwrap_err().contains("after_commit"), "{wrong}");
         }
     }

@@ -116,7 +116,7 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
         }
         Err(trouble) => {
             task.set_phase(Phase::Waiting { until: Duration::ZERO });
-            task.unsettled = true;
+            task.unsettle();
             let Aborted { undelivered, .. } = isolated.transactor.abort(means.cluster, &trouble.cause, means.metrics);
             let refused = undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
             let tried = isolated.batch.len();
@@ -138,8 +138,15 @@ fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<Stri
                 task.input
             )));
         }
-        Some(message) if tried == 1 => quarantine.unsendable = Some((last, message)),
-        Some(_) => quarantine.records_max = (tried / 2).max(1),
+        Some(message) => {
+            if tried == 1 {
+                quarantine.unsendable = Some((last, message));
+            } else {
+                quarantine.records_max = (tried / 2).max(1);
+            }
+            // The record is closer now, which ends: nothing to wait for before the next try.
+            task.attempts = 0;
+        }
         None => {
             quarantine.retry_at = context.clock.monotonic() + backoff(quarantine.attempts);
             quarantine.attempts += 1;
@@ -180,12 +187,15 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     Ok(Outcome::Worked)
 }
 
-/// Commits once everything is delivered.
+/// Commits once everything is delivered, or something has failed.
 fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Trouble> {
+    if isolated.transactor.has_failed() {
+        // Nothing to wait for: the client keeps the other records until they time out.
+        return Err(Trouble::cluster(cluster::Error::new(Kind::Abort, "a record could not be delivered")));
+    }
     if isolated.transactor.in_flight() > 0 {
         return Ok(Outcome::Waiting);
     }
-    // Failures are looked at by the abort; a commit with any of them fails at once.
     let troubles = isolated.transactor.commit(means.context, means.tasks, means.member, means.metrics)?;
     isolated.sealed = false;
     let task = means.tasks.get_mut(&id).expect("still there");

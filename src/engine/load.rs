@@ -114,7 +114,8 @@ impl<C: Cluster> Loading<C> {
             let Some(key) = record.key else {
                 let offset = record.offset;
                 return Err(Setback::Refused(format!(
-                    "{changelog}:{offset} has no key: another program writes to the changelog"
+                    "{changelog}:{offset} has no key: another program writes to the changelog; stop that program and \
+                     give the topology a new name to begin anew"
                 )));
             };
             if record.value.is_none() && mistakes::made(Mistake::TombstoneDropped) {
@@ -136,6 +137,9 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
     let mut end = loading.settled.changelog_end;
     let mut last_end = loading.from;
     let before = (loading.position(), loading.records, loading.under_way);
+    if under_way < loading.under_way {
+        crash::point(crash::Point::DuringLoad);
+    }
     loading.under_way = under_way;
     let now = context.clock.monotonic();
     for _ in 0..SLICE_READS_MAX {

@@ -56,6 +56,7 @@ use claims::Ids;
 use clock::{Clock, SystemClock};
 use context::{Context, backoff};
 use lane::Lane;
+use preflight::unreached::told;
 use preflight::{Admitted, Preflight};
 use status::LaneStatus;
 
@@ -121,6 +122,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether the log has told it when it happened, reason and all: the other topologies may go on for long after.
+    pub fn is_logged(&self) -> bool {
+        matches!(self, Self::Topology { .. })
+    }
+}
+
 /// Runs topologies until they are stopped or, if so asked, drained.
 pub fn run(options: Options) -> Result<(), Error> {
     match &options.config.cluster {
@@ -164,7 +172,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             // Asked to end before anything was begun: nothing has failed.
             Err(error) if error.kind != Kind::Refused && stop.load(Ordering::Relaxed) => break,
             Err(error) => {
-                tracing::error!(topology = name, reason = error.message, "topology refused");
+                tracing::error!(topology = name, reason = %error.message, "topology refused");
                 outcome = outcome.and(Err(Error::Topology { name, reason: error.message }));
                 continue;
             }
@@ -208,15 +216,13 @@ fn look<C: Cluster>(
     clock: &dyn Clock,
     stop: &AtomicBool,
 ) -> Result<Admitted, cluster::Error> {
+    let preflight = Preflight::new(cluster, topology, rules_digest, &config.topics);
     let mut attempt = 0;
     loop {
-        match Preflight::new(cluster, topology, rules_digest, &config.topics).begin() {
+        let looked = preflight.reach().map_err(|error| told(config, error)).and_then(|()| preflight.begin());
+        match looked {
             Err(error) if error.kind != Kind::Refused && !stop.load(Ordering::Relaxed) => {
-                tracing::warn!(
-                    topology = topology.name,
-                    reason = error.message,
-                    "the cluster does not answer; trying again"
-                );
+                tracing::warn!(topology = topology.name, reason = %error.message, "cannot start yet; trying again");
                 pause(clock, backoff(attempt), stop);
                 attempt += 1;
             }
@@ -314,10 +320,10 @@ fn work<C: Cluster>(
         context.health.lane_joined(&context.topology.name, index, false);
         let Err(error) = ended else { return Ok(()) };
         if error.kind == Kind::Refused {
-            tracing::error!(topology = context.topology.name, lane = index, reason = error.message, "lane refused");
+            tracing::error!(topology = context.topology.name, lane = index, reason = %error.message, "lane refused");
             return Err(error);
         }
-        tracing::warn!(topology = context.topology.name, lane = index, reason = error.message, "lane begins anew");
+        tracing::warn!(topology = context.topology.name, lane = index, reason = %error.message, "lane begins anew");
         let lasted = context.clock.monotonic().saturating_sub(joined_at);
         attempt = if lasted > LANE_LASTED { 0 } else { attempt + 1 };
         pause(&*context.clock, backoff(attempt), stop);

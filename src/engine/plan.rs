@@ -32,12 +32,12 @@ pub enum Standing {
     },
 }
 
-/// Where the store stands. `meta` is the store's own, `None` for an empty one; `committed` the token beside
-/// the committed offset.
+/// Where the store stands. `meta` is the store's own, `None` for an empty one, and whether that is known to be
+/// all that was committed; `committed` the token beside the committed offset.
 pub fn examine(
     settled: &Settled,
     partition: i32,
-    meta: Option<&StoreMeta>,
+    (meta, is_latest): (Option<&StoreMeta>, bool),
     committed: Option<&Token>,
     wall_ms: i64,
     delete_retention_ms: i64,
@@ -60,7 +60,13 @@ pub fn examine(
         let (stands, end) = (meta.changelog_offset, settled.changelog_end);
         return unusable(format!("it stands at changelog offset {stands}, beyond the changelog's end {end}"));
     }
-    if meta.token.is_some() && meta.token.as_ref() == committed {
+    // One marker ends the store's last transaction. If there is more, then of this task's aborted ones, or of
+    // others', or of one whose outcome was not known; and where the group shows an offset that it has had before, the
+    // store may be as old.
+    let is_latest = is_latest
+        || meta.changelog_offset + 1 >= settled.changelog_end
+        || meta.changelog_offset < settled.changelog_start;
+    if meta.token.is_some() && meta.token.as_ref() == committed && is_latest {
         return Standing::Current;
     }
     if meta.changelog_offset < settled.changelog_start {
@@ -68,7 +74,7 @@ pub fn examine(
         return unusable(format!("it stands at changelog offset {stands}, before the changelog's start {start}"));
     }
     // Tombstones it has not seen may be compacted away by now: what they removed would stay for ever.
-    if wall_ms.saturating_sub(meta.synced_at) >= delete_retention_ms {
+    if meta.changelog_offset < settled.changelog_end && wall_ms.saturating_sub(meta.synced_at) >= delete_retention_ms {
         return unusable("it was last written longer ago than the changelog keeps tombstones".to_owned());
     }
     Standing::Behind { from: meta.changelog_offset, synced_at: meta.synced_at }
@@ -108,6 +114,10 @@ pub enum Origin {
     /// The group's offset is gone; the position record tells where it stood.
     GroupDeleted,
 }
+
+/// What to do about an offset that another program has committed in the group.
+pub const FOREIGN_OFFSET_HELP: &str = "stop the program that commits in this group, then reset the group to \
+    earliest: what was processed is not forwarded again";
 
 /// What a task must not go on from. Each says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -201,12 +211,36 @@ pub enum Refusal {
         /// The input's end.
         end: i64,
     },
-    /// Bytes that this release cannot read.
+    /// A later release was at work.
     #[error("{0}; start the release that wrote it or a later one, or give the topology a new name to begin anew")]
-    Unreadable(#[from] format::Error),
+    LaterFormat(format::Error),
+    /// Another program has committed an offset.
+    #[error("{0}, so it is not ratchet's; {FOREIGN_OFFSET_HELP}")]
+    ForeignOffset(format::Error),
+    /// Another program has written an entry or a position record.
+    #[error("{0}: another program writes to the changelog: stop it, and give the topology a new name to begin anew")]
+    ForeignRecord(format::Error),
     /// Too many skipped stretches.
     #[error(transparent)]
     TooManyRanges(#[from] dedup::progress::Error),
+}
+
+impl Refusal {
+    /// What the text beside a committed offset cannot be read for.
+    pub fn of_metadata(error: format::Error) -> Self {
+        match error {
+            format::Error::Format { .. } => Self::LaterFormat(error),
+            format::Error::Damaged { .. } => Self::ForeignOffset(error),
+        }
+    }
+
+    /// What a record of the changelog cannot be read for.
+    pub fn of_record(error: format::Error) -> Self {
+        match error {
+            format::Error::Format { .. } => Self::LaterFormat(error),
+            format::Error::Damaged { .. } => Self::ForeignRecord(error),
+        }
+    }
 }
 
 /// What a task knows of itself when it resumes.
@@ -223,8 +257,11 @@ pub struct Own<'a> {
 /// Where the input goes on, once the store holds what the changelog holds. `position` is the store's position
 /// record, the changelog's last.
 pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>) -> Result<Resumption, Refusal> {
-    let metadata =
-        settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata)).transpose()?.flatten();
+    let parsed = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata));
+    let metadata = parsed.transpose().map_err(Refusal::of_metadata)?.flatten();
+    let processed = position.map(|p| p.processed.as_slice()).unwrap_or_default();
+    let processed = Ranges::from_pairs(processed.iter().copied())?;
+    let last_end = processed.as_pairs().last().map(|&(_, end)| end);
     if let Some(metadata) = &metadata {
         let ours = OffsetMetadata::short_digest(own.rules_digest);
         if metadata.digest != ours {
@@ -232,7 +269,11 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
         }
         check_changelog(settled, &metadata.token)?;
         let is_held = position.map(|position| &position.token) == Some(&metadata.token);
-        if !is_held && !mistakes::made(Mistake::ChangelogAdopted) {
+        // Requests of a former transaction that come late can commit its offset once more (KIP-890), and a
+        // coordinator can show an old one. A changelog that tells of the record before it holds that transaction and
+        // more; if only of the sweeper's, which takes the token on and the offset not.
+        let is_former = settled.committed.as_ref().is_some_and(|committed| processed.contains(committed.offset - 1));
+        if !is_held && !is_former && !mistakes::made(Mistake::ChangelogAdopted) {
             let found = position.map_or("nothing".to_owned(), |position| position.token.to_string());
             return Err(Refusal::ChangelogLost { committed: metadata.token, found });
         }
@@ -240,8 +281,6 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
     if let Some(position) = position {
         check_position(settled, position, own)?;
     }
-    let processed = position.map(|p| p.processed.as_slice()).unwrap_or_default();
-    let last_end = processed.last().map(|&(_, end)| end);
     let (next, origin) = match (&settled.committed, last_end) {
         (Some(committed), Some(end)) if metadata.is_some() && committed.offset == end => (end, Origin::Committed),
         (Some(committed), Some(_)) => (committed.offset, Origin::Reset),
@@ -252,6 +291,8 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
             Start::Latest => (settled.input_end, Origin::Fresh),
         },
     };
+    // Where an offset went back, what was read long ago may be gone, and is missed by nobody.
+    let next = if processed.contains_all(next, settled.input_start) { next.max(settled.input_start) } else { next };
     if next < settled.input_start {
         return Err(Refusal::InputTruncated { next, start: settled.input_start });
     }
@@ -261,7 +302,7 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
     let progress = Progress {
         stream_time: position.map_or(format::NO_TIME, |position| position.stream_time),
         horizon: position.map_or(i64::MIN, |position| position.horizon),
-        processed: Ranges::from_pairs(processed.iter().copied())?,
+        processed,
         truncates: position.map_or(0, |position| position.truncates),
         epochs: Epochs::from_scopes(position.map(|position| position.scopes.clone()).unwrap_or_default()),
     };

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::cluster::{self, Cluster, Kind, NewTopic, TopicDescription};
+use crate::cluster::{self, Cluster, Kind, NewTopic, Rights, TopicDescription};
 use crate::config;
 use crate::topology::Topology;
 
@@ -18,6 +18,7 @@ pub mod facts;
 pub mod finding;
 pub mod judge;
 pub mod online;
+pub mod unreached;
 
 use facts::{Facts, Named};
 use finding::{Finding, Severity};
@@ -49,18 +50,23 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         rules_digest: &'a [u8; 32],
         settings: &'a config::Topics,
     ) -> Self {
-        Self { cluster, judge: Judge { topology, rules_digest, settings } }
+        Self { cluster, judge: Judge { topology, rules_digest, settings, is_shared: C::IS_SHARED } }
+    }
+
+    /// Asks something that any cluster answers: what holds for the whole of it, a wrong password say, is told once and
+    /// not of each topic.
+    pub fn reach(&self) -> Result<(), cluster::Error> {
+        self.cluster.list_topics().map(drop)
     }
 
     /// Looks at all topics before the lanes begin, and creates what is missing and may be created. What is wrong
     /// with a topic that is named refuses the topology; one that a pattern means is left alone.
     pub fn begin(&self) -> Result<Admitted, cluster::Error> {
-        // What holds for the whole cluster, a wrong password say, is told once and not of each topic.
-        self.cluster.list_topics()?;
         let names = feeding::inputs(self.cluster, self.judge.topology)?;
+        let rights = if names.is_empty() { None } else { self.group_rights() };
         let mut all = Vec::new();
         for name in &names {
-            all.push(Facts::gather(self.cluster, self.judge.topology, name)?);
+            all.push(Facts::gather(self.cluster, self.judge.topology, name, rights)?);
         }
         let partition_count = most_partitions(&all);
         let mut admitted = Admitted { topics: HashMap::new(), refused: BTreeMap::new() };
@@ -82,8 +88,14 @@ impl<'a, C: Cluster> Preflight<'a, C> {
 
     /// Looks at a topic that has come while the topology runs; `others` are those that are read already.
     pub fn admit(&self, topic: &str, others: &[String]) -> Result<Topics, cluster::Error> {
-        let facts = Facts::gather(self.cluster, self.judge.topology, topic)?;
+        let facts = Facts::gather(self.cluster, self.judge.topology, topic, self.group_rights())?;
         self.settle(&facts, facts.input.there().map_or(1, |input| input.partition_count), others)
+    }
+
+    /// What may be done with the group, if the cluster says so. What a coordinator that does not answer would say, the
+    /// lanes find out.
+    fn group_rights(&self) -> Option<Rights> {
+        self.cluster.group_rights(&self.judge.topology.group()).ok().flatten()
     }
 
     /// Judges, then creates what is missing.

@@ -8,6 +8,7 @@ use crate::record::{HeaderBuf, Headers, Record};
 use super::catalog::Topics;
 use super::context::Context;
 use super::judge::{Judge, Judgement};
+use super::plan;
 use super::task::{Task, TaskId};
 use super::trouble::{Cause, Trouble};
 
@@ -58,9 +59,9 @@ pub fn process<C: Cluster>(
     let wall_ms = context.clock.wall_ms();
     for (position, &index) in indices.iter().enumerate() {
         let record = batch.record(index);
-        let judgement = judge.judge(context, task, position, &record, wall_ms).map_err(|error| {
-            Trouble::refused(id, format!("{}: {error}; start the release that wrote it or a later one", task.input))
-        })?;
+        let judgement = judge
+            .judge(context, task, position, &record, wall_ms)
+            .map_err(|error| Trouble::refused(id, format!("{}: {}", task.input, plan::Refusal::of_record(error))))?;
         if judgement.decision.action == Action::Fail {
             let Decision { verdict, reason, .. } = judgement.decision;
             let (verdict, reason) = (verdict.as_str(), reason.as_str());

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Kind, Settled, Settling};
-use crate::format::{self, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::format::{OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::mistakes::{self, Mistake};
 use crate::state::{self, Store};
 
@@ -56,6 +56,8 @@ impl From<state::Error> for Setback {
     fn from(error: state::Error) -> Self {
         match error {
             state::Error::Damaged { reason, .. } => Self::Damaged(reason),
+            // It stays in the changelog: a second reading would find it again.
+            error @ state::Error::ReservedKey { .. } => Self::Refused(error.to_string()),
             error => Self::Later(error.to_string()),
         }
     }
@@ -64,12 +66,6 @@ impl From<state::Error> for Setback {
 impl From<Refusal> for Setback {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal.to_string())
-    }
-}
-
-impl From<format::Error> for Setback {
-    fn from(error: format::Error) -> Self {
-        Refusal::from(error).into()
     }
 }
 
@@ -165,7 +161,7 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
     let standing = plan::examine(
         &settled,
         task.input.partition,
-        meta.as_ref(),
+        (meta.as_ref(), held.is_latest),
         committed.as_ref(),
         wall_ms,
         task.topics.delete_retention_ms,
@@ -201,7 +197,7 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
 
 /// A deliberate mistake's question: whether the store has come as far as the group's offset.
 fn has_reached(store: &Store, settled: &Settled) -> Result<bool, Setback> {
-    let position = store.get(POSITION_KEY)?.map(|bytes| PositionRecord::decode(&bytes)).transpose()?;
+    let position = position_record(store)?;
     let end = position.and_then(|position| position.processed.last().map(|&(_, end)| end));
     Ok(end.zip(settled.committed.as_ref()).is_some_and(|(end, committed)| end >= committed.offset))
 }
@@ -209,10 +205,21 @@ fn has_reached(store: &Store, settled: &Settled) -> Result<bool, Setback> {
 /// The token beside the committed offset; `None` where the group was reset, deleted, or never committed.
 fn committed_token(settled: &Settled) -> Result<Option<Token>, Setback> {
     let Some(committed) = &settled.committed else { return Ok(None) };
-    Ok(OffsetMetadata::parse(&committed.metadata)?.map(|metadata| metadata.token))
+    let metadata = OffsetMetadata::parse(&committed.metadata).map_err(Refusal::of_metadata)?;
+    Ok(metadata.map(|metadata| metadata.token))
+}
+
+/// The position record that the store holds.
+fn position_record(store: &Store) -> Result<Option<PositionRecord>, Setback> {
+    let Some(bytes) = store.get(POSITION_KEY)? else { return Ok(None) };
+    Ok(Some(PositionRecord::decode(&bytes).map_err(Refusal::of_record)?))
 }
 
 /// The store holds what the changelog holds: learns from the position record where the input goes on.
+///
+/// Of a task that was held up while another owner went on, the cleaner may have removed what it was about to read, as
+/// superseded: its store lacks that and is named all the same. It is never built upon without what superseded it, since
+/// a store is current only where the changelog ends with it.
 fn finish<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
@@ -220,7 +227,7 @@ fn finish<C: Cluster>(
     changelog_offset: i64,
 ) -> Result<Slice, Setback> {
     let held = task.held.as_mut().expect("claimed before");
-    let position = held.store.get(POSITION_KEY)?.map(|bytes| PositionRecord::decode(&bytes)).transpose()?;
+    let position = position_record(&held.store)?;
     let own =
         Own { rules_digest: &context.rules_digest, task_count: task.topics.task_count, start: context.topology.start };
     let resumption = plan::resume(settled, position.as_ref(), own)?;
@@ -241,6 +248,14 @@ fn finish<C: Cluster>(
             tracing::info!(task = %task.input, next, "task begins anew");
         }
         Origin::Committed => tracing::info!(task = %task.input, next, "task resumes"),
+        Origin::Reset if settled.committed.as_ref().is_some_and(|committed| committed.offset < next) => {
+            // Committed also if nothing follows, so that the group stands at an offset that is there.
+            task.commit_start = true;
+            tracing::warn!(
+                task = %task.input, next,
+                "the group was reset to before where the input begins: reading from there; all that is gone was processed"
+            );
+        }
         Origin::Reset => tracing::warn!(
             task = %task.input, next, processed = ?task.committed.progress.processed.as_pairs(),
             "the group was reset: reading from its offset; what was processed before is not forwarded again"

@@ -94,13 +94,17 @@ impl Clone for Position {
 pub struct Held {
     /// The store.
     pub store: Store,
+    /// Whether what it holds is known to be all that was committed: this task has applied the last of it, and nothing
+    /// of its own may have been committed since. What others commit ends its membership first, and whatever it would
+    /// do.
+    pub is_latest: bool,
     _claim: Claim,
 }
 
 impl Held {
     /// The store, with its claim.
     pub fn new(store: Store, claim: Claim) -> Self {
-        Self { store, _claim: claim }
+        Self { store, is_latest: false, _claim: claim }
     }
 }
 
@@ -274,6 +278,14 @@ impl<C: Cluster> Task<C> {
         self.set_phase(Phase::Failed);
     }
 
+    /// Notes that the transaction it was in may not have ended, and may even have been committed.
+    pub fn unsettle(&mut self) {
+        self.unsettled = true;
+        if let Some(held) = &mut self.held {
+            held.is_latest = false;
+        }
+    }
+
     /// Drops what the open transaction would have done.
     pub fn rewind(&mut self) {
         self.keep_by_mistake();
@@ -299,7 +311,7 @@ impl<C: Cluster> Task<C> {
     }
 
     /// A deliberate mistake: the changelog partition of another task.
-    pub fn next_changelog(&self) -> TopicPartition {
+    pub(in crate::engine) fn next_changelog(&self) -> TopicPartition {
         let partition = (self.changelog.partition + 1) % self.topics.task_count as i32;
         TopicPartition { partition, ..self.changelog.clone() }
     }

@@ -88,7 +88,7 @@ impl<C: Cluster> Transactor<C> {
     }
 
     /// A deliberate mistake: lets `task` go out of the open transaction, in which its records stay.
-    pub fn forget(&mut self, task: TaskId) {
+    pub(in crate::engine) fn forget(&mut self, task: TaskId) {
         if let Some(open) = &mut self.open {
             open.touched.retain(|touched| *touched != task);
         }
@@ -171,6 +171,11 @@ impl<C: Cluster> Transactor<C> {
     /// How many records are not delivered yet.
     pub fn in_flight(&self) -> usize {
         self.producer.as_ref().map_or(0, Producer::in_flight)
+    }
+
+    /// Whether a delivery has failed: the transaction cannot be committed any more.
+    pub fn has_failed(&self) -> bool {
+        self.producer.as_ref().is_some_and(Producer::has_failed)
     }
 
     /// Sends the changelog writes of every task touched, each one's position record last.
@@ -365,6 +370,7 @@ fn apply<C: Cluster>(
     let held = task.held.as_mut().expect("a task at work holds its store");
     crash::point(crash::Point::DuringStoreWrite);
     let written = held.store.commit(&task.overlay, &meta);
+    held.is_latest = written.is_ok();
     task.changelog_offset = changelog_offset;
     task.settle_committed(wall_ms);
     if mistakes::made(Mistake::StoreErrorIgnored) {

@@ -37,7 +37,7 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
         check_ids(cluster, context, by_pattern, &mut told);
         if by_pattern {
             if let Err(error) = find_new(cluster, context) {
-                tracing::debug!(topology = context.topology.name, reason = error.message, "new topics not looked for");
+                tracing::debug!(topology = context.topology.name, reason = %error.message, "new topics not looked for");
             }
             context.metrics.refused_topics(&context.topology.name, context.topics.refused_count());
         }
@@ -86,7 +86,9 @@ fn find_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::E
                 context.topics.add(topic, topics);
             }
             Err(error) if error.kind == Kind::Refused => refuse(context, topic, &error.message),
-            Err(error) => tracing::warn!(topology = name, topic, reason = error.message, "the new topic not looked at"),
+            Err(error) => {
+                tracing::warn!(topology = name, topic, reason = %error.message, "the new topic not looked at")
+            }
         }
     }
     Ok(())

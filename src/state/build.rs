@@ -31,6 +31,8 @@ const BUILDERS_MAX: usize = 4;
 #[derive(Default)]
 pub(super) struct Builders {
     jobs: OnceLock<Sender<Job>>,
+    /// Whether there are none, and who hands something over builds it.
+    are_none: bool,
 }
 
 /// What is to be built.
@@ -67,8 +69,18 @@ pub(super) struct UnderWay {
 }
 
 impl Builders {
+    /// No threads: who hands something over builds it.
+    pub fn none() -> Self {
+        Self { are_none: true, ..Self::default() }
+    }
+
     /// Hands over what is to be built.
     pub fn begin(&self, work: Work, meta: StoreMeta) -> Result<UnderWay, Error> {
+        let (done, built) = crossbeam_channel::bounded(1);
+        if self.are_none {
+            let _ = done.send(build(work));
+            return Ok(UnderWay { work: Arc::default(), done: built, meta });
+        }
         let jobs = match self.jobs.get() {
             Some(jobs) => jobs,
             None => {
@@ -76,7 +88,6 @@ impl Builders {
                 self.jobs.get_or_init(|| started)
             }
         };
-        let (done, built) = crossbeam_channel::bounded(1);
         let work = Arc::new(Mutex::new(Some(work)));
         // Not bounded by itself: all that waits holds room, which is.
         let _ = jobs.send(Job { work: Arc::clone(&work), done });

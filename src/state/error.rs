@@ -25,7 +25,7 @@ pub enum Error {
     },
     /// No space left, a quota reached, or a file may not grow. Nothing that was committed is lost: the
     /// store stays at an earlier state, and the changelog has the rest.
-    #[error("no space for {} ({reason}); free some space on that disk or lift the quota, then start again", .path.display())]
+    #[error("no space for {} ({reason}); free some space on that disk or lift the quota", .path.display())]
     Full {
         /// What could not grow.
         path: PathBuf,
@@ -61,7 +61,11 @@ pub enum Error {
         path: PathBuf,
     },
     /// The changelog holds a key that only stores have: it was not written by ratchet.
-    #[error("the changelog of {} holds the key of a store's own position, which ratchet never writes there; somebody else writes to the changelog", .path.display())]
+    #[error(
+        "the changelog of {} holds the key of a store's own position, which ratchet never writes there: another \
+         program writes to the changelog; stop that program and give the topology a new name to begin anew",
+        .path.display()
+    )]
     ReservedKey {
         /// The store's folder.
         path: PathBuf,

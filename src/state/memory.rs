@@ -71,7 +71,12 @@ impl Memory {
     /// A budget of `bytes` for all stores together. It is kept by evicting blocks and flushing write
     /// buffers, not by refusing: what is in use at a moment may pass it.
     pub fn new(bytes: u64) -> Self {
-        Self(Place::Rocks(RocksMemory::new(bytes)))
+        Self(Place::Rocks(RocksMemory::new(bytes, Builders::default())))
+    }
+
+    /// The same without threads that build what is loaded: for a simulation, whose time does not wait for them.
+    pub fn without_builders(bytes: u64) -> Self {
+        Self(Place::Rocks(RocksMemory::new(bytes, Builders::none())))
     }
 
     /// What stores are opened with that are kept there.
@@ -114,7 +119,7 @@ pub(super) struct RocksMemory {
 }
 
 impl RocksMemory {
-    fn new(bytes: u64) -> Self {
+    fn new(bytes: u64, builders: Builders) -> Self {
         let to_usize = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let cache = Cache::new_lru_cache(to_usize(bytes));
         let buffers_bytes = (bytes / WRITE_BUFFERS_SHARE).max(WRITE_BUFFER_BYTES_MIN);
@@ -128,7 +133,7 @@ impl RocksMemory {
             env
         });
         let write_buffer_bytes = (bytes / WRITE_BUFFER_SHARE).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
-        let loads = Arc::new(Loads::new(cache.clone(), to_usize(bytes)));
+        let loads = Arc::new(Loads::new(cache.clone(), to_usize(bytes), builders));
         Self { cache, loads, buffers, env, write_buffer_bytes: to_usize(write_buffer_bytes) }
     }
 
@@ -204,14 +209,14 @@ struct Taken {
 }
 
 impl Loads {
-    fn new(cache: Cache, cache_bytes: usize) -> Self {
+    fn new(cache: Cache, cache_bytes: usize, builders: Builders) -> Self {
         let bytes = cache_bytes / LOADS_SHARE;
         let of_one = |buffer_bytes: usize| buffer_bytes + buffer_bytes / BUILD_SHARE;
         let share = bytes / LOAD_BUFFERS * BUILD_SHARE / (BUILD_SHARE + 1);
         let buffer_bytes = share.clamp(LOAD_BUFFER_BYTES_MIN, LOAD_BUFFER_BYTES_MAX);
         let buffers_max = (bytes / of_one(buffer_bytes)).max(LOAD_BUFFERS_MIN);
         let taken = Mutex::new(Taken { count: 0, cache });
-        Self { buffer_bytes, buffers_max, cache_bytes, taken, builders: Builders::default() }
+        Self { buffer_bytes, buffers_max, cache_bytes, taken, builders }
     }
 
     fn take(loads: &Arc<Self>) -> Option<Room> {

@@ -68,6 +68,13 @@ struct Step {
 #[derive(Clone, Default)]
 pub struct StoreCopy(Map);
 
+impl StoreCopy {
+    /// All keys with their values, in order of key, the store's meta among them.
+    pub fn records(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
 impl SimulatedDisk {
     /// An empty one with space enough.
     pub fn new(loads: Loads) -> Self {

@@ -327,6 +327,46 @@ fn unknown_keys_say_which_was_meant() {
 }
 
 #[test]
+fn what_stands_there_misspelt_is_not_said_to_be_missing() {
+    for (right, wrong, meant) in [
+        ("name: t", "nmae: t", "name"),
+        ("input: {", "inptu: {", "input"),
+        ("{topics: ", "{topcis: ", "topics"),
+        ("{topics: [in]}", "{patern: ^in}", "pattern"),
+        ("identity: key", "identitty: [value.id, key]", "identity"),
+        ("identity: key", "prest: debezium-postgres@1", "preset"),
+        ("identity: key", "identity: {rowss: value.data, named: [id]}", "rows"),
+        ("identity: key", "identity: {rows: value.data, nmaed: [id]}", "named"),
+        ("identity: key", "identity: {fingerprnt: value, except: [value.a]}", "fingerprint"),
+        ("output: {topic: out}", "ouput: {topic: out}", "output"),
+        ("{topic: out}", "{topik: out}", "topic"),
+        ("", "version: {fo: value.v, as: integer}", "of"),
+        ("", "version: {of: value.v, az: integer}", "as"),
+        ("", "version: {of: value.v, as: integer}\nepoch: {cnst: 1}", "const"),
+        ("", "verson: {of: value.v, as: integer}\nepoch: value.e\non_equal: forward", "version"),
+        ("", "version: {of: value.v, as: integer}\nepoc: value.e\non_epoch_change: forward", "epoch"),
+        ("", "knds: {of: value.op, delete: [d]}\non_null_value: follow_delete", "kinds"),
+        ("{topics: [in]}", "{patern: ^in, exclude: [a]}", "pattern"),
+        ("", "kinds: {off: value.op, delete: [d]}", "of"),
+        ("", "audit: {topics: [a]}", "topic"),
+        ("", "tests: [{nmae: a, given: [{value: 1}], expect: [forwarded]}]", "name"),
+        ("", "tests: [{name: a, givn: [{value: 1}], expect: [forwarded]}]", "given"),
+        ("", "tests: [{name: a, given: [{value: 1}], expct: [forwarded]}]", "expect"),
+        ("", "tests: [{name: a, given: {fil: a.jsonl}, expect: [forwarded]}]", "file"),
+        ("", "tests: [{name: a, given: [{value: 1}], expect: [{verdct: forwarded}]}]", "verdict"),
+    ] {
+        let text = if right.is_empty() { format!("{WHOLE}{wrong}\n") } else { WHOLE.replacen(right, wrong, 1) };
+        let (_, said) = mistake(&text);
+        assert!(said.contains("unknown key") && said.contains(&format!("did you mean `{meant}`?")), "{wrong}: {said}");
+    }
+    // Another key that is missing beside it is told as ever.
+    let diagnostics =
+        load_text(&WHOLE.replace("identity:", "identitty:").replace("output: {topic: out}\n", "")).unwrap_err();
+    let told: Vec<_> = diagnostics.mistakes().iter().map(Mistake::message).collect();
+    assert_eq!(told, ["`output` is missing", "unknown key `identitty`"]);
+}
+
+#[test]
 fn wrong_types_say_what_to_write() {
     refuses("name: [t]", &["`name` must be a name", "a list", "name: payments"]);
     refuses("name:", &["`name` must be a name", "no value"]);

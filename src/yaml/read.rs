@@ -70,6 +70,8 @@ pub struct Fields<'n> {
     /// Where the mapping's key stands.
     pub place: Place,
     fields: Vec<(&'n str, Field<'n>)>,
+    /// What unknown keys were probably meant to be, and where they stand.
+    meant: Vec<(String, Place)>,
 }
 
 impl<'n> Fields<'n> {
@@ -78,10 +80,15 @@ impl<'n> Fields<'n> {
         self.fields.iter().find(|(name, _)| *name == key).map(|(_, field)| field)
     }
 
-    /// The value under `key`; a mistake where there is none.
+    /// Where an unknown key stands that was told to be `key` misspelt: that `key` is missing only follows from it.
+    pub fn misspelt(&self, key: &str) -> Option<Place> {
+        self.meant.iter().find(|(meant, _)| meant == key).map(|(_, place)| *place)
+    }
+
+    /// The value under `key`; a mistake where there is none, unless it is there misspelt, which was told.
     pub fn require(&self, key: &str, example: &str, reader: &mut Reader<'_>) -> Option<&Field<'n>> {
         let field = self.get(key);
-        if field.is_none() {
+        if field.is_none() && self.misspelt(key).is_none() {
             let message = format!("`{}{key}` is missing", self.prefix);
             reader.mistake(self.place, message, "it belongs in here", format!("write e.g. `{example}`"));
         }
@@ -168,12 +175,13 @@ impl Reader<'_> {
     }
 
     fn entries<'n>(&mut self, node: &'n Node, prefix: String, place: Place, keys: Keys<'_>) -> Fields<'n> {
-        let mut fields = Fields { prefix, place, fields: Vec::new() };
+        let mut fields = Fields { prefix, place, fields: Vec::new(), meant: Vec::new() };
         let Value::Mapping(entries) = &node.value else { return fields };
         for entry in entries {
             let name = format!("{}{}", fields.prefix, entry.key);
             if !keys.known.contains(&entry.key.as_str()) {
-                self.unknown_key(&name, &entry.key, entry.key_place, keys);
+                let meant = self.unknown_key(&name, &entry.key, entry.key_place, keys);
+                fields.meant.extend(meant.map(|meant| (meant.to_owned(), entry.key_place)));
             } else if let Some(first) = fields.get(&entry.key) {
                 let (line, _) = self.file.line_column(first.key_place.start);
                 let message = format!("`{name}` stands here twice");
@@ -191,13 +199,15 @@ impl Reader<'_> {
         fields
     }
 
-    fn unknown_key(&mut self, name: &str, key: &str, place: Place, keys: Keys<'_>) {
+    /// Notes a key that nothing reads, and answers with the one that was probably meant.
+    fn unknown_key<'k>(&mut self, name: &str, key: &str, place: Place, keys: Keys<'k>) -> Option<&'k str> {
         if keys.later.contains(&key) {
             let help = format!("remove it: a later release will know it; this one knows {}", listed(keys.known));
             self.mistake(place, format!("this release does not know `{name}` yet"), "for a later release", help);
-            return;
+            return None;
         }
-        let (label, help) = match (key, did_you_mean(key, keys.known)) {
+        let meant = did_you_mean(key, keys.known).filter(|_| key != "<<");
+        let (label, help) = match (key, meant) {
             ("<<", _) => ("merge keys are not read".to_owned(), "write the keys out".to_owned()),
             (_, Some(meant)) => (format!("did you mean `{meant}`?"), format!("write `{meant}`")),
             (_, None) => {
@@ -205,6 +215,7 @@ impl Reader<'_> {
             }
         };
         self.mistake(place, format!("unknown key `{name}`"), label, help);
+        meant
     }
 
     /// Notes that a field's value is not what it should be.

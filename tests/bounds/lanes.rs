@@ -15,6 +15,7 @@ use ratchet::cluster::{Cluster, CommittedOffset, Message, NewTopic};
 use ratchet::config;
 use ratchet::dedup::{Action, Model};
 use ratchet::engine::{self, Error, Options};
+use ratchet::format::STORE_META_KEY;
 use ratchet::observe::{Health, Metrics};
 use ratchet::record::{Headers, Record, TopicPartition};
 use ratchet::topology::{self, Process, Topology, presets};
@@ -284,6 +285,35 @@ fn tamper(site: &Site, maker: &mut Maker, topology: &Topology, partition: i32) {
     let metadata = String::from_utf8_lossy(&maker.mutated(metadata.into_bytes())).into_owned();
     let tampered = Some(CommittedOffset { offset, metadata });
     site.cluster.reset_offset(&topology.group(), &input[0], tampered).expect("the group is empty");
+}
+
+/// Read again and again it would be found again and again, so its task is not restored but stopped.
+#[test]
+fn a_stores_own_key_in_a_changelog_stops_its_task() {
+    let mut site = Site::new();
+    site.topologies.retain(|topology| topology.name == "bytes");
+    let keyed = |key: &str, partition| Hostile {
+        partition,
+        timestamp: Some(now_ms()),
+        key: Some(key.as_bytes().to_vec()),
+        value: Some(b"1".to_vec()),
+        ..Hostile::default()
+    };
+    site.write(&[keyed("a", 0), keyed("b", 1)]);
+    site.drain().expect("nothing is wrong yet");
+    let changelog = site.topologies[0].changelog(INPUT);
+    let foreign = Message {
+        topic: &changelog,
+        partition: 0,
+        key: Some(STORE_META_KEY),
+        value: Some(b"whatever"),
+        headers: Headers::default(),
+        timestamp: None,
+    };
+    site.cluster.append(&changelog, 0, &[foreign]).expect("a changelog takes any record with a key");
+    std::fs::remove_dir_all(site.folder.path().join("state")).expect("the stores are there");
+    let ended = site.drain();
+    assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{ended:?}");
 }
 
 #[test]

@@ -36,6 +36,14 @@ fn all_mistakes_of_a_file_are_told_at_once_with_their_places() {
 }
 
 #[test]
+fn a_misspelt_key_is_one_mistake() {
+    let room = Room::new();
+    room.write("payments.yaml", PAYMENTS.replace("\nidentity:", "\nidentitty:"));
+    let ran = room.run("check payments.yaml").ended(2);
+    ran.said(&["unknown key `identitty`", "did you mean `identity`?", "1 mistake"]).kept_quiet_of("is missing");
+}
+
+#[test]
 fn mistakes_of_several_files_are_told_at_once() {
     let room = Room::new();
     room.write("a.yaml", PAYMENTS.replace("identity", "identiti"));

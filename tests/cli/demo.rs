@@ -7,6 +7,9 @@ fn the_output_after_a_kill_equals_the_undisturbed_runs() {
     let ran = Room::new().run("demo --records 50000 --dir kept").ended(0);
     let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.contains("50,000 records in:"), "{}", ran.stdout);
+    for verdict in [" forwarded", " duplicate", " stale"] {
+        assert!(told.contains(verdict), "{verdict}: {}", ran.stdout);
+    }
     assert!(told.contains("killed (SIGKILL) in mid-transaction"), "{}", ran.stdout);
     assert!(told.contains("store rebuilt from the changelog"), "{}", ran.stdout);
     assert_eq!(told.matches("equal byte for byte").count(), 4, "one line a partition:\n{}", ran.stdout);

@@ -2,14 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::Message;
 use ratchet::cluster::embedded::Embedded;
 use ratchet::record::Headers;
 
-use super::Room;
+use super::{PAYMENTS, Room};
 
 /// Everything that a run on an embedded cluster in the room needs to be told.
 pub const SETTINGS: &str = "--set cluster=embedded --set embedded.dir=topics --set state_dir=state --set topics.create=all \
@@ -61,7 +61,19 @@ fn a_drained_run_has_forwarded_what_is_new_and_ends() {
 #[test]
 fn an_input_that_does_not_exist_fails_the_run() {
     let ran = Room::new().run(&format!("run payments.yaml {SETTINGS}")).ended(1).wrote(&[]);
-    ran.said(&["input topic \"payments\" does not exist"]);
+    ran.said(&["input topic \"payments\" does not exist; no command but `ratchet demo` fills an embedded cluster"]);
+}
+
+#[test]
+fn a_topology_that_is_refused_is_told_once() {
+    let room = Room::new();
+    room.write("other.yaml", PAYMENTS.replace("payments", "other"));
+    let ran = room.run(&format!("run payments.yaml other.yaml {SETTINGS}")).ended(1);
+    for name in ["payments", "other"] {
+        let told = ran.stderr.lines().filter(|line| line.contains(&format!("input topic {name:?} does not exist")));
+        assert_eq!(told.count(), 1, "{}", ran.stderr);
+    }
+    assert_eq!(ran.stderr.lines().filter(|line| line.contains("ERROR")).count(), 2, "{}", ran.stderr);
 }
 
 #[test]
@@ -86,14 +98,42 @@ fn two_signals_at_once_are_one_request() {
     let room = Room::with_orders(&[1]);
     let mut job = Job::start(&room);
     job.wait_until(|job| job.ask("/readyz").contains("200 OK"));
-    job.signal("INT");
+    job.process.signal("INT");
     let log = job.end("TERM");
     assert!(!log.contains("ending at once"), "{log}");
 }
 
-/// A job that runs in the background; killed with its handle.
+/// A process that runs in the background; killed with its handle.
+pub struct Started(pub Child);
+
+impl Started {
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([&format!("-{signal}"), &self.0.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // it has ended by itself unless the test has failed
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The whole answer to a request; empty where there is none yet.
+pub fn ask(address: &str, path: &str) -> String {
+    let mut answer = String::new();
+    if let Ok(mut stream) = TcpStream::connect(address) {
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        stream.read_to_string(&mut answer).unwrap();
+    }
+    answer
+}
+
+/// A job that runs in the background.
 struct Job {
-    child: Child,
+    process: Started,
     log: BufReader<ChildStderr>,
     address: String,
 }
@@ -101,15 +141,15 @@ struct Job {
 impl Job {
     /// Starts a job and waits until it says where it listens.
     fn start(room: &Room) -> Self {
-        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ratchet"))
+        let child = Command::new(env!("CARGO_BIN_EXE_ratchet"))
             .args(["run", "payments.yaml"])
             .args(SETTINGS.split_whitespace())
             .current_dir(room.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
+            .spawn();
+        let mut process = Started(child.unwrap());
+        let mut log = BufReader::new(process.0.stderr.take().unwrap());
         let mut line = String::new();
         let address = loop {
             line.clear();
@@ -118,17 +158,11 @@ impl Job {
                 break address.to_owned();
             }
         };
-        Self { child, log, address }
+        Self { process, log, address }
     }
 
-    /// The whole answer to a request; empty where there is none yet.
     fn ask(&self, path: &str) -> String {
-        let mut answer = String::new();
-        if let Ok(mut stream) = TcpStream::connect(&self.address) {
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-            stream.read_to_string(&mut answer).unwrap();
-        }
-        answer
+        ask(&self.address, path)
     }
 
     #[track_caller]
@@ -143,24 +177,10 @@ impl Job {
 
     /// Sends a signal, waits for the end, which must be a clean one, and answers with the rest of the log.
     fn end(&mut self, signal: &str) -> String {
-        self.signal(signal);
+        self.process.signal(signal);
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{rest}");
+        assert_eq!(self.process.0.wait().unwrap().code(), Some(0), "{rest}");
         rest
-    }
-
-    fn signal(&self, signal: &str) {
-        let sent =
-            std::process::Command::new("kill").args([&format!("-{signal}"), &self.child.id().to_string()]).status();
-        assert!(sent.unwrap().success());
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        // it has ended by itself unless the test has failed
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -11,6 +11,7 @@ mod until;
 
 mod check;
 mod demo;
+mod exit;
 mod help;
 mod infer;
 mod job;
@@ -97,6 +98,11 @@ impl From<Output> for Ran {
     }
 }
 
+/// Without what lines that are wrapped for people have, in the middle of a name too.
+fn unwrapped(said: &str) -> String {
+    said.chars().filter(|c| !c.is_whitespace() && *c != '│').collect()
+}
+
 impl Ran {
     /// Ended with this code.
     #[track_caller]
@@ -108,16 +114,17 @@ impl Ran {
     /// Said all of this on standard error. Line breaks of wrapped messages do not count.
     #[track_caller]
     fn said(self, needles: &[&str]) -> Self {
-        let words = |text: &str| {
-            text.split(|c: char| c.is_whitespace() || c == '│')
-                .filter(|word| !word.is_empty())
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
-        let stderr = words(&self.stderr);
+        let stderr = unwrapped(&self.stderr);
         for needle in needles {
-            assert!(stderr.contains(&words(needle)), "{needle:?} is missing in\n{}", self.stderr);
+            assert!(stderr.contains(&unwrapped(needle)), "{needle:?} is missing in\n{}", self.stderr);
         }
+        self
+    }
+
+    /// Said nothing on standard error that holds these words.
+    #[track_caller]
+    fn kept_quiet_of(self, words: &str) -> Self {
+        assert!(!unwrapped(&self.stderr).contains(&unwrapped(words)), "{words:?} is in\n{}", self.stderr);
         self
     }
 

@@ -50,7 +50,8 @@ fn everything_that_is_wrong_is_told_at_once() {
 
 #[test]
 fn an_input_that_is_not_there_is_refused() {
-    room(&[]).run(CHECK).ended(2).said(&["input topic \"payments\" does not exist", "payments.unique"]);
+    let words = ["input topic \"payments\" does not exist", "set `cluster: kafka`", "payments.unique"];
+    room(&[]).run(CHECK).ended(2).said(&words).kept_quiet_of("or name another");
 }
 
 #[test]
@@ -64,6 +65,7 @@ fn what_is_kept_for_longer_than_it_is_remembered_is_a_warning() {
 fn a_cluster_that_is_not_there_is_no_mistake_of_the_input() {
     let room = Room::new();
     room.write("ratchet.yaml", "cluster: embedded\nembedded: {dir: nowhere}\n");
-    room.run(CHECK).ended(1).said(&["does not exist yet"]);
+    let words = ["folder nowhere does not exist yet", "no command but `ratchet demo` fills an embedded cluster"];
+    room.run(CHECK).ended(1).said(&words).kept_quiet_of("kafka:` in");
     assert!(!room.path().join("nowhere").exists(), "nothing was created");
 }

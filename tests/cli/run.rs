@@ -22,7 +22,14 @@ fn a_setting_of_the_command_line_is_named_when_it_is_wrong() {
 
 #[test]
 fn a_missing_configuration_is_an_error_of_the_user() {
-    Room::new().run("run payments.yaml --config nowhere.yaml").ended(2).said(&["nowhere.yaml"]);
+    Room::new().run("run payments.yaml --config nowhere.yaml").ended(2).said(&["nowhere.yaml", "1 mistake"]);
+}
+
+#[test]
+fn whoever_has_no_kafka_is_not_sent_to_a_cluster_that_nothing_fills() {
+    let ran =
+        Room::new().run("run payments.yaml").ended(2).said(&["where is Kafka?", "`ratchet test`", "need no Kafka"]);
+    ran.kept_quiet_of("embedded");
 }
 
 #[test]

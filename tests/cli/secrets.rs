@@ -5,9 +5,10 @@
 //! `tests/kafka/secrets.rs`.
 
 use std::fs::File;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
 
-use super::job::SETTINGS;
+use super::job::{SETTINGS, Started, ask};
 use super::planted::{assert_hidden, planted};
 use super::{PAYMENTS, Ran, Room};
 use crate::until::{DEADLINE, within};
@@ -50,13 +51,27 @@ impl Room {
         Ran::from(command.output().unwrap())
     }
 
-    /// Runs a command, which ends with this code (or any, if none is given), and searches what it says.
+    /// Starts a job whose log is a file, with the variables set.
+    fn start(&self, words: &str, log: &Path) -> Started {
+        let child = Command::new(env!("CARGO_BIN_EXE_ratchet"))
+            .args(words.split_whitespace())
+            .envs(VARIABLES.iter().map(|name| (*name, planted(name))))
+            .current_dir(self.path())
+            .stdout(Stdio::null())
+            .stderr(File::create(log).unwrap())
+            .spawn();
+        Started(child.unwrap())
+    }
+
+    /// Runs a command, which ends with this code (or any that is promised, if none is given), and searches what it
+    /// says.
     #[track_caller]
     fn hides(&self, words: &str, code: impl Into<Option<i32>>, further: &[(&str, String)]) -> Ran {
         let mut ran = self.told(words, further);
         if let Some(code) = code.into() {
             ran = ran.ended(code);
         }
+        assert!(matches!(ran.code, Some(0..=2)), "{words} ended with {:?}: {}", ran.code, ran.stderr);
         assert!(!(ran.stdout.is_empty() && ran.stderr.is_empty()), "{words} says nothing at all");
         assert_hidden(words, &ran.stdout);
         assert_hidden(words, &ran.stderr);
@@ -96,6 +111,7 @@ fn no_command_shows_its_environment() {
     room.hides("check payments.yaml --config kept.yaml", 0, &variables);
     room.hides("check payments.yaml --expand", 0, &variables);
     room.hides("test payments.yaml", None::<i32>, &variables);
+    room.hides("demo --records 50000", 0, &variables);
 }
 
 #[test]
@@ -226,21 +242,14 @@ fn a_log_at_its_most_talkative_shows_no_secret() {
     let room = Room::with_secrets();
     for format in ["text", "json"] {
         let log = room.path().join(format!("{format}.log"));
-        let mut job = Command::new(env!("CARGO_BIN_EXE_ratchet"))
-            .args(["run", "payments.yaml", "--config", "kept.yaml", "--set", &format!("log.format={format}")])
-            .envs(VARIABLES.iter().map(|name| (*name, planted(name))))
-            .current_dir(room.path())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
+        let job = room.start(&format!("run payments.yaml --config kept.yaml --set log.format={format}"), &log);
         let said = || std::fs::read_to_string(&log).unwrap();
         within(DEADLINE, "the job to have tried and to say why it cannot", || {
             let said = said();
             (said.contains("Connection refused") && said.contains("librdkafka")).then_some(())
         });
-        let told = Command::new("kill").args(["-TERM", &job.id().to_string()]).status().unwrap();
-        assert!(told.success() && job.wait().unwrap().code().is_some());
+        let ended = stop(job);
+        assert!(matches!(ended.code(), Some(0 | 1)), "{ended}: {}", said());
         let said = said();
         assert!(said.contains("sasl") || said.contains("SASL"), "librdkafka was not talkative: {said}");
         assert_hidden(format, &said);
@@ -251,20 +260,12 @@ fn a_log_at_its_most_talkative_shows_no_secret() {
 fn a_running_job_shows_no_secret_over_http() {
     let room = Room::with_secrets();
     let log = room.path().join("http.log");
-    let settings = format!("run payments.yaml --config kept.yaml {SETTINGS}");
     let cluster = ratchet::cluster::embedded::Embedded::open(&room.path().join("topics"), 1).unwrap();
     let input =
         ratchet::cluster::NewTopic { name: "payments", partition_count: 1, replication_factor: 1, settings: &[] };
     ratchet::cluster::Cluster::create_topic(&cluster, &input).unwrap();
     drop(cluster);
-    let mut job = Command::new(env!("CARGO_BIN_EXE_ratchet"))
-        .args(settings.split_whitespace())
-        .envs(VARIABLES.iter().map(|name| (*name, planted(name))))
-        .current_dir(room.path())
-        .stdout(Stdio::null())
-        .stderr(File::create(&log).unwrap())
-        .spawn()
-        .unwrap();
+    let job = room.start(&format!("run payments.yaml --config kept.yaml {SETTINGS}"), &log);
     let said = || std::fs::read_to_string(&log).unwrap();
     let address = within(DEADLINE, "the job to say where it listens", || {
         let said = said();
@@ -272,20 +273,16 @@ fn a_running_job_shows_no_secret_over_http() {
         Some(line.split("address=").nth(1)?.split_whitespace().next()?.to_owned())
     });
     for path in ["/metrics", "/livez", "/readyz", "/readyz?verbose", "/", "/config", "/debug"] {
-        assert_hidden(path, &ask(&address, path));
+        let answer = ask(&address, path);
+        assert!(answer.starts_with("HTTP/1.1 "), "{path}: {answer}");
+        assert_hidden(path, &answer);
     }
-    let told = Command::new("kill").args(["-TERM", &job.id().to_string()]).status().unwrap();
-    assert!(told.success() && job.wait().unwrap().success(), "{}", said());
+    assert!(stop(job).success(), "{}", said());
     assert_hidden("the log", &said());
 }
 
-/// The whole answer to a request.
-fn ask(address: &str, path: &str) -> String {
-    use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
-    answer
+/// Asks a job to end (SIGTERM), and waits.
+fn stop(mut job: Started) -> ExitStatus {
+    job.signal("TERM");
+    job.0.wait().unwrap()
 }

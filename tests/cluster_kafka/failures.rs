@@ -1,6 +1,14 @@
 //! What cannot be delivered is told record by record, and only what can never be is `refused`.
 
+use std::fs;
+use std::sync::Arc;
+
+use ratchet::cluster::kafka::Kafka;
 use ratchet::cluster::{Cluster, Kind, Member as _, Message, Producer as _, Ticket};
+
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::DefaultProducerContext;
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
 use crate::common::*;
 
@@ -73,9 +81,39 @@ fn a_partition_that_does_not_exist_is_not_blamed_on_the_record() {
     producer.abort().unwrap();
 }
 
+/// A cluster whose coordinator answers so many times that it is loading still.
+fn loading(times: usize) -> (MockCluster<'static, DefaultProducerContext>, Kafka) {
+    let broker = MockCluster::new(1).unwrap();
+    let answers = vec![RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS; times];
+    broker.request_errors(RDKafkaApiKey::InitProducerId, &answers);
+    let kafka = Kafka::new(&map(&[("bootstrap.servers", &broker.bootstrap_servers())]), &map(&[]), &map(&[])).unwrap();
+    (broker, kafka)
+}
+
+/// As at the first start in a fresh cluster, where the topic of transactions has just been made. On librdkafka's own
+/// mock broker: a real one loads for a moment that nobody can choose. What librdkafka says of it is nobody's business
+/// because an error follows if it lasts.
+#[test]
+fn a_coordinator_that_loads_is_told_of_only_if_it_lasts() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let lines = tracing_subscriber::fmt().with_env_filter("librdkafka=debug").with_ansi(false);
+    // This binary's only one: librdkafka's threads log for the process.
+    lines.with_writer(Arc::new(log.reopen().unwrap())).init();
+    let (_broker, kafka) = loading(2);
+    kafka.producer(&unique("tx")).unwrap();
+    let said = fs::read_to_string(log.path()).unwrap();
+    let told: Vec<&str> = said.lines().filter(|line| line.contains("Coordinator load in progress")).collect();
+    assert!(!told.is_empty(), "librdkafka has not told of it: {said}");
+    assert!(told.iter().all(|line| line.contains("DEBUG librdkafka: GETPID")), "{told:#?}");
+
+    let (_broker, kafka) = loading(10_000);
+    let error = kafka.producer(&unique("tx")).err().expect("it cannot be opened");
+    assert_eq!(error.kind, Kind::Retry, "{error}");
+    assert!(error.message.contains("Coordinator load in progress"), "{error}");
+}
+
 #[test]
 fn an_unreachable_cluster_is_told_to_be_tried_again() {
-    use ratchet::cluster::kafka::Kafka;
     let own = [("bootstrap.servers", "127.0.0.1:1"), ("socket.connection.setup.timeout.ms", "1000")];
     let nowhere = Kafka::new(&map(&own), &map(&[]), &map(&[])).unwrap();
     let error = nowhere.describe_topic("any").unwrap_err();

@@ -34,9 +34,9 @@ fn a_topic_that_the_cluster_will_not_create_is_refused() {
     let new = |settings| NewTopic { name: "a-topic", partition_count: 1, replication_factor: 1, settings };
     let wrong = [("cleanup.policy", "sweep".to_owned())];
     let error = cluster().create_topic(&new(&wrong)).unwrap_err();
-    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert_eq!((error.kind, error.brokers), (Kind::Refused, None), "{error}");
     let error = cluster().create_topic(&NewTopic { replication_factor: 9, ..new(&[]) }).unwrap_err();
-    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert_eq!((error.kind, error.brokers), (Kind::Refused, Some(1)), "{error}");
 }
 
 #[test]

@@ -4,9 +4,12 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::load::thing;
+use crate::replicated;
 use crate::report::Report;
-use crate::stage::{BROKER_RECOVERY_MAX, Stage};
+use crate::stage::{BROKER_RECOVERY_MAX, PARTITIONS, Stage};
 use crate::three::{Three, lock};
+use crate::until::{DEADLINE, within};
 
 const ROUNDS: usize = 4;
 /// For how long the load goes on with a broker away.
@@ -15,25 +18,35 @@ const AWAY: Duration = Duration::from_secs(3);
 const CONTROLLER: usize = 0;
 
 /// Takes the second and the third broker away in turns, and brings them back. While one is away, all partitions have
-/// to go on.
+/// to go on, led by others.
 fn in_turns(report: &mut Report, theme: &str, leave: fn(&mut Three, usize), come_back: fn(&mut Three, usize)) {
     let mut three = lock();
     let mut stage = Stage::set(three.job(theme), 2);
     for round in 0..ROUNDS {
-        three.await_in_sync(&stage.job);
+        replicated::await_in_sync(&stage.job);
         let leaders = stage.job.kafka.leaders(&stage.job.output);
         let which = 1 + round % 2;
         leave(&mut three, which);
         report.injected(1);
         stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
-        println!("{theme}: leaders of the output {leaders:?}, then {:?}", stage.job.kafka.leaders(&stage.job.output));
+        let others = within(BROKER_RECOVERY_MAX, "others to lead what the broker led that has left", || {
+            let leaders = stage.job.kafka.leaders(&stage.job.output);
+            let are_others = leaders.iter().all(|leader| *leader > 0 && *leader != number(which));
+            (leaders.len() == PARTITIONS as usize && are_others).then_some(leaders)
+        });
+        println!("{theme}: leaders of the output {leaders:?}, then {others:?}");
         sleep(AWAY);
         come_back(&mut three, which);
-        stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
+        stage.await_beyond(&stage.committed(), BROKER_RECOVERY_MAX);
         stage.operators.iter_mut().for_each(|operator| operator.assert_running());
     }
-    three.await_in_sync(&stage.job);
+    replicated::await_in_sync(&stage.job);
     stage.finish(report);
+}
+
+/// What Kafka knows a broker by.
+fn number(which: usize) -> i32 {
+    1 + which as i32
 }
 
 pub fn killed(report: &mut Report) {
@@ -54,7 +67,7 @@ pub fn stalled(report: &mut Report) {
     let three = lock();
     let mut stage = Stage::set(three.job("broker-stall"), 2);
     for round in 0..2 * ROUNDS {
-        three.await_in_sync(&stage.job);
+        replicated::await_in_sync(&stage.job);
         let which = round % three.brokers.len();
         three.brokers[which].freeze();
         report.injected(1);
@@ -71,7 +84,7 @@ pub fn the_controller_killed(report: &mut Report) {
     let mut three = lock();
     let mut stage = Stage::set(three.job("controller-kill"), 2);
     for _ in 0..ROUNDS / 2 {
-        three.await_in_sync(&stage.job);
+        replicated::await_in_sync(&stage.job);
         three.brokers[CONTROLLER].kill();
         report.injected(1);
         sleep(AWAY);
@@ -79,24 +92,54 @@ pub fn the_controller_killed(report: &mut Report) {
         stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
         stage.operators.iter_mut().for_each(|operator| operator.assert_running());
     }
-    three.await_in_sync(&stage.job);
+    replicated::await_in_sync(&stage.job);
     stage.finish(report);
 }
 
-/// One after the other, all at once: brokers are killed and instances with them.
+/// A broker and an instance at once, in turns.
 pub fn killed_with_an_instance(report: &mut Report) {
     let mut three = lock();
     let mut stage = Stage::set(three.job("both-killed"), 2);
     for round in 0..ROUNDS {
-        three.await_in_sync(&stage.job);
+        replicated::await_in_sync(&stage.job);
         let (broker, instance) = (1 + round % 2, round % 2);
         three.brokers[broker].kill();
-        stage.operators[instance].kill();
+        stage.kill(instance, false);
         report.injected(1);
         stage.restart(instance);
         stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
         three.brokers[broker].restart();
     }
-    three.await_in_sync(&stage.job);
+    replicated::await_in_sync(&stage.job);
+    stage.finish(report);
+}
+
+/// While stores are rebuilt from the changelog, a broker dies that leads a part of it.
+pub fn killed_during_a_restore(report: &mut Report) {
+    // So that there is something to be read.
+    const THINGS: usize = 20_000;
+    let mut three = lock();
+    let job = three.job("restore-and-kill");
+    job.send((0..THINGS).flat_map(|nth| (0..PARTITIONS).map(move |p| thing(p, &format!("kept-{nth}"), 1))));
+    let mut stage = Stage::set(job, 1);
+    stage.job.await_progress(&[THINGS as i64; PARTITIONS as usize], DEADLINE);
+    for _ in 0..ROUNDS {
+        replicated::await_in_sync(&stage.job);
+        let changelog = stage.job.changelog();
+        // Any but the controller: without that, no other could lead.
+        let leader = within(DEADLINE, "the changelog to be led by others than the controller", || {
+            stage.job.kafka.leaders(&changelog).into_iter().find(|leader| *leader > number(CONTROLLER))
+        });
+        let which = (1..three.brokers.len()).find(|which| number(*which) == leader).expect("one of the three");
+        stage.kill(0, true);
+        stage.restart(0);
+        stage.operators[0].await_line(&["restoring the store from the changelog"], DEADLINE);
+        three.brokers[which].kill();
+        report.injected(1);
+        stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
+        stage.operators[0].assert_running();
+        three.brokers[which].restart();
+    }
+    replicated::await_in_sync(&stage.job);
     stage.finish(report);
 }

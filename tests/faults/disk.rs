@@ -2,7 +2,7 @@
 //! date or rebuilt, and nothing is lost or repeated.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::job::Job;
 use crate::kafka::remove_folder;
 use crate::load::{Random, thing};
-use crate::operator::Options;
+use crate::operator::{Operator, Options};
 use crate::report::Report;
 use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage};
 use crate::until::DEADLINE;
@@ -113,11 +113,70 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// A disk (tmpfs, in a mount namespace of the operator's own) with too little room for the stores that are to be
-/// rebuilt on it. Once there is room, the work has to go on by itself.
+/// A disk of an operator's own: tmpfs, in a mount namespace of its own, with a file on it that takes the room.
+struct Disk {
+    folder: PathBuf,
+}
+
+impl Disk {
+    const MIB: usize = 128;
+
+    fn new(job: &Job) -> Disk {
+        let folder = job.path("disk");
+        fs::create_dir_all(&folder).expect("the job's folder is writable");
+        Disk { folder }
+    }
+
+    /// Starts an operator with a fresh disk, of which so much is left free.
+    fn start(&self, job: &Job, free_mib: usize) -> Operator {
+        let mount = format!(
+            "mount -t tmpfs -o size={0}m none '{1}' && dd if=/dev/zero of='{1}/ballast' bs=1M count={2} status=none",
+            Disk::MIB,
+            self.folder.display(),
+            Disk::MIB - free_mib
+        );
+        let options = Options { mount: Some(mount), ..Options::default() };
+        Operator::start_in(job, "cramped", &self.folder.join("state"), &options)
+    }
+
+    /// The ballast as the operator sees it: from outside its disk is an empty folder.
+    fn ballast(&self, operator: &Operator) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", operator.pid()));
+        root.join(self.folder.strip_prefix("/").expect("the target folder's name is whole")).join("ballast")
+    }
+
+    /// Takes all the room that is left.
+    fn fill(&self, operator: &Operator) {
+        let path = self.ballast(operator);
+        let mut ballast = OpenOptions::new().append(true).open(&path).expect("the ballast is there");
+        let error = loop {
+            if let Err(error) = ballast.write_all(&[0; 64 << 10]) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::StorageFull, "{}: {error}", path.display());
+    }
+
+    /// Makes room.
+    fn lighten(&self, operator: &Operator) {
+        File::create(self.ballast(operator)).expect("the ballast can be thrown off");
+    }
+}
+
+/// Waits until the full disk is met, then makes room: the work has to go on by itself.
+fn sit_out(report: &mut Report, stage: &mut Stage, disk: &Disk, met_max: Duration) {
+    stage.operators[0].await_line(&["no space"], met_max);
+    report.injected(1);
+    sleep(Duration::from_secs(1));
+    stage.operators[0].assert_running();
+    disk.lighten(&stage.operators[0]);
+    stage.recover(report, Instant::now(), RECOVERY_MAX);
+    stage.kill(0, false);
+}
+
+/// There is too little room for the stores that are to be rebuilt. Once there is, the work has to go on by itself.
 pub fn full(report: &mut Report) {
     const THINGS: usize = 60_000;
-    const DISK_MIB: usize = 128;
     let job = Job::new("full-disk", PARTITIONS);
     // Identities that no compression makes small.
     let mut random = Random::seeded("full disk");
@@ -126,29 +185,27 @@ pub fn full(report: &mut Report) {
     let mut stage = Stage::set(job, 1);
     stage.job.await_progress(&[THINGS as i64 / i64::from(PARTITIONS); PARTITIONS as usize], DEADLINE);
     stage.operators[0].stop();
-    let folder = stage.job.path("disk");
-    fs::create_dir_all(&folder).expect("the job's folder is writable");
+    let disk = Disk::new(&stage.job);
     for round in 0..ROUNDS {
-        // What is left free.
-        let free_mib = 1 + round;
-        let mount = format!(
-            "mount -t tmpfs -o size={DISK_MIB}m none '{0}' && dd if=/dev/zero of='{0}/ballast' bs=1M count={1} status=none",
-            folder.display(),
-            DISK_MIB - free_mib
-        );
-        let options = Options { mount: Some(mount), ..Options::default() };
-        let cramped = crate::operator::Operator::start_in(&stage.job, "cramped", &folder.join("state"), &options);
-        stage.operators[0] = cramped;
-        stage.operators[0].await_line(&["no space"], DEADLINE);
-        report.injected(1);
-        sleep(Duration::from_secs(1));
-        stage.operators[0].assert_running();
-        // The operator's own view of its disk: from outside it is an empty folder.
-        let root = PathBuf::from(format!("/proc/{}/root", stage.operators[0].pid()));
-        let inside = root.join(folder.strip_prefix("/").expect("the target folder's name is whole"));
-        File::create(inside.join("ballast")).expect("the ballast can be thrown off");
-        stage.recover(report, Instant::now(), RECOVERY_MAX);
-        stage.operators[0].kill();
+        stage.operators[0] = disk.start(&stage.job, 1 + round);
+        sit_out(report, &mut stage, &disk, DEADLINE);
+    }
+    stage.restart(0);
+    stage.finish(report);
+}
+
+/// The room goes while stores are at work, and comes back.
+pub fn full_at_work(report: &mut Report) {
+    /// Stores are written to their files once a minute.
+    const MET_MAX: Duration = Duration::from_secs(150);
+    let mut stage = Stage::set(Job::new("full-at-work", PARTITIONS), 1);
+    stage.operators[0].stop();
+    let disk = Disk::new(&stage.job);
+    for _ in 0..ROUNDS / 2 {
+        stage.operators[0] = disk.start(&stage.job, Disk::MIB - 1);
+        stage.await_beyond(&stage.committed(), RECOVERY_MAX);
+        disk.fill(&stage.operators[0]);
+        sit_out(report, &mut stage, &disk, MET_MAX);
     }
     stage.restart(0);
     stage.finish(report);

@@ -1,6 +1,7 @@
 //! Goal: instances that are killed, wherever they are, or frozen and woken up too late change nothing of what comes
 //! out, and their work goes on.
 
+use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use crate::report::Report;
 use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage};
 use crate::until::{DEADLINE, within};
 
-/// Two instances, of which one is killed at any time; now and then its disk is lost, too.
+/// Two instances, of which one is killed at any time, every other time in mid-transaction; now and then its disk is
+/// lost, too.
 pub fn at_random(report: &mut Report) {
     const ROUNDS: u64 = 12;
     let mut stage = Stage::set(Job::new("sigkill", PARTITIONS), 2);
@@ -18,12 +20,12 @@ pub fn at_random(report: &mut Report) {
         let pause = stage.random.between(Duration::ZERO, Duration::from_millis(1200));
         sleep(pause);
         let victim = stage.random.below(2) as usize;
-        stage.operators[victim].kill();
+        if round % 2 == 0 {
+            stage.operators[victim].freeze_in_transaction(&stage.job);
+        }
+        stage.kill(victim, round % 4 == 3);
         let since = Instant::now();
         report.injected(1);
-        if round % 4 == 3 {
-            stage.operators[victim].kill_and_wipe();
-        }
         stage.restart(victim);
         stage.recover(report, since, RECOVERY_MAX);
     }
@@ -35,11 +37,7 @@ pub fn at_random(report: &mut Report) {
 fn at_point(report: &mut Report, theme: &str, point: &str, wiped: bool) {
     let mut stage = Stage::set(Job::new(theme, PARTITIONS), 1);
     for round in 1..=report.rounds(5) {
-        if wiped {
-            stage.operators[0].kill_and_wipe();
-        } else {
-            stage.operators[0].kill();
-        }
+        stage.kill(0, wiped);
         let at = if wiped { format!("{point}:1") } else { format!("{point}:{round}") };
         stage.restart_with(0, &Options { crash_at: Some(&at), ..Options::default() });
         stage.operators[0].await_crash();
@@ -109,7 +107,9 @@ pub fn transaction_timeouts(report: &mut Report) {
 /// Waits until so many instances share the partitions.
 fn await_owners(stage: &Stage, count: usize) {
     within(DEADLINE, &format!("{count} instances to share the partitions"), || {
-        let owners: std::collections::BTreeSet<_> = stage.job.owners().into_iter().collect::<Option<_>>()?;
-        (owners.len() == count).then_some(())
+        let owners: Vec<String> = stage.job.owners().into_iter().collect::<Option<_>>()?;
+        // They are transactional ids: up to the last dot they are the instance's.
+        let instances: BTreeSet<&str> = owners.iter().filter_map(|owner| Some(owner.rsplit_once('.')?.0)).collect();
+        (instances.len() == count).then_some(())
     });
 }

@@ -16,13 +16,13 @@ const LASTS: Duration = Duration::from_secs(5);
 
 /// Lets the fault happen again and again, with quiet times between, in which everything has to go on. `fault` answers
 /// how often it has happened; what is done around requests is counted by the proxies.
-fn through(report: &mut Report, theme: &str, fault: impl Fn(&Three, usize) -> u64) {
+fn through(report: &mut Report, theme: &str, fault: impl Fn(&Three, &Stage, usize) -> u64) {
     let three = lock();
     three.reset();
     let mut stage = Stage::set(three.job(theme), 2);
     let before = three.deeds();
     for round in 0..ROUNDS {
-        report.injected(fault(&three, round));
+        report.injected(fault(&three, &stage, round));
         three.set_plan(None);
         three.set_weather(Weather::Clear);
         stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
@@ -34,7 +34,7 @@ fn through(report: &mut Report, theme: &str, fault: impl Fn(&Three, usize) -> u6
 
 /// Does something around one in so many requests of a kind.
 fn around(report: &mut Report, theme: &str, api_key: i16, one_in: u64, deed: Deed) {
-    through(report, theme, |three, _| {
+    through(report, theme, |three, _, _| {
         three.set_plan(Some(Plan { api_key, one_in, deed }));
         sleep(LASTS);
         0
@@ -72,15 +72,17 @@ pub fn records_out_of_the_past(report: &mut Report) {
     around(report, "past-records", PRODUCE, 20, Deed::DeliverLate(Duration::from_millis(700)));
 }
 
-/// All brokers, and every other time only one; every third time connections end with it.
+/// All brokers, and every other time only one; every third time connections end with it. Where none can be reached,
+/// nothing goes on.
 pub fn a_black_hole(report: &mut Report) {
-    through(report, "black-hole", |three, round| {
+    through(report, "black-hole", |three, stage, round| {
         if round % 2 == 0 {
             three.set_weather(Weather::BlackHole);
+            assert_still(stage);
         } else {
             three.set_weather_at(round % 3, Weather::BlackHole);
+            sleep(LASTS);
         }
-        sleep(LASTS);
         if round % 3 == 2 {
             three.reset();
         }
@@ -88,8 +90,19 @@ pub fn a_black_hole(report: &mut Report) {
     });
 }
 
+/// Takes as long as the fault lasts. The stage asks the brokers themselves, past the proxies.
+fn assert_still(stage: &Stage) {
+    const MOMENT: Duration = Duration::from_secs(1);
+    // What brokers had at hand they still end.
+    sleep(MOMENT);
+    let before = stage.committed();
+    sleep(2 * MOMENT);
+    assert_eq!(stage.committed(), before, "something has passed through the black hole");
+    sleep(LASTS - 3 * MOMENT);
+}
+
 pub fn resets(report: &mut Report) {
-    through(report, "resets", |three, _| {
+    through(report, "resets", |three, _, _| {
         let (start, mut resets) = (Instant::now(), 0);
         while start.elapsed() < LASTS {
             three.reset();
@@ -101,7 +114,7 @@ pub fn resets(report: &mut Report) {
 }
 
 pub fn refused_connections(report: &mut Report) {
-    through(report, "refusing", |three, _| {
+    through(report, "refusing", |three, _, _| {
         three.set_weather(Weather::Refusing);
         three.reset();
         sleep(LASTS);
@@ -112,7 +125,7 @@ pub fn refused_connections(report: &mut Report) {
 /// Less than the load.
 pub fn a_throttle(report: &mut Report) {
     const BYTES_PER_SECOND: u64 = 10_000;
-    through(report, "throttle", |three, _| {
+    through(report, "throttle", |three, _, _| {
         three.set_weather(Weather::Throttled(BYTES_PER_SECOND));
         sleep(2 * LASTS);
         1

@@ -1,8 +1,8 @@
 //! The page docs/faults.md: what the last thorough run of each scenario has found.
 
-use std::fs;
-use std::path::Path;
+use std::collections::BTreeSet;
 
+use crate::pages;
 use crate::report::Results;
 use crate::scenarios::SCENARIOS;
 
@@ -10,9 +10,7 @@ const INTRODUCTION: &str = include_str!("introduction.md");
 
 /// Writes it; says what was done.
 pub fn write() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/faults.md");
-    fs::write(&path, format!("{INTRODUCTION}\n{}", table())).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    format!("written: {}", path.display())
+    pages::write("faults.md", &format!("{INTRODUCTION}\n{}", table()))
 }
 
 fn table() -> String {
@@ -20,12 +18,15 @@ fn table() -> String {
         "| scenario | fault | times | ends | records judged | on again after, median, s | at most, s | drained after, s |\n\
          |---|---|---:|---|---:|---:|---:|---:|\n",
     );
-    let (mut records, mut seconds) = (0, 0);
+    let (mut rows, mut records, mut seconds) = (0, 0, 0);
+    let (mut commits, mut without) = (BTreeSet::new(), Vec::new());
     for scenario in SCENARIOS {
         let Some(results) = Results::of(scenario.name) else {
             text.push_str(&format!("| `{}` | {} | – | no result | – | – | – | – |\n", scenario.name, scenario.fault));
+            without.push(format!("`{}`", scenario.name));
             continue;
         };
+        rows += 1;
         records += results.records;
         seconds += results.took_seconds;
         text.push_str(&format!(
@@ -39,14 +40,21 @@ fn table() -> String {
             in_seconds(results.recovery_max_ms),
             in_seconds(results.drained_ms),
         ));
+        commits.insert(format!("`{}`", results.commit));
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     text.push_str(&format!(
-        "\n{} scenarios in {} minutes on a machine of {cores} cores, {records} records judged; ratchet {}.\n",
-        SCENARIOS.len(),
+        "\n{rows} scenarios in {} minutes on a machine of {cores} cores, {records} records judged; ratchet {}.\n",
         seconds.div_ceil(60),
         env!("CARGO_PKG_VERSION"),
     ));
+    if !commits.is_empty() {
+        let commits: Vec<String> = commits.into_iter().collect();
+        text.push_str(&format!("Commits that the rows are of: {}.\n", commits.join(", ")));
+    }
+    if !without.is_empty() {
+        text.push_str(&format!("No result, because they failed or were not played: {}.\n", without.join(", ")));
+    }
     text
 }
 

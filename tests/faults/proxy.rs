@@ -88,8 +88,12 @@ impl Shared {
         if !state.seen.is_multiple_of(plan.one_in) {
             return None;
         }
-        state.done += 1;
         Some(plan.deed)
+    }
+
+    /// A deed was done.
+    fn count(&self) {
+        self.state().done += 1;
     }
 }
 
@@ -293,6 +297,7 @@ fn carry_requests(link: &Link, client: Arc<TcpStream>, broker: &TcpStream) {
                 Some(Deed::HoldBack(time)) => {
                     rest(link, time);
                     if link.send(broker, &request) {
+                        link.shared.count();
                         continue;
                     }
                     return end(link, &client, broker);
@@ -302,12 +307,12 @@ fn carry_requests(link: &Link, client: Arc<TcpStream>, broker: &TcpStream) {
                 Some(Deed::DeliverLate(time)) => Some(time),
             };
             cut(link, client);
-            if let Some(time) = late {
-                rest(link, time);
-                link.send(broker, &request);
-                rest(link, LINGER);
+            let Some(time) = late else { return link.shared.count() };
+            rest(link, time);
+            if link.send(broker, &request) {
+                link.shared.count();
             }
-            return;
+            return rest(link, LINGER);
         }
     }
     end(link, &client, broker);

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::checker::Fate;
+use crate::checker::{Fate, Found};
 use crate::cluster::{Fresh, Kafka, Stored};
 use crate::hostile::{broken_records, noise, raw};
 use crate::job::Job;
@@ -27,9 +27,8 @@ fn job(theme: &str, input: &[(&str, &str)]) -> Job {
     job
 }
 
-/// Sends records into the load, again and again; everything has to go on. Returns what the judge has counted as dead
-/// letters.
-fn sent_among_others(report: &mut Report, mut stage: Stage, mut send: impl FnMut(&Job, usize) -> u64) -> usize {
+/// Sends records into the load, again and again; everything has to go on.
+fn sent_among_others(report: &mut Report, mut stage: Stage, mut send: impl FnMut(&Job, usize) -> u64) -> Found {
     for round in 0..ROUNDS {
         sleep(Duration::from_millis(500));
         report.injected(send(&stage.job, round));
@@ -39,7 +38,7 @@ fn sent_among_others(report: &mut Report, mut stage: Stage, mut send: impl FnMut
     let peak = stage.operators.iter().map(|operator| operator.memory_peak_bytes()).max().unwrap_or(0);
     println!("{}: at most {} MiB of memory", report.name, peak >> 20);
     assert!(peak < MEMORY_MAX_BYTES, "{}: {peak} bytes of memory", report.name);
-    stage.finish(report).dead_lettered()
+    stage.finish(report)
 }
 
 /// Kafka itself refuses what is an hour ahead, unless told not to.
@@ -47,7 +46,7 @@ const ANY_TIME: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854
 
 pub fn poison(report: &mut Report) {
     let stage = Stage::set(job("poison", &[ANY_TIME]), 2);
-    let letters = sent_among_others(report, stage, |job, round| {
+    let found = sent_among_others(report, stage, |job, round| {
         let broken =
             broken_records().into_iter().map(|record| Fresh { partition: round as i32 % PARTITIONS, ..record });
         let broken: Vec<_> = broken.collect();
@@ -55,7 +54,12 @@ pub fn poison(report: &mut Report) {
         job.send(broken);
         count
     });
-    assert!(letters >= ROUNDS * broken_records().len(), "only {letters} dead letters");
+    assert!(found.dead_lettered() >= ROUNDS * broken_records().len(), "{found:?}");
+    // The load has none of these.
+    for reason in ["null_value", "identity_not_scalar", "identity_too_long", "version_malformed", "timestamp_in_future"]
+    {
+        assert!(found.count(Fate::DeadLettered(reason)) >= ROUNDS, "{reason}: {found:?}");
+    }
 }
 
 fn too_large_for_the_output(record: &Stored) -> bool {
@@ -67,7 +71,7 @@ pub fn oversized(report: &mut Report) {
     let mut job = job("oversized", &[("max.message.bytes", "20000000")]);
     job.rules.unsendable = too_large_for_the_output;
     let stage = Stage::set(job, 2);
-    let letters = sent_among_others(report, stage, |job, round| {
+    let found = sent_among_others(report, stage, |job, round| {
         let partition = round as i32 % PARTITIONS;
         let large = |id: &str, bytes: usize| {
             let value = format!("{{\"id\":\"{id}-{round}\",\"version\":1,\"noise\":\"{}\"}}", noise(bytes));
@@ -77,7 +81,8 @@ pub fn oversized(report: &mut Report) {
         job.send([large("large", 2_000_000), large("huge", (16 << 20) + (256 << 10)), large("large", 3_000_000)]);
         3
     });
-    assert!(letters >= 3 * ROUNDS, "only {letters} dead letters");
+    assert_eq!(found.count(Fate::DeadLettered("unsendable")), 2 * ROUNDS, "{found:?}");
+    assert_eq!(found.count(Fate::DeadLettered("record_too_large")), ROUNDS, "{found:?}");
 }
 
 /// What a bomb unpacks to.
@@ -89,7 +94,7 @@ pub fn decompression_bombs(report: &mut Report) {
     let mut job = job("bombs", &[]);
     job.rules.unsendable = too_large_for_the_output;
     let stage = Stage::set(job, 2);
-    let letters = sent_among_others(report, stage, |job, round| {
+    let found = sent_among_others(report, stage, |job, round| {
         let writer = job.kafka.writer_with(&[("compression.type", CODECS[round])]);
         for nth in 0..PARTITIONS {
             let zeros = "0".repeat(UNPACKED_BYTES);
@@ -100,7 +105,7 @@ pub fn decompression_bombs(report: &mut Report) {
         }
         PARTITIONS as u64
     });
-    assert!(letters >= ROUNDS * PARTITIONS as usize, "only {letters} dead letters");
+    assert_eq!(found.count(Fate::DeadLettered("unsendable")), ROUNDS * PARTITIONS as usize, "{found:?}");
 }
 
 /// A batch that unpacks to more than the client takes: it cannot be read, and must not be passed over. Its task stops
@@ -149,7 +154,7 @@ pub fn a_bomb_beyond_reading(report: &mut Report) {
     stage.job.properties.insert(LIMIT.to_owned(), "100000000".to_owned());
     stage.restart(0);
     let found = stage.finish(report);
-    assert!(found.dead_lettered() >= BOMBS, "{found:?}");
+    assert_eq!(found.count(Fate::DeadLettered("unsendable")), BOMBS, "{found:?}");
     report.refused(&WORDS[..1]);
 }
 

@@ -1,12 +1,14 @@
 //! What a scenario has found, and its results, a file each in the target folder.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::checker::Found;
+use crate::commit::commit;
 use crate::kafka::target_folder;
 
 /// How a scenario ends.
@@ -131,6 +133,7 @@ impl Report {
             recovery_max_ms: self.recoveries.iter().max().copied().map(ms),
             drained_ms: self.drained.map(ms),
             took_seconds: took_seconds.round() as u64,
+            commit: commit(),
         };
         let path = path(self.name);
         let text = serde_json::to_string_pretty(&results).expect("numbers and texts");
@@ -149,13 +152,22 @@ pub struct Results {
     pub recovery_max_ms: Option<u64>,
     pub drained_ms: Option<u64>,
     pub took_seconds: u64,
+    /// Of which sources.
+    pub commit: String,
 }
 
 impl Results {
-    /// What the last run of this scenario that did not fail has found.
+    /// What the last run of this scenario has found; `None` where there was none, or it failed, or kept less than
+    /// this.
     pub fn of(name: &str) -> Option<Results> {
-        let text = fs::read_to_string(path(name)).ok()?;
-        Some(serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path(name).display())))
+        serde_json::from_str(&fs::read_to_string(path(name)).ok()?).ok()
+    }
+}
+
+/// Removes what an earlier run has found: it is not true any more where a later one has failed.
+pub fn forget(name: &str) {
+    if let Err(error) = fs::remove_file(path(name)) {
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{}: {error}", path(name).display());
     }
 }
 

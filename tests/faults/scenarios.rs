@@ -31,7 +31,11 @@ const fn brief(name: &'static str, fault: &'static str, play: fn(&mut Report)) -
 }
 
 pub static SCENARIOS: &[Scenario] = &[
-    fault("kill-random", "SIGKILL at any time, every fourth with the loss of the disk", kills::at_random),
+    fault(
+        "kill-random",
+        "SIGKILL at any time, every other one within a transaction, every fourth with the loss of the disk",
+        kills::at_random,
+    ),
     fault("kill-after-sends", "SIGKILL before a commit", kills::after_the_sends),
     brief("kill-after-commit", "SIGKILL between the commit and the store's write", kills::after_the_commit),
     fault("kill-store-write", "SIGKILL during the store's write", kills::during_the_stores_write),
@@ -60,25 +64,36 @@ pub static SCENARIOS: &[Scenario] = &[
     fault("broker-kill", "one of three brokers killed (SIGKILL), and back", brokers::killed),
     fault("broker-freeze", "one of three brokers frozen until it is given up, and back", brokers::frozen),
     fault("broker-stall", "one of three brokers frozen for 1.5 s", brokers::stalled),
-    fault("broker-restart", "one of three brokers restarted in good order", brokers::restarted),
+    fault(
+        "broker-restart",
+        "one of three brokers restarted in good order: its leaders move away and back",
+        brokers::restarted,
+    ),
     fault("broker-controller", "the broker that is the controller killed, and back", brokers::the_controller_killed),
     fault("broker-and-instance", "a broker and an instance killed at once", brokers::killed_with_an_instance),
+    fault(
+        "broker-in-restore",
+        "a broker that leads a part of the changelog killed during a restore, and back",
+        brokers::killed_during_a_restore,
+    ),
     fault("disk-full", "no space left while stores are rebuilt, until some is made", disk::full),
+    fault("disk-full-at-work", "no space left under stores at work, until some is made", disk::full_at_work),
     fault("disk-corrupted", "every table of every store overwritten", disk::corrupted_tables),
     brief("disk-manifest", "every store's MANIFEST deleted", disk::deleted_manifests),
     fault("disk-old-copy", "an old copy of the state folder put back", disk::an_old_copy),
     fault("disk-swapped", "stores swapped between partitions", disk::swapped_folders),
     fault(
         "cleaner",
-        "the cleaner at work on tiny segments, instances killed, half of the time with the disk",
+        "the cleaner at work on tiny segments and soon on tombstones, instances killed, half of the time with the disk",
         topics::the_cleaner,
     ),
     fault("input-short", "DeleteRecords on the input, as soon as they are processed", topics::a_short_input),
     fault("input-unread", "DeleteRecords on the input, unread", topics::unread_records_removed),
     fault("input-transactions", "the input's writers abort, or die", topics::a_transactional_input),
     fault("input-recreated", "the input deleted and recreated, as long as before", topics::a_recreated_input),
-    fault("input-recreated-running", "the same under a task at work", topics::an_input_recreated_at_work),
+    brief("input-recreated-running", "the same under a task at work", topics::an_input_recreated_at_work),
     fault("input-partitions", "partitions added to the input", topics::more_partitions),
+    fault("input-partitions-running", "the same under a task at work", topics::more_partitions_at_work),
     fault("changelog-short", "DeleteRecords on the changelog, stores kept", topics::a_truncated_changelog),
     fault(
         "changelog-short-wiped",

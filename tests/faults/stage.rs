@@ -9,7 +9,7 @@ use crate::job::Job;
 use crate::load::{Feed, Load, Random};
 use crate::operator::{Operator, Options};
 use crate::report::Report;
-use crate::until::{DEADLINE, within};
+use crate::until::within;
 
 /// Partitions of every scenario's input.
 pub const PARTITIONS: i32 = 4;
@@ -17,6 +17,8 @@ pub const PARTITIONS: i32 = 4;
 pub const RECORDS_PER_SECOND: u64 = 1000;
 /// Things that the load is about: each comes back often, as a duplicate, late or newer.
 const IDENTITIES: usize = 2000;
+/// Nothing is measured before all partitions are at work.
+const START_MAX: Duration = Duration::from_secs(180);
 /// What going on may take after an instance's fault: the session's timeout, the transaction's, a restore, on a busy
 /// machine.
 pub const RECOVERY_MAX: Duration = Duration::from_secs(60);
@@ -46,7 +48,7 @@ impl Stage {
             stage.add();
         }
         if instances > 0 {
-            stage.await_beyond(&[0; PARTITIONS as usize], DEADLINE);
+            stage.await_beyond(&[0; PARTITIONS as usize], START_MAX);
         }
         stage
     }
@@ -63,6 +65,18 @@ impl Stage {
 
     pub fn restart_with(&mut self, which: usize, options: &Options<'_>) {
         self.operators[which] = Operator::start_with(&self.job, LABELS[which], options);
+    }
+
+    /// Kills an instance that is at work, with its state folder if so asked.
+    #[track_caller]
+    pub fn kill(&mut self, which: usize, with_its_disk: bool) {
+        let operator = &mut self.operators[which];
+        assert_sound(operator);
+        if with_its_disk {
+            operator.kill_and_wipe();
+        } else {
+            operator.kill();
+        }
     }
 
     /// The committed offsets, 0 where there is none.
@@ -101,7 +115,7 @@ impl Stage {
         report.drained(since.elapsed());
         println!("{}: {written} records", self.job.name);
         for operator in &mut self.operators {
-            operator.assert_running();
+            assert_sound(operator);
             operator.stop();
         }
     }
@@ -113,6 +127,7 @@ impl Stage {
         let found = check(&self.job, &self.state_dirs());
         found.assert_lively();
         report.judged(&found);
+        self.clear();
         found
     }
 
@@ -124,11 +139,29 @@ impl Stage {
         let found = check_against(&self.job, kept, &self.state_dirs());
         found.assert_lively();
         report.judged(&found);
+        self.clear();
+    }
+
+    /// Deletes the topics once all is judged: those of some fifty jobs would weigh on the brokers.
+    pub fn clear(self) {
+        let Job { kafka, input, output, .. } = &self.job;
+        for topic in [input, output, &self.job.changelog(), &self.job.dead_letter()] {
+            if kafka.partitions(topic).is_some() {
+                kafka.delete(topic);
+            }
+        }
     }
 
     pub fn state_dirs(&self) -> Vec<&Path> {
         self.operators.iter().map(Operator::state_dir).collect()
     }
+}
+
+/// Fails if an instance has ended by itself, or one of its threads has panicked.
+#[track_caller]
+pub fn assert_sound(operator: &mut Operator) {
+    operator.assert_running();
+    assert!(!operator.said().contains("panicked"), "{}", operator.tail());
 }
 
 fn feed(job: &Job, random: &Random) -> Feed {

@@ -3,34 +3,12 @@
 //! the brokers among themselves do not.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
-use crate::cluster::Kafka;
 use crate::job::Job;
 use crate::kafka::Broker;
 use crate::proxy::{Plan, Proxy, Weather};
+use crate::replicated::{self, PROPERTIES, REPLICAS};
 use crate::stage::PARTITIONS;
-use crate::until::within;
-
-const REPLICAS: i32 = 3;
-/// For how long replicas may take to be in sync again.
-const IN_SYNC_MAX: Duration = Duration::from_secs(120);
-
-/// A broker that is silent for three seconds is given up, and so is a replica that lags for as long; leaders go back
-/// to where they were first.
-const PROPERTIES: &[(&str, &str)] = &[
-    ("offsets.topic.replication.factor", "3"),
-    ("transaction.state.log.replication.factor", "3"),
-    ("transaction.state.log.min.isr", "2"),
-    ("min.insync.replicas", "2"),
-    ("unclean.leader.election.enable", "false"),
-    ("broker.session.timeout.ms", "3000"),
-    ("broker.heartbeat.interval.ms", "500"),
-    ("replica.lag.time.max.ms", "3000"),
-    ("auto.leader.rebalance.enable", "true"),
-    ("leader.imbalance.check.interval.seconds", "3"),
-    ("leader.imbalance.per.broker.percentage", "0"),
-];
 
 /// Three brokers.
 pub struct Three {
@@ -77,19 +55,9 @@ impl Three {
     pub fn job(&self, theme: &str) -> Job {
         let direct: Vec<String> = self.brokers.iter().map(Broker::bootstrap).collect();
         let through: Vec<String> = self.proxies.iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
-        let mut job = Job::on(Kafka::at(&direct.join(",")), theme);
+        let mut job = replicated::job(&direct, theme, PARTITIONS);
         job.properties.insert("bootstrap.servers".to_owned(), through.join(","));
-        job.worker.push("topics: {create: internal, replication_factor: 3, min_insync_replicas: 2}".to_owned());
-        for topic in [&job.input, &job.output] {
-            job.kafka.create_replicated(topic, PARTITIONS, REPLICAS, &[("min.insync.replicas", "2")]);
-        }
         job
-    }
-
-    /// Waits until every partition has its three replicas in sync: before that, to lose another broker would be to
-    /// lose two.
-    pub fn await_in_sync(&self, job: &Job) {
-        within(IN_SYNC_MAX, "all replicas to be in sync", || job.kafka.is_in_sync().then_some(()));
     }
 
     pub fn set_weather(&self, weather: Weather) {

@@ -1,6 +1,7 @@
 //! Goal: what is done to the topics, by the cleaner, by retention, by people, is either gone on from or refused with
 //! words that say what to do; in a refusal nothing wrong has come out.
 
+use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,32 +11,31 @@ use crate::job::{Job, TRANSACTION_TIMEOUT};
 use crate::load::things;
 use crate::operator::Operator;
 use crate::report::Report;
-use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage, keep};
-use crate::until::DEADLINE;
+use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage, assert_sound, keep};
+use crate::until::{DEADLINE, within};
 
 const ROUNDS: usize = 4;
+/// After which what has not happened is taken not to happen.
+const LATER: Duration = Duration::from_secs(3);
 
-/// The changelog is compacted all the time, in segments of a fraction of a second, and its tombstones go at once; the
-/// stores are rebuilt from what is left, and built upon where they are old.
+/// The changelog is compacted all the time, in segments of a fraction of a second; identities expire after seconds,
+/// and their tombstones go soon after. The stores are rebuilt from what is left.
 pub fn the_cleaner(report: &mut Report) {
     const TINY: &[(&str, &str)] = &[
         ("cleanup.policy", "compact"),
         ("segment.ms", "200"),
         ("min.cleanable.dirty.ratio", "0.01"),
-        ("delete.retention.ms", "100"),
+        // Longer than it takes to read the changelog: who has read a record is to see its tombstone, too.
+        ("delete.retention.ms", "2000"),
     ];
-    let mut job = Job::new("cleaner", PARTITIONS);
+    let mut job = Job::new("cleaner", PARTITIONS).with_retention(Duration::from_secs(5));
     job.compacted = true;
     job.kafka.create(&job.changelog(), PARTITIONS, TINY);
     let mut stage = Stage::set(job, 2);
     for round in 0..2 * ROUNDS {
         sleep(Duration::from_secs(2));
         let victim = round % 2;
-        if round % 4 < 2 {
-            stage.operators[victim].kill_and_wipe();
-        } else {
-            stage.operators[victim].kill();
-        }
+        stage.kill(victim, round % 4 < 2);
         let since = Instant::now();
         stage.restart(victim);
         stage.recover(report, since, RECOVERY_MAX);
@@ -46,7 +46,8 @@ pub fn the_cleaner(report: &mut Report) {
     println!("{}: {kept} of {written} changelog offsets are left", report.name);
     assert!((kept as i64) < written / 2, "the cleaner has removed too little: {kept} of {written} are left");
     report.injected(2 * ROUNDS as u64);
-    stage.finish(report);
+    let found = stage.finish(report);
+    assert!(found.swept > 0, "no tombstone was met: {found:?}");
 }
 
 /// The input's records go as soon as they are processed.
@@ -62,7 +63,7 @@ pub fn a_short_input(report: &mut Report) {
         }
         report.injected(1);
         if round % 2 == 1 {
-            stage.operators[0].kill();
+            stage.kill(0, false);
             stage.restart(0);
         }
         stage.recover(report, Instant::now(), RECOVERY_MAX);
@@ -81,16 +82,23 @@ fn drained(theme: &str) -> (Job, Operator, Records) {
     (job, operator, read)
 }
 
-/// An operator is started that has to refuse with these words; what came out is of what was `read` before, and right.
+/// An operator is started that has to refuse with these words, and so has the next one; what came out is of what was
+/// `read` before, and right.
 fn refuses(report: &mut Report, job: &Job, read: &Records, words: &[&str]) {
     let committed = job.committed();
-    let operator = Operator::start(job, "a");
-    for word in words {
-        operator.await_line(&[*word], DEADLINE);
+    for _ in 0..2 {
+        let mut operator = Operator::start(job, "a");
+        operator.await_error(words);
+        // What it does not do at once, it does not do later either.
+        sleep(LATER);
+        assert!(!operator.said().contains("panicked"), "{}", operator.tail());
+        // It may stay, for the sake of other partitions, or end as one does that has failed.
+        if !operator.is_running() {
+            let status = operator.await_exit(DEADLINE);
+            assert_eq!(status.code(), Some(1), "{status}; {}", operator.tail());
+        }
     }
     report.injected(1);
-    // What it does not do at once, it does not do later either.
-    sleep(Duration::from_secs(3));
     assert_eq!(job.committed()[0], committed[0], "the offset was moved beside the refusal");
     judge(report, job, read);
     report.refused(words);
@@ -138,6 +146,7 @@ pub fn a_truncated_changelog(report: &mut Report) {
     stage.drain(report);
     let input = stage.job.kafka.read(&stage.job.input);
     judge(report, &stage.job, &input);
+    stage.clear();
 }
 
 /// The same with the store lost: what was in them is remembered nowhere else.
@@ -172,7 +181,7 @@ pub fn a_recreated_input(report: &mut Report) {
 fn recreated_at_work(report: &mut Report, theme: &str, topic: fn(&Job) -> String, settings: &[(&str, &str)]) {
     const WORDS: [&str; 2] = ["recreated", "new name"];
     let job = Job::new(theme, 1);
-    let operator = Operator::start(&job, "a");
+    let mut operator = Operator::start(&job, "a");
     job.send(things(0, 0..10, 1));
     job.await_drained(DEADLINE);
     let read = job.kafka.read(&job.input);
@@ -182,6 +191,9 @@ fn recreated_at_work(report: &mut Report, theme: &str, topic: fn(&Job) -> String
     operator.await_error(&WORDS);
     report.recovered(since.elapsed());
     report.injected(1);
+    job.send(things(0, 10..20, 1));
+    sleep(LATER);
+    assert_sound(&mut operator);
     judge(report, &job, &read);
     report.refused(&WORDS);
 }
@@ -202,6 +214,33 @@ pub fn more_partitions(report: &mut Report) {
     refuses(report, &job, &read, &["they must be equal", "new name"]);
 }
 
+/// The task that was there before goes on; that of the new partition, where its identities may have moved to, stops.
+pub fn more_partitions_at_work(report: &mut Report) {
+    const WORDS: [&str; 2] = ["had 1 partitions and has 2", "new name"];
+    let mut job = Job::new("rescaled-at-work", 1);
+    // After which the client sees what was done to a topic: by default, minutes.
+    job.properties.insert("consumer.topic.metadata.refresh.interval.ms".to_owned(), "1000".to_owned());
+    let mut operator = Operator::start(&job, "a");
+    job.send(things(0, 0..10, 1));
+    job.await_drained(DEADLINE);
+    job.kafka.add_partitions(&job.output, 2);
+    job.kafka.add_partitions(&job.input, 2);
+    let since = Instant::now();
+    operator.await_error(&WORDS);
+    job.send(things(0, 10..20, 1).chain(things(1, 0..20, 1)));
+    within(RECOVERY_MAX, "the partition that was there before to go on", || (job.committed()[0] >= 20).then_some(()));
+    report.recovered(since.elapsed());
+    report.injected(1);
+    sleep(LATER);
+    assert_sound(&mut operator);
+    assert_eq!(job.committed()[1], 0, "the offset was moved beside the refusal");
+    // Of the new partition nothing was read.
+    let mut read = job.kafka.read(&job.input);
+    read.insert(1, Vec::new());
+    judge(report, &job, &read);
+    report.refused(&WORDS);
+}
+
 /// The group is empty for a moment, and something is done to it; then the load goes on where it has to.
 fn with_the_group(report: &mut Report, theme: &str, act: fn(&Stage), told: &str) {
     let mut stage = Stage::set(Job::new(theme, PARTITIONS), 2);
@@ -216,10 +255,17 @@ fn with_the_group(report: &mut Report, theme: &str, act: fn(&Stage), told: &str)
         stage.restart(1);
         stage.await_beyond(&before, RECOVERY_MAX);
         report.recovered(since.elapsed());
-        let is_told = stage.operators.iter().any(|operator| operator.said().contains(told));
-        assert!(is_told, "{told:?} was not said: {}", stage.operators[0].tail());
+        assert_told_of_each(&stage, told);
     }
     stage.finish(report);
+}
+
+/// Asserts that these words were said of each partition, by whichever operator.
+#[track_caller]
+fn assert_told_of_each(stage: &Stage, words: &str) {
+    let lines = stage.operators.iter().flat_map(Operator::log).filter(|line| line.to_string().contains(words));
+    let tasks: BTreeSet<String> = lines.map(|line| line["task"].to_string()).collect();
+    assert_eq!(tasks.len(), PARTITIONS as usize, "{words:?} was said of {tasks:?}: {}", stage.operators[0].tail());
 }
 
 pub fn the_group_deleted(report: &mut Report) {
@@ -248,6 +294,7 @@ pub fn the_group_reset_to_latest(report: &mut Report) {
         let group = stage.job.kafka.group(&stage.job.group());
         for (partition, next) in (0..PARTITIONS).zip(stage.committed()) {
             let end = stage.job.kafka.bounds(&stage.job.input, partition).end;
+            assert!(next < end, "nothing is skipped");
             skipped[partition as usize].push(next..end);
             group.set(&stage.job.input, partition, end, "");
         }
@@ -255,7 +302,7 @@ pub fn the_group_reset_to_latest(report: &mut Report) {
         let since = Instant::now();
         stage.restart(0);
         stage.recover(report, since, RECOVERY_MAX);
-        stage.operators[0].await_line(&["the group was reset"], DEADLINE);
+        assert_told_of_each(&stage, "the group was reset");
     }
     report.assert_injected();
     stage.drain(report);
@@ -265,6 +312,7 @@ pub fn the_group_reset_to_latest(report: &mut Report) {
         records.retain(|record| !skipped.iter().any(|range| range.contains(&record.offset)));
     }
     judge(report, &stage.job, &input);
+    stage.clear();
 }
 
 /// The input is written by transactions, of which every other one is aborted, and some stand open for a while: what

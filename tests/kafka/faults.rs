@@ -1,6 +1,7 @@
 //! Goal: what happens to the brokers is sat out, and what happens to one output partition stays there.
 
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::checker::check;
 use crate::cluster::Kafka;
@@ -12,6 +13,11 @@ use crate::until::{DEADLINE, within};
 
 /// A broker that comes back replays its logs, and every client finds it again.
 const RECOVERY: Duration = Duration::from_secs(90);
+/// What a clean end may take, and what no second signal shortens: the same one may arrive twice.
+const CLEAN_END_MAX: Duration = Duration::from_secs(25);
+const ONE_REQUEST: Duration = Duration::from_secs(1);
+/// A busy machine gets to it later.
+const SLACK: Duration = Duration::from_secs(5);
 /// A broker that is silent for three seconds is given up.
 const FAST_FAILOVER: &[(&str, &str)] =
     &[("broker.session.timeout.ms", "3000"), ("broker.heartbeat.interval.ms", "500")];
@@ -99,4 +105,42 @@ fn a_restore_does_not_wait_for_a_broker_that_is_gone() {
     job.await_drained(RECOVERY);
     operator.stop();
     check(&job, &[operator.state_dir()]).assert_lively();
+}
+
+#[test]
+fn an_end_that_a_frozen_broker_holds_up_is_forced_by_a_second_signal_or_in_time() {
+    let broker = Broker::start();
+    let mut job = Job::on(Kafka::at(&broker.bootstrap()), "held-end");
+    // What cannot be released is given up after as long, and the end would be clean.
+    job.properties.insert("producer.transaction.timeout.ms".to_owned(), "60000".to_owned());
+    job.kafka.create(&job.input, 2, &[]);
+    job.kafka.create(&job.output, 2, &[]);
+    let feed = Feed::start(&job, Load::new(Random::seeded("held-end"), 2, 1000), 500);
+    let (mut told_twice, mut told_once) = (Operator::start(&job, "told-twice"), Operator::start(&job, "told-once"));
+    within(DEADLINE, "two owners", || {
+        let owners = job.owners();
+        (owners[0].is_some() && owners[1].is_some() && owners[0] != owners[1]).then_some(())
+    });
+    broker.freeze();
+    let told = Instant::now();
+    told_once.terminate();
+    told_twice.terminate();
+    // It takes these for one.
+    told_twice.terminate();
+    sleep(2 * ONE_REQUEST);
+    told_twice.assert_running();
+    told_twice.terminate();
+    assert_eq!(told_twice.await_exit(SLACK).code(), Some(1), "the end was not clean");
+    told_twice.await_line(&["\"WARN\"", "ending at once", "SIGTERM"], DEADLINE);
+    assert_eq!(told_once.await_exit(CLEAN_END_MAX + SLACK).code(), Some(1), "the end was not clean");
+    assert!(told.elapsed() >= CLEAN_END_MAX, "{:?}", told.elapsed());
+    told_once.await_error(&["not stopped in time"]);
+
+    broker.thaw();
+    let mut heir = Operator::start(&job, "heir");
+    feed.stop();
+    job.await_drained(RECOVERY);
+    heir.stop();
+    let dirs = [&told_twice, &told_once, &heir].map(|operator| operator.state_dir());
+    check(&job, &dirs).assert_lively();
 }

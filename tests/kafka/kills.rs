@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::checker::check;
+use crate::checker::{Fate, check};
 use crate::job::Job;
 use crate::load::{Feed, Load, Random, things};
 use crate::operator::{Operator, Options};
@@ -21,10 +21,11 @@ fn random_kills_of_two_instances_change_nothing() {
     let labels = ["a", "b"];
     let mut operators = labels.map(|label| Operator::start(&job, label));
     job.await_progress(&[0; 4], DEADLINE);
-    let (mut killed_in_transaction, mut wiped) = (0, 0);
+    let (mut killed_in_transaction, mut wiped, mut kills) = (0, 0, [0; 2]);
     for round in 0..7 {
         sleep(random.between(Duration::ZERO, Duration::from_millis(1200)));
-        let first = random.below(2) as usize;
+        // In the end the one that was spared so far.
+        let first = if round < 5 { random.below(2) as usize } else { usize::from(kills[1] < kills[0]) };
         // The other one follows it now and then, before it could take over.
         let victims = if random.once_in(3) { vec![first, 1 - first] } else { vec![first] };
         for &victim in &victims {
@@ -33,6 +34,7 @@ fn random_kills_of_two_instances_change_nothing() {
                 operators[victim].freeze_in_transaction(&job);
             }
             operators[victim].kill();
+            kills[victim] += 1;
         }
         killed_in_transaction += usize::from(job.has_stuck_transaction());
         let before = job.committed();
@@ -45,7 +47,11 @@ fn random_kills_of_two_instances_change_nothing() {
         }
         job.await_progress(&before, RECOVERY);
     }
-    println!("killed in a transaction {killed_in_transaction} times, wiped {wiped} times, {} records", feed.stop());
+    println!(
+        "killed {kills:?} times, {killed_in_transaction} in a transaction, {wiped} wiped, {} records",
+        feed.stop()
+    );
+    assert!(kills.iter().all(|kills| *kills >= 2), "{kills:?}: each is to be killed more than once");
     assert!(killed_in_transaction > 0, "no kill met an open transaction");
     assert!(wiped > 0, "no state folder was removed");
     job.await_drained(RECOVERY);
@@ -103,4 +109,27 @@ fn a_death_during_the_restore_leaves_a_store_that_nobody_trusts() {
         job.await_drained(DEADLINE);
         first.kill_and_wipe();
     });
+}
+
+#[test]
+fn a_death_between_two_loads_of_a_restore_leaves_a_store_that_nobody_trusts() {
+    // More than two of the smallest loads.
+    const THINGS: usize = 200_000;
+    let mut job = Job::new("at-load", 1);
+    job.worker.push("memory: 64MiB".to_owned());
+    job.send(things(0, 0..THINGS, 1));
+    let mut first = Operator::start(&job, "a");
+    job.await_drained(DEADLINE);
+    first.kill_and_wipe();
+    let mut dying = Operator::start_with(&job, "a", &Options { crash_at: Some("during_load:1"), ..Options::default() });
+    dying.await_crash();
+    let left = check(&job, &[dying.state_dir()]);
+    assert_eq!((left.stores_unfinished, left.stores), (1, 0), "{left:?}");
+    let mut heir = Operator::start(&job, "a");
+    job.send(things(0, 0..1000, 1));
+    job.await_drained(RECOVERY);
+    heir.stop();
+    let found = check(&job, &[heir.state_dir()]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (THINGS, 1000), "{found:?}");
+    assert_eq!(found.stores_current, 1, "{found:?}");
 }

@@ -49,3 +49,4 @@ mod restores;
 mod rights;
 mod secrets;
 mod takeovers;
+mod unreached;

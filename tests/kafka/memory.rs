@@ -1,11 +1,12 @@
 //! Goal: the process's memory stays within `memory` and a constant, whatever comes: more keys than there is memory
 //! for, records as large as they may be, a broker that takes little at a time, hundreds of partitions.
 //!
-//! What is measured is the peak of what the kernel counts as resident. The constant is what a process takes that
-//! has done almost nothing, measured in the same run, and some room for what an allocator cannot give back.
+//! What is measured is the peak of what the kernel counts as resident. There are two constants, and both hold: what
+//! docs/operations.md promises; and what a process takes that has done almost nothing, measured in the same run, with
+//! some room for what an allocator cannot give back. What comes is, each time, clearly more than that leaves room for.
 //! `make bounds` measures with more of everything (`RATCHET_TEST_BOUNDS=full`).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cluster::{Fresh, Kafka};
 use crate::job::Job;
@@ -15,6 +16,8 @@ use crate::operator::Operator;
 
 /// The least that may be configured.
 const MEMORY_BYTES: u64 = 64 << 20;
+/// What the documentation allows for the program, its threads and connections.
+const PROGRAM_BYTES: u64 = 64 << 20;
 /// What the allocator may hold beside what is in use.
 const ROOM_BYTES: u64 = 32 << 20;
 /// What a partition takes beside the shares of the memory: a store's tables, a consumer's and a producer's notes.
@@ -50,7 +53,7 @@ fn job(kafka: Kafka, theme: &str, partitions: i32, settings: &[(&str, &str)]) ->
 fn peak_of(job: &Job) -> u64 {
     let mut operator = Operator::start(job, "a");
     job.await_drained(WAIT);
-    let peak = operator.peak_bytes();
+    let peak = operator.memory_peak_bytes();
     operator.stop();
     peak
 }
@@ -64,7 +67,8 @@ fn idle_bytes(kafka: Kafka) -> u64 {
 
 #[track_caller]
 fn assert_within(what: &str, peak: u64, idle: u64, partitions: i32) {
-    let bound = idle + MEMORY_BYTES + ROOM_BYTES + PARTITION_BYTES * partitions.unsigned_abs() as u64;
+    let grows = MEMORY_BYTES + PARTITION_BYTES * u64::from(partitions.unsigned_abs());
+    let bound = (PROGRAM_BYTES + grows).min(idle + ROOM_BYTES + grows);
     let mib = |bytes: u64| bytes >> 20;
     println!("{what}: peak {} MiB, idle {} MiB, bound {} MiB", mib(peak), mib(idle), mib(bound));
     assert!(peak <= bound, "{what}: {} MiB are more than {} MiB", mib(peak), mib(bound));
@@ -73,8 +77,9 @@ fn assert_within(what: &str, peak: u64, idle: u64, partitions: i32) {
 #[test]
 fn more_keys_than_there_is_memory_for() {
     let job = job(Kafka::shared(), "memory-keys", 2, &[]);
-    let count = sized(400_000, 4_000_000);
-    let thing = |id: usize| Fresh::new((id % 2) as i32, "", format!("{{\"id\":\"thing-{id:020}\",\"version\":1}}"));
+    let count = sized(1_200_000, 4_000_000);
+    // Nearly as long as identities may be that are kept as they are: these alone take 120 MiB.
+    let thing = |id: usize| Fresh::new((id % 2) as i32, "", format!("{{\"id\":\"thing-{id:0100}\",\"version\":1}}"));
     job.send((0..count).map(thing));
     let peak = peak_of(&job);
     let output: i64 = (0..2).map(|partition| job.kafka.bounds(&job.output, partition).stable).sum();
@@ -85,7 +90,7 @@ fn more_keys_than_there_is_memory_for() {
 #[test]
 fn records_as_large_as_they_may_be() {
     let job = job(Kafka::shared(), "memory-large", 2, LARGE_TOPIC);
-    let count = sized(12, 120);
+    let count = sized(32, 120);
     let filler = "x".repeat(LARGE_BYTES);
     let large = |id: usize| {
         Fresh::new((id % 2) as i32, "large", format!("{{\"id\":{id},\"version\":1,\"x\":\"{filler}\"}}")).at(now_ms())
@@ -97,19 +102,24 @@ fn records_as_large_as_they_may_be() {
 
 #[test]
 fn a_broker_that_takes_little_at_a_time() {
-    let broker = Broker::start();
+    const RECORD_BYTES: usize = 2_000;
+    // A broker lets pass at once what the rate allows for all of its windows, some ten seconds' by default.
+    let broker = Broker::start_with(&[("quota.window.num", "2")]);
     let kafka = || Kafka::at(&broker.bootstrap());
     let idle = idle_bytes(kafka());
     let mut job = job(kafka(), "memory-slow", 2, &[]);
     job.properties.insert("client.id".to_owned(), "slow".to_owned());
-    let (count, rate) = sized((40_000, 8 << 20), (400_000, 8 << 20));
-    let filler = "x".repeat(2_000);
+    let (count, rate) = sized((100_000, 16 << 20), (400_000, 8 << 20));
+    let filler = "x".repeat(RECORD_BYTES);
     let record = |id: usize| {
         Fresh::new((id % 2) as i32, "", format!("{{\"id\":{id},\"version\":1,\"x\":\"{filler}\"}}")).at(now_ms())
     };
     job.send((0..count).map(record));
     broker.throttle_writes("slow", rate);
+    let start = Instant::now();
     let peak = peak_of(&job);
+    let (took, due) = (start.elapsed(), Duration::from_secs((count * RECORD_BYTES) as u64 / u64::from(rate)));
+    assert!(took >= due / 2, "{count} records came out within {took:?}: the broker was not slow");
     assert_within("a slow broker", peak, idle, 2);
 }
 

@@ -119,6 +119,8 @@ fn what_was_handed_over_names_nobody_and_nobody_is_fenced() {
     job.await_progress(&[0], DEADLINE);
     let heir = Operator::start(&job, "heir");
     within(DEADLINE, "the heir to join", || (heir.metric("ratchet_rebalances_total", &[]) > 0.0).then_some(()));
+    // What was committed on both sides of the rebalance may be aborted; only who is at work can hand over.
+    job.await_progress(&job.committed(), DEADLINE);
     owner.stop();
     let (stopped, before) = (Instant::now(), job.committed());
     job.await_progress(&before, DEADLINE);

@@ -64,7 +64,7 @@ fn a_topic_that_comes_while_it_runs_is_deduplicated_also_across_kills() {
     });
     println!("a new topic's first commit came after {:?}", begun.elapsed());
     // Killed with the new topic's transaction open, as far as it can be had, and once more while it takes over.
-    with(&mut job, &late, |job| operators[0].freeze_in_transaction(job));
+    with(&mut job, &late, |job| Operator::freeze_one_in_transaction(&operators, job));
     operators.iter_mut().for_each(Operator::kill);
     operators[0] = Operator::start(&job, "a");
     let before = with(&mut job, &late, |job| job.committed());

@@ -178,3 +178,28 @@ fn records_that_were_removed_unread_are_refused_and_not_jumped_over() {
     assert_eq!(job.output().len(), 10, "nothing may be forwarded across the gap");
     assert_eq!(job.committed(), [10], "the committed offset stays where it is");
 }
+
+#[test]
+fn a_reset_to_before_what_was_removed_goes_on_where_the_input_begins() {
+    const COUNT: i64 = 30;
+    let job = Job::new("reset-truncated", 1);
+    job.send(things(0, 0..COUNT as usize, 1));
+    let mut first = Operator::start(&job, "first");
+    job.await_drained(DEADLINE);
+    first.stop();
+    // Some of what was processed is gone, then all of it.
+    for gone in [20, COUNT] {
+        job.kafka.delete_records(&job.input, 0, gone);
+        job.kafka.group(&job.group()).set(&job.input, 0, 5, "");
+        let mut next = Operator::start(&job, "first");
+        next.await_line(&["reset to before where the input begins"], DEADLINE);
+        // Also if nothing follows: the group stands at an offset that is there.
+        within(DEADLINE, "the group to stand at the end", || (job.committed() == [COUNT]).then_some(()));
+        assert_eq!(job.output().len(), COUNT as usize, "with {gone} removed");
+        next.stop();
+    }
+    job.send(things(0, 30..31, 1));
+    let mut last = Operator::start(&job, "first");
+    within(DEADLINE, "one more", || (job.output().len() == COUNT as usize + 1).then_some(()));
+    last.stop();
+}

@@ -3,22 +3,18 @@
 
 use std::fs;
 
-use crate::access::secured;
+use crate::access::{password, secured};
 use crate::load::things;
-use crate::operator::{Operator, Options};
+use crate::operator::Operator;
 use crate::planted::{assert_hidden, planted};
 use crate::until::DEADLINE;
 
 const TALKATIVE: &str = "log: {format: FORMAT, level: trace}";
 
-fn password(text: &str) -> Options<'static> {
-    Options { env: vec![("KAFKA_PASSWORD", text.to_owned())], ..Options::default() }
-}
-
 #[test]
 fn a_job_that_works_shows_no_secret() {
     for format in ["json", "text"] {
-        let mut job = secured(&format!("secret-{format}"), "ratchet");
+        let mut job = secured(&format!("secret-{format}"), "planted");
         // The broker's password and what is planted are both secrets; the key's is one that is not needed.
         let file = job.path("key-password");
         fs::write(&file, planted("file")).expect("the job's folder is writable");
@@ -27,19 +23,17 @@ fn a_job_that_works_shows_no_secret() {
         job.properties.insert("debug".to_owned(), "all".to_owned());
         job.worker.push(TALKATIVE.replace("FORMAT", format));
         job.send(things(0, 0..20, 1).chain(things(0, 0..20, 1)));
-        let mut operator = Operator::start_with(&job, "a", &password("ratchet-secret"));
+        let mut operator = Operator::start_with(&job, "a", &password(&planted("broker")));
         job.await_drained(DEADLINE);
         if format == "json" {
             for path in ["/metrics", "/livez", "/readyz", "/readyz?verbose", "/config"] {
                 let (_, page) = operator.get(path);
-                assert!(!page.contains("ratchet-secret"), "{path} shows the password");
                 assert_hidden(path, &page);
             }
         }
         operator.stop();
         let said = operator.said();
         assert!(said.contains("SASL") && said.contains("librdkafka"), "the log was not talkative: {}", operator.tail());
-        assert!(!said.contains("ratchet-secret"), "the password stands in the log");
         assert_hidden("the log", &said);
     }
 }

@@ -8,19 +8,22 @@ use ratchet::cluster::{self, Kind};
 use ratchet::config::{Commit, Create, Topics};
 use ratchet::engine::catalog::Catalog;
 use ratchet::engine::claims::Ids;
-use ratchet::engine::clock::Clock;
 use ratchet::engine::context::{Context, backoff};
 use ratchet::engine::lane::Lane;
-use ratchet::engine::preflight::Preflight;
+use ratchet::engine::preflight::{Admitted, Preflight};
 use ratchet::engine::status::LaneStatus;
 use ratchet::observe::{Health, Metrics};
 use ratchet::state::Registry;
 use ratchet::topology::Topology;
 
 use crate::client::Sim;
+use crate::judge::heard;
 use crate::kafka::Time;
 use crate::stores::Stores;
 use crate::world::{Process, World};
+
+/// How the topics that are missing are created.
+const TOPIC_SETTINGS: Topics = Topics { create: Create::All, replication_factor: 3, min_insync_replicas: 2 };
 
 /// What instances are made of.
 #[derive(Clone)]
@@ -55,30 +58,22 @@ impl Instance {
     }
 }
 
-fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>, ended: &Arc<AtomicU64>) {
-    let sim = Sim::new(process.clone());
-    let topic_settings = Topics { create: Create::All, replication_factor: 3, min_insync_replicas: 2 };
-    let rules_digest = plan.topology.rules.digest();
-    let mut attempt = 0;
-    let admitted = loop {
-        match Preflight::new(&sim, &plan.topology, &rules_digest, &topic_settings).begin() {
-            Ok(admitted) => break admitted,
-            Err(error) if error.kind == Kind::Refused || stop.load(Ordering::Relaxed) => {
-                process.lock().note("refused", format_args!("{error}"));
-                ended.fetch_add(plan.lanes as u64, Ordering::Relaxed);
-                return;
-            }
-            Err(_) => process.sleep(backoff(attempt).as_micros() as Time),
-        }
-        attempt += 1;
-    };
-    let clock: Arc<dyn Clock> = Arc::new(process.clone());
-    let context = Arc::new(Context {
+/// What is looked at before lanes join; creates the topics that are missing.
+pub fn admit(sim: &Sim, topology: &Topology) -> Result<Admitted, cluster::Error> {
+    let rules_digest = topology.rules.digest();
+    let preflight = Preflight::new(sim, topology, &rules_digest, &TOPIC_SETTINGS);
+    preflight.reach()?;
+    preflight.begin()
+}
+
+/// What the lanes of an instance share.
+pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitted) -> Context {
+    Context {
         rules: plan.topology.rules.clone(),
-        rules_digest,
+        rules_digest: plan.topology.rules.digest(),
         topology: plan.topology.clone(),
         topics: Catalog::new(admitted.topics, BTreeMap::new()),
-        topic_settings,
+        topic_settings: TOPIC_SETTINGS,
         commit: plan.commit,
         state_dir: Arc::new(stores.state_dir()),
         memory: stores.memory(),
@@ -86,9 +81,30 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>,
         metrics: Metrics::new(),
         health: Health::new(),
         recreated: AtomicU64::new(0),
-        clock,
+        clock: Arc::new(process.clone()),
         ids: Ids::default(),
-    });
+    }
+}
+
+fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>, ended: &Arc<AtomicU64>) {
+    let sim = Sim::new(process.clone());
+    let mut attempt = 0;
+    let admitted = loop {
+        match admit(&sim, &plan.topology) {
+            Ok(admitted) => break admitted,
+            Err(error) if error.kind == Kind::Refused || stop.load(Ordering::Relaxed) => {
+                process.lock().note("refused", format_args!("{error}"));
+                if error.kind == Kind::Refused {
+                    heard::start_refused();
+                }
+                ended.fetch_add(plan.lanes as u64, Ordering::Relaxed);
+                return;
+            }
+            Err(_) => process.sleep(backoff(attempt).as_micros() as Time),
+        }
+        attempt += 1;
+    };
+    let context = Arc::new(context(process, plan, stores, admitted));
     for index in 0..plan.lanes {
         let (context, sim, stop, ended) = (context.clone(), sim.clone(), stop.clone(), ended.clone());
         process.spawn(move || {

@@ -6,12 +6,17 @@
 //!   is right, and which situations were reached
 //! - `schedule`: one seed from beginning to end, of one `profile`
 //!
-//! - `hunt`: many seeds; `cut`: a part of a seed; `shrink`: finds the smallest that fails
+//! - `hunt`: many seeds, and the page of what they reach; `cut`: a part of a seed; `shrink`: finds the smallest that fails
 //! - `regressions`: mistakes of the engine that seeds have shown, each by name; `driver`: a process alone
 //! - `mistakes`: the judge is judged, where the engine was built to make some
 //!
 //! docs/simulation.md says what is simulated, what is not, and how seeds are run.
 #![allow(dead_code, reason = "the cluster can more than the first scheduler asks of it")]
+
+#[path = "../support/commit.rs"]
+mod commit;
+#[path = "../support/pages.rs"]
+mod pages;
 
 mod client;
 mod coroutine;
@@ -169,11 +174,16 @@ fn swept_seeds() {
     hunt::of_profile("swept", 40);
 }
 
-/// Seeds of all profiles that were not run before, for as long as is said; `make test` says so.
+/// Seeds of all profiles that were not run before, for as long as is said; `make test` says so. `make sim-hunt` keeps
+/// what they reach.
 #[test]
 fn what_was_not_run_before() {
     let Some(seconds) = number("SIM_SECONDS") else { return };
-    hunt::of_all(Duration::from_secs(seconds));
+    let page = hunt::of_all(Duration::from_secs(seconds));
+    if std::env::var_os("SIM_PAGE").is_some() {
+        let page = page.expect("so few seeds say nothing of what is reached: hunt for longer");
+        println!("{}", pages::write("simulation/situations.md", &page));
+    }
 }
 
 /// The seed that is named, or a part of it, told in full.

@@ -58,6 +58,11 @@ impl Upheaval {
 pub struct Profile {
     /// What is read.
     pub input: input::Kind,
+    /// Whether some records have headers, no key, or a value that cannot be decided on or not be sent.
+    pub odd_records: bool,
+    /// Whether there is always more to read: few records come at a time, and take their time, so that transactions stand
+    /// open for long.
+    pub laden: bool,
     pub partitions: i32,
     pub instances: usize,
     pub lanes: usize,
@@ -108,6 +113,8 @@ impl Profile {
     pub fn calm(random: &mut Random) -> Self {
         Self {
             input: input::Kind::Versions,
+            odd_records: true,
+            laden: false,
             partitions: random.between(2, 4) as i32,
             instances: 2,
             lanes: random.between(1, 2) as usize,
@@ -130,18 +137,20 @@ impl Profile {
 
     /// Whether anything goes wrong.
     pub fn is_troubled(&self) -> bool {
-        let Wire { request_lost, answer_lost, late, repeated, slow, .. } = self.wire;
+        let Wire { request_lost, answer_lost, late, repeated, slow, silenced } = self.wire;
         self.crashes + self.freezes + self.departures + self.moves + self.compactions + self.clocks + self.disks > 0
             || self.upheaval.is_some()
             || self.trims > 0
-            || request_lost + answer_lost + late + repeated + slow > 0
+            || request_lost + answer_lost + late + repeated + slow + silenced > 0
     }
 
     /// Crashes, freezes and rebalances; the wire is fine.
     pub fn falling(random: &mut Random) -> Self {
         let (crashes, freezes, departures) = (random.below(4), random.below(4), random.below(3));
         let protocol = if random.permille(300) { Protocol::V2 } else { Protocol::V1 };
-        Self { crashes, freezes, departures, protocol, ..Self::calm(random) }
+        // Drawn apart: all else is as it would be.
+        let laden = Random::new(random.clone().next()).permille(400);
+        Self { laden, crashes, freezes, departures, protocol, ..Self::calm(random) }
     }
 
     /// All that and the wire.
@@ -202,11 +211,17 @@ impl Profile {
         PROFILES.into_iter().find(|(known, _)| *known == name).map(|(_, draw)| draw)
     }
 
-    /// A wire that is often down.
+    /// A wire that is often down, to one process also for seconds.
     pub fn stormy(random: &mut Random) -> Self {
         let mut upto = |most: u64| random.below(most);
-        let wire =
-            Wire { request_lost: upto(60), answer_lost: upto(60), late: upto(120), slow: upto(100), ..Wire::default() };
+        let wire = Wire {
+            request_lost: upto(60),
+            answer_lost: upto(60),
+            late: upto(120),
+            slow: upto(100),
+            silenced: upto(8),
+            ..Wire::default()
+        };
         Self { wire, ..Self::wild(random) }
     }
 

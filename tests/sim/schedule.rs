@@ -71,7 +71,9 @@ enum Fault {
     Start(usize),
     TransactionsMove(Time),
     GroupsMove(Time),
-    Leaderless(i32, Time),
+    /// The same, and the group's offsets are old ones then.
+    GroupsFallBack(Time),
+    Leaderless(&'static str, i32, Time),
     /// The cleaner passes over a partition of the changelog, but for its last records. What is restored is the same: the
     /// last record of each key stays, and a store that may have missed tombstones is rebuilt.
     Compact(i32, u64),
@@ -107,6 +109,8 @@ struct Run<'a> {
     feeding: Random,
     sent: Vec<u64>,
     feed_at: Time,
+    /// Whether the group's offsets went back by themselves.
+    fell_back: bool,
     marker_at: Time,
     look_at: Time,
     /// What is judged by, beside what is left in the end.
@@ -122,6 +126,7 @@ fn begin(seed: u64, profile: &Profile, cut: &Cut, tell: bool) -> World {
     let world = World::new(seed, profile.wire, tell);
     let mut state = world.lock();
     state.broker.coordinator.protocol = profile.protocol;
+    state.laden = profile.laden;
     state.troubled = cut.wire.clone();
     let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
     state.broker.topics.create(input::INPUT, profile.partitions, settings).expect("the cluster is empty");
@@ -155,6 +160,7 @@ pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, cut: &Cut, tell: bool)
         feeding: Random::new(seed ^ 0xfeed),
         sent: vec![0; profile.partitions as usize],
         feed_at: 0,
+        fell_back: false,
         marker_at: Time::MAX,
         look_at: LOOK,
         history: History::new(judge::rules(profile.input), profile.partitions),
@@ -220,7 +226,9 @@ impl Run<'_> {
                         "commit offsets" => state.reach(coverage::LATE_OFFSETS),
                         _ => {}
                     }
+                    state.broker.late = true;
                     request(&mut state.broker);
+                    state.broker.late = false;
                 }
                 What::Fault => {
                     let (_, fault) = self.faults.pop().expect("looked at");
@@ -293,6 +301,7 @@ impl Run<'_> {
         let written = state.broker.write_marker(marker);
         state.note("marker", format_args!("{marker:?} {written}"));
         self.marker_at = state.now() + marker_pause(&mut state.random);
+        self.history.look(&state.broker);
     }
 
     fn feed(&mut self) {
@@ -304,7 +313,7 @@ impl Run<'_> {
                 break;
             }
             let partition = random.below(self.profile.partitions as u64) as usize;
-            let record = input::record(self.profile.input, random, partition as i32, self.sent[partition], now);
+            let record = input::record(&self.profile, random, partition as i32, self.sent[partition], now);
             self.sent[partition] += 1;
             // One producer for each transaction, which ends at once: committed, or now and then aborted.
             let ends = self.profile.transactional.then(|| random.below(4));
@@ -316,6 +325,9 @@ impl Run<'_> {
                     let writer = Writer { producer, epoch: 0, sequence: 0 };
                     log.append_transactional(writer, &[record]).expect("the producer is new");
                     log.append_marker(producer, 0, ends == Some(0), false).expect("its epoch is the first");
+                    if ends == Some(1) {
+                        state.reach("a transaction of the input was aborted");
+                    }
                 }
                 _ => drop(log.append([record])),
             }

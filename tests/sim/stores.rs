@@ -1,6 +1,6 @@
 //! What an instance's stores are on: a simulated disk in most seeds, RocksDB in some.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use ratchet::state::simulated::{Loads, SimulatedDisk};
 use ratchet::state::{Memory, StateDir};
@@ -11,13 +11,15 @@ use crate::world::State;
 
 /// One seed of so many has real stores.
 const REAL_EVERY: u64 = 32;
-/// What the process's real stores share.
-static MEMORY: LazyLock<Memory> = LazyLock::new(|| Memory::new(64 << 20));
+/// What an instance's real stores share. Never more is used than a few records take.
+const MEMORY_BYTES: u64 = 64 << 20;
 
 /// An instance's disk. Cheap to clone; all clones are the same.
 #[derive(Clone)]
 pub enum Stores {
-    Real(Arc<TempDir>),
+    /// No seed has to wait for another's, nor for a thread that the machine keeps from working: time is none of this
+    /// machine's here.
+    Real(Arc<TempDir>, Memory),
     Simulated(SimulatedDisk),
 }
 
@@ -36,7 +38,7 @@ impl Stores {
         if are_real(seed) {
             // Where files are in memory, if there is such a place: a crash is none of the machine's here.
             let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-            Self::Real(Arc::new(folder.expect("a temporary folder")))
+            Self::Real(Arc::new(folder.expect("a temporary folder")), Memory::without_builders(MEMORY_BYTES))
         } else {
             Self::Simulated(SimulatedDisk::new(loads))
         }
@@ -44,14 +46,14 @@ impl Stores {
 
     pub fn state_dir(&self) -> StateDir {
         match self {
-            Self::Real(folder) => StateDir::claim(folder.path()).expect("the folder is this seed's own"),
+            Self::Real(folder, _) => StateDir::claim(folder.path()).expect("the folder is this seed's own"),
             Self::Simulated(disk) => disk.state_dir(),
         }
     }
 
     pub fn memory(&self) -> Memory {
         match self {
-            Self::Real(_) => MEMORY.clone(),
+            Self::Real(_, memory) => memory.clone(),
             Self::Simulated(disk) => disk.memory(),
         }
     }

@@ -18,6 +18,9 @@ use crate::random::Random;
 /// The wall clock when the world begins: 2023-11-14.
 pub const WALL_MS: i64 = 1_700_000_000_000;
 
+/// For how long a connection that fell silent is waited for: longer than ending a transaction may take.
+const SILENCE: Time = 3 * SECOND + SECOND / 2;
+
 /// What may go wrong on the wire, in thousandths of all requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wire {
@@ -32,6 +35,9 @@ pub struct Wire {
     pub repeated: u64,
     /// It takes up to a second.
     pub slow: u64,
+    /// The end of a transaction takes effect, and its connection says nothing for longer than ending one may take. Any
+    /// other request's answer is lost.
+    pub silenced: u64,
 }
 
 /// Why a request has no result.
@@ -66,6 +72,8 @@ pub struct State {
     pub broker: Broker,
     pub random: Random,
     pub wire: Wire,
+    /// Whether fetches bring little, and take their time.
+    pub laden: bool,
     pub processes: Vec<ProcessState>,
     pub tasks: Vec<Task>,
     /// Bodies of tasks that are not begun yet, by task.
@@ -100,6 +108,7 @@ impl World {
             broker: Broker::new(Protocol::V1),
             random: Random::new(seed),
             wire,
+            laden: false,
             processes: Vec::new(),
             tasks: Vec::new(),
             begun: Vec::new(),
@@ -265,6 +274,7 @@ impl Process {
             // let go since would be nobody's until the next rebalance: Kafka's own weakness, and not what is tried.
             let fate = match state.fate() {
                 Fate::Late if what == "join" => Fate::RequestLost,
+                Fate::Silenced if what != "end commit" => Fate::AnswerLost,
                 fate => fate,
             };
             let delay = state.random.between(MS, 3 * SECOND);
@@ -273,36 +283,42 @@ impl Process {
         self.sleep(if fate == Fate::Slow { there + delay / 3 } else { there });
         let (result, decided) = {
             let mut state = self.lock();
+            let mut done = false;
             if fate == Fate::Late || fate == Fate::Repeated {
                 let (at, copy) = (state.now() + delay, request.clone());
                 state.later(at, what, Box::new(move |broker| drop(copy(broker))));
             }
             let result = match fate {
                 Fate::RequestLost | Fate::Late => Err(Broken::Lost),
-                Fate::AnswerLost => request(&mut state.broker).map_err(Broken::Code).and(Err(Broken::Lost)),
+                Fate::AnswerLost | Fate::Silenced => {
+                    done = request(&mut state.broker).is_ok();
+                    Err(Broken::Lost)
+                }
                 Fate::Fine | Fate::Slow | Fate::Repeated => request(&mut state.broker).map_err(Broken::Code),
             };
             match result {
-                Err(Broken::Lost) if what == "end commit" => state.reach(match fate {
-                    Fate::AnswerLost => "the end of a transaction was decided, and the answer lost",
-                    _ => "the end of a transaction did not arrive, or not yet",
-                }),
+                Err(Broken::Lost) if what == "end commit" => match fate {
+                    Fate::AnswerLost if done => {
+                        state.reach("the end of a transaction was decided, and the answer lost")
+                    }
+                    Fate::Silenced if done => {
+                        state.reach("the end of a transaction was decided, and its connection fell silent");
+                    }
+                    Fate::AnswerLost | Fate::Silenced => {}
+                    _ => state.reach("the end of a transaction did not arrive, or not yet"),
+                },
                 Err(Broken::Code(code)) => state.refused(self.number, what, code),
                 _ => {}
             }
             // The answer is under way, or lost.
-            let was_done = match &result {
-                Ok(_) => true,
-                Err(broken) => fate == Fate::AnswerLost && *broken == Broken::Lost,
-            };
-            let decided = what == "end commit" && was_done;
+            let decided = what == "end commit" && (done || result.is_ok());
             if decided {
                 state.memory.decide(self.number);
             }
             state.note(what, format_args!("{:?} {:?}", fate, result.as_ref().map(drop)));
             (result, decided)
         };
-        self.sleep(back);
+        self.sleep(if fate == Fate::Silenced { SILENCE } else { back });
         if decided {
             self.lock().memory.answer(self.number);
         }
@@ -319,6 +335,7 @@ enum Fate {
     AnswerLost,
     Late,
     Repeated,
+    Silenced,
 }
 
 impl State {
@@ -336,13 +353,14 @@ impl State {
     }
 
     fn drawn_fate(&self, drawn: u64) -> Fate {
-        let Wire { request_lost, answer_lost, late, repeated, slow } = self.wire;
+        let Wire { request_lost, answer_lost, late, repeated, slow, silenced } = self.wire;
         let fates = [
             (request_lost, Fate::RequestLost),
             (answer_lost, Fate::AnswerLost),
             (late, Fate::Late),
             (repeated, Fate::Repeated),
             (slow, Fate::Slow),
+            (silenced, Fate::Silenced),
         ];
         let mut below = 0;
         for (times, fate) in fates {

@@ -7,6 +7,7 @@
 //! - `turmoil`: what happens to them, each kind once in a round, in random order
 //! - `watch`: looks at all of it from outside every two seconds; a line of progress every ten
 //! - `figures`: what was found, as a table, and whether something has grown
+//! - `page`: docs/soak.md, written where it took an hour or more
 //!
 //! `make soak HOURS=2` runs it. `RATCHET_TEST_SEED` repeats the random choices. Logs are left in the target folder
 //! below `kafka-4.1.0/runs`. The judge holds all records in memory: half a gigabyte for each million of the input.
@@ -20,6 +21,8 @@
 mod checker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
+#[path = "../support/commit.rs"]
+mod commit;
 #[path = "../support/job.rs"]
 mod job;
 #[path = "../support/kafka/mod.rs"]
@@ -28,8 +31,12 @@ mod kafka;
 mod load;
 #[path = "../support/operator.rs"]
 mod operator;
+#[path = "../support/pages.rs"]
+mod pages;
 #[path = "../support/random.rs"]
 mod random;
+#[path = "../support/replicated.rs"]
+mod replicated;
 #[path = "../support/screen.rs"]
 #[allow(dead_code, reason = "operators are looked at by their logs here")]
 mod screen;
@@ -37,6 +44,7 @@ mod screen;
 mod until;
 
 mod figures;
+mod page;
 mod plan;
 mod stage;
 mod turmoil;
@@ -80,6 +88,9 @@ fn main() -> ExitCode {
     }
     let complaints = figures.complaints();
     if complaints.is_empty() {
+        if plan.duration >= page::DURATION_MIN {
+            println!("{}", page::write(&table));
+        }
         return ExitCode::SUCCESS;
     }
     complaints.iter().for_each(|complaint| eprintln!("FAILED: {complaint}"));

@@ -3,38 +3,19 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::cluster::Kafka;
 use crate::job::Job;
 use crate::kafka::Broker;
 use crate::load::{Feed, Load, Random};
 use crate::operator::Operator;
 use crate::plan::{IDENTITIES, INSTANCES_MIN, MEMORY_BYTES, PARTITIONS, Plan};
-use crate::until::{DEADLINE, within};
+use crate::replicated::{self, PROPERTIES};
+use crate::until::DEADLINE;
 use crate::watch::{Roll, Watched};
 
-const REPLICAS: i32 = 3;
 /// For how long the first instances may take until each partition is at work.
 const START_MAX: Duration = Duration::from_secs(180);
-/// For how long replicas may take to be in sync again.
-const IN_SYNC_MAX: Duration = Duration::from_secs(180);
 /// For how long what is left may take after the last record.
 const DRAIN_MAX: Duration = Duration::from_secs(180);
-
-/// As in production; but a broker that is silent for three seconds is given up, and leaders go back to where they
-/// were first, so that every broker has its share of the work again soon.
-const PROPERTIES: &[(&str, &str)] = &[
-    ("offsets.topic.replication.factor", "3"),
-    ("transaction.state.log.replication.factor", "3"),
-    ("transaction.state.log.min.isr", "2"),
-    ("min.insync.replicas", "2"),
-    ("unclean.leader.election.enable", "false"),
-    ("broker.session.timeout.ms", "3000"),
-    ("broker.heartbeat.interval.ms", "500"),
-    ("replica.lag.time.max.ms", "3000"),
-    ("auto.leader.rebalance.enable", "true"),
-    ("leader.imbalance.check.interval.seconds", "5"),
-    ("leader.imbalance.per.broker.percentage", "0"),
-];
 
 /// An instance: its name, which is its state folder's too, and its process while it runs.
 pub struct Instance {
@@ -63,13 +44,9 @@ impl Stage {
         let mut brokers = vec![first];
         brokers.extend(others);
         let bootstrap: Vec<String> = brokers.iter().map(Broker::bootstrap).collect();
-        let mut job = Job::on(Kafka::at(&bootstrap.join(",")), "soak");
-        job.worker.push("topics: {create: internal, replication_factor: 3, min_insync_replicas: 2}".to_owned());
+        let mut job = replicated::job(&bootstrap, "soak", PARTITIONS);
         job.worker.push(format!("memory: {}MiB", MEMORY_BYTES >> 20));
         job.worker.push("lanes: 2".to_owned());
-        for topic in [&job.input, &job.output] {
-            job.kafka.create_replicated(topic, PARTITIONS, REPLICAS, &[("min.insync.replicas", "2")]);
-        }
         let random = Random::seeded(&job.name);
         let feed = Some(Feed::start(&job, Load::new(random.clone(), PARTITIONS, IDENTITIES), plan.rate));
         let roll = Roll::default();
@@ -146,11 +123,6 @@ impl Stage {
     /// Fails if an instance has ended by itself.
     pub fn assert_running(&mut self) {
         self.instances.iter_mut().filter_map(|i| i.operator.as_mut()).for_each(Operator::assert_running);
-    }
-
-    /// Waits until every partition has its three replicas: before that, to lose another broker would be to lose two.
-    pub fn await_in_sync(&self) {
-        within(IN_SYNC_MAX, "all replicas to be in sync", || self.job.kafka.is_in_sync().then_some(()));
     }
 
     /// Ends the load, waits until all is processed, and stops everything; says how much was written and how long it

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::plan::{INSTANCES_MAX, INSTANCES_MIN, Plan};
+use crate::replicated;
 use crate::stage::Stage;
 use crate::watch::Watch;
 
@@ -88,7 +89,7 @@ pub fn make(stage: &mut Stage, plan: &Plan, watch: &Watch) -> Events {
         }
         events.rounds += 1;
     }
-    stage.await_in_sync();
+    replicated::await_in_sync(&stage.job);
     watch.assert_well();
     stage.assert_running();
     events
@@ -133,7 +134,7 @@ fn befall(stage: &mut Stage, trouble: Trouble, events: &mut Events) -> bool {
         }
         Trouble::ScaleUp | Trouble::ScaleDown => return false,
         Trouble::BrokerRestart | Trouble::BrokerKill => {
-            stage.await_in_sync();
+            replicated::await_in_sync(&stage.job);
             let which = stage.random.below(stage.brokers.len() as u64) as usize;
             if trouble == Trouble::BrokerRestart {
                 stage.brokers[which].stop();

@@ -24,7 +24,7 @@ const STOP_WAIT: Duration = Duration::from_secs(25);
 /// How an operator is started.
 #[derive(Default)]
 pub struct Options<'a> {
-    /// `RATCHET_CRASH_AT`: the kill point and which passing of it is the last.
+    /// `RATCHET_CRASH_AT`: where it is killed or frozen, and at which passing of it.
     pub crash_at: Option<&'a str>,
     /// Further variables.
     pub env: Vec<(&'a str, String)>,
@@ -100,7 +100,7 @@ impl Operator {
         self.child.id()
     }
 
-    /// The most memory that it has ever held, in bytes.
+    /// The most memory that the process has had resident so far.
     pub fn memory_peak_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel counts it");
@@ -139,16 +139,37 @@ impl Operator {
         self.signal(libc::SIGSTOP);
     }
 
+    /// Waits until it has frozen where its drill says.
+    pub fn await_frozen(&self) {
+        within(DEADLINE, &format!("{} to freeze", self.label), || {
+            let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+            status.lines().any(|line| line.starts_with("State:\tT")).then_some(())
+        });
+    }
+
     /// Freezes it in the middle of a transaction: tries until one stands open. The job has to be under load.
     pub fn freeze_in_transaction(&self, job: &Job) {
         within(DEADLINE, &format!("{} to be caught in a transaction", self.label), || {
-            self.freeze();
-            if job.has_stuck_transaction() {
-                return Some(());
-            }
-            self.thaw();
-            None
+            self.frozen_in_transaction(job).then_some(())
         });
+    }
+
+    /// Freezes one of them in the middle of a transaction, whichever of them works: what an instance has of a topic is
+    /// the group's choice.
+    pub fn freeze_one_in_transaction(operators: &[Self], job: &Job) {
+        within(DEADLINE, "one of them to be caught in a transaction", || {
+            operators.iter().any(|operator| operator.frozen_in_transaction(job)).then_some(())
+        });
+    }
+
+    /// Freezes it for a look: it stays frozen if a transaction on the output stands open then.
+    fn frozen_in_transaction(&self, job: &Job) -> bool {
+        self.freeze();
+        let caught = job.has_stuck_transaction();
+        if !caught {
+            self.thaw();
+        }
+        caught
     }
 
     pub fn thaw(&self) {
@@ -192,15 +213,6 @@ impl Operator {
             self.label,
             self.tail()
         );
-    }
-
-    /// The most memory that the process has had resident so far.
-    pub fn peak_bytes(&self) -> u64 {
-        let status = format!("/proc/{}/status", self.child.id());
-        let text = fs::read_to_string(&status).unwrap_or_else(|e| panic!("{status}: {e}"));
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel counts it");
-        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().expect("a number of KiB");
-        kib << 10
     }
 
     /// What it has logged so far, an object a line.

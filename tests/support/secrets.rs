@@ -7,22 +7,30 @@ pub fn planted(place: &str) -> String {
 }
 
 /// What all planted secrets have in common, as it would be seen in whatever is printed.
-const TRACES: [&str; 4] = [
+const TRACES: [&str; 8] = [
     "hunter2",
     // The same in base64, at each of the three places that it can begin at.
     "aHVudGVyM",
     "h1bnRlcj",
     "dW50ZXIy",
+    // Its first letters as `{:?}` and `{:x?}` show bytes, and in hex.
+    "104,117,110,116",
+    "68,75,6e,74",
+    "68756e746572",
+    "68756E746572",
 ];
 
 /// Fails where any of the planted secrets can be seen in what was printed.
 #[track_caller]
 pub fn assert_hidden(what: &str, printed: &str) {
+    // Messages in a frame are wrapped inside of words, too; and bytes are shown with spaces between.
+    let joined: String = printed.chars().filter(|c| !c.is_whitespace() && *c != '│').collect();
     for trace in TRACES {
         if let Some(at) = printed.find(trace) {
             let line_start = printed[..at].rfind('\n').map_or(0, |end| end + 1);
             let line = printed[line_start..].lines().next().unwrap_or_default();
             panic!("{what} shows a secret ({trace}): {line}");
         }
+        assert!(!joined.contains(trace), "{what} shows a secret ({trace}), in pieces:\n{printed}");
     }
 }

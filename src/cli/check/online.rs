@@ -9,21 +9,16 @@ use crate::cluster::Kind;
 use crate::config::Config;
 use crate::engine::preflight::finding::{Finding, Severity};
 use crate::engine::preflight::online;
+use crate::engine::preflight::unreached::Unasked;
 use crate::topology::{Loaded, Topology};
 
 /// Asks the cluster, and tells all that was found.
 pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
-    let found = online::ask(config, &topologies).map_err(|error| match error.kind {
+    let found = online::ask(config, &topologies).map_err(|Unasked { kind, finding }| match kind {
         // Rights, a password, a property: run would be refused alike.
-        Kind::Refused => Failure::input(error.message, "correct it under `kafka:` in the configuration"),
-        _ => {
-            let place = config.kafka.shown("bootstrap.servers").map_or(String::new(), |at| format!(" at {at:?}"));
-            Failure::run_with_help(
-                format!("the cluster{place} does not answer: {}", error.message),
-                "is it there, can its name be resolved, and is `kafka:` in the configuration right?",
-            )
-        }
+        Kind::Refused => Failure::input(finding.message, finding.help),
+        _ => Failure::run_with_help(finding.message, finding.help),
     })?;
     let mut refused = 0;
     for (Loaded { path, .. }, findings) in loaded.iter().zip(found) {

@@ -23,6 +23,8 @@ pub struct Facts {
     pub invalid: u64,
     /// Duplicates because their offset was there before.
     pub replayed: u64,
+    /// Those of the dropped ones that were equal to one before, other than the replayed.
+    pub again: Again,
     /// Those whose version was less than the one remembered.
     pub older: u64,
     /// How many different verdicts and reasons there were.
@@ -57,6 +59,28 @@ pub struct Facts {
     pub like_kcat: u64,
 }
 
+/// Of the dropped records those whose partition had brought the same key, value and headers before: they were
+/// redelivered, which says nothing against the rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Again {
+    /// Duplicates.
+    pub duplicate: u64,
+    /// Stale ones.
+    pub stale: u64,
+    /// Those whose version was less than the one remembered.
+    pub older: u64,
+    /// Those that have a version.
+    pub versioned: u64,
+    /// Versions below the highest of their partition.
+    pub falls: u64,
+}
+
+impl Again {
+    fn dropped(self) -> u64 {
+        self.duplicate + self.stale
+    }
+}
+
 /// Every hint that these counts give.
 pub fn hints(facts: &Facts) -> Vec<String> {
     if facts.like_kcat > 0 {
@@ -67,6 +91,7 @@ pub fn hints(facts: &Facts) -> Vec<String> {
         unidentified,
         all_invalid,
         too_fine,
+        redelivered,
         too_coarse,
         versions_missing,
         versions_fall,
@@ -116,12 +141,31 @@ fn too_fine(facts: &Facts) -> Option<String> {
     })
 }
 
+fn redelivered(facts: &Facts) -> Option<String> {
+    let again = facts.replayed + facts.again.dropped();
+    (facts.records >= RECORDS_MIN && again * 2 > facts.records).then(|| {
+        format!(
+            "{again} of {} records came again ({} with an offset that was there before, {} with the key, value and \
+             headers of a record before): the input was redelivered, and nothing has to be changed, unless records that \
+             are equal mean different things",
+            facts.records,
+            facts.replayed,
+            facts.again.dropped()
+        )
+    })
+}
+
 fn too_coarse(facts: &Facts) -> Option<String> {
-    let (duplicate, stale) = (facts.duplicate - facts.replayed, facts.stale);
-    if facts.identified < RECORDS_MIN || (duplicate + stale) * 2 <= facts.identified {
+    let (duplicate, stale) =
+        (facts.duplicate - facts.replayed - facts.again.duplicate, facts.stale - facts.again.stale);
+    let identified = facts.identified - facts.again.dropped();
+    if identified < RECORDS_MIN || (duplicate + stale) * 2 <= identified {
         return None;
     }
-    let what = "over half of the records are dropped";
+    let what = match facts.replayed + facts.again.dropped() {
+        0 => "over half of the records are dropped",
+        _ => "over half of the records that did not just come again are dropped",
+    };
     Some(if stale > duplicate {
         format!(
             "{what}, most of them as stale: `version` may not be what rises with each change of an identity, \
@@ -144,7 +188,9 @@ fn versions_missing(facts: &Facts) -> Option<String> {
 }
 
 fn versions_fall(facts: &Facts) -> Option<String> {
-    let rarely_within = facts.older * 4 <= facts.falls;
+    // What is told are all of them, as they stand above the hints.
+    let (older, falls) = (facts.older - facts.again.older, facts.falls - facts.again.falls);
+    let rarely_within = older * 4 <= falls;
     if facts.falls_forwarded > 0 && rarely_within {
         return Some(format!(
             "versions fall within partitions {} times, and within an identity {} times: that is normal for change data \
@@ -153,10 +199,12 @@ fn versions_fall(facts: &Facts) -> Option<String> {
             facts.falls, facts.older, facts.falls_forwarded
         ));
     }
-    (facts.versioned >= RECORDS_MIN && facts.older * 10 > facts.versioned && !rarely_within).then(|| {
+    let versioned = facts.versioned - facts.again.versioned;
+    (versioned >= RECORDS_MIN && older * 10 > versioned && !rarely_within).then(|| {
         format!(
-            "versions fall within an identity {} times, rarely elsewhere: unless the input was redelivered or \
-             written by several at once, `version` may not be what rises with each change; `--explain` shows them",
+            "versions fall within an identity {} times, rarely elsewhere: unless the input was redelivered with \
+             other values or written by several at once, `version` may not be what rises with each change; `--explain` \
+             shows them",
             facts.older
         )
     })
@@ -226,6 +274,25 @@ mod tests {
         assert_eq!(hints(&Facts { duplicate: 50, ..judged(100) }), [""; 0]);
         assert_eq!(hints(&Facts { duplicate: 19, ..judged(19) }), [""; 0]);
         assert!(only(&Facts { stale: 60, ..judged(100) }).contains("`version` may not be"));
+    }
+
+    #[test]
+    fn what_was_only_redelivered_says_nothing_against_the_rules() {
+        let again = Again { duplicate: 40, stale: 120, older: 120, versioned: 160, falls: 120 };
+        let facts = Facts { duplicate: 40, stale: 120, older: 120, falls: 120, again, ..judged(200) };
+        let hint = only(&facts);
+        assert!(hint.contains("160 of 200 records came again") && hint.contains("nothing has to be changed"), "{hint}");
+        let replayed = Facts { duplicate: 150, replayed: 150, identified: 50, versioned: 50, ..judged(200) };
+        assert!(only(&replayed).contains("(150 with an offset that was there before, 0 "), "{}", only(&replayed));
+        // a few do not need to be explained
+        let few = Again { duplicate: 10, stale: 30, older: 30, versioned: 40, falls: 30 };
+        assert_eq!(
+            hints(&Facts { duplicate: 10, stale: 30, older: 30, falls: 30, again: few, ..judged(200) }),
+            [""; 0]
+        );
+        // what is wrong beside that is told as well
+        let coarse = Facts { duplicate: 70, ..facts };
+        assert!(hints(&coarse)[1].contains("did not just come again are dropped, most of them as duplicates"));
     }
 
     #[test]

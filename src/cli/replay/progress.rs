@@ -1,6 +1,6 @@
-//! How far a replay has come, as a bar on a terminal and as nothing anywhere else.
+//! How far a replay has come: a bar on a terminal, and a line every [`TELL_INTERVAL`] where standard error is none.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use crate::cli::stderr::say;
 use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::progress::TELL_INTERVAL;
 use crate::observe::Pace;
 
 /// After how many records the bar is told.
@@ -17,20 +19,25 @@ const RECORDS_EVERY: u64 = 64;
 /// How often it is drawn where no record comes.
 const TICK: Duration = Duration::from_millis(200);
 
-/// The bar, if there is one.
+/// The bar or the lines.
 pub struct Progress {
     bar: ProgressBar,
+    lines: Option<RefCell<Lines>>,
+    clock: SystemClock,
     records: Cell<u64>,
     told: Arc<AtomicU64>,
 }
 
 impl Progress {
-    /// A bar up to this many bytes, or a spinner. Hidden unless standard error is a terminal, and hidden
-    /// where standard output is one too: survivors would run into it.
+    /// A bar up to this many bytes, or a spinner, if standard error is a terminal; lines, if it is none. Neither
+    /// where both standard error and standard output are one: survivors would run into them.
     pub fn begin(bytes: Option<u64>) -> Self {
         let told = Arc::new(AtomicU64::new(0));
-        if io::stdout().is_terminal() || !io::stderr().is_terminal() {
-            return Self { bar: ProgressBar::hidden(), records: Cell::new(0), told };
+        let clock = SystemClock::default();
+        let on_terminal = io::stderr().is_terminal();
+        if io::stdout().is_terminal() || !on_terminal {
+            let lines = (!on_terminal).then(|| RefCell::new(Lines::begin(clock.monotonic(), bytes)));
+            return Self { bar: ProgressBar::hidden(), lines, clock, records: Cell::new(0), told };
         }
         let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr());
         let template = match bytes {
@@ -40,7 +47,7 @@ impl Progress {
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style.with_key("records", shown(Arc::clone(&told))));
         bar.enable_steady_tick(TICK);
-        Self { bar, records: Cell::new(0), told }
+        Self { bar, lines: None, clock, records: Cell::new(0), told }
     }
 
     /// One more record was judged; so many bytes have been read.
@@ -54,8 +61,14 @@ impl Progress {
 
     /// The next record may have to be waited for; so many bytes have been read.
     pub fn tell(&self, bytes: u64) {
-        if !self.bar.is_hidden() {
-            self.told.store(self.records.get(), Ordering::Relaxed);
+        let records = self.records.get();
+        if let Some(lines) = &self.lines {
+            let line = lines.borrow_mut().at(self.clock.monotonic(), records, bytes);
+            if let Some(line) = line {
+                say(format_args!("{line}\n"));
+            }
+        } else if !self.bar.is_hidden() {
+            self.told.store(records, Ordering::Relaxed);
             self.bar.set_position(bytes);
         }
     }
@@ -68,6 +81,47 @@ impl Progress {
     /// Takes the bar away.
     pub fn end(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// What stands in for the bar in a file or a pipe.
+struct Lines {
+    /// When a line was last written.
+    told: Duration,
+    records: Pace,
+    /// Of the bytes it may be known how many there are.
+    bytes: Pace,
+    bytes_total: Option<u64>,
+}
+
+impl Lines {
+    fn begin(now: Duration, bytes_total: Option<u64>) -> Self {
+        let bytes = Pace::begin(now, bytes_total.unwrap_or(0));
+        Self { told: now, records: Pace::begin(now, 0), bytes, bytes_total }
+    }
+
+    /// So many records were judged and so many bytes read: the line that is due, if one is.
+    fn at(&mut self, now: Duration, records: u64, bytes: u64) -> Option<String> {
+        self.records.at(now, records, 0);
+        // a file may have grown meanwhile
+        let total = self.bytes_total.map(|total| total.max(bytes));
+        self.bytes.at(now, bytes, total.unwrap_or(bytes) - bytes);
+        if now.saturating_sub(self.told) < TELL_INTERVAL {
+            return None;
+        }
+        self.told = now;
+        let mut line = format!("{} records", HumanCount(records));
+        if let Some(rate) = self.records.per_second() {
+            let _ = write!(line, ", {}/s", HumanCount(rate as u64));
+        }
+        if let Some(total) = total.filter(|&total| total > 0) {
+            let _ = write!(line, ", {} %", u128::from(bytes) * 100 / u128::from(total));
+            if let Some(left) = self.bytes.left() {
+                let left = Duration::from_secs(left.as_secs());
+                let _ = write!(line, ", {} left", humantime::format_duration(left));
+            }
+        }
+        Some(line)
     }
 }
 
@@ -84,5 +138,28 @@ fn shown(told: Arc<AtomicU64>) -> impl Fn(&ProgressState, &mut dyn Write) + Clon
         if let Some(rate) = pace.per_second() {
             let _ = write!(text, ", {}/s", HumanCount(rate as u64));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_records_rate_share_and_estimate() {
+        let mut lines = Lines::begin(Duration::ZERO, Some(4_000_000));
+        assert_eq!(lines.at(Duration::from_millis(400), 400, 40_000), None, "it is too early");
+        let line = lines.at(TELL_INTERVAL, 10_000, 1_000_000);
+        assert_eq!(line.as_deref(), Some("10,000 records, 1,000/s, 25 %, 30s left"));
+        assert_eq!(lines.at(TELL_INTERVAL, 10_001, 1_000_100), None, "one was just written");
+        let line = lines.at(TELL_INTERVAL * 2, 20_000, 4_000_000).expect("it is time for one");
+        assert!(line.starts_with("20,000 records, ") && line.ends_with(", 100 %, 0s left"), "{line}");
+    }
+
+    #[test]
+    fn where_the_end_is_not_known_a_line_tells_records_and_rate() {
+        let mut lines = Lines::begin(Duration::ZERO, None);
+        let line = lines.at(TELL_INTERVAL, 10_000, 1_000_000);
+        assert_eq!(line.as_deref(), Some("10,000 records, 1,000/s"));
     }
 }

@@ -1,8 +1,9 @@
 //! Counts of what was judged, and of what else tells whether the rules fit.
 //!
-//! Memory: 32 bytes and a table's slack for each identity, up to [`IDENTITIES_MAX`]; what is beyond is said.
+//! Memory: 32 bytes and a table's slack for each identity, up to [`IDENTITIES_MAX`]; what is beyond is said. And 8 bytes
+//! and a table's slack for each different record, up to [`RECORDS_MAX`]; beyond, redelivery is not told from the rest.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
@@ -14,6 +15,8 @@ use crate::rehearsal::Told;
 
 /// So many identities are watched for being on several partitions.
 const IDENTITIES_MAX: usize = 10_000_000;
+/// So many different records are known again.
+const RECORDS_MAX: usize = 10_000_000;
 /// So many epochs are told apart.
 const EPOCHS_MAX: usize = 1000;
 /// So many lines are looked at for being an envelope that nobody spoke of.
@@ -39,6 +42,7 @@ pub struct Summary {
     rules: RulesFacts,
     counts: BTreeMap<(Verdict, Reason), u64>,
     places: Places,
+    known: KnownRecords,
     streams: BTreeMap<(String, i32), Stream>,
     epochs: BTreeSet<String>,
     facts: Facts,
@@ -71,6 +75,7 @@ impl Summary {
             rules: RulesFacts { has_version: rules.version.is_some() },
             counts: BTreeMap::new(),
             places: Places::default(),
+            known: KnownRecords::default(),
             streams: BTreeMap::new(),
             epochs: BTreeSet::new(),
             facts: Facts { on_null_value: null_value, without_version, ..Facts::default() },
@@ -110,12 +115,22 @@ impl Summary {
         {
             self.epochs.insert(epoch.clone());
         }
+        let is_dropped = matches!(decision.verdict, Verdict::Duplicate | Verdict::Stale);
+        // What was recognised by its offset was not read.
+        let came_again = decision.reason != Reason::Replayed && self.known.add(record) && is_dropped;
+        if came_again {
+            let again = &mut self.facts.again;
+            again.duplicate += u64::from(decision.verdict == Verdict::Duplicate);
+            again.stale += u64::from(decision.verdict == Verdict::Stale);
+            again.older += u64::from(decision.reason == Reason::VersionOlder);
+            again.versioned += u64::from(version.is_some());
+        }
         if let Some(version) = version {
-            self.add_version(seen, version);
+            self.add_version(seen, version, came_again);
         }
     }
 
-    fn add_version(&mut self, seen: &Seen<'_>, version: &[u8]) {
+    fn add_version(&mut self, seen: &Seen<'_>, version: &[u8], came_again: bool) {
         self.facts.versioned += 1;
         let Seen { record, decision, told, .. } = seen;
         let stream = self.streams.entry((record.topic.to_owned(), record.partition)).or_default();
@@ -123,6 +138,7 @@ impl Summary {
         if version < highest.as_slice() {
             stream.falls += 1;
             self.facts.falls += 1;
+            self.facts.again.falls += u64::from(came_again);
             self.facts.falls_forwarded += u64::from(decision.verdict == Verdict::Forwarded);
         } else {
             highest.clear();
@@ -213,6 +229,22 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
+/// The records that were seen, by a hash of their partition, key, value and headers.
+#[derive(Debug, Default)]
+struct KnownRecords {
+    hasher: RandomState,
+    hashes: HashSet<u64>,
+}
+
+impl KnownRecords {
+    /// Adds a record; says whether there was an equal one. In millions of records two different ones are hardly ever
+    /// taken for one, and a hint is all that would be wrong then.
+    fn add(&mut self, record: &Record<'_>) -> bool {
+        let hash = self.hasher.hash_one((record.topic, record.partition, record.key, record.value, record.headers));
+        if self.hashes.len() < RECORDS_MAX { !self.hashes.insert(hash) } else { self.hashes.contains(&hash) }
+    }
+}
+
 /// On which partition each identity was seen, by its hash.
 #[derive(Debug, Default)]
 struct Places {
@@ -248,6 +280,7 @@ impl Places {
 mod tests {
     use super::*;
     use crate::dedup::{Identity, Path, Version};
+    use crate::record::HeaderBuf;
 
     fn summary() -> Summary {
         let path = |text: &str| Path::parse(text).unwrap();
@@ -283,6 +316,27 @@ mod tests {
         assert_eq!(summary.places.several, 1);
         let text = summary.to_string();
         assert!(text.contains("duplicate         12  replayed 12") && text.contains("duplicates: 100.0 %"), "{text}");
+    }
+
+    #[test]
+    fn a_record_came_again_if_its_headers_did_too() {
+        let mut known = KnownRecords::default();
+        let mut headers = HeaderBuf::default();
+        let mut add = |version: &[u8]| {
+            headers.clear();
+            headers.push(b"version", Some(version));
+            let record = Record {
+                topic: "a",
+                partition: 0,
+                offset: 0,
+                timestamp: None,
+                key: Some(b"k"),
+                value: Some(b"{}"),
+                headers: headers.as_headers(),
+            };
+            known.add(&record)
+        };
+        assert_eq!([b"2", b"1", b"2"].map(|version| add(version)), [false, false, true]);
     }
 
     #[test]

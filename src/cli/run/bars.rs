@@ -1,4 +1,4 @@
-//! Restores as bars on a terminal, one for each topology, below the log.
+//! Restores and the sweepers' walks as bars on a terminal, one of each kind for each topology, below the log.
 //!
 //! Bars and log lines share one terminal: whoever writes a line takes the bars away, writes, and has them drawn
 //! again, all under one lock, so that neither tears the other. A terminal that has gone away is no trouble:
@@ -15,13 +15,15 @@ use console::Term;
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 use crate::engine::clock::{Clock, SystemClock};
-use crate::observe::{Metrics, Pace, Restore};
+use crate::observe::{LongWork, Metrics, Pace, Work};
 use crate::record::TopicPartition;
 
 /// How often the bars are brought up to date.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// How often they are drawn in a second, at the most.
 const DRAWN_PER_SECOND: u8 = 10;
+/// Walks that are over sooner have no bar: most are short and come again and again, and it would flicker.
+const SWEEP_SHOWN_AFTER: Duration = Duration::from_secs(1);
 
 /// A terminal that can show bars.
 pub struct Bars {
@@ -48,7 +50,7 @@ impl Bars {
         move || Above(multi.clone())
     }
 
-    /// Shows a bar for each topology with restores for as long as it has any.
+    /// Shows a bar for each topology with restores, and one for each with walks, for as long as it has any.
     pub fn show(self, metrics: Metrics) -> Shown {
         let stop = Arc::new(AtomicBool::new(false));
         let (multi, stopped) = (self.multi.clone(), Arc::clone(&stop));
@@ -56,7 +58,7 @@ impl Bars {
             let clock = SystemClock::default();
             let mut bars = BTreeMap::new();
             while !stopped.load(Ordering::Relaxed) {
-                follow(&mut bars, &multi, clock.monotonic(), metrics.restores());
+                follow(&mut bars, &multi, clock.monotonic(), metrics.long_work());
                 thread::park_timeout(INTERVAL);
             }
             follow(&mut bars, &multi, clock.monotonic(), Vec::new());
@@ -93,36 +95,47 @@ impl Write for Above {
     }
 }
 
-/// Brings the bars in line with the restores.
-fn follow(
-    bars: &mut BTreeMap<String, (ProgressBar, Episode)>,
-    multi: &MultiProgress,
-    now: Duration,
-    restores: Vec<Restore>,
-) {
-    let mut by_topology: BTreeMap<String, Vec<Restore>> = BTreeMap::new();
-    for restore in restores {
-        by_topology.entry(restore.topology.clone()).or_default().push(restore);
+/// A topology's restores, or its walks.
+type Kind = (String, Work);
+
+/// A kind's bar.
+struct Row {
+    bar: ProgressBar,
+    episode: Episode,
+    is_drawn: bool,
+}
+
+impl Row {
+    fn begin((topology, work): &Kind, now: Duration) -> Self {
+        Self { bar: bar(topology), episode: Episode::begin(*work, now), is_drawn: false }
     }
-    bars.retain(|topology, (bar, _)| {
-        let goes_on = by_topology.contains_key(topology);
+}
+
+/// Brings the bars in line with the work.
+fn follow(bars: &mut BTreeMap<Kind, Row>, multi: &MultiProgress, now: Duration, long_work: Vec<LongWork>) {
+    let mut by_kind: BTreeMap<Kind, Vec<LongWork>> = BTreeMap::new();
+    for work in long_work {
+        by_kind.entry((work.topology.clone(), work.work)).or_default().push(work);
+    }
+    bars.retain(|kind, row| {
+        let goes_on = by_kind.contains_key(kind);
         if !goes_on {
-            bar.finish_and_clear();
-            multi.remove(bar);
+            row.bar.finish_and_clear();
+            multi.remove(&row.bar);
         }
         goes_on
     });
-    for (topology, restores) in by_topology {
-        let is_new = !bars.contains_key(&topology);
-        let (bar, episode) = bars.entry(topology).or_insert_with_key(|topology| (bar(topology), Episode::begin(now)));
-        episode.at(now, &restores);
+    for (kind, long_work) in by_kind {
+        let Row { bar, episode, is_drawn } = bars.entry(kind).or_insert_with_key(|kind| Row::begin(kind, now));
+        episode.at(now, &long_work);
         let (done, remaining) = (episode.pace.done(), episode.pace.remaining());
         bar.set_message(episode.to_string());
         bar.set_length(done + remaining);
         bar.set_position(done);
-        if is_new {
+        if !*is_drawn && episode.is_shown() {
             // only now, so that it is never drawn empty
             *bar = multi.add(bar.clone());
+            *is_drawn = true;
         }
     }
 }
@@ -135,28 +148,34 @@ fn bar(topology: &str) -> ProgressBar {
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// A topology's restores, from when there was none to when there is none any more.
+/// A topology's work of one kind, from when there was none to when there is none any more.
 struct Episode {
+    work: Work,
     /// What each partition has done, and what remains of it.
     partitions: BTreeMap<TopicPartition, (u64, u64)>,
-    restoring: usize,
+    at_work: usize,
     pace: Pace,
 }
 
 impl Episode {
-    fn begin(now: Duration) -> Self {
-        Self { partitions: BTreeMap::new(), restoring: 0, pace: Pace::begin(now, 0) }
+    fn begin(work: Work, now: Duration) -> Self {
+        Self { work, partitions: BTreeMap::new(), at_work: 0, pace: Pace::begin(now, 0) }
     }
 
-    /// What is restored now. What is not any more has ended, and counts as done.
-    fn at(&mut self, now: Duration, restores: &[Restore]) {
+    /// Whether it has a bar.
+    fn is_shown(&self) -> bool {
+        self.work == Work::Restore || self.pace.took() >= SWEEP_SHOWN_AFTER
+    }
+
+    /// What is worked on now. What is not any more has ended, and counts as done.
+    fn at(&mut self, now: Duration, long_work: &[LongWork]) {
         for (done, remaining) in self.partitions.values_mut() {
             (*done, *remaining) = (*done + *remaining, 0);
         }
-        for restore in restores {
-            self.partitions.insert(restore.partition.clone(), (restore.done, restore.remaining));
+        for work in long_work {
+            self.partitions.insert(work.partition.clone(), (work.done, work.remaining));
         }
-        self.restoring = restores.len();
+        self.at_work = long_work.len();
         let (done, remaining) =
             self.partitions.values().fold((0, 0), |sum, (done, remaining)| (sum.0 + done, sum.1 + remaining));
         self.pace.at(now, done, remaining);
@@ -165,8 +184,12 @@ impl Episode {
 
 impl std::fmt::Display for Episode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let noun = if self.restoring == 1 { "partition" } else { "partitions" };
-        write!(f, "restoring {} {noun}: {} records to go", self.restoring, HumanCount(self.pace.remaining()))?;
+        let noun = if self.at_work == 1 { "partition" } else { "partitions" };
+        let (doing, counted) = match self.work {
+            Work::Restore => ("restoring", "records"),
+            Work::Sweep => ("looking for expired entries in", "entries"),
+        };
+        write!(f, "{doing} {} {noun}: {} {counted} to go", self.at_work, HumanCount(self.pace.remaining()))?;
         if let Some(rate) = self.pace.per_second() {
             write!(f, ", {}/s", HumanCount(rate as u64))?;
         }
@@ -243,14 +266,22 @@ impl TermLike for Lenient {
 mod tests {
     use super::*;
 
-    fn restore(partition: i32, done: u64, remaining: u64) -> Restore {
+    fn at_work(work: Work, partition: i32, done: u64, remaining: u64) -> LongWork {
         let partition = TopicPartition::new("in", partition);
-        Restore { topology: "payments".to_owned(), partition, done, remaining }
+        LongWork { work, topology: "payments".to_owned(), partition, done, remaining }
+    }
+
+    fn restore(partition: i32, done: u64, remaining: u64) -> LongWork {
+        at_work(Work::Restore, partition, done, remaining)
+    }
+
+    fn walk(partition: i32, done: u64, remaining: u64) -> LongWork {
+        at_work(Work::Sweep, partition, done, remaining)
     }
 
     #[test]
     fn a_bar_tells_what_remains_the_rate_and_an_estimate() {
-        let mut episode = Episode::begin(Duration::ZERO);
+        let mut episode = Episode::begin(Work::Restore, Duration::ZERO);
         episode.at(Duration::ZERO, &[restore(0, 0, 2_000_000), restore(1, 0, 1_000_000)]);
         assert_eq!(episode.to_string(), "restoring 2 partitions: 3,000,000 records to go");
         episode.at(Duration::from_secs(1), &[restore(0, 30_000, 1_970_000), restore(1, 10_000, 990_000)]);
@@ -259,8 +290,16 @@ mod tests {
     }
 
     #[test]
+    fn a_bar_of_walks_counts_entries() {
+        let mut episode = Episode::begin(Work::Sweep, Duration::ZERO);
+        episode.at(Duration::from_secs(1), &[walk(0, 40_000, 960_000)]);
+        let text = "looking for expired entries in 1 partition: 960,000 entries to go, 40,000/s, 24s left";
+        assert_eq!(episode.to_string(), text);
+    }
+
+    #[test]
     fn what_has_ended_counts_as_done() {
-        let mut episode = Episode::begin(Duration::ZERO);
+        let mut episode = Episode::begin(Work::Restore, Duration::ZERO);
         episode.at(Duration::from_secs(1), &[restore(0, 500, 500), restore(1, 100, 900)]);
         episode.at(Duration::from_secs(2), &[restore(1, 200, 800)]);
         assert_eq!((episode.pace.done(), episode.pace.remaining()), (1_200, 800));
@@ -274,10 +313,24 @@ mod tests {
         let multi = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let mut bars = BTreeMap::new();
         follow(&mut bars, &multi, Duration::ZERO, vec![restore(0, 250, 750)]);
-        let (bar, _) = &bars["payments"];
-        let bar = bar.clone();
+        let bar = bars[&("payments".to_owned(), Work::Restore)].bar.clone();
         assert_eq!((bar.position(), bar.length(), bar.is_finished()), (250, Some(1_000), false));
         follow(&mut bars, &multi, Duration::from_secs(1), Vec::new());
         assert!(bars.is_empty() && bar.is_finished());
+    }
+
+    #[test]
+    fn only_a_walk_that_lasts_has_a_bar_and_it_stands_beside_that_of_the_restores() {
+        let multi = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        let mut bars = BTreeMap::new();
+        let drawn = |bars: &BTreeMap<Kind, Row>| {
+            bars.iter().filter(|(_, row)| row.is_drawn).map(|((_, work), _)| *work).collect::<Vec<_>>()
+        };
+        follow(&mut bars, &multi, Duration::ZERO, vec![restore(0, 250, 750), walk(1, 0, 900)]);
+        assert_eq!(drawn(&bars), [Work::Restore]);
+        follow(&mut bars, &multi, SWEEP_SHOWN_AFTER, vec![restore(0, 500, 500), walk(1, 300, 600)]);
+        assert_eq!(drawn(&bars), [Work::Restore, Work::Sweep]);
+        follow(&mut bars, &multi, SWEEP_SHOWN_AFTER * 2, vec![restore(0, 750, 250)]);
+        assert_eq!(drawn(&bars), [Work::Restore], "the walk has ended");
     }
 }

@@ -1,7 +1,8 @@
 //! A cluster in one folder: durable topics, transactions, groups and compaction for a single process.
 //!
-//! It is for demos, tests, replays and jobs that one process can do. It keeps the promises that a lane
-//! needs from Kafka, and no others:
+//! It is for `ratchet demo`, tests, and programs that use ratchet as a library and fill it themselves: no command but
+//! the demo writes to an input, and nobody else can while the process that has the folder open runs. It keeps the
+//! promises that a lane needs from Kafka, and no others:
 //!
 //! - **Durable**: an append or a commit that was answered is on the disk (one synced RocksDB write);
 //!   `kill -9` loses nothing of it.
@@ -144,6 +145,8 @@ impl Cluster for Embedded {
     type Producer = Producer;
     type Reader = Reader;
     type Settling = Settling;
+
+    const IS_SHARED: bool = false;
 
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error> {
         Ok(self.broker.state()?.topics.get(topic).map(topics::Topic::describe))

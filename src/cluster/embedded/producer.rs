@@ -100,6 +100,10 @@ impl cluster::Producer for Producer {
         0
     }
 
+    fn has_failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
     fn take_failures(&mut self) -> Vec<DeliveryFailure> {
         std::mem::take(&mut self.failures)
     }

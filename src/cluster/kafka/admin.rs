@@ -98,15 +98,25 @@ fn ask(
         }
         options
     };
-    // What was told before this call says nothing of it.
+    // What was told before is no answer to this question.
     client.trouble();
     call(options.0.as_ptr(), queue.raw());
     let deadline = Instant::now() + ANSWER_DEADLINE + GRACE;
     loop {
         match queue.next_event(TROUBLE_STEP) {
-            Some(answer) => return answer.failure().map_or(Ok(answer), Err),
+            Some(answer) => {
+                return match answer.failure() {
+                    None => {
+                        client.answered();
+                        Ok(answer)
+                    }
+                    Some(failure) if failure.is_unanswered() => Err(client.explain(failure)),
+                    Some(failure) => Err(failure),
+                };
+            }
             None if Instant::now() >= deadline => {
-                return Err(Failure::new(Code::RD_KAFKA_RESP_ERR__TIMED_OUT, "the cluster does not answer"));
+                let late = Failure::new(Code::RD_KAFKA_RESP_ERR__TIMED_OUT, "the cluster does not answer");
+                return Err(client.explain(late));
             }
             None => {
                 // A wrong password would be told as a time-out, and late.
@@ -208,7 +218,8 @@ unsafe fn read_outline(topic: *const rd::rd_kafka_TopicDescription_t) -> Outline
 /// `operations` is null or points to `count` operations that are alive.
 unsafe fn rights(operations: *const rd::rd_kafka_AclOperation_t, count: usize) -> Option<Rights> {
     use rd::rd_kafka_AclOperation_t as Operation;
-    if operations.is_null() {
+    // Who may do nothing at all is refused instead of told so: some that speak Kafka's protocol answer with none.
+    if operations.is_null() || count == 0 {
         return None;
     }
     // SAFETY: by the caller's promise.
@@ -223,26 +234,51 @@ unsafe fn rights(operations: *const rd::rd_kafka_AclOperation_t, count: usize) -
     })
 }
 
-/// The names of all topics that may be seen.
-pub(super) fn list(client: &Arc<Client>) -> Result<Vec<String>, Error> {
+/// What the cluster says of itself, and of all topics or of those that the client knows.
+struct Overview(*const rd::rd_kafka_metadata);
+
+impl Drop for Overview {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { rd::rd_kafka_metadata_destroy(self.0) }
+    }
+}
+
+fn overview(client: &Arc<Client>, all_topics: bool) -> Result<Overview, Failure> {
     let mut metadata = std::ptr::null();
-    // What was told before this call says nothing of it.
+    // What was told before is no answer to this question.
     client.trouble();
     // SAFETY: the client is alive and the out-pointer valid for the call; null stands for no single topic.
     let code = unsafe {
-        rd::rd_kafka_metadata(client.raw(), 1, std::ptr::null_mut(), &mut metadata, c_millis(ANSWER_DEADLINE))
+        let all = c_int::from(all_topics);
+        rd::rd_kafka_metadata(client.raw(), all, std::ptr::null_mut(), &mut metadata, c_millis(ANSWER_DEADLINE))
     };
-    if let Some(failure) = Failure::of(code) {
-        return Err(client.trouble().unwrap_or(failure).plain("listing the topics"));
+    match Failure::of(code) {
+        None => {
+            client.answered();
+            Ok(Overview(metadata))
+        }
+        Some(failure) => Err(client.explain(failure)),
     }
-    // SAFETY: the answer is owned and destroyed after the names were copied; all that it points to lives as long.
+}
+
+/// The names of all topics that may be seen.
+pub(super) fn list(client: &Arc<Client>) -> Result<Vec<String>, Error> {
+    let overview = overview(client, true).map_err(|failure| failure.plain("listing the topics"))?;
+    // SAFETY: the answer is alive, and all that it points to lives as long.
     unsafe {
-        let count = usize::try_from((*metadata).topic_cnt).unwrap_or(0);
-        let topics = if count == 0 { &[] } else { std::slice::from_raw_parts((*metadata).topics, count) };
-        let names = topics.iter().map(|topic| words(topic.topic)).collect();
-        rd::rd_kafka_metadata_destroy(metadata);
-        Ok(names)
+        let count = usize::try_from((*overview.0).topic_cnt).unwrap_or(0);
+        let topics = if count == 0 { &[] } else { std::slice::from_raw_parts((*overview.0).topics, count) };
+        Ok(topics.iter().map(|topic| words(topic.topic)).collect())
     }
+}
+
+/// How many brokers there are, if they are fewer than the replicas; `None` also where the cluster does not answer.
+fn too_few_brokers(client: &Arc<Client>, replicas: i32) -> Option<i32> {
+    let overview = overview(client, false).ok()?;
+    // SAFETY: the answer is alive.
+    let brokers = unsafe { (*overview.0).broker_cnt };
+    (1..replicas).contains(&brokers).then_some(brokers)
 }
 
 /// What this client may do with `group`. Without the right to ask, it has none at all.
@@ -453,7 +489,13 @@ pub(super) fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsa
                 failure.message = words(rd::rd_kafka_topic_result_error_string(created));
                 let denied = failure.is_denied_topic();
                 let error = failure.plain(what());
-                return Err(if denied { error.denied(Denied::Topic) } else { error });
+                return Err(match failure.code {
+                    _ if denied => error.denied(Denied::Topic),
+                    Code::RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR => {
+                        error.of_brokers(too_few_brokers(client, topic.replication_factor))
+                    }
+                    _ => error,
+                });
             }
         }
     }
@@ -475,5 +517,20 @@ fn wait_usable(client: &Arc<Client>, topic: &str) -> Result<(), Error> {
             return Err(Error::new(Kind::Retry, format!("the new topic {topic} has partitions without a leader")));
         }
         thread::sleep(USABLE_STEP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_names_no_right_does_not_say() {
+        let read = [rd::rd_kafka_AclOperation_t::RD_KAFKA_ACL_OPERATION_READ];
+        // SAFETY: so many operations as are said are alive.
+        let (none, null, one) =
+            unsafe { (rights(read.as_ptr(), 0), rights(std::ptr::null(), 0), rights(read.as_ptr(), read.len())) };
+        assert_eq!((none, null), (None, None));
+        assert!(one.is_some_and(|rights| rights.read && !rights.write));
     }
 }

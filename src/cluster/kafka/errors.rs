@@ -94,7 +94,11 @@ impl Failure {
             Code::RD_KAFKA_RESP_ERR__TIMED_OUT | Code::RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE => late,
             _ => Kind::Unknown,
         };
-        Error::new(kind, format!("{what}: {self}{}", self.grant()))
+        let grant = match self.is_denied_topic() {
+            true => "; grant Write on every topic that is written to (librdkafka's own line names the one)",
+            false => self.grant(),
+        };
+        Error::new(kind, format!("{what}: {self}{grant}"))
     }
 
     /// What to grant, where the code alone says it. Of a topic, it depends on what that is for.
@@ -116,6 +120,11 @@ impl Failure {
     /// Whether the group has refused the membership that a commit was made with.
     pub fn is_stale_membership(&self) -> bool {
         is_stale_membership(self.code)
+    }
+
+    /// Whether a question had no answer, which says nothing of why.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self.code, Code::RD_KAFKA_RESP_ERR__TIMED_OUT | Code::RD_KAFKA_RESP_ERR__TRANSPORT)
     }
 
     /// Whether a record was thrown away with its transaction, and not because of itself.
@@ -157,7 +166,7 @@ impl Failure {
 }
 
 /// librdkafka's words for a code.
-fn describe(code: Code) -> String {
+pub(super) fn describe(code: Code) -> String {
     // SAFETY: a static string for every code.
     unsafe { CStr::from_ptr(rd::rd_kafka_err2str(code)) }.to_string_lossy().into_owned()
 }

@@ -83,14 +83,14 @@ impl Fences {
                 Ok(()) => tracing::debug!(transactional_id = owned, took_ms, "owner fenced"),
                 Err(error) => tracing::warn!(
                     transactional_id = owned,
-                    reason = error.message,
+                    reason = %error.message,
                     "owner not fenced; what it left open ends by its time-out"
                 ),
             }
         };
         if let Err(error) = spawn("kafka-fence", put_up) {
             self.ids().done(id, false);
-            tracing::warn!(transactional_id = id, reason = error.message, "owner not fenced");
+            tracing::warn!(transactional_id = id, reason = %error.message, "owner not fenced");
         }
     }
 }

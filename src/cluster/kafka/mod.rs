@@ -86,7 +86,11 @@ impl Kafka {
                 Ok(properties?.with(name, &value))
             })
         };
-        let (member, reader) = (of_queues(queues.of_member())?, of_queues(queues.of_reader())?);
+        // What is no number is refused below.
+        let record_bytes = consumer.get("message.max.bytes").or_else(|| common.get("message.max.bytes"));
+        let record_bytes = record_bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
+        let member = of_queues(queues.of_member(record_bytes))?;
+        let reader = of_queues(queues.of_reader(record_bytes))?;
         let producer = Properties::producer(common, producer)?;
         for properties in [&member, &reader, &producer] {
             properties.to_conf()?;

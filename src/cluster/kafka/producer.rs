@@ -29,6 +29,8 @@ use crate::record::TopicPartition;
 
 /// How long [`Producer::open`] may take: the broker first aborts what a predecessor left open.
 const INIT_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a first answer is waited for, attempt by attempt.
+const CONNECT_WAITS_MS: [u64; 7] = [8, 12, 20, 40, 80, 160, 320];
 /// How long librdkafka waits within one attempt, so that a deadline is seen in time.
 const ATTEMPT: Duration = Duration::from_secs(5);
 /// Added to a call's own deadline before it is given up.
@@ -85,6 +87,13 @@ impl Ended {
     }
 }
 
+/// Has the client connected to a broker before it looks for the coordinator: without a connection it would look again
+/// half a second later (`rd_kafka_txn_coord_query`). The broker that it connects to is drawn, now and then among those
+/// that are only names (`rd_kafka_connect_any`); each time it is asked for something it draws again.
+fn connect(client: &Client) {
+    let _ = CONNECT_WAITS_MS.into_iter().any(|wait| client.ask_for_topics(Duration::from_millis(wait)));
+}
+
 impl Producer {
     /// Opens a producer; whatever was open under its id has been aborted.
     pub(super) fn open(properties: &Properties, id: &str) -> Result<Self, Error> {
@@ -99,6 +108,7 @@ impl Producer {
         let what = format!("opening the transactional id {id}");
         let told = Arc::clone(&reports);
         let opened = caller.call(INIT_DEADLINE + GRACE, move |client| {
+            connect(client);
             until(Instant::now() + INIT_DEADLINE, |wait| {
                 // SAFETY: the client is alive; the error is taken over.
                 let failure = unsafe { Failure::take(rd::rd_kafka_init_transactions(client.raw(), c_millis(wait))) }?;
@@ -263,6 +273,10 @@ impl cluster::Producer for Producer {
         // Counts a record until its report was recorded.
         // SAFETY: the client is alive.
         usize::try_from(unsafe { rd::rd_kafka_outq_len(self.client.raw()) }).unwrap_or(0)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.reports.has_failed()
     }
 
     fn take_failures(&mut self) -> Vec<DeliveryFailure> {

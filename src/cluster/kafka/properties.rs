@@ -57,6 +57,9 @@ const CONSUMER: &[(&str, &str)] = &[
     ("heartbeat.interval.ms", "100"),
     // For how long a dead member's partitions stay with it.
     ("session.timeout.ms", "10000"),
+    // For how long a frozen broker is waited for, where it was asked for the coordinator: as long as for a dead member
+    // or transaction. librdkafka's minute is for large answers on slow networks; see ANSWERS_BYTES.
+    ("socket.timeout.ms", "10000"),
 ];
 
 /// How much the clients that read may hold of what they have fetched. Where a queue is full, nothing is fetched; the
@@ -85,28 +88,30 @@ const WAITING_KBYTES_MAX: u64 = 65_536;
 const WAITING_KBYTES_MIN: u64 = 256;
 /// An answer from one partition: as much as is asked for by default, or less.
 const ANSWER_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=1 << 20;
-/// An answer from all partitions of a broker.
-const ANSWERS_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=50 << 20;
+/// An answer from all partitions of a broker. It has to arrive within `socket.timeout.ms`, beside those that other
+/// lanes and brokers send over the same network: the largest ask a quarter of what Java's clients do (50 MiB in 30 s).
+const ANSWERS_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
 
 impl Queues {
-    /// A member's properties.
-    pub(super) fn of_member(self) -> Vec<(&'static str, String)> {
-        waiting(self.member_bytes)
+    /// A member's properties, where `message.max.bytes` is so much.
+    pub(super) fn of_member(self, record_bytes: u64) -> Vec<(&'static str, String)> {
+        waiting(self.member_bytes, record_bytes)
     }
 
     /// A reader's.
-    pub(super) fn of_reader(self) -> Vec<(&'static str, String)> {
-        waiting(self.reader_bytes)
+    pub(super) fn of_reader(self, record_bytes: u64) -> Vec<(&'static str, String)> {
+        waiting(self.reader_bytes, record_bytes)
     }
 }
 
 /// Properties that keep to `bytes`: a quarter for an answer under way, the rest for records and notes of them.
-fn waiting(bytes: u64) -> Vec<(&'static str, String)> {
+/// librdkafka wants an answer to have room for a record.
+fn waiting(bytes: u64, record_bytes: u64) -> Vec<(&'static str, String)> {
     let quarter = bytes / 4;
     let records = (quarter * 2 / NOTE_BYTES).clamp(WAITING_MIN, WAITING_MAX);
     let kbytes = (quarter / 1024).clamp(WAITING_KBYTES_MIN, WAITING_KBYTES_MAX);
     let answer = quarter.clamp(*ANSWER_BYTES.start(), *ANSWER_BYTES.end());
-    let answers = quarter.clamp(*ANSWERS_BYTES.start(), *ANSWERS_BYTES.end());
+    let answers = quarter.clamp(*ANSWERS_BYTES.start(), *ANSWERS_BYTES.end()).max(record_bytes);
     vec![
         ("queued.min.messages", records.to_string()),
         ("queued.max.messages.kbytes", kbytes.to_string()),
@@ -127,6 +132,8 @@ const PRODUCER: &[(&str, &str)] = &[
     // A transaction's markers trail its commit, and until they are written the next one is told to try
     // again: with the default of 100 ms, transactions that follow each other closely take that long each.
     ("retry.backoff.ms", "5"),
+    // What a first connection is drawn again after, if what was drawn is no broker: a takeover waits for it.
+    ("reconnect.backoff.ms", "20"),
 ];
 
 /// What every consumer is, whatever the user says.
@@ -175,6 +182,13 @@ impl Properties {
         let mut changed = self.clone();
         changed.values.insert(name.to_owned(), value.to_owned());
         changed
+    }
+
+    /// The same with so much time at most.
+    pub fn at_most(&self, name: &str, milliseconds: u64) -> Self {
+        // What is no number is refused when a client is made of it.
+        let less = self.milliseconds(name).unwrap_or(milliseconds).min(milliseconds);
+        self.with(name, &less.to_string())
     }
 
     /// After how long the broker aborts a transaction by itself.
@@ -281,6 +295,24 @@ mod tests {
         assert_eq!(properties.values["linger.ms"], "7");
         assert_eq!(properties.values["client.id"], "me");
         assert_eq!(properties.values["batch.size"], "1000000");
+    }
+
+    #[test]
+    fn a_time_is_cut_where_it_is_longer_and_left_where_it_is_shorter() {
+        let at_most = |given: &str| {
+            let properties = Properties::consumer(&map(&[("socket.timeout.ms", given)]), &map(&[])).unwrap();
+            properties.at_most("socket.timeout.ms", 5000).values["socket.timeout.ms"].clone()
+        };
+        assert_eq!([at_most("60000"), at_most("2000")], ["5000", "2000"]);
+    }
+
+    #[test]
+    fn an_answer_has_room_for_the_largest_record() {
+        let answers = |record_bytes| {
+            let settings = Queues::default().of_member(record_bytes);
+            settings.into_iter().find(|(name, _)| *name == "fetch.max.bytes").unwrap().1
+        };
+        assert_eq!([answers(0), answers(20_000_000)], ["4194304", "20000000"]);
     }
 
     #[test]

@@ -74,9 +74,14 @@ impl Askers {
         make_once(&self.ends, || Client::new(&self.properties.with("isolation.level", "read_uncommitted")))
     }
 
+    /// The properties of a client whose answers are all small: a broker that has frozen is found out by then.
+    fn brief(&self) -> Properties {
+        self.properties.at_most("socket.timeout.ms", ANSWER.as_millis() as u64)
+    }
+
     /// The client that sees the last stable offsets.
     fn stable_ends(&self) -> Result<Arc<Client>, Error> {
-        make_once(&self.stable_ends, || Client::new(&self.properties))
+        make_once(&self.stable_ends, || Client::new(&self.brief()))
     }
 
     /// A client in `group` that never subscribes.
@@ -89,7 +94,7 @@ impl Askers {
             Stability::Stable => "read_committed",
             Stability::Plain => "read_uncommitted",
         };
-        let client = Client::new(&self.properties.with("isolation.level", isolation).with("group.id", group))?;
+        let client = Client::new(&self.brief().with("isolation.level", isolation).with("group.id", group))?;
         groups.insert((group.to_owned(), stability), Arc::clone(&client));
         Ok(client)
     }

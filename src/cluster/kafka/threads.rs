@@ -56,6 +56,11 @@ impl Reports {
         }
     }
 
+    /// Whether there are failures since the last call of [`Reports::take_failures`].
+    pub fn has_failed(&self) -> bool {
+        !self.lock().failures.is_empty()
+    }
+
     /// The failures since the last call.
     pub fn take_failures(&self) -> Vec<DeliveryFailure> {
         std::mem::take(&mut self.lock().failures)

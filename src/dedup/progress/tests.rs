@@ -52,6 +52,8 @@ proptest! {
             ranges.add_range(from, from + length).unwrap();
             expected.extend(from..from + length);
             prop_assert!((-1..70).all(|offset| ranges.contains(offset) == expected.contains(&offset)));
+            let all = |from: i64, to: i64| (from..to).all(|offset| expected.contains(&offset));
+            prop_assert!((-1..70).all(|to| ranges.contains_all(from, to) == all(from, to)));
             prop_assert!(ranges.as_pairs().iter().all(|(from, to)| from < to));
             prop_assert!(ranges.as_pairs().windows(2).all(|pair| pair[0].1 < pair[1].0));
         }

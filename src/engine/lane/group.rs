@@ -55,12 +55,12 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn on_poll_error(&mut self, error: cluster::Error) -> Result<(), cluster::Error> {
         match error.kind {
             Kind::Retry => {
-                tracing::warn!(topology = self.context.topology.name, reason = error.message, "reading is disturbed");
+                tracing::warn!(topology = self.context.topology.name, reason = %error.message, "reading is disturbed");
                 Ok(())
             }
             // Something cannot be read at its position: the restore finds out what, task by task.
             Kind::Refused => {
-                tracing::warn!(topology = self.context.topology.name, reason = error.message, "reading is refused");
+                tracing::warn!(topology = self.context.topology.name, reason = %error.message, "reading is refused");
                 let of_task = |id: &TaskId| error.partition.as_ref().is_none_or(|of| self.tasks[id].input == *of);
                 let mut concerned = self.tasks_in(|phase| matches!(phase, Phase::Running));
                 concerned.retain(of_task);
@@ -154,7 +154,7 @@ impl<C: Cluster> Lane<C> {
         }
         let released = Naming { context, tasks, member, transactor, metrics }.release(ids, transactional_id);
         if let Err(error) = released {
-            tracing::debug!(topology = context.topology.name, reason = error.message, "tasks not released");
+            tracing::debug!(topology = context.topology.name, reason = %error.message, "tasks not released");
             transactor.abort(cluster, &Cause::Cluster(error), metrics);
         }
     }

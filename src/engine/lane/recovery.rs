@@ -28,7 +28,7 @@ impl<C: Cluster> Lane<C> {
         );
         // At once: the tasks settle meanwhile.
         if let Err(error) = self.transactor.prepare(&self.cluster) {
-            tracing::debug!(reason = error.message, "no producer yet");
+            tracing::debug!(reason = %error.message, "no producer yet");
         }
         // A producer that has lost its place says nothing of the output.
         let fenced = matches!(&trouble.cause, Cause::Cluster(error) if error.kind == Kind::Fenced);
@@ -36,12 +36,12 @@ impl<C: Cluster> Lane<C> {
             if self.goes_on_by_mistake(id, &trouble.cause) {
                 continue;
             }
-            if let Some(task) = self.tasks.get_mut(&id) {
-                task.unsettled |= !ended;
+            if let Some(task) = self.tasks.get_mut(&id).filter(|_| !ended) {
+                task.unsettle();
             }
             let failure = undelivered.iter().find(|(of, _, _)| *of == id && !fenced);
             if let (Some((_, refused, message)), Some(task)) = (failure, self.tasks.get_mut(&id)) {
-                tracing::warn!(task = %task.input, reason = message, "the output fails this task; it goes on alone");
+                tracing::warn!(task = %task.input, reason = %message, "the output fails this task; it goes on alone");
                 task.quarantine = Some(Quarantine::new(task.pending.next, *refused));
             }
             self.restart(id);
@@ -94,7 +94,7 @@ impl<C: Cluster> Lane<C> {
             return;
         }
         if let Err(error) = self.member.pause(&task.input) {
-            tracing::debug!(task = %task.input, reason = error.message, "could not be paused");
+            tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
         }
         task.rewind();
         task.sweep.reset();
@@ -180,8 +180,14 @@ impl<C: Cluster> Lane<C> {
                     self.restart(id);
                 }
                 Outcome::SetBack(cause) => {
-                    let task = match cause {
-                        Cause::Cluster(_) => None,
+                    let task = match &cause {
+                        Cause::Cluster(error) => {
+                            tracing::warn!(
+                                task = %self.tasks[&id].input, reason = %error.message,
+                                "the output fails this task still; it restores and tries again"
+                            );
+                            None
+                        }
                         Cause::State(_) | Cause::Refused(_) => Some(id),
                     };
                     self.restart(id);

@@ -34,6 +34,11 @@ fn settled(committed: Option<CommittedOffset>) -> Settled {
     }
 }
 
+/// The changelog ends with the store's transaction and its marker.
+fn ending_with_the_store() -> Settled {
+    Settled { changelog_end: 401, ..settled(None) }
+}
+
 fn meta(transaction: Option<u64>) -> StoreMeta {
     StoreMeta {
         changelog_id: CHANGELOG.0,
@@ -65,7 +70,7 @@ fn position(transaction: u64, processed: &[(i64, i64)]) -> PositionRecord {
 }
 
 fn standing(settled: &Settled, meta: &StoreMeta, committed: Option<&Token>) -> Standing {
-    examine(settled, 0, Some(meta), committed, 1_000, DAY_MS)
+    examine(settled, 0, (Some(meta), false), committed, 1_000, DAY_MS)
 }
 
 fn go_on(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resumption, Refusal> {
@@ -74,7 +79,7 @@ fn go_on(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resumpt
 
 #[test]
 fn the_committed_token_makes_a_store_current_and_nothing_else_does() {
-    let settled = settled(None);
+    let settled = ending_with_the_store();
     assert_eq!(standing(&settled, &meta(Some(9)), Some(&token(9))), Standing::Current);
     assert_eq!(standing(&settled, &meta(Some(8)), Some(&token(9))), Standing::Behind { from: 400, synced_at: 0 });
     assert_eq!(standing(&settled, &meta(Some(9)), None), Standing::Behind { from: 400, synced_at: 0 });
@@ -83,7 +88,10 @@ fn the_committed_token_makes_a_store_current_and_nothing_else_does() {
         Standing::Behind { from: 400, synced_at: 0 },
         "no token is not a match"
     );
-    assert_eq!(examine(&settled, 0, None, Some(&token(9)), 7, DAY_MS), Standing::Behind { from: 0, synced_at: 7 });
+    assert_eq!(
+        examine(&settled, 0, (None, false), Some(&token(9)), 7, DAY_MS),
+        Standing::Behind { from: 0, synced_at: 7 }
+    );
 }
 
 #[test]
@@ -91,7 +99,7 @@ fn a_store_of_another_changelog_or_partition_is_emptied() {
     let mut foreign = settled(None);
     foreign.changelog_id = TopicId([9; 16]);
     assert!(matches!(standing(&foreign, &meta(Some(9)), Some(&token(9))), Standing::Unusable { from: 0, .. }));
-    let swapped = examine(&settled(None), 1, Some(&meta(Some(9))), Some(&token(9)), 0, DAY_MS);
+    let swapped = examine(&settled(None), 1, (Some(&meta(Some(9))), false), Some(&token(9)), 0, DAY_MS);
     assert!(matches!(swapped, Standing::Unusable { .. }));
 }
 
@@ -107,10 +115,9 @@ fn a_store_outside_the_changelog_is_emptied() {
 
 #[test]
 fn a_current_store_is_used_whatever_was_removed_from_its_changelog() {
-    let mut late = settled(None);
-    for start in [400, 401, 500] {
-        late.changelog_start = start;
-        assert_eq!(standing(&late, &meta(Some(9)), Some(&token(9))), Standing::Current, "{start}");
+    for (start, end) in [(400, 401), (401, 401), (401, 500), (500, 500)] {
+        let late = Settled { changelog_start: start, changelog_end: end, ..settled(None) };
+        assert_eq!(standing(&late, &meta(Some(9)), Some(&token(9))), Standing::Current, "{start}, {end}");
     }
 }
 
@@ -120,7 +127,7 @@ fn a_changelog_whose_first_records_were_removed_rebuilds_no_store() {
     late.changelog_start = 400;
     assert!(matches!(standing(&late, &meta(None), None), Standing::Behind { from: 400, .. }), "it holds the rest");
     late.changelog_start = 401;
-    let empty = examine(&late, 0, None, None, 0, DAY_MS);
+    let empty = examine(&late, 0, (None, false), None, 0, DAY_MS);
     for standing in [empty, standing(&late, &meta(None), None)] {
         let Standing::Unusable { from, reason } = standing else { panic!("{standing:?}") };
         assert_eq!(check_rebuild(from, &reason), Err(Refusal::ChangelogTruncated { start: 401, reason }));
@@ -130,10 +137,34 @@ fn a_changelog_whose_first_records_were_removed_rebuilds_no_store() {
 
 #[test]
 fn a_store_that_may_have_missed_tombstones_is_emptied_unless_it_is_current() {
-    let settled = settled(None);
-    let old = |committed| examine(&settled, 0, Some(&meta(Some(9))), committed, DAY_MS, DAY_MS);
-    assert!(matches!(old(None), Standing::Unusable { .. }));
-    assert_eq!(old(Some(&token(9))), Standing::Current);
+    fn old(settled: &Settled, committed: Option<&Token>) -> Standing {
+        examine(settled, 0, (Some(&meta(Some(9))), false), committed, DAY_MS, DAY_MS)
+    }
+    let settled = ending_with_the_store();
+    assert!(matches!(old(&settled, None), Standing::Unusable { .. }));
+    assert_eq!(old(&settled, Some(&token(9))), Standing::Current);
+    let all_read = Settled { changelog_end: 400, ..settled };
+    assert!(matches!(old(&all_read, None), Standing::Behind { from: 400, .. }), "there was nothing to miss");
+}
+
+/// Requests of a former transaction that came late have committed its offset once more, or a coordinator shows an old
+/// one: a store that is as old as that would process again what later transactions have forwarded.
+#[test]
+fn an_offset_that_went_back_makes_no_old_store_current_and_forwards_nothing_again() {
+    let back = settled(committed(250, metadata(token(9))));
+    assert_eq!(standing(&back, &meta(Some(9)), Some(&token(9))), Standing::Behind { from: 400, synced_at: 0 });
+    let own = examine(&back, 0, (Some(&meta(Some(9))), true), Some(&token(9)), 1_000, DAY_MS);
+    assert_eq!(own, Standing::Current, "after an abort, what is behind it is nobody's");
+    let resumption = go_on(&back, Some(&position(12, &[(0, 300)]))).unwrap();
+    assert_eq!((resumption.next, resumption.origin), (250, Origin::Reset));
+    assert!(resumption.progress.processed.contains(299), "what was processed is not forwarded again");
+}
+
+#[test]
+fn an_offset_that_went_back_over_what_the_sweeper_has_committed_is_gone_on_from() {
+    let back = settled(committed(300, metadata(token(9))));
+    let resumption = go_on(&back, Some(&position(12, &[(0, 300)]))).unwrap();
+    assert_eq!((resumption.next, resumption.origin), (300, Origin::Committed));
 }
 
 #[test]
@@ -179,8 +210,12 @@ fn a_deleted_group_resumes_from_the_position_record_never_from_start() {
 fn a_changelog_without_the_committed_transaction_is_refused() {
     let settled = settled(committed(300, metadata(token(9))));
     assert!(matches!(go_on(&settled, None), Err(Refusal::ChangelogLost { .. })), "recreated and empty");
-    let older = position(8, &[(0, 300)]);
-    assert!(matches!(go_on(&settled, Some(&older)), Err(Refusal::ChangelogLost { .. })), "truncated, same offset");
+    let older = position(8, &[(0, 299)]);
+    assert!(matches!(go_on(&settled, Some(&older)), Err(Refusal::ChangelogLost { .. })), "its end is gone");
+    // Reset behind 300 and on to 500, then reset to 250: what was committed at 300 then is gone, and what came before
+    // is there.
+    let holed = position(8, &[(0, 250), (400, 500)]);
+    assert!(matches!(go_on(&settled, Some(&holed)), Err(Refusal::ChangelogLost { .. })), "its end is gone, a hole");
 }
 
 #[test]
@@ -228,7 +263,34 @@ fn a_gap_at_either_end_of_the_input_is_refused() {
 }
 
 #[test]
+fn what_was_processed_may_be_gone_where_a_group_is_reset_to() {
+    let mut input = settled(committed(19, String::new()));
+    input.input_start = 41;
+    let known = position(9, &[(0, 30), (31, 300)]);
+    assert_eq!(go_on(&input, Some(&known)), Err(Refusal::InputTruncated { next: 19, start: 41 }), "30 was skipped");
+    let resumption = go_on(&input, Some(&position(9, &[(0, 300)]))).unwrap();
+    assert_eq!((resumption.next, resumption.origin), (41, Origin::Reset));
+    input.input_start = 301;
+    let refused = go_on(&input, Some(&position(9, &[(0, 300)])));
+    assert_eq!(refused, Err(Refusal::InputTruncated { next: 19, start: 301 }), "300 was never read");
+}
+
+#[test]
 fn foreign_metadata_is_refused() {
     let settled = settled(committed(300, "someone else".to_owned()));
-    assert!(matches!(go_on(&settled, None), Err(Refusal::Unreadable(_))));
+    let refused = go_on(&settled, None).unwrap_err();
+    assert!(matches!(refused, Refusal::ForeignOffset(_)) && refused.to_string().ends_with(FOREIGN_OFFSET_HELP));
+}
+
+#[test]
+fn what_cannot_be_read_says_who_wrote_it() {
+    let later = || format::Error::Format { what: "an entry", found: 2, expected: 1 };
+    let damaged = || format::Error::Damaged { what: "an entry", reason: "it is empty".to_owned() };
+    assert_eq!(Refusal::of_metadata(later()), Refusal::LaterFormat(later()));
+    assert_eq!(Refusal::of_record(later()), Refusal::LaterFormat(later()));
+    let release = Refusal::of_record(later()).to_string();
+    assert!(release.contains("start the release that wrote it or a later one"), "{release}");
+    let program = Refusal::of_record(damaged()).to_string();
+    assert!(program.contains("another program writes to the changelog: stop it"), "{program}");
+    assert!(!program.contains("release"), "{program}");
 }

@@ -26,9 +26,16 @@ pub fn refusal(name: &str, error: &cluster::Error, settings: &config::Topics) ->
     if error.kind != Kind::Refused {
         return None;
     }
-    let help = match error.denied {
-        Some(_) => format!("grant Create on topic {name}, or create it by hand"),
-        None => format!(
+    let help = match (error.denied, error.brokers) {
+        (Some(_), _) => format!("grant Create on topic {name}, or create it by hand"),
+        // No more than these brokers can keep, and no less safe than that.
+        (None, Some(brokers)) => format!(
+            "add brokers, or write `topics: {{replication_factor: {brokers}, min_insync_replicas: {}}}` in the \
+             configuration: there {}",
+            settings.min_insync_replicas.min(brokers),
+            if brokers == 1 { "is 1 broker".to_owned() } else { format!("are {brokers} brokers") }
+        ),
+        (None, None) => format!(
             "create it by hand, or see topics.replication_factor ({}), topics.min_insync_replicas ({}) and \
              topics.create",
             settings.replication_factor, settings.min_insync_replicas
@@ -55,5 +62,36 @@ pub fn rehearse<C: Cluster>(
     match cluster.check_creation(&new) {
         Ok(()) => Ok(None),
         Err(error) => refusal(&topic.name, &error, settings).map(Some).ok_or(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_few_brokers_are_told_with_what_to_write() {
+        let settings = config::Topics { create: config::Create::All, replication_factor: 3, min_insync_replicas: 2 };
+        let help = |brokers| {
+            let error = cluster::Error::new(Kind::Refused, "no").of_brokers(brokers);
+            refusal("t", &error, &settings).expect("it is refused").help
+        };
+        let one = "`topics: {replication_factor: 1, min_insync_replicas: 1}` in the configuration: there is 1 broker";
+        let two = "`topics: {replication_factor: 2, min_insync_replicas: 2}` in the configuration: there are 2 brokers";
+        assert!(help(Some(1)).contains(one), "{}", help(Some(1)));
+        assert!(help(Some(2)).contains(two), "{}", help(Some(2)));
+        assert!(help(None).contains("topics.replication_factor (3)"), "{}", help(None));
+    }
+
+    #[test]
+    fn topics_are_created_as_configured_and_changelogs_are_compacted() {
+        let settings = config::Topics { create: config::Create::All, replication_factor: 3, min_insync_replicas: 2 };
+        let replicas = ("min.insync.replicas", "2".to_owned());
+        let compacted = ("cleanup.policy", "compact".to_owned());
+        assert_eq!(settings_of(Role::Changelog, &settings), [replicas.clone(), compacted.clone()]);
+        for role in [Role::Output, Role::DeadLetter, Role::Audit] {
+            let all = settings_of(role, &settings);
+            assert!(all.contains(&replicas) && !all.contains(&compacted), "{all:?}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, CommittedOffset, Denied, Kind, TopicDescription};
+use crate::cluster::{self, Cluster, CommittedOffset, Denied, Kind, Rights, TopicDescription};
 use crate::record::TopicPartition;
 use crate::topology::Topology;
 
@@ -82,21 +82,43 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Asks for all of it.
-    pub fn gather<C: Cluster>(cluster: &C, topology: &Topology, topic: &str) -> Result<Self, cluster::Error> {
+    /// Asks for all of it, as one who has these rights to the topology's group.
+    pub fn gather<C: Cluster>(
+        cluster: &C,
+        topology: &Topology,
+        topic: &str,
+        rights: Option<Rights>,
+    ) -> Result<Self, cluster::Error> {
         let input = Named::ask(cluster, topic.to_owned())?;
         let output = Named::ask(cluster, topology.output_topic(topic))?;
         let changelog = Named::ask(cluster, topology.changelog(topic))?;
         let partition_count = input.there().map_or(0, |input| input.partition_count);
         let partitions: Vec<_> = (0..partition_count).map(|partition| TopicPartition::new(topic, partition)).collect();
-        let committed = match cluster.committed(&topology.group(), &partitions, COMMITTED_WAIT) {
-            _ if partitions.is_empty() => Ok(Vec::new()),
-            Ok(committed) => Ok(committed),
-            // Whatever is pending, the restore looks again.
-            Err(error) if error.kind == Kind::Retry => Ok(Vec::new()),
-            Err(error) if error.kind == Kind::Refused => Err(error.message),
-            Err(error) => return Err(error),
-        };
+        let committed = committed(cluster, &topology.group(), &partitions, rights)?;
         Ok(Self { input, output, changelog, committed })
+    }
+}
+
+/// What the group has committed; or why that cannot be seen.
+fn committed<C: Cluster>(
+    cluster: &C,
+    group: &str,
+    partitions: &[TopicPartition],
+    rights: Option<Rights>,
+) -> Result<Result<Vec<Option<CommittedOffset>>, String>, cluster::Error> {
+    if partitions.is_empty() {
+        return Ok(Ok(Vec::new()));
+    }
+    // Who may not see the group is not told so where it asks for offsets: librdkafka goes on looking for the group's
+    // coordinator for as long as the question may take.
+    if let Some(Rights { read: false, describe: false, .. }) = rights {
+        return Ok(Err("not authorised to see the group; grant Read on the group".to_owned()));
+    }
+    match cluster.committed(group, partitions, COMMITTED_WAIT) {
+        Ok(committed) => Ok(Ok(committed)),
+        // Whatever is pending, the restore looks again.
+        Err(error) if error.kind == Kind::Retry => Ok(Ok(Vec::new())),
+        Err(error) if error.kind == Kind::Refused => Ok(Err(error.message)),
+        Err(error) => Err(error),
     }
 }

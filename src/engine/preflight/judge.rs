@@ -4,12 +4,14 @@
 use crate::cluster::{Denied, Rights, TopicDescription};
 use crate::config::{self, Create};
 use crate::dedup::{Part, Path, Retention, Rules, Source};
+use crate::engine::plan::FOREIGN_OFFSET_HELP;
 use crate::format::{self, OffsetMetadata};
 use crate::topology::Topology;
 use crate::yaml::units::show_duration_ms;
 
 use super::facts::{Facts, Named, Seen};
 use super::finding::Finding;
+use super::unreached::input_help;
 
 /// Where the documentation lists the rights.
 const GRANT: &str = "grant what docs/operations.md lists under Rights";
@@ -23,6 +25,8 @@ pub struct Judge<'a> {
     pub rules_digest: &'a [u8; 32],
     /// What the worker's configuration says of topics.
     pub settings: &'a config::Topics,
+    /// Whether other programs may write to the cluster's topics.
+    pub is_shared: bool,
 }
 
 /// What a topic is to a topology.
@@ -76,7 +80,7 @@ impl Judge<'_> {
         match &facts.input.seen {
             Seen::Missing => findings.push(Finding::refused(
                 format!("input topic {:?} does not exist", facts.input.name),
-                "create it, or name another in input.topics",
+                input_help(self.is_shared),
             )),
             Seen::Withheld { words, denied } => {
                 findings.push(withheld(Role::Input, &facts.input.name, words, *denied));
@@ -343,7 +347,7 @@ impl Judge<'_> {
                         "group {group:?} has an offset for {partition} that is not ratchet's ({error}): another \
                          program uses the group"
                     ),
-                    "give the topology another name",
+                    FOREIGN_OFFSET_HELP,
                 )),
                 Ok(Some(metadata)) if metadata.digest != ours => findings.push(Finding::refused(
                     format!(

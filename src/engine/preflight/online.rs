@@ -10,18 +10,22 @@ use super::creation::rehearse;
 use super::facts::{Facts, Named};
 use super::finding::Finding;
 use super::judge::{Judge, Role};
+use super::unreached::{PROPERTIES_HELP, Unasked, input_help};
 use super::{feeding, most_partitions};
 
 /// Everything that is to be said of each topology, in their order, most severe first.
-pub fn ask(config: &Config, topologies: &[&Topology]) -> Result<Vec<Vec<Finding>>, cluster::Error> {
+pub fn ask(config: &Config, topologies: &[&Topology]) -> Result<Vec<Vec<Finding>>, Unasked> {
     match &config.cluster {
         ClusterKind::Kafka => {
             let kafka = &config.kafka;
-            ask_on(&Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?, config, topologies)
+            let cluster = Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())
+                .map_err(|error| Unasked::with_help(error, PROPERTIES_HELP))?;
+            ask_on(&cluster, config, topologies)
         }
         ClusterKind::Embedded { dir, partitions } => {
-            check_exists(dir)?;
-            ask_on(&Embedded::open(dir, *partitions)?, config, topologies)
+            check_exists(dir).map_err(|error| Unasked::with_help(error, input_help(Embedded::IS_SHARED)))?;
+            let cluster = Embedded::open(dir, *partitions).map_err(|error| Unasked::of(config, &error))?;
+            ask_on(&cluster, config, topologies)
         }
     }
 }
@@ -36,18 +40,23 @@ fn check_exists(dir: &Path) -> Result<(), cluster::Error> {
 }
 
 /// The same, on a cluster.
-pub fn ask_on<C: Cluster>(
-    cluster: &C,
-    config: &Config,
-    topologies: &[&Topology],
-) -> Result<Vec<Vec<Finding>>, cluster::Error> {
+fn ask_on<C: Cluster>(cluster: &C, config: &Config, topologies: &[&Topology]) -> Result<Vec<Vec<Finding>>, Unasked> {
     // What holds for the whole cluster, a wrong password say, is told once and not of each topic.
-    cluster.list_topics()?;
-    topologies.iter().map(|topology| ask_about(cluster, config, topology)).collect()
+    cluster.list_topics().map_err(|error| Unasked::of(config, &error))?;
+    let asked = topologies.iter().map(|topology| ask_about(cluster, config, topology));
+    asked.collect::<Result<_, _>>().map_err(|error| {
+        let is_refused = error.kind == Kind::Refused;
+        Unasked::with_help(
+            error,
+            if is_refused { "run would be refused alike" } else { "check again; run goes on asking" },
+        )
+    })
 }
 
 fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> Result<Vec<Finding>, cluster::Error> {
-    let judge = Judge { topology, rules_digest: &topology.rules.digest(), settings: &config.topics };
+    let rules_digest = &topology.rules.digest();
+    let judge = Judge { topology, rules_digest, settings: &config.topics, is_shared: C::IS_SHARED };
+    let rights = cluster.group_rights(&topology.group())?;
     let names = feeding::inputs(cluster, topology)?;
     let mut findings = Vec::new();
     if names.is_empty() {
@@ -61,7 +70,7 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
         match feeding::problem_with(topology, name, &names) {
             Some(problem) => findings.push(Finding::refused(problem, "leave it out by input.exclude")),
             None => {
-                let facts = Facts::gather(cluster, topology, name)?;
+                let facts = Facts::gather(cluster, topology, name, rights)?;
                 findings.extend(judge.input(&facts));
                 let partition_count = facts.input.there().map(|input| input.partition_count);
                 for (role, topic) in [(Role::Output, &facts.output), (Role::Changelog, &facts.changelog)] {
@@ -80,7 +89,7 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
         findings.extend(judge.aside(role, &topic, partition_count, largest.unwrap_or(0)));
         findings.extend(rehearse(cluster, role, &topic, partition_count, &config.topics)?);
     }
-    findings.extend(judge.group(cluster.group_rights(&topology.group())?));
+    findings.extend(judge.group(rights));
     findings.sort_by_key(|finding| finding.severity);
     Ok(findings)
 }

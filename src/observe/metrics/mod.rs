@@ -19,7 +19,7 @@ mod lane;
 mod task;
 
 pub use lane::{LaneMetrics, TransactionResult};
-pub use task::{Phase, Restore, TaskMetrics};
+pub use task::{LongWork, Phase, TaskMetrics, Work};
 
 /// The media type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -71,8 +71,8 @@ struct Families {
     rebalances: IntCounterVec,
     refused_topics: IntGaugeVec,
     handles: Mutex<Handles>,
-    /// The tasks that are restoring.
-    restores: Mutex<BTreeMap<task::Labels, Restore>>,
+    /// The tasks that are at long work: each at one at the most, since a store is swept only once it was restored.
+    long_work: Mutex<BTreeMap<task::Labels, LongWork>>,
 }
 
 impl Metrics {
@@ -101,9 +101,9 @@ impl Metrics {
         self.families.refused_topics.with_label_values(&[topology]).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// The restores that go on at present, in the order of topology, topic and partition.
-    pub fn restores(&self) -> Vec<Restore> {
-        self.families.restores().values().cloned().collect()
+    /// The restores and the sweepers' walks that go on at present, in the order of topology, topic and partition.
+    pub fn long_work(&self) -> Vec<LongWork> {
+        self.families.long_work().values().cloned().collect()
     }
 
     /// All metrics in Prometheus' text format (see [`CONTENT_TYPE`]).
@@ -164,7 +164,12 @@ impl Families {
                 "Entries in the store, as estimated.",
                 PARTITION,
             ),
-            state_bytes: int_gauge(&registry, "ratchet_state_bytes", "Bytes that the store takes on disk.", PARTITION),
+            state_bytes: int_gauge(
+                &registry,
+                "ratchet_state_bytes",
+                "Bytes of the store's table files and of what is not yet written to files.",
+                PARTITION,
+            ),
             restore_remaining: int_gauge(
                 &registry,
                 "ratchet_restore_remaining_records",
@@ -251,7 +256,7 @@ impl Families {
                 TOPOLOGY,
             ),
             handles: Mutex::default(),
-            restores: Mutex::default(),
+            long_work: Mutex::default(),
             registry,
         }
     }
@@ -262,9 +267,9 @@ impl Families {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tasks that are restoring. Every change is one call on the map: see [`Families::handles`].
-    fn restores(&self) -> MutexGuard<'_, BTreeMap<task::Labels, Restore>> {
-        self.restores.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The tasks that are at long work. Every change is one call on the map: see [`Families::handles`].
+    fn long_work(&self) -> MutexGuard<'_, BTreeMap<task::Labels, LongWork>> {
+        self.long_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

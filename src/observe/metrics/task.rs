@@ -43,16 +43,27 @@ impl Phase {
     }
 }
 
-/// How far a task's restore has come, in changelog offsets.
+/// What takes long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Work {
+    /// A restore, counted in changelog offsets.
+    Restore,
+    /// A sweeper's walk, counted in entries.
+    Sweep,
+}
+
+/// How far a task's long work has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restore {
+pub struct LongWork {
+    /// What it is.
+    pub work: Work,
     /// The task's topology.
     pub topology: String,
     /// Its input partition.
     pub partition: TopicPartition,
-    /// What was passed since it began.
+    /// What was done since it began.
     pub done: u64,
-    /// What is still to be passed.
+    /// What is still to be done.
     pub remaining: u64,
 }
 
@@ -142,9 +153,15 @@ impl TaskMetrics {
     pub fn restoring(&self, pace: &Pace) {
         self.restore_remaining(number(pace.remaining()));
         set_seconds(&self.restore_seconds, &self.families.restore_seconds, &self.labels, seconds_left(pace));
+        self.list(Work::Restore, pace);
+    }
+
+    /// Lists long work that goes on.
+    fn list(&self, work: Work, pace: &Pace) {
         let (topology, partition) = (self.labels[0].clone(), self.partition.clone());
-        let restore = Restore { topology, partition, done: pace.done(), remaining: pace.remaining() };
-        self.families.restores().insert(self.labels.clone(), restore);
+        let (done, remaining) = (pace.done(), pace.remaining());
+        let listed = LongWork { work, topology, partition, done, remaining };
+        self.families.long_work().insert(self.labels.clone(), listed);
     }
 
     /// So many changelog records were read by a restore.
@@ -161,7 +178,7 @@ impl TaskMetrics {
         self.state_bytes.get_or_init(|| self.families.state_bytes.with_label_values(labels)).set(number(bytes));
     }
 
-    /// The sweeper has looked at so many further entries, and its walk stands so.
+    /// The sweeper has looked at so many further entries, and its walk stands so; with nothing left it has ended.
     pub fn walked(&self, entries: u64, pace: &Pace) {
         let (families, labels) = (&self.families, &self.labels);
         self.sweep_walked.get_or_init(|| families.sweep_walked.with_label_values(labels)).inc_by(entries);
@@ -170,6 +187,11 @@ impl TaskMetrics {
         let remaining = self.sweep_remaining.get_or_init(|| families.sweep_remaining.with_label_values(labels));
         remaining.set(number(pace.remaining()));
         set_seconds(&self.sweep_seconds, &families.sweep_seconds, labels, seconds_left(pace));
+        if pace.remaining() == 0 {
+            families.long_work().remove(labels);
+        } else {
+            self.list(Work::Sweep, pace);
+        }
     }
 
     /// A transaction was committed in which the sweeper has removed so many entries.
@@ -203,8 +225,9 @@ impl TaskMetrics {
             self.in_phase(before).dec();
             self.in_phase(phase).inc();
         }
-        if phase != Phase::Restoring {
-            self.families.restores().remove(&self.labels);
+        // A walk that was under way is not gone on with: it begins anew.
+        if before != phase || phase != Phase::Restoring {
+            self.families.long_work().remove(&self.labels);
         }
     }
 
@@ -240,7 +263,7 @@ impl Drop for TaskMetrics {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
-                self.families.restores().remove(&self.labels);
+                self.families.long_work().remove(&self.labels);
                 // with the lock held: a new handle's series must not be the ones that are removed
                 self.remove_series();
             }

@@ -187,14 +187,35 @@ fn a_restore_is_listed_for_as_long_as_it_goes_on() {
         task.phase(Phase::Restoring);
         task.restoring(&pace(200, 800));
     }
-    let of =
-        |number| Restore { topology: "payments".to_owned(), partition: partition(number), done: 200, remaining: 800 };
-    assert_eq!(metrics.restores(), [of(0), of(1), of(2)]);
+    let of = |number| listed(Work::Restore, partition(number), 200, 800);
+    assert_eq!(metrics.long_work(), [of(0), of(1), of(2)]);
     tasks[0].phase(Phase::Running);
     tasks[1].phase(Phase::Settling);
-    assert_eq!(metrics.restores(), [of(2)], "it has ended, or was set back");
+    assert_eq!(metrics.long_work(), [of(2)], "it has ended, or was set back");
     drop(tasks);
-    assert_eq!(metrics.restores(), []);
+    assert_eq!(metrics.long_work(), []);
+}
+
+#[test]
+fn a_sweepers_walk_is_listed_for_as_long_as_it_goes_on() {
+    let metrics = Metrics::new();
+    let partition = |number| TopicPartition::new("in", number);
+    let tasks: Vec<_> = (0..3).map(|number| metrics.task("payments", &partition(number))).collect();
+    for task in &tasks {
+        task.phase(Phase::Running);
+        task.walked(100, &pace(100, 300));
+    }
+    let of = |number| listed(Work::Sweep, partition(number), 100, 300);
+    assert_eq!(metrics.long_work(), [of(0), of(1), of(2)]);
+    tasks[0].walked(300, &pace(400, 0));
+    tasks[1].phase(Phase::Settling);
+    assert_eq!(metrics.long_work(), [of(2)], "it has ended, or its task was set back");
+    drop(tasks);
+    assert_eq!(metrics.long_work(), []);
+}
+
+fn listed(work: Work, partition: TopicPartition, done: u64, remaining: u64) -> LongWork {
+    LongWork { work, topology: "payments".to_owned(), partition, done, remaining }
 }
 
 #[test]

@@ -13,6 +13,13 @@ fn numbered(n: u32) -> Vec<u8> {
     entry_key(&format!("{n:06}"))
 }
 
+/// Hands over 5,000 keys with a number for their value.
+fn load_all(store: &mut Store, number: usize) {
+    let mut buffer = LoadBuffer::new();
+    (0..5000).for_each(|n| buffer.put(&numbered(n), Some(&[number as u8])));
+    store.load(buffer, loading(number)).unwrap();
+}
+
 /// A store with the even numbers below 4000 as keys, half of them in table files.
 fn evens(dir: &Path) -> Store {
     let mut store = Store::open(dir, &small_memory()).unwrap();
@@ -160,9 +167,7 @@ fn a_store_that_is_dropped_while_loading_leaves_nothing_and_stands_where_it_was_
         store.set_ingest_bytes_min(0);
         store.begin_load(&loading(0)).unwrap();
         for number in 1..=6 {
-            let mut buffer = LoadBuffer::new();
-            (0..5000).for_each(|n| buffer.put(&numbered(n), Some(&[number as u8])));
-            store.load(buffer, loading(number)).unwrap();
+            load_all(&mut store, number);
             if round % 2 == 0 {
                 store.take_loaded().unwrap();
             }
@@ -198,6 +203,25 @@ fn a_load_that_begins_anew_forgets_what_was_on_its_way() {
     store.finish_loads().unwrap();
     assert_eq!(store.get(&numbered(1)).unwrap(), Some(vec![2]));
     assert_eq!(store.meta().unwrap(), Some(loading(2)));
+}
+
+/// Simulated time went on while a thread of a busy machine had not come to build a few records: a seed of the
+/// simulation was not done in time.
+#[test]
+fn where_there_are_no_builders_a_load_is_built_when_it_is_handed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), &Memory::without_builders(8 << 20)).unwrap();
+    store.set_ingest_bytes_min(0);
+    store.begin_load(&loading(0)).unwrap();
+    for number in 1..=20 {
+        load_all(&mut store, number);
+        assert_eq!(store.take_loaded(), Ok(0), "nobody had to wait");
+    }
+    let mut buffer = LoadBuffer::new();
+    buffer.put(&numbered(1), None);
+    store.load(buffer, loading(21)).unwrap();
+    drop(store);
+    assert!(!holds_leftovers(dir.path()));
 }
 
 #[test]

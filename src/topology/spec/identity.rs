@@ -83,7 +83,7 @@ impl SpecReader<'_, '_> {
 
     /// Notes a key that says nothing without another.
     fn lonely(&mut self, keys: &Fields<'_>, key: &str, head: &str, kind: &str) {
-        if let Some(field) = keys.get(key).filter(|_| kind != head) {
+        if let Some(field) = keys.get(key).filter(|_| kind != head && keys.misspelt(head).is_none()) {
             let message = format!("`{key}` says nothing without `{head}`");
             self.reader.mistake(field.key_place, message, "never looked at", format!("write `{head}` beside it"));
         }

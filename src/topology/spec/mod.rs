@@ -74,13 +74,13 @@ pub struct Spec {
     /// Where `identity` stands.
     pub identity_place: Place,
     pub version: Option<VersionSpec>,
-    /// Where `version` stands, right or wrong.
+    /// Where `version` stands, right, wrong or misspelt.
     pub version_place: Option<Place>,
     pub epoch: Option<Vec<Placed<EpochPart>>>,
-    /// Where `epoch` stands, right or wrong.
+    /// Where `epoch` stands, right, wrong or misspelt.
     pub epoch_place: Option<Place>,
     pub kinds: Option<KindsSpec>,
-    /// Whether there is a `kinds`, right or wrong.
+    /// Whether there is a `kinds`, right, wrong or misspelt.
     pub kinds_given: bool,
     /// Every path of identity, version, epoch and kinds.
     pub paths: Vec<PathSpec>,
@@ -103,7 +103,7 @@ pub struct Spec {
 pub struct InputSpec {
     pub topics: Vec<Placed<Text>>,
     pub pattern: Option<Placed<Text>>,
-    /// Where `pattern` stands, right or wrong.
+    /// Where `pattern` stands, right, wrong or misspelt.
     pub pattern_place: Option<Place>,
     pub exclude: Vec<Placed<Text>>,
     /// Where `exclude` stands, right or wrong.
@@ -154,6 +154,7 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
     });
     let identity = match top.get("preset") {
         Some(_) => top.get("identity"),
+        None if top.misspelt("preset").is_some() => top.get("identity"),
         None => top.require("identity", "identity: value.order_id", this.reader),
     };
     let output = top.require("output", "output: {topic: payments.unique}", this.reader);
@@ -167,11 +168,11 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         identity: identity.map(|field| this.identity(field)).unwrap_or_default(),
         identity_place: identity.map_or(Place::default(), Field::place),
         version: top.get("version").map(|field| this.version(field)),
-        version_place: top.get("version").map(Field::place),
+        version_place: top.get("version").map(Field::place).or(top.misspelt("version")),
         epoch: top.get("epoch").and_then(|field| this.epoch(field)),
-        epoch_place: top.get("epoch").map(Field::place),
+        epoch_place: top.get("epoch").map(Field::place).or(top.misspelt("epoch")),
         kinds: top.get("kinds").and_then(|field| this.kinds(field)),
-        kinds_given: top.get("kinds").is_some(),
+        kinds_given: top.get("kinds").is_some() || top.misspelt("kinds").is_some(),
         retention: top.get("retention").and_then(|field| this.reader.parsed(field, retention, parse_retention)),
         retention_given: top.get("retention").is_some(),
         refresh: top.get("refresh").and_then(|field| this.reader.choice(field, &refresh, &[])),
@@ -199,6 +200,7 @@ impl SpecReader<'_, '_> {
         let exclude = Shape { what: "a list of regular expressions", example: r"exclude: ['\.tmp$']" };
         let topics = match (keys.get("topics"), keys.get("pattern")) {
             (None, Some(_)) => None,
+            (None, None) if keys.misspelt("pattern").is_some() => None,
             _ => keys.require("topics", INPUT_EXAMPLE, self.reader),
         };
         if let (Some(_), Some(second)) = (topics, keys.get("pattern")) {
@@ -223,7 +225,7 @@ impl SpecReader<'_, '_> {
             topics_known,
             topics: topics.iter().filter_map(|field| self.reader.text(field, TOPICS)).collect(),
             pattern: keys.get("pattern").and_then(|field| self.reader.text(field, pattern)),
-            pattern_place: keys.get("pattern").map(Field::place),
+            pattern_place: keys.get("pattern").map(Field::place).or(keys.misspelt("pattern")),
             exclude: excluded.iter().filter_map(|field| self.reader.text(field, exclude)).collect(),
             exclude_place: keys.get("exclude").map(|field| field.key_place),
             key_format,

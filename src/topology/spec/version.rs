@@ -121,6 +121,9 @@ impl SpecReader<'_, '_> {
             self.reader.wrong(field, EPOCH_SHAPE);
             return None;
         }
+        if keys.misspelt("const").is_some() {
+            return None;
+        }
         let example = "epoch: [{of: value.server_id, none: [0]}]";
         let of = keys.require("of", example, self.reader)?;
         let of = self.places(of, Shape { what: "a path, or `{first_of: [...]}`", example }, false);

@@ -70,6 +70,7 @@ impl Member {
                 if matches!(event, Event::Lost(_)) {
                     GroupEvent::Lost(partitions)
                 } else {
+                    self.process.lock().revoked(self.process.number);
                     GroupEvent::Revoked(partitions)
                 }
             }
@@ -85,7 +86,13 @@ impl Member {
         let mut state = self.process.lock();
         let first = state.random.below(count) as usize;
         // Fetches bring any number of records.
-        let bound = if state.random.permille(300) { state.random.between(1, 8) as usize } else { 64 };
+        let bound = if state.laden {
+            state.random.between(1, 2) as usize
+        } else if state.random.permille(300) {
+            state.random.between(1, 8) as usize
+        } else {
+            64
+        };
         let mut left = records_max.min(bound);
         for step in 0..self.slots.len() {
             let at = (first + step) % self.slots.len();
@@ -148,6 +155,10 @@ impl cluster::Member for Member {
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         batch.clear();
         self.process.pause();
+        if self.process.lock().laden {
+            let length = self.process.lock().random.between(MS, 20 * MS);
+            self.process.sleep(length);
+        }
         let now = self.process.now();
         self.membership.lock().polled = now;
         if let Some(event) = self.event() {

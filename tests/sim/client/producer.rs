@@ -162,6 +162,7 @@ impl Producer {
         // The records go out meanwhile, and are waited for by what ends the transaction.
         self.add_offsets(offsets, group, deadline)?;
         self.flush(deadline)?;
+        let number = self.process.lock().broker.coordinator.number(&self.who.id);
         match self.ask("end commit", deadline, |broker, who| broker.end_transaction(who, true)) {
             Ok(epoch) => {
                 self.answered = true;
@@ -175,7 +176,7 @@ impl Producer {
                     Action::Retry => {
                         let mut state = self.process.lock();
                         state.reach("a commit's outcome stayed unknown");
-                        state.memory.unknown(&self.who.id);
+                        state.memory.unknown(&self.who.id, number);
                         Kind::Unknown
                     }
                 };
@@ -248,6 +249,10 @@ impl cluster::Producer for Producer {
     fn in_flight(&self) -> usize {
         let line = self.line();
         line.queue.len() + line.in_flight
+    }
+
+    fn has_failed(&self) -> bool {
+        !self.line().failures.is_empty()
     }
 
     fn take_failures(&mut self) -> Vec<DeliveryFailure> {

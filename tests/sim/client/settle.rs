@@ -6,7 +6,7 @@ use ratchet::cluster::{self, CommittedOffset, Error, Fencing, Kind, Settled, Top
 use ratchet::format::OffsetMetadata;
 use ratchet::mistakes::{self, Mistake};
 
-use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Time};
+use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Target, Time};
 use crate::world::{Broken, Process};
 
 use super::{Fences, errors};
@@ -141,7 +141,9 @@ impl Asking {
                 return Err(Error::new(Kind::Retry, message));
             }
             if pause == LOOK_MIN {
-                self.question.process.lock().takeover_met("a takeover met an open transaction on the changelog");
+                let changelog = Target::Log(self.question.changelog.clone());
+                let mut state = self.question.process.lock();
+                state.takeover_met("a takeover met an open transaction on the changelog", &changelog);
             }
             self.question.process.sleep(pause);
             pause = (pause * 2).min(LOOK_MAX);
@@ -181,7 +183,8 @@ impl Asking {
             }
             let unstable = broken == Broken::Code(Code::UnstableOffsetCommit);
             if unstable {
-                self.question.process.lock().takeover_met("a takeover met pending offsets");
+                let offsets = Target::Offsets(self.question.group.clone());
+                self.question.process.lock().takeover_met("a takeover met pending offsets", &offsets);
             }
             self.question.process.sleep(if unstable { STABLE_PAUSE } else { RETRY_PAUSE });
         }

@@ -7,21 +7,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::kafka::{Code, Committed, Partition, State as Transaction};
+use crate::kafka::{Code, Committed, Partition, State as Transaction, Target};
 use crate::world::State;
 
 /// From so many seeds of a kind on, all that the kind has to reach is asked for.
 pub const BIG: u64 = 5_000;
+/// The same of seeds of all kinds together: the rarest situation comes some thirty times in as many.
+pub const BIG_OF_ALL: u64 = 10_000;
 
 pub const KILLED_BEFORE_STORE: &str = "killed between a commit and its store write";
 pub const KILLED_RESTORING: &str = "killed during a restore";
 pub const FENCED_RESTORING: &str = "a producer was fenced during a restore";
 pub const REBALANCED_RESTORING: &str = "a rebalance came during a restore";
+pub const REVOKED_OPEN: &str = "partitions were revoked with a transaction open";
 pub const LOST_OPEN: &str = "partitions were lost with a transaction open";
 pub const UNKNOWN_COMMIT: &str = "an unknown outcome was a commit";
 pub const UNKNOWN_ABORT: &str = "an unknown outcome was an abort";
 pub const SECOND_ZOMBIE: &str = "a second zombie's transaction was refused";
 pub const LATE_OFFSETS: &str = "offsets of a transaction came late";
+pub const REPEATED: &str = "late requests took committed offsets back to a former transaction's";
+pub const FELL_BACK: &str = "a coordinator came back with old offsets, and showed them";
 pub const MOVED_IN_COMMIT: &str = "a coordinator moved in a commit";
 pub const TIMED_OUT: &str = "a transaction timed out";
 pub const MARKER_PENDING: &str = "a takeover met markers that were not written yet";
@@ -68,11 +73,13 @@ pub const SITUATIONS: &[Situation] = &[
     of("falling", "a producer was fenced", "PRODUCER_FENCED or INVALID_PRODUCER_EPOCH is answered"),
     of("falling", "a stale member's transaction was refused", "TxnOffsetCommit is answered by a stale generation"),
     of("falling", SECOND_ZOMBIE, "the same, and it was another process's before"),
+    of("falling", "partitions were revoked", "a member is told so"),
+    of("falling", REVOKED_OPEN, "the same while an id of the process has a transaction open"),
     of("falling", "partitions were lost", "a member's session has ended, or it was told so"),
     of("falling", LOST_OPEN, "the same while an id of the process has a transaction open"),
     of("falling", "a takeover met an open transaction on the changelog", "its last stable offset is below the end"),
     of("falling", "a takeover met pending offsets", "the stable fetch is answered UNSTABLE_OFFSET_COMMIT"),
-    of("falling", MARKER_PENDING, "the same while a decided transaction has markers to be written"),
+    of("falling", MARKER_PENDING, "the same while a decided transaction has its marker there to be written"),
     of("falling", REBALANCED_RESTORING, "a member is told of partitions while its process reads a changelog"),
     of("falling", "a crash took commits back from a store", "the simulated disk falls back"),
     of("falling", WIPED, "the schedule does it when all is drained"),
@@ -80,11 +87,18 @@ pub const SITUATIONS: &[Situation] = &[
     of("wild", TIMED_OUT, "a scan of the coordinator's has ended one"),
     of("wild", ISOLATED, "the engine says so"),
     of("wild", MOVED_IN_COMMIT, "a request of a commit is answered NOT_COORDINATOR"),
+    of("wild", FELL_BACK, "the judge sees a lesser offset than before, and the schedule did it"),
+    of("wild", "a partition had no leader", "NOT_LEADER_OR_FOLLOWER is answered"),
+    of("wild", "a record without a value was met", "the judge's model meets one"),
+    of("wild", "a record that cannot be read was met", "the judge's model sets one aside"),
+    of("wild", "a record with headers was forwarded", "the judge's model forwards one"),
+    of("wild", "a record that the output refuses was set aside", "the judge's model does it"),
     of("wild", STORE_AHEAD, "a store in a restore holds what was committed behind its position"),
     of("stormy", "the end of a transaction was decided, and the answer lost", "the wire does it"),
     of("stormy", "the end of a transaction did not arrive, or not yet", "the wire does it"),
-    of("stormy", "the end of a transaction came late", "EndTxn arrives after its client has given up"),
-    of("stormy", LATE_OFFSETS, "TxnOffsetCommit arrives after its client has given up"),
+    of("stormy", "the end of a transaction came late", "EndTxn arrives after its connection broke"),
+    of("stormy", LATE_OFFSETS, "TxnOffsetCommit arrives after its connection broke"),
+    of("stormy", "the end of a transaction was decided, and its connection fell silent", "the wire does it"),
     of("stormy", "a commit's outcome stayed unknown", "the producer's call ends without an answer"),
     of("stormy", UNKNOWN_COMMIT, "the same, and the coordinator has decided so in the end"),
     of("stormy", UNKNOWN_ABORT, "the same, and the coordinator has decided so in the end, or never"),
@@ -111,6 +125,10 @@ pub const SITUATIONS: &[Situation] = &[
     of("uprooted", "the input was recreated", "the schedule does it"),
     of("uprooted", "the input was given more partitions", "the schedule does it"),
     of("uprooted", "the group was set to the input's end, and skipped records", "the schedule does it"),
+    of("odd", "a wall clock was set", "the schedule does it"),
+    of("odd", "a transaction of the input was aborted", "the schedule does it"),
+    of("odd", "the cleaner removed records of the changelog", "a pass finds some"),
+    of("swept", "the cleaner removed tombstones of the changelog", "a pass finds some"),
     of("forgetful", SWEEP_ABORTED, "an aborted record of the changelog has no value"),
     of("epochal", EPOCH_CHANGED, "a position record has several scopes"),
 ];
@@ -133,6 +151,15 @@ pub fn report(reached: &BTreeMap<&'static str, u64>) -> Vec<String> {
     listed.chain(beside).collect()
 }
 
+/// Every situation of the list with its count, as a table.
+pub fn table(reached: &BTreeMap<&'static str, u64>) -> String {
+    let row = |Situation { name, how, by }: &Situation| {
+        format!("| {name} | {how} | `{by}` | {} |\n", reached.get(name).copied().unwrap_or_default())
+    };
+    let rows: String = SITUATIONS.iter().map(row).collect();
+    format!("| situation | how it is recognised | meant for | times |\n|---|---|---|---:|\n{rows}")
+}
+
 /// What a world remembers so that situations can be told.
 #[derive(Default)]
 pub struct Memory {
@@ -144,8 +171,8 @@ pub struct Memory {
     decided: BTreeMap<usize, u64>,
     /// Processes whose transactions were refused for a stale membership.
     zombies: Vec<usize>,
-    /// Ids of commits whose outcome stayed unknown.
-    unknown: Vec<Arc<str>>,
+    /// The transactions whose commits' outcome stayed unknown: their ids and numbers.
+    unknown: Vec<(Arc<str>, usize)>,
 }
 
 impl Memory {
@@ -180,8 +207,8 @@ impl Memory {
         }
     }
 
-    pub fn unknown(&mut self, id: &Arc<str>) {
-        self.unknown.push(id.clone());
+    pub fn unknown(&mut self, id: &Arc<str>, number: usize) {
+        self.unknown.push((id.clone(), number));
     }
 }
 
@@ -217,6 +244,14 @@ impl State {
         }
     }
 
+    /// A process gives partitions back.
+    pub fn revoked(&mut self, process: usize) {
+        self.reach("partitions were revoked");
+        if self.has(process, Transaction::Ongoing) {
+            self.reach(REVOKED_OPEN);
+        }
+    }
+
     /// A process has lost partitions.
     pub fn lost(&mut self, process: usize) {
         self.reach("partitions were lost");
@@ -225,10 +260,10 @@ impl State {
         }
     }
 
-    /// A takeover has to wait for something.
-    pub fn takeover_met(&mut self, what: &'static str) {
+    /// A takeover has to wait for something at one of these places.
+    pub fn takeover_met(&mut self, what: &'static str, at: &Target) {
         self.reach(what);
-        if self.broker.coordinator.has_markers() {
+        if self.broker.coordinator.markers().iter().any(|marker| marker.target == *at) {
             self.reach(MARKER_PENDING);
         }
     }
@@ -253,6 +288,7 @@ impl State {
                 }
             }
             Code::NotCoordinator if is_commit => self.reach(MOVED_IN_COMMIT),
+            Code::NotLeaderOrFollower => self.reach("a partition had no leader"),
             _ => {}
         }
     }
@@ -270,8 +306,8 @@ impl State {
 
     /// What became of the commits whose outcome was unknown, once all is over.
     pub fn resolve_unknown(&mut self) {
-        for id in std::mem::take(&mut self.memory.unknown) {
-            let was_commit = self.broker.coordinator.decision(&id) == Some(true);
+        for (id, number) in std::mem::take(&mut self.memory.unknown) {
+            let was_commit = self.broker.coordinator.decision(&id, number) == Some(true);
             self.reach(if was_commit { UNKNOWN_COMMIT } else { UNKNOWN_ABORT });
         }
     }

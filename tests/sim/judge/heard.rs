@@ -1,5 +1,5 @@
-//! What the engine says in its log: refusals, and situations that nothing else shows. Seeds keep to one thread, and so
-//! does what is heard of them.
+//! What the engine says, mostly in its log: refusals, and situations that nothing else shows. Seeds keep to one thread,
+//! and so does what is heard of them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,8 @@ pub struct Heard {
     pub seen: BTreeMap<&'static str, u64>,
     /// The partitions whose tasks were stopped, as `topic:number`.
     pub refused: BTreeSet<String>,
+    /// Whether an instance was refused at its start.
+    pub start_refused: bool,
 }
 
 thread_local! {
@@ -48,6 +50,11 @@ pub fn take() -> Heard {
 /// A commit has succeeded.
 pub fn committed() {
     COMMITTED.set(true);
+}
+
+/// An instance was refused at its start.
+pub fn start_refused() {
+    HEARD.with_borrow_mut(|heard| heard.start_refused = true);
 }
 
 /// Something waits.
@@ -85,7 +92,7 @@ impl Said {
             "store is damaged; rebuilding it from the changelog" => coverage::DAMAGE_MET,
             "store cannot be built upon; rebuilding it from the changelog" => coverage::REBUILT,
             "the output fails this task; it goes on alone" => coverage::ISOLATED,
-            text if text.starts_with("the group was reset:") => coverage::RESET_MET,
+            text if text.starts_with("the group was reset") => coverage::RESET_MET,
             text if text.starts_with("the group has no offset any more:") => coverage::DELETED_MET,
             _ => return,
         };

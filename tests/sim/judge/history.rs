@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::kafka::{Broker, MS, Partition, Record};
+use crate::kafka::{Broker, Committed, MS, Partition, Record, Repeater};
 use crate::profile::Upheaval;
 use crate::world::WALL_MS;
 
@@ -29,6 +29,15 @@ pub struct Changelog {
     pub is_cut: bool,
 }
 
+/// What the group was seen to have committed for one partition of the input.
+struct Commits {
+    input: Partition,
+    /// What was seen last; nothing where people have changed it since.
+    last: Option<Committed>,
+    /// Each offset with its text once, in the order in which they were seen first.
+    seen: Vec<Committed>,
+}
+
 /// What was seen.
 pub struct History {
     pub rules: &'static Rules,
@@ -39,26 +48,31 @@ pub struct History {
     /// Whether tombstones are removed from the changelog before every restore has seen them.
     pub tombstones_go: bool,
     upheavals: BTreeSet<Upheaval>,
-    committed: BTreeMap<Partition, i64>,
+    /// By the partition's number.
+    committed: Vec<Commits>,
     /// What clocks were set to, milliseconds from the right time: least and most.
     clocks_ms: (i64, i64),
     /// The inputs whose tasks were stopped.
     refused: BTreeSet<String>,
+    /// Whether an instance was refused at its start.
+    pub start_refused: bool,
     /// What was wrong already.
     pub ruling: Ruling,
 }
 
 impl History {
     pub fn new(rules: &'static Rules, partitions: i32) -> Self {
+        let of = |number: i32| Commits { input: Partition::new(rules.input, number), last: None, seen: Vec::new() };
         Self {
             rules,
             partitions,
             changelogs: BTreeMap::new(),
             tombstones_go: false,
             upheavals: BTreeSet::new(),
-            committed: BTreeMap::new(),
+            committed: (0..partitions).map(of).collect(),
             clocks_ms: (0, 0),
             refused: BTreeSet::new(),
+            start_refused: false,
             ruling: Ruling::default(),
         }
     }
@@ -80,13 +94,26 @@ impl History {
                 (0..aborted).for_each(|_| self.ruling.see(super::coverage::SWEEP_ABORTED));
             }
         }
-        for input in (0..self.partitions).map(|number| Partition::new(self.rules.input, number)) {
-            let Ok(Some(found)) = broker.groups.committed(self.rules.group, &input, false) else { continue };
-            let before = self.committed.insert(input.clone(), found.offset);
-            if let Some(before) = before.filter(|before| found.offset < *before) {
-                let expected = format!("no committed offset below {before}, which was committed before");
-                self.ruling.tell(4, &input, found.offset, expected, format!("{found:?}"));
+        for Commits { input, last, seen } in &mut self.committed {
+            let Ok(Some(found)) = broker.groups.committed(self.rules.group, input, false) else { continue };
+            if last.as_ref() == Some(&found) {
+                continue;
             }
+            let back = last.as_ref().filter(|last| found.offset < last.offset);
+            if let Some(Committed { offset: before, .. }) = back {
+                match broker.groups.repeated_by(self.rules.group, input, &found) {
+                    Some(Repeater::LateRequests) => self.ruling.see(super::coverage::REPEATED),
+                    Some(Repeater::Coordinator) => self.ruling.see(super::coverage::FELL_BACK),
+                    None => {
+                        let expected = format!("no committed offset below {before}, which was committed before");
+                        self.ruling.tell(4, input, found.offset, expected, format!("{found:?}"));
+                    }
+                }
+            }
+            if !seen.contains(&found) {
+                seen.push(found.clone());
+            }
+            *last = Some(found);
         }
     }
 
@@ -110,7 +137,9 @@ impl History {
         self.look(broker);
         self.upheavals.insert(upheaval);
         match upheaval {
-            Upheaval::GroupReset | Upheaval::GroupDeleted | Upheaval::InputRecreated => self.committed.clear(),
+            Upheaval::GroupReset | Upheaval::GroupDeleted | Upheaval::InputRecreated => {
+                self.committed.iter_mut().for_each(|commits| commits.last = None);
+            }
             Upheaval::ChangelogRecreated => {
                 let Some(topic) = broker.topics.get(self.rules.changelog) else { return };
                 for (number, log) in topic.logs.iter().enumerate() {
@@ -157,10 +186,22 @@ impl History {
         self.refused.extend(inputs);
     }
 
-    /// Whether a partition need not be read to its end: its task was refused for a loss, or nobody may begin, as the
-    /// input was given more partitions.
-    pub fn excuses(&self, input: &Partition) -> bool {
-        self.had(Upheaval::InputGrown) || self.had_loss() && self.refused.contains(&format!("{input:?}"))
+    /// Whether a partition's task was stopped.
+    pub fn was_refused(&self, input: &Partition) -> bool {
+        self.refused.contains(&format!("{input:?}"))
+    }
+
+    /// Whether a partition need not be read to its end: its task was refused for a loss, or an instance was refused at
+    /// its start, as the input was given more partitions.
+    pub fn excuses(&self, partition: &Partition) -> bool {
+        let has_no_reader =
+            self.had(Upheaval::InputGrown) && self.start_refused && *partition.topic == *self.rules.input;
+        has_no_reader || self.had_loss() && self.was_refused(partition)
+    }
+
+    /// All that the group was seen to have committed for a partition of the input.
+    pub fn committed(&self, partition: i32) -> impl Iterator<Item = &Committed> {
+        self.committed.iter().filter(move |commits| commits.input.number == partition).flat_map(|commits| &commits.seen)
     }
 
     /// A partition's changelogs, one after the other: more than one where the topic was recreated.

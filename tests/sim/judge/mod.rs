@@ -1,16 +1,18 @@
 //! The judge: compares what a run was given with what it has left behind in the cluster and on disks, and says what
-//! breaks which invariant of docs/guarantees.md. It knows the input and the rules, reads the persisted bytes by the
-//! checker's own reader of them, and shares no code with the operator.
+//! breaks which invariant of docs/guarantees.md. It knows the input and the rules, and reads the persisted bytes by the
+//! checker's own reader of them. It shares no rule and no persisted format with the operator, only what brings it bytes:
+//! the names of stores' folders, the opening of real stores (simulated ones are read off their disk), and the client's
+//! form of a record's headers.
 //!
 //! | | what has to be so | where |
 //! |---|---|---|
 //! | 1 | the output is the model's, record for record, in order | `output` |
 //! | 2 | the versions of an identity rise in the output, where nothing expires | `output` |
 //! | 3 | each input record below the committed offset was forwarded, dropped or dead-lettered; none is left out | `output`, `offsets`, `runs` |
-//! | 4 | a transaction is whole: one producer wrote it all, its position record is its last, its range is what it changed, the committed offset is its end and names its token; committed offsets do not go back | `runs`, `output`, `offsets`, `history` |
+//! | 4 | a transaction is whole: one producer wrote it all, its position record is its last, its range is what it changed, each offset that was committed is its end and names its token and its rules; committed offsets do not go back | `runs`, `output`, `offsets`, `history` |
 //! | 5 | a store is the changelog folded up to its transaction, byte for byte; in a restore, nothing in it is older than its position | `stores` |
 //! | 6 | the changelog folded is the model's state; a recreated one is not gone on with | `partition` |
-//! | 7 | owners come one after the other: their transactions do not interleave, ranges and counts rise | `runs` |
+//! | 7 | owners come one after the other: their transactions do not interleave, ranges and counts rise, and each is written by its owner's producer | `runs`, `partition` |
 //! | 8 | what is in a store was committed | `stores` |
 //! | 9 | stores of one transaction are the same, however they were come by | `stores` |
 //! | 10 | all is read in time, and nothing is left open | here |
@@ -207,7 +209,18 @@ fn text(bytes: Option<&[u8]>) -> String {
     bytes.map_or("null".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
+/// The most that is shown of a value.
+const SHOWN_MAX: usize = 200;
+
 /// A record for people.
 fn show(record: &Record) -> String {
-    format!("{} -> {} at {:?}", text(record.key.as_deref()), text(record.value.as_deref()), record.timestamp)
+    let Record { timestamp, key, value, headers } = record;
+    let shown = value.as_deref().map(|value| &value[..value.len().min(SHOWN_MAX)]);
+    let bytes = value.as_ref().map_or(0, |value| value.len());
+    format!(
+        "{} -> {} ({bytes} bytes) at {timestamp:?}, {} bytes of headers",
+        text(key.as_deref()),
+        text(shown),
+        headers.len()
+    )
 }

@@ -71,6 +71,8 @@ impl<'a> Model<'a> {
         }
         let Read { identity, version, scope } = match read(self.rules, record) {
             Ok(read) => read,
+            // Nothing of it is remembered.
+            Err("null_value") if self.rules.forwards_null => return Verdict::Forwarded,
             Err(reason) => return Verdict::DeadLettered(reason),
         };
         if record.timestamp.is_some_and(|timestamp| timestamp < self.horizon) {
@@ -78,11 +80,16 @@ impl<'a> Model<'a> {
         }
         let known = self.entries.get(&identity).filter(|entry| !self.is_expired(entry));
         let (verdict, came_back) = match (self.rules.version.is_some(), version, known) {
-            (true, None, _) => return Verdict::Forwarded,
+            (true, None, _) => return self.sent(record),
             (_, _, None) => (Verdict::Forwarded, None),
             (false, _, Some(_)) => (Verdict::Duplicate, None),
             (true, Some(new), Some(entry)) => self.compare(new, scope.as_deref(), entry),
         };
+        let verdict = if verdict == Verdict::Forwarded { self.sent(record) } else { verdict };
+        if let Verdict::DeadLettered(_) = verdict {
+            // It did not come out: nothing of it is remembered, and what comes again is as new as it was.
+            return verdict;
+        }
         let number = scope.as_deref().map(|name| self.scopes.number_or_next(name));
         if let (Some(name), Some(version)) = (&scope, version) {
             self.scopes.see(name, version, offset, came_back);
@@ -120,6 +127,12 @@ impl<'a> Model<'a> {
             Ordering::Equal => (Verdict::Duplicate, None),
             Ordering::Less => (Verdict::Stale, None),
         }
+    }
+
+    /// What becomes of a record that is to come out: the output may refuse it for good.
+    fn sent(&self, record: &Record) -> Verdict {
+        let is_taken = record.value.as_ref().is_none_or(|value| value.len() <= self.rules.output_bytes_max);
+        if is_taken { Verdict::Forwarded } else { Verdict::DeadLettered("unsendable") }
     }
 
     fn is_disbelieved(&self, timestamp: Option<i64>, (least, most): (i64, i64), was: bool) -> bool {
@@ -187,5 +200,49 @@ fn integer(value: &Value) -> Option<i128> {
         Value::Number(number) => number.as_i128(),
         Value::String(text) => text.parse().ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::Kind;
+    use crate::judge::rules::rules;
+
+    /// What becomes of these values, one after the other.
+    fn verdicts(kind: Kind, values: &[Option<&str>]) -> Vec<Verdict> {
+        let mut model = Model::new(rules(kind));
+        let apply = |(value, offset): (&Option<&str>, i64)| {
+            let value = value.map(|value| value.as_bytes().into());
+            let record = Record { timestamp: Some(1), value, ..Record::default() };
+            model.apply(offset, &record, (0, i64::MAX / 2), false)
+        };
+        values.iter().zip(0..).map(apply).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_decided_on_is_set_aside() {
+        let of = [
+            (None, "null_value"),
+            (Some("{"), "value_malformed"),
+            (Some(r#"{"version":1}"#), "identity_missing"),
+            (Some(r#"{"id":"a","version":"x"}"#), "version_malformed"),
+        ];
+        for (value, reason) in of {
+            assert_eq!(verdicts(Kind::Versions, &[value]), [Verdict::DeadLettered(reason)]);
+        }
+        assert_eq!(verdicts(Kind::Epochs, &[None, None]), [Verdict::Forwarded; 2]);
+    }
+
+    #[test]
+    fn what_the_output_refuses_is_not_remembered() {
+        let text = "x".repeat(crate::input::OUTPUT_BYTES_MAX);
+        for (kind, small) in [(Kind::Versions, r#"{"id":"a","version":1}"#), (Kind::Messages, r#"{"id":"a"}"#)] {
+            let large = format!(r#"{},"text":"{text}"}}"#, small.trim_end_matches('}'));
+            let (small, large) = (Some(small), Some(&large[..]));
+            let set_aside = Verdict::DeadLettered("unsendable");
+            let expected = [set_aside, set_aside, Verdict::Forwarded, Verdict::Duplicate];
+            assert_eq!(verdicts(kind, &[large, large, small, large]), expected);
+        }
     }
 }

@@ -1,4 +1,6 @@
-//! The committed offset and the text beside it against the last position record.
+//! The committed offsets and the texts beside them against the position records.
+
+use std::collections::BTreeMap;
 
 use crate::kafka::{Committed, Partition};
 use crate::profile::Upheaval;
@@ -6,48 +8,63 @@ use crate::profile::Upheaval;
 use super::runs::Run;
 use super::{Case, Ruling, Seen};
 
-/// What is committed is the last transaction's, and names it.
-pub fn check(case: &Case<'_>, input: &Partition, records: &[Seen], last: Option<&Run<'_>>, ruling: &mut Ruling) {
+/// Whatever was committed names a transaction and is its end, and what is committed now is the last one's.
+pub fn check(case: &Case<'_>, (input, records): (&Partition, &[Seen]), runs: &[Run<'_>], ruling: &mut Ruling) {
+    let by_token: BTreeMap<String, &Run<'_>> = runs.iter().map(|run| (run.position.token.text(), run)).collect();
+    for found in case.history.committed(input.number) {
+        check_seen(case, (input, records), &by_token, found, ruling);
+    }
     let committed = match case.broker.groups.committed(case.rules.group, input, true) {
         Ok(committed) => committed,
         Err(code) => return ruling.tell(10, input, None, "a committed offset that is stable", format!("{code:?}")),
     };
-    let had = |upheaval: Upheaval| case.history.had(upheaval);
-    match (committed, last) {
-        (None, None) => {}
-        (None, Some(_)) if had(Upheaval::GroupDeleted) => {}
+    match (committed, runs.last()) {
+        // Without a transaction there is nothing for it to name: that was looked at above.
+        (_, None) => {}
+        (None, Some(_)) if case.history.had(Upheaval::GroupDeleted) => {}
         (None, Some(run)) => ruling.tell(4, input, run.end(), "a committed offset beside the transactions", "none"),
-        (Some(found), _) if found.metadata.is_empty() && case.history.had_reset() => {}
-        // Set by whoever made the group, before anything was read.
-        (Some(found), None) if found.metadata.is_empty() && found.offset == 0 => {}
-        (Some(found), None) => {
-            ruling.tell(4, input, found.offset, "no committed offset without a position record", format!("{found:?}"));
+        (Some(found), Some(_)) if found.metadata.is_empty() && case.history.had_reset() => {}
+        (Some(found), Some(run)) => {
+            let token = run.position.token.text();
+            let is_repeated = case.broker.groups.repeated_by(case.rules.group, input, &found).is_some();
+            if found.metadata.split(' ').nth(1) != Some(&token[..]) && !is_repeated {
+                let expected = format!("the last transaction's token, {token}");
+                ruling.tell(4, input, found.offset, expected, format!("{:?}", found.metadata));
+            }
         }
-        (Some(found), Some(run)) => check_last(case, (input, records), run, &found, ruling),
     }
 }
 
-fn check_last(
+/// One that was committed at some time.
+fn check_seen(
     case: &Case<'_>,
     (input, records): (&Partition, &[Seen]),
-    run: &Run<'_>,
+    by_token: &BTreeMap<String, &Run<'_>>,
     found: &Committed,
     ruling: &mut Ruling,
 ) {
-    let parts: Vec<&str> = found.metadata.split(' ').collect();
-    let token = run.position.token.text();
-    let [format, named, _, owner] = parts[..] else {
-        return ruling.tell(4, input, found.offset, format!("the token {token}"), format!("{:?}", found.metadata));
-    };
-    if (format, named) != ("ratchet/1", &token[..]) {
-        ruling.tell(4, input, found.offset, format!("ratchet/1 {token}"), format!("{format} {named}"));
+    // Set by whoever made the group, before anything was read, or by whoever has reset it.
+    if found.metadata.is_empty() && (found.offset == 0 || case.history.had_reset()) {
+        return;
     }
+    let parts: Vec<&str> = found.metadata.split(' ').collect();
+    let ["ratchet/1", token, digest, owner] = parts[..] else {
+        return ruling.tell(4, input, found.offset, "ratchet/1, token, digest, owner", format!("{:?}", found.metadata));
+    };
     if owner != "released" && !owner.starts_with(&format!("{}.", case.rules.group)) {
         ruling.tell(7, input, found.offset, "an id of the group's, or released", owner);
     }
+    let Some(run) = by_token.get(token) else {
+        return ruling.tell(4, input, found.offset, "the token of a transaction of the changelog", token);
+    };
+    let rules: String = run.position.rules_digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    if digest != rules {
+        ruling.tell(4, input, found.offset, format!("the rules of the transaction, {rules}"), digest);
+    }
     let end = run.end();
     // After a reset, what was processed before is read again, and committed again.
-    let may_be_less = case.history.had(Upheaval::GroupReset);
+    let may_be_less = case.history.had(Upheaval::GroupReset)
+        || case.broker.groups.is_gone_again(case.rules.group, input, found.offset);
     if found.offset < end && !may_be_less {
         let expected = format!("{end}, behind the last record of the transaction");
         ruling.tell(4, input, found.offset, expected, format!("{}", found.offset));

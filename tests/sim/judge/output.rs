@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ratchet::record::Headers;
 
-use crate::kafka::Partition;
+use crate::kafka::{Partition, Record};
 
 use super::partition::Forward;
 use super::{Case, Ruling, Seen, model, show};
@@ -92,17 +92,20 @@ impl Letters {
         self.by_place.get(&(number, offset)).is_some_and(|(_, found, _)| found == reason)
     }
 
-    /// A record has to have a letter.
-    pub fn take(&mut self, number: i32, source: &Seen, reason: &str, ruling: &mut Ruling) {
+    /// A record has to have a letter, with this reason, written by its transaction's producer.
+    pub fn take(&mut self, number: i32, source: &Seen, (reason, producer): (&str, Option<i64>), ruling: &mut Ruling) {
         let topic = Partition::new(self.topic, number);
         let Some((partition, found, letter)) = self.by_place.remove(&(number, source.offset)) else {
             let expected = format!("a letter for input offset {}, {reason}", source.offset);
             return ruling.tell(3, &topic, None, expected, "none");
         };
-        let is_same = (&letter.record.key, &letter.record.value) == (&source.record.key, &source.record.value);
-        if found != reason || !is_same || letter.producer.is_none() {
-            let expected = format!("{reason}: {}, by a transaction", show(&source.record));
+        if found != reason || !is_copy(&letter.record, &source.record, reason) {
+            let expected = format!("{reason}: {}", show(&source.record));
             ruling.tell(1, &partition, letter.offset, expected, format!("{found}: {}", show(&letter.record)));
+        }
+        if letter.producer.is_none() || letter.producer != producer {
+            let expected = format!("the letter of input offset {} written by producer {producer:?}", source.offset);
+            ruling.tell(4, &partition, letter.offset, expected, format!("{:?}", letter.producer));
         }
     }
 
@@ -118,6 +121,17 @@ impl Letters {
             ruling.tell(1, &partition, letter.offset, "no letter for a record that is fine or was not read", found);
         }
     }
+}
+
+/// Whether a letter is the record with headers more, which are all ratchet's. Its timestamp is the record's, but where
+/// that may be what is wrong with it.
+fn is_copy(letter: &Record, source: &Record, reason: &str) -> bool {
+    let is_added = |headers: &[u8]| {
+        Headers::from_bytes(headers).iter().all(|header| header.name.starts_with(b"__ratchet.errors."))
+    };
+    (&letter.key, &letter.value) == (&source.key, &source.value)
+        && letter.headers.strip_prefix(&source.headers[..]).is_some_and(is_added)
+        && (letter.timestamp == source.timestamp || matches!(reason, "timestamp_in_future" | "unsendable"))
 }
 
 /// A header of a dead letter's.

@@ -1,7 +1,7 @@
 //! One input partition: the model is taken along the changelog's transactions, and what each has written is compared
 //! with what changes in the model.
 
-use crate::kafka::Partition;
+use crate::kafka::{Partition, Record};
 
 use super::model::{Model, State, Verdict};
 use super::output::{self, Letters};
@@ -47,10 +47,12 @@ pub fn check(case: &Case<'_>, number: i32, letters: &mut Letters, ruling: &mut R
         for source in records.iter().filter(is_new) {
             let since = source.record.timestamp.unwrap_or(i64::MAX);
             let was_disbelieved = letters.says(number, source.offset, "timestamp_in_future");
-            match model.apply(source.offset, &source.record, case.history.wall_ms(case.broker, since), was_disbelieved)
-            {
+            let wall_ms = case.history.wall_ms(case.broker, since);
+            let verdict = model.apply(source.offset, &source.record, wall_ms, was_disbelieved);
+            see(&source.record, verdict, ruling);
+            match verdict {
                 Verdict::Forwarded => forwards.push(Forward { source, producer: run.producer }),
-                Verdict::DeadLettered(reason) => letters.take(number, source, reason, ruling),
+                Verdict::DeadLettered(reason) => letters.take(number, source, (reason, run.producer), ruling),
                 Verdict::Duplicate | Verdict::Stale => {}
             }
         }
@@ -58,8 +60,21 @@ pub fn check(case: &Case<'_>, number: i32, letters: &mut Letters, ruling: &mut R
         done.clone_from(processed);
     }
     output::check(case, number, &forwards, ruling);
-    offsets::check(case, &input, &records, all.last(), ruling);
+    offsets::check(case, (&input, &records), &all, ruling);
     check_folded(case, &changelog, (&model, all.last()), ruling);
+}
+
+/// Counts what a record was like, and what became of it.
+fn see(record: &Record, verdict: Verdict, ruling: &mut Ruling) {
+    if record.value.is_none() {
+        ruling.see("a record without a value was met");
+    }
+    match verdict {
+        Verdict::Forwarded if !record.headers.is_empty() => ruling.see("a record with headers was forwarded"),
+        Verdict::DeadLettered("value_malformed") => ruling.see("a record that cannot be read was met"),
+        Verdict::DeadLettered("unsendable") => ruling.see("a record that the output refuses was set aside"),
+        _ => {}
+    }
 }
 
 /// What a position record says of where it stands.
@@ -76,6 +91,13 @@ fn check_names(case: &Case<'_>, run: &Run<'_>, (number, id): (i32, u128), ruling
     let prefix = format!("{}.", case.rules.group);
     if !position.owner.starts_with(&prefix) {
         ruling.tell(7, &changelog, *at, format!("an owner's id that begins with {prefix:?}"), position.owner.clone());
+    }
+    // An id keeps its producer, whatever epoch it comes to.
+    if let Some(of) = case.broker.coordinator.producer(&position.owner)
+        && run.producer != Some(of)
+    {
+        let expected = format!("{} written by its producer {of}", position.owner);
+        ruling.tell(7, &changelog, *at, expected, format!("{:?}", run.producer));
     }
     let input = case.broker.topics.get(case.rules.input).map_or(0, |topic| topic.id);
     if (u128::from_be_bytes(position.input_id), position.task_count, position.generation)
@@ -174,11 +196,11 @@ fn check_folded(
     }
 }
 
-/// The first key under which two states differ, and what each has there.
-pub fn first_difference<'a>(
-    one: &'a State,
-    other: &'a State,
-) -> Option<(&'a [u8], Option<&'a Vec<u8>>, Option<&'a Vec<u8>>)> {
+/// A key, and what two states have there.
+type Difference<'a> = (&'a [u8], Option<&'a Vec<u8>>, Option<&'a Vec<u8>>);
+
+/// The first key under which two states differ.
+pub fn first_difference<'a>(one: &'a State, other: &'a State) -> Option<Difference<'a>> {
     let differs = |key: &&'a Vec<u8>| one.get(*key) != other.get(*key);
     let key = one.keys().chain(other.keys()).find(differs)?;
     Some((key, one.get(key), other.get(key)))

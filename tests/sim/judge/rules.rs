@@ -19,6 +19,10 @@ pub struct Rules {
     pub epoch: Option<&'static str>,
     /// For how long an identity is remembered; `None` is for ever.
     pub retention_ms: Option<i64>,
+    /// Whether null values are forwarded, and not set aside.
+    pub forwards_null: bool,
+    /// A record whose value is larger than this is refused by the output, and set aside.
+    pub output_bytes_max: usize,
 }
 
 /// What a kind of input means.
@@ -42,11 +46,13 @@ pub const SHOP: Rules = Rules {
     version: Some("version"),
     epoch: None,
     retention_ms: None,
+    forwards_null: false,
+    output_bytes_max: crate::input::OUTPUT_BYTES_MAX,
 };
 /// Messages, remembered for a second.
 const MESSAGES: Rules = Rules { version: None, retention_ms: Some(1_000), ..SHOP };
-/// Things with versions that begin again with each epoch.
-const EPOCHS: Rules = Rules { epoch: Some("epoch"), ..SHOP };
+/// Things with versions that begin again with each epoch, and null values that are passed on.
+const EPOCHS: Rules = Rules { epoch: Some("epoch"), forwards_null: true, ..SHOP };
 
 impl Rules {
     /// How far beyond the wall clock a timestamp may be.

@@ -62,7 +62,8 @@ pub fn of<'a>(changelog: &'a Changelog, partition: &Partition, ruling: &mut Ruli
     runs
 }
 
-/// Each range goes on where the one before has ended, each lane counts upwards, and no name is used twice.
+/// Each range goes on where the one before has ended, by the same rules; each lane counts upwards, and no name is used
+/// twice.
 pub fn check_order(runs: &[Run<'_>], partition: &Partition, was_reset: bool, ruling: &mut Ruling) {
     let mut tokens = BTreeSet::new();
     let mut latest: BTreeMap<u64, u64> = BTreeMap::new();
@@ -80,6 +81,10 @@ pub fn check_order(runs: &[Run<'_>], partition: &Partition, was_reset: bool, rul
     }
     for pair in runs.windows(2) {
         let [before, after] = pair else { continue };
+        if after.position.rules_digest != before.position.rules_digest {
+            let expected = format!("the rules {:02x?}, as before", before.position.rules_digest);
+            ruling.tell(4, partition, after.at, expected, format!("{:02x?}", after.position.rules_digest));
+        }
         if after.end() < before.end() || !holds(&after.position.processed, &before.position.processed) {
             let expected = format!("more than {:?}, which was processed before", before.position.processed);
             ruling.tell(7, partition, after.at, expected, format!("{:?}", after.position.processed));

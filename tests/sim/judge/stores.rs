@@ -4,7 +4,7 @@
 //! is in a restore: it may be ahead of its position, as far as a file of it was kept and the position was not, but
 //! nothing in it is older than its position says, and nothing was never committed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ratchet::record::TopicPartition;
 use ratchet::state::{Error, Store};
@@ -28,25 +28,28 @@ pub struct Held {
     pub state: State,
 }
 
-/// Reads an instance's stores, which nobody may have open. What cannot be read any more is left out.
+/// Reads an instance's stores, which nobody may have open. A simulated disk is read as it is, whatever the engine would
+/// say of it; a real store that cannot be read any more is left out.
 pub fn read(stores: &Stores, rules: &Rules, partitions: i32) -> Vec<Held> {
     let (state_dir, memory) = (stores.state_dir(), stores.memory());
     let mut all = Vec::new();
     for number in 0..partitions {
         let folder = Partition::new(rules.input, number);
         let dir = state_dir.task_dir(rules.name, &TopicPartition::new(rules.input, number));
-        let is_there = match stores {
-            Stores::Real(_) => dir.exists(),
-            Stores::Simulated(disk) => disk.folders().contains(&dir),
+        let state = match stores {
+            Stores::Simulated(disk) => {
+                let copy = disk.copy(&dir);
+                Ok(copy.records().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
+            }
+            Stores::Real(..) if dir.exists() => Store::open(&dir, &memory).and_then(|store| read_real(&store)),
+            Stores::Real(..) => continue,
         };
-        if is_there && let Ok(state) = Store::open(&dir, &memory).and_then(|store| read_one(&store)) {
-            all.push(Held { folder, state });
-        }
+        all.extend(state.ok().map(|state| Held { folder, state }));
     }
     all
 }
 
-fn read_one(store: &Store) -> Result<State, Error> {
+fn read_real(store: &Store) -> Result<State, Error> {
     let mut state = State::new();
     store.scan(None, KEYS_MAX, |key, value| drop(state.insert(key.to_vec(), value.to_vec())))?;
     for key in [POSITION_KEY, STORE_META_KEY] {
@@ -84,14 +87,16 @@ pub fn judge(stores: Vec<Held>, history: &History, ruling: &mut Ruling) {
             check_restoring(&folder, &meta, (&state, changelog), ruling);
             continue;
         };
-        check_current(&folder, (&meta, token), (&state, changelog), ruling);
+        take_superseded(&mut state, (&meta, changelog));
         match by_token.get(&token) {
             Some(same) if *same != state => {
                 let expected = format!("what another store of {} holds", token.text());
                 ruling.tell(9, &folder, None, expected, "other bytes");
             }
-            _ => drop(by_token.insert(token, state)),
+            Some(_) => {}
+            None => drop(by_token.insert(token, state.clone())),
         }
+        check_current(&folder, (&meta, token), (&state, changelog), ruling);
     }
 }
 
@@ -105,6 +110,23 @@ fn drop_swept(state: &mut State, (meta, changelog): (&StoreMeta, &Changelog)) {
     };
     let folded = fold(changelog, meta.changelog_offset);
     state.retain(|key, found| folded.contains_key(&key[..]) || !is_swept(key, found));
+}
+
+/// Puts in what a restore has missed because the cleaner had removed it, as superseded by records behind the store's
+/// position. Only one that is held up while another owner goes on misses any, and whoever opens its store reads those
+/// records first.
+fn take_superseded(state: &mut State, (meta, changelog): (&StoreMeta, &Changelog)) {
+    let below = meta.changelog_offset;
+    let later = changelog.records.range(below..).map(|(_, written)| written.record.key.as_deref().unwrap_or_default());
+    let folded = fold(changelog, below);
+    for key in later.collect::<BTreeSet<_>>() {
+        if missed_superseded(changelog, below, key, state.get(key).map(Vec::as_slice)) {
+            match folded.get(key) {
+                Some((_, meant)) => drop(state.insert(key.to_vec(), meant.to_vec())),
+                None => drop(state.remove(key)),
+            }
+        }
+    }
 }
 
 /// A store that is the result of a transaction.

@@ -2,11 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use ratchet::format::StoreMeta;
+use ratchet::record::TopicPartition;
+use ratchet::state::Store;
+use ratchet::state::simulated::{Loads, SimulatedDisk};
+
 use super::bytes::{Position, STORE_META_KEY, Token};
 use super::model::State;
 use super::*;
 use crate::input::Kind;
 use crate::profile::Upheaval;
+use crate::stores::Stores;
 
 mod play;
 
@@ -69,6 +75,19 @@ fn dead_letters_are_right() {
     assert_invariant(1, &violations);
 }
 
+#[test]
+fn dead_letters_are_of_their_transaction() {
+    let mut records = input();
+    records.insert(1, Record { value: None, ..record("a", 1) });
+    let mut play = Play::new(records);
+    let mut transactions = play.transactions(&[4, 7]);
+    let letters = std::mem::take(&mut transactions[0].letters);
+    transactions.iter().for_each(|transaction| play.write(transaction));
+    play.append(SHOP.dead_letter, 2, &letters);
+    play.end(SHOP.dead_letter, 2, true);
+    assert_invariant(4, &play.judged());
+}
+
 /// Of input in which versions begin again: an output, the model's and the judge's.
 #[test]
 fn epochs_are_told_apart() {
@@ -114,6 +133,8 @@ fn nothing_is_lost() {
         let last = all.pop().unwrap();
         all[0].offset = last.offset;
     });
+    // The same, and processed later.
+    assert_broken(3, |all| all[0].offset = 5);
     assert_broken(3, |all| all[1].position.processed = vec![(0, 3), (4, 6)]);
 }
 
@@ -134,6 +155,8 @@ fn a_transaction_is_whole() {
     assert_broken(4, |all| all[1].position.input_id = [9; 16]);
     // The last record's offset, in place of the next.
     assert_broken(4, |all| all[1].offset -= 1);
+    assert_broken(4, |all| all[0].offset -= 1);
+    assert_broken(4, |all| all[1].position.rules_digest = [4; 32]);
     // The offset went back meanwhile, and came again.
     assert_broken(4, |all| {
         let first = all[0].clone();
@@ -180,6 +203,29 @@ fn the_committed_offset_names_the_last_transaction() {
 }
 
 #[test]
+fn each_committed_offset_names_a_transaction() {
+    let broken = |text: &dyn Fn(&Position) -> String| {
+        let mut play = Play::new(input());
+        let transactions = play.transactions(&[3, 6]);
+        play.write(&transactions[0]);
+        play.commit(3, text(&transactions[0].position));
+        play.write(&transactions[1]);
+        play.judged()
+    };
+    let claimed = |position: &Position| format!("ratchet/1 {} {DIGEST} {}.2.0", position.token.text(), SHOP.group);
+    assert_eq!(broken(&claimed), none());
+    let never = |position: &Position| {
+        let token = Token { transaction: 9, ..position.token };
+        format!("ratchet/1 {} {DIGEST} released", token.text())
+    };
+    assert_invariant(4, &broken(&never));
+    let other_rules = |position: &Position| format!("ratchet/1 {} 0123456789abcdef released", position.token.text());
+    assert_invariant(4, &broken(&other_rules));
+    assert_invariant(4, &broken(&|_| String::new()));
+    assert_invariant(7, &broken(&|position| format!("ratchet/1 {} {DIGEST} mine", position.token.text())));
+}
+
+#[test]
 fn the_changelog_is_the_state() {
     let (mut play, _) = right();
     play.broker.topics.log_mut(&at(SHOP.changelog)).unwrap().delete_before(5).unwrap();
@@ -219,6 +265,11 @@ fn owners_come_one_after_the_other() {
     play.write(&transactions[0]);
     play.write(&transactions[1]);
     play.end(SHOP.changelog, 2, true);
+    assert_invariant(7, &play.judged());
+
+    // Its owner's id has another producer.
+    let (mut play, transactions) = right();
+    play.broker.coordinator.init(&transactions[1].position.owner.as_str().into(), 0).unwrap();
     assert_invariant(7, &play.judged());
 }
 
@@ -263,6 +314,18 @@ fn upheavals_excuse_what_they_bring_about() {
 }
 
 #[test]
+fn a_grown_input_excuses_what_has_no_reader() {
+    let (mut play, _) = right();
+    play.history.before(Upheaval::InputGrown, &play.broker);
+    play.broker.topics.log_mut(&at(SHOP.input)).unwrap().append([record("c", 1)]);
+    assert_invariant(10, &play.judged());
+    play.history.start_refused = true;
+    assert_eq!(play.judged(), none());
+    play.append(SHOP.output, 2, &[record("c", 1)]);
+    assert_invariant(10, &play.judged());
+}
+
+#[test]
 fn what_the_cleaner_removes_was_seen() {
     let (mut play, _) = right();
     let log = play.broker.topics.log_mut(&at(SHOP.changelog)).unwrap();
@@ -279,7 +342,9 @@ fn stores_are_the_changelog() {
     let mut other = both.clone();
     other.remove(transactions[1].changes[0].key.as_deref().unwrap());
     assert_invariant(5, &play.judged_stores(vec![other.clone()]).violations);
-    assert_invariant(9, &play.judged_stores(vec![both.clone(), other]).violations);
+    // As it is told before the changelog is asked, it does not rest upon that.
+    let differ = play.judged_stores(vec![both.clone(), other]).violations;
+    assert_eq!(differ.iter().map(|violation| violation.invariant).collect::<Vec<_>>(), [9, 5]);
     // Its position is the second transaction's, its bytes and its name are the first's.
     let mut torn = play.store(&transactions[..1]);
     torn.remove(STORE_META_KEY);
@@ -288,6 +353,21 @@ fn stores_are_the_changelog() {
     let mut nameless = both;
     nameless.remove(STORE_META_KEY);
     assert_invariant(5, &play.judged_stores(vec![nameless]).violations);
+}
+
+/// What the engine could not open is judged too.
+#[test]
+fn a_simulated_disk_is_read_as_it_is() {
+    let disk = SimulatedDisk::new(Loads::default());
+    let dir = disk.state_dir().task_dir(SHOP.name, &TopicPartition::new(SHOP.input, 0));
+    let mut store = Store::open(&dir, &disk.memory()).unwrap();
+    let meta = StoreMeta { changelog_id: [1; 16], partition: 0, changelog_offset: 0, token: None, synced_at: 0 };
+    store.set_meta(&meta).unwrap();
+    drop(store);
+    assert!(disk.damage(&dir, 0));
+    let held = stores::read(&Stores::Simulated(disk), &SHOP, 1);
+    let state = State::from([(STORE_META_KEY.to_vec(), meta.encode())]);
+    assert_eq!(held.into_iter().map(|one| (one.folder, one.state)).collect::<Vec<_>>(), [(at(SHOP.input), state)]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::offsets::Offsets;
+use super::offsets::{Offsets, Repeater};
 use super::{Code, Committed, Partition, Time};
 
 /// What a member says when it joins (the consumer protocol's subscription).
@@ -272,8 +272,8 @@ impl Groups {
         &mut self,
         group: &Arc<str>,
         (member, generation): (&str, i32),
-        (producer, epoch): (i64, i16),
-        offsets: &[(Partition, Committed)],
+        producer: (i64, i16),
+        (offsets, late): (&[(Partition, Committed)], bool),
     ) -> Result<(), Code> {
         if generation >= 0 && !self.groups.contains_key(group) {
             return Err(Code::IllegalGeneration);
@@ -283,7 +283,7 @@ impl Groups {
         if !by_nobody {
             group.check(member, generation)?;
         }
-        group.offsets.commit_transactional(producer, epoch, offsets)
+        group.offsets.commit_transactional(producer, offsets, late)
     }
 
     /// A transaction's marker for the group's offsets.
@@ -301,6 +301,21 @@ impl Groups {
             return Err(Code::UnstableOffsetCommit);
         }
         Ok(group.offsets.get(partition).cloned())
+    }
+
+    /// The coordinator comes back with old offsets of the group. Tells of how many partitions.
+    pub fn fall_back(&mut self, group: &str) -> usize {
+        self.groups.get_mut(group).map_or(0, |group| group.offsets.fall_back())
+    }
+
+    /// Who has committed this once more, if anybody has.
+    pub fn repeated_by(&self, group: &str, partition: &Partition, committed: &Committed) -> Option<Repeater> {
+        self.groups.get(group)?.offsets.repeated_by(partition, committed)
+    }
+
+    /// Whether an offset is on the way that a partition had to go once more.
+    pub fn is_gone_again(&self, group: &str, partition: &Partition, offset: i64) -> bool {
+        self.groups.get(group).is_some_and(|group| group.offsets.is_gone_again(partition, offset))
     }
 
     /// Deletes a group and its offsets: only one without members.

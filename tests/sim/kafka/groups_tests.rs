@@ -63,7 +63,7 @@ impl Scene {
     }
 
     fn commit_in(&mut self, producer: i64, member: &str, generation: i32, at: i64) -> Result<(), Code> {
-        self.groups.commit_transactional(&GROUP.into(), (member, generation), (producer, 0), &offset(at))
+        self.groups.commit_transactional(&GROUP.into(), (member, generation), (producer, 0), (&offset(at), false))
     }
 
     fn fetched(&self, stable: bool) -> Result<Option<i64>, Code> {
@@ -179,7 +179,7 @@ fn transactional_commits_are_fenced_by_membership() {
     assert_eq!(scene.commit_in(8, "", -1, 5), Ok(()), "unfenced");
     scene.ask(&member, &[]).unwrap();
     assert_eq!(scene.commit_in(7, &newcomer, 2, 5), Ok(()), "between join and sync");
-    let missing = scene.groups.commit_transactional(&"none".into(), (&member, 1), (7, 0), &offset(1));
+    let missing = scene.groups.commit_transactional(&"none".into(), (&member, 1), (7, 0), (&offset(1), false));
     assert_eq!(missing, Err(Code::IllegalGeneration), "a group that does not exist");
 }
 

@@ -81,6 +81,15 @@ pub struct Log {
     aborted: Vec<Aborted>,
 }
 
+/// How many records the cleaner has removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// There was a later one of the same key, or they were aborted.
+    pub superseded: usize,
+    /// The last of their keys, without a value, and kept for long enough.
+    pub tombstones: usize,
+}
+
 impl Log {
     /// The first offset that is retained.
     pub fn start(&self) -> i64 {
@@ -262,8 +271,8 @@ impl Log {
     /// Lets the cleaner pass over everything below `dirty_end` (the active segment's first offset), and never over
     /// open transactions (`LogCleanerManager.cleanableOffsets`). Of each key the last committed record stays; aborted
     /// records go; a tombstone, or a marker whose records are gone, stays for `delete_retention` after the first pass
-    /// that met it (KIP-534, `Cleaner.shouldRetainRecord`).
-    pub fn compact(&mut self, dirty_end: i64, now: Time, delete_retention: Time) {
+    /// that met it (KIP-534, `Cleaner.shouldRetainRecord`). Says how many records went.
+    pub fn compact(&mut self, dirty_end: i64, now: Time, delete_retention: Time) -> Cleaned {
         let bound = dirty_end.min(self.stable_end());
         let mut last: HashMap<Bytes, i64> = HashMap::new();
         let mut producers: BTreeMap<i64, i64> = BTreeMap::new();
@@ -278,6 +287,7 @@ impl Log {
         }
         // A transaction's marker stays while any record of its producer before it does.
         let mut kept = VecDeque::with_capacity(self.entries.len());
+        let mut cleaned = Cleaned::default();
         for mut entry in self.entries.drain(..) {
             if entry.offset >= bound {
                 kept.push_back(entry);
@@ -292,6 +302,9 @@ impl Log {
             };
             let over = may_go && now >= *entry.horizon.get_or_insert(now + delete_retention);
             if !stays || over {
+                let is_record = matches!(entry.body, Body::Record(_));
+                cleaned.superseded += usize::from(is_record && !stays);
+                cleaned.tombstones += usize::from(is_record && stays);
                 continue;
             }
             if let (Body::Record(_), Some(producer)) = (&entry.body, entry.producer) {
@@ -303,6 +316,7 @@ impl Log {
             kept.push_back(entry);
         }
         self.entries = kept;
+        cleaned
     }
 }
 

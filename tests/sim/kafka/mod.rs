@@ -28,10 +28,10 @@ mod transactions;
 pub use code::Code;
 pub use groups::{Groups, Joined, Subscription};
 pub use log::{Isolation, Log, Record, Writer};
-pub use offsets::Committed;
+pub use offsets::{Committed, Repeater};
 pub use requests::Identity;
 pub use topics::{Settings, Topics};
-pub use transactions::{Coordinator, Marker, Protocol, State};
+pub use transactions::{Coordinator, Marker, Protocol, State, Target};
 
 /// Microseconds since the cluster began.
 pub type Time = u64;
@@ -75,6 +75,8 @@ pub struct Broker {
     pub topics: Topics,
     pub coordinator: Coordinator,
     pub groups: Groups,
+    /// Whether the request at hand came after its connection had broken.
+    pub late: bool,
     /// Until when a place does not answer: a move, or a partition without a leader.
     away: BTreeMap<Place, Time>,
 }
@@ -86,6 +88,7 @@ impl Broker {
             topics: Topics::default(),
             coordinator: Coordinator::new(protocol),
             groups: Groups::default(),
+            late: false,
             away: BTreeMap::new(),
         }
     }

@@ -15,8 +15,15 @@ pub struct Committed {
     pub metadata: String,
 }
 
-/// With where it was appended.
-type Placed = (u64, Committed);
+/// An offset with what its log tells of it.
+#[derive(Clone, Debug)]
+struct Placed {
+    /// Where it was appended.
+    at: u64,
+    committed: Committed,
+    /// Whether the request came after its connection had broken, and the client had sent it again.
+    late: bool,
+}
 
 /// A group's offsets.
 #[derive(Debug, Default)]
@@ -26,21 +33,47 @@ pub struct Offsets {
     /// The highest epoch seen of each producer: it is a log like any other.
     epochs: BTreeMap<i64, i16>,
     appended: u64,
+    /// What transactions have committed so far.
+    decided: Vec<(Partition, Committed)>,
+    /// What each was before the last transaction.
+    former: BTreeMap<Partition, Placed>,
+    repeated: Vec<Repeated>,
+}
+
+/// What was committed once more by requests that came late, and made up a transaction of their own or joined a later
+/// one of their producer's: nothing of the first protocol keeps them out (KIP-890's reason). Or what a coordinator
+/// has gone back to by itself.
+#[derive(Debug)]
+struct Repeated {
+    partition: Partition,
+    committed: Committed,
+    /// The offset that it took the place of.
+    instead_of: i64,
+    by: Repeater,
+}
+
+/// Who has committed something once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeater {
+    LateRequests,
+    Coordinator,
 }
 
 impl Offsets {
     pub fn commit(&mut self, offsets: &[(Partition, Committed)]) {
         for (partition, committed) in offsets {
             self.appended += 1;
-            self.committed.insert(partition.clone(), (self.appended, committed.clone()));
+            let placed = Placed { at: self.appended, committed: committed.clone(), late: false };
+            self.committed.insert(partition.clone(), placed);
+            self.former.remove(partition);
         }
     }
 
     pub fn commit_transactional(
         &mut self,
-        producer: i64,
-        epoch: i16,
+        (producer, epoch): (i64, i16),
         offsets: &[(Partition, Committed)],
+        late: bool,
     ) -> Result<(), Code> {
         let known = self.epochs.entry(producer).or_insert(epoch);
         if epoch < *known {
@@ -49,7 +82,7 @@ impl Offsets {
         *known = epoch;
         for (partition, committed) in offsets {
             self.appended += 1;
-            let placed = (self.appended, committed.clone());
+            let placed = Placed { at: self.appended, committed: committed.clone(), late };
             self.pending.entry(producer).or_default().insert(partition.clone(), placed);
         }
         Ok(())
@@ -67,10 +100,36 @@ impl Offsets {
             return;
         }
         for (partition, placed) in pending {
-            if self.committed.get(&partition).is_none_or(|known| known.0 < placed.0) {
-                self.committed.insert(partition, placed);
+            if self.committed.get(&partition).is_none_or(|known| known.at < placed.at) {
+                let decided = (partition.clone(), placed.committed.clone());
+                if placed.late && self.decided.contains(&decided) {
+                    self.repeat(&partition, &placed.committed, Repeater::LateRequests);
+                } else {
+                    self.decided.push(decided);
+                }
+                if let Some(former) = self.committed.insert(partition.clone(), placed) {
+                    self.former.insert(partition, former);
+                }
             }
         }
+    }
+
+    /// A coordinator that comes into office shows its log without the last transaction of each partition; what it
+    /// knows of the group's members stays. Tells of how many partitions.
+    pub fn fall_back(&mut self) -> usize {
+        let former = std::mem::take(&mut self.former);
+        let count = former.len();
+        for (partition, placed) in former {
+            self.repeat(&partition, &placed.committed, Repeater::Coordinator);
+            self.committed.insert(partition, placed);
+        }
+        count
+    }
+
+    /// Notes what takes the place of what is committed.
+    fn repeat(&mut self, partition: &Partition, committed: &Committed, by: Repeater) {
+        let instead_of = self.get(partition).map_or(0, |known| known.offset);
+        self.repeated.push(Repeated { partition: partition.clone(), committed: committed.clone(), instead_of, by });
     }
 
     /// Whether a transaction is pending on the partition (UNSTABLE_OFFSET_COMMIT, KIP-447).
@@ -79,12 +138,27 @@ impl Offsets {
     }
 
     pub fn get(&self, partition: &Partition) -> Option<&Committed> {
-        self.committed.get(partition).map(|(_, committed)| committed)
+        self.committed.get(partition).map(|placed| &placed.committed)
+    }
+
+    /// Who has committed this once more, if anybody has.
+    pub fn repeated_by(&self, partition: &Partition, committed: &Committed) -> Option<Repeater> {
+        self.repeats_of(partition).find(|repeated| repeated.committed == *committed).map(|repeated| repeated.by)
+    }
+
+    /// Whether an offset is on the way that the partition had to go once more.
+    pub fn is_gone_again(&self, partition: &Partition, offset: i64) -> bool {
+        self.repeats_of(partition).any(|repeated| (repeated.committed.offset..repeated.instead_of).contains(&offset))
+    }
+
+    fn repeats_of(&self, partition: &Partition) -> impl Iterator<Item = &Repeated> {
+        self.repeated.iter().filter(move |repeated| repeated.partition == *partition)
     }
 
     /// Forgets a deleted topic (`OffsetMetadataManager.onPartitionsDeleted`; what is pending there, too).
     pub fn forget_topic(&mut self, topic: &str) {
         self.committed.retain(|partition, _| &*partition.topic != topic);
+        self.former.retain(|partition, _| &*partition.topic != topic);
         self.pending.values_mut().for_each(|pending| pending.retain(|partition, _| &*partition.topic != topic));
     }
 }

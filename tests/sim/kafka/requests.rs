@@ -88,7 +88,7 @@ impl Broker {
             Code::ProducerFenced => Code::InvalidProducerEpoch,
             code => code,
         })?;
-        self.groups.commit_transactional(group, membership, (who.producer, who.epoch), offsets)
+        self.groups.commit_transactional(group, membership, (who.producer, who.epoch), (offsets, self.late))
     }
 
     /// `EndTxn`; gives the epoch to go on with.

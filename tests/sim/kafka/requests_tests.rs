@@ -54,6 +54,30 @@ fn a_late_batch_is_refused() {
     assert_eq!(broker.ends(&out(0), Isolation::Committed), Ok((0, 1)), "only the marker is there");
 }
 
+/// What KIP-890 is for: with the first protocol, requests of a former transaction that come late make up one of their
+/// own, and take the group's offsets back.
+#[test]
+fn late_requests_commit_former_offsets_once_more() {
+    let (mut broker, who) = broker();
+    let group: Arc<str> = "group".into();
+    let commit = |broker: &mut Broker, offset: i64, late: bool| {
+        let committed = Committed { offset, metadata: offset.to_string() };
+        broker.late = late;
+        broker.add_offsets(&who, &group).unwrap();
+        broker.commit_offsets_transactional(&who, &group, ("", -1), &[(out(0), committed.clone())]).unwrap();
+        broker.end_transaction(&who, true).unwrap();
+        broker.late = false;
+        broker.markers().iter().for_each(|marker| assert!(broker.write_marker(marker)));
+        committed
+    };
+    let (former, last) = (commit(&mut broker, 3, true), commit(&mut broker, 5, false));
+    let is_repeated = |broker: &Broker, of: &Committed| broker.groups.repeated_by("group", &out(0), of).is_some();
+    assert!(!is_repeated(&broker, &former), "the first time it is the transaction's own");
+    assert_eq!(commit(&mut broker, 3, true), former);
+    assert_eq!(broker.fetch_offset("group", &out(0), true), Ok(Some(former.clone())));
+    assert_eq!([is_repeated(&broker, &former), is_repeated(&broker, &last)], [true, false]);
+}
+
 /// Protocol guide: NOT_COORDINATOR and NOT_LEADER_OR_FOLLOWER pass by themselves; markers wait for the leader.
 #[test]
 fn places_come_back() {

@@ -56,8 +56,8 @@ struct Transaction {
     targets: BTreeSet<Target>,
     timeout: Time,
     began: Time,
-    /// What was decided of the transaction that was opened last, for whoever judges.
-    decided: Option<bool>,
+    /// What was decided of each that has ended, for whoever judges: whether it was committed.
+    decisions: Vec<bool>,
 }
 
 /// How often transactions are looked for that are open for too long
@@ -82,9 +82,19 @@ impl Coordinator {
         self.ids.get(id).map(|transaction| transaction.state)
     }
 
-    /// Whether the transaction that the id opened last was committed; `None` where it is open.
-    pub fn decision(&self, id: &str) -> Option<bool> {
-        self.ids.get(id)?.decided
+    /// The id's producer.
+    pub fn producer(&self, id: &str) -> Option<i64> {
+        self.ids.get(id).map(|transaction| transaction.producer)
+    }
+
+    /// The number of the id's transaction that is open, or will be opened next.
+    pub fn number(&self, id: &str) -> usize {
+        self.ids.get(id).map_or(0, |transaction| transaction.decisions.len())
+    }
+
+    /// Whether the id's transaction of this number was committed; `None` where that is not decided.
+    pub fn decision(&self, id: &str, number: usize) -> Option<bool> {
+        self.ids.get(id)?.decisions.get(number).copied()
     }
 
     /// How many transactions stand so.
@@ -99,10 +109,8 @@ impl Coordinator {
         let Some(transaction) = self.ids.get_mut(id) else {
             self.producers += 1;
             let (producer, epoch) = (1000 + self.producers, 0);
-            let targets = BTreeSet::new();
-            let state = State::Empty;
-            self.ids
-                .insert(id.clone(), Transaction { producer, epoch, state, targets, timeout, began: 0, decided: None });
+            let (state, targets, decisions) = (State::Empty, BTreeSet::new(), Vec::new());
+            self.ids.insert(id.clone(), Transaction { producer, epoch, state, targets, timeout, began: 0, decisions });
             return Ok((producer, epoch));
         };
         match transaction.state {
@@ -144,7 +152,6 @@ impl Coordinator {
                 transaction.targets.clear();
                 transaction.state = State::Ongoing;
                 transaction.began = now;
-                transaction.decided = None;
             }
         }
         transaction.targets.extend(targets);
@@ -180,7 +187,7 @@ impl Coordinator {
         let same = match transaction.state {
             State::Ongoing => {
                 transaction.state = if commit { State::PrepareCommit } else { State::PrepareAbort };
-                transaction.decided = Some(commit);
+                transaction.decisions.push(commit);
                 if v2 {
                     transaction.epoch += 1;
                 }
@@ -266,7 +273,7 @@ impl Transaction {
     fn fence(&mut self, protocol: Protocol) {
         self.epoch += if protocol == Protocol::V2 { 2 } else { 1 };
         self.state = State::PrepareAbort;
-        self.decided = Some(false);
+        self.decisions.push(false);
         self.complete_if_done();
     }
 

@@ -1,7 +1,7 @@
 //! Goal: each deliberate mistake is seen within a stated number of new seeds.
 //!
-//! `SIM_MISTAKE=NAME` tries one alone, `SIM_FIRST=n` begins with that seed. What is printed at the end is the table of
-//! docs/simulation.md.
+//! `SIM_MISTAKE=NAME` tries one alone, `SIM_FIRST=n` begins with that seed. When all have been seen,
+//! docs/simulation/mistakes.md is written.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use ratchet::mistakes::Mistake::{self, *};
 
 use crate::hunt::told;
 use crate::profile::{Draw, Profile};
-use crate::{number, play, stores};
+use crate::{number, pages, play, stores};
 
 thread_local! {
     static WANTED: Cell<Option<Mistake>> = const { Cell::new(None) };
@@ -61,7 +61,7 @@ const CASES: [Case; 43] = [
     (ReadPositionKept, "falling", 500),
     (CommitmentNotNoted, "falling", 500),
     (ClaimUnsettled, "falling", 1_000),
-    (OpenTransactionPassed, "falling", 2_000),
+    (OpenTransactionPassed, "wild", 10_000),
     (RestoreToStableOffset, "falling", 2_000),
     (RestoreToLastRecord, "falling", 50),
     (LoadPositionAhead, "sick", 1_000),
@@ -73,6 +73,21 @@ const CASES: [Case; 43] = [
     (ChangelogAdopted, "upset", 500),
     (TruncatedRebuilt, "upset", 500),
 ];
+
+const INTRODUCTION: &str = "\
+# The judge is judged
+
+<!-- Written by `make sim-mistakes`; edit tests/sim/mistakes/judged.rs instead. -->
+
+Deliberate mistakes in the engine, and four in the simulated client, made one after the other; each has to be seen by
+the judge within a stated number of new seeds of one [profile](../simulation.md#profiles), which without the mistake are
+right. A run in which one is not seen writes no page.
+";
+
+const HEAD: &str = "\
+| mistake | name | profile | to be seen within | seen after | first seen as |
+|---|---|---|---:|---:|---|
+";
 
 /// How a mistake was seen: in which of the seeds, from 0, and as what.
 type Seen = (u64, String);
@@ -125,7 +140,7 @@ fn look_for((mistake, name, seeds): Case, draw: Draw, first: u64) -> Option<Seen
 
 /// A cell of a table: short, and on one line.
 fn cell(text: &str) -> String {
-    let line: String = text.chars().map(|c| if matches!(c, '|' | '\n') { ' ' } else { c }).collect();
+    let line: String = text.chars().filter(|c| !c.is_control()).map(|c| if c == '|' { ' ' } else { c }).collect();
     if line.chars().count() <= 100 { line } else { line.chars().take(99).chain(['…']).collect() }
 }
 
@@ -164,9 +179,10 @@ fn mistakes_are_seen() {
         writeln!(table, "| {meaning} | `{mistake:?}` | {name} | {seeds} | {took} | {what} |").expect("text takes text");
     }
     panic::set_hook(hook);
-    println!(
-        "\n| mistake | name | profile | to be seen within | seen after | as |\n|---|---|---|---|---|---|\n{table}"
-    );
     assert!(tried > 0, "SIM_MISTAKE names none");
     assert!(missed.is_empty(), "not seen: {missed:?}");
+    if tried == CASES.len() {
+        let page = format!("{INTRODUCTION}\n{HEAD}{table}\nSeeds from {first} on. {}", pages::colophon());
+        println!("{}", pages::write("simulation/mistakes.md", &page));
+    }
 }

@@ -38,8 +38,14 @@ impl Run<'_> {
                 self.world.lock().broker.take_away(Place::TransactionCoordinator, now + length)
             }
             Fault::GroupsMove(length) => self.world.lock().broker.take_away(Place::GroupCoordinator, now + length),
-            Fault::Leaderless(partition, length) => {
-                let place = Place::Leader(Partition::new(input::OUTPUT, partition));
+            Fault::GroupsFallBack(length) => {
+                let mut state = self.world.lock();
+                self.history.look(&state.broker);
+                state.broker.take_away(Place::GroupCoordinator, now + length);
+                self.fell_back |= state.broker.groups.fall_back(input::GROUP) > 0;
+            }
+            Fault::Leaderless(topic, partition, length) => {
+                let place = Place::Leader(Partition::new(topic, partition));
                 self.world.lock().broker.take_away(place, now + length);
             }
             Fault::Compact(partition, rest) => {
@@ -52,12 +58,19 @@ impl Run<'_> {
                     return;
                 };
                 let log = state.broker.topics.log_mut(&changelog).expect("as many partitions as the input");
-                log.compact(log.end() - rest as i64, now, retention);
+                let cleaned = log.compact(log.end() - rest as i64, now, retention);
+                if cleaned.superseded > 0 {
+                    state.reach("the cleaner removed records of the changelog");
+                }
+                if cleaned.tombstones > 0 {
+                    state.reach("the cleaner removed tombstones of the changelog");
+                }
                 self.history.cleaned(&state.broker);
             }
             Fault::Clock(who, offset) => {
                 self.history.clock_set(offset);
                 if let Some(instance) = &self.instances[who] {
+                    self.world.lock().reach("a wall clock was set");
                     self.world.lock().processes[instance.process.number].wall_offset_ms = offset;
                 }
             }

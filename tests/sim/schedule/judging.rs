@@ -1,17 +1,21 @@
 //! What the schedule does for the judge: looks on the way, and the end.
 
+use std::sync::atomic::Ordering;
+
 use ratchet::state::simulated::StoreCopy;
 
 use crate::input;
 use crate::instance::Instance;
 use crate::judge::{self, Ruling, coverage, heard};
-use crate::kafka::Partition;
+use crate::kafka::{Partition, SECOND, Time};
 use crate::stores::Stores;
 
-use super::{Choices, Outcome, Run};
+use super::{Choices, Outcome, RECOVERY, Run, TROUBLE};
 
 /// In so many of a thousand seeds all stores are wiped once all is read, and have to be restored.
 const WIPES: u64 = 250;
+/// How long nothing is written between the first time and the second: longer than it takes to restore.
+const REST: Time = 15 * SECOND;
 /// More markers than are ever to be written at once.
 const MARKERS_MAX: usize = 10_000;
 
@@ -23,26 +27,56 @@ impl Run<'_> {
         judge::is_drained(&state.broker, &self.history)
     }
 
-    /// Wipes all stores, in some seeds, once: what is restored then is judged in the end. A record more for each
-    /// partition shows that it was. `false`: not in this seed, or not again.
+    /// Wipes all stores, in some seeds, twice. What was restored the first time is taken down as it is, with nothing
+    /// written to it since, and judged in the end; the second time a record more for each partition shows that it was
+    /// restored. `false`: not in this seed, or not again.
     pub(super) fn wipe(&mut self) -> bool {
-        let are_simulated = self.stores.iter().all(|stores| matches!(stores, Stores::Simulated(_)));
-        if self.wiped || self.history.had_loss() || !are_simulated || !self.world.lock().random.permille(WIPES) {
-            return false;
+        let now = self.world.lock().now();
+        match self.ledger.wiped_at {
+            Some(at) if now < at + REST => true,
+            Some(_) => {
+                self.ledger.wiped_at = None;
+                self.wipe_all();
+                self.world.lock().reach(coverage::WIPED);
+                self.feed_all();
+                true
+            }
+            None if self.is_to_wipe(now) => {
+                self.wiped = true;
+                self.ledger.wiped_at = Some(now);
+                self.wipe_all();
+                true
+            }
+            None => false,
         }
-        self.wiped = true;
+    }
+
+    /// Whether the wiping begins: while there is time enough to restore twice, and somebody to do it.
+    fn is_to_wipe(&self, now: Time) -> bool {
+        let are_simulated = self.stores.iter().all(|stores| matches!(stores, Stores::Simulated(_)));
+        let can_restore = are_simulated && !self.history.had_loss() && !self.at_work().is_empty();
+        let is_time = !self.wiped && now < TROUBLE + RECOVERY / 2;
+        can_restore && is_time && self.world.lock().random.permille(WIPES)
+    }
+
+    /// The instances that run and were not asked to leave.
+    fn at_work(&self) -> Vec<usize> {
+        let stays = |instance: &Instance| !instance.stop.load(Ordering::Relaxed);
+        (0..self.instances.len()).filter(|who| self.instances[*who].as_ref().is_some_and(stays)).collect()
+    }
+
+    /// Takes all instances down, wipes all stores, and starts those again that were at work.
+    fn wipe_all(&mut self) {
+        let at_work = self.at_work();
         for who in 0..self.instances.len() {
             self.kill(who);
             if let Stores::Simulated(disk) = &self.stores[who] {
                 disk.folders().iter().for_each(|folder| disk.put_back(folder, StoreCopy::default()));
             }
         }
-        for who in 0..self.instances.len() {
+        for who in at_work {
             self.instances[who] = Some(Instance::start(&self.world, self.plan, &self.stores[who]));
         }
-        self.world.lock().reach(coverage::WIPED);
-        self.feed_all();
-        true
     }
 
     /// A record more for each partition.
@@ -51,7 +85,7 @@ impl Run<'_> {
         let now = state.now();
         for number in 0..self.profile.partitions {
             let sent = self.sent[number as usize];
-            let record = input::record(self.profile.input, &mut self.feeding, number, sent, now);
+            let record = input::record(&self.profile, &mut self.feeding, number, sent, now);
             let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, number));
             log.expect("the input stays").append([record]);
         }
@@ -63,6 +97,7 @@ impl Run<'_> {
         let state = &mut *state;
         let heard = heard::take();
         self.history.refused(heard.refused);
+        self.history.start_refused |= heard.start_refused;
         heard.seen.into_iter().for_each(|(situation, times)| *state.reached.entry(situation).or_default() += times);
         let late = judge::liveness(&state.broker, &self.history);
         // Where the time is over: what is decided becomes visible everywhere.
@@ -71,6 +106,7 @@ impl Run<'_> {
             state.broker.write_marker(&marker);
         }
         let mut ruling = self.ledger.judge(&mut state.broker, |broker| judge::examine(broker, &mut self.history));
+        self.ledger.check_refused(|input| self.history.was_refused(input), &mut ruling);
         ruling.violations.extend(late);
         ruling
     }

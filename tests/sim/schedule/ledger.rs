@@ -1,16 +1,16 @@
-//! What happened to the input on purpose, which whoever judges has to know: the input as it is kept no longer says
-//! what was written to it, or what was to be read.
+//! What happened on purpose, which whoever judges has to know: the input as it is kept no longer says what was written
+//! to it, or what was to be read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::input;
 use crate::judge::Ruling;
-use crate::kafka::{Broker, Isolation, Partition, Record};
+use crate::kafka::{Broker, Isolation, Partition, Record, Time};
 
 type Records = Vec<(i64, Record)>;
 
-/// What was done to the input, by partition.
+/// What was done to the input, by partition, and to stores.
 #[derive(Default)]
 pub(super) struct Ledger {
     /// Records that were removed.
@@ -19,13 +19,22 @@ pub(super) struct Ledger {
     skipped: BTreeMap<i32, Range<i64>>,
     /// What stood when the input was recreated.
     closed: Option<Closed>,
+    /// When all stores were wiped for the first time; nothing was written since. `None` again after the second time.
+    pub wiped_at: Option<Time>,
 }
 
 /// The outcome as it was when nothing could follow any more.
 struct Closed {
-    stood: Ruling,
-    /// The output, of those partitions of which anything was processed.
-    output: BTreeMap<i32, Records>,
+    ruling: Ruling,
+    /// Those partitions of which anything was processed.
+    stood: BTreeMap<i32, Stood>,
+}
+
+/// What a partition had come to.
+struct Stood {
+    output: Records,
+    /// Where its changelog ended.
+    changelog_end: i64,
 }
 
 /// What readers of committed records see.
@@ -57,24 +66,29 @@ impl Ledger {
     }
 
     /// Notes that no more may come out of these partitions.
-    pub fn close(&mut self, broker: &Broker, processed: &[i32], stood: Ruling) {
-        let of = |number: &i32| (*number, visible(broker, &Partition::new(input::OUTPUT, *number)));
-        self.closed = Some(Closed { stood, output: processed.iter().map(of).collect() });
+    pub fn close(&mut self, broker: &Broker, processed: &[i32], ruling: Ruling) {
+        let of = |number: &i32| {
+            let output = visible(broker, &Partition::new(input::OUTPUT, *number));
+            let changelog = broker.topics.log(&Partition::new(input::CHANGELOG, *number));
+            (*number, Stood { output, changelog_end: changelog.map_or(0, |log| log.end()) })
+        };
+        self.closed = Some(Closed { ruling, stood: processed.iter().map(of).collect() });
+    }
+
+    /// What is wrong where the input was recreated and a task was not refused for it.
+    pub fn check_refused(&self, was_refused: impl Fn(&Partition) -> bool, ruling: &mut Ruling) {
+        for number in self.closed.iter().flat_map(|closed| closed.stood.keys()) {
+            let partition = Partition::new(input::INPUT, *number);
+            if !was_refused(&partition) {
+                ruling.tell(3, &partition, None, "its task refused, as the input was recreated", "no refusal");
+            }
+        }
     }
 
     /// What is wrong: by `judge`, who is shown the input as it was meant; by what stood, where the input was recreated.
     pub fn judge(&self, broker: &mut Broker, judge: impl FnOnce(&Broker) -> Ruling) -> Ruling {
-        if let Some(Closed { stood, output }) = &self.closed {
-            let mut ruling = stood.clone();
-            for (number, was) in output {
-                let output = Partition::new(input::OUTPUT, *number);
-                let found = visible(broker, &output);
-                if found != *was {
-                    let expected = format!("{} records, as the input was recreated", was.len());
-                    ruling.tell(1, &output, None, expected, format!("{}", found.len()));
-                }
-            }
-            return ruling;
+        if let Some(closed) = &self.closed {
+            return closed.judge(broker);
         }
         let touched: Vec<i32> = self.removed.keys().chain(self.skipped.keys()).copied().collect();
         for number in touched {
@@ -93,6 +107,28 @@ impl Ledger {
     }
 }
 
+impl Closed {
+    /// What was wrong, and what came out although nothing could follow.
+    fn judge(&self, broker: &Broker) -> Ruling {
+        let mut ruling = self.ruling.clone();
+        for (number, stood) in &self.stood {
+            let output = Partition::new(input::OUTPUT, *number);
+            let found = visible(broker, &output);
+            if found != stood.output {
+                let expected = format!("{} records, as the input was recreated", stood.output.len());
+                ruling.tell(1, &output, None, expected, format!("{}", found.len()));
+            }
+            let changelog = Partition::new(input::CHANGELOG, *number);
+            let records = visible(broker, &changelog);
+            if let Some((offset, _)) = records.iter().find(|(offset, _)| *offset >= stood.changelog_end) {
+                let expected = format!("nothing from {} on, as the input was recreated", stood.changelog_end);
+                ruling.tell(6, &changelog, *offset, expected, "a record");
+            }
+        }
+        ruling
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,7 +141,7 @@ mod tests {
     fn broker() -> Broker {
         let mut broker = Broker::new(Protocol::V1);
         let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
-        for topic in [input::INPUT, input::OUTPUT] {
+        for topic in [input::INPUT, input::OUTPUT, input::CHANGELOG] {
             broker.topics.create(topic, 1, settings).unwrap();
         }
         let log = broker.topics.log_mut(&Partition::new(input::INPUT, 0)).unwrap();
@@ -143,5 +179,32 @@ mod tests {
         assert_eq!(ledger.judge(&mut broker, never).told().len(), 1);
         broker.topics.log_mut(&Partition::new(input::OUTPUT, 0)).unwrap().append([record("new")]);
         assert_eq!(ledger.judge(&mut broker, never).told().len(), 2);
+    }
+
+    #[test]
+    fn a_changelog_that_is_closed_does_not_grow() {
+        let (mut broker, mut ledger) = (broker(), Ledger::default());
+        let changelog = Partition::new(input::CHANGELOG, 0);
+        broker.topics.log_mut(&changelog).unwrap().append([record("old")]);
+        ledger.close(&broker, &[0], Ruling::default());
+        let never = |_: &Broker| -> Ruling { panic!("the new input is not what was promised of") };
+        assert_eq!(ledger.judge(&mut broker, never).told(), Vec::<String>::new());
+        broker.topics.log_mut(&changelog).unwrap().append([record("new")]);
+        let violations = ledger.judge(&mut broker, never).violations;
+        assert_eq!(violations.iter().map(|violation| violation.invariant).collect::<Vec<_>>(), [6]);
+    }
+
+    #[test]
+    fn a_recreated_input_is_refused() {
+        let (broker, mut ledger) = (broker(), Ledger::default());
+        let violations = |ledger: &Ledger, was_refused: bool| {
+            let mut ruling = Ruling::default();
+            ledger.check_refused(|_| was_refused, &mut ruling);
+            ruling.violations.iter().map(|violation| violation.invariant).collect::<Vec<_>>()
+        };
+        assert_eq!(violations(&ledger, false), Vec::<u8>::new(), "nothing was recreated");
+        ledger.close(&broker, &[0], Ruling::default());
+        assert_eq!(violations(&ledger, true), Vec::<u8>::new());
+        assert_eq!(violations(&ledger, false), [3]);
     }
 }

@@ -1,6 +1,7 @@
 //! What goes wrong in a seed, and when: misfortunes, each with what belongs to it (who crashes is started again), so
 //! that each can be left out by its number.
 
+use crate::input;
 use crate::kafka::{MS, SECOND, Time};
 use crate::profile::Profile;
 use crate::random::Random;
@@ -58,8 +59,16 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
         let length = random.between(20 * MS, 3 * SECOND);
         let fault = match random.below(3) {
             0 => Fault::TransactionsMove(length),
+            // Drawn apart, so that all else goes as it would. Where people take away what is remembered, too, nobody
+            // could tell.
+            1 if profile.upheaval.is_none() && random.clone().permille(200) => Fault::GroupsFallBack(length),
             1 => Fault::GroupsMove(length),
-            _ => Fault::Leaderless(random.below(partitions as u64) as i32, length),
+            _ => {
+                let partition = random.below(partitions as u64) as i32;
+                // Of the changelog too; drawn apart as well.
+                let of = random.clone().below(2) as usize;
+                Fault::Leaderless([input::OUTPUT, input::CHANGELOG][of], partition, length)
+            }
         };
         all.push(vec![(at(random), fault)]);
     }

@@ -178,8 +178,8 @@ impl Run<'_> {
         }
     }
 
-    /// Nothing goes wrong any more, and disks have space. After an upheaval there is a record more for each partition:
-    /// without any, nobody has to commit.
+    /// Nothing goes wrong any more, and disks have space. After an upheaval, or where offsets went back, there is a
+    /// record more for each partition: without any, nobody has to commit.
     pub(super) fn calm_down(&mut self) {
         for stores in &self.stores {
             if let Stores::Simulated(disk) = stores {
@@ -187,7 +187,7 @@ impl Run<'_> {
             }
         }
         self.world.lock().wire = Wire::default();
-        if self.profile.upheaval.is_some() {
+        if self.profile.upheaval.is_some() || self.fell_back {
             self.feed_all();
         }
     }

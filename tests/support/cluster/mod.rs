@@ -287,6 +287,8 @@ impl Kafka {
     pub fn group(&self, group: &str) -> Group {
         let mut config = client(&self.brokers);
         config.set("group.id", group).set("enable.auto.commit", "false").set("isolation.level", "read_uncommitted");
+        // What a frozen broker was asked is asked of another one before the test gives up.
+        config.set("socket.timeout.ms", "10000");
         Group { name: group.to_owned(), consumer: config.create().expect("a consumer") }
     }
 

@@ -43,18 +43,7 @@ impl Writer {
     }
 
     pub fn send(&self, topic: &str, fresh: &Fresh) {
-        let headers = fresh
-            .headers
-            .iter()
-            .fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: value.as_ref() }));
-        let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic).partition(fresh.partition);
-        record.key = fresh.key.as_deref();
-        record.payload = fresh.value.as_deref();
-        record.timestamp = fresh.timestamp;
-        if !fresh.headers.is_empty() {
-            record.headers = Some(headers);
-        }
-        let mut unsent = Some(record);
+        let mut unsent = Some(record(topic, fresh));
         within(DEADLINE, "room in the test writer's queue", || match self.producer.send(unsent.take()?) {
             Ok(()) => Some(()),
             Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), record)) => {
@@ -72,10 +61,28 @@ impl Writer {
 
     /// Waits until everything that was sent is there.
     pub fn flush(&self) {
-        self.producer.flush(2 * DEADLINE).expect("the records are written");
+        if let Err(error) = self.producer.flush(2 * DEADLINE) {
+            let (waiting, fatal) = (self.producer.in_flight_count(), self.producer.client().fatal_error());
+            panic!("{waiting} records are not written: {error}; a fatal error before: {fatal:?}");
+        }
         let failed = self.producer.context().0.lock().expect("nobody panics with it").clone();
         assert_eq!(failed, None);
     }
+}
+
+fn record<'a>(topic: &'a str, fresh: &'a Fresh) -> BaseRecord<'a, [u8], [u8]> {
+    let headers = fresh
+        .headers
+        .iter()
+        .fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: value.as_ref() }));
+    let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic).partition(fresh.partition);
+    record.key = fresh.key.as_deref();
+    record.payload = fresh.value.as_deref();
+    record.timestamp = fresh.timestamp;
+    if !fresh.headers.is_empty() {
+        record.headers = Some(headers);
+    }
+    record
 }
 
 /// An open transaction of the test's own.
@@ -97,6 +104,16 @@ impl Transaction {
             self.writer.send(topic, &record);
         }
         self.writer.flush();
+    }
+
+    /// Writes a record into the transaction, unless another client takes its id meanwhile.
+    pub fn send_if_not_fenced(&self, topic: &str, fresh: &Fresh) {
+        let producer = &self.writer.producer;
+        let sent = producer.send(record(topic, fresh)).map_err(|(error, _)| error);
+        if let Err(error) = sent.and_then(|()| producer.flush(2 * DEADLINE)) {
+            let fencing = [RDKafkaErrorCode::Fenced, RDKafkaErrorCode::Fatal, RDKafkaErrorCode::PurgeQueue];
+            assert!(error.rdkafka_error_code().is_some_and(|code| fencing.contains(&code)), "{error}");
+        }
     }
 
     /// Adds an offset of a group to the transaction, as a client that never joined the group may.

@@ -20,8 +20,9 @@ const STARTED: &str = "Kafka Server started";
 /// A running broker. Dropped, it is killed.
 ///
 /// It listens on PLAINTEXT, where everyone is a superuser, and on SASL_SSL with SCRAM-SHA-256, where
-/// `ratchet` (password `ratchet-secret`) is one and `limited` (password `limited-secret`) has no right
-/// but those that a test grants.
+/// `ratchet` (password `ratchet-secret`) and `planted` (the password is one of those in `support/secrets.rs`, which
+/// are searched for in every form) are, too, and `limited` (password `limited-secret`) has no right but those that a
+/// test grants.
 #[derive(Debug)]
 pub struct Broker {
     folder: PathBuf,
@@ -86,18 +87,25 @@ impl Broker {
     /// Starts a second broker beside this one, with an empty data folder and number 2. The first stays the
     /// controller: it has to live for as long as this one is needed.
     pub fn join(&self) -> Broker {
-        let voter = format!("1@127.0.0.1:{}", self.ports.controller);
-        Broker::start_with(&[("process.roles", "broker"), ("node.id", "2"), ("controller.quorum.voters", &voter)])
+        self.start_beside(2, &[], None)
     }
 
-    /// Starts a further broker beside this one, of this number, with a listener behind a proxy. The first stays the
-    /// controller.
+    /// The same of this number, with further server properties.
+    pub fn join_as(&self, number: u32, properties: &[(&str, &str)]) -> Broker {
+        self.start_beside(number, properties, None)
+    }
+
+    /// The same with a listener behind a proxy.
     pub fn join_proxied(&self, number: u32, advertised: u16, properties: &[(&str, &str)]) -> Broker {
+        self.start_beside(number, properties, Some(advertised))
+    }
+
+    fn start_beside(&self, number: u32, properties: &[(&str, &str)], advertised: Option<u16>) -> Broker {
         let (number, voter) = (number.to_string(), format!("1@127.0.0.1:{}", self.ports.controller));
         let mut all = vec![("process.roles", "broker"), ("node.id", number.as_str())];
         all.push(("controller.quorum.voters", voter.as_str()));
         all.extend_from_slice(properties);
-        Broker::start_proxied(advertised, &all)
+        Broker::start_new(&all, BRIEF, advertised)
     }
 
     /// Where a proxy passes on to.
@@ -197,16 +205,6 @@ impl Broker {
         assert!(self.launch(), "the broker's ports {:?} were taken while it was down", self.ports);
     }
 
-    /// Starts a further broker beside this one, of this number, with an empty data folder. The first stays the
-    /// controller.
-    pub fn join_as(&self, number: u32, properties: &[(&str, &str)]) -> Broker {
-        let (number, voter) = (number.to_string(), format!("1@127.0.0.1:{}", self.ports.controller));
-        let mut all = vec![("process.roles", "broker"), ("node.id", number.as_str())];
-        all.push(("controller.quorum.voters", voter.as_str()));
-        all.extend_from_slice(properties);
-        Broker::start_with(&all)
-    }
-
     /// Freezes the broker (SIGSTOP): connections stay open and nothing answers.
     pub fn freeze(&self) {
         process::signal(self.process.as_ref().expect("the broker runs"), libc::SIGSTOP);
@@ -251,6 +249,7 @@ impl Broker {
             .arg(self.folder.join("server.properties"))
             .args(["--add-scram", "SCRAM-SHA-256=[name=ratchet,password=ratchet-secret]"])
             .args(["--add-scram", "SCRAM-SHA-256=[name=limited,password=limited-secret]"])
+            .args(["--add-scram", "SCRAM-SHA-256=[name=planted,password=hunter2-broker-Zq7Yw]"])
             .output()
             .expect("java was started a moment ago");
         assert!(
@@ -342,7 +341,7 @@ sasl.enabled.mechanisms=SCRAM-SHA-256
 listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 ssl.keystore.type=PKCS12
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-super.users=User:ANONYMOUS;User:ratchet
+super.users=User:ANONYMOUS;User:ratchet;User:planted
 auto.create.topics.enable=false
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4

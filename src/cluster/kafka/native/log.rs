@@ -3,6 +3,9 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use rdkafka::bindings as rd;
+use tracing::Level;
+
+use super::super::errors::{Code, describe};
 
 /// librdkafka's log callback; called on its threads. Levels are those of syslog.
 ///
@@ -17,10 +20,47 @@ pub(super) unsafe extern "C" fn forward(
     // SAFETY: by the caller's promise.
     let (facility, line) =
         unsafe { (CStr::from_ptr(facility).to_string_lossy(), CStr::from_ptr(line).to_string_lossy()) };
-    match level {
-        // A broker that cannot be reached is told as an error event too, once, to whom it concerns.
-        0..=4 => tracing::warn!(target: "librdkafka", "{facility}: {line}"),
-        5 | 6 => tracing::info!(target: "librdkafka", "{facility}: {line}"),
+    match level_of(level, &facility, &line) {
+        Level::WARN => tracing::warn!(target: "librdkafka", "{facility}: {line}"),
+        Level::INFO => tracing::info!(target: "librdkafka", "{facility}: {line}"),
         _ => tracing::debug!(target: "librdkafka", "{facility}: {line}"),
+    }
+}
+
+/// At which level a line is told.
+fn level_of(level: c_int, facility: &str, line: &str) -> Level {
+    match level {
+        // librdkafka asks again by itself, and a producer that is not open in time is told with this as the reason.
+        0..=4
+            if facility == "GETPID"
+                && line.contains(&describe(Code::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS)) =>
+        {
+            Level::DEBUG
+        }
+        // A broker that cannot be reached is told as an error event too, once, to whom it concerns.
+        0..=4 => Level::WARN,
+        5 | 6 => Level::INFO,
+        _ => Level::DEBUG,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What librdkafka 2.12 says of a producer that it could not open at once.
+    fn not_opened(reason: &str) -> String {
+        format!("[thrd:main]: Failed to acquire transactional PID from broker TxnCoordinator/1: {reason}: retrying")
+    }
+
+    #[test]
+    fn a_coordinator_that_is_still_loading_needs_nobodys_attention() {
+        let loading = not_opened("Broker: Coordinator load in progress");
+        assert_eq!(level_of(4, "GETPID", &loading), Level::DEBUG);
+        assert_eq!(level_of(4, "GETPID", &not_opened("Broker: Not coordinator")), Level::WARN);
+        assert_eq!(level_of(4, "FAIL", &loading), Level::WARN);
+        assert_eq!([3, 4, 5, 6, 7].map(|level| level_of(level, "FAIL", "x")), {
+            [Level::WARN, Level::WARN, Level::INFO, Level::INFO, Level::DEBUG]
+        });
     }
 }

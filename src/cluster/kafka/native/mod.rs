@@ -18,11 +18,13 @@ use rdkafka::bindings as rd;
 use super::errors::{Code, Failure};
 use super::properties::Properties;
 use crate::cluster::{Error, Kind};
+use trouble::LastTrouble;
 
 mod event;
 mod list;
 mod listener;
 mod log;
+mod trouble;
 
 pub(super) use event::{Event, Signal, Undelivered};
 pub(super) use list::{Element, List};
@@ -110,6 +112,7 @@ pub(super) struct Client {
     role: Role,
     /// Called by librdkafka for as long as it lives.
     listener: Option<Listener>,
+    last_trouble: LastTrouble,
 }
 
 // SAFETY: librdkafka's client and queue handles may be used from any thread (its documentation).
@@ -148,7 +151,7 @@ impl Client {
                 tracing::warn!(target: "librdkafka", "tokens are refreshed late: {failure}");
             }
         }
-        Ok(Arc::new(Self { raw, events, role: properties.role(), listener }))
+        Ok(Arc::new(Self { raw, events, role: properties.role(), listener, last_trouble: LastTrouble::default() }))
     }
 
     fn start(conf: Conf, properties: &Properties) -> Result<NonNull<rd::rd_kafka_t>, Error> {
@@ -195,16 +198,6 @@ impl Client {
     pub fn flush(&self, wait: Duration) {
         // SAFETY: the client is alive; what is not delivered in time goes on being sent.
         unsafe { rd::rd_kafka_flush(self.raw.as_ptr(), c_millis(wait)) };
-    }
-
-    /// What went wrong in the background and matters more than the time-out that it led to.
-    pub fn trouble(&self) -> Option<Failure> {
-        let failures =
-            std::iter::from_fn(|| self.next_event(Duration::ZERO)).filter_map(|event| match event.signal() {
-                Signal::Error(failure) => Some(failure),
-                _ => None,
-            });
-        failures.filter(|failure| failure.plain("").kind == Kind::Refused).last()
     }
 
     /// The first offset and the end of a partition, asked for.

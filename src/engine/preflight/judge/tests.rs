@@ -63,8 +63,12 @@ fn settings() -> config::Topics {
     config::Topics { create: Create::Internal, replication_factor: 3, min_insync_replicas: 2 }
 }
 
+fn judge<'a>(topology: &'a Topology, settings: &'a config::Topics) -> Judge<'a> {
+    Judge { topology, rules_digest: &DIGEST, settings, is_shared: true }
+}
+
 fn judged(topology: &Topology, facts: &Facts) -> Vec<Finding> {
-    Judge { topology, rules_digest: &DIGEST, settings: &settings() }.input(facts)
+    judge(topology, &settings()).input(facts)
 }
 
 fn change(named: &mut Named, change: impl FnOnce(&mut TopicDescription)) {
@@ -115,7 +119,7 @@ fn topics_that_are_missing() {
 
 #[test]
 fn a_missing_topic_is_asked_for_with_the_inputs_partitions() {
-    let topology = topology();
+    let (topology, settings) = (topology(), settings());
     let helps = |facts: &Facts| judged(&topology, facts).into_iter().map(|finding| finding.help).collect::<Vec<_>>();
     let mut facts = Facts { output: Named { name: "out".to_owned(), seen: Seen::Missing }, ..sound() };
     change(&mut facts.input, |input| input.partition_count = 1);
@@ -131,7 +135,7 @@ fn a_missing_topic_is_asked_for_with_the_inputs_partitions() {
         "run creates it with as many partitions as the input",
     ];
     assert_eq!(helps(&facts), expected);
-    let judge = Judge { topology: &topology, rules_digest: &DIGEST, settings: &settings() };
+    let judge = judge(&topology, &settings);
     let [finding] = &judge.aside(Role::Audit, &facts.changelog, None, 0)[..] else { panic!() };
     assert_eq!(finding.help, "run creates it with as many partitions as the input");
 }
@@ -224,8 +228,8 @@ fn records_that_are_too_large() {
     says(Warning, &["999999 bytes", "takes 1000000", "max.message.bytes"], |_, facts| {
         change(&mut facts.output, |output| output.message_bytes_max = 999_999);
     });
-    let topology = topology();
-    let judge = Judge { topology: &topology, rules_digest: &DIGEST, settings: &settings() };
+    let (topology, settings) = (topology(), settings());
+    let judge = judge(&topology, &settings);
     let [finding] = &judge.aside(Role::DeadLetter, &there("dead", topic()), Some(3), 1_000_001)[..] else { panic!() };
     assert!(finding.severity == Warning && finding.message.contains("stops its task"), "{finding}");
     assert_eq!(judge.aside(Role::DeadLetter, &there("dead", topic()), Some(3), 1_000_000), []);
@@ -261,8 +265,8 @@ fn rights_on_topics() {
         change(&mut facts.changelog, |topic| topic.rights = no_write);
     });
     says(Note, &["does not say", "input topic"], |_, facts| change(&mut facts.input, |topic| topic.rights = None));
-    let topology = topology();
-    let judge = Judge { topology: &topology, rules_digest: &DIGEST, settings: &settings() };
+    let (topology, settings) = (topology(), settings());
+    let judge = judge(&topology, &settings);
     for role in [Role::DeadLetter, Role::Audit] {
         let named = there("aside", TopicDescription { rights: no_write, ..topic() });
         let [finding] = &judge.aside(role, &named, Some(3), 0)[..] else { panic!() };
@@ -272,8 +276,8 @@ fn rights_on_topics() {
 
 #[test]
 fn rights_on_the_group() {
-    let topology = topology();
-    let judge = Judge { topology: &topology, rules_digest: &DIGEST, settings: &settings() };
+    let (topology, settings) = (topology(), settings());
+    let judge = judge(&topology, &settings);
     let found = |rights| judge.group(rights).into_iter().map(|finding| (finding.severity, finding.message)).next();
     assert_eq!(found(Some(Rights::ALL)), None);
     let (severity, message) = found(Some(Rights { read: false, ..Rights::ALL })).unwrap();
@@ -286,7 +290,7 @@ fn rights_on_the_group() {
 #[test]
 fn what_the_group_has_committed() {
     let committed = |metadata: &str| Some(CommittedOffset { offset: 1, metadata: metadata.to_owned() });
-    says(Refused, &["in:1", "not ratchet's", "another name"], |_, facts| {
+    says(Refused, &["in:1", "not ratchet's", "reset the group to earliest"], |_, facts| {
         facts.committed = Ok(vec![None, committed("something else"), committed("something else")]);
     });
     let later = "ratchet/2 what a later release says";

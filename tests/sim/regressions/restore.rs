@@ -1,0 +1,297 @@
+//! A restore step by step, beside owners that write when the script says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet::cluster::{Cluster, Fencing, Kind, Member as _};
+use ratchet::config::Commit;
+use ratchet::engine::claims::Ids;
+use ratchet::engine::context::Context;
+use ratchet::engine::restore::{self, Slice};
+use ratchet::engine::task::{Phase, Task, Tasks};
+use ratchet::engine::transact::Transactor;
+use ratchet::engine::trouble::{Cause, Trouble};
+use ratchet::format::{KIND_IDENTITY, NO_TIME, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use ratchet::observe::Metrics;
+use ratchet::state::simulated::{Loads, SimulatedDisk};
+
+use crate::TOPOLOGIES;
+use crate::client::{Batch, Member, Sim, ours};
+use crate::driver::alone;
+use crate::input::{self, CHANGELOG, GROUP, INPUT};
+use crate::instance::{self, Plan};
+use crate::kafka::{Code, Committed, Identity, Isolation, MS, Partition, Place, Record, SECOND, Settings};
+use crate::stores::Stores;
+use crate::world::Process;
+
+/// An instance that came back from a freeze restored what it no longer owned, and read on into the next owner's
+/// transaction: its store named a transaction and held a part of another, or its tasks stopped, as the changelog did
+/// not end in the transaction that the group had committed when they began.
+#[test]
+fn a_restore_ends_where_the_changelog_ended_when_it_began() {
+    // A transaction that one read takes to its end, and one that takes several. How much a read brings is the seed's:
+    // one that brings what was there before, and no more, shows nothing.
+    for (entries, seed) in [1, 5_000].into_iter().flat_map(|entries| (0..16).map(move |seed| (entries, seed))) {
+        let (restored, expected) = alone(seed, move |process| {
+            let site = Site::new(process);
+            let first = site.commit(1, &[entry(0, 1), entry(1, 1)]);
+            let mut task = site.settled();
+            let end = site.changelog_end();
+            let later: Vec<_> = (0..entries).map(|thing| entry(thing, 2)).collect();
+            site.commit(2, &later);
+            site.restore(&mut task);
+            let expected = Restored {
+                entries: BTreeMap::from([entry(0, 1), entry(1, 1)]),
+                position: Some(first),
+                named: Some(first),
+                offsets: [end; 2],
+            };
+            (Restored::of(&task), expected)
+        });
+        assert_eq!(restored, expected, "{entries} entries, seed {seed}");
+    }
+}
+
+/// Late copies of a transaction's requests committed its offset once more. The task that was taken over then was
+/// refused, and where its store was as old, it went on from there and forwarded again what came after.
+#[test]
+fn an_offset_that_went_back_is_gone_on_from_with_all_that_the_changelog_holds() {
+    for seed in 0..16 {
+        let (restored, next, processed) = alone(seed, move |process| {
+            let site = Site::new(process);
+            site.commit(1, &[entry(0, 1)]);
+            let mut former = site.settled();
+            site.restore(&mut former);
+            // Its store stays on the disk as it is.
+            drop(former);
+            let committed = site.committed();
+            let last = site.commit(2, &[entry(1, 2)]);
+            site.commit_again(committed);
+            let mut task = site.settled();
+            site.restore(&mut task);
+            let restored = Restored::of(&task);
+            assert_eq!((restored.position, restored.named), (Some(last), Some(last)), "seed {seed}");
+            (restored.entries, task.committed.next, task.committed.progress.processed.as_pairs().to_vec())
+        });
+        assert_eq!(restored, BTreeMap::from([entry(0, 1), entry(1, 2)]), "seed {seed}");
+        assert_eq!((next, &processed[..]), (1, &[(0, 2)][..]), "what was processed is known, seed {seed}");
+    }
+}
+
+/// A commit's outcome was not known, and the group's coordinator came back with the offset of the transaction before.
+/// The task took its store, which was of that very transaction, for all there was, and forwarded once more.
+#[test]
+fn what_a_commit_of_unknown_outcome_has_written_is_read_before_it_is_gone_on() {
+    for seed in 0..16 {
+        let (restored, processed) = alone(seed, move |process| {
+            let site = Site::new(process);
+            site.commit(1, &[entry(0, 1)]);
+            let mut task = site.settled();
+            site.restore(&mut task);
+            let mut lane = Lane::with(&site, task);
+            lane.commit(2, entry(1, 2)).expect("nothing goes wrong");
+            // Its markers are written meanwhile.
+            process.sleep(SECOND);
+            let producer = lane.transactor.producer().identity();
+            // Once the offsets are there, the transaction is committed, and nobody says so.
+            let (watch, input) = (process.clone(), site.input.clone());
+            process.spawn(move || {
+                while watch.lock().broker.fetch_offset(GROUP, &input, true) != Err(Code::UnstableOffsetCommit) {
+                    watch.sleep(MS / 100);
+                }
+                let (away, broker) = (watch.now() + 60 * SECOND, &mut watch.lock().broker);
+                broker.end_transaction(&producer, true).expect("it is open");
+                broker.take_away(Place::TransactionCoordinator, away);
+            });
+            let trouble = lane.commit(3, entry(2, 3)).expect_err("nobody answers");
+            let Cause::Cluster(error) = &trouble.cause else { panic!("{:?}", trouble.cause) };
+            assert_eq!(error.kind, Kind::Unknown, "seed {seed}: {error}");
+            let aborted = lane.transactor.abort(&site.sim, &trouble.cause, &Metrics::new().lane("shop"));
+            assert!(!aborted.ended, "seed {seed}");
+            assert_eq!(process.lock().broker.groups.fall_back(GROUP), 1);
+            assert_eq!(site.committed().offset, 2, "seed {seed}");
+
+            let mut task = lane.tasks.remove(&0).expect("it was not taken away");
+            task.unsettle();
+            task.rewind();
+            task.set_phase(Phase::Waiting { until: Duration::ZERO });
+            site.restore(&mut task);
+            (Restored::of(&task), task.committed.progress.processed.as_pairs().to_vec())
+        });
+        assert_eq!(restored.entries, BTreeMap::from([entry(0, 1), entry(1, 2), entry(2, 3)]), "seed {seed}");
+        assert_eq!(processed, [(0, 3)], "seed {seed}");
+    }
+}
+
+/// What a restore has made of a task's store.
+#[derive(Debug, PartialEq)]
+struct Restored {
+    entries: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The transaction of the position record.
+    position: Option<Token>,
+    /// The transaction that the store says it is the result of.
+    named: Option<Token>,
+    /// Up to where the changelog was read, as the store says and as the task does.
+    offsets: [i64; 2],
+}
+
+impl Restored {
+    fn of(task: &Task<Sim>) -> Self {
+        let store = &task.held.as_ref().expect("it was restored").store;
+        let mut entries = BTreeMap::new();
+        store.scan(None, usize::MAX, |key, value| drop(entries.insert(key.to_vec(), value.to_vec()))).expect("a disk");
+        let position = store.get(POSITION_KEY).expect("a disk");
+        let position = position.map(|bytes| PositionRecord::decode(&bytes).expect("an owner wrote it").token);
+        let meta = store.meta().expect("a disk").expect("a restore leaves one");
+        Self { entries, position, named: meta.token, offsets: [meta.changelog_offset, task.changelog_offset] }
+    }
+}
+
+/// An entry of a thing, as of a transaction. What is in it matters to nobody here.
+fn entry(thing: u32, transaction: u8) -> (Vec<u8>, Vec<u8>) {
+    ([&[KIND_IDENTITY][..], &thing.to_be_bytes()].concat(), vec![transaction])
+}
+
+/// One that commits for its only task when the script says so.
+struct Lane<'a> {
+    site: &'a Site<'a>,
+    transactor: Transactor<Sim>,
+    member: Member,
+    tasks: Tasks<Sim>,
+}
+
+impl<'a> Lane<'a> {
+    fn with(site: &'a Site<'a>, task: Task<Sim>) -> Self {
+        let mut transactor = Transactor::new("ratchet.shop.9.0".to_owned(), 9, Ids::default());
+        transactor.prepare(&site.sim).expect("nothing goes wrong");
+        let mut member = site.sim.member(GROUP, &[INPUT.into()]).expect("nothing goes wrong");
+        let mut batch = Batch::default();
+        while member.poll(&mut batch, 1, Duration::from_millis(10)).expect("nothing goes wrong").is_none() {}
+        Self { site, transactor, member, tasks: BTreeMap::from([(0, task)]) }
+    }
+
+    /// Commits a transaction that has read the input up to `next`.
+    fn commit(&mut self, next: i64, (key, value): (Vec<u8>, Vec<u8>)) -> Result<Vec<Trouble>, Trouble> {
+        let context = &self.site.context;
+        let task = self.tasks.get_mut(&0).expect("it was not taken away");
+        task.pending.next = next;
+        task.overlay.put(&key, Some(&value));
+        self.transactor.touch(context, 0).expect("nothing goes wrong");
+        self.transactor.seal(context, &mut self.tasks)?;
+        while self.transactor.in_flight() > 0 {
+            self.site.process.sleep(MS);
+        }
+        self.transactor.commit(context, &mut self.tasks, &self.member, &Metrics::new().lane("shop"))
+    }
+}
+
+/// An instance without lanes, on a cluster with an input of one partition.
+struct Site<'a> {
+    process: &'a Process,
+    sim: Sim,
+    context: Context,
+    input: Partition,
+    changelog: Partition,
+}
+
+impl<'a> Site<'a> {
+    fn new(process: &'a Process) -> Self {
+        let (input, changelog) = (Partition::new(INPUT, 0), Partition::new(CHANGELOG, 0));
+        {
+            let topics = &mut process.lock().broker.topics;
+            let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
+            topics.create(INPUT, 1, settings).expect("the cluster is empty");
+            topics.log_mut(&input).expect("just created").append(vec![Record::default(); 8]);
+        }
+        let plan = Plan {
+            topology: TOPOLOGIES[input::Kind::Versions as usize].clone(),
+            lanes: 1,
+            commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
+        };
+        let sim = Sim::new(process.clone());
+        let admitted = instance::admit(&sim, &plan.topology).expect("nothing goes wrong");
+        let stores = Stores::Simulated(SimulatedDisk::new(Loads::default()));
+        Self { process, sim, context: instance::context(process, &plan, &stores, admitted), input, changelog }
+    }
+
+    /// Commits a transaction of an owner of its own, which has read one record more of the input.
+    fn commit(&self, transaction: u8, entries: &[(Vec<u8>, Vec<u8>)]) -> Token {
+        let broker = &mut self.process.lock().broker;
+        let id = |topic| broker.topics.get(topic).expect("it was created").id.to_be_bytes();
+        let token = Token { lane: 1, transaction: transaction.into(), changelog_id: id(CHANGELOG), partition: 0 };
+        let (owner, read) = (format!("ratchet.shop.{transaction}.0"), transaction.into());
+        let position = PositionRecord {
+            token,
+            owner: owner.clone(),
+            input_id: id(INPUT),
+            processed: vec![(0, read)],
+            stream_time: NO_TIME,
+            horizon: i64::MIN,
+            rules_digest: self.context.rules_digest,
+            generation: 1,
+            task_count: 1,
+            truncates: 0,
+            scopes: Vec::new(),
+        };
+        let last = (POSITION_KEY.to_vec(), position.encode());
+        let record = |(key, value): &(Vec<u8>, Vec<u8>)| Record {
+            key: Some(key.as_slice().into()),
+            value: Some(value.as_slice().into()),
+            ..Record::default()
+        };
+        let records: Vec<_> = entries.iter().chain([&last]).map(record).collect();
+        let digest = OffsetMetadata::short_digest(&self.context.rules_digest);
+        let metadata = OffsetMetadata { token, digest, owner: Some(owner.clone()) }.to_string();
+        let offsets = [(self.input.clone(), Committed { offset: read, metadata })];
+
+        let (id, group): (Arc<str>, Arc<str>) = (owner.into(), GROUP.into());
+        let (producer, epoch) = broker.init_producer(&id, SECOND).expect("nothing goes wrong");
+        let who = Identity { id, producer, epoch };
+        broker.add_partitions(&who, std::slice::from_ref(&self.changelog)).expect("nothing goes wrong");
+        broker.produce(&who, &self.changelog, 0, &records).expect("nothing goes wrong");
+        broker.add_offsets(&who, &group).expect("nothing goes wrong");
+        broker.commit_offsets_transactional(&who, &group, ("", -1), &offsets).expect("nothing goes wrong");
+        broker.end_transaction(&who, true).expect("nothing goes wrong");
+        broker.markers().iter().for_each(|marker| assert!(broker.write_marker(marker)));
+        token
+    }
+
+    /// What the group has committed.
+    fn committed(&self) -> Committed {
+        let committed = self.process.lock().broker.fetch_offset(GROUP, &self.input, true);
+        committed.expect("nothing goes wrong").expect("something was committed")
+    }
+
+    /// Commits it once more, and nothing beside.
+    fn commit_again(&self, committed: Committed) {
+        let offsets = [(self.input.clone(), committed)];
+        self.process.lock().broker.commit_offsets(&GROUP.into(), ("", -1), &offsets).expect("the group has no members");
+    }
+
+    fn changelog_end(&self) -> i64 {
+        self.process.lock().broker.ends(&self.changelog, Isolation::Committed).expect("nothing goes wrong").1
+    }
+
+    /// A task that knows where its changelog ends, and has read nothing of it.
+    fn settled(&self) -> Task<Sim> {
+        let (input, changelog) = (ours(&self.input), ours(&self.changelog));
+        let settling = self.sim.settle(GROUP, &input, &changelog, &Fencing::default());
+        let topics = self.context.topics.get(INPUT).expect("it was admitted");
+        let mut task = Task::new(&self.context, input, topics, settling);
+        while !matches!(task.phase, Phase::Loading(_)) {
+            assert_ne!(self.step(&mut task), Slice::Ready, "there is something to read");
+        }
+        task
+    }
+
+    fn restore(&self, task: &mut Task<Sim>) {
+        while self.step(task) != Slice::Ready {}
+    }
+
+    fn step(&self, task: &mut Task<Sim>) -> Slice {
+        self.process.sleep(MS);
+        let stepped = restore::step(&self.context, &self.sim, task, &mut Batch::default(), true);
+        stepped.expect("nothing stands in the way of the restore")
+    }
+}

@@ -1,0 +1,22 @@
+//! Pages of docs/ that runs write from what they have found.
+
+use std::fs;
+use std::path::Path;
+
+use crate::commit::commit;
+
+/// Writes the page `docs/NAME`; says what was done.
+pub fn write(name: &str, text: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
+    let folder = path.parent().expect("it is in docs/");
+    fs::create_dir_all(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    format!("written: {}", path.display())
+}
+
+/// A line on when and where a page's figures were made, and of which sources.
+pub fn colophon() -> String {
+    let date = jiff::Timestamp::now().strftime("%Y-%m-%d");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("Of {date}, on a machine of {cores} cores; ratchet {}, commit `{}`.\n", env!("CARGO_PKG_VERSION"), commit())
+}

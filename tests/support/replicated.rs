@@ -1,0 +1,43 @@
+//! Three brokers with three replicas of everything, as in production.
+
+use std::time::Duration;
+
+use crate::cluster::Kafka;
+use crate::job::Job;
+use crate::until::within;
+
+pub const REPLICAS: i32 = 3;
+/// For how long replicas may take to be in sync again.
+const IN_SYNC_MAX: Duration = Duration::from_secs(180);
+
+/// What each of the brokers is told. One that is silent for three seconds is given up, and so is a replica that lags
+/// for as long; leaders go back to where they were first, so that every broker soon has its share of the work again.
+pub const PROPERTIES: &[(&str, &str)] = &[
+    ("offsets.topic.replication.factor", "3"),
+    ("transaction.state.log.replication.factor", "3"),
+    ("transaction.state.log.min.isr", "2"),
+    ("min.insync.replicas", "2"),
+    ("unclean.leader.election.enable", "false"),
+    ("broker.session.timeout.ms", "3000"),
+    ("broker.heartbeat.interval.ms", "500"),
+    ("replica.lag.time.max.ms", "3000"),
+    ("auto.leader.rebalance.enable", "true"),
+    ("leader.imbalance.check.interval.seconds", "3"),
+    ("leader.imbalance.per.broker.percentage", "0"),
+];
+
+/// A job whose topics lie on all three.
+pub fn job(bootstrap: &[String], theme: &str, partitions: i32) -> Job {
+    let mut job = Job::on(Kafka::at(&bootstrap.join(",")), theme);
+    job.worker.push("topics: {create: internal, replication_factor: 3, min_insync_replicas: 2}".to_owned());
+    for topic in [&job.input, &job.output] {
+        job.kafka.create_replicated(topic, partitions, REPLICAS, &[("min.insync.replicas", "2")]);
+    }
+    job
+}
+
+/// Waits until every partition has its three replicas in sync: before that, to lose another broker would be to lose
+/// two.
+pub fn await_in_sync(job: &Job) {
+    within(IN_SYNC_MAX, "all replicas to be in sync", || job.kafka.is_in_sync().then_some(()));
+}
