@@ -116,3 +116,20 @@ fn a_wrong_password_is_refused_and_never_shown() {
     }
     assert!(batch.is_empty());
 }
+
+/// A password that was right and is not any more, or a broker that does not know yet who may log in: whoever asks is
+/// told, and is answered again once it is put right. A task that is taken over meanwhile is not stopped for good.
+#[test]
+fn a_login_that_was_right_once_is_no_refusal_for_good() {
+    let mut broker = Broker::start();
+    let cluster = Kafka::new(&login(&broker, "ratchet-secret"), &map(&[]), &map(&[])).unwrap();
+    assert_eq!(cluster.describe_topic("missing").unwrap(), None);
+    broker.set_password("ratchet", "another-secret");
+    // Who is connected stays so.
+    broker.restart();
+    let error = cluster.describe_topic("missing").unwrap_err();
+    assert_eq!(error.kind, Kind::Retry, "{error}");
+    assert!(error.message.contains("uthentication"), "{error}");
+    broker.set_password("ratchet", "ratchet-secret");
+    eventually("an answer", || matches!(cluster.describe_topic("missing"), Ok(None)).then_some(()));
+}

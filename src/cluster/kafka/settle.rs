@@ -131,8 +131,9 @@ impl Askers {
         // SAFETY: client and list are alive for the call.
         let code = unsafe { rd::rd_kafka_committed(client.raw(), list.raw(), c_millis(wait)) };
         match Failure::of(code) {
-            None => {}
+            None => client.answered(),
             Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => {
+                client.answered();
                 return Ok(vec![None; partitions.len()]);
             }
             Some(failure) => return Err(client.trouble().unwrap_or(failure).plain(what)),

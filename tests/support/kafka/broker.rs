@@ -151,24 +151,28 @@ impl Broker {
         self.folder.join("data")
     }
 
+    /// Gives the user another password.
+    pub fn set_password(&self, user: &str, password: &str) {
+        self.configure("users", user, &format!("SCRAM-SHA-256=[password={password}]"));
+    }
+
     /// Sends clients of this id no more than so many bytes of records a second.
     pub fn throttle(&self, client_id: &str, bytes_per_second: u32) {
-        self.limit(client_id, "consumer_byte_rate", bytes_per_second);
+        self.configure("clients", client_id, &format!("consumer_byte_rate={bytes_per_second}"));
     }
 
     /// Takes no more than so many bytes of records a second from clients of this id.
     pub fn throttle_writes(&self, client_id: &str, bytes_per_second: u32) {
-        self.limit(client_id, "producer_byte_rate", bytes_per_second);
+        self.configure("clients", client_id, &format!("producer_byte_rate={bytes_per_second}"));
     }
 
-    fn limit(&self, client_id: &str, what: &str, bytes_per_second: u32) {
+    fn configure(&self, kind: &str, name: &str, setting: &str) {
         let mut command = java(Install::get());
         command.args(["kafka.admin.ConfigCommand", "--bootstrap-server", &self.bootstrap(), "--alter"]);
-        command.args(["--add-config", &format!("{what}={bytes_per_second}")]);
-        command.args(["--entity-type", "clients", "--entity-name", client_id]);
+        command.args(["--add-config", setting, "--entity-type", kind, "--entity-name", name]);
         let done = command.output().expect("java was started a moment ago");
         let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "throttling {client_id:?}: {said}");
+        assert!(done.status.success(), "configuring {kind} {name:?}: {said}");
     }
 
     /// What the broker has logged.

@@ -18,7 +18,7 @@ use rdkafka::bindings as rd;
 use super::errors::{Code, Failure};
 use super::properties::Properties;
 use crate::cluster::{Error, Kind};
-use trouble::LastTrouble;
+use trouble::Told;
 
 mod event;
 mod list;
@@ -112,7 +112,7 @@ pub(super) struct Client {
     role: Role,
     /// Called by librdkafka for as long as it lives.
     listener: Option<Listener>,
-    last_trouble: LastTrouble,
+    told: Told,
 }
 
 // SAFETY: librdkafka's client and queue handles may be used from any thread (its documentation).
@@ -151,7 +151,7 @@ impl Client {
                 tracing::warn!(target: "librdkafka", "tokens are refreshed late: {failure}");
             }
         }
-        Ok(Arc::new(Self { raw, events, role: properties.role(), listener, last_trouble: LastTrouble::default() }))
+        Ok(Arc::new(Self { raw, events, role: properties.role(), listener, told: Told::default() }))
     }
 
     fn start(conf: Conf, properties: &Properties) -> Result<NonNull<rd::rd_kafka_t>, Error> {
@@ -214,7 +214,11 @@ impl Client {
                 c_millis(wait),
             )
         };
-        Failure::of(code).map_or(Ok((low, high)), Err)
+        if let Some(failure) = Failure::of(code) {
+            return Err(failure);
+        }
+        self.answered();
+        Ok((low, high))
     }
 
     /// Asks a broker about the topics that the client knows, for the sake of what the client does at the answer;
@@ -241,6 +245,7 @@ impl Client {
             let answered = Failure::of(code).is_none();
             if answered {
                 rd::rd_kafka_metadata_destroy(answer);
+                self.answered();
             }
             answered
         }
