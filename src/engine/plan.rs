@@ -63,9 +63,7 @@ pub fn examine(
     // One marker ends the store's last transaction. If there is more, then of this task's aborted ones, or of
     // others', or of one whose outcome was not known; and where the group shows an offset that it has had before, the
     // store may be as old.
-    let is_latest = is_latest
-        || meta.changelog_offset + 1 >= settled.changelog_end
-        || meta.changelog_offset < settled.changelog_start;
+    let is_latest = is_latest || meta.changelog_offset + 1 >= settled.changelog_end;
     if meta.token.is_some() && meta.token.as_ref() == committed && is_latest {
         return Standing::Current;
     }

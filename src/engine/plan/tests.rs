@@ -114,10 +114,17 @@ fn a_store_outside_the_changelog_is_emptied() {
 }
 
 #[test]
-fn a_current_store_is_used_whatever_was_removed_from_its_changelog() {
-    for (start, end) in [(400, 401), (401, 401), (401, 500), (500, 500)] {
+fn a_store_that_the_changelog_ends_with_is_used_whatever_was_removed_before() {
+    let of = |start: i64, end: i64| {
         let late = Settled { changelog_start: start, changelog_end: end, ..settled(None) };
-        assert_eq!(standing(&late, &meta(Some(9)), Some(&token(9))), Standing::Current, "{start}, {end}");
+        standing(&late, &meta(Some(9)), Some(&token(9)))
+    };
+    for start in [0, 400, 401] {
+        assert_eq!(of(start, 401), Standing::Current, "{start}");
+    }
+    // What stood behind it is gone, and may have been a transaction of its own.
+    for (start, end) in [(401, 500), (500, 500)] {
+        assert!(matches!(of(start, end), Standing::Unusable { .. }), "{start}, {end}");
     }
 }
 
