@@ -44,6 +44,8 @@ mistakes! {
     ProcessedKept,
     /// stream time is not set back after an abort
     StreamTimeKept,
+    /// the epochs that an aborted transaction has met are kept
+    EpochsKept,
     /// the epochs are no part of what a transaction writes
     EpochsNotWritten,
     /// what was looked up for one batch is used for the next

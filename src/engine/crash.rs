@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What had been sent when a process froze is with the broker: its other threads have this long for it.
+/// What a process has sent that freezes after it is with the broker: its other threads have this long for it.
 const BEFORE_FREEZING: Duration = Duration::from_secs(1);
 
 /// Where a drill can kill or freeze the process.
@@ -23,7 +23,7 @@ pub enum Point {
     DuringRestore,
     /// A part of what a restore has read is in the store.
     DuringLoad,
-    /// While the store's write is under way: another thread kills as it begins.
+    /// While the store's write is under way: another thread strikes as it begins.
     DuringStoreWrite,
 }
 
@@ -94,25 +94,29 @@ pub fn arm(variable: Option<&str>) -> Result<(), String> {
 }
 
 /// Passes `point`; does not return if the drill kills here.
+#[expect(clippy::disallowed_methods, reason = "a drill stops the whole process: whose clock it is does not matter")]
 pub fn point(point: Point) {
     let Some(Some(plan)) = PLAN.get() else { return };
     if plan.point != point || plan.left.fetch_sub(1, Ordering::Relaxed) != 1 {
         return;
     }
-    match plan.blow {
+    let number = match plan.blow {
         Blow::Kill => {
             tracing::warn!(point = point.name(), "crash drill: killing this process");
-            if point == Point::DuringStoreWrite {
-                std::thread::spawn(|| signal(libc::SIGKILL));
-            } else {
-                signal(libc::SIGKILL);
-            }
+            libc::SIGKILL
         }
         Blow::Freeze => {
             tracing::warn!(point = point.name(), "crash drill: freezing this process");
-            std::thread::sleep(BEFORE_FREEZING);
-            signal(libc::SIGSTOP);
+            libc::SIGSTOP
         }
+    };
+    match (point, plan.blow) {
+        (Point::DuringStoreWrite, _) => drop(std::thread::spawn(move || signal(number))),
+        (Point::AfterSends, Blow::Freeze) => {
+            std::thread::sleep(BEFORE_FREEZING);
+            signal(number);
+        }
+        _ => signal(number),
     }
 }
 

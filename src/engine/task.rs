@@ -94,9 +94,9 @@ impl Clone for Position {
 pub struct Held {
     /// The store.
     pub store: Store,
-    /// Whether what it holds is known to be all that was committed: this task has applied the last of it, and nothing
-    /// of its own may have been committed since. What others commit ends its membership first, and whatever it would
-    /// do.
+    /// Whether what it holds is known to be all that was committed: this task has applied the last of it, and of its own
+    /// nothing can have been committed since. Others cannot commit before this task's membership has ended, and with it
+    /// the task.
     pub is_latest: bool,
     _claim: Claim,
 }
@@ -307,6 +307,9 @@ impl<C: Cluster> Task<C> {
         }
         if mistakes::made(Mistake::StreamTimeKept) {
             kept.stream_time = kept.stream_time.max(pending.stream_time);
+        }
+        if mistakes::made(Mistake::EpochsKept) {
+            kept.epochs.clone_from(&pending.epochs);
         }
     }
 

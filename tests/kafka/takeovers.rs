@@ -107,8 +107,14 @@ fn a_commit_in_flight_when_the_owner_dies_is_seen_by_its_heir() {
     for (id, record) in (300..310).zip(&sent) {
         position.stream_time = position.stream_time.max(record.timestamp.expect("it has one"));
         let key = bytes::identity_key(&[format!("thing-{id}").into()]);
-        let entry = bytes::entry(record.key.as_deref(), position.stream_time, Some(&bytes::version(1)));
-        entries.push(Fresh { key: Some(key), value: Some(entry), ..Fresh::default() });
+        let version = bytes::version(1);
+        let entry = bytes::Remembered {
+            record_key: record.key.as_deref(),
+            last_seen: position.stream_time,
+            version: Some(&version),
+            ..bytes::Remembered::default()
+        };
+        entries.push(Fresh { key: Some(key), value: Some(entry.encode()), ..Fresh::default() });
     }
     let value = Some(bytes::encode_position(&position));
     entries.push(Fresh { key: Some(bytes::POSITION_KEY.to_vec()), value, ..Fresh::default() });

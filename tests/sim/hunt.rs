@@ -1,7 +1,6 @@
 //! Many seeds, on all cores: what they reach, and which go wrong. The first of those is told in full, as short as it
 //! gets, with the command that plays it again.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::judge::coverage;
 use crate::profile::{Draw, PROFILES, Profile};
+use crate::schedule::told;
 use crate::shrink::{self, Shrunk};
 use crate::{number, pages, play, play_cut};
 
@@ -48,23 +48,19 @@ How often seeds of all [profiles](../simulation.md#profiles) together came into 
 meant to reach, in one run of `make sim-hunt`. Not one seed went wrong: a run in which one does writes no page.
 ";
 
-/// Seeds of all profiles in turn that were hardly ever run before, for so long; a page of what they have reached, where they
-/// were many enough to say something.
+/// Seeds of all profiles in turn that were hardly ever run before, for so long, and until they are many enough to have
+/// reached all that is to be reached; a page of it.
 #[expect(clippy::disallowed_methods, reason = "new seeds are those that the time of day names")]
-pub fn of_all(length: Duration) -> Option<String> {
+pub fn of_all(length: Duration) -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let first = number("SIM_FIRST").unwrap_or(since.as_secs() * 1_000);
     let began = Instant::now();
-    let found = hunt(&PROFILES, first, |_| began.elapsed() < length);
-    assert!(found.seeds > 0, "no time for a single seed");
-    if found.seeds < coverage::BIG_OF_ALL {
-        return None;
-    }
+    let found = hunt(&PROFILES, first, |played| played < coverage::BIG_OF_ALL || began.elapsed() < length);
     for (name, _) in PROFILES {
         assert_eq!(coverage::missing(name, &found.reached), Vec::<&str>::new(), "never reached");
     }
-    let played = format!("{} seeds, from {first} on, in {} minutes.", found.seeds, length.as_secs() / 60);
-    Some(format!("{INTRODUCTION}\n{played}\n\n{}\n{}", coverage::table(&found.reached), pages::colophon()))
+    let played = format!("{} seeds, from {first} on, in {} minutes.", found.seeds, began.elapsed().as_secs() / 60);
+    format!("{INTRODUCTION}\n{played}\n\n{}\n{}", coverage::table(&found.reached), pages::colophon())
 }
 
 /// Plays seeds from `first` on, each for every one of `profiles`, while `is_to_go_on` says so of their number.
@@ -92,8 +88,8 @@ fn hunt(profiles: &[Named], first: u64, is_to_go_on: impl Fn(u64) -> bool + Sync
     let names: Vec<&str> = profiles.iter().map(|(name, _)| *name).collect();
     let each_ms = took.as_secs_f64() * 1000.0 / found.seeds.max(1) as f64;
     println!("{} seeds of {} in {took:.1?}: {each_ms:.1} ms a seed", found.seeds, names.join(", "));
-    if let Some(((profile, seed), wrong)) = found.failed.first_key_value() {
-        tell_short(profile, *seed, wrong);
+    if let Some((profile, seed)) = found.failed.keys().next() {
+        tell_short(profile, *seed);
     }
     assert_eq!(found.failed.len(), 0, "seeds went wrong");
     found
@@ -114,22 +110,12 @@ fn play_one((profile, draw): Named, seed: u64, found: &Mutex<Found>) {
     }
 }
 
-/// What somebody panicked with.
-pub fn told(panicked: &(dyn Any + Send)) -> String {
-    let text = panicked.downcast_ref::<String>().map(String::as_str).or(panicked.downcast_ref::<&str>().copied());
-    format!("panicked: {}", text.unwrap_or("without a word"))
-}
-
-/// Tells the shortest part of a seed that still fails, and how to play it again. One that panics is not made shorter.
-fn tell_short(profile: &str, seed: u64, wrong: &[String]) {
-    let replay = format!("SIM_PROFILE={profile} SIM_SEED={seed}");
-    if wrong.iter().any(|wrong| wrong.starts_with("panicked")) {
-        return println!("replay: {replay} make sim ARGS=one_seed");
-    }
+/// Tells the shortest part of a seed that still fails, and how to play it again.
+fn tell_short(profile: &str, seed: u64) {
     let draw = Profile::named(profile).expect("it was played");
     let Shrunk { cut, tries, .. } = shrink::shrink(&play(seed, draw, false), |cut| play_cut(seed, draw, cut, false));
     println!("the shortest that fails, after {tries} tries:");
     let outcome = play_cut(seed, draw, &cut, true);
     println!("{}", outcome.wrong.join("; "));
-    println!("replay: {replay} SIM_KEEP='{cut}' make sim ARGS=one_seed");
+    println!("replay: SIM_PROFILE={profile} SIM_SEED={seed} SIM_KEEP='{cut}' make sim ARGS=one_seed");
 }

@@ -38,23 +38,15 @@ pub struct Instance {
     pub process: Process,
     /// Set to let it finish its work and leave.
     pub stop: Arc<AtomicBool>,
-    /// How many of its lanes have ended by themselves.
-    pub ended: Arc<AtomicU64>,
 }
 
 impl Instance {
     /// Starts one whose state is kept in `stores`.
     pub fn start(world: &World, plan: &Arc<Plan>, stores: &Stores) -> Self {
-        let (process, stop, ended) = (world.process(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (own, plan, ends, counted) = (process.clone(), plan.clone(), stop.clone(), ended.clone());
-        let stores = stores.clone();
-        process.spawn(move || main(&own, &plan, &stores, &ends, &counted));
-        Self { process, stop, ended }
-    }
-
-    /// Whether it was asked to stop and has.
-    pub fn has_left(&self, plan: &Plan) -> bool {
-        self.stop.load(Ordering::Relaxed) && self.ended.load(Ordering::Relaxed) >= plan.lanes as u64
+        let (process, stop) = (world.process(), Arc::new(AtomicBool::new(false)));
+        let (own, plan, ends, stores) = (process.clone(), plan.clone(), stop.clone(), stores.clone());
+        process.spawn(move || main(&own, &plan, &stores, &ends));
+        Self { process, stop }
     }
 }
 
@@ -86,7 +78,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
     }
 }
 
-fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>, ended: &Arc<AtomicU64>) {
+fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>) {
     let sim = Sim::new(process.clone());
     let mut attempt = 0;
     let admitted = loop {
@@ -97,7 +89,6 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>,
                 if error.kind == Kind::Refused {
                     heard::start_refused();
                 }
-                ended.fetch_add(plan.lanes as u64, Ordering::Relaxed);
                 return;
             }
             Err(_) => process.sleep(backoff(attempt).as_micros() as Time),
@@ -106,11 +97,8 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>,
     };
     let context = Arc::new(context(process, plan, stores, admitted));
     for index in 0..plan.lanes {
-        let (context, sim, stop, ended) = (context.clone(), sim.clone(), stop.clone(), ended.clone());
-        process.spawn(move || {
-            work(&context, &sim, index, &stop);
-            ended.fetch_add(1, Ordering::Relaxed);
-        });
+        let (context, sim, stop) = (context.clone(), sim.clone(), stop.clone());
+        process.spawn(move || work(&context, &sim, index, &stop));
     }
 }
 

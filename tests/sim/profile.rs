@@ -137,11 +137,11 @@ impl Profile {
 
     /// Whether anything goes wrong.
     pub fn is_troubled(&self) -> bool {
-        let Wire { request_lost, answer_lost, late, repeated, slow, silenced } = self.wire;
+        let Wire { request_lost, answer_lost, late, slow, silenced } = self.wire;
         self.crashes + self.freezes + self.departures + self.moves + self.compactions + self.clocks + self.disks > 0
             || self.upheaval.is_some()
             || self.trims > 0
-            || request_lost + answer_lost + late + repeated + slow + silenced > 0
+            || request_lost + answer_lost + late + slow + silenced > 0
     }
 
     /// Crashes, freezes and rebalances; the wire is fine.
@@ -214,24 +214,9 @@ impl Profile {
     /// A wire that is often down, to one process also for seconds.
     pub fn stormy(random: &mut Random) -> Self {
         let mut upto = |most: u64| random.below(most);
-        let wire = Wire {
-            request_lost: upto(60),
-            answer_lost: upto(60),
-            late: upto(120),
-            slow: upto(100),
-            silenced: upto(8),
-            ..Wire::default()
-        };
+        let wire =
+            Wire { request_lost: upto(60), answer_lost: upto(60), late: upto(120), slow: upto(100), silenced: upto(8) };
         Self { wire, ..Self::wild(random) }
-    }
-
-    /// Any of them.
-    pub fn drawn(random: &mut Random) -> Self {
-        match random.below(10) {
-            0 => Self::calm(random),
-            1..5 => Self::falling(random),
-            _ => Self::wild(random),
-        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! One seed from beginning to end: what happens next is drawn from the seed alone.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::coroutine::Strand;
@@ -169,8 +171,16 @@ pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, cut: &Cut, tell: bool)
     };
     run.history.tombstones_go = profile.tombstones_go;
     run.draw_faults(cut);
-    let ruling = run.drive();
-    run.conclude(ruling)
+    match catch_unwind(AssertUnwindSafe(|| run.drive())) {
+        Ok(ruling) => run.conclude(ruling),
+        Err(panicked) => run.panicked(told(&*panicked)),
+    }
+}
+
+/// What somebody panicked with.
+pub fn told(panicked: &(dyn Any + Send)) -> String {
+    let text = panicked.downcast_ref::<String>().map(String::as_str).or(panicked.downcast_ref::<&str>().copied());
+    format!("panicked: {}", text.unwrap_or("without a word"))
 }
 
 impl Run<'_> {

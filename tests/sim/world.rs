@@ -28,11 +28,9 @@ pub struct Wire {
     pub request_lost: u64,
     /// It takes effect, and nobody hears of it.
     pub answer_lost: u64,
-    /// The client is told that the connection broke, and the request arrives up to seconds later.
+    /// The client is told that the connection broke, and the request arrives up to seconds later: beside the copy that the
+    /// client may have sent again. A connection that lives brings nothing twice.
     pub late: u64,
-    /// It is answered, and a copy of it arrives up to seconds later. A connection does not do that: a copy exists
-    /// only where the client has sent one (that is `late`, tried again). For experiments.
-    pub repeated: u64,
     /// It takes up to a second.
     pub slow: u64,
     /// The end of a transaction takes effect, and its connection says nothing for longer than ending one may take. Any
@@ -284,7 +282,7 @@ impl Process {
         let (result, decided) = {
             let mut state = self.lock();
             let mut done = false;
-            if fate == Fate::Late || fate == Fate::Repeated {
+            if fate == Fate::Late {
                 let (at, copy) = (state.now() + delay, request.clone());
                 state.later(at, what, Box::new(move |broker| drop(copy(broker))));
             }
@@ -294,7 +292,7 @@ impl Process {
                     done = request(&mut state.broker).is_ok();
                     Err(Broken::Lost)
                 }
-                Fate::Fine | Fate::Slow | Fate::Repeated => request(&mut state.broker).map_err(Broken::Code),
+                Fate::Fine | Fate::Slow => request(&mut state.broker).map_err(Broken::Code),
             };
             match result {
                 Err(Broken::Lost) if what == "end commit" => match fate {
@@ -334,7 +332,6 @@ enum Fate {
     RequestLost,
     AnswerLost,
     Late,
-    Repeated,
     Silenced,
 }
 
@@ -353,12 +350,11 @@ impl State {
     }
 
     fn drawn_fate(&self, drawn: u64) -> Fate {
-        let Wire { request_lost, answer_lost, late, repeated, slow, silenced } = self.wire;
+        let Wire { request_lost, answer_lost, late, slow, silenced } = self.wire;
         let fates = [
             (request_lost, Fate::RequestLost),
             (answer_lost, Fate::AnswerLost),
             (late, Fate::Late),
-            (repeated, Fate::Repeated),
             (slow, Fate::Slow),
             (silenced, Fate::Silenced),
         ];

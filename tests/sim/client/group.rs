@@ -72,15 +72,6 @@ impl Membership {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A commit was refused: where that concerns the membership, it has ended
-    /// (`rd_kafka_cgrp_op_handle_OffsetCommit`).
-    pub fn refuse(&self, code: Code) {
-        if matches!(code, Code::UnknownMemberId | Code::IllegalGeneration) {
-            self.lock().refused = Some(code);
-            self.wake();
-        }
-    }
-
     /// Wakes the main thread: something was answered.
     pub fn wake(&self) {
         let thread = self.lock().thread;

@@ -54,6 +54,8 @@ pub struct History {
     clocks_ms: (i64, i64),
     /// The inputs whose tasks were stopped.
     refused: BTreeSet<String>,
+    /// The input's partitions of which something cannot be had back.
+    lost: BTreeSet<i32>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
     /// What was wrong already.
@@ -72,6 +74,7 @@ impl History {
             committed: (0..partitions).map(of).collect(),
             clocks_ms: (0, 0),
             refused: BTreeSet::new(),
+            lost: BTreeSet::new(),
             start_refused: false,
             ruling: Ruling::default(),
         }
@@ -181,6 +184,11 @@ impl History {
         self.had(Upheaval::GroupReset) || self.had(Upheaval::GroupLatest)
     }
 
+    /// Something of this partition of the input, or of its changelog, cannot be had back: its task may be refused.
+    pub fn lose(&mut self, number: i32) {
+        self.lost.insert(number);
+    }
+
     /// Tasks were stopped, and say so; each is an input as `topic:number`.
     pub fn refused(&mut self, inputs: BTreeSet<String>) {
         self.refused.extend(inputs);
@@ -191,12 +199,12 @@ impl History {
         self.refused.contains(&format!("{input:?}"))
     }
 
-    /// Whether a partition need not be read to its end: its task was refused for a loss, or an instance was refused at
+    /// Whether a partition need not be read to its end: its task was refused for what it lost, or an instance was refused at
     /// its start, as the input was given more partitions.
     pub fn excuses(&self, partition: &Partition) -> bool {
         let has_no_reader =
             self.had(Upheaval::InputGrown) && self.start_refused && *partition.topic == *self.rules.input;
-        has_no_reader || self.had_loss() && self.was_refused(partition)
+        has_no_reader || self.lost.contains(&partition.number) && self.was_refused(partition)
     }
 
     /// All that the group was seen to have committed for a partition of the input.

@@ -335,11 +335,6 @@ impl Groups {
         self.groups.values_mut().for_each(|group| group.offsets.forget_topic(topic));
     }
 
-    /// How many members a group has.
-    pub fn member_count(&self, group: &str) -> usize {
-        self.groups.get(group).map_or(0, |group| group.members.len())
-    }
-
     fn member(&mut self, group: &str, member: &str) -> Result<&mut Member, Code> {
         self.groups.get_mut(group).and_then(|group| group.members.get_mut(member)).ok_or(Code::UnknownMemberId)
     }

@@ -12,8 +12,8 @@ use std::thread;
 
 use ratchet::mistakes::Mistake::{self, *};
 
-use crate::hunt::told;
 use crate::profile::{Draw, Profile};
+use crate::schedule::told;
 use crate::{number, pages, play, stores};
 
 thread_local! {
@@ -28,13 +28,14 @@ pub fn wanted() -> Option<Mistake> {
 /// A mistake, the profile whose seeds show it, and within how many of them it has to be seen.
 type Case = (Mistake, &'static str, u64);
 
-const CASES: [Case; 43] = [
+const CASES: [Case; 44] = [
     (StoreBeforeCommit, "falling", 100),
     (MetaBeforeEntries, "falling", 200),
     (StoreErrorIgnored, "sick", 500),
     (OverlayKept, "falling", 200),
     (ProcessedKept, "falling", 200),
     (StreamTimeKept, "forgetful", 1_000),
+    (EpochsKept, "epochal", 2_000),
     (EpochsNotWritten, "epochal", 100),
     (LookUpsKept, "calm", 20),
     (InBatchDuplicatesUnseen, "calm", 20),
@@ -51,10 +52,10 @@ const CASES: [Case; 43] = [
     (ChangelogPartitionWrong, "falling", 100),
     (StaleGeneration, "calm", 50),
     (UnjoinedMembership, "falling", 5_000),
-    (LostKept, "falling", 200),
+    (LostKept, "falling", 2_000),
     (ReleasedInTransaction, "falling", 1_000),
-    (UnknownTakenForAbort, "stormy", 500),
-    (UnknownTakenForCommit, "stormy", 500),
+    (UnknownTakenForAbort, "stormy", 2_000),
+    (UnknownTakenForCommit, "stormy", 2_000),
     (ProducerUsedOn, "falling", 500),
     (AbortSkipped, "falling", 500),
     (TasksNotRestarted, "falling", 300),

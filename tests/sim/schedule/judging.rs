@@ -113,21 +113,30 @@ impl Run<'_> {
 
     /// What the seed has come to: all are taken down, and what their stores hold is judged too.
     pub(super) fn conclude(mut self, mut ruling: Ruling) -> Outcome {
-        let (trace, took, mut reached, choices) = {
-            let mut state = self.world.lock();
-            state.resolve_unknown();
-            let choices = Choices {
-                misfortunes: self.misfortunes,
-                wire: std::mem::take(&mut state.troubles),
-                instances: self.profile.instances as u64,
-                records: self.profile.records,
-            };
-            (state.trace(), state.now(), std::mem::take(&mut state.reached), choices)
-        };
+        self.world.lock().resolve_unknown();
+        let mut outcome = self.outcome();
         self.end();
         judge::stores::judge(std::mem::take(&mut self.held), &self.history, &mut ruling);
-        let wrong = ruling.told();
-        ruling.seen.into_iter().for_each(|(situation, times)| *reached.entry(situation).or_default() += times);
-        Outcome { wrong, trace, took, reached, choices }
+        outcome.wrong = ruling.told();
+        ruling.seen.into_iter().for_each(|(situation, times)| *outcome.reached.entry(situation).or_default() += times);
+        outcome
+    }
+
+    /// What the seed has come to that panicked: that alone is told.
+    pub(super) fn panicked(self, words: String) -> Outcome {
+        Outcome { wrong: vec![words], ..self.outcome() }
+    }
+
+    /// What there is to tell but for what is wrong.
+    fn outcome(&self) -> Outcome {
+        let mut state = self.world.lock();
+        let choices = Choices {
+            misfortunes: self.misfortunes,
+            wire: std::mem::take(&mut state.troubles),
+            instances: self.profile.instances as u64,
+            records: self.profile.records,
+        };
+        let reached = std::mem::take(&mut state.reached);
+        Outcome { wrong: Vec::new(), trace: state.trace(), took: state.now(), reached, choices }
     }
 }

@@ -152,17 +152,23 @@ impl Run<'_> {
             Upheaval::GroupDeleted => state.broker.groups.delete(input::GROUP).ok().map(|()| "the group was deleted"),
             Upheaval::ChangelogTruncated => {
                 let mut removed = 0;
-                for partition in partitions.map(changelog) {
+                for number in partitions {
+                    let partition = changelog(number);
                     let upto = state.broker.topics.log(&partition).map_or(0, |log| log.stable_end());
                     let upto = state.random.below(upto as u64 + 1) as i64;
                     if let Some(log) = state.broker.topics.log_mut(&partition) {
-                        removed += upto;
                         log.delete_before(upto).expect("it is below the end");
+                    }
+                    if upto > 0 {
+                        removed += upto;
+                        self.history.lose(number);
                     }
                 }
                 (removed > 0).then_some("the changelog was truncated")
             }
             Upheaval::ChangelogRecreated => {
+                let ends = |number: &i32| state.broker.topics.log(&changelog(*number)).map_or(0, |log| log.end());
+                partitions.filter(|number| ends(number) > 0).for_each(|number| self.history.lose(number));
                 let settings = state.broker.topics.get(input::CHANGELOG).map(|topic| topic.settings);
                 settings.map(|settings| {
                     state.broker.delete_topic(input::CHANGELOG).expect("it is there");

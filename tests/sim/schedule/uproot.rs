@@ -72,7 +72,10 @@ impl Run<'_> {
             let end = state.broker.topics.log(&partition).map_or(0, |log| log.end());
             let upto = state.random.below(end as u64 + 1) as i64;
             self.ledger.remove(&mut state.broker, number, upto);
-            lost |= upto > stood.offset;
+            if upto > stood.offset {
+                lost = true;
+                self.history.lose(number);
+            }
         }
         lost.then_some("the input lost records that were not read")
     }
@@ -92,6 +95,7 @@ impl Run<'_> {
                 .is_some_and(|found| !found.metadata.is_empty())
         };
         let processed: Vec<i32> = (0..partitions).filter(of).collect();
+        processed.iter().for_each(|number| self.history.lose(*number));
         let stood = self.ledger.judge(&mut state.broker, |broker| judge::examine(broker, &mut self.history));
         self.ledger.close(&state.broker, &processed, stood);
         state.broker.delete_topic(input::INPUT).expect("it is there");

@@ -269,11 +269,6 @@ impl Remembered<'_> {
     }
 }
 
-/// An entry that has no scope and owes no tombstone.
-pub fn entry(record_key: Option<&[u8]>, last_seen: i64, version: Option<&[u8]>) -> Vec<u8> {
-    Remembered { record_key, last_seen, version, ..Remembered::default() }.encode()
-}
-
 /// Kafka's hash of a key, without its sign: `Utils.toPositive(Utils.murmur2(key))`, written after the Java.
 fn murmur2(data: &[u8]) -> u32 {
     let (m, r) = (0x5bd1_e995_u32, 24);

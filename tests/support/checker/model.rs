@@ -113,7 +113,13 @@ impl<'a> Model<'a> {
         }
         let last_seen = timestamp.unwrap_or(-1).max(self.stream_time);
         let encoded = version.map(bytes::version);
-        let bytes = bytes::entry(record.key.as_deref(), last_seen, encoded.as_deref());
+        let entry = bytes::Remembered {
+            record_key: record.key.as_deref(),
+            last_seen,
+            version: encoded.as_deref(),
+            ..bytes::Remembered::default()
+        };
+        let bytes = entry.encode();
         self.changed.insert(identity.clone(), bytes.clone());
         self.entries.insert(identity, Entry { last_seen, version, bytes });
         fate
