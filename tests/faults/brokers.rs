@@ -19,7 +19,7 @@ const CONTROLLER: usize = 0;
 
 /// Takes the second and the third broker away in turns, and brings them back. While one is away, all partitions have
 /// to go on, led by others.
-fn in_turns(report: &mut Report, theme: &str, leave: fn(&mut Three, usize), come_back: fn(&mut Three, usize)) {
+fn in_turns(report: &mut Report, theme: &str, (leave, come_back): Way) {
     let mut three = lock();
     let mut stage = Stage::set(three.job(theme), 2);
     for round in 0..ROUNDS {
@@ -44,22 +44,30 @@ fn in_turns(report: &mut Report, theme: &str, leave: fn(&mut Three, usize), come
     stage.finish(report);
 }
 
+/// How a broker leaves, and how it comes back.
+type Way = (fn(&mut Three, usize), fn(&mut Three, usize));
+
+const KILLED: Way = (|three, n| three.brokers[n].kill(), |three, n| three.brokers[n].restart());
+const FROZEN: Way = (|three, n| three.brokers[n].freeze(), |three, n| three.brokers[n].thaw());
+/// In good order: it hands its leaders over before it goes, and gets them back.
+const STOPPED: Way = (|three, n| three.brokers[n].stop(), |three, n| three.brokers[n].restart());
+const WAYS: [Way; 3] = [KILLED, FROZEN, STOPPED];
+
 /// What Kafka knows a broker by.
 fn number(which: usize) -> i32 {
     1 + which as i32
 }
 
 pub fn killed(report: &mut Report) {
-    in_turns(report, "broker-kill", |three, n| three.brokers[n].kill(), |three, n| three.brokers[n].restart());
+    in_turns(report, "broker-kill", KILLED);
 }
 
 pub fn frozen(report: &mut Report) {
-    in_turns(report, "broker-freeze", |three, n| three.brokers[n].freeze(), |three, n| three.brokers[n].thaw());
+    in_turns(report, "broker-freeze", FROZEN);
 }
 
-/// In good order: it hands its leaders over before it goes, and gets them back.
 pub fn restarted(report: &mut Report) {
-    in_turns(report, "broker-restart", |three, n| three.brokers[n].stop(), |three, n| three.brokers[n].restart());
+    in_turns(report, "broker-restart", STOPPED);
 }
 
 /// Frozen for less than it takes to be given up: no leader moves, and everything that it leads stands still.
@@ -96,26 +104,27 @@ pub fn the_controller_killed(report: &mut Report) {
     stage.finish(report);
 }
 
-/// A broker and an instance at once, in turns.
-pub fn killed_with_an_instance(report: &mut Report) {
+/// A broker, in each way, and an instance at once: what the others take over is led by nobody at first.
+pub fn leaving_with_an_instance(report: &mut Report) {
     let mut three = lock();
     let mut stage = Stage::set(three.job("both-killed"), 2);
-    for round in 0..ROUNDS {
+    for round in 0..2 * WAYS.len() {
         replicated::await_in_sync(&stage.job);
         let (broker, instance) = (1 + round % 2, round % 2);
-        three.brokers[broker].kill();
+        let (leave, come_back) = WAYS[round % WAYS.len()];
         stage.kill(instance, false);
+        leave(&mut three, broker);
         report.injected(1);
         stage.restart(instance);
         stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
-        three.brokers[broker].restart();
+        come_back(&mut three, broker);
     }
     replicated::await_in_sync(&stage.job);
     stage.finish(report);
 }
 
-/// While stores are rebuilt from the changelog, a broker dies that leads a part of it.
-pub fn killed_during_a_restore(report: &mut Report) {
+/// While stores are rebuilt from the changelog, a broker leaves, in each way, that leads a part of it.
+pub fn leaving_during_a_restore(report: &mut Report) {
     // So that there is something to be read.
     const THINGS: usize = 20_000;
     let mut three = lock();
@@ -123,7 +132,7 @@ pub fn killed_during_a_restore(report: &mut Report) {
     job.send((0..THINGS).flat_map(|nth| (0..PARTITIONS).map(move |p| thing(p, &format!("kept-{nth}"), 1))));
     let mut stage = Stage::set(job, 1);
     stage.job.await_progress(&[THINGS as i64; PARTITIONS as usize], DEADLINE);
-    for _ in 0..ROUNDS {
+    for (leave, come_back) in WAYS.into_iter().cycle().take(2 * WAYS.len()) {
         replicated::await_in_sync(&stage.job);
         let changelog = stage.job.changelog();
         // Any but the controller: without that, no other could lead.
@@ -134,11 +143,11 @@ pub fn killed_during_a_restore(report: &mut Report) {
         stage.kill(0, true);
         stage.restart(0);
         stage.operators[0].await_line(&["restoring the store from the changelog"], DEADLINE);
-        three.brokers[which].kill();
+        leave(&mut three, which);
         report.injected(1);
         stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
         stage.operators[0].assert_running();
-        three.brokers[which].restart();
+        come_back(&mut three, which);
     }
     replicated::await_in_sync(&stage.job);
     stage.finish(report);

@@ -70,11 +70,15 @@ pub static SCENARIOS: &[Scenario] = &[
         brokers::restarted,
     ),
     fault("broker-controller", "the broker that is the controller killed, and back", brokers::the_controller_killed),
-    fault("broker-and-instance", "a broker and an instance killed at once", brokers::killed_with_an_instance),
+    fault(
+        "broker-and-instance",
+        "an instance killed, and at once a broker killed, frozen or stopped, and back",
+        brokers::leaving_with_an_instance,
+    ),
     fault(
         "broker-in-restore",
-        "a broker that leads a part of the changelog killed during a restore, and back",
-        brokers::killed_during_a_restore,
+        "a broker that leads a part of the changelog killed, frozen or stopped during a restore, and back",
+        brokers::leaving_during_a_restore,
     ),
     fault("disk-full", "no space left while stores are rebuilt, until some is made", disk::full),
     fault("disk-full-at-work", "no space left under stores at work, until some is made", disk::full_at_work),

@@ -22,8 +22,9 @@ const START_MAX: Duration = Duration::from_secs(180);
 /// What going on may take after an instance's fault: the session's timeout, the transaction's, a restore, on a busy
 /// machine.
 pub const RECOVERY_MAX: Duration = Duration::from_secs(60);
-/// What it may take after a broker's: its own logs come first.
-pub const BROKER_RECOVERY_MAX: Duration = Duration::from_secs(90);
+/// What it may take after a broker's: its own logs come first, and a coordinator may wait 30 s for the answer of one that
+/// has frozen. Less than the minute for which librdkafka would wait for it.
+pub const BROKER_RECOVERY_MAX: Duration = Duration::from_secs(55);
 
 /// The operators' names, of which each has a state folder.
 const LABELS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];

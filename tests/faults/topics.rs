@@ -15,6 +15,10 @@ use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage, assert_sound, keep};
 use crate::until::{DEADLINE, within};
 
 const ROUNDS: usize = 4;
+/// How often it is refused anew, each time with topics and a group of its own.
+const REFUSALS: usize = 3;
+/// How many things are known before.
+const KNOWN: usize = 1_000;
 /// After which what has not happened is taken not to happen.
 const LATER: Duration = Duration::from_secs(3);
 
@@ -74,7 +78,7 @@ pub fn a_short_input(report: &mut Report) {
 /// A job of one partition that stands still, and what it has processed.
 fn drained(theme: &str) -> (Job, Operator, Records) {
     let job = Job::new(theme, 1);
-    job.send(things(0, 0..10, 1).chain(things(0, 0..5, 1)));
+    job.send(things(0, 0..KNOWN, 1).chain(things(0, 0..KNOWN / 2, 1)));
     let mut operator = Operator::start(&job, "a");
     job.await_drained(DEADLINE);
     operator.stop();
@@ -112,20 +116,23 @@ fn judge(report: &mut Report, job: &Job, input: &Records) {
 
 /// Records go before they were read. It refuses, and does what its words promise when they are obeyed.
 pub fn unread_records_removed(report: &mut Report) {
-    let (job, _, mut read) = drained("unread");
-    job.send(things(0, 10..30, 1));
-    job.kafka.delete_records(&job.input, 0, 25);
-    refuses(report, &job, &read, &["no longer retained", "reset the group"]);
-    job.kafka.group(&job.group()).set(&job.input, 0, 25, "");
-    let mut operator = Operator::start(&job, "a");
-    let since = Instant::now();
-    job.await_drained(DEADLINE);
-    report.recovered(since.elapsed());
-    operator.stop();
-    for (partition, left) in job.kafka.read(&job.input) {
-        read.entry(partition).or_default().extend(left);
+    for _ in 0..report.rounds(REFUSALS) {
+        let (job, _, mut read) = drained("unread");
+        let next = job.committed()[0];
+        job.send(things(0, KNOWN..KNOWN + 200, 1));
+        job.kafka.delete_records(&job.input, 0, next + 100);
+        refuses(report, &job, &read, &["no longer retained", "reset the group"]);
+        job.kafka.group(&job.group()).set(&job.input, 0, next + 100, "");
+        let mut operator = Operator::start(&job, "a");
+        let since = Instant::now();
+        job.await_drained(DEADLINE);
+        report.recovered(since.elapsed());
+        operator.stop();
+        for (partition, left) in job.kafka.read(&job.input) {
+            read.entry(partition).or_default().extend(left);
+        }
+        judge(report, &job, &read);
     }
-    judge(report, &job, &read);
 }
 
 /// The changelog loses its first records under load: the stores that hold them go on, and are right.
@@ -151,51 +158,59 @@ pub fn a_truncated_changelog(report: &mut Report) {
 
 /// The same with the store lost: what was in them is remembered nowhere else.
 pub fn a_truncated_changelog_without_a_store(report: &mut Report) {
-    let (job, mut operator, read) = drained("cut-and-wiped");
-    job.kafka.delete_compacted_records(&job.changelog(), &[3]);
-    operator.kill_and_wipe();
-    job.send(things(0, 0..20, 1));
-    refuses(report, &job, &read, &["its first records were removed", "new name"]);
+    for _ in 0..report.rounds(REFUSALS) {
+        let (job, mut operator, read) = drained("cut-and-wiped");
+        job.kafka.delete_compacted_records(&job.changelog(), &[3]);
+        operator.kill_and_wipe();
+        job.send(things(0, 0..2 * KNOWN, 1));
+        refuses(report, &job, &read, &["its first records were removed", "new name"]);
+    }
 }
 
 pub fn a_deleted_changelog(report: &mut Report) {
-    let (job, mut operator, read) = drained("no-changelog");
-    operator.kill_and_wipe();
-    job.kafka.delete(&job.changelog());
-    job.send(things(0, 0..20, 1));
-    refuses(report, &job, &read, &["changelog", "new name"]);
+    for _ in 0..report.rounds(REFUSALS) {
+        let (job, mut operator, read) = drained("no-changelog");
+        operator.kill_and_wipe();
+        job.kafka.delete(&job.changelog());
+        job.send(things(0, 0..2 * KNOWN, 1));
+        refuses(report, &job, &read, &["changelog", "new name"]);
+    }
 }
 
 /// With the same offsets as before, so that nothing but its id tells it.
 pub fn a_recreated_input(report: &mut Report) {
-    let (job, _, read) = drained("new-input");
-    let (offset, text) = job.kafka.committed(&job.group(), &job.input, 0).expect("it has committed");
-    job.kafka.delete(&job.input);
-    job.kafka.create(&job.input, 1, &[]);
-    job.send(things(0, 100..150, 1));
-    job.kafka.group(&job.group()).set(&job.input, 0, offset, &text);
-    refuses(report, &job, &read, &["the input topic was recreated", "new name"]);
+    for _ in 0..report.rounds(REFUSALS) {
+        let (job, _, read) = drained("new-input");
+        let (offset, text) = job.kafka.committed(&job.group(), &job.input, 0).expect("it has committed");
+        job.kafka.delete(&job.input);
+        job.kafka.create(&job.input, 1, &[]);
+        job.send(things(0, KNOWN..3 * KNOWN, 1));
+        job.kafka.group(&job.group()).set(&job.input, 0, offset, &text);
+        refuses(report, &job, &read, &["the input topic was recreated", "new name"]);
+    }
 }
 
 /// Under a task at work, which may not go on.
 fn recreated_at_work(report: &mut Report, theme: &str, topic: fn(&Job) -> String, settings: &[(&str, &str)]) {
     const WORDS: [&str; 2] = ["recreated", "new name"];
-    let job = Job::new(theme, 1);
-    let mut operator = Operator::start(&job, "a");
-    job.send(things(0, 0..10, 1));
-    job.await_drained(DEADLINE);
-    let read = job.kafka.read(&job.input);
-    job.kafka.delete(&topic(&job));
-    job.kafka.create(&topic(&job), 1, settings);
-    let since = Instant::now();
-    operator.await_error(&WORDS);
-    report.recovered(since.elapsed());
-    report.injected(1);
-    job.send(things(0, 10..20, 1));
-    sleep(LATER);
-    assert_sound(&mut operator);
-    judge(report, &job, &read);
-    report.refused(&WORDS);
+    for _ in 0..report.rounds(REFUSALS) {
+        let job = Job::new(theme, 1);
+        let mut operator = Operator::start(&job, "a");
+        job.send(things(0, 0..KNOWN, 1));
+        job.await_drained(DEADLINE);
+        let read = job.kafka.read(&job.input);
+        job.kafka.delete(&topic(&job));
+        job.kafka.create(&topic(&job), 1, settings);
+        let since = Instant::now();
+        operator.await_error(&WORDS);
+        report.recovered(since.elapsed());
+        report.injected(1);
+        job.send(things(0, KNOWN..2 * KNOWN, 1));
+        sleep(LATER);
+        assert_sound(&mut operator);
+        judge(report, &job, &read);
+        report.refused(&WORDS);
+    }
 }
 
 pub fn an_input_recreated_at_work(report: &mut Report) {
@@ -207,38 +222,44 @@ pub fn a_changelog_recreated_at_work(report: &mut Report) {
 }
 
 pub fn more_partitions(report: &mut Report) {
-    let (job, _, read) = drained("rescaled");
-    job.kafka.add_partitions(&job.input, 2);
-    job.kafka.add_partitions(&job.output, 2);
-    job.send(things(0, 0..20, 1));
-    refuses(report, &job, &read, &["they must be equal", "new name"]);
+    for _ in 0..report.rounds(REFUSALS) {
+        let (job, _, read) = drained("rescaled");
+        job.kafka.add_partitions(&job.input, 2);
+        job.kafka.add_partitions(&job.output, 2);
+        job.send(things(0, 0..2 * KNOWN, 1));
+        refuses(report, &job, &read, &["they must be equal", "new name"]);
+    }
 }
 
 /// The task that was there before goes on; that of the new partition, where its identities may have moved to, stops.
 pub fn more_partitions_at_work(report: &mut Report) {
     const WORDS: [&str; 2] = ["had 1 partitions and has 2", "new name"];
-    let mut job = Job::new("rescaled-at-work", 1);
-    // After which the client sees what was done to a topic: by default, minutes.
-    job.properties.insert("consumer.topic.metadata.refresh.interval.ms".to_owned(), "1000".to_owned());
-    let mut operator = Operator::start(&job, "a");
-    job.send(things(0, 0..10, 1));
-    job.await_drained(DEADLINE);
-    job.kafka.add_partitions(&job.output, 2);
-    job.kafka.add_partitions(&job.input, 2);
-    let since = Instant::now();
-    operator.await_error(&WORDS);
-    job.send(things(0, 10..20, 1).chain(things(1, 0..20, 1)));
-    within(RECOVERY_MAX, "the partition that was there before to go on", || (job.committed()[0] >= 20).then_some(()));
-    report.recovered(since.elapsed());
-    report.injected(1);
-    sleep(LATER);
-    assert_sound(&mut operator);
-    assert_eq!(job.committed()[1], 0, "the offset was moved beside the refusal");
-    // Of the new partition nothing was read.
-    let mut read = job.kafka.read(&job.input);
-    read.insert(1, Vec::new());
-    judge(report, &job, &read);
-    report.refused(&WORDS);
+    for _ in 0..report.rounds(REFUSALS) {
+        let mut job = Job::new("rescaled-at-work", 1);
+        // After which the client sees what was done to a topic: by default, minutes.
+        job.properties.insert("consumer.topic.metadata.refresh.interval.ms".to_owned(), "1000".to_owned());
+        let mut operator = Operator::start(&job, "a");
+        job.send(things(0, 0..KNOWN, 1));
+        job.await_drained(DEADLINE);
+        job.kafka.add_partitions(&job.output, 2);
+        job.kafka.add_partitions(&job.input, 2);
+        let since = Instant::now();
+        operator.await_error(&WORDS);
+        job.send(things(0, KNOWN..2 * KNOWN, 1).chain(things(1, 0..KNOWN, 1)));
+        within(RECOVERY_MAX, "the partition that was there before to go on", || {
+            (job.committed()[0] >= 2 * KNOWN as i64).then_some(())
+        });
+        report.recovered(since.elapsed());
+        report.injected(1);
+        sleep(LATER);
+        assert_sound(&mut operator);
+        assert_eq!(job.committed()[1], 0, "the offset was moved beside the refusal");
+        // Of the new partition nothing was read.
+        let mut read = job.kafka.read(&job.input);
+        read.insert(1, Vec::new());
+        judge(report, &job, &read);
+        report.refused(&WORDS);
+    }
 }
 
 /// The group is empty for a moment, and something is done to it; then the load goes on where it has to.
