@@ -88,6 +88,29 @@ fn the_embedded_cluster_needs_no_brokers() {
 }
 
 #[test]
+fn limits_hold_at_their_edges() {
+    let kafka = ["cluster=kafka"];
+    let embedded = ["cluster=embedded", "embedded.dir=/d"];
+    let taken = |cluster: &[&str], setting: &str| {
+        let sets: Vec<&str> = cluster.iter().copied().chain([BROKERS, setting]).collect();
+        load_with("", env(), &sets).is_ok()
+    };
+    for (at, beyond) in [
+        ("lanes=64", "lanes=65"),
+        ("lanes=1", "lanes=0"),
+        ("memory=64MiB", "memory=67108863"),
+        ("commit.interval=5s", "commit.interval=5001ms"),
+        ("commit.records=10000000", "commit.records=10000001"),
+        ("commit.bytes=1GiB", "commit.bytes=1073741825"),
+    ] {
+        assert!(taken(&kafka, at), "{at}");
+        assert!(!taken(&kafka, beyond), "{beyond}");
+    }
+    assert!(taken(&embedded, "embedded.partitions=1000"));
+    assert!(!taken(&embedded, "embedded.partitions=1001"));
+}
+
+#[test]
 fn every_setting_is_applied_and_has_a_variable() {
     for name in settings::NAMES {
         let diagnostics = load_with("", env(), &[BROKERS, &format!("{name}=not right,")]);

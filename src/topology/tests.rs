@@ -415,6 +415,7 @@ fn what_says_nothing_is_refused() {
 #[test]
 fn names_that_kafka_or_ratchet_would_not_take_are_refused() {
     refuses("name: Pay_ments", &["lower-case", "name: pay-ments"]);
+    assert_eq!(topology(&with(&format!("name: {}", "x".repeat(60)))).name.len(), 60);
     refuses(&format!("name: {}", "x".repeat(61)), &["1 to 60"]);
     refuses("input: {topics: [in, in]}", &["twice"]);
     refuses("input: {topics: [a b]}", &["' '"]);

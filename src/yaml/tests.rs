@@ -185,7 +185,11 @@ fn depth_and_size_are_bounded() {
     assert!(parse(&format!("{}{}", "[".repeat(DEPTH_MAX), "]".repeat(DEPTH_MAX))).is_ok());
     assert!(parse(&format!("{}{}", "[".repeat(DEPTH_MAX + 1), "]".repeat(DEPTH_MAX + 1))).is_err());
     assert!(parse(&"- ".repeat(100_000)).is_err());
+    assert!(parse(&"#".repeat(TEXT_BYTES_MAX)).is_ok());
     assert!(parse(&"#".repeat(TEXT_BYTES_MAX + 1)).is_err());
+    // The list is a value, too.
+    assert!(parse(&"- x\n".repeat(NODES_MAX - 1)).is_ok());
+    assert!(parse(&"- x\n".repeat(NODES_MAX)).is_err());
     let deep = format!("a: &x {}{}\nb: {}*x{}", "[".repeat(20), "]".repeat(20), "[".repeat(20), "]".repeat(20));
     assert!(parse(&deep).unwrap_err().message.contains("deep"));
 }

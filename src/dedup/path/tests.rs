@@ -59,6 +59,7 @@ fn mistakes_are_told_with_their_place() {
     for (text, at, problem) in cases {
         assert_eq!(Path::parse(text), Err(Error { at, problem }), "{text}");
     }
+    assert_eq!(Path::parse(&format!("value{}", ".a".repeat(STEPS_MAX))).unwrap().steps.len(), STEPS_MAX);
     let long = format!("value{}", ".a".repeat(STEPS_MAX + 1));
     assert_eq!(Path::parse(&long).unwrap_err().problem, Problem::TooManySteps);
 }
