@@ -16,8 +16,9 @@ line_bytes_max=8192
 
 if ! cargo fuzz --version >/dev/null 2>&1; then
     say "installing cargo-fuzz $version"
-    # In a folder of its own: it is no part of this project's build.
-    env -u CARGO_TARGET_DIR -u CARGO_BUILD_TARGET_DIR cargo install --locked --version "$version" cargo-fuzz
+    # In a folder of its own: it is no part of this project's build. With the pinned compiler: nightly ones do not take
+    # what its lock file asks for.
+    env -u CARGO_TARGET_DIR -u CARGO_BUILD_TARGET_DIR -u RUSTUP_TOOLCHAIN cargo install --locked --version "$version" cargo-fuzz
 fi
 [[ ${1:-} != --install-only ]] || exit 0
 
