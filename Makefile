@@ -87,7 +87,10 @@ cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka C
 
 .PHONY: sim
 sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults, new seeds last (SIM_SEEDS=n seeds of each profile, SIM_FIRST=n from this one on; SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed tells one in full: docs/simulation.md)
-	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
+	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
+ifeq ($(strip $(ARGS)$(SIM_FIRST)$(SIM_SEEDS)),)
+	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact what_was_not_run_before
+endif
 
 .PHONY: sim-hunt
 sim-hunt: setup-build ## Run new seeds of all profiles for HOURS (1), and write docs/simulation/situations.md

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a process has sent that freezes after it is with the broker: its other threads have this long for it.
+/// Before a process freezes after its sends, its other threads get this long to bring them to the broker.
 const BEFORE_FREEZING: Duration = Duration::from_secs(1);
 
 /// Where a drill can kill or freeze the process.
@@ -93,7 +93,7 @@ pub fn arm(variable: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// Passes `point`; does not return if the drill kills here.
+/// Passes `point`; where the drill kills here it returns at the most for a moment.
 #[expect(clippy::disallowed_methods, reason = "a drill stops the whole process: whose clock it is does not matter")]
 pub fn point(point: Point) {
     let Some(Some(plan)) = PLAN.get() else { return };

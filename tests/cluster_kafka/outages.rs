@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::{Batch, Kafka};
-use ratchet::cluster::{Cluster, Kind, Member as _, NewTopic, Producer as _, RecordBatch};
+use ratchet::cluster::{Cluster, Fencing, Kind, Member as _, NewTopic, Producer as _, RecordBatch, Settling as _};
 
 use crate::common::*;
 use crate::support::Broker;
@@ -118,18 +118,36 @@ fn a_wrong_password_is_refused_and_never_shown() {
 }
 
 /// A password that was right and is not any more, or a broker that does not know yet who may log in: whoever asks is
-/// told, and is answered again once it is put right. A task that is taken over meanwhile is not stopped for good.
+/// told, and asks again. What has a client of its own (a producer; a takeover, which asks a group) is no worse off.
 #[test]
 fn a_login_that_was_right_once_is_no_refusal_for_good() {
     let mut broker = Broker::start();
+    let plain = connect(&broker, &[]);
+    let (input, changelog) = (create(&plain, "in"), create(&plain, "changelog"));
     let cluster = Kafka::new(&login(&broker, "ratchet-secret"), &map(&[]), &map(&[])).unwrap();
     assert_eq!(cluster.describe_topic("missing").unwrap(), None);
     broker.set_password("ratchet", "another-secret");
     // Who is connected stays so.
     broker.restart();
-    let error = cluster.describe_topic("missing").unwrap_err();
-    assert_eq!(error.kind, Kind::Retry, "{error}");
-    assert!(error.message.contains("uthentication"), "{error}");
+    let settle = || cluster.settle("group", &at(&input, 0), &at(&changelog, 0), &Fencing::default());
+    let mut settling = settle();
+    let described = cluster.describe_topic("missing").unwrap_err();
+    let produced = cluster.producer("tx").err().unwrap();
+    let settled = loop {
+        if let Some(answer) = settling.poll() {
+            break answer.unwrap_err();
+        }
+        std::thread::sleep(STEP);
+    };
+    for error in [&described, &produced, &settled] {
+        assert_eq!(error.kind, Kind::Retry, "{error}");
+    }
+    for error in [&described, &settled] {
+        assert!(error.message.contains("uthentication"), "{error}");
+    }
     broker.set_password("ratchet", "ratchet-secret");
     eventually("an answer", || matches!(cluster.describe_topic("missing"), Ok(None)).then_some(()));
+    let mut settling = settle();
+    eventually("a takeover", || settling.poll()?.ok());
+    drop(cluster.producer("tx").unwrap());
 }

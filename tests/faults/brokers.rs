@@ -26,9 +26,10 @@ fn in_turns(report: &mut Report, theme: &str, (leave, come_back): Way) {
         replicated::await_in_sync(&stage.job);
         let leaders = stage.job.kafka.leaders(&stage.job.output);
         let which = 1 + round % 2;
+        let since = Instant::now();
         leave(&mut three, which);
         report.injected(1);
-        stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
+        stage.recover(report, since, BROKER_RECOVERY_MAX);
         let others = within(BROKER_RECOVERY_MAX, "others to lead what the broker led that has left", || {
             let leaders = stage.job.kafka.leaders(&stage.job.output);
             let are_others = leaders.iter().all(|leader| *leader > 0 && *leader != number(which));
@@ -104,7 +105,7 @@ pub fn the_controller_killed(report: &mut Report) {
     stage.finish(report);
 }
 
-/// A broker, in each way, and an instance at once: what the others take over is led by nobody at first.
+/// A broker, in each way, and an instance at once: what the others take over may be led by nobody at first.
 pub fn leaving_with_an_instance(report: &mut Report) {
     let mut three = lock();
     let mut stage = Stage::set(three.job("both-killed"), 2);
@@ -112,11 +113,12 @@ pub fn leaving_with_an_instance(report: &mut Report) {
         replicated::await_in_sync(&stage.job);
         let (broker, instance) = (1 + round % 2, round % 2);
         let (leave, come_back) = WAYS[round % WAYS.len()];
+        let since = Instant::now();
         stage.kill(instance, false);
         leave(&mut three, broker);
         report.injected(1);
         stage.restart(instance);
-        stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
+        stage.recover(report, since, BROKER_RECOVERY_MAX);
         come_back(&mut three, broker);
     }
     replicated::await_in_sync(&stage.job);
@@ -143,9 +145,10 @@ pub fn leaving_during_a_restore(report: &mut Report) {
         stage.kill(0, true);
         stage.restart(0);
         stage.operators[0].await_line(&["restoring the store from the changelog"], DEADLINE);
+        let since = Instant::now();
         leave(&mut three, which);
         report.injected(1);
-        stage.recover(report, Instant::now(), BROKER_RECOVERY_MAX);
+        stage.recover(report, since, BROKER_RECOVERY_MAX);
         stage.operators[0].assert_running();
         come_back(&mut three, which);
     }

@@ -21,10 +21,12 @@ const IDENTITIES: usize = 2000;
 const START_MAX: Duration = Duration::from_secs(180);
 /// What going on may take after an instance's fault: the session's timeout, the transaction's, a restore, on a busy
 /// machine.
-pub const RECOVERY_MAX: Duration = Duration::from_secs(60);
-/// What it may take after a broker's: its own logs come first, and a coordinator may wait 30 s for the answer of one that
-/// has frozen. Less than the minute for which librdkafka would wait for it.
+pub const RECOVERY_MAX: Duration = Duration::from_secs(50);
+/// What it may take after a broker's: one that was killed reads its own logs first, and a coordinator may wait 30 s for
+/// the answer of one that has frozen. Less than the minute for which librdkafka by itself would wait for that.
 pub const BROKER_RECOVERY_MAX: Duration = Duration::from_secs(55);
+/// What it may take until everything is processed once nothing is written any more.
+const DRAIN_MAX: Duration = Duration::from_secs(90);
 
 /// The operators' names, of which each has a state folder.
 const LABELS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -112,7 +114,7 @@ impl Stage {
     pub fn drain(&mut self, report: &mut Report) {
         let written = self.starve();
         let since = Instant::now();
-        self.job.await_drained(BROKER_RECOVERY_MAX);
+        self.job.await_drained(DRAIN_MAX);
         report.drained(since.elapsed());
         println!("{}: {written} records", self.job.name);
         for operator in &mut self.operators {

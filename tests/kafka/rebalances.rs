@@ -109,7 +109,7 @@ fn a_frozen_instance_is_fenced_and_comes_back_without_harm() {
 #[test]
 fn a_stale_owners_sweeper_removes_nothing() {
     const THINGS: usize = 100_000;
-    let job = Job::new("sweeper", 1).with_retention(Duration::from_secs(60));
+    let job = Job::new("sweeper", 1).with_retention(Duration::from_secs(600));
     let old = now_ms() - 3_600_000;
     job.send((0..THINGS).map(|id| thing(0, &format!("thing-{id}"), 1).at(old)));
     let mut stale = Operator::start(&job, "stale");

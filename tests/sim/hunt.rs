@@ -113,9 +113,12 @@ fn play_one((profile, draw): Named, seed: u64, found: &Mutex<Found>) {
 /// Tells the shortest part of a seed that still fails, and how to play it again.
 fn tell_short(profile: &str, seed: u64) {
     let draw = Profile::named(profile).expect("it was played");
+    let replay = format!("replay: SIM_PROFILE={profile} SIM_SEED={seed}");
+    // First, whatever making it shorter may come upon.
+    println!("{replay} make sim ARGS=one_seed");
     let Shrunk { cut, tries, .. } = shrink::shrink(&play(seed, draw, false), |cut| play_cut(seed, draw, cut, false));
     println!("the shortest that fails, after {tries} tries:");
     let outcome = play_cut(seed, draw, &cut, true);
     println!("{}", outcome.wrong.join("; "));
-    println!("replay: SIM_PROFILE={profile} SIM_SEED={seed} SIM_KEEP='{cut}' make sim ARGS=one_seed");
+    println!("{replay} SIM_KEEP='{cut}' make sim ARGS=one_seed");
 }

@@ -110,8 +110,7 @@ fn ask(
                         client.answered();
                         Ok(answer)
                     }
-                    Some(failure) if failure.is_unanswered() => Err(client.explain(failure)),
-                    Some(failure) => Err(failure),
+                    Some(failure) => Err(client.explain(failure)),
                 };
             }
             None if Instant::now() >= deadline => {

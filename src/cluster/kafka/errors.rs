@@ -122,6 +122,16 @@ impl Failure {
         is_stale_membership(self.code)
     }
 
+    /// Whether the cluster, or this side, would not have the other.
+    pub fn is_login(&self) -> bool {
+        matches!(
+            self.code,
+            Code::RD_KAFKA_RESP_ERR__AUTHENTICATION
+                | Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED
+                | Code::RD_KAFKA_RESP_ERR__SSL
+        )
+    }
+
     /// Whether a question had no answer, which says nothing of why.
     pub fn is_unanswered(&self) -> bool {
         matches!(self.code, Code::RD_KAFKA_RESP_ERR__TIMED_OUT | Code::RD_KAFKA_RESP_ERR__TRANSPORT)

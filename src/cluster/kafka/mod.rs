@@ -90,8 +90,8 @@ impl Kafka {
         let record_bytes = consumer.get("message.max.bytes").or_else(|| common.get("message.max.bytes"));
         let record_bytes = record_bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
         let member = of_queues(queues.of_member(record_bytes))?;
-        let reader = of_queues(queues.of_reader(record_bytes))?;
-        let producer = Properties::producer(common, producer)?;
+        let reader = of_queues(queues.of_reader(record_bytes))?.sharing(&member);
+        let producer = Properties::producer(common, producer)?.sharing(&member);
         for properties in [&member, &reader, &producer] {
             properties.to_conf()?;
         }

@@ -5,7 +5,10 @@
 //! not take are [`Kind::Refused`]. No message ever holds a value: it may be a password.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::errors::Failure;
 use super::native::{Conf, Role};
 use crate::cluster::{Error, Kind};
 
@@ -151,6 +154,24 @@ const CONSUMER_OWNED: &[(&str, &str)] = &[
 pub(super) struct Properties {
     role: Role,
     values: BTreeMap<String, String>,
+    login: Arc<Login>,
+}
+
+/// Whether the cluster has ever let one of these properties' clients in.
+#[derive(Default)]
+pub(super) struct Login(AtomicBool);
+
+impl Login {
+    /// It has.
+    pub fn succeeded(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a failure is one that a person has to mend. A login that was right once is right again by itself, or when
+    /// it is put right: a broker that comes back may refuse it before it knows who may log in.
+    pub fn is_refused_by(&self, failure: &Failure) -> bool {
+        failure.plain("").kind == Kind::Refused && !(failure.is_login() && self.0.load(Ordering::Relaxed))
+    }
 }
 
 impl Properties {
@@ -159,7 +180,7 @@ impl Properties {
         let mut values = layered(&[COMMON, CONSUMER], common, own)?;
         put_all(&mut values, CONSUMER_OWNED);
         put_all(&mut values, &[("isolation.level", "read_committed")]);
-        Ok(Self { role: Role::Consumer, values })
+        Ok(Self { role: Role::Consumer, values, login: Arc::default() })
     }
 
     /// A producer's, without the transactional id.
@@ -167,7 +188,7 @@ impl Properties {
         let mut values = layered(&[COMMON, PRODUCER], common, own)?;
         // Successes are told by an interceptor: see `native::Listener`.
         put_all(&mut values, &[("delivery.report.only.error", "true"), ("enable.idempotence", "true")]);
-        let mut properties = Self { role: Role::Producer, values };
+        let mut properties = Self { role: Role::Producer, values, login: Arc::default() };
         let named = ["message.timeout.ms", "delivery.timeout.ms"];
         if !named.iter().any(|name| properties.values.contains_key(*name)) {
             // A record that is not delivered is known to be so while its transaction still lives.
@@ -175,6 +196,16 @@ impl Properties {
             properties.values.insert("message.timeout.ms".to_owned(), timeout_ms.to_string());
         }
         Ok(properties)
+    }
+
+    /// The same, sharing what is known of the login with `others`.
+    pub fn sharing(self, others: &Self) -> Self {
+        Self { login: Arc::clone(&others.login), ..self }
+    }
+
+    /// What is known of the login.
+    pub fn login(&self) -> &Arc<Login> {
+        &self.login
     }
 
     /// The same with one property changed.

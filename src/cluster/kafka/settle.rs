@@ -136,7 +136,7 @@ impl Askers {
                 client.answered();
                 return Ok(vec![None; partitions.len()]);
             }
-            Some(failure) => return Err(client.trouble().unwrap_or(failure).plain(what)),
+            Some(failure) => return Err(client.explain(failure).plain(what)),
         }
         // Success of the whole does not mean success for each.
         if let Some((partition, failure)) = list.failure() {
@@ -333,7 +333,7 @@ fn watermarks(client: &Arc<Client>, partition: &TopicPartition) -> Result<(i64, 
     };
     let error = match ask(LEADER_ANSWER).or_else(again) {
         Ok(watermarks) => return Ok(watermarks),
-        Err(failure) => client.trouble().unwrap_or(failure).plain(what()),
+        Err(failure) => client.explain(failure).plain(what()),
     };
     let outline = admin::outline(client, &partition.topic).map_err(|failure| failure.plain(what()))?;
     match outline {

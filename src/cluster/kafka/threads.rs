@@ -121,7 +121,7 @@ impl Reports {
         }
     }
 
-    fn note(&self, failure: Failure) {
+    fn note(&self, failure: Failure, is_refusal: impl FnOnce(&Failure) -> bool) {
         tracing::debug!(target: "librdkafka", "{failure}");
         let broke = [
             Code::RD_KAFKA_RESP_ERR__TRANSPORT,
@@ -130,7 +130,7 @@ impl Reports {
         ];
         if broke.contains(&failure.code) {
             self.broke(Instant::now());
-        } else if failure.plain("").kind == Kind::Refused {
+        } else if is_refusal(&failure) {
             self.lock().trouble = Some(failure);
         }
     }
@@ -140,7 +140,7 @@ impl Reports {
             let Some(event) = client.next_event(POLL_STEP) else { continue };
             match event.signal() {
                 Signal::Deliveries => self.record(event.undelivered()),
-                Signal::Error(failure) => self.note(failure),
+                Signal::Error(failure) => self.note(failure, |failure| client.is_refused_by(failure)),
                 Signal::Assign(_) | Signal::Revoke(_) | Signal::Other => {}
             }
         }

@@ -199,8 +199,8 @@ impl History {
         self.refused.contains(&format!("{input:?}"))
     }
 
-    /// Whether a partition need not be read to its end: its task was refused for what it lost, or an instance was refused at
-    /// its start, as the input was given more partitions.
+    /// Whether a partition need not be read to its end: its task was refused for what was lost, or an instance was
+    /// refused at its start, as the input was given more partitions.
     pub fn excuses(&self, partition: &Partition) -> bool {
         let has_no_reader =
             self.had(Upheaval::InputGrown) && self.start_refused && *partition.topic == *self.rules.input;

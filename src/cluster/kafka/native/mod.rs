@@ -151,7 +151,7 @@ impl Client {
                 tracing::warn!(target: "librdkafka", "tokens are refreshed late: {failure}");
             }
         }
-        Ok(Arc::new(Self { raw, events, role: properties.role(), listener, told: Told::default() }))
+        Ok(Arc::new(Self { raw, events, role: properties.role(), listener, told: Told::new(properties.login()) }))
     }
 
     fn start(conf: Conf, properties: &Properties) -> Result<NonNull<rd::rd_kafka_t>, Error> {
@@ -245,7 +245,7 @@ impl Client {
             let answered = Failure::of(code).is_none();
             if answered {
                 rd::rd_kafka_metadata_destroy(answer);
-                self.answered();
+                self.let_in();
             }
             answered
         }
