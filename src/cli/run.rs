@@ -20,11 +20,11 @@ Examples:
   ratchet run topologies/payments.yaml --config config/ratchet.yaml
 
   # all topologies of a folder; settings from environment and command line
-  RATCHET_STATE_DIR=/var/lib/ratchet \\
+  RATCHET_STATE_DIR=/var/lib/ratchet RATCHET_KAFKA__BOOTSTRAP_SERVERS=kafka:9092 \\
     ratchet run topologies --set lanes=2 --set http=0.0.0.0:9464
 
   # process what is there, then end
-  ratchet run topologies/payments.yaml --until-drained
+  ratchet run topologies/payments.yaml --config config/ratchet.yaml --until-drained
 
 Settings: defaults, then --config, then RATCHET_*, then --set; the later wins.
 SIGINT and SIGTERM finish the open transactions and leave the group, within

@@ -151,3 +151,16 @@ fn a_login_that_was_right_once_is_no_refusal_for_good() {
     eventually("a takeover", || settling.poll()?.ok());
     drop(cluster.producer("tx").unwrap());
 }
+
+/// Whoever is the first to ask about a group makes the broker create the topic of the groups, and is answered once that
+/// is there: not after a time-out, as an error.
+#[test]
+fn a_broker_that_never_had_a_group_tells_of_one() {
+    // As many partitions as by default.
+    let broker = Broker::start_with(&[("offsets.topic.num.partitions", "50")]);
+    let cluster = connect(&broker, &[]);
+    assert_eq!(cluster.describe_topic("missing").unwrap(), None);
+    let started = Instant::now();
+    cluster.group_rights("group").unwrap();
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+}

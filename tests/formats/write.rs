@@ -17,7 +17,10 @@ const NEEDLESS: [&str; 4] = ["LOG", "OPTIONS-", "LOCK", "lock"];
 #[ignore = "writes the fixtures of today's formats, once: make fixtures FORMAT=format-N"]
 fn write_fixtures() {
     let name = std::env::var("FORMAT").expect("FORMAT says what the folder is called");
-    assert!(name.strip_prefix("format-").is_some_and(|number| number.parse::<u32>().is_ok()), "FORMAT={name:?}");
+    assert!(
+        name.strip_prefix("format-").is_some_and(|number| number.parse::<u32>().is_ok()),
+        "FORMAT={name:?}: write format-N"
+    );
     let path = root().join(name);
     assert!(!path.exists(), "{} is there, and stays as it is", path.display());
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/sources");

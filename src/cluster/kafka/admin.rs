@@ -18,6 +18,9 @@ use crate::cluster::{Denied, Error, Kind, NewTopic, Rights, TopicDescription, To
 
 /// How long an answer may take.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
+/// The same where a coordinator answers, which is asked again until [`ANSWER_DEADLINE`]: while the topic of the groups is
+/// being made, librdkafka waits for it to no end.
+const COORDINATOR_ANSWER: Duration = Duration::from_secs(2);
 /// How often a call that waits looks for what may stand behind it.
 const TROUBLE_STEP: Duration = Duration::from_millis(500);
 /// Added for librdkafka to give its own time-out as an answer.
@@ -73,18 +76,16 @@ fn ask(
     about: Option<&CStr>,
     call: impl FnOnce(*const rd::rd_kafka_AdminOptions_t, *mut rd::rd_kafka_queue_t),
 ) -> Result<Event, Failure> {
+    let is_of_group = api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
+    let wait = if is_of_group { COORDINATOR_ANSWER } else { ANSWER_DEADLINE };
     let queue = Queue::new(client);
     let mut words = [0 as c_char; 256];
     // SAFETY: the client is alive; the buffer is as long as is said. The time-outs are within bounds.
     let options = unsafe {
         let raw = rd::rd_kafka_AdminOptions_new(client.raw(), api);
         let options = Options(NonNull::new(raw).expect("librdkafka knows all of its calls"));
-        rd::rd_kafka_AdminOptions_set_request_timeout(raw, c_millis(ANSWER_DEADLINE), words.as_mut_ptr(), words.len());
-        if matches!(
-            api,
-            rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS
-                | rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS
-        ) {
+        rd::rd_kafka_AdminOptions_set_request_timeout(raw, c_millis(wait), words.as_mut_ptr(), words.len());
+        if is_of_group || api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS {
             // Fails only for calls that know no such thing.
             let _ = Failure::take(rd::rd_kafka_AdminOptions_set_include_authorized_operations(raw, 1));
         }
@@ -101,7 +102,7 @@ fn ask(
     // What was told before is no answer to this question.
     client.trouble();
     call(options.0.as_ptr(), queue.raw());
-    let deadline = Instant::now() + ANSWER_DEADLINE + GRACE;
+    let deadline = Instant::now() + wait + GRACE;
     loop {
         match queue.next_event(TROUBLE_STEP) {
             Some(answer) => {
