@@ -20,8 +20,8 @@ Examples:
   ratchet run topologies/payments.yaml --config config/ratchet.yaml
 
   # all topologies of a folder; settings from environment and command line
-  RATCHET_STATE_DIR=/var/lib/ratchet RATCHET_KAFKA__BOOTSTRAP_SERVERS=kafka:9092 \\
-    ratchet run topologies --set lanes=2 --set http=0.0.0.0:9464
+  RATCHET_STATE_DIR=/var/lib/ratchet \\
+    ratchet run topologies --set kafka.bootstrap.servers=kafka:9092 --set lanes=2
 
   # process what is there, then end
   ratchet run topologies/payments.yaml --config config/ratchet.yaml --until-drained
