@@ -21,10 +21,12 @@ Examples:
 
   # all topologies of a folder; settings from environment and command line
   RATCHET_STATE_DIR=/var/lib/ratchet \\
-    ratchet run topologies --set kafka.bootstrap.servers=kafka:9092 --set lanes=2
+    ratchet run topologies --set kafka.bootstrap.servers=kafka:9092 \\
+    --set lanes=2 --set http=0.0.0.0:9464
 
   # process what is there, then end
-  ratchet run topologies/payments.yaml --config config/ratchet.yaml --until-drained
+  ratchet run topologies/payments.yaml --config config/ratchet.yaml \\
+    --until-drained
 
 Settings: defaults, then --config, then RATCHET_*, then --set; the later wins.
 SIGINT and SIGTERM finish the open transactions and leave the group, within
