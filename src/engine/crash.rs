@@ -93,7 +93,8 @@ pub fn arm(variable: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// Passes `point`; where the drill kills here it returns at the most for a moment.
+/// Passes `point`, unless the drill kills the process here; during a store's write another thread does that, and the
+/// write goes on until then.
 #[expect(clippy::disallowed_methods, reason = "a drill stops the whole process: whose clock it is does not matter")]
 pub fn point(point: Point) {
     let Some(Some(plan)) = PLAN.get() else { return };

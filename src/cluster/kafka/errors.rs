@@ -122,7 +122,7 @@ impl Failure {
         is_stale_membership(self.code)
     }
 
-    /// Whether the cluster, or this side, would not have the other.
+    /// Whether a login failed: a password, a certificate.
     pub fn is_login(&self) -> bool {
         matches!(
             self.code,
