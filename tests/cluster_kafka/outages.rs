@@ -164,3 +164,25 @@ fn a_broker_that_never_had_a_group_tells_of_one() {
     cluster.group_rights("group").unwrap();
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
+
+/// A group's coordinator that answers only after it was given up answers nobody, and does no harm: librdkafka keeps what it
+/// asks of a coordinator past its time-out, and would end the process once the coordinator is found.
+#[test]
+fn a_coordinator_that_was_given_up_may_come_back() {
+    let broker = Broker::start();
+    // The group has a coordinator, whom the other client has yet to find.
+    connect(&broker, &[]).group_rights("group").unwrap();
+    let cluster = connect(&broker, &[]);
+    assert_eq!(cluster.describe_topic("missing").unwrap(), None);
+    broker.freeze();
+    let told = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| cluster.group_rights("group"));
+        std::thread::sleep(Duration::from_secs(4));
+        broker.thaw();
+        asked.join().unwrap()
+    });
+    assert!(told.unwrap().is_some());
+    // What was kept is answered by now, or never.
+    assert_eq!(cluster.describe_topic("missing").unwrap(), None);
+    std::thread::sleep(Duration::from_secs(1));
+}

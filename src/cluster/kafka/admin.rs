@@ -18,9 +18,13 @@ use crate::cluster::{Denied, Error, Kind, NewTopic, Rights, TopicDescription, To
 
 /// How long an answer may take.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
-/// The same where a coordinator answers, which is asked again until [`ANSWER_DEADLINE`]: while the topic of the groups is
-/// being made, librdkafka waits for it to no end.
+/// How long a coordinator's answer may take at first: while the topic of the groups is being made, librdkafka waits for it
+/// to no end. Another client is given twice as long, and so on, [`ANSWER_DEADLINE`] in all.
 const COORDINATOR_ANSWER: Duration = Duration::from_secs(2);
+/// Between two questions to a coordinator.
+const COORDINATOR_PAUSE: Duration = Duration::from_millis(100);
+/// The longest time-out that librdkafka takes for an admin call.
+const NEVER: Duration = Duration::from_secs(3600);
 /// How often a call that waits looks for what may stand behind it.
 const TROUBLE_STEP: Duration = Duration::from_millis(500);
 /// Added for librdkafka to give its own time-out as an answer.
@@ -68,24 +72,39 @@ impl Drop for Options {
     }
 }
 
-/// Makes an admin call `about` a topic, if about one, and waits for its answer; `call` is given the options and the
-/// queue to answer to.
+/// Who answers an admin call.
+#[derive(Clone, Copy)]
+enum Whom<'a> {
+    /// Any broker, or the controller.
+    Anybody,
+    /// The same, and this topic is what it is about.
+    About(&'a CStr),
+    /// A group's coordinator, if it answers in this time. A client that asked in vain must not be used any more: what
+    /// librdkafka asks of a coordinator stays with it past its time-out, and ends the process when the coordinator is
+    /// found (<https://github.com/confluentinc/librdkafka/issues/4605>). So it has no time-out here, and goes with its
+    /// client.
+    Coordinator(Duration),
+}
+
+/// Makes an admin call and waits for its answer; `call` is given the options and the queue to answer to.
 fn ask(
     client: &Arc<Client>,
     api: rd::rd_kafka_admin_op_t,
-    about: Option<&CStr>,
+    whom: Whom<'_>,
     call: impl FnOnce(*const rd::rd_kafka_AdminOptions_t, *mut rd::rd_kafka_queue_t),
 ) -> Result<Event, Failure> {
-    let is_of_group = api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
-    let wait = if is_of_group { COORDINATOR_ANSWER } else { ANSWER_DEADLINE };
+    let (time_out, deadline) = match whom {
+        Whom::Anybody | Whom::About(_) => (ANSWER_DEADLINE, Instant::now() + ANSWER_DEADLINE + GRACE),
+        Whom::Coordinator(wait) => (NEVER, Instant::now() + wait),
+    };
     let queue = Queue::new(client);
     let mut words = [0 as c_char; 256];
     // SAFETY: the client is alive; the buffer is as long as is said. The time-outs are within bounds.
     let options = unsafe {
         let raw = rd::rd_kafka_AdminOptions_new(client.raw(), api);
         let options = Options(NonNull::new(raw).expect("librdkafka knows all of its calls"));
-        rd::rd_kafka_AdminOptions_set_request_timeout(raw, c_millis(wait), words.as_mut_ptr(), words.len());
-        if is_of_group || api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS {
+        rd::rd_kafka_AdminOptions_set_request_timeout(raw, c_millis(time_out), words.as_mut_ptr(), words.len());
+        if matches!(whom, Whom::Coordinator(_)) || api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS {
             // Fails only for calls that know no such thing.
             let _ = Failure::take(rd::rd_kafka_AdminOptions_set_include_authorized_operations(raw, 1));
         }
@@ -102,7 +121,6 @@ fn ask(
     // What was told before is no answer to this question.
     client.trouble();
     call(options.0.as_ptr(), queue.raw());
-    let deadline = Instant::now() + wait + GRACE;
     loop {
         match queue.next_event(TROUBLE_STEP) {
             Some(answer) => {
@@ -123,7 +141,7 @@ fn ask(
                 client.trouble().map_or(Ok(()), Err)?;
                 // A client that reads nothing does not look again who is to be asked: it would wait for a broker that
                 // is gone.
-                if let Some(topic) = about {
+                if let Whom::About(topic) = whom {
                     client.ask_for_topic(topic, TROUBLE_STEP);
                 }
             }
@@ -155,8 +173,11 @@ unsafe fn words(text: *const c_char) -> String {
 /// What the cluster says of `topic`, without its settings.
 pub(super) fn outline(client: &Arc<Client>, topic: &str) -> Result<Option<Outline>, Failure> {
     let Ok(name) = CString::new(topic) else { return Ok(None) };
-    let answer =
-        ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS, Some(&name), |options, queue| {
+    let answer = ask(
+        client,
+        rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS,
+        Whom::About(&name),
+        |options, queue| {
             let mut names = [name.as_ptr()];
             // SAFETY: all is alive for the call, which copies what it needs.
             unsafe {
@@ -164,7 +185,8 @@ pub(super) fn outline(client: &Arc<Client>, topic: &str) -> Result<Option<Outlin
                 rd::rd_kafka_DescribeTopics(client.raw(), topics, options, queue);
                 rd::rd_kafka_TopicCollection_destroy(topics);
             }
-        })?;
+        },
+    )?;
     // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
     unsafe {
         let result = rd::rd_kafka_event_DescribeTopics_result(answer.raw());
@@ -281,29 +303,35 @@ fn too_few_brokers(client: &Arc<Client>, replicas: i32) -> Option<i32> {
     (1..replicas).contains(&brokers).then_some(brokers)
 }
 
-/// What this client may do with `group`. Without the right to ask, it has none at all.
-pub(super) fn group_rights(client: &Arc<Client>, group: &str) -> Result<Option<Rights>, Error> {
+/// What `make`'s clients may do with `group`. Without the right to ask, they have none at all.
+pub(super) fn group_rights(
+    make: impl Fn() -> Result<Arc<Client>, Error>,
+    group: &str,
+) -> Result<Option<Rights>, Error> {
     let deadline = Instant::now() + ANSWER_DEADLINE;
+    let mut wait = COORDINATOR_ANSWER;
     loop {
-        match try_group_rights(client, group) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match group_rights_within(&make()?, group, wait.min(left)) {
             // The groups' topic is being made, or another broker takes it over.
-            Err(error) if error.kind == Kind::Retry && Instant::now() < deadline => thread::sleep(USABLE_STEP),
+            Err(error) if error.kind == Kind::Retry && Instant::now() + COORDINATOR_PAUSE < deadline => {
+                wait = ANSWER_DEADLINE.min(wait * 2);
+                thread::sleep(COORDINATOR_PAUSE);
+            }
             answer => return answer,
         }
     }
 }
 
-fn try_group_rights(client: &Arc<Client>, group: &str) -> Result<Option<Rights>, Error> {
+fn group_rights_within(client: &Arc<Client>, group: &str, wait: Duration) -> Result<Option<Rights>, Error> {
     let what = || format!("describing the group {group}");
     let name = c_string(group)?;
-    let answer =
-        ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, None, |options, queue| {
-            // SAFETY: all is alive for the call, which copies what it needs.
-            unsafe {
-                rd::rd_kafka_DescribeConsumerGroups(client.raw(), [name.as_ptr()].as_mut_ptr(), 1, options, queue)
-            }
-        })
-        .map_err(|failure| failure.plain(what()))?;
+    let api = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
+    let answer = ask(client, api, Whom::Coordinator(wait), |options, queue| {
+        // SAFETY: all is alive for the call, which copies what it needs.
+        unsafe { rd::rd_kafka_DescribeConsumerGroups(client.raw(), [name.as_ptr()].as_mut_ptr(), 1, options, queue) }
+    })
+    .map_err(|failure| failure.plain(what()))?;
     // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
     unsafe {
         let result = rd::rd_kafka_event_DescribeConsumerGroups_result(answer.raw());
@@ -381,8 +409,11 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
 /// A topic's settings of these names, defaults included; empty where the cluster does not tell.
 fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str; N]) -> Result<[String; N], Failure> {
     let name = CString::new(topic).unwrap_or_default();
-    let answer =
-        ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, Some(&name), |options, queue| {
+    let answer = ask(
+        client,
+        rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS,
+        Whom::About(&name),
+        |options, queue| {
             // SAFETY: all is alive for the call, which copies what it needs.
             unsafe {
                 let resource = rd::rd_kafka_ConfigResource_new(
@@ -392,7 +423,8 @@ fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str; N])
                 rd::rd_kafka_DescribeConfigs(client.raw(), [resource].as_mut_ptr(), 1, options, queue);
                 rd::rd_kafka_ConfigResource_destroy(resource);
             }
-        })?;
+        },
+    )?;
     let mut found = [const { String::new() }; N];
     // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
     unsafe {
@@ -464,21 +496,22 @@ pub(super) fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsa
     let order = order(topic)?;
     let mut explained = [0 as c_char; 256];
     let what = || format!("creating the topic {}", topic.name);
-    let answer = ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, None, |options, queue| {
-        // SAFETY: all is alive for the calls, which copy what they need; the options are ours, and the buffer is as
-        // long as is said.
-        unsafe {
-            let validate = c_int::from(rehearsal);
-            rd::rd_kafka_AdminOptions_set_validate_only(
-                options.cast_mut(),
-                validate,
-                explained.as_mut_ptr(),
-                explained.len(),
-            );
-            rd::rd_kafka_CreateTopics(client.raw(), [order.0.as_ptr()].as_mut_ptr(), 1, options, queue);
-        }
-    })
-    .map_err(|failure| failure.plain(what()))?;
+    let answer =
+        ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, Whom::Anybody, |options, queue| {
+            // SAFETY: all is alive for the calls, which copy what they need; the options are ours, and the buffer is as
+            // long as is said.
+            unsafe {
+                let validate = c_int::from(rehearsal);
+                rd::rd_kafka_AdminOptions_set_validate_only(
+                    options.cast_mut(),
+                    validate,
+                    explained.as_mut_ptr(),
+                    explained.len(),
+                );
+                rd::rd_kafka_CreateTopics(client.raw(), [order.0.as_ptr()].as_mut_ptr(), 1, options, queue);
+            }
+        })
+        .map_err(|failure| failure.plain(what()))?;
     // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
     unsafe {
         let result = rd::rd_kafka_event_CreateTopics_result(answer.raw());

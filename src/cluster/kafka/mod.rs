@@ -126,7 +126,7 @@ impl Cluster for Kafka {
     }
 
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error> {
-        admin::group_rights(&self.inner.askers.ends()?, group)
+        admin::group_rights(|| self.inner.askers.lone(), group)
     }
 
     fn check_creation(&self, topic: &NewTopic<'_>) -> Result<(), Error> {

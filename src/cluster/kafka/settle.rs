@@ -71,7 +71,12 @@ impl Askers {
 
     /// The client that sees the ends, and describes topics.
     pub fn ends(&self) -> Result<Arc<Client>, Error> {
-        make_once(&self.ends, || Client::new(&self.properties.with("isolation.level", "read_uncommitted")))
+        make_once(&self.ends, || self.lone())
+    }
+
+    /// A client for one question.
+    pub fn lone(&self) -> Result<Arc<Client>, Error> {
+        Client::new(&self.properties.with("isolation.level", "read_uncommitted"))
     }
 
     /// The properties of a client whose answers are all small: a broker that has frozen is found out by then.
