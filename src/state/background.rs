@@ -35,11 +35,13 @@ pub(super) fn let_compactions_yield() {}
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use crate::state::Memory;
+    use crate::state::memory::COMPACTION_THREADS;
+    use crate::state::{Memory, Store};
 
     #[test]
     fn threads_that_compact_are_nicer_than_others() {
-        let _memory = Memory::new(64 << 20);
+        let dir = tempfile::tempdir().unwrap();
+        let _store = Store::open(&dir.path().join("store"), &Memory::new(64 << 20)).unwrap();
         let (mut compacting, mut flushing) = (Vec::new(), Vec::new());
         for thread in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
             let name = std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
@@ -53,9 +55,10 @@ mod tests {
             }
         }
         // Those that flush are as nice as the process was made; no thread is nicer than 19.
-        assert!(!flushing.is_empty() && !compacting.is_empty(), "{flushing:?} {compacting:?}");
+        assert!(!flushing.is_empty(), "those of high priority flush");
         let expected = (flushing[0] + NICENESS).min(19);
         assert!(flushing.iter().all(|nice| *nice == flushing[0]), "{flushing:?}");
-        assert!(compacting.iter().all(|nice| *nice == expected), "{compacting:?}, not {expected}");
+        // RocksDB has started no others for the store.
+        assert_eq!(compacting, [expected; COMPACTION_THREADS as usize]);
     }
 }

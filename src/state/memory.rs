@@ -40,7 +40,11 @@ const MANIFEST_BYTES_MAX: usize = 4 << 20;
 /// Flushes of all stores together; a flush is short.
 const FLUSH_THREADS: i32 = 2;
 /// Compactions of all stores together.
-const COMPACTION_THREADS: i32 = 2;
+pub(super) const COMPACTION_THREADS: i32 = 2;
+/// What one store may do at once. RocksDB gives a quarter of it to flushes, at least one, and starts threads of its own
+/// for the rest where there are fewer: those would compact with a lane's priority.
+const STORE_JOBS: i32 = 1 + COMPACTION_THREADS;
+const _: () = assert!(STORE_JOBS / 4 <= 1);
 
 /// The part of the memory that loads may take at most, as blocks are evicted for them.
 const LOADS_SHARE: usize = 2;
@@ -167,7 +171,7 @@ impl RocksMemory {
         // Mostly digests, which do not shrink; and a block that is not cached is looked up a sixth faster.
         options.set_compression_type(DBCompressionType::None);
         options.set_max_open_files(OPEN_FILES_MAX);
-        options.set_max_background_jobs(FLUSH_THREADS + COMPACTION_THREADS);
+        options.set_max_background_jobs(STORE_JOBS);
         options.set_bytes_per_sync(1 << 20);
         options.set_max_manifest_file_size(MANIFEST_BYTES_MAX);
         options.set_log_level(LogLevel::Warn);
