@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::database::{CREATE, Database, Table};
-use crate::server::{Home, Server, free_port, program};
+use crate::server::{Home, Server, program};
 use crate::session::Session;
 
 const PACKAGE: &str = "on Debian and Ubuntu the package postgresql";
