@@ -73,7 +73,7 @@ where
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, Mutex, PoisonError};
 
     use super::*;
 
@@ -92,6 +92,9 @@ mod tests {
     }
 
     fn logged(format: Format, filter: &str) -> String {
+        /// Where an event is logged, tracing remembers for the whole process whether anybody wants it.
+        static ALONE: Mutex<()> = Mutex::new(());
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = Kept::default();
         let writer = kept.clone();
         let subscriber = subscriber(format, filter, false, move || writer.clone()).unwrap();

@@ -210,9 +210,22 @@ pub struct Read {
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
-/// All that a reader sees in a partition now, up to its end.
+/// Waits until no transaction stands open in a partition: a commit is answered before its markers are written.
+fn await_settled(partition: &TopicPartition) {
+    let ends = ["read_committed", "read_uncommitted"].map(|isolation| {
+        let client: BaseConsumer = config().set("isolation.level", isolation).create().unwrap();
+        move || client.fetch_watermarks(&partition.topic, partition.partition, PATIENCE).unwrap().1
+    });
+    eventually("no transaction to stand open", || {
+        let [stable, end] = ends.each_ref().map(|ask| ask());
+        (stable == end).then_some(())
+    });
+}
+
+/// All that a reader sees in a partition, up to its end, once no transaction stands open there.
 pub fn read_all(from: &TopicPartition, isolation: &str) -> Vec<Read> {
     use rdkafka::message::Headers as _;
+    await_settled(from);
     let mut config = config();
     config.set("group.id", unique("reads")).set("isolation.level", isolation).set("enable.partition.eof", "true");
     config.set("enable.auto.commit", "false");

@@ -86,13 +86,14 @@ fn it_waits_for_a_dead_owner_until_its_transaction_times_out() {
     let changelog = at(&log, 0);
     let dying = cluster_with(&[("transaction.timeout.ms", "3000")]);
     let mut producer = dying.producer(&unique("tx")).unwrap();
+    // Before the first record reaches the broker, who counts the time from there.
+    let started = Instant::now();
     producer.begin().unwrap();
     producer.send(SILENT, &message(&changelog, "a", "never committed")).unwrap();
     eventually("the delivery", || (producer.in_flight() == 0).then_some(()));
     drop(producer);
-    let started = Instant::now();
     settled(&cluster, &unique("group"), &at(&input, 0), &changelog);
-    assert!(started.elapsed() > Duration::from_millis(1500), "{:?}", started.elapsed());
+    assert!(started.elapsed() >= Duration::from_millis(2900), "{:?}", started.elapsed());
     assert_eq!(values(&changelog, "read_committed"), Vec::<String>::new());
 }
 

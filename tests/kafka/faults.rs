@@ -127,6 +127,7 @@ fn an_end_that_a_frozen_broker_holds_up_is_forced_by_a_second_signal_or_in_time(
     told_twice.terminate();
     // It takes these for one.
     told_twice.terminate();
+    told_twice.await_line(&["stopping: finishing"], DEADLINE);
     sleep(2 * ONE_REQUEST);
     told_twice.assert_running();
     told_twice.terminate();

@@ -131,6 +131,7 @@ fn on_invalid_fail_stops_that_task_with_the_records_place_and_no_other() {
     within(DEADLINE, "the other partition to go on", || (job.committed()[1] == 10).then_some(()));
     assert_eq!(job.committed()[0], 10, "what is before the broken record is committed, and nothing after it");
     operator.assert_running();
+    job.kafka.await_settled(&job.output);
     assert_eq!(job.output().len(), 20);
     operator.terminate();
     let status = operator.await_exit(DEADLINE);

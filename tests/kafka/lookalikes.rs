@@ -213,5 +213,8 @@ fn two_processes_with_one_state_folder_take_a_slot_each() {
     job.await_drained(DEADLINE);
     one.stop();
     two.stop();
-    assert_eq!(check(&job, &[&shared]).stores_current, 2);
+    // Who stops last may have taken the other's partition over.
+    for slot in ["slot-0", "slot-1"] {
+        assert!(check(&job, &[&shared.join(slot)]).stores_current >= 1, "{slot} has no store");
+    }
 }

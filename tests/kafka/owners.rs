@@ -2,9 +2,9 @@
 //! owner has left open instead of waiting for it; and where nobody, somebody else or a living owner is named,
 //! nothing goes wrong.
 //!
-//! Transactions here time out after a minute: whoever waits for that fails.
+//! Transactions here time out after ten minutes: whoever waits for that fails.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::checker::{Fate, check};
 use crate::job::{Job, SESSION_TIMEOUT};
@@ -12,20 +12,35 @@ use crate::load::{Feed, Load, Random, things};
 use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
 
-/// Beside the session timeout, what a takeover may take on a busy machine; a small part of a transaction's time-out.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// What a hand-over may take on a busy machine: less than a session's time-out.
-const HAND_OVER_MAX: Duration = Duration::from_millis(1900);
+/// What a living member's silence may last where nobody dies: whoever waits for that fails.
+const LONG_SESSION: (&str, &str) = ("consumer.session.timeout.ms", "120000");
 /// A line of an operator that fences somebody.
 const FENCES: &str = "ending what may be open";
 
-/// A job whose transactions live for a minute.
+/// A job whose transactions live for ten minutes.
 fn patient(theme: &str, partitions: i32) -> Job {
     let mut job = Job::new(theme, partitions);
-    job.properties.insert("producer.transaction.timeout.ms".to_owned(), "60000".to_owned());
+    job.properties.insert("producer.transaction.timeout.ms".to_owned(), "600000".to_owned());
     // A broker takes what it allows at most.
     job.properties.insert("producer.message.timeout.ms".to_owned(), "5000".to_owned());
     job
+}
+
+/// The same whose members may be silent for two minutes.
+fn patient_members(theme: &str, partitions: i32) -> Job {
+    let mut job = patient(theme, partitions);
+    job.properties.insert(LONG_SESSION.0.to_owned(), LONG_SESSION.1.to_owned());
+    job
+}
+
+/// Waits until the partition is handed over: the process may be gone before its last transaction can be seen.
+#[track_caller]
+fn await_released(job: &Job, partition: i32) {
+    let mut seen = String::new();
+    within(DEADLINE, "the partition to be released", || {
+        seen = metadata(job, partition);
+        seen.ends_with(" released").then_some(())
+    });
 }
 
 /// The text beside the committed offset of a partition.
@@ -51,13 +66,12 @@ fn a_chain_of_owners_that_die_in_mid_transaction_keeps_nobody_waiting() {
         owner.await_crash();
         // Had it waited for the transaction before it, it would not have died yet.
         println!("{label} took over and died after {:?}", started.elapsed());
-        assert!(started.elapsed() < SESSION_TIMEOUT + PAUSE_MAX + PAUSE_MAX, "{label}: {:?}", started.elapsed());
         dead.push(owner);
     }
     let before = job.committed();
     let died = Instant::now();
     let mut heir = Operator::start(&job, "heir");
-    job.await_progress(&before, SESSION_TIMEOUT + PAUSE_MAX);
+    job.await_progress(&before, DEADLINE);
     println!("the heir goes on {:?} after the last death (session timeout {SESSION_TIMEOUT:?})", died.elapsed());
     assert!(fences(&heir), "nobody was fenced");
     feed.stop();
@@ -65,7 +79,7 @@ fn a_chain_of_owners_that_die_in_mid_transaction_keeps_nobody_waiting() {
     heir.stop();
     let dirs: Vec<_> = dead.iter().chain([&heir]).map(Operator::state_dir).collect();
     check(&job, &dirs).assert_lively();
-    assert!(metadata(&job, 0).ends_with(" released"), "{}", metadata(&job, 0));
+    await_released(&job, 0);
 }
 
 #[test]
@@ -83,7 +97,7 @@ fn four_lanes_of_one_instance_are_killed_and_restarted() {
     owner.kill();
     let (died, before) = (Instant::now(), job.committed());
     let mut heir = Operator::start(&job, "a");
-    job.await_progress(&before, SESSION_TIMEOUT + PAUSE_MAX);
+    job.await_progress(&before, DEADLINE);
     println!("all four go on {:?} after the kill (session timeout {SESSION_TIMEOUT:?})", died.elapsed());
     feed.stop();
     job.await_drained(DEADLINE);
@@ -103,7 +117,7 @@ fn an_owner_that_stands_by_goes_on_soon_after_a_kill() {
     owner.freeze_in_transaction(&job);
     owner.kill();
     let (died, before) = (Instant::now(), job.committed());
-    job.await_progress(&before, SESSION_TIMEOUT + PAUSE_MAX);
+    job.await_progress(&before, DEADLINE);
     println!("goes on {:?} after the kill (session timeout {SESSION_TIMEOUT:?})", died.elapsed());
     feed.stop();
     job.await_drained(DEADLINE);
@@ -113,7 +127,7 @@ fn an_owner_that_stands_by_goes_on_soon_after_a_kill() {
 
 #[test]
 fn what_was_handed_over_names_nobody_and_nobody_is_fenced() {
-    let job = patient("handed", 1);
+    let job = patient_members("handed", 1);
     let feed = Feed::start(&job, Load::new(Random::seeded("handed"), 1, 300), 500);
     let mut owner = Operator::start(&job, "owner");
     job.await_progress(&[0], DEADLINE);
@@ -125,7 +139,6 @@ fn what_was_handed_over_names_nobody_and_nobody_is_fenced() {
     let (stopped, before) = (Instant::now(), job.committed());
     job.await_progress(&before, DEADLINE);
     println!("goes on {:?} after the owner has stopped", stopped.elapsed());
-    assert!(stopped.elapsed() < HAND_OVER_MAX, "{:?}", stopped.elapsed());
     let line = heir.await_line(&["task taken over"], DEADLINE);
     assert_eq!(line["owner"], "released", "{line}");
     assert!(!fences(&heir), "somebody was fenced");
@@ -133,13 +146,13 @@ fn what_was_handed_over_names_nobody_and_nobody_is_fenced() {
     job.await_drained(DEADLINE);
     let mut heir = heir;
     heir.stop();
-    assert!(metadata(&job, 0).ends_with(" released"), "{}", metadata(&job, 0));
+    await_released(&job, 0);
     check(&job, &[owner.state_dir(), heir.state_dir()]).assert_lively();
 }
 
 #[test]
 fn a_living_owner_that_is_fenced_goes_on_under_another_id() {
-    let job = patient("wrongly", 1);
+    let job = patient_members("wrongly", 1);
     let feed = Feed::start(&job, Load::new(Random::seeded("wrongly"), 1, 300), 500);
     let mut owner = Operator::start(&job, "owner");
     job.await_progress(&[0], DEADLINE);
@@ -212,5 +225,5 @@ fn a_group_that_was_reset_stays_reset_and_can_be_taken_over() {
     // What was read again is told by its offset: nothing new came of it.
     let output = job.output();
     assert_eq!(output.len(), 110);
-    assert!(metadata(&job, 0).ends_with(" released"), "{}", metadata(&job, 0));
+    await_released(&job, 0);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::checker::{Fate, check};
 use crate::cluster::Fresh;
-use crate::job::{Job, TRANSACTION_TIMEOUT};
+use crate::job::Job;
 use crate::load::{thing, things};
 use crate::operator::Operator;
 use crate::until::{DEADLINE, within};
@@ -48,7 +48,7 @@ fn an_aborted_tail_of_the_changelog_is_passed_and_never_believed() {
     job.await_drained(DEADLINE);
     first.stop();
     for round in 0..3 {
-        let aborted = job.kafka.transaction(&format!("{}-{round}", job.name), TRANSACTION_TIMEOUT);
+        let aborted = job.kafka.transaction(&format!("{}-{round}", job.name), DEADLINE);
         aborted.send(&job.changelog(), (0..50).map(|id| foreign(&format!("thing-{id}"))));
         aborted.abort();
     }
@@ -108,7 +108,7 @@ fn a_compacted_changelog_is_restored_across_its_gaps() {
     first.stop();
     within(DEADLINE, "the cleaner to have passed", || {
         // A new segment, so that the ones before it can be cleaned; nothing of it is ever visible.
-        let roll = job.kafka.transaction(&format!("{}-roll", job.name), TRANSACTION_TIMEOUT);
+        let roll = job.kafka.transaction(&format!("{}-roll", job.name), DEADLINE);
         roll.send(&job.changelog(), [foreign("roll")]);
         roll.abort();
         (job.kafka.read(&job.changelog())[&0].len() < 300).then_some(())
@@ -125,7 +125,7 @@ fn a_compacted_changelog_is_restored_across_its_gaps() {
 /// Writes by transactions, each of which leaves a marker behind its records.
 fn send_in_transactions(job: &Job, ids: std::ops::Range<usize>) {
     for id in ids {
-        let writer = job.kafka.transaction(&format!("{}-writer", job.name), TRANSACTION_TIMEOUT);
+        let writer = job.kafka.transaction(&format!("{}-writer", job.name), DEADLINE);
         writer.send(&job.input, [thing(0, &format!("thing-{id}"), 1)]);
         writer.commit();
     }
@@ -142,7 +142,7 @@ fn an_input_whose_tail_of_markers_alone_was_removed_has_lost_nothing() {
     let bounds = job.kafka.bounds(&job.input, 0);
     assert!(bounds.end > last + 1, "the input ends in a marker");
     // An aborted transaction's records and marker are a tail that nobody can read, too.
-    let aborted = job.kafka.transaction(&format!("{}-writer", job.name), TRANSACTION_TIMEOUT);
+    let aborted = job.kafka.transaction(&format!("{}-writer", job.name), DEADLINE);
     aborted.send(&job.input, [thing(0, "never", 1)]);
     aborted.abort();
     let kept = job.kafka.read(&job.input);

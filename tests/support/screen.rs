@@ -2,14 +2,22 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
-/// A terminal of 120 columns and 40 lines, in which everything that is written can be read.
+/// How often it is asked for what was drawn.
+const LOOK_MS: i32 = 10;
+
+/// A terminal of 120 columns and 40 lines, in which everything that is written can be read. Dropped, it is gone, also for
+/// the programs that still have it.
 pub struct Terminal {
     inner: OwnedFd,
     drawn: Arc<Mutex<Vec<u8>>>,
+    gone: Arc<AtomicBool>,
+    reading: Option<JoinHandle<()>>,
 }
 
 impl Terminal {
@@ -23,16 +31,27 @@ impl Terminal {
         assert_eq!(opened, 0, "no terminal: {}", std::io::Error::last_os_error());
         // SAFETY: the call has opened both, and nobody else has them.
         let (mut outer, inner) = unsafe { (File::from_raw_fd(outer), OwnedFd::from_raw_fd(inner)) };
-        let drawn = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&drawn);
-        std::thread::spawn(move || {
+        for side in [outer.as_raw_fd(), inner.as_raw_fd()] {
+            // Not for other tests' programs, which would keep it alive.
+            // SAFETY: the descriptor is open.
+            assert_eq!(unsafe { libc::fcntl(side, libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
+        }
+        let (drawn, gone) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (kept, told) = (Arc::clone(&drawn), Arc::clone(&gone));
+        let reading = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // fails when the last holder of the inner side has closed it
-            while let Ok(read @ 1..) = outer.read(&mut bytes) {
+            while !told.load(Ordering::Acquire) {
+                let mut asked = libc::pollfd { fd: outer.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: one descriptor is asked about, and outlives the call.
+                if unsafe { libc::poll(&raw mut asked, 1, LOOK_MS) } <= 0 {
+                    continue;
+                }
+                // fails when the last holder of the inner side has closed it
+                let Ok(read @ 1..) = outer.read(&mut bytes) else { return };
                 kept.lock().unwrap().extend_from_slice(&bytes[..read]);
             }
         });
-        Terminal { inner, drawn }
+        Terminal { inner, drawn, gone, reading: Some(reading) }
     }
 
     /// The terminal as a program's standard error.
@@ -43,5 +62,14 @@ impl Terminal {
     /// All that was drawn so far, control sequences included.
     pub fn drawn(&self) -> String {
         String::from_utf8_lossy(&self.drawn.lock().unwrap()).into_owned()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Release);
+        if let Some(reading) = self.reading.take() {
+            let _ = reading.join();
+        }
     }
 }

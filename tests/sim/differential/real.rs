@@ -27,7 +27,8 @@ static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// What is seen of a script.
 pub fn observe(script: &Script) -> Vec<String> {
-    let (long, brief) = (cluster("30000"), cluster("3000"));
+    // Long enough to be seen open, beside all that runs at the same time.
+    let (long, brief) = (cluster("30000"), cluster("8000"));
     Play::new(long, brief, Real::new()).run(script)
 }
 
