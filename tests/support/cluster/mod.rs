@@ -180,7 +180,9 @@ impl Kafka {
 
     /// Which broker leads each partition of a topic; nothing where nobody tells.
     pub fn leaders(&self, topic: &str) -> Vec<i32> {
-        let Ok(all) = self.uncommitted.fetch_metadata(None, ASK) else { return Vec::new() };
+        // A client that has met a broker before it froze may ask that one, again and again.
+        let asking: BaseConsumer = client(&self.brokers).create().expect("a consumer");
+        let Ok(all) = asking.fetch_metadata(None, ASK_BRIEFLY) else { return Vec::new() };
         let found = all.topics().iter().find(|t| t.name() == topic);
         found.map_or_else(Vec::new, |t| t.partitions().iter().map(|p| p.leader()).collect())
     }
