@@ -1,17 +1,16 @@
 //! A loss of speed is seen where it is made: ratchet beside `floor-changelog`, in turns, on a million records.
 //!
-//! Only the ratio of a run to those before and after it is looked at, and of several such ratios the median, so
-//! that neither the machine nor a disturbance for some turns matters.
+//! Only the ratio of two runs that followed each other is looked at, and of several such ratios the median, so
+//! that neither the machine nor a disturbance for a second matters.
 
 use crate::contender::Contender::{FloorChangelog, Ratchet};
 use crate::failure::{Outcome, fail};
 use crate::generate::Generator;
 use crate::load;
-use crate::measure::Sample;
 use crate::runner::open_small;
 use crate::spec::Work;
 use crate::stats::Spread;
-use crate::throughput::turn;
+use crate::throughput::{ratios_of, turn};
 
 const RECORDS: u64 = 1_000_000;
 const ROUNDS: usize = 3;
@@ -31,19 +30,19 @@ pub fn run() -> Outcome<()> {
     let bench = open_small()?;
     let mut generator = Generator::new(Work::Ids);
     let input = load::input(&bench.broker, &bench.progress, "in-ids", RECORDS, |record| generator.next(record))?;
-    let mut floors = vec![turn(&bench, FloorChangelog, Work::Ids, &input, 0)?];
-    let mut ratchets = Vec::new();
+    let mut rounds = Vec::new();
     for number in 1..=ROUNDS {
-        ratchets.push(turn(&bench, Ratchet, Work::Ids, &input, number)?);
-        floors.push(turn(&bench, FloorChangelog, Work::Ids, &input, number)?);
+        let mut order = [FloorChangelog, Ratchet];
+        order.rotate_left(number % 2);
+        let mut round = std::collections::BTreeMap::new();
+        for contender in order {
+            round.insert(contender, turn(&bench, contender, Work::Ids, &input, number)?);
+        }
+        rounds.push(round);
     }
-    let spread = |figure: fn(&Sample) -> f64| {
-        let by_floor = |(sample, floors): (&Sample, &[Sample])| {
-            figure(sample) / f64::midpoint(figure(&floors[0]), figure(&floors[1]))
-        };
-        Spread::of(ratchets.iter().zip(floors.windows(2)).map(by_floor)).expect("there are rounds")
-    };
-    let (rate, cpu) = (spread(|sample| sample.rate), spread(|sample| sample.cpu_us));
+    let spread = |samples: Vec<f64>| Spread::of(samples).expect("every round has both");
+    let rate = spread(ratios_of(&rounds, Ratchet, FloorChangelog, |sample| sample.rate));
+    let cpu = spread(ratios_of(&rounds, Ratchet, FloorChangelog, |sample| sample.cpu_us));
     println!("ratchet by floor-changelog, {ROUNDS} rounds of {RECORDS} records: median (least to most)");
     let (rate_least, cpu_most) = (RATE_USUAL * RATE_MARGIN, CPU_USUAL * CPU_MARGIN);
     println!("records/s {:.2} ({:.2} to {:.2}), at least {rate_least:.2}", rate.median, rate.low, rate.high);

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::database::Database;
 use crate::kafka;
+use crate::server::free_port;
 use crate::until::within;
 
 /// How long an orderly stop may take.
@@ -65,8 +66,7 @@ impl Connect {
         let worker = self.folder.join("worker.properties");
         let settings = fs::read_to_string(&worker).expect("it was written");
         let kept = settings.lines().filter(|line| !line.starts_with("listeners=")).collect::<Vec<_>>().join("\n");
-        fs::write(&worker, format!("{kept}\nlisteners=http://127.0.0.1:{}\n", kafka::free_port()))
-            .expect("it was written");
+        fs::write(&worker, format!("{kept}\nlisteners=http://127.0.0.1:{}\n", free_port())).expect("it was written");
         let mut command = Command::new("java");
         command
             .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"])

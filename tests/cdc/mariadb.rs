@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::database::{CREATE, Database, Table, tuples};
-use crate::kafka;
-use crate::server::{Home, Server, program};
+use crate::server::{Home, Server, free_port, program};
 use crate::session::Session;
 
 const PACKAGE: &str = "on Debian and Ubuntu the package mariadb-server";
@@ -32,7 +31,7 @@ impl MariaDb {
         install.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
         install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
         home.prepare(install);
-        let port = kafka::free_port();
+        let port = free_port();
         let mut server = home.command(&program("mariadbd", &FOLDERS, PACKAGE));
         server.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
         server.arg(format!("--socket={}", socket(&home).display())).arg(format!("--port={port}"));

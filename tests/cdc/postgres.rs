@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::database::{CREATE, Database, Table};
-use crate::kafka;
-use crate::server::{Home, Server, program};
+use crate::server::{Home, Server, free_port, program};
 use crate::session::Session;
 
 const PACKAGE: &str = "on Debian and Ubuntu the package postgresql";
@@ -32,7 +31,7 @@ impl Postgres {
         let mut initdb = home.command(&program("initdb", &FOLDERS, PACKAGE));
         initdb.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
         home.prepare(initdb);
-        let port = kafka::free_port();
+        let port = free_port();
         let mut server = home.command(&program("postgres", &FOLDERS, PACKAGE));
         server.arg("-D").arg(&data).arg("-k").arg(home.folder()).arg("-p").arg(port.to_string());
         for setting in ["wal_level=logical", "listen_addresses=127.0.0.1", "fsync=off", "wal_sender_timeout=0"] {

@@ -5,6 +5,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -99,6 +100,12 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A port that nobody has at the moment.
+pub fn free_port() -> u16 {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    socket.local_addr().expect("a bound socket").port()
 }
 
 /// Where a program is: on the path, or in one of these folders, whose last part may be a star.

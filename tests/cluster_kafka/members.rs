@@ -10,11 +10,6 @@ use ratchet::cluster::{Cluster, GroupEvent, Kind, Member as _, RecordBatch};
 use crate::common::*;
 use crate::random::Random;
 
-/// Less than the 5 s for which leaving waits where it cannot be done at once.
-const LEFT_AT_ONCE: Duration = Duration::from_millis(4500);
-/// Less than the 10 s after which a member that has not left is given up.
-const SESSION: Duration = Duration::from_secs(7);
-
 fn numbered(count: i64) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("v{number}"))
 }
@@ -227,13 +222,13 @@ fn leaving_is_prompt_even_with_an_event_unanswered() {
     let (group, member) = lone_member(&cluster, &input);
     let started = Instant::now();
     member.leave().unwrap();
-    assert!(started.elapsed() < LEFT_AT_ONCE, "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
 
     let mut member = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
     eventually("an assignment", || next_event(&mut member));
     let started = Instant::now();
     member.leave().unwrap();
-    assert!(started.elapsed() < LEFT_AT_ONCE, "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
 
     // Nobody waits for a session to time out.
     let started = Instant::now();
@@ -292,7 +287,7 @@ fn members_that_stop_within_a_rebalance_leave_an_empty_group() {
         let left = Instant::now();
         eventually("an empty group", || (member_count(&group) == 0).then_some(()));
         longest = [longest[0].max(took), longest[1].max(left.elapsed())];
-        assert!(left.elapsed() < SESSION, "round {round}: somebody stayed for {:?}", left.elapsed());
+        assert!(left.elapsed() < Duration::from_secs(3), "round {round}: somebody stayed for {:?}", left.elapsed());
     }
     println!("leaving took up to {:?}, the group was empty {:?} later", longest[0], longest[1]);
 }
@@ -325,11 +320,10 @@ fn members_leave_promptly_at_any_moment_of_a_rebalance() {
             let _ = (next_event(&mut first), next_event(&mut second));
         }
         let (earlier, later) = if stage % 2 == 0 { (first, second) } else { (second, first) };
-        for member in [earlier, later] {
-            let started = Instant::now();
-            member.leave().unwrap();
-            assert!(started.elapsed() < LEFT_AT_ONCE, "stage {stage}: {:?}", started.elapsed());
-        }
+        let started = Instant::now();
+        earlier.leave().unwrap();
+        later.leave().unwrap();
+        assert!(started.elapsed() < Duration::from_secs(4), "stage {stage}: {:?}", started.elapsed());
     }
 }
 
@@ -345,7 +339,7 @@ fn an_empty_assignment_left_unanswered_does_not_hold_leaving_up() {
     assert_eq!(event, GroupEvent::Assigned(Vec::new()));
     let started = Instant::now();
     drop((second, first));
-    assert!(started.elapsed() < LEFT_AT_ONCE, "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
 }
 
 #[test]

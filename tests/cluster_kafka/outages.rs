@@ -34,12 +34,11 @@ fn a_frozen_broker_cannot_hold_a_commit_up() {
     broker.freeze();
     let started = Instant::now();
     let error = producer.commit(&[commit_of(&at(&input, 0), 1, "")], metadata).unwrap_err();
-    assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
     assert!(matches!(error.kind, Kind::Abort | Kind::Unknown), "{error}");
     let started = Instant::now();
     drop(producer);
-    // Its threads may wait for the broker; nobody waits for them.
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     broker.thaw();
     // A new producer under the same id ends whatever was open.
     let mut producer = eventually("a new producer", || cluster.producer("tx").ok());
@@ -161,7 +160,9 @@ fn a_broker_that_never_had_a_group_tells_of_one() {
     let broker = Broker::start_with(&[("offsets.topic.num.partitions", "50")]);
     let cluster = connect(&broker, &[]);
     assert_eq!(cluster.describe_topic("missing").unwrap(), None);
+    let started = Instant::now();
     cluster.group_rights("group").unwrap();
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 /// A group's coordinator that answers only after it was given up answers nobody, and does no harm: librdkafka keeps what it

@@ -4,7 +4,7 @@
 //!
 //! Transactions here time out after ten minutes: whoever waits for that fails.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::checker::{Fate, check};
 use crate::job::{Job, SESSION_TIMEOUT};
@@ -12,8 +12,10 @@ use crate::load::{Feed, Load, Random, things};
 use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
 
-/// What a living member's silence may last where nobody dies: whoever waits for that fails.
-const LONG_SESSION: (&str, &str) = ("consumer.session.timeout.ms", "120000");
+/// Beside the session timeout, what a takeover may take on a busy machine; a small part of a transaction's time-out.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// What a hand-over may take on a busy machine: less than a session's time-out.
+const HAND_OVER_MAX: Duration = Duration::from_millis(1900);
 /// A line of an operator that fences somebody.
 const FENCES: &str = "ending what may be open";
 
@@ -23,13 +25,6 @@ fn patient(theme: &str, partitions: i32) -> Job {
     job.properties.insert("producer.transaction.timeout.ms".to_owned(), "600000".to_owned());
     // A broker takes what it allows at most.
     job.properties.insert("producer.message.timeout.ms".to_owned(), "5000".to_owned());
-    job
-}
-
-/// The same whose members may be silent for two minutes.
-fn patient_members(theme: &str, partitions: i32) -> Job {
-    let mut job = patient(theme, partitions);
-    job.properties.insert(LONG_SESSION.0.to_owned(), LONG_SESSION.1.to_owned());
     job
 }
 
@@ -66,12 +61,13 @@ fn a_chain_of_owners_that_die_in_mid_transaction_keeps_nobody_waiting() {
         owner.await_crash();
         // Had it waited for the transaction before it, it would not have died yet.
         println!("{label} took over and died after {:?}", started.elapsed());
+        assert!(started.elapsed() < SESSION_TIMEOUT + PAUSE_MAX + PAUSE_MAX, "{label}: {:?}", started.elapsed());
         dead.push(owner);
     }
     let before = job.committed();
     let died = Instant::now();
     let mut heir = Operator::start(&job, "heir");
-    job.await_progress(&before, DEADLINE);
+    job.await_progress(&before, SESSION_TIMEOUT + PAUSE_MAX);
     println!("the heir goes on {:?} after the last death (session timeout {SESSION_TIMEOUT:?})", died.elapsed());
     assert!(fences(&heir), "nobody was fenced");
     feed.stop();
@@ -97,7 +93,7 @@ fn four_lanes_of_one_instance_are_killed_and_restarted() {
     owner.kill();
     let (died, before) = (Instant::now(), job.committed());
     let mut heir = Operator::start(&job, "a");
-    job.await_progress(&before, DEADLINE);
+    job.await_progress(&before, SESSION_TIMEOUT + PAUSE_MAX);
     println!("all four go on {:?} after the kill (session timeout {SESSION_TIMEOUT:?})", died.elapsed());
     feed.stop();
     job.await_drained(DEADLINE);
@@ -117,7 +113,7 @@ fn an_owner_that_stands_by_goes_on_soon_after_a_kill() {
     owner.freeze_in_transaction(&job);
     owner.kill();
     let (died, before) = (Instant::now(), job.committed());
-    job.await_progress(&before, DEADLINE);
+    job.await_progress(&before, SESSION_TIMEOUT + PAUSE_MAX);
     println!("goes on {:?} after the kill (session timeout {SESSION_TIMEOUT:?})", died.elapsed());
     feed.stop();
     job.await_drained(DEADLINE);
@@ -127,7 +123,7 @@ fn an_owner_that_stands_by_goes_on_soon_after_a_kill() {
 
 #[test]
 fn what_was_handed_over_names_nobody_and_nobody_is_fenced() {
-    let job = patient_members("handed", 1);
+    let job = patient("handed", 1);
     let feed = Feed::start(&job, Load::new(Random::seeded("handed"), 1, 300), 500);
     let mut owner = Operator::start(&job, "owner");
     job.await_progress(&[0], DEADLINE);
@@ -139,6 +135,7 @@ fn what_was_handed_over_names_nobody_and_nobody_is_fenced() {
     let (stopped, before) = (Instant::now(), job.committed());
     job.await_progress(&before, DEADLINE);
     println!("goes on {:?} after the owner has stopped", stopped.elapsed());
+    assert!(stopped.elapsed() < HAND_OVER_MAX, "{:?}", stopped.elapsed());
     let line = heir.await_line(&["task taken over"], DEADLINE);
     assert_eq!(line["owner"], "released", "{line}");
     assert!(!fences(&heir), "somebody was fenced");
@@ -152,7 +149,9 @@ fn what_was_handed_over_names_nobody_and_nobody_is_fenced() {
 
 #[test]
 fn a_living_owner_that_is_fenced_goes_on_under_another_id() {
-    let job = patient_members("wrongly", 1);
+    let mut job = patient("wrongly", 1);
+    // Nobody dies, and a busy machine must not look like it.
+    job.properties.insert("consumer.session.timeout.ms".to_owned(), "120000".to_owned());
     let feed = Feed::start(&job, Load::new(Random::seeded("wrongly"), 1, 300), 500);
     let mut owner = Operator::start(&job, "owner");
     job.await_progress(&[0], DEADLINE);
@@ -184,6 +183,7 @@ fn an_id_of_another_program_is_left_alone() {
     let mut owner = Operator::start(&job, "owner");
     job.await_drained(DEADLINE);
     owner.stop();
+    await_released(&job, 0);
     // Its text names an id that is not ratchet's, which has a transaction open on the output.
     let (offset, text) = job.kafka.committed(&job.group(), &job.input, 0).expect("it has committed");
     let id = format!("bank-{}", job.name);
@@ -210,6 +210,7 @@ fn a_group_that_was_reset_stays_reset_and_can_be_taken_over() {
     let mut owner = Operator::start(&job, "owner");
     job.await_drained(DEADLINE);
     owner.stop();
+    await_released(&job, 0);
     job.kafka.group(&job.group()).set(&job.input, 0, 0, "");
     let mut second = Operator::start(&job, "second");
     second.await_line(&["the group was reset"], DEADLINE);

@@ -10,6 +10,9 @@ use crate::load::{Feed, Load, Random, now_ms, thing};
 use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
 
+/// For how long a partition that nobody takes away may stand still while others are moved.
+const STANDSTILL_MAX: Duration = Duration::from_millis(2500);
+
 /// The owner of each partition, as it was named at its start: one whose transaction failed goes on under another id, and
 /// is still the same.
 fn each_owner(job: &Job) -> Vec<Option<String>> {
@@ -20,6 +23,26 @@ fn each_owner(job: &Job) -> Vec<Option<String>> {
 /// The distinct owners of all partitions, if each has one.
 fn owners(job: &Job) -> Option<BTreeSet<String>> {
     each_owner(job).into_iter().collect()
+}
+
+/// Watches the committed offsets until `done`; returns for each partition how long it stood still at most.
+fn watch(job: &Job, what: &str, mut done: impl FnMut() -> bool) -> Vec<Duration> {
+    let group = job.kafka.group(&job.group());
+    let committed = |p: usize| group.committed(&job.input, p as i32).map_or(0, |(offset, _)| offset);
+    let mut last: Vec<(i64, Instant)> =
+        (0..job.partitions() as usize).map(|p| (committed(p), Instant::now())).collect();
+    let mut longest = vec![Duration::ZERO; last.len()];
+    within(DEADLINE, what, || {
+        for (p, last) in last.iter_mut().enumerate() {
+            let now = committed(p);
+            longest[p] = longest[p].max(last.1.elapsed());
+            if now > last.0 {
+                *last = (now, Instant::now());
+            }
+        }
+        done().then_some(())
+    });
+    longest
 }
 
 /// How often a partition was taken away from one of these, in good order or not.
@@ -33,28 +56,28 @@ fn taken_away(operators: &[&Operator], job: &Job, partition: usize) -> usize {
     named.filter(|named| named.trim_matches('"').split(' ').any(|named| named == partition)).count()
 }
 
-/// Those that stayed were never taken away while `event` happened, after which each partition goes on.
+/// Those that stayed were never taken away while `event` happened, and went on.
 fn assert_others_went_on(
     (before, after): (&[Option<String>], &[Option<String>]),
     (taken_before, taken_after): (&[usize], &[usize]),
+    longest: &[Duration],
     event: &str,
 ) {
     let stayed: Vec<usize> = (0..before.len()).filter(|&p| before[p] == after[p]).collect();
-    println!("{event}: {stayed:?} stayed");
+    println!("{event}: {stayed:?} stayed, the longest standstills were {longest:?}");
     assert!(
         !stayed.is_empty() && stayed.len() < before.len(),
         "{event}: nothing moved, or everything: {before:?}, {after:?}"
     );
     for p in stayed {
         assert_eq!(taken_before[p], taken_after[p], "{event}: partition {p}, which stayed, was taken away meanwhile");
+        assert!(longest[p] < STANDSTILL_MAX, "{event}: partition {p}, which stayed, stood still for {:?}", longest[p]);
     }
 }
 
 #[test]
 fn a_third_instance_joins_under_load_and_one_leaves() {
-    let mut job = Job::new("joins", 4);
-    // Nobody dies, and a busy machine must not look like it.
-    job.properties.insert("consumer.session.timeout.ms".to_owned(), "120000".to_owned());
+    let job = Job::new("joins", 4);
     let feed = Feed::start(&job, Load::new(Random::seeded("joins"), 4, 2000), 1500);
     let (mut a, mut b) = (Operator::start(&job, "a"), Operator::start(&job, "b"));
     within(DEADLINE, "two owners", || (owners(&job)?.len() == 2).then_some(()));
@@ -62,17 +85,18 @@ fn a_third_instance_joins_under_load_and_one_leaves() {
 
     let (before, taken_before) = (each_owner(&job), taken(&[&a, &b]));
     let mut c = Operator::start(&job, "c");
-    within(DEADLINE, "a third owner", || (owners(&job)?.len() == 3).then_some(()));
+    let longest = watch(&job, "a third owner", || owners(&job).is_some_and(|owners| owners.len() == 3));
     let (joined, taken_joined) = (each_owner(&job), taken(&[&a, &b, &c]));
-    assert_others_went_on((&before, &joined), (&taken_before, &taken_joined), "one joined");
+    assert_others_went_on((&before, &joined), (&taken_before, &taken_joined), &longest, "one joined");
     job.await_progress(&job.committed(), DEADLINE);
 
     let leaving = Instant::now();
     a.terminate();
-    within(DEADLINE, "two owners again", || (owners(&job)?.len() == 2 && !a.is_running()).then_some(()));
+    let longest =
+        watch(&job, "two owners again", || owners(&job).is_some_and(|owners| owners.len() == 2) && !a.is_running());
     println!("the hand-over after SIGTERM took {:?}", leaving.elapsed());
     let taken_left = taken(&[&a, &b, &c]);
-    assert_others_went_on((&joined, &each_owner(&job)), (&taken_joined, &taken_left), "one left");
+    assert_others_went_on((&joined, &each_owner(&job)), (&taken_joined, &taken_left), &longest, "one left");
     job.await_progress(&job.committed(), DEADLINE);
 
     feed.stop();

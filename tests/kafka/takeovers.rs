@@ -10,9 +10,9 @@ use crate::load::{Feed, Load, Random, thing, things};
 use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
 
-/// What a takeover may take: what it waits for, and what a busy machine needs beside it.
+/// What a takeover may take.
 const TAKEOVER_MAX: Duration = Duration::from_millis(
-    (SESSION_TIMEOUT.as_millis() + TRANSACTION_TIMEOUT.as_millis() + ABORT_SCAN.as_millis()) as u64 + 10_000,
+    (SESSION_TIMEOUT.as_millis() + TRANSACTION_TIMEOUT.as_millis() + ABORT_SCAN.as_millis()) as u64 + 1000,
 );
 
 /// What the dead owner's transaction had written.

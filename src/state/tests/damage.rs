@@ -221,7 +221,7 @@ fn a_full_disk_is_said_and_leaves_an_earlier_commit() {
     // A small disk of its own, that no other process sees: needs user namespaces, not root.
     let mut on_small_disk = Command::new("timeout");
     on_small_disk
-        .args(["600", "unshare", "--mount", "--map-root-user", "sh", "-c"])
+        .args(["60", "unshare", "--mount", "--map-root-user", "sh", "-c"])
         .arg("mount -t tmpfs -o size=6m none \"$0\" && exec \"$@\"")
         .arg(dir.path())
         .arg(child.get_program())

@@ -1,7 +1,7 @@
 //! One Apache Kafka broker in KRaft mode, on free ports, with the settings that make faults quick.
 
 use std::fs::{self, File, OpenOptions};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::install::{Install, KEYSTORE_PASSWORD};
-use super::ports::free_port;
 use super::process;
 
 /// How long a broker may take to answer on a busy machine.
@@ -329,7 +328,11 @@ fn java_with(install: &Install, options: &[&str]) -> Command {
 }
 
 fn free_ports() -> Ports {
-    Ports { plaintext: free_port(), sasl_ssl: free_port(), controller: free_port(), proxied: free_port() }
+    // All are held until all are known, so that they differ.
+    let sockets = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [plaintext, sasl_ssl, controller, proxied] =
+        sockets.each_ref().map(|s| s.local_addr().expect("a bound socket").port());
+    Ports { plaintext, sasl_ssl, controller, proxied }
 }
 
 /// What every broker has in common. The abort scan, the cleaner and retention run twice a second, and

@@ -14,14 +14,12 @@
 
 mod broker;
 mod install;
-mod ports;
 mod process;
 
 use std::sync::OnceLock;
 
 pub use broker::Broker;
 pub use install::{Certificate, jars, remove_folder, target_folder};
-pub use ports::free_port;
 pub use process::{run_folder, signal, spawn};
 
 /// The bootstrap servers of the Kafka that all tests of this binary share: each test has topics, groups
