@@ -18,10 +18,12 @@ pub enum Kind {
     Messages,
     /// Things with versions that begin again with each epoch.
     Epochs,
+    /// Changes of a table's rows: deletes and their tombstones, a snapshot's reads, truncates. Drops are explained.
+    Changes,
 }
 
 impl Kind {
-    pub const ALL: [Self; 3] = [Self::Versions, Self::Messages, Self::Epochs];
+    pub const ALL: [Self; 4] = [Self::Versions, Self::Messages, Self::Epochs, Self::Changes];
 
     /// Its topology.
     pub fn topology(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Kind {
             Self::Versions => TOPOLOGY,
             Self::Messages => MESSAGES,
             Self::Epochs => EPOCHS,
+            Self::Changes => CHANGES,
         }
     }
 }
@@ -59,6 +62,16 @@ epoch: [value.epoch]
 output: {topic: orders.unique}
 on_null_value: forward
 ";
+const CHANGES: &str = "\
+name: shop
+input: {topics: [orders], key_format: json, value_format: json}
+identity: [key.id]
+version: {of: value.version, as: integer}
+kinds: {of: value.op, delete: [d], read: [r], truncate: [t], table: [value.table]}
+on_null_value: follow_delete
+output: {topic: orders.unique}
+audit: {topic: shop.audit}
+";
 pub const INPUT: &str = "orders";
 pub const OUTPUT: &str = "orders.unique";
 pub const CHANGELOG: &str = "ratchet.shop.orders.changelog";
@@ -75,6 +88,8 @@ const EPOCH_RECORDS: u64 = 25;
 const WITH_HEADERS: u64 = 200;
 /// So many have no key, which nothing asks for.
 const WITHOUT_KEY: u64 = 20;
+/// So many changes are null values, of which some are a delete's tombstone.
+const NULLS: u64 = 150;
 
 /// What is odd about a record's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,11 +119,24 @@ impl Oddity {
     }
 }
 
+/// What a change does to a row, or to all of them.
+fn operation(random: &mut Random) -> &'static str {
+    match random.below(1000) {
+        0..10 => "t",
+        10..260 => "d",
+        260..360 => "r",
+        _ => "u",
+    }
+}
+
 /// One record more.
 pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64, now: Time) -> Record {
     // Drawn apart, so that all else that is drawn for the input is the same with them and without.
     let mut apart = Random::new(random.clone().next());
     let oddity = Oddity::drawn(&mut apart).filter(|_| profile.odd_records);
+    if profile.input == Kind::Changes {
+        return change(oddity, random, &mut apart, (partition, sent, now));
+    }
     let id = format!("{partition}-{}", random.below(12));
     // Versions rise with what was sent, and fall behind now and then.
     let version = (sent + random.below(6)).saturating_sub(random.below(12));
@@ -133,6 +161,7 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
             let version = version.saturating_sub(epoch * EPOCH_RECORDS);
             format!(r#""epoch":{epoch},"version":{},"#, number(version))
         }
+        Kind::Changes => unreachable!("changes are drawn by themselves"),
     };
     let value = match oddity {
         Some(Oddity::Null) => None,
@@ -149,6 +178,34 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
         key: key.map(|key| key.as_bytes().into()),
         value: value.map(|value| value.as_bytes().into()),
         headers: if profile.odd_records { headers(&mut apart) } else { Bytes::default() },
+    }
+}
+
+/// One change more: its row is named by its key, a truncate's table by its value.
+fn change(oddity: Option<Oddity>, random: &mut Random, apart: &mut Random, at: (i32, u64, Time)) -> Record {
+    let (partition, sent, now) = at;
+    let id = random.below(12);
+    let version = (sent + random.below(6)).saturating_sub(random.below(12));
+    let (operation, is_null) = (operation(apart), apart.permille(NULLS));
+    let key = match (operation, oddity) {
+        ("t", _) if !is_null => None,
+        (_, Some(Oddity::IdentityMissing)) => Some("{}".to_owned()),
+        _ => Some(format!(r#"{{"id":"{partition}-{id}"}}"#)),
+    };
+    let version = if oddity == Some(Oddity::VersionMalformed) { r#""x""#.to_owned() } else { version.to_string() };
+    let text = if oddity == Some(Oddity::TooLarge) { "x".repeat(OUTPUT_BYTES_MAX) } else { String::new() };
+    let value = match oddity {
+        Some(Oddity::Malformed) => Some("{".to_owned()),
+        _ if is_null || oddity == Some(Oddity::Null) => None,
+        _ => Some(format!(
+            r#"{{"op":"{operation}","table":"orders","version":{version},"sent":{sent},"text":"{text}"}}"#
+        )),
+    };
+    Record {
+        timestamp: Some(WALL_MS + (now / crate::kafka::MS) as i64),
+        key: key.map(|key| key.as_bytes().into()),
+        value: value.map(|value| value.as_bytes().into()),
+        headers: headers(apart),
     }
 }
 

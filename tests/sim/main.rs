@@ -52,7 +52,7 @@ use random::Random;
 use schedule::{Outcome, run};
 
 /// By the kind of input.
-static TOPOLOGIES: LazyLock<[Topology; 3]> = LazyLock::new(|| {
+static TOPOLOGIES: LazyLock<[Topology; 4]> = LazyLock::new(|| {
     input::Kind::ALL.map(|kind| {
         let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile(kind));
         loaded.map_err(|mistakes| mistakes.render(false)).expect("the topology is right").topology
@@ -63,7 +63,7 @@ fn plan(profile: &Profile) -> Plan {
     Plan {
         topology: TOPOLOGIES[profile.input as usize].clone(),
         lanes: profile.lanes,
-        commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
+        commit: Commit { interval_ms: 100, records_max: profile.commit_records, bytes_max: 1 << 20 },
     }
 }
 
@@ -159,6 +159,12 @@ fn forgetful_seeds() {
 #[test]
 fn epochal_seeds() {
     hunt::of_profile("epochal", 40);
+}
+
+/// Deletes, tombstones, a snapshot's reads and truncates, with what `odd` has; drops are explained.
+#[test]
+fn changing_seeds() {
+    hunt::of_profile("changing", 40);
 }
 
 /// Inputs trimmed, lost, grown and recreated, and groups that are told to read on at the end.

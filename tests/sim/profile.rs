@@ -67,6 +67,8 @@ pub struct Profile {
     pub instances: usize,
     pub lanes: usize,
     pub records: u64,
+    /// How many records a transaction has at the most, about.
+    pub commit_records: usize,
     pub crashes: u64,
     pub freezes: u64,
     pub departures: u64,
@@ -94,7 +96,7 @@ pub struct Profile {
 pub type Draw = fn(&mut Random) -> Profile;
 
 /// All profiles by the names that people call them by.
-pub const PROFILES: [(&str, Draw); 11] = [
+pub const PROFILES: [(&str, Draw); 12] = [
     ("calm", Profile::calm),
     ("falling", Profile::falling),
     ("wild", Profile::wild),
@@ -104,6 +106,7 @@ pub const PROFILES: [(&str, Draw); 11] = [
     ("upset", Profile::upset),
     ("forgetful", Profile::forgetful),
     ("epochal", Profile::epochal),
+    ("changing", Profile::changing),
     ("uprooted", Profile::uprooted),
     ("swept", Profile::swept),
 ];
@@ -111,7 +114,10 @@ pub const PROFILES: [(&str, Draw); 11] = [
 impl Profile {
     /// Nothing goes wrong.
     pub fn calm(random: &mut Random) -> Self {
+        // Drawn apart: all else is as it would be.
+        let commit_records = [1, 7, 100, 100][Random::new(!random.clone().next()).below(4) as usize];
         Self {
+            commit_records,
             input: input::Kind::Versions,
             odd_records: true,
             laden: false,
@@ -197,6 +203,11 @@ impl Profile {
     /// All that of `wild`, with versions that begin again with each epoch.
     pub fn epochal(random: &mut Random) -> Self {
         Self { input: input::Kind::Epochs, ..Self::wild(random) }
+    }
+
+    /// All that of `odd`, with changes of a table's rows.
+    pub fn changing(random: &mut Random) -> Self {
+        Self { input: input::Kind::Changes, ..Self::odd(random) }
     }
 
     /// What is forgotten soon is swept, and compacted away for good, on disks that go back to what they were: a store

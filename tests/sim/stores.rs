@@ -1,5 +1,6 @@
 //! What an instance's stores are on: a simulated disk in most seeds, RocksDB in some.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ratchet::state::simulated::{Loads, SimulatedDisk};
@@ -48,6 +49,14 @@ impl Stores {
         match self {
             Self::Real(folder, _) => StateDir::claim(folder.path()).expect("the folder is this seed's own"),
             Self::Simulated(disk) => disk.state_dir(),
+        }
+    }
+
+    /// The folder of the one process that uses the disk, whose stores are in it.
+    pub fn slot(&self) -> PathBuf {
+        match self {
+            Self::Real(folder, _) => folder.path().join("slot-0"),
+            Self::Simulated(disk) => disk.state_dir().path().to_owned(),
         }
     }
 

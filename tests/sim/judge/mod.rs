@@ -1,8 +1,7 @@
 //! The judge: compares what a run was given with what it has left behind in the cluster and on disks, and says what
 //! breaks which invariant of docs/guarantees.md. It knows the input and the rules, and reads the persisted bytes by the
-//! checker's own reader of them. It shares no rule and no persisted format with the operator, only what brings it bytes:
-//! the names of stores' folders, the opening of real stores (simulated ones are read off their disk), and the client's
-//! form of a record's headers.
+//! checker's own reader of them: records' headers, and the files of stores, too. It shares neither rules nor formats with
+//! the operator, nor the code that reads them.
 //!
 //! | | what has to be so | where |
 //! |---|---|---|
@@ -22,7 +21,7 @@
 //! went back or has no text; a changelog that lost records, that the partitions whose tasks were refused are not read.
 //!
 //! - `rules`, `model`, `epochs`: what has to come out; `history`: what was seen on the way; `runs`: a changelog taken apart
-//! - `partition`, `output`, `offsets`, `stores`: what is compared
+//! - `partition`, `output`, `audit`, `offsets`, `stores`: what is compared
 //! - `coverage`: the situations that runs mean to reach; `heard`: what the engine says of them
 
 use std::collections::BTreeMap;
@@ -30,6 +29,7 @@ use std::fmt;
 
 use crate::kafka::{Broker, Partition, Record};
 
+mod audit;
 #[path = "../../support/checker/bytes.rs"]
 mod bytes;
 pub mod coverage;
@@ -162,7 +162,8 @@ impl<'a> Case<'a> {
             if !is_read {
                 lags.push((input, format!("everything read, up to {end}"), format!("{committed:?}")));
             }
-            for topic in [self.rules.output, self.rules.changelog, self.rules.dead_letter] {
+            let written = [self.rules.output, self.rules.changelog, self.rules.dead_letter];
+            for topic in written.into_iter().chain(self.rules.audit) {
                 let partition = Partition::new(topic, number);
                 let Some(log) = self.broker.topics.log(&partition) else { continue };
                 if log.stable_end() < log.end() {
@@ -197,9 +198,11 @@ pub fn examine(broker: &Broker, history: &mut History) -> Ruling {
     let mut ruling = std::mem::take(&mut history.ruling);
     let case = Case::new(broker, history);
     let mut letters = output::Letters::read(&case, &mut ruling);
+    let mut explanations = audit::Explanations::read(&case, &mut ruling);
     for number in 0..case.partitions {
-        partition::check(&case, number, &mut letters, &mut ruling);
+        partition::check(&case, number, (&mut letters, &mut explanations), &mut ruling);
     }
+    explanations.end(&mut ruling);
     letters.end(&mut ruling);
     ruling
 }

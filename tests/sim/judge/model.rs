@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
-use crate::kafka::Record;
+use crate::kafka::{Bytes, Record};
 
 use super::bytes;
 use super::epochs::{Relation, Scopes};
@@ -19,8 +19,9 @@ pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Forwarded,
-    Duplicate,
-    Stale,
+    /// With the reason, as the two below.
+    Duplicate(&'static str),
+    Stale(&'static str),
     DeadLettered(&'static str),
 }
 
@@ -30,7 +31,25 @@ struct Entry {
     last_seen: i64,
     version: Option<i128>,
     scope: Option<usize>,
-    bytes: Vec<u8>,
+    /// Whether it was a snapshot's read.
+    from_read: bool,
+    owes_tombstone: bool,
+    record_key: Option<Bytes>,
+}
+
+impl Entry {
+    fn bytes(&self) -> Vec<u8> {
+        let version = self.version.map(bytes::version);
+        let remembered = bytes::Remembered {
+            record_key: self.record_key.as_deref(),
+            last_seen: self.last_seen,
+            version: version.as_deref(),
+            scope: self.scope.map(|number| number as u16),
+            from_read: self.from_read,
+            owes_tombstone: self.owes_tombstone,
+        };
+        remembered.encode()
+    }
 }
 
 /// One partition's state.
@@ -41,6 +60,8 @@ pub struct Model<'a> {
     pub stream_time: i64,
     /// The highest `stream time - retention`.
     pub horizon: i64,
+    /// How many truncates were forwarded.
+    pub truncates: u64,
     changed: BTreeSet<Vec<u8>>,
     scopes: Scopes,
 }
@@ -52,6 +73,7 @@ impl<'a> Model<'a> {
             entries: HashMap::new(),
             stream_time: -1,
             horizon: i64::MIN,
+            truncates: 0,
             changed: BTreeSet::new(),
             scopes: Scopes::default(),
         }
@@ -69,7 +91,7 @@ impl<'a> Model<'a> {
                 self.horizon = self.horizon.max(self.stream_time - retention);
             }
         }
-        let Read { identity, version, scope } = match read(self.rules, record) {
+        let Read { identity, version, scope, kind, table } = match read(self.rules, record) {
             Ok(read) => read,
             // Nothing of it is remembered.
             Err("null_value") if self.rules.forwards_null => return Verdict::Forwarded,
@@ -78,11 +100,14 @@ impl<'a> Model<'a> {
         if record.timestamp.is_some_and(|timestamp| timestamp < self.horizon) {
             return Verdict::DeadLettered("late");
         }
+        if self.rules.has_changes {
+            return self.apply_change((identity, version, kind, table), record);
+        }
         let known = self.entries.get(&identity).filter(|entry| !self.is_expired(entry));
         let (verdict, came_back) = match (self.rules.version.is_some(), version, known) {
             (true, None, _) => return self.sent(record),
             (_, _, None) => (Verdict::Forwarded, None),
-            (false, _, Some(_)) => (Verdict::Duplicate, None),
+            (false, _, Some(_)) => (Verdict::Duplicate("seen"), None),
             (true, Some(new), Some(entry)) => self.compare(new, scope.as_deref(), entry),
         };
         let verdict = if verdict == Verdict::Forwarded { self.sent(record) } else { verdict };
@@ -95,19 +120,67 @@ impl<'a> Model<'a> {
             self.scopes.see(name, version, offset, came_back);
         }
         if verdict == Verdict::Forwarded {
-            let last_seen = record.timestamp.unwrap_or(-1).max(self.stream_time);
-            let encoded = version.map(bytes::version);
-            let remembered = bytes::Remembered {
-                record_key: record.key.as_deref(),
-                last_seen,
-                version: encoded.as_deref(),
-                scope: number.map(|number| number as u16),
-                ..bytes::Remembered::default()
-            };
-            self.changed.insert(identity.clone());
-            self.entries.insert(identity, Entry { last_seen, version, scope: number, bytes: remembered.encode() });
+            self.remember(identity, (version, number), Change::Upsert, record);
         }
         verdict
+    }
+
+    /// What becomes of a change of a row, or of a table.
+    fn apply_change(
+        &mut self,
+        (identity, version, kind, table): (Vec<u8>, Option<i128>, Change, Option<Vec<u8>>),
+        record: &Record,
+    ) -> Verdict {
+        let now = self.now(record);
+        let known = self.entries.get_mut(&identity);
+        if kind == Change::Tombstone {
+            return match known.filter(|entry| entry.owes_tombstone) {
+                Some(entry) => {
+                    (entry.owes_tombstone, entry.last_seen) = (false, now.max(entry.last_seen));
+                    self.changed.insert(identity);
+                    Verdict::Forwarded
+                }
+                None => Verdict::Duplicate("tombstone_not_owed"),
+            };
+        }
+        let truncated = table.and_then(|table| self.entries.get(&table)).and_then(|table| table.version);
+        let verdict = match self.entries.get(&identity) {
+            _ if truncated.is_some_and(|truncated| version < Some(truncated)) => Verdict::Stale("table_truncated"),
+            None => Verdict::Forwarded,
+            Some(entry) if kind == Change::Read && !entry.from_read => Verdict::Stale("snapshot_read"),
+            Some(entry) if kind != Change::Read && entry.from_read => Verdict::Forwarded,
+            Some(entry) => by_version(version, entry.version),
+        };
+        let verdict = if verdict == Verdict::Forwarded { self.sent(record) } else { verdict };
+        if verdict == Verdict::Forwarded {
+            self.truncates += u64::from(kind == Change::Truncate);
+            self.remember(identity, (version, None), kind, record);
+        }
+        verdict
+    }
+
+    /// When a record is seen.
+    fn now(&self, record: &Record) -> i64 {
+        record.timestamp.unwrap_or(-1).max(self.stream_time)
+    }
+
+    fn remember(
+        &mut self,
+        identity: Vec<u8>,
+        (version, scope): (Option<i128>, Option<usize>),
+        kind: Change,
+        record: &Record,
+    ) {
+        let entry = Entry {
+            last_seen: self.now(record),
+            version,
+            scope,
+            from_read: kind == Change::Read,
+            owes_tombstone: kind == Change::Delete,
+            record_key: record.key.clone(),
+        };
+        self.changed.insert(identity.clone());
+        self.entries.insert(identity, entry);
     }
 
     /// What becomes of a version that meets an entry, and where its scope comes back, if it does.
@@ -119,14 +192,10 @@ impl<'a> Model<'a> {
             return match self.scopes.relation(name, new, (theirs, old)) {
                 Relation::Newer => (Verdict::Forwarded, None),
                 Relation::ComesBack(since) => (Verdict::Forwarded, Some(since)),
-                Relation::Older => (Verdict::Stale, None),
+                Relation::Older => (Verdict::Stale("epoch_older"), None),
             };
         }
-        match new.cmp(&old) {
-            Ordering::Greater => (Verdict::Forwarded, None),
-            Ordering::Equal => (Verdict::Duplicate, None),
-            Ordering::Less => (Verdict::Stale, None),
-        }
+        (by_version(Some(new), Some(old)), None)
     }
 
     /// What becomes of a record that is to come out: the output may refuse it for good.
@@ -143,7 +212,7 @@ impl<'a> Model<'a> {
 
     /// What a transaction that ends here has to have written, but for what a sweeper has removed.
     pub fn take_changed(&mut self) -> State {
-        let of = |key: Vec<u8>| self.entries.get(&key).map(|entry| (key, entry.bytes.clone()));
+        let of = |key: Vec<u8>| self.entries.get(&key).map(|entry| (key, entry.bytes()));
         std::mem::take(&mut self.changed).into_iter().filter_map(of).collect()
     }
 
@@ -160,13 +229,33 @@ impl<'a> Model<'a> {
 
     /// All that is remembered.
     pub fn state(&self) -> State {
-        self.entries.iter().map(|(key, entry)| (key.clone(), entry.bytes.clone())).collect()
+        self.entries.iter().map(|(key, entry)| (key.clone(), entry.bytes())).collect()
     }
 
     fn is_expired(&self, entry: &Entry) -> bool {
         let Some(retention) = self.rules.retention_ms else { return false };
         entry.last_seen >= 0 && entry.last_seen + retention < self.stream_time
     }
+}
+
+fn by_version(new: Option<i128>, known: Option<i128>) -> Verdict {
+    match new.cmp(&known) {
+        Ordering::Greater => Verdict::Forwarded,
+        Ordering::Equal => Verdict::Duplicate("version_equal"),
+        Ordering::Less => Verdict::Stale("version_older"),
+    }
+}
+
+/// What a record does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Upsert,
+    Delete,
+    /// Of a snapshot.
+    Read,
+    Truncate,
+    /// A null value behind a delete.
+    Tombstone,
 }
 
 /// What is read of a record.
@@ -176,23 +265,47 @@ pub struct Read {
     pub version: Option<i128>,
     /// The scope's name.
     pub scope: Option<String>,
+    pub kind: Change,
+    /// The key of a row's table.
+    pub table: Option<Vec<u8>>,
 }
 
 /// What a record says, or why there is nothing to be read.
 pub fn read(rules: &Rules, record: &Record) -> Result<Read, &'static str> {
-    let value = record.value.as_deref().ok_or("null_value")?;
-    let json: Value = serde_json::from_slice(value).map_err(|_| "value_malformed")?;
-    let identity = match json.get(rules.identity) {
-        None | Some(Value::Null) => return Err("identity_missing"),
-        Some(Value::Array(_) | Value::Object(_)) => return Err("identity_not_scalar"),
-        Some(scalar) => bytes::identity_key(std::slice::from_ref(scalar)),
+    let key = || record.key.as_deref().and_then(|key| serde_json::from_slice(key).ok()).unwrap_or(Value::Null);
+    let Some(value) = record.value.as_deref() else {
+        let identity = if rules.has_changes { identity(rules, &key())? } else { return Err("null_value") };
+        return Ok(Read { identity, version: None, scope: None, kind: Change::Tombstone, table: None });
     };
+    let json: Value = serde_json::from_slice(value).map_err(|_| "value_malformed")?;
+    let kind = match json.get("op").and_then(Value::as_str).filter(|_| rules.has_changes) {
+        Some("d") => Change::Delete,
+        Some("r") => Change::Read,
+        Some("t") => Change::Truncate,
+        _ => Change::Upsert,
+    };
+    let table = rules.has_changes.then(|| bytes::table_key(&json["table"]));
+    let identity = match (kind, &table) {
+        (Change::Truncate, Some(table)) => table.clone(),
+        _ if rules.has_changes => identity(rules, &key())?,
+        _ => identity(rules, &json)?,
+    };
+    let table = table.filter(|_| kind != Change::Truncate);
     let version = match rules.version.and_then(|field| json.get(field)) {
         None | Some(Value::Null) => None,
         Some(version) => Some(integer(version).ok_or("version_malformed")?),
     };
     let scope = rules.epoch.and_then(|field| json.get(field)).map(Value::to_string);
-    Ok(Read { identity, version, scope })
+    Ok(Read { identity, version, scope, kind, table })
+}
+
+/// The key of an identity, out of what has it.
+fn identity(rules: &Rules, from: &Value) -> Result<Vec<u8>, &'static str> {
+    match from.get(rules.identity) {
+        None | Some(Value::Null) => Err("identity_missing"),
+        Some(Value::Array(_) | Value::Object(_)) => Err("identity_not_scalar"),
+        Some(scalar) => Ok(bytes::identity_key(std::slice::from_ref(scalar))),
+    }
 }
 
 fn integer(value: &Value) -> Option<i128> {
@@ -235,13 +348,38 @@ mod tests {
     }
 
     #[test]
+    fn changes_of_rows_and_of_their_table() {
+        let mut model = Model::new(rules(Kind::Changes));
+        let mut apply = |id: &str, operation: &str, version: i64| {
+            let key = (operation != "t").then(|| format!(r#"{{"id":"{id}"}}"#));
+            let value = format!(r#"{{"op":"{operation}","table":"orders","version":{version}}}"#);
+            let value = (operation != "null").then_some(value);
+            let of = |text: String| Bytes::from(text.as_bytes());
+            let record = Record { timestamp: Some(1), key: key.map(of), value: value.map(of), ..Record::default() };
+            model.apply(0, &record, (0, i64::MAX / 2), false)
+        };
+        let forwarded = Verdict::Forwarded;
+        assert_eq!(
+            [apply("a", "r", 5), apply("a", "u", 3), apply("a", "r", 9)],
+            [forwarded, forwarded, Verdict::Stale("snapshot_read")]
+        );
+        assert_eq!([apply("a", "d", 4), apply("a", "null", 0)], [forwarded; 2]);
+        assert_eq!(apply("a", "null", 0), Verdict::Duplicate("tombstone_not_owed"));
+        assert_eq!([apply("", "t", 7), apply("", "t", 7)], [forwarded, Verdict::Duplicate("version_equal")]);
+        assert_eq!([apply("b", "u", 6), apply("b", "u", 7)], [Verdict::Stale("table_truncated"), forwarded]);
+        assert_eq!(model.truncates, 1);
+    }
+
+    #[test]
     fn what_the_output_refuses_is_not_remembered() {
         let text = "x".repeat(crate::input::OUTPUT_BYTES_MAX);
-        for (kind, small) in [(Kind::Versions, r#"{"id":"a","version":1}"#), (Kind::Messages, r#"{"id":"a"}"#)] {
+        let of =
+            [(Kind::Versions, r#"{"id":"a","version":1}"#, "version_equal"), (Kind::Messages, r#"{"id":"a"}"#, "seen")];
+        for (kind, small, repeated) in of {
             let large = format!(r#"{},"text":"{text}"}}"#, small.trim_end_matches('}'));
             let (small, large) = (Some(small), Some(&large[..]));
             let set_aside = Verdict::DeadLettered("unsendable");
-            let expected = [set_aside, set_aside, Verdict::Forwarded, Verdict::Duplicate];
+            let expected = [set_aside, set_aside, Verdict::Forwarded, Verdict::Duplicate(repeated)];
             assert_eq!(verdicts(kind, &[large, large, small, large]), expected);
         }
     }

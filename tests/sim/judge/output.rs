@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ratchet::record::Headers;
-
 use crate::kafka::{Partition, Record};
 
 use super::partition::Forward;
@@ -36,9 +34,9 @@ pub fn check(case: &Case<'_>, number: i32, forwards: &[Forward<'_>], ruling: &mu
     }
 }
 
-/// Where nothing expires and no epoch begins, the versions of an identity rise, and without a version each comes once.
+/// Where nothing expires, no epoch begins and no snapshot is read, the versions of an identity rise, and without a version each comes once.
 fn check_versions(case: &Case<'_>, output: &Partition, written: &[Seen], ruling: &mut Ruling) {
-    if case.rules.retention_ms.is_some() || case.rules.epoch.is_some() {
+    if case.rules.retention_ms.is_some() || case.rules.epoch.is_some() || case.rules.has_changes {
         return;
     }
     let mut latest: BTreeMap<Vec<u8>, Option<i128>> = BTreeMap::new();
@@ -126,9 +124,7 @@ impl Letters {
 /// Whether a letter is the record with headers more, which are all ratchet's. Its timestamp is the record's, but where
 /// that may be what is wrong with it.
 fn is_copy(letter: &Record, source: &Record, reason: &str) -> bool {
-    let is_added = |headers: &[u8]| {
-        Headers::from_bytes(headers).iter().all(|header| header.name.starts_with(b"__ratchet.errors."))
-    };
+    let is_added = |headers: &[u8]| headers_of(headers).iter().all(|(name, _)| name.starts_with(b"__ratchet.errors."));
     (&letter.key, &letter.value) == (&source.key, &source.value)
         && letter.headers.strip_prefix(&source.headers[..]).is_some_and(is_added)
         && (letter.timestamp == source.timestamp || matches!(reason, "timestamp_in_future" | "unsendable"))
@@ -137,6 +133,27 @@ fn is_copy(letter: &Record, source: &Record, reason: &str) -> bool {
 /// A header of a dead letter's.
 fn header(letter: &Seen, name: &str) -> Option<String> {
     let name = format!("__ratchet.errors.{name}");
-    let found = Headers::from_bytes(&letter.record.headers).last(name.as_bytes())?;
-    found.value.map(|value| String::from_utf8_lossy(value).into_owned())
+    let all = headers_of(&letter.record.headers);
+    let (_, value) = all.into_iter().rfind(|(found, _)| *found == name.as_bytes())?;
+    value.map(|value| String::from_utf8_lossy(value).into_owned())
+}
+
+/// Headers as the simulated cluster keeps them: for each the name and the value, led by their lengths; a length of all
+/// ones is a null value's.
+fn headers_of(mut bytes: &[u8]) -> Vec<(&[u8], Option<&[u8]>)> {
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let name = take_counted(&mut bytes).expect("every header has a name");
+        all.push((name, take_counted(&mut bytes)));
+    }
+    all
+}
+
+/// Takes a length and that many bytes off the front.
+fn take_counted<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, rest) = bytes.split_first_chunk::<4>().expect("a length");
+    let length = Some(u32::from_le_bytes(*length)).filter(|length| *length != u32::MAX);
+    let (taken, rest) = rest.split_at(length.unwrap_or_default() as usize);
+    *bytes = rest;
+    length.map(|_| taken)
 }

@@ -3,6 +3,7 @@
 
 use crate::kafka::{Partition, Record};
 
+use super::audit::Explanations;
 use super::model::{Model, State, Verdict};
 use super::output::{self, Letters};
 use super::runs::{self, Run};
@@ -16,11 +17,13 @@ pub struct Forward<'a> {
 }
 
 /// Compares a partition with what the model makes of it.
-pub fn check(case: &Case<'_>, number: i32, letters: &mut Letters, ruling: &mut Ruling) {
+pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanations), ruling: &mut Ruling) {
+    let (letters, explanations) = aside;
     let input = Partition::new(case.rules.input, number);
     let changelog = Partition::new(case.rules.changelog, number);
     if case.history.changelogs(number).any(|(_, changelog)| changelog.is_cut) {
         // What became of the transaction that was open is written nowhere.
+        explanations.forgive(number);
         return letters.forgive(number);
     }
     let mut all: Vec<Run<'_>> = Vec::new();
@@ -53,12 +56,16 @@ pub fn check(case: &Case<'_>, number: i32, letters: &mut Letters, ruling: &mut R
             match verdict {
                 Verdict::Forwarded => forwards.push(Forward { source, producer: run.producer }),
                 Verdict::DeadLettered(reason) => letters.take(number, source, (reason, run.producer), ruling),
-                Verdict::Duplicate | Verdict::Stale => {}
+                Verdict::Duplicate(reason) => {
+                    explanations.take(number, source, (("duplicate", reason), run.producer), ruling);
+                }
+                Verdict::Stale(reason) => explanations.take(number, source, (("stale", reason), run.producer), ruling),
             }
         }
         check_written(case, run, (&mut model, &changelog), ruling);
         done.clone_from(processed);
     }
+    explanations.check_replayed(number, &done, ruling);
     output::check(case, number, &forwards, ruling);
     offsets::check(case, (&input, &records), &all, ruling);
     check_folded(case, &changelog, (&model, all.last()), ruling);
@@ -73,6 +80,9 @@ fn see(record: &Record, verdict: Verdict, ruling: &mut Ruling) {
         Verdict::Forwarded if !record.headers.is_empty() => ruling.see("a record with headers was forwarded"),
         Verdict::DeadLettered("value_malformed") => ruling.see("a record that cannot be read was met"),
         Verdict::DeadLettered("unsendable") => ruling.see("a record that the output refuses was set aside"),
+        Verdict::Stale("table_truncated") => ruling.see("a change from before its table's truncate was dropped"),
+        Verdict::Stale("snapshot_read") => ruling.see("a snapshot's read lost to a change"),
+        Verdict::Duplicate("tombstone_not_owed") => ruling.see("a tombstone without its delete was dropped"),
         _ => {}
     }
 }
@@ -157,9 +167,17 @@ fn check_written(
         let expected = format!("{} -> {value:02x?} before the position record", text(Some(&key)));
         ruling.tell(4, changelog, run.at, expected, "nothing");
     }
-    let (meant, found) = ((model.stream_time, model.horizon), (run.position.stream_time, run.position.horizon));
+    let position = &run.position;
+    let meant = (model.stream_time, model.horizon, model.truncates);
+    let found = (position.stream_time, position.horizon, position.truncates);
     if meant != found {
-        ruling.tell(4, changelog, run.at, format!("stream time and horizon {meant:?}"), format!("{found:?}"));
+        ruling.tell(
+            4,
+            changelog,
+            run.at,
+            format!("stream time, horizon and truncates {meant:?}"),
+            format!("{found:?}"),
+        );
     }
 }
 

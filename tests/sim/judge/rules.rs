@@ -21,6 +21,11 @@ pub struct Rules {
     pub retention_ms: Option<i64>,
     /// Whether null values are forwarded, and not set aside.
     pub forwards_null: bool,
+    /// Whether the records are changes: the key has the identity, `op` says what kind each is, `table` what a truncate
+    /// empties, and a null value follows its delete.
+    pub has_changes: bool,
+    /// The topic that explains what is dropped, if there is one.
+    pub audit: Option<&'static str>,
     /// A record whose value is larger than this is refused by the output, and set aside.
     pub output_bytes_max: usize,
 }
@@ -31,6 +36,7 @@ pub fn rules(kind: Kind) -> &'static Rules {
         Kind::Versions => &SHOP,
         Kind::Messages => &MESSAGES,
         Kind::Epochs => &EPOCHS,
+        Kind::Changes => &CHANGES,
     }
 }
 
@@ -47,12 +53,16 @@ pub const SHOP: Rules = Rules {
     epoch: None,
     retention_ms: None,
     forwards_null: false,
+    has_changes: false,
+    audit: None,
     output_bytes_max: crate::input::OUTPUT_BYTES_MAX,
 };
 /// Messages, remembered for a second.
 const MESSAGES: Rules = Rules { version: None, retention_ms: Some(1_000), ..SHOP };
 /// Things with versions that begin again with each epoch, and null values that are passed on.
 const EPOCHS: Rules = Rules { epoch: Some("epoch"), forwards_null: true, ..SHOP };
+/// Changes of a table's rows; what is dropped is explained.
+const CHANGES: Rules = Rules { has_changes: true, audit: Some("shop.audit"), ..SHOP };
 
 impl Rules {
     /// How far beyond the wall clock a timestamp may be.

@@ -5,9 +5,9 @@
 //! nothing in it is older than its position says, and nothing was never committed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use ratchet::record::TopicPartition;
-use ratchet::state::{Error, Store};
+use rocksdb::{DB, IteratorMode, Options};
 
 use crate::kafka::{Partition, Record};
 use crate::stores::Stores;
@@ -18,9 +18,6 @@ use super::model::State;
 use super::rules::Rules;
 use super::{Ruling, coverage, partition, runs, text};
 
-/// More entries than any run has.
-const KEYS_MAX: usize = 1 << 20;
-
 /// What a store holds, its meta included.
 pub struct Held {
     /// The partition that its folder is named after; it may hold another's, where folders were swapped.
@@ -28,34 +25,30 @@ pub struct Held {
     pub state: State,
 }
 
-/// Reads an instance's stores, which nobody may have open. A simulated disk is read as it is, whatever the engine would
-/// say of it; a real store that cannot be read any more is left out.
+/// Reads an instance's stores, which nobody may have open, as the files that they are: by the
+/// names that src/state/dir.rs gives their folders, and with RocksDB alone. One that cannot be read is left out.
 pub fn read(stores: &Stores, rules: &Rules, partitions: i32) -> Vec<Held> {
-    let (state_dir, memory) = (stores.state_dir(), stores.memory());
     let mut all = Vec::new();
     for number in 0..partitions {
         let folder = Partition::new(rules.input, number);
-        let dir = state_dir.task_dir(rules.name, &TopicPartition::new(rules.input, number));
+        let dir = stores.slot().join(rules.name).join(format!("{}-{number}", rules.input));
         let state = match stores {
             Stores::Simulated(disk) => {
                 let copy = disk.copy(&dir);
-                Ok(copy.records().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
+                Some(copy.records().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
             }
-            Stores::Real(..) if dir.exists() => Store::open(&dir, &memory).and_then(|store| read_real(&store)),
-            Stores::Real(..) => continue,
+            // Opening makes a folder that is not there.
+            Stores::Real(..) if dir.exists() => read_real(&dir).ok(),
+            Stores::Real(..) => None,
         };
-        all.extend(state.ok().map(|state| Held { folder, state }));
+        all.extend(state.map(|state| Held { folder, state }));
     }
     all
 }
 
-fn read_real(store: &Store) -> Result<State, Error> {
-    let mut state = State::new();
-    store.scan(None, KEYS_MAX, |key, value| drop(state.insert(key.to_vec(), value.to_vec())))?;
-    for key in [POSITION_KEY, STORE_META_KEY] {
-        state.extend(store.get(key)?.map(|value| (key.to_vec(), value)));
-    }
-    Ok(state)
+fn read_real(dir: &Path) -> Result<State, rocksdb::Error> {
+    let store = DB::open_for_read_only(&Options::default(), dir, false)?;
+    store.iterator(IteratorMode::Start).map(|found| found.map(|(key, value)| (key.into(), value.into()))).collect()
 }
 
 /// Compares stores, of whichever instances, with what was committed.

@@ -320,6 +320,13 @@ pub fn identity_key(parts: &[Value]) -> Vec<u8> {
     [&[0x10][..], &identity].concat()
 }
 
+/// The key of a table, by its name, under which its last truncate is remembered.
+pub fn table_key(name: &Value) -> Vec<u8> {
+    let mut identity = vec![0x10, 0x20];
+    counted(4, name.as_str().unwrap_or_default().as_bytes(), &mut identity);
+    identity
+}
+
 fn counted(tag: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(tag);
     let mut length = bytes.len();

@@ -81,7 +81,7 @@ impl Play {
                 match model.apply(offset, record, (0, WALL_MS), false) {
                     Verdict::Forwarded => forwards.push(record.clone()),
                     Verdict::DeadLettered(reason) => letters.push(letter(record, offset, reason)),
-                    Verdict::Duplicate | Verdict::Stale => {}
+                    Verdict::Duplicate(_) | Verdict::Stale(_) => {}
                 }
             }
             from = end;
