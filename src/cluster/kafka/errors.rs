@@ -181,6 +181,12 @@ pub(super) fn describe(code: Code) -> String {
     unsafe { CStr::from_ptr(rd::rd_kafka_err2str(code)) }.to_string_lossy().into_owned()
 }
 
+/// librdkafka's name of a code.
+pub(super) fn name(code: Code) -> String {
+    // SAFETY: a static string for every code.
+    unsafe { CStr::from_ptr(rd::rd_kafka_err2name(code)) }.to_string_lossy().into_owned()
+}
+
 /// What a code means outside transactions.
 fn plain_kind(code: Code) -> Kind {
     match code {
@@ -249,14 +255,15 @@ fn is_missing(code: Code) -> bool {
 }
 
 /// The membership that a commit was made with is a former one: the transaction has no effect.
+pub(super) const STALE_MEMBERSHIPS: [Code; 4] = [
+    Code::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
+    Code::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,
+    Code::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS,
+    Code::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID,
+];
+
 fn is_stale_membership(code: Code) -> bool {
-    matches!(
-        code,
-        Code::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION
-            | Code::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID
-            | Code::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS
-            | Code::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID
-    )
+    STALE_MEMBERSHIPS.contains(&code)
 }
 
 #[cfg(test)]

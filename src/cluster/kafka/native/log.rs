@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use rdkafka::bindings as rd;
 use tracing::Level;
 
-use super::super::errors::{Code, describe};
+use super::super::errors::{Code, STALE_MEMBERSHIPS, describe, name};
 
 /// librdkafka's log callback; called on its threads. Levels are those of syslog.
 ///
@@ -37,6 +37,9 @@ fn level_of(level: c_int, facility: &str, line: &str) -> Level {
         {
             Level::DEBUG
         }
+        // The group has moved on under an open transaction, as in any rebalance: its lane aborts it, says so, and its
+        // tasks restore.
+        0..=4 if facility == "TXNERR" && is_stale_membership(line) => Level::DEBUG,
         // A broker that cannot be reached is told as an error event too, once, to whom it concerns.
         0..=4 => Level::WARN,
         5 | 6 => Level::INFO,
@@ -44,9 +47,33 @@ fn level_of(level: c_int, facility: &str, line: &str) -> Level {
     }
 }
 
+/// Whether a transaction was given up because the group takes no commit from its membership any more.
+fn is_stale_membership(line: &str) -> bool {
+    let is_because_of = |code: &Code| line.contains(&format!("({}", name(*code)));
+    line.contains("Current transaction failed") && STALE_MEMBERSHIPS.iter().any(is_because_of)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What librdkafka 2.12 says of a transaction that it cannot commit any more.
+    fn failed(code: &str) -> String {
+        let words = "Failed to commit offsets in transaction: Broker: Specified group generation id is not valid";
+        format!("[thrd:main]: Current transaction failed in state BeginCommit: {words} ({code})")
+    }
+
+    #[test]
+    fn a_transaction_that_a_rebalance_has_overtaken_needs_nobodys_attention() {
+        for code in ["ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"] {
+            assert_eq!(level_of(3, "TXNERR", &failed(code)), Level::DEBUG, "{code}");
+        }
+        assert_eq!(level_of(3, "TXNERR", &failed("ILLEGAL_GENERATION, requires epoch bump")), Level::DEBUG);
+        assert_eq!(level_of(3, "TXNERR", &failed("_TIMED_OUT")), Level::WARN);
+        let fatal = "[thrd:main]: Fatal transaction error: Producer fenced by newer instance (ILLEGAL_GENERATION)";
+        assert_eq!(level_of(1, "TXNERR", fatal), Level::WARN);
+        assert_eq!(level_of(3, "FAIL", &failed("ILLEGAL_GENERATION")), Level::WARN);
+    }
 
     /// What librdkafka 2.12 says of a producer that it could not open at once.
     fn not_opened(reason: &str) -> String {
