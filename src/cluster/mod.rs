@@ -24,6 +24,13 @@ pub mod kafka;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct TopicId(pub [u8; 16]);
 
+impl TopicId {
+    /// Whether the cluster has told it: a broker that knows no ids says zero.
+    pub fn is_told(self) -> bool {
+        self != Self::default()
+    }
+}
+
 impl fmt::Display for TopicId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -467,11 +474,19 @@ impl Error {
     /// the log.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = message.into().replace(char::is_control, " ");
-        Self { kind, message, partition: None, denied: None, brokers: None }
+        Self { kind, message, partition: None, denied: None, brokers: None, is_missing: false }
+    }
+
+    /// The same, of a topic or a partition that is not known.
+    pub fn of_missing(self, is_missing: bool) -> Self {
+        Self { is_missing, ..self }
     }
 
     /// The same, as one partition's trouble alone.
     pub fn of(self, partition: &TopicPartition) -> Self {
+    /// Whether it is that a topic or a partition is not known. Of one that was just created, the broker that was asked
+    /// may not have heard yet.
+    pub is_missing: bool,
         Self { partition: Some(partition.clone()), ..self }
     }
 

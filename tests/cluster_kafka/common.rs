@@ -54,6 +54,12 @@ pub fn topic_with(what: &str, partition_count: i32, settings: &[(&str, &str)]) -
     cluster()
         .create_topic(&NewTopic { name: &name, partition_count, replication_factor: 1, settings: &settings })
         .unwrap();
+pub fn create(name: &str, partition_count: i32, settings: &[(&str, &str)]) {
+    let settings: Vec<(&str, String)> = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    let new = NewTopic { name, partition_count, replication_factor: 1, settings: &settings };
+    cluster().create_topic(&new).unwrap();
+}
+
     name.into()
 }
 

@@ -112,6 +112,24 @@ fn many_partitions_settle_at_once() {
     println!("64 partitions settled in {:?}", started.elapsed());
 }
 
+/// Brokers hear of a topic that was created one after the other: one that lags behind answers as here it is answered at
+/// first.
+#[test]
+fn topics_that_are_not_known_yet_are_asked_for_again() {
+    let (cluster, known) = (cluster(), topic("known", 1));
+    for unknown_input in [true, false] {
+        let late: Arc<str> = unique("late").into();
+        let of = |is_late: bool| at(if is_late { &late } else { &known }, 0);
+        let (input, changelog) = (of(unknown_input), of(!unknown_input));
+        let mut settling = cluster.settle(&unique("group"), &input, &changelog, &Fencing::default());
+        stays_open(&mut settling, Duration::from_millis(700));
+        create(&late, 1, &[]);
+        let settled = eventually("to be settled", || settling.poll()).unwrap();
+        let found = cluster.describe_topic(&late).unwrap().unwrap().id;
+        assert_eq!(if unknown_input { settled.input_id } else { settled.changelog_id }, found);
+    }
+}
+
 #[test]
 fn a_changelog_that_does_not_exist_is_refused() {
     let (cluster, input) = (cluster(), topic("in", 1));

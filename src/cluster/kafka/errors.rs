@@ -79,7 +79,7 @@ impl Failure {
             Code::RD_KAFKA_RESP_ERR__AUTHENTICATION if self.is_broken_off() => Kind::Retry,
             code => plain_kind(code),
         };
-        Error::new(kind, format!("{what}: {self}{}", self.grant()))
+        Error::new(kind, format!("{what}: {self}{}", self.grant())).of_missing(is_missing(self.code))
     }
 
     /// The error of a transactional call. `late` is the kind of one that may be called again but whose

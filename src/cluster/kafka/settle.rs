@@ -7,8 +7,9 @@
 //! records (it sees the end), one that reads committed ones (it sees the last stable offset), and two in
 //! the group, which never subscribe: one that waits for pending offsets and one that does not.
 //!
-//! **Failure**: passing trouble is tried again until [`DEADLINE`], which is then [`Kind::Retry`]; a topic
-//! that does not exist and missing rights are [`Kind::Refused`] at once.
+//! **Failure**: passing trouble is tried again until [`DEADLINE`], which is then [`Kind::Retry`]; missing rights are
+//! [`Kind::Refused`] at once, and a topic that does not exist is once it was asked for during [`MISSING_WAIT`]: brokers
+//! hear of a new topic one after the other, and one that lags behind answers like one that is right.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,8 @@ use crate::record::TopicPartition;
 /// How long settling may take in all: the longest transaction, the broker's scan for those that timed
 /// out, and room for a broker that restarts.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// For how long a topic that is not known is asked for again.
+const MISSING_WAIT: Duration = Duration::from_secs(10);
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long the first answer about a partition may take: its leader may be gone.
@@ -304,17 +307,29 @@ impl Question {
         let topic = &*partition.topic;
         let outline = admin::outline(&self.askers.ends()?, topic);
         let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
-        let missing = || Error::new(Kind::Refused, format!("the topic {topic} does not exist"));
-        outline.map(|outline| outline.id).ok_or_else(missing)
+        match outline {
+            None => Err(Error::new(Kind::Refused, format!("the topic {topic} does not exist")).of_missing(true)),
+            Some(outline) if outline.id.is_told() => Ok(outline.id),
+            // Those that do not know any are told of before anything begins.
+            Some(_) => {
+                Err(Error::new(Kind::Retry, format!("the broker that was asked tells no id of the topic {topic}")))
+            }
+        }
     }
 
     /// Asks again until there is an answer, a refusal, or no time left.
     fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let mut missed = None;
         loop {
-            match ask() {
-                Err(error) if error.kind != Kind::Refused && !self.is_over() => thread::sleep(RETRY_PAUSE),
-                result => return result,
+            let error = match ask() {
+                Err(error) => error,
+                asked => return asked,
+            };
+            let may_come = error.is_missing && missed.get_or_insert_with(Instant::now).elapsed() < MISSING_WAIT;
+            if self.is_over() || (error.kind == Kind::Refused && !may_come) {
+                return Err(error);
             }
+            thread::sleep(RETRY_PAUSE);
         }
     }
 

@@ -29,7 +29,7 @@ fn topology() -> Topology {
 
 fn topic() -> TopicDescription {
     TopicDescription {
-        id: TopicId::default(),
+        id: TopicId([1; 16]),
         partition_count: 3,
         cleanup_policy: "delete".to_owned(),
         delete_retention_ms: DAY_MS,
