@@ -137,6 +137,9 @@ pub struct TopicDescription {
     pub replicas: Option<i32>,
     /// `min.insync.replicas`; `None` where the cluster has no replicas.
     pub min_insync_replicas: Option<i32>,
+    /// `unclean.leader.election.enable`: whether a replica may lead that lacks records; `None` where the cluster has no
+    /// replicas, or does not say.
+    pub elects_uncleanly: Option<bool>,
     /// What this client may do with it; `None` where the cluster does not say.
     pub rights: Option<Rights>,
 }

@@ -30,6 +30,14 @@ pub enum Standing {
         /// Why, for the log.
         reason: String,
     },
+    /// It has applied what the changelog does not hold any more: the changelog has lost its last records, and the store
+    /// may be the only one that knows them.
+    Beyond {
+        /// Up to where it has applied the changelog.
+        stands: i64,
+        /// The changelog's end.
+        end: i64,
+    },
 }
 
 /// Where the store stands. `meta` is the store's own, `None` for an empty one, and whether that is known to be
@@ -57,8 +65,7 @@ pub fn examine(
         return unusable(format!("it belongs to partition {}", meta.partition));
     }
     if meta.changelog_offset > settled.changelog_end {
-        let (stands, end) = (meta.changelog_offset, settled.changelog_end);
-        return unusable(format!("it stands at changelog offset {stands}, beyond the changelog's end {end}"));
+        return Standing::Beyond { stands: meta.changelog_offset, end: settled.changelog_end };
     }
     // One marker ends the store's last transaction. If there is more, then of this task's aborted ones, or of
     // others', or of one whose outcome was not known; and where the group shows an offset that it has had before, the
@@ -158,6 +165,18 @@ pub enum Refusal {
     #[error(
         "the input topic was recreated: its id was {known} and is {found}, so its offsets mean other records; \
          give the topology a new name to begin anew"
+    /// The changelog has lost its last records, or was recreated under a task at work.
+    #[error(
+        "the changelog holds nothing behind offset {end}, and the store has applied it up to {stands}: its last records \
+         were lost (by an unclean leader election, say), and the store, which is left as it is, may be the only one that \
+         knows them; bring the changelog back, or {ANEW}"
+    )]
+    ChangelogShrunk {
+        /// Up to where the store has applied it.
+        stands: i64,
+        /// Up to where it goes.
+        end: i64,
+    },
     )]
     InputRecreated {
         /// The id that the position record knows.

@@ -21,6 +21,10 @@ use crate::topology::Start;
 /// How long the store's former holder in this process may take to let go of it.
 const CLAIM_WAIT: Duration = Duration::from_secs(30);
 
+/// How often a restore looks at a changelog that ends before where the store stands: a broker that led it before, and
+/// does not know yet that it does so no more, may have answered.
+const BEYOND_TIMES_MAX: u32 = 5;
+
 /// What a slice has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slice {
@@ -174,6 +178,11 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
             return finish(context, task, &settled, offset);
         }
         Standing::Behind { from, synced_at } => (from, synced_at),
+        Standing::Beyond { stands, end } => {
+            let lost = Refusal::ChangelogShrunk { stands, end };
+            let may_be_late = task.attempts < BEYOND_TIMES_MAX;
+            return Err(if may_be_late { Setback::Later(lost.to_string()) } else { lost.into() });
+        }
         Standing::Unusable { from, reason } => {
             plan::check_rebuild(from, &reason)?;
             tracing::warn!(task = %task.input, reason, "store cannot be built upon; rebuilding it from the changelog");

@@ -15,6 +15,7 @@ use crate::record::Headers;
 use super::claims::{Commitment, Ids, InUse};
 use super::context::Context;
 use super::crash;
+use super::plan::Refusal;
 use super::process::Added;
 use super::task::{Task, TaskId, Tasks};
 use super::trouble::{Cause, Trouble};
@@ -364,7 +365,8 @@ fn apply<C: Cluster>(
     position: Option<i64>,
 ) -> Result<(), Trouble> {
     let task = tasks.get_mut(&id).expect("a task leaves only between transactions");
-    let changelog_offset = position.map_or(task.changelog_offset, |offset| offset + 1);
+    let stands = task.changelog_offset;
+    let changelog_offset = position.map_or(stands, |offset| stands.max(offset + 1));
     let wall_ms = context.clock.wall_ms();
     let meta = task.store_meta(changelog_offset, task.token, wall_ms);
     let held = task.held.as_mut().expect("a task at work holds its store");
@@ -376,5 +378,10 @@ fn apply<C: Cluster>(
     if mistakes::made(Mistake::StoreErrorIgnored) {
         return Ok(());
     }
-    written.map_err(|error| Trouble::state(id, error))
+    written.map_err(|error| Trouble::state(id, error))?;
+    // Behind what was there, it would be further. The store goes on saying how far it had come.
+    match position.filter(|offset| *offset < stands) {
+        Some(end) => Err(Trouble::refused(id, Refusal::ChangelogShrunk { stands, end }.to_string())),
+        None => Ok(()),
+    }
 }

@@ -163,6 +163,63 @@ fn too_few_replicas_are_warned_of() {
 }
 
 #[test]
+fn topics_that_may_elect_a_leader_without_records_are_warned_of() {
+    const UNCLEAN: (&str, &str) = ("unclean.leader.election.enable", "true");
+    let mut job = job("online-unclean", &[UNCLEAN], Some(&[UNCLEAN]));
+    job.kafka.create(&job.changelog(), 2, &[UNCLEAN, ("cleanup.policy", "compact")]);
+    job.kafka.create(&job.dead_letter(), 2, &[UNCLEAN]);
+    let may = |noun: &str, topic: &str| format!("{noun} topic \"{topic}\" may elect a leader that lacks records");
+    let words = [
+        may("input", &job.input),
+        may("output", &job.output),
+        may("changelog", &job.changelog()),
+        may("dead letter", &job.dead_letter()),
+    ];
+    check_online(&job).says(0, &words.each_ref().map(String::as_str));
+    let mut operator = Operator::start(&job, "a");
+    for word in &words {
+        operator.await_line(&["\"warn\"", &word.replace('"', "\\\"")], DEADLINE);
+    }
+    operator.stop();
+    // What ratchet creates does not, whatever the brokers' default is.
+    job.worker.push("topics: {create: all, replication_factor: 1, min_insync_replicas: 1}".to_owned());
+    job.topology.push(format!("output: {{topic: {}.made}}", job.output));
+    job.name = format!("{}-made", job.name);
+    let mut operator = Operator::start(&job, "b");
+    operator.await_ready(DEADLINE);
+    operator.stop();
+    for topic in [format!("{}.made", job.output), job.changelog(), job.dead_letter()] {
+        assert_eq!(job.kafka.setting(&topic, UNCLEAN.0).as_deref(), Some("false"), "{topic}");
+        assert!(job.kafka.is_set(&topic, UNCLEAN.0), "{topic} has it by itself");
+    }
+}
+
+#[test]
+fn a_topology_that_was_renamed_is_refused_before_it_brings_everything_once_more() {
+    let mut job = job("online-renamed", &[], Some(&[]));
+    job.send(things(0, 0..10, 1));
+    let mut operator = Operator::start(&job, "a");
+    job.await_drained(DEADLINE);
+    operator.stop();
+    let (former, output) = (job.name.clone(), format!("output topic \"{}\" holds records", job.output));
+    job.name = format!("{former}-anew");
+    let words = [&output, "begins anew", "name a new output topic", "existing: append"];
+    check_online(&job).says(2, &words);
+    let mut operator = Operator::start(&job, "b");
+    operator.await_error(&["holds records", "begins anew", "existing: append"]);
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+    assert_eq!((job.output().len(), job.kafka.partitions(&job.changelog())), (10, None), "something was begun");
+    job.topology.push(format!("output: {{topic: {}, existing: append}}", job.output));
+    check_online(&job).says(0, &["on the cluster: fine"]);
+    let mut operator = Operator::start(&job, "b");
+    job.await_drained(DEADLINE);
+    operator.stop();
+    assert_eq!(job.output().len(), 20);
+    job.topology.clear();
+    check_online(&job).says(0, &["on the cluster: fine"]);
+}
+
+#[test]
 fn offsets_of_other_rules_are_refused() {
     let mut job = job("online-rules", &[], Some(&[]));
     job.send(things(0, 0..10, 1));

@@ -87,6 +87,7 @@ impl Topic {
             message_bytes_max: self.settings.message_bytes_max,
             replicas: None,
             min_insync_replicas: None,
+            elects_uncleanly: None,
             rights: Some(Rights::ALL),
         }
     }

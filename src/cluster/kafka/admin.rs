@@ -35,7 +35,7 @@ const USABLE_DEADLINE: Duration = Duration::from_secs(30);
 const USABLE_STEP: Duration = Duration::from_millis(20);
 
 /// The settings of a topic that are asked for.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "cleanup.policy",
     "delete.retention.ms",
     "retention.ms",
@@ -45,6 +45,7 @@ const SETTINGS: [&str; 9] = [
     "message.timestamp.after.max.ms",
     "max.message.bytes",
     "min.insync.replicas",
+    "unclean.leader.election.enable",
 ];
 
 /// A topic, without its settings.
@@ -402,6 +403,7 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
         message_bytes_max: number("max.message.bytes", None)?,
         replicas: Some(outline.replicas),
         min_insync_replicas: number("min.insync.replicas", Some(1)).map(|count| i32::try_from(count).ok())?,
+        elects_uncleanly: told("unclean.leader.election.enable").parse().ok(),
         rights: outline.rights,
     }))
 }

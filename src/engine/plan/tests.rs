@@ -104,10 +104,22 @@ fn a_store_of_another_changelog_or_partition_is_emptied() {
 }
 
 #[test]
-fn a_store_outside_the_changelog_is_emptied() {
+fn a_store_beyond_the_changelogs_end_shows_that_the_changelog_has_lost_records() {
     let mut short = settled(None);
     short.changelog_end = 399;
-    assert!(matches!(standing(&short, &meta(Some(9)), Some(&token(9))), Standing::Unusable { .. }), "beyond the end");
+    let beyond = Standing::Beyond { stands: 400, end: 399 };
+    for meta in [meta(Some(9)), meta(None)] {
+        assert_eq!(standing(&short, &meta, Some(&token(9))), beyond);
+    }
+    // One of another changelog, or of another partition of it, shows nothing.
+    let foreign = StoreMeta { changelog_id: [9; 16], ..meta(Some(9)) };
+    assert!(matches!(standing(&short, &foreign, Some(&token(9))), Standing::Unusable { .. }));
+    let swapped = StoreMeta { partition: 1, ..meta(Some(9)) };
+    assert!(matches!(standing(&short, &swapped, Some(&token(9))), Standing::Unusable { .. }));
+}
+
+#[test]
+fn a_store_before_the_changelogs_start_is_emptied() {
     let mut late = settled(None);
     late.changelog_start = 401;
     assert!(matches!(standing(&late, &meta(None), None), Standing::Unusable { from: 401, .. }), "before the start");

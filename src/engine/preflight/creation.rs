@@ -12,7 +12,11 @@ const ASIDE_BYTES_MAX: usize = 17 << 20;
 
 /// The settings of a topic that is created for this role.
 pub fn settings_of(role: Role, settings: &config::Topics) -> Vec<(&'static str, String)> {
-    let mut all = vec![("min.insync.replicas", settings.min_insync_replicas.to_string())];
+    let mut all = vec![
+        ("min.insync.replicas", settings.min_insync_replicas.to_string()),
+        // Whatever the brokers do by default: a leader that lacks records would lose what was committed.
+        ("unclean.leader.election.enable", "false".to_owned()),
+    ];
     match role {
         Role::Input | Role::Output => {}
         Role::Changelog => all.push(("cleanup.policy", "compact".to_owned())),
@@ -87,11 +91,12 @@ mod tests {
     fn topics_are_created_as_configured_and_changelogs_are_compacted() {
         let settings = config::Topics { create: config::Create::All, replication_factor: 3, min_insync_replicas: 2 };
         let replicas = ("min.insync.replicas", "2".to_owned());
-        let compacted = ("cleanup.policy", "compact".to_owned());
-        assert_eq!(settings_of(Role::Changelog, &settings), [replicas.clone(), compacted.clone()]);
+        let (clean, compacted) =
+            (("unclean.leader.election.enable", "false".to_owned()), ("cleanup.policy", "compact".to_owned()));
+        assert_eq!(settings_of(Role::Changelog, &settings), [replicas.clone(), clean.clone(), compacted.clone()]);
         for role in [Role::Output, Role::DeadLetter, Role::Audit] {
             let all = settings_of(role, &settings);
-            assert!(all.contains(&replicas) && !all.contains(&compacted), "{all:?}");
+            assert!(all.contains(&replicas) && all.contains(&clean) && !all.contains(&compacted), "{all:?}");
         }
     }
 }

@@ -87,6 +87,8 @@ impl Judge<'_> {
             }
             Seen::There(input) => {
                 self.rights(Role::Input, &facts.input.name, input, &mut findings);
+                elections(Role::Input, &facts.input.name, input, &mut findings);
+                identity(Role::Input, &facts.input.name, input, &mut findings);
                 self.reading(&facts.input.name, input, &mut findings);
             }
         }
@@ -207,6 +209,7 @@ impl Judge<'_> {
             Seen::There(known) => {
                 self.rights(role, name, known, findings);
                 self.replicas(role, name, known, findings);
+                elections(role, name, known, findings);
             }
         }
     }
@@ -362,6 +365,34 @@ impl Judge<'_> {
             // The other partitions say the same.
             return;
         }
+    }
+}
+
+/// What is to be said of a topic that may be led by a replica which lacks records.
+fn elections(role: Role, name: &str, topic: &TopicDescription, findings: &mut Vec<Finding>) {
+    if topic.elects_uncleanly == Some(true) {
+        let noun = role.noun();
+        findings.push(Finding::warning(
+            format!(
+                "{noun} {name:?} may elect a leader that lacks records (unclean.leader.election.enable=true): what was \
+                 committed may be lost"
+            ),
+            "set it to false, for the topic or as the brokers' default",
+        ));
+    }
+}
+
+/// What is to be said of a topic whose id nothing is known of: that it was recreated would not be noticed.
+fn identity(role: Role, name: &str, topic: &TopicDescription, findings: &mut Vec<Finding>) {
+    if !topic.id.is_told() {
+        let noun = role.noun();
+        findings.push(Finding::refused(
+            format!(
+                "{noun} {name:?} has no id: the brokers tell none, so that it was deleted and created again could not be \
+                 noticed"
+            ),
+            "use brokers that give topics ids: Kafka 2.8 or later, with an inter.broker.protocol.version of at least 2.8",
+        ));
     }
 }
 

@@ -115,6 +115,7 @@ fn describe(broker: &Broker, name: &str) -> Option<TopicDescription> {
         message_bytes_max: topic.settings.message_bytes_max as i64,
         replicas: Some(3),
         min_insync_replicas: Some(2),
+        elects_uncleanly: Some(false),
         rights: Some(Rights::ALL),
     })
 }

@@ -1,6 +1,6 @@
 //! What people can do to a compacted topic: brokers refuse DeleteRecords on one, until its policy is another.
 
-use rdkafka::admin::{AlterConfig, ResourceSpecifier};
+use rdkafka::admin::{AlterConfig, ConfigEntry, ConfigSource, ResourceSpecifier};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{Kafka, admin_options};
@@ -28,11 +28,25 @@ impl Kafka {
         assert!(altered.iter().all(Result::is_ok), "{altered:?}");
         let asked = ResourceSpecifier::Topic(topic);
         within(DEADLINE, &format!("{topic} to have the policy {policy}"), || {
-            let answers = self.tokio.block_on(self.admin.describe_configs([&asked], &admin_options())).ok()?;
-            let described = answers.into_iter().next()?.ok()?;
-            (described.get(POLICY)?.value.as_deref() == Some(policy)).then_some(())
+            (self.setting(topic, POLICY).as_deref() == Some(policy)).then_some(())
         });
     }
+    /// A topic's setting, as it stands.
+    pub fn setting(&self, topic: &str, name: &str) -> Option<String> {
+        self.entry(topic, name)?.value
+    }
+
+    /// Whether it is the topic's own, and not the brokers'.
+    pub fn is_set(&self, topic: &str, name: &str) -> bool {
+        self.entry(topic, name).is_some_and(|entry| entry.source == ConfigSource::DynamicTopic)
+    }
+
+    fn entry(&self, topic: &str, name: &str) -> Option<ConfigEntry> {
+        let asked = ResourceSpecifier::Topic(topic);
+        let answers = self.tokio.block_on(self.admin.describe_configs([&asked], &admin_options())).ok()?;
+        answers.into_iter().next()?.ok()?.entries.into_iter().find(|entry| entry.name == name)
+    }
+
 
     fn try_delete_records(&self, topic: &str, partition: i32, offset: i64) -> bool {
         let mut list = TopicPartitionList::new();

@@ -42,6 +42,7 @@ fn topic() -> TopicDescription {
         replicas: Some(3),
         min_insync_replicas: Some(2),
         rights: Some(Rights::ALL),
+        elects_uncleanly: Some(false),
     }
 }
 
@@ -99,6 +100,40 @@ fn says(severity: Severity, words: &[&str], alter: impl FnOnce(&mut Topology, &m
 use Severity::{Note, Refused, Warning};
 
 #[test]
+#[test]
+fn topics_that_may_lose_records_by_an_election() {
+    let words = ["unclean.leader.election.enable", "set it to false"];
+    let unclean = |topic: &mut TopicDescription| topic.elects_uncleanly = Some(true);
+    says(Warning, &[&words[..], &["input topic \"in\""]].concat(), |_, facts| change(&mut facts.input, unclean));
+    says(Warning, &[&words[..], &["output topic \"out\""]].concat(), |_, facts| change(&mut facts.output, unclean));
+    says(Warning, &[&words[..], &["changelog topic \"log\""]].concat(), |_, facts| {
+        change(&mut facts.changelog, unclean)
+    });
+    let dead = there("dead", TopicDescription { elects_uncleanly: Some(true), ..topic() });
+    let findings = judge(&topology(), &settings()).aside(Role::DeadLetter, &dead, Some(3), 0);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].to_string().contains("dead letter topic \"dead\" may elect"), "{}", findings[0]);
+    // What a cluster does not say is not held against it.
+    let (topology, mut facts) = (topology(), sound());
+    change(&mut facts.output, |topic| topic.elects_uncleanly = None);
+    assert_eq!(judged(&topology, &facts), []);
+}
+
+#[test]
+fn topics_that_cannot_be_told_from_those_that_come_after_them() {
+    let unnamed = |topic: &mut TopicDescription| topic.id = TopicId::default();
+    for (name, of) in [
+        ("input topic \"in\"", (|facts| &mut facts.input) as fn(&mut Facts) -> &mut Named),
+        ("changelog topic \"log\"", |facts| &mut facts.changelog),
+    ] {
+        says(Refused, &[name, "no id", "Kafka 2.8"], |_, facts| change(of(facts), unnamed));
+    }
+    // Nothing is made of the output's.
+    let (topology, mut facts) = (topology(), sound());
+    change(&mut facts.output, unnamed);
+    assert_eq!(judged(&topology, &facts), []);
+}
+
 fn sound_topics_are_nothing_to_speak_of() {
     assert_eq!(judged(&topology(), &sound()), []);
 }
