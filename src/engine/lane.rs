@@ -175,6 +175,7 @@ impl<C: Cluster> Lane<C> {
         }
         self.report();
         if now.saturating_sub(self.flushed_at) < FLUSH_INTERVAL {
+                task.letters.say_if_due(&task.input, &self.context.topology.dead_letter, now);
             return;
         }
         self.flushed_at = now;

@@ -8,7 +8,7 @@
 //! - [`process`] takes a batch through a task; [`transact`] puts it into a transaction
 //! - [`restore`] is the one way back, [`plan`] its decisions and [`load`] its reading; [`claims`] say who can have
 //!   written; [`isolate`] is for outputs that fail
-//! - [`audit`] explains what was dropped; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
+//! - [`audit`] explains what was dropped, and [`letters`] tell in the log of what was set aside; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
 //!   recreated; [`progress`] tells of work that takes long
 //!
 //! **Failure**: a task that must not go on stops and is logged, the others go on; a lane that cannot go on is
@@ -37,6 +37,7 @@ pub mod feeding;
 pub mod isolate;
 mod judge;
 pub mod lane;
+pub mod letters;
 pub mod load;
 pub mod plan;
 pub mod preflight;

@@ -111,7 +111,7 @@ impl<P: Producer> Outlet<'_, P> {
     /// one where the output refuses the record.
     fn emit<C: Cluster>(
         &mut self,
-        task: &Task<C>,
+        task: &mut Task<C>,
         record: &Record<'_>,
         judgement: Judgement,
     ) -> Result<Decision, Trouble> {
@@ -119,7 +119,7 @@ impl<P: Producer> Outlet<'_, P> {
         let refusal = match judgement.decision.action {
             Action::Drop => return Ok(judgement.decision),
             Action::DeadLetter => {
-                self.dead_letter(record, judgement.decision.reason, &judgement.message)?;
+                self.dead_letter(task, record, judgement.decision.reason, &judgement.message)?;
                 return Ok(judgement.decision);
             }
             Action::Fail => unreachable!("the caller stops before"),
@@ -135,7 +135,7 @@ impl<P: Producer> Outlet<'_, P> {
             Refusal { reason: Reason::Unsendable, message: format!("the output refuses the record: {refusal}") };
         let decision = dedup::refuse(&self.context.rules, &refusal);
         match decision.action {
-            Action::DeadLetter => self.dead_letter(record, Reason::Unsendable, &refusal.message)?,
+            Action::DeadLetter => self.dead_letter(task, record, Reason::Unsendable, &refusal.message)?,
             Action::Fail => {
                 return Err(Trouble::refused(
                     self.id,
@@ -178,7 +178,13 @@ impl<P: Producer> Outlet<'_, P> {
 
     /// Sends the original bytes to the dead letter topic, with headers that say where they stood and what is
     /// wrong with them. A timestamp that a topic may refuse is replaced by the present.
-    fn dead_letter(&mut self, record: &Record<'_>, reason: Reason, message: &str) -> Result<(), Trouble> {
+    fn dead_letter<C: Cluster>(
+        &mut self,
+        task: &mut Task<C>,
+        record: &Record<'_>,
+        reason: Reason,
+        message: &str,
+    ) -> Result<(), Trouble> {
         self.headers.clear();
         self.headers.extend(record.headers);
         let name = &self.context.topology.name;
@@ -213,6 +219,7 @@ impl<P: Producer> Outlet<'_, P> {
             ));
         }
         self.added.dead_letters += 1;
+        task.letters.add(record, reason, message);
         Ok(())
     }
 

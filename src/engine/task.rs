@@ -21,6 +21,7 @@ use super::catalog::Topics;
 use super::claims::Commitment;
 use super::context::Context;
 use super::isolate::{Isolated, Quarantine};
+use super::letters::Letters;
 use super::load::Loading;
 use super::sweep::Sweep;
 
@@ -154,6 +155,8 @@ pub struct Task<C: Cluster> {
     pub pending: Position,
     /// The open transaction's verdicts.
     pub tally: Tally,
+    /// What is to be said of its dead letters.
+    pub letters: Letters,
     /// The input topic's id, as settled.
     pub input_id: TopicId,
     /// The input partition's end, as settled.
@@ -232,6 +235,7 @@ impl<C: Cluster> Task<C> {
             committed: nothing.clone(),
             pending: nothing,
             tally: Tally::default(),
+            letters: Letters::default(),
             input_id: TopicId::default(),
             input_end: 0,
             commit_start: false,
@@ -294,6 +298,7 @@ impl<C: Cluster> Task<C> {
         }
         self.pending.clone_from(&self.committed);
         self.tally.counts.clear();
+        self.letters.rewind();
         self.token = None;
         self.stop_at = None;
     }
@@ -353,6 +358,7 @@ impl<C: Cluster> Task<C> {
     /// What Kafka has committed becomes what is: counts are published, the pending position stands.
     pub fn settle_committed(&mut self, wall_ms: i64) {
         self.tally.publish(&self.metrics);
+        self.letters.settle();
         self.metrics.removed(self.sweep.take_removed());
         self.committed.clone_from(&self.pending);
         self.overlay.clear();

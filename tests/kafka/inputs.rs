@@ -61,6 +61,32 @@ fn broken_records_become_dead_letters_and_the_others_go_on() {
     assert_eq!((found.count(Fate::Stale), found.count(Fate::Duplicate)), (1, letters + 1), "{found:?}");
 }
 
+#[test]
+fn records_that_are_set_aside_are_told_of_with_how_many_and_why() {
+    const RECORDS: usize = 500;
+    let job = Job::new("silent", 1);
+    // As a schema registry's serializers write them.
+    let framed = |id: usize| Fresh { value: Some(format!("\0\0\0\0\x07{id}").into_bytes()), ..thing(0, "framed", 1) };
+    job.send([thing(0, "good", 1)].into_iter().chain((1..RECORDS).map(framed)).chain([raw("{\"version\":1}")]));
+    let mut operator = Operator::start(&job, "a");
+    job.await_drained(DEADLINE);
+    operator.stop();
+    let lines: Vec<_> =
+        operator.log().into_iter().filter(|line| line["message"].to_string().contains("set aside")).collect();
+    // One at once, and what came in less than a minute when it leaves.
+    assert!((1..=2).contains(&lines.len()), "{lines:#?}");
+    let sum = |field: &str| lines.iter().filter_map(|line| line[field].as_u64()).sum::<u64>() as usize;
+    assert_eq!((sum("records"), sum("framed")), (RECORDS, RECORDS - 1), "{lines:#?}");
+    let first = lines[0].to_string();
+    let topics = [format!("{}:0:1", job.input), job.dead_letter()];
+    for word in
+        ["value_malformed", "cannot be read as JSON", "schema registry", "JsonConverter", &topics[0], &topics[1]]
+    {
+        assert!(first.contains(word), "no {word:?} in {first}");
+    }
+    assert!(lines.iter().any(|line| line["reasons"].to_string().contains("identity_missing 1")), "{lines:#?}");
+}
+
 /// A job whose output refuses some records for good.
 fn refusing(theme: &str, setting: (&str, &str), unsendable: fn(&Stored) -> bool) -> Job {
     let mut job = Job::on(Kafka::shared(), theme);

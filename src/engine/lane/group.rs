@@ -182,3 +182,4 @@ fn listed(partitions: &[TopicPartition]) -> String {
     }
     partitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
+        task.letters.say(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());
