@@ -403,6 +403,9 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, Error>;
 
     /// A producer with this transactional id; whatever was open under it has been aborted.
+    /// Whether any of a topic's `partition_count` partitions holds something: records, or what is left of transactions.
+    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error>;
+
     fn producer(&self, transactional_id: &str) -> Result<Self::Producer, Error>;
 
     /// Reads `partition` from `offset` on.

@@ -33,7 +33,7 @@ pub enum Error {
     /// The epoch names what changes all the time.
     #[error(
         "the records are of more than {SCOPES_MAX} scopes: `epoch` must name what changes seldom, such as a server or a \
-         timeline; correct it and give the topology a new name, or say what else to do with `on_epoch_change`"
+         timeline; correct it and give the topology a new name and a new output topic, or say what else to do with `on_epoch_change`"
     )]
     TooManyScopes,
     /// Two scopes take turns.

@@ -13,6 +13,7 @@ use crate::state::LoadBuffer;
 
 use super::context::Context;
 use super::crash;
+use super::plan::ANEW;
 use super::progress::Restoring;
 use super::restore::Setback;
 use super::task::{Phase, Task};
@@ -115,7 +116,7 @@ impl<C: Cluster> Loading<C> {
                 let offset = record.offset;
                 return Err(Setback::Refused(format!(
                     "{changelog}:{offset} has no key: another program writes to the changelog; stop that program and \
-                     give the topology a new name to begin anew"
+                     {ANEW}"
                 )));
             };
             if record.value.is_none() && mistakes::made(Mistake::TombstoneDropped) {

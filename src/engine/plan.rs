@@ -124,6 +124,10 @@ pub enum Origin {
 pub const FOREIGN_OFFSET_HELP: &str = "stop the program that commits in this group, then reset the group to \
     earliest: what was processed is not forwarded again";
 
+/// How a topology begins anew. Whoever only renames it gets all that is still in the input into the same output again.
+pub const ANEW: &str = "give the topology a new name and a new output topic to begin anew: a new name remembers \
+    nothing, so all that is still in the input is forwarded once more";
+
 /// What a task must not go on from. Each says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -131,7 +135,7 @@ pub enum Refusal {
     #[error(
         "the changelog does not hold the transaction {committed} that the group has committed (it holds {found}): \
          it was deleted, truncated or recreated, and the store cannot be rebuilt from it; \
-         give the topology a new name to begin anew, or bring the changelog back"
+         bring the changelog back, or {ANEW}"
     )]
     ChangelogLost {
         /// The committed token.
@@ -142,7 +146,7 @@ pub enum Refusal {
     /// The changelog was deleted and created again, perhaps while its task was at work.
     #[error(
         "the changelog was recreated: its id was {known} and is {found}, so it does not hold all that was remembered; \
-         give the topology a new name to begin anew"
+         {ANEW}"
     )]
     ChangelogRecreated {
         /// The id that the last transaction knew.
@@ -153,7 +157,7 @@ pub enum Refusal {
     /// The changelog's first records were removed, and the store does not hold what was in them.
     #[error(
         "the changelog begins at offset {start}: its first records were removed, and the store cannot be rebuilt \
-         without them ({reason}); bring back the store that holds them, or give the topology a new name to begin anew"
+         without them ({reason}); bring back the store that holds them, or {ANEW}"
     )]
     ChangelogTruncated {
         /// The changelog's first offset.
@@ -164,7 +168,7 @@ pub enum Refusal {
     /// The input was deleted and created again.
     #[error(
         "the input topic was recreated: its id was {known} and is {found}, so its offsets mean other records; \
-         give the topology a new name to begin anew"
+         {ANEW}"
     /// The changelog has lost its last records, or was recreated under a task at work.
     #[error(
         "the changelog holds nothing behind offset {end}, and the store has applied it up to {stands}: its last records \
@@ -187,7 +191,7 @@ pub enum Refusal {
     /// The entries were made by other rules.
     #[error(
         "the changelog was written with other rules (digest {found}, these rules' is {ours}): identities or versions \
-         have changed their meaning; give the topology a new name, or bring its former rules back"
+         have changed their meaning; bring its former rules back, or {ANEW}"
     )]
     OtherRules {
         /// The short digest in the position record.
@@ -198,7 +202,7 @@ pub enum Refusal {
     /// The number of partitions has changed.
     #[error(
         "the input had {known} partitions and has {found}: records of one identity may be on another partition now; \
-         give the topology a new name to begin anew"
+         {ANEW}"
     )]
     Rescaled {
         /// The count in the position record.
@@ -220,7 +224,7 @@ pub enum Refusal {
     /// The input is shorter than what was read of it.
     #[error(
         "the next offset to read, {next}, is beyond the input's end {end}: the input has lost records; \
-         give the topology a new name to begin anew, or reset the group to an offset that is there"
+         reset the group to an offset that is there, or {ANEW}"
     )]
     InputShrunk {
         /// The next offset to read.
@@ -229,13 +233,13 @@ pub enum Refusal {
         end: i64,
     },
     /// A later release was at work.
-    #[error("{0}; start the release that wrote it or a later one, or give the topology a new name to begin anew")]
+    #[error("{0}; start the release that wrote it or a later one, or {ANEW}")]
     LaterFormat(format::Error),
     /// Another program has committed an offset.
     #[error("{0}, so it is not ratchet's; {FOREIGN_OFFSET_HELP}")]
     ForeignOffset(format::Error),
     /// Another program has written an entry or a position record.
-    #[error("{0}: another program writes to the changelog: stop it, and give the topology a new name to begin anew")]
+    #[error("{0}: another program writes to the changelog: stop it, and {ANEW}")]
     ForeignRecord(format::Error),
     /// Too many skipped stretches.
     #[error(transparent)]

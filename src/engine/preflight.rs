@@ -13,6 +13,7 @@ use crate::topology::Topology;
 use super::catalog::Topics;
 use super::feeding;
 
+pub mod beginning;
 pub mod creation;
 pub mod facts;
 pub mod finding;
@@ -68,6 +69,9 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         for name in &names {
             all.push(Facts::gather(self.cluster, self.judge.topology, name, rights)?);
         }
+        if let Some(finding) = beginning::problem_with(self.cluster, self.judge.topology, &all)? {
+            return Err(refused(finding.to_string()));
+        }
         let partition_count = most_partitions(&all);
         let mut admitted = Admitted { topics: HashMap::new(), refused: BTreeMap::new() };
         let mut wrong = Vec::new();
@@ -84,6 +88,15 @@ impl<'a, C: Cluster> Preflight<'a, C> {
             }
         }
         if wrong.is_empty() { Ok(admitted) } else { Err(refused(wrong.join("; "))) }
+    }
+
+    /// Whether a topology that has read nothing yet may begin with these topics, which have come.
+    pub fn may_begin(&self, topics: &[String]) -> Result<(), cluster::Error> {
+        let rights = self.group_rights();
+        let gather = |topic: &String| Facts::gather(self.cluster, self.judge.topology, topic, rights);
+        let all = topics.iter().map(gather).collect::<Result<Vec<_>, _>>()?;
+        let problem = beginning::problem_with(self.cluster, self.judge.topology, &all)?;
+        problem.map_or(Ok(()), |finding| Err(refused(finding.to_string())))
     }
 
     /// Looks at a topic that has come while the topology runs; `others` are those that are read already.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Difference, run_case};
 use crate::dedup::{self, Action, Identity, Reason, Rules, Verdict, Version};
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
-use crate::topology::{Input, Start, TestCase, Topology};
+use crate::topology::{Existing, Input, Start, TestCase, Topology};
 
 fn path(text: &str) -> dedup::Path {
     dedup::Path::parse(text).unwrap()
@@ -21,6 +21,7 @@ fn payments() -> Topology {
         start: Start::Earliest,
         rules: Arc::new(Rules::new(identity, Some(Version::integer(path("value.v"))))),
         output: "payments.unique".to_owned(),
+        existing: Existing::Refuse,
         dead_letter: "payments.dead_letter".to_owned(),
         audit: None,
         tests: Vec::new(),

@@ -63,7 +63,7 @@ pub enum Error {
     /// The changelog holds a key that only stores have: it was not written by ratchet.
     #[error(
         "the changelog of {} holds the key of a store's own position, which ratchet never writes there: another \
-         program writes to the changelog; stop that program and give the topology a new name to begin anew",
+         program writes to the changelog; stop that program and give the topology a new name and a new output topic to begin anew",
         .path.display()
     )]
     ReservedKey {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use regex::Regex;
 
+use super::compile::samples;
 use super::names;
 
 /// The input topics.
@@ -30,6 +31,41 @@ impl Input {
                 include.is_match(topic)
                     && !exclude.iter().any(|pattern| pattern.is_match(topic))
                     && !names::is_internal(topic)
+            }
+        }
+    }
+
+    /// Whether `name` is what `template` makes of one of them.
+    pub fn gives(&self, template: &str, name: &str) -> bool {
+        match self {
+            Self::Topics(topics) => topics.iter().any(|topic| template.replace(names::TEMPLATE, topic) == name),
+            Self::Pattern { .. } => match template.split_once(names::TEMPLATE) {
+                Some((before, after)) => {
+                    let topic = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+                    topic.is_some_and(|topic| self.contains(topic))
+                }
+                None => template == name,
+            },
+        }
+    }
+
+    /// What `template` makes of them; of a pattern, of some names that it matches.
+    pub fn outputs(&self, template: &str) -> Vec<String> {
+        let topics = match self {
+            Self::Topics(topics) => topics.clone(),
+            Self::Pattern { .. } if !template.contains(names::TEMPLATE) => return vec![template.to_owned()],
+            Self::Pattern { .. } => self.samples(),
+        };
+        topics.iter().map(|topic| template.replace(names::TEMPLATE, topic)).collect()
+    }
+
+    /// Names that a pattern matches, some of them.
+    pub fn samples(&self) -> Vec<String> {
+        match self {
+            Self::Topics(_) => Vec::new(),
+            Self::Pattern { include, .. } => {
+                let matching = samples::of(&include.to_string()).into_iter();
+                matching.filter(|topic| self.contains(topic)).collect()
             }
         }
     }

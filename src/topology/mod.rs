@@ -24,6 +24,7 @@
 //! | `refresh` | `on_forward` or `on_duplicate`: when that time begins anew | `on_forward` |
 //! | `future_max` | how far a timestamp may be beyond the wall clock | `1h`, or a tenth of the retention if less |
 //! | `output.topic` | a topic; `{topic}` stands for the input topic | required |
+//! | `output.existing` | `refuse` or `append`: what of records that the output holds before the topology begins | `refuse` |
 //! | `dead_letter.topic` | a topic | `<name>.dead_letter` |
 //! | `audit.topic` | a topic | none |
 //! | `on_invalid`, `on_missing`, `on_late`, `on_unsendable` | an action | `dead_letter` |
@@ -46,7 +47,7 @@ pub use input::{Input, Pattern};
 pub use presets::Preset;
 
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Report};
-use crate::yaml::{File, Node, Place, Reader, read};
+use crate::yaml::{File, Node, Reader, read};
 
 pub mod cases;
 mod compile;
@@ -79,6 +80,28 @@ impl Start {
     }
 }
 
+/// What is made of an output that holds records of others: before the topology begins, or from another topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It is refused: what comes out beside them may be what stands there already.
+    Refuse,
+    /// The topology's records come behind them.
+    Append,
+}
+
+impl Existing {
+    /// Both of them.
+    pub const ALL: &[Existing] = &[Existing::Refuse, Existing::Append];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Append => "append",
+        }
+    }
+}
+
 /// An input, how its records are identified and versioned, an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
@@ -94,6 +117,8 @@ pub struct Topology {
     pub rules: Arc<Rules>,
     /// The output topic; `{topic}` stands for the input topic.
     pub output: String,
+    /// What is made of records of others in it.
+    pub existing: Existing,
     /// The topic of records that are to be looked at by a person.
     pub dead_letter: String,
     /// The topic in which every drop is explained.
@@ -158,6 +183,19 @@ impl Topology {
         names::changelog(&self.name, topic)
     }
 
+    /// Whether this is the name of one of its changelogs, of whatever input.
+    pub fn is_own_changelog(&self, topic: &str) -> bool {
+        topic.starts_with(&self.transactional_ids()) && names::is_changelog(topic)
+    }
+
+    /// A topic that both write to, as far as can be told: of a pattern, by names that it matches.
+    pub fn output_shared_with(&self, other: &Topology) -> Option<String> {
+        let met = |one: &Topology, other: &Topology| {
+            one.input.outputs(&one.output).into_iter().find(|name| other.input.gives(&other.output, name))
+        };
+        met(self, other).or_else(|| met(other, self))
+    }
+
     /// The output of an input topic.
     pub fn output_topic(&self, topic: &str) -> String {
         self.output.replace(names::TEMPLATE, topic)
@@ -185,8 +223,9 @@ pub struct Loaded {
     pub path: PathBuf,
     /// What was read, with what its preset stands for.
     tree: Node,
-    /// Where its name stands.
-    name_at: (Arc<File>, Place),
+    /// The file, and where its name and its output's stand in it.
+    file: Arc<File>,
+    places: compile::Places,
 }
 
 /// Reads one topology.
@@ -204,20 +243,37 @@ pub fn load(path: &Path, environment: &dyn Environment) -> Result<Loaded, Diagno
             }
         };
         let spec = spec::read(&tree, &mut reader)?;
-        let (mut topology, name_place) = compile::compile(&spec, &file, &mut report)?;
+        let (mut topology, places) = compile::compile(&spec, &file, &mut report)?;
         topology.preset = preset.map(Preset::pinned);
-        Some((topology, tree, (file, name_place)))
+        Some((topology, tree, (file, places)))
     });
-    let ((topology, tree, name_at), warnings) = report.finish(compiled)?;
-    Ok(Loaded { topology, warnings, path: path.to_owned(), tree, name_at })
+    let ((topology, tree, (file, places)), warnings) = report.finish(compiled)?;
+    Ok(Loaded { topology, warnings, path: path.to_owned(), tree, file, places })
 }
 
 /// Reads the topologies at these paths, in their order; a folder means its `*.yaml`, not deeper, by
-/// name. The topologies of one run must have different names.
+/// name. Their names must be different.
 pub fn load_all(paths: &[PathBuf], environment: &dyn Environment) -> Result<Vec<Loaded>, Diagnostics> {
     let mut report = Report::default();
+    let all = read_all(paths, environment, &mut report);
+    report.finish(Some(all)).map(|(all, _)| all)
+}
+
+/// The same of topologies that run together: their outputs must be different too, unless each says otherwise.
+pub fn load_run(paths: &[PathBuf], environment: &dyn Environment) -> Result<Vec<Loaded>, Diagnostics> {
+    let mut report = Report::default();
+    let all = read_all(paths, environment, &mut report);
+    for (number, loaded) in all.iter().enumerate() {
+        if let Some(first) = all[..number].iter().find(|other| is_doubled(&other.topology, &loaded.topology)) {
+            double_output(first, loaded, &mut report);
+        }
+    }
+    report.finish(Some(all)).map(|(all, _)| all)
+}
+
+fn read_all(paths: &[PathBuf], environment: &dyn Environment, report: &mut Report) -> Vec<Loaded> {
     let mut all: Vec<Loaded> = Vec::new();
-    let files: Vec<PathBuf> = paths.iter().flat_map(|path| expand(path, &mut report)).collect();
+    let files: Vec<PathBuf> = paths.iter().flat_map(|path| expand(path, report)).collect();
     for path in files {
         let loaded = match load(&path, environment) {
             Ok(loaded) => loaded,
@@ -227,14 +283,32 @@ pub fn load_all(paths: &[PathBuf], environment: &dyn Environment) -> Result<Vec<
             }
         };
         if let Some(first) = all.iter().find(|other| other.topology.name == loaded.topology.name) {
-            let (file, place) = &loaded.name_at;
             let message = format!("there are two topologies named `{}` in this run", loaded.topology.name);
             let help = "group, changelog and transactional ids derive from the name: give this one another";
-            report.mistake((file, *place), message, format!("{} has this name too", first.path.display()), help);
+            let at = (&loaded.file, loaded.places.name);
+            report.mistake(at, message, format!("{} has this name too", first.path.display()), help);
         }
         all.push(loaded);
     }
-    report.finish(Some(all)).map(|(all, _)| all)
+    all
+}
+
+/// Whether two topologies write to one topic, and one of them does not say that it may.
+fn is_doubled(one: &Topology, other: &Topology) -> bool {
+    let is_said = [one, other].iter().all(|topology| topology.existing == Existing::Append);
+    // Two of one name are told of as such.
+    !is_said && one.name != other.name && one.output_shared_with(other).is_some()
+}
+
+/// Reports two topologies with one output, at the one that does not say that it may be.
+fn double_output(first: &Loaded, second: &Loaded, report: &mut Report) {
+    let is_said = second.topology.existing == Existing::Append;
+    let (at, other) = if is_said { (first, second) } else { (second, first) };
+    let message = "two topologies of this run write to one output topic".to_owned();
+    let label = format!("{} writes there too", other.path.display());
+    let help = "what both let through comes out twice: name another topic, or write `existing: append` under `output` \
+                of each if that is meant";
+    report.mistake((&at.file, at.places.output), message, label, help);
 }
 
 /// The files that a path stands for.

@@ -103,9 +103,11 @@ fn top(key: &str) -> Value {
         "refresh" => words(Refresh::ALL.iter().map(|refresh| refresh.as_str())),
         "future_max" => of("duration"),
         "limits" => object(spec::limits::LIMITS, &[], limits),
-        "output" | "dead_letter" | "audit" => {
-            object(spec::TOPIC, &["topic"], |_| json!({"type": "string", "minLength": 1}))
-        }
+        "output" => object(spec::OUTPUT, &["topic"], |key| match key {
+            "existing" => words(super::Existing::ALL.iter().map(|existing| existing.as_str())),
+            _ => json!({"type": "string", "minLength": 1}),
+        }),
+        "dead_letter" | "audit" => object(spec::TOPIC, &["topic"], |_| json!({"type": "string", "minLength": 1})),
         "on_invalid" => action(actions.invalid),
         "on_missing" => action(actions.missing_identity),
         "on_null_value" => {

@@ -507,6 +507,34 @@ fn two_topologies_of_one_name_are_refused_beside_other_mistakes() {
 }
 
 #[test]
+fn two_topologies_with_one_output_are_refused_unless_both_say_so() {
+    let named = |name: &str, rest: &str| with(&format!("name: {name}\n{rest}"));
+    // The files in which something is said, and that it is what it should be.
+    let told = |first: &str, second: &str| {
+        let env = Fake::default().with_file("a", named("a", first)).with_file("b", named("b", second));
+        let Err(diagnostics) = load_run(&["a", "b"].map(PathBuf::from), &env) else { return Vec::new() };
+        let wrong = diagnostics.mistakes().iter().filter(|mistake| !mistake.is_warning());
+        wrong
+            .map(|mistake| {
+                assert!(mistake.message().contains("write to one output topic"), "{}", mistake.message());
+                assert!(mistake.help_text().is_some_and(|help| help.contains("`existing: append`")));
+                mistake.position().expect("it has a place").0.to_owned()
+            })
+            .collect::<Vec<_>>()
+    };
+    let (plain, said) = ("output: {topic: all}", "output: {topic: all, existing: append}");
+    for (first, second, file) in [(plain, plain, "b"), (said, plain, "b"), (plain, said, "a")] {
+        assert_eq!(told(first, second), [file]);
+    }
+    assert!(told(said, said).is_empty());
+    assert!(told("output: {topic: a.all}", "output: {topic: b.all}").is_empty());
+    // What a pattern's topics are written to is tried on names.
+    let pattern = "input: {pattern: '^shop[.](a|b)$'}\noutput: {topic: 'clean.{topic}'}";
+    assert_eq!(told("output: {topic: clean.shop.b}", pattern), ["b"]);
+    assert!(told("output: {topic: clean.shop.c}", pattern).is_empty());
+}
+
+#[test]
 fn the_examples_load_without_a_warning() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies");
     let loaded = load_all(&[folder], &Process).map_err(|diagnostics| diagnostics.render(false)).unwrap();

@@ -156,6 +156,15 @@ impl Cluster for Embedded {
         Ok(self.broker.state()?.topics.keys().map(ToString::to_string).collect())
     }
 
+    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error> {
+        for partition in 0..partition_count {
+            if self.start(topic, partition)? < self.end(topic, partition)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn group_rights(&self, _group: &str) -> Result<Option<Rights>, Error> {
         Ok(Some(Rights::ALL))
     }

@@ -131,6 +131,17 @@ impl Cluster for Kafka {
 
     fn check_creation(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
         admin::ask_to_create(&self.inner.askers.ends()?, topic, true)
+    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error> {
+        let client = self.inner.askers.ends()?;
+        for partition in (0..partition_count).map(|number| TopicPartition::new(topic, number)) {
+            let (start, end) = settle::watermarks(&client, &partition)?;
+            if start < end {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     }
 
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {

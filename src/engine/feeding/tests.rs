@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::NewTopic;
 use crate::cluster::embedded::Embedded;
 use crate::dedup::{Identity, Path, Rules};
-use crate::topology::{Pattern, Start};
+use crate::topology::{Existing, Pattern, Start};
 
 fn topology(include: &str, exclude: &[&str], output: &str) -> Topology {
     let pattern = |text: &str| Pattern::parse(text).unwrap();
@@ -16,6 +16,7 @@ fn topology(include: &str, exclude: &[&str], output: &str) -> Topology {
         start: Start::Earliest,
         rules: Arc::new(Rules::new(Identity::of_paths([Path::parse("key").unwrap()]), None)),
         output: output.to_owned(),
+        existing: Existing::Refuse,
         dead_letter: "shop.dead".to_owned(),
         audit: Some("shop.audit".to_owned()),
         tests: Vec::new(),

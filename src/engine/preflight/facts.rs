@@ -83,6 +83,13 @@ pub struct Facts {
 
 impl Facts {
     /// Asks for all of it, as one who has these rights to the topology's group.
+    /// Whether ratchet is seen to have committed something for the input.
+    pub fn has_worked(&self) -> bool {
+        let of_ratchet = |text: &str| OffsetMetadata::parse(text).is_ok_and(|metadata| metadata.is_some());
+        let known = self.committed.iter().flatten().flatten();
+        known.into_iter().any(|committed| of_ratchet(&committed.metadata))
+    }
+
     pub fn gather<C: Cluster>(
         cluster: &C,
         topology: &Topology,

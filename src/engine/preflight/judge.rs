@@ -4,7 +4,7 @@
 use crate::cluster::{Denied, Rights, TopicDescription};
 use crate::config::{self, Create};
 use crate::dedup::{Part, Path, Retention, Rules, Source};
-use crate::engine::plan::FOREIGN_OFFSET_HELP;
+use crate::engine::plan::{ANEW, FOREIGN_OFFSET_HELP};
 use crate::format::{self, OffsetMetadata};
 use crate::topology::Topology;
 use crate::yaml::units::show_duration_ms;
@@ -358,7 +358,7 @@ impl Judge<'_> {
                          {ours}): identities or versions have changed their meaning",
                         metadata.digest
                     ),
-                    "give the topology a new name, or bring its former rules back",
+                    format!("bring its former rules back, or {ANEW}"),
                 )),
                 Ok(_) => continue,
             }
@@ -443,7 +443,12 @@ fn changelog_itself(
                 "changelog topic {name:?} has {} partitions and its input {from:?} has {}: they must be equal",
                 changelog.partition_count, input.partition_count
             ),
-            "if partitions were added to the input, give the topology a new name to begin anew",
+            match facts.has_worked() {
+                true => format!(
+                    "partitions were added to the input, so records of one identity may be on another partition now: {ANEW}"
+                ),
+                false => format!("create it with as many as the input has; if partitions were added to the input, {ANEW}"),
+            },
         ));
     }
     if changelog.cleanup_policy != "compact" {

@@ -11,7 +11,7 @@ use super::facts::{Facts, Named};
 use super::finding::Finding;
 use super::judge::{Judge, Role};
 use super::unreached::{PROPERTIES_HELP, Unasked, input_help};
-use super::{feeding, most_partitions};
+use super::{beginning, feeding, most_partitions};
 
 /// Everything that is to be said of each topology, in their order, most severe first.
 pub fn ask(config: &Config, topologies: &[&Topology]) -> Result<Vec<Vec<Finding>>, Unasked> {
@@ -80,6 +80,7 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
             }
         }
     }
+    findings.extend(beginning::problem_with(cluster, topology, &all)?);
     let partition_count = most_partitions(&all);
     let largest = all.iter().filter_map(|facts| facts.input.there()).map(|input| input.message_bytes_max).max();
     let asides = [(Role::DeadLetter, Some(&topology.dead_letter)), (Role::Audit, topology.audit.as_ref())];

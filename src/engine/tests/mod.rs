@@ -12,11 +12,12 @@ use crate::cluster::{Message, NewTopic};
 use crate::config;
 use crate::dedup::{Identity, Path, Rules, Version};
 use crate::record::Headers;
-use crate::topology::{Input, Pattern, Start};
+use crate::topology::{Existing, Input, Pattern, Start};
 use crate::yaml::tests::Fake;
 
 mod audited;
 mod bounded;
+mod existing;
 mod patterns;
 mod progress;
 mod remembered;
@@ -148,6 +149,7 @@ fn topology(input: Input, output: &str) -> Topology {
         start: Start::Earliest,
         rules: Arc::new(Rules::new(identity, Some(version))),
         output: output.to_owned(),
+        existing: Existing::Refuse,
         dead_letter: "shop-dead".to_owned(),
         audit: None,
         tests: Vec::new(),

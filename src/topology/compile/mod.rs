@@ -8,15 +8,24 @@ use crate::yaml::read::clipped;
 use crate::yaml::{File, Place, Placed, Report, Text, units};
 
 use super::spec::Spec;
-use super::{Start, Topology, names};
+use super::{Existing, Start, Topology, names};
 
 mod cases;
 mod rules;
-mod samples;
+pub(super) mod samples;
 mod topics;
 
-/// The topology that `spec` describes, and where its name stands.
-pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(Topology, Place)> {
+/// Where what is known of several topologies stands in each.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// The name.
+    pub name: Place,
+    /// The output's name.
+    pub output: Place,
+}
+
+/// The topology that `spec` describes, and where its name and output stand.
+pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(Topology, Places)> {
     let mut compiler = Compiler { spec, file, report };
     let name = compiler.name();
     let input = compiler.input();
@@ -46,11 +55,12 @@ pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(To
         start: spec.input.start.as_ref().map_or(Start::Earliest, |start| start.value),
         rules: Arc::new(rules),
         output,
+        existing: spec.existing.as_ref().map_or(Existing::Refuse, |existing| existing.value),
         dead_letter,
         audit,
         tests,
     };
-    Some((topology, spec.name.as_ref()?.place))
+    Some((topology, Places { name: spec.name.as_ref()?.place, output: spec.output.as_ref()?.place }))
 }
 
 /// The rules of a spec in which there is no mistake.

@@ -109,10 +109,7 @@ impl Compiler<'_> {
         }
         let topics = match input {
             Some(Input::Topics(topics)) => topics.clone(),
-            Some(Input::Pattern { include, .. }) => {
-                let matching = samples::of(&include.to_string()).into_iter();
-                matching.filter(|topic| input.is_some_and(|input| input.contains(topic))).collect()
-            }
+            Some(pattern) => pattern.samples(),
             None => Vec::new(),
         };
         let by_pattern = matches!(input, Some(Input::Pattern { .. }));
@@ -169,17 +166,7 @@ impl Compiler<'_> {
     fn is_output(&self, name: &str, input: Option<&Input>) -> bool {
         let Some(output) = &self.spec.output else { return false };
         let template = output.value.reveal();
-        match input {
-            Some(Input::Topics(topics)) => topics.iter().any(|topic| template.replace(names::TEMPLATE, topic) == name),
-            Some(pattern) => match template.split_once(names::TEMPLATE) {
-                Some((before, after)) => {
-                    let topic = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-                    topic.is_some_and(|topic| pattern.contains(topic))
-                }
-                None => template == name,
-            },
-            None => template == name,
-        }
+        input.map_or(template == name, |input| input.gives(template, name))
     }
 
     fn not_the_output(&mut self, topic: &Placed<Text>, name: &str, key: &str, input: Option<&Input>) {

@@ -59,6 +59,9 @@ pub fn about(key: &str) -> &'static str {
         "dead_letter" => "Where records go that a person should look at. Default: NAME.dead_letter.",
         "audit" => "Where every drop is explained.",
         "topic" => "A topic. In output.topic, {topic} stands for the input topic.",
+        "existing" => {
+            "What to do where the output holds records before the topology begins, or another topology of the run writes there too. append: write behind them. Default: refuse."
+        }
         "on_invalid" => "What to do with a record that cannot be read or believed.",
         "on_missing" => "What to do with a record of which a part of the identity is missing.",
         "on_null_value" => {

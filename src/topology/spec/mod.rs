@@ -7,7 +7,7 @@ use crate::dedup::{Action, EpochPart, Format, Limits, OnNull, Refresh, Retention
 use crate::yaml::read::Keys;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text, units};
 
-use super::Start;
+use super::{Existing, Start};
 pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
 pub use identity::IdentitySpec;
 pub use kinds::KindsSpec;
@@ -56,7 +56,9 @@ pub const TOP: Keys<'static> = Keys {
 /// What may stand in `input`.
 pub const INPUT: Keys<'static> =
     Keys { known: &["topics", "pattern", "exclude", "key_format", "value_format", "start"], later: &[] };
-/// What may stand in `output`, `dead_letter` and `audit`.
+/// What may stand in `output`.
+pub const OUTPUT: Keys<'static> = Keys { known: &["topic", "existing"], later: &[] };
+/// What may stand in `dead_letter` and `audit`.
 pub const TOPIC: Keys<'static> = Keys { known: &["topic"], later: &[] };
 /// The word of `on_null_value` that is no action.
 pub const FOLLOW_DELETE: &str = "follow_delete";
@@ -91,6 +93,7 @@ pub struct Spec {
     pub future_max_ms: Option<Placed<i64>>,
     pub limits: Limits,
     pub output: Option<Placed<Text>>,
+    pub existing: Option<Placed<Existing>>,
     pub dead_letter: Option<Placed<Text>>,
     pub audit: Option<Placed<Text>>,
     pub actions: ActionSpecs,
@@ -158,6 +161,8 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         None => top.require("identity", "identity: value.order_id", this.reader),
     };
     let output = top.require("output", "output: {topic: payments.unique}", this.reader);
+    let output = output.map(|field| this.written_to(field));
+    let (output, existing) = output.unwrap_or_default();
     let retention = Shape { what: "a duration or `forever`", example: "retention: 30d" };
     let future_max = Shape { what: "a duration", example: "future_max: 1h" };
     let refresh = choices(Refresh::ALL, Refresh::as_str);
@@ -178,7 +183,8 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         refresh: top.get("refresh").and_then(|field| this.reader.choice(field, &refresh, &[])),
         future_max_ms: top.get("future_max").and_then(|field| this.reader.duration_ms(field, future_max)),
         limits: top.get("limits").map_or_else(Limits::default, |field| this.limits(field)),
-        output: output.and_then(|field| this.topic(field, "output: {topic: payments.unique}")),
+        output,
+        existing,
         dead_letter: top
             .get("dead_letter")
             .and_then(|field| this.topic(field, "dead_letter: {topic: payments.failed}")),
@@ -250,7 +256,21 @@ impl SpecReader<'_, '_> {
         }
     }
 
-    /// The topic of `output`, `dead_letter` or `audit`.
+    /// The output's topic, and what of records that it holds.
+    fn written_to(&mut self, field: &Field<'_>) -> (Option<Placed<Text>>, Option<Placed<Existing>>) {
+        const EXAMPLE: &str = "output: {topic: payments.unique}";
+        let keys = self.reader.fields(field, OUTPUT, Shape { what: "a mapping", example: EXAMPLE });
+        let Some(keys) = keys else { return (None, None) };
+        let topic = keys.require("topic", EXAMPLE, self.reader);
+        let shape = Shape { what: "a topic's name", example: EXAMPLE };
+        let existing = choices(Existing::ALL, Existing::as_str);
+        (
+            topic.and_then(|field| self.reader.text(field, shape)),
+            keys.get("existing").and_then(|field| self.reader.choice(field, &existing, &[])),
+        )
+    }
+
+    /// The topic of `dead_letter` or `audit`.
     fn topic(&mut self, field: &Field<'_>, example: &str) -> Option<Placed<Text>> {
         let keys = self.reader.fields(field, TOPIC, Shape { what: "a mapping", example })?;
         let topic = keys.require("topic", example, self.reader)?;

@@ -137,6 +137,15 @@ impl Cluster for Sim {
         self.ask("list topics", |broker| Ok(broker.topics.names().map(|name| name.to_string()).collect()))
     }
 
+    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error> {
+        let topic = topic.to_owned();
+        self.ask("ends of all", move |broker| {
+            let ends = |number| broker.ends(&Partition::new(topic.as_str(), number), Isolation::Uncommitted);
+            let ends: Vec<(i64, i64)> = (0..partition_count).map(ends).collect::<Result<_, _>>()?;
+            Ok(ends.into_iter().any(|(start, end)| start < end))
+        })
+    }
+
     fn group_rights(&self, _group: &str) -> Result<Option<Rights>, Error> {
         Ok(Some(Rights::ALL))
     }

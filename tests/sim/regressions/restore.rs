@@ -125,6 +125,50 @@ fn what_a_commit_of_unknown_outcome_has_written_is_read_before_it_is_gone_on() {
 }
 
 /// What a restore has made of a task's store.
+/// A store that had applied more than the changelog held was taken for useless and emptied: the last copy of what the
+/// changelog had lost went with it, and instances whose stores had not come so far would have gone on without.
+#[test]
+fn a_changelog_that_has_lost_its_last_records_is_refused_and_the_store_stays_as_it_is() {
+    for seed in 0..4 {
+        let (refusal, looks, before, after) = alone(seed, move |process| {
+            let site = Site::new(process);
+            site.commit(1, &[entry(0, 1)]);
+            let end = site.changelog_end();
+            site.commit(2, &[entry(1, 2)]);
+            let mut former = site.settled();
+            site.restore(&mut former);
+            let before = Restored::of(&former);
+            drop(former);
+            process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
+
+            let mut task = site.begun();
+            let (mut refusal, mut looks) = (None, 0);
+            while refusal.is_none() {
+                process.sleep(MS);
+                let Err(setback) = restore::step(&site.context, &site.sim, &mut task, &mut Batch::default(), true)
+                else {
+                    continue;
+                };
+                looks += 1;
+                restore::set_back(&site.context, &mut task, &setback);
+                if let Setback::Refused(reason) = setback {
+                    refusal = Some(reason);
+                }
+            }
+            assert!(matches!(task.phase, Phase::Failed));
+            let store = Store::open(&task.dir, &site.context.memory).expect("a disk");
+            (refusal.expect("it was waited for"), looks, before, Restored::of_store(&store, task.changelog_offset))
+        });
+        for words in ["its last records were lost", "is left as it is", "new output topic"] {
+            assert!(refusal.contains(words), "{words:?} is missing: {refusal}");
+        }
+        // A broker that does not know yet that it leads no more may have answered.
+        assert!(looks > 1, "it was refused at once, seed {seed}");
+        assert_eq!((&after.entries, after.position, after.named), (&before.entries, before.position, before.named));
+        assert_eq!(after.entries, BTreeMap::from([entry(0, 1), entry(1, 2)]), "seed {seed}");
+    }
+}
+
 #[derive(Debug, PartialEq)]
 struct Restored {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,

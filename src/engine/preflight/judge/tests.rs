@@ -6,7 +6,7 @@ use super::*;
 use crate::cluster::{CommittedOffset, TopicId};
 use crate::dedup::{Identity, Path};
 use crate::engine::preflight::finding::Severity;
-use crate::topology::{Input, Start};
+use crate::topology::{Existing, Input, Start};
 
 const DAY_MS: i64 = 86_400_000;
 const DIGEST: [u8; 32] = [7; 32];
@@ -21,6 +21,7 @@ fn topology() -> Topology {
         // Seven days.
         rules: Arc::new(Rules::new(identity, None)),
         output: "out".to_owned(),
+        existing: Existing::Refuse,
         dead_letter: "dead".to_owned(),
         audit: None,
         tests: Vec::new(),

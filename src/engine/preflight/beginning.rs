@@ -1,0 +1,66 @@
+//! Whether a topology begins anew, though its output holds records: then all that is in the input would come out beside
+//! them, as it does for whoever has only renamed a topology.
+//!
+//! A topology has begun where its group has committed anything for one of its inputs, or where there is a changelog of
+//! its name: an instance creates that before it writes. One that has begun is never refused for this.
+
+use crate::cluster::{self, Cluster, Kind};
+use crate::topology::{Existing, Topology};
+
+use super::facts::{Facts, Seen};
+use super::finding::Finding;
+
+/// What is to be said of a topology with these inputs.
+pub fn problem_with<C: Cluster>(
+    cluster: &C,
+    topology: &Topology,
+    inputs: &[Facts],
+) -> Result<Option<Finding>, cluster::Error> {
+    if topology.existing == Existing::Append || inputs.iter().any(has_begun) {
+        return Ok(None);
+    }
+    let mut outputs: Vec<_> =
+        inputs.iter().filter_map(|facts| Some((&facts.output.name, facts.output.there()?))).collect();
+    outputs.dedup_by_key(|(name, _)| *name);
+    for (name, output) in outputs {
+        if !cluster.holds_records(name, output.partition_count)? {
+            continue;
+        }
+        // Asked behind the output: what stands in it may be of another instance, which has begun meanwhile.
+        if cluster.list_topics()?.iter().any(|topic| topology.is_own_changelog(topic)) {
+            return Ok(None);
+        }
+        if let Some(unknown) = inputs.iter().find(|facts| !is_committed_known(facts)) {
+            let (group, input) = (topology.group(), &unknown.input.name);
+            let message = format!("what the group {group} has committed for {input:?} is not known yet");
+            return Err(cluster::Error::new(Kind::Retry, message));
+        }
+        return Ok(Some(finding(topology, name)));
+    }
+    Ok(None)
+}
+
+fn finding(topology: &Topology, output: &str) -> Finding {
+    let name = &topology.name;
+    Finding::refused(
+        format!(
+            "output topic {output:?} holds records, and topology {name} begins anew (its group has committed nothing, and \
+             it has no changelog): all that is in the input would come out beside them"
+        ),
+        format!(
+            "name a new output topic, or bring the former `name` back if it was renamed; if that is meant, write \
+             `output: {{topic: {output}, existing: append}}`"
+        ),
+    )
+}
+
+/// Whether anything shows that the topology has been at work. What cannot be seen is refused elsewhere.
+fn has_begun(facts: &Facts) -> bool {
+    let has_changelog = !matches!(facts.changelog.seen, Seen::Missing);
+    has_changelog || facts.committed.as_ref().map_or(true, |committed| committed.iter().any(Option::is_some))
+}
+
+/// Whether the group's coordinator has answered.
+fn is_committed_known(facts: &Facts) -> bool {
+    facts.input.there().is_none() || facts.committed.as_ref().is_ok_and(|committed| !committed.is_empty())
+}

@@ -1,0 +1,88 @@
+//! Goal: a topology that begins anew does not write beside what its output holds already, unless that is said; one that
+//! has been at work goes on, whatever is there.
+
+use super::*;
+
+fn shop(name: &str) -> Topology {
+    let topology = topology(Input::Topics(vec!["shop.in".to_owned()]), "shop.out");
+    Topology { name: name.to_owned(), ..topology }
+}
+
+#[track_caller]
+fn is_refused(site: &Site, topology: &Topology) {
+    let error = site.drain(topology).unwrap_err();
+    let words = ["\"shop.out\" holds records", "begins anew", "name a new output topic", "existing: append"];
+    assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+    let topics = site.cluster.topics().unwrap();
+    let changelog = format!("ratchet.{}.", topology.name);
+    assert!(!topics.iter().any(|topic| topic.starts_with(&changelog)), "nothing was begun: {topics:?}");
+}
+
+#[test]
+fn a_topology_that_was_renamed_does_not_bring_everything_once_more() {
+    let site = Site::new();
+    site.send("shop.in", "x", &[1, 2, 2]);
+    site.drain(&shop("shop")).unwrap();
+    site.await_values("shop.out", 2);
+    is_refused(&site, &shop("renamed"));
+    site.await_values("shop.out", 2);
+    let said = Topology { existing: Existing::Append, ..shop("renamed") };
+    site.drain(&said).unwrap();
+    site.await_values("shop.out", 4);
+    // It has been at work: it need not be said any more.
+    site.send("shop.in", "x", &[3]);
+    site.drain(&shop("renamed")).unwrap();
+    site.await_values("shop.out", 5);
+}
+
+#[test]
+fn a_topology_that_has_been_at_work_is_never_refused_for_its_output() {
+    let site = Site::new();
+    site.create("shop.in", 1, &[]);
+    // It has seen no record and committed nothing; others write to its output meanwhile.
+    site.drain(&shop("shop")).unwrap();
+    site.send("shop.out", "of another", &[1]);
+    site.send("shop.in", "x", &[1]);
+    site.drain(&shop("shop")).unwrap();
+    site.await_values("shop.out", 2);
+    // Its group is gone, and with it what it had committed.
+    site.cluster.delete_group("ratchet.shop").unwrap();
+    site.send("shop.in", "x", &[1, 2]);
+    site.drain(&shop("shop")).unwrap();
+    site.await_values("shop.out", 3);
+    // Another input of the same topology, of which nothing is known yet.
+    site.send("shop.more", "x", &[1]);
+    let more = Input::Topics(vec!["shop.more".to_owned()]);
+    site.drain(&Topology { input: more, ..shop("shop") }).unwrap();
+    site.await_values("shop.out", 4);
+}
+
+#[test]
+fn several_inputs_share_an_output() {
+    let site = Site::new();
+    for topic in ["shop.a", "shop.b"] {
+        site.send(topic, "x", &[1]);
+    }
+    let shared = topology(pattern(r"^shop\.[a-z]$", &[]), "shop.out");
+    let running = site.start(&shared, false);
+    site.await_values("shop.out", 2);
+    site.send("shop.c", "x", &[1]);
+    site.await_values("shop.out", 3);
+    running.end().unwrap();
+}
+
+#[test]
+fn topics_that_come_to_a_topology_that_has_read_nothing_are_looked_at_together() {
+    let site = Site::new();
+    let shared = topology(pattern(r"^shop\.[a-z]$", &[]), "clean.{topic}");
+    let running = site.start(&shared, false);
+    await_that("it to wait for topics", || !running.health.ready().is_empty());
+    site.send("clean.shop.b", "x", &[1]);
+    for topic in ["shop.b", "shop.a"] {
+        site.send(topic, "x", &[1]);
+    }
+    await_that("the topics to be refused", || running.metric("ratchet_refused_topics") == 2.0);
+    let ended = running.end().unwrap_err();
+    assert!(matches!(ended, Error::Topics { topics: 2, .. }), "{ended}");
+    assert_eq!((site.values("clean.shop.a").len(), site.values("clean.shop.b").len()), (0, 1));
+}
