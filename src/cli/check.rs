@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = if args.online || inputs.config.is_some() || !inputs.sets.is_empty() {
         inputs::load(inputs).map(|(loaded, read)| (loaded, Some(read)))?
     } else {
-        (topology::load_all(&inputs.topologies, &Process)?, None)
+        (topology::load_run(&inputs.topologies, &Process)?, None)
     };
     let notes = notes(&loaded);
     for Loaded { topology, warnings, path, .. } in &loaded {

@@ -27,7 +27,7 @@ pub struct Inputs {
 /// The topologies, and the configuration. All mistakes of both are told at once.
 pub fn load(inputs: &Inputs) -> Result<(Vec<Loaded>, Config), Failure> {
     let config = config::load(inputs.config.as_deref(), &inputs.sets, &Process);
-    match (topology::load_all(&inputs.topologies, &Process), config) {
+    match (topology::load_run(&inputs.topologies, &Process), config) {
         (Ok(topologies), Ok(config)) => {
             check_properties(&config)?;
             Ok((topologies, config))

@@ -144,6 +144,15 @@ pub struct TopicDescription {
     pub rights: Option<Rights>,
 }
 
+/// What a topic is told from others by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicOutline {
+    /// The topic's id.
+    pub id: TopicId,
+    /// How many partitions it has.
+    pub partition_count: i32,
+}
+
 /// What a client may do with a topic or a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
@@ -385,8 +394,17 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// What the cluster says of `topic`; `None` where there is no such topic.
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error>;
 
+    /// The least of [`Cluster::describe_topic`], for who asks often.
+    fn outline_topic(&self, topic: &str) -> Result<Option<TopicOutline>, Error> {
+        let found = self.describe_topic(topic)?;
+        Ok(found.map(|found| TopicOutline { id: found.id, partition_count: found.partition_count }))
+    }
+
     /// The names of all topics that may be seen, internal ones included, in any order.
     fn list_topics(&self) -> Result<Vec<String>, Error>;
+
+    /// Whether any of a topic's `partition_count` partitions holds something: records, or what is left of transactions.
+    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error>;
 
     /// What this client may do with `group`, which need not exist; `None` where the cluster does not say.
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error>;
@@ -403,9 +421,6 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, Error>;
 
     /// A producer with this transactional id; whatever was open under it has been aborted.
-    /// Whether any of a topic's `partition_count` partitions holds something: records, or what is left of transactions.
-    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error>;
-
     fn producer(&self, transactional_id: &str) -> Result<Self::Producer, Error>;
 
     /// Reads `partition` from `offset` on.
@@ -464,6 +479,9 @@ pub struct Error {
     pub denied: Option<Denied>,
     /// How many brokers there are, where a topic was to have more replicas than that.
     pub brokers: Option<i32>,
+    /// Whether it is that a topic or a partition is not known. Of one that was just created, the broker that was asked
+    /// may not have heard yet.
+    pub is_missing: bool,
 }
 
 /// What a client may not do with a topic.
@@ -490,9 +508,6 @@ impl Error {
 
     /// The same, as one partition's trouble alone.
     pub fn of(self, partition: &TopicPartition) -> Self {
-    /// Whether it is that a topic or a partition is not known. Of one that was just created, the broker that was asked
-    /// may not have heard yet.
-    pub is_missing: bool,
         Self { partition: Some(partition.clone()), ..self }
     }
 

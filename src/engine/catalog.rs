@@ -1,6 +1,6 @@
 //! The input topics that a topology reads at present, shared by its lanes: what was learnt of each, and which were
-//! refused. Only the start and the watch change it; lanes look at its edition once a step, and at the topics when
-//! they take a partition over.
+//! refused, and which were given more partitions. Lanes look at its counts once a step, and at the topics when they
+//! take a partition over; a lane that is given a partition beyond those that were there says so here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +29,7 @@ pub struct Topics {
 #[derive(Debug, Default)]
 pub struct Catalog {
     edition: AtomicU64,
+    growths: AtomicU64,
     known: Mutex<Known>,
 }
 
@@ -36,12 +37,15 @@ pub struct Catalog {
 struct Known {
     topics: HashMap<Arc<str>, Topics>,
     refused: BTreeMap<String, String>,
+    /// How many partitions topics have that were given more while they were read.
+    grown: HashMap<Arc<str>, u32>,
 }
 
 impl Catalog {
     /// What was learnt at the start.
     pub fn new(topics: HashMap<Arc<str>, Topics>, refused: BTreeMap<String, String>) -> Self {
-        Self { edition: AtomicU64::new(0), known: Mutex::new(Known { topics, refused }) }
+        let known = Known { topics, refused, grown: HashMap::new() };
+        Self { edition: AtomicU64::new(0), growths: AtomicU64::new(0), known: Mutex::new(known) }
     }
 
     /// Changes whenever a topic comes or goes.
@@ -81,9 +85,34 @@ impl Catalog {
 
     /// A topic is not read any more.
     pub fn remove(&self, topic: &str) {
-        if self.known().topics.remove(topic).is_some() {
+        let mut known = self.known();
+        known.grown.remove(topic);
+        if known.topics.remove(topic).is_some() {
             self.edition.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// A topic that is read has so many partitions now, more than it began with. Answers whether that is news.
+    pub fn grow(&self, topic: &str, partition_count: u32) -> bool {
+        let mut known = self.known();
+        if known.topics.get(topic).is_none_or(|topics| partition_count <= topics.task_count) {
+            return false;
+        }
+        let seen = known.grown.insert(Arc::from(topic), partition_count);
+        if seen != Some(partition_count) {
+            self.growths.fetch_add(1, Ordering::Release);
+        }
+        seen.is_none()
+    }
+
+    /// How many partitions a topic has that was given more; `None` where it has as many as at the beginning.
+    pub fn grown(&self, topic: &str) -> Option<u32> {
+        self.known().grown.get(topic).copied()
+    }
+
+    /// Changes whenever a topic was given more partitions.
+    pub fn growths(&self) -> u64 {
+        self.growths.load(Ordering::Acquire)
     }
 
     /// A topic cannot be read, and why. Answers whether that is news.

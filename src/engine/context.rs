@@ -2,7 +2,7 @@
 //! share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use crate::cluster::Fencing;
@@ -42,6 +42,8 @@ pub struct Context {
     pub health: Health,
     /// How many topics were seen to have been recreated.
     pub recreated: AtomicU64,
+    /// Whether the watch is to look at the topics at once.
+    pub look_now: AtomicBool,
     /// The transactional ids that its lanes write under.
     pub ids: Ids,
     /// What time it is.

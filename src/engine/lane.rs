@@ -63,6 +63,8 @@ pub struct Lane<C: Cluster> {
     edition: u64,
     /// How many recreated topics the tasks were sent to look at.
     rechecked: u64,
+    /// How often topics were seen to have been given more partitions, when that was last looked at.
+    growths: u64,
     flushed_at: Duration,
     gauged_at: Duration,
 }
@@ -107,6 +109,7 @@ impl<C: Cluster> Lane<C> {
             loading: false,
             edition,
             rechecked,
+            growths: 0,
             flushed_at: now,
             gauged_at: Duration::ZERO,
             context,
@@ -123,6 +126,7 @@ impl<C: Cluster> Lane<C> {
         }
         self.follow_catalog()?;
         self.recheck();
+        self.stop_rescaled();
         let drained = self.batch.is_empty();
         if !drained {
             self.process_batch();
@@ -171,11 +175,11 @@ impl<C: Cluster> Lane<C> {
             let wall_ms = self.context.clock.wall_ms();
             for task in self.tasks.values_mut() {
                 gauge(task, self.member.end(&task.input), wall_ms);
+                task.letters.say_if_due(&task.input, &self.context.topology.dead_letter, now);
             }
         }
         self.report();
         if now.saturating_sub(self.flushed_at) < FLUSH_INTERVAL {
-                task.letters.say_if_due(&task.input, &self.context.topology.dead_letter, now);
             return;
         }
         self.flushed_at = now;

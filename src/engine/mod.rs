@@ -191,6 +191,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             metrics: metrics.clone(),
             health: health.clone(),
             recreated: AtomicU64::new(0),
+            look_now: AtomicBool::new(false),
             ids: Ids::default(),
             clock: clock.clone(),
         };
@@ -264,7 +265,7 @@ impl Job {
         let counts = self.lanes.iter().map(|lane| lane.status.counts());
         let (tasks, drained) =
             counts.fold((0, 0), |sum, counts| (sum.0 + counts.tasks, sum.1 + counts.drained + counts.failed));
-        self.is_over() || (tasks == self.context.topics.task_count() && drained == tasks)
+        self.is_over() || (tasks >= self.context.topics.task_count() && drained == tasks)
     }
 
     fn is_over(&self) -> bool {

@@ -165,10 +165,6 @@ pub enum Refusal {
         /// Why the store has to be rebuilt.
         reason: String,
     },
-    /// The input was deleted and created again.
-    #[error(
-        "the input topic was recreated: its id was {known} and is {found}, so its offsets mean other records; \
-         {ANEW}"
     /// The changelog has lost its last records, or was recreated under a task at work.
     #[error(
         "the changelog holds nothing behind offset {end}, and the store has applied it up to {stands}: its last records \
@@ -181,6 +177,10 @@ pub enum Refusal {
         /// Up to where it goes.
         end: i64,
     },
+    /// The input was deleted and created again.
+    #[error(
+        "the input topic was recreated: its id was {known} and is {found}, so its offsets mean other records; \
+         {ANEW}"
     )]
     InputRecreated {
         /// The id that the position record knows.

@@ -4,6 +4,12 @@
 //! happened. When another id is seen, the lanes are told to send their tasks through their restore, which knows
 //! what to refuse and why.
 //!
+//! An input that is given more partitions goes on being read alike, while its producers send what they sent to one
+//! partition to another. When more are seen, all tasks of the topic stop, on every instance: by this look, which comes
+//! at once where the group rebalances, or by the first of the new partitions that a lane is given.
+//!
+//! A broker may be behind, and tell of fewer partitions, of no topic or of no id: nothing follows from that.
+//!
 //! Where the input is a pattern, topics that it means come and go: one that has come is looked at as all were at
 //! the start ([`super::preflight`]), and the lanes then read it too; one that was deleted is read no more. A topic
 //! that is refused is logged and left alone, and looked at again, since a person may put it right.
@@ -17,57 +23,97 @@ use crate::topology::Input;
 
 use super::context::Context;
 use super::preflight::Preflight;
-use super::{feeding, pause};
+use super::{SUPERVISE_INTERVAL, feeding, pause};
 
-/// How often the cluster is asked whether its topics are the same.
-const WATCH_INTERVAL: Duration = Duration::from_secs(5);
-/// How often it is asked for new topics.
-const PATTERN_INTERVAL: Duration = Duration::from_secs(2);
+/// How often the cluster is asked about the topics.
+pub const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What looks have come to notice.
+#[derive(Debug, Default)]
+pub struct Noticed {
+    /// Topics that were recreated.
+    recreated: HashSet<String>,
+    /// Topics that were not there when it was looked last.
+    missing: HashSet<String>,
+}
 
 /// Asks until the run ends. What the cluster does not answer is asked again.
 pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
-    let by_pattern = matches!(context.topology.input, Input::Pattern { .. });
-    let interval = if by_pattern { PATTERN_INTERVAL } else { WATCH_INTERVAL };
-    let mut told = HashSet::new();
+    let mut noticed = Noticed::default();
     loop {
-        pause(&*context.clock, interval, stop);
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
-        check_ids(cluster, context, by_pattern, &mut told);
-        if by_pattern {
-            if let Err(error) = find_new(cluster, context) {
-                tracing::debug!(topology = context.topology.name, reason = %error.message, "new topics not looked for");
+        let until = context.clock.monotonic() + WATCH_INTERVAL;
+        while context.clock.monotonic() < until && !context.look_now.swap(false, Ordering::Relaxed) {
+            pause(&*context.clock, SUPERVISE_INTERVAL, stop);
+            if stop.load(Ordering::Relaxed) {
+                return;
             }
-            context.metrics.refused_topics(&context.topology.name, context.topics.refused_count());
         }
+        look(cluster, context, &mut noticed);
     }
 }
 
-/// Whether the topics that are read are those that the lanes began with. `told` holds those that are not.
-fn check_ids<C: Cluster>(cluster: &C, context: &Context, by_pattern: bool, told: &mut HashSet<String>) {
+/// Looks once at what is read, and at what has come.
+pub fn look<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed) {
+    let by_pattern = matches!(context.topology.input, Input::Pattern { .. });
+    check_topics(cluster, context, by_pattern, noticed);
+    if by_pattern {
+        if let Err(error) = find_new(cluster, context) {
+            tracing::debug!(topology = context.topology.name, reason = %error.message, "new topics not looked for");
+        }
+        context.metrics.refused_topics(&context.topology.name, context.topics.refused_count());
+    }
+}
+
+/// Whether the topics that are read are those that the lanes began with.
+fn check_topics<C: Cluster>(cluster: &C, context: &Context, by_pattern: bool, noticed: &mut Noticed) {
     for input in context.topics.names() {
         let Some(topics) = context.topics.get(&input) else { continue };
         let changelog = context.topology.changelog(&input);
         for (name, known) in [(&*input, topics.input_id), (&changelog, topics.changelog_id)] {
-            match cluster.describe_topic(name) {
-                Ok(Some(found)) if found.id != known && told.insert(name.to_owned()) => {
-                    tracing::error!(topic = name, "the topic was recreated while it was in use");
-                    context.recreated.fetch_add(1, Ordering::Relaxed);
+            let found = match cluster.outline_topic(name) {
+                Ok(found) => found,
+                Err(error) => {
+                    tracing::debug!(topic = name, reason = %error.message, "topic not looked at");
+                    continue;
                 }
-                Ok(None) if by_pattern && name == &*input => {
-                    tracing::warn!(
-                        topology = context.topology.name,
-                        topic = name,
-                        "the topic was deleted: read no more"
-                    );
-                    context.topics.remove(name);
-                    context.metrics.topic_gone(&context.topology.name, name);
+            };
+            let is_input = name == &*input;
+            match found {
+                None => {
+                    if by_pattern && is_input {
+                        forget(context, name, noticed);
+                    }
+                    continue;
                 }
-                _ => {}
+                Some(found) if found.id != known && found.id.is_told() => {
+                    if noticed.recreated.insert(name.to_owned()) {
+                        tracing::error!(topic = name, "the topic was recreated while it was in use");
+                        context.recreated.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                Some(found) if is_input => {
+                    let count = found.partition_count.unsigned_abs();
+                    if context.topics.grow(name, count) {
+                        let known = topics.task_count;
+                        tracing::error!(topic = name, known, found = count, "the topic was given more partitions");
+                    }
+                }
+                Some(_) => {}
             }
+            noticed.missing.remove(name);
         }
     }
+}
+
+/// Reads a topic no more that was not there twice in a row: of a broker that is behind, once says nothing.
+fn forget(context: &Context, name: &str, noticed: &mut Noticed) {
+    if noticed.missing.insert(name.to_owned()) {
+        return;
+    }
+    noticed.missing.remove(name);
+    tracing::warn!(topology = context.topology.name, topic = name, "the topic was deleted: read no more");
+    context.topics.remove(name);
+    context.metrics.topic_gone(&context.topology.name, name);
 }
 
 /// Looks at the topics that have come.
@@ -78,7 +124,17 @@ fn find_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::E
     }
     let preflight = Preflight::new(cluster, &context.topology, &context.rules_digest, &context.topic_settings);
     let name = &context.topology.name;
-    for topic in names.iter().filter(|topic| context.topics.get(topic).is_none()) {
+    let new: Vec<String> = names.iter().filter(|topic| context.topics.get(topic).is_none()).cloned().collect();
+    if !new.is_empty() && context.topics.names().is_empty() {
+        match preflight.may_begin(&new) {
+            Err(error) if error.kind == Kind::Refused => {
+                new.iter().for_each(|topic| refuse(context, topic, &error.message));
+                return Ok(());
+            }
+            looked => looked?,
+        }
+    }
+    for topic in &new {
         match preflight.admit(topic, &names) {
             Ok(topics) => {
                 tracing::info!(topology = name, topic, partitions = topics.task_count, "a topic has come");

@@ -59,7 +59,10 @@ fn mistakes_of_several_files_are_told_at_once() {
 fn a_folder_means_its_yaml_files() {
     let room = Room::new();
     room.write("topologies/one.yaml", PAYMENTS.replace("name: payments", "name: one"));
-    room.write("topologies/two.yaml", PAYMENTS.replace("name: payments", "name: two"));
+    room.write(
+        "topologies/two.yaml",
+        PAYMENTS.replace("name: payments", "name: two").replace("payments.unique", "two"),
+    );
     room.write("topologies/deeper/three.yaml", "broken: [");
     room.write("topologies/notes.txt", "broken: [");
     let ran = room.run("check topologies").ended(0).said(&["topologies/one.yaml: fine", "topologies/two.yaml: fine"]);

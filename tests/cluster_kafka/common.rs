@@ -50,17 +50,14 @@ pub fn topic(what: &str, partition_count: i32) -> Arc<str> {
 
 pub fn topic_with(what: &str, partition_count: i32, settings: &[(&str, &str)]) -> Arc<str> {
     let name = unique(what);
-    let settings: Vec<(&str, String)> = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    cluster()
-        .create_topic(&NewTopic { name: &name, partition_count, replication_factor: 1, settings: &settings })
-        .unwrap();
+    create(&name, partition_count, settings);
+    name.into()
+}
+
 pub fn create(name: &str, partition_count: i32, settings: &[(&str, &str)]) {
     let settings: Vec<(&str, String)> = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     let new = NewTopic { name, partition_count, replication_factor: 1, settings: &settings };
     cluster().create_topic(&new).unwrap();
-}
-
-    name.into()
 }
 
 pub fn at(topic: &Arc<str>, partition: i32) -> TopicPartition {

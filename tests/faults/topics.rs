@@ -12,7 +12,7 @@ use crate::load::things;
 use crate::operator::Operator;
 use crate::report::Report;
 use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage, assert_sound, keep};
-use crate::until::{DEADLINE, within};
+use crate::until::DEADLINE;
 
 const ROUNDS: usize = 4;
 /// How often it is refused anew, each time with topics and a group of its own.
@@ -231,7 +231,7 @@ pub fn more_partitions(report: &mut Report) {
     }
 }
 
-/// The task that was there before goes on; that of the new partition, where its identities may have moved to, stops.
+/// The task that was there before stops, as does that of the new partition, where its identities may have moved to.
 pub fn more_partitions_at_work(report: &mut Report) {
     const WORDS: [&str; 2] = ["had 1 partitions and has 2", "new name"];
     for _ in 0..report.rounds(REFUSALS) {
@@ -245,17 +245,16 @@ pub fn more_partitions_at_work(report: &mut Report) {
         job.kafka.add_partitions(&job.input, 2);
         let since = Instant::now();
         operator.await_error(&WORDS);
-        job.send(things(0, KNOWN..2 * KNOWN, 1).chain(things(1, 0..KNOWN, 1)));
-        within(RECOVERY_MAX, "the partition that was there before to go on", || {
-            (job.committed()[0] >= 2 * KNOWN as i64).then_some(())
-        });
+        let task = format!("{}:0", job.input);
+        operator.await_error(&[&task, WORDS[0], WORDS[1]]);
         report.recovered(since.elapsed());
         report.injected(1);
+        let (committed, mut read) = (job.committed(), job.kafka.read(&job.input));
+        job.send(things(0, KNOWN..2 * KNOWN, 1).chain(things(1, 0..KNOWN, 1)));
         sleep(LATER);
         assert_sound(&mut operator);
-        assert_eq!(job.committed()[1], 0, "the offset was moved beside the refusal");
-        // Of the new partition nothing was read.
-        let mut read = job.kafka.read(&job.input);
+        assert_eq!(job.committed(), committed, "an offset was moved beside the refusal");
+        // Of the new partition nothing was read, and nothing more of the other.
         read.insert(1, Vec::new());
         judge(report, &job, &read);
         report.refused(&WORDS);

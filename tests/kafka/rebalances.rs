@@ -103,6 +103,12 @@ fn a_third_instance_joins_under_load_and_one_leaves() {
     job.await_drained(DEADLINE);
     b.stop();
     c.stop();
+    // Transactions that a rebalance has overtaken are nobody's trouble: their lanes abort them and go on.
+    for operator in [&a, &b, &c] {
+        let told = operator.log().into_iter().filter(|line| line["level"] == "WARN");
+        let told: Vec<_> = told.filter(|line| line["message"].to_string().contains("ILLEGAL_GENERATION")).collect();
+        assert!(told.is_empty(), "{told:#?}");
+    }
     check(&job, &[a.state_dir(), b.state_dir(), c.state_dir()]).assert_lively();
 }
 
@@ -134,6 +140,60 @@ fn a_frozen_instance_is_fenced_and_comes_back_without_harm() {
     frozen.stop();
     other.stop();
     check(&job, &[frozen.state_dir(), other.state_dir()]).assert_lively();
+}
+
+/// Two operators with a partition each, and partitions are added to what they read. All of it stops on both, nothing
+/// more comes out, and who starts afterwards says why.
+fn partitions_are_added(job: &Job, heard_by: &str) {
+    let (mut a, mut b) = (Operator::start(job, "a"), Operator::start(job, "b"));
+    within(DEADLINE, "two owners", || {
+        job.send([thing(0, "x", now_ms()), thing(1, "y", now_ms())]);
+        (owners(job)?.len() == 2).then_some(())
+    });
+    job.await_drained(DEADLINE);
+    job.kafka.add_partitions(&job.output, 4);
+    let before = Instant::now();
+    job.kafka.add_partitions(&job.input, 4);
+    let words = ["task stopped", "had 2 partitions and has", "new name", "new output topic"];
+    for partition in 0..2 {
+        let task = format!("\"{}:{partition}\"", job.input);
+        within(DEADLINE, &format!("{task} to stop"), || {
+            let lines = [&a, &b].into_iter().flat_map(Operator::log).map(|line| line.to_string());
+            let mut lines = lines.filter(|line| line.contains(&task));
+            lines.any(|line| words.iter().all(|word| line.contains(word))).then_some(())
+        });
+    }
+    println!("both tasks had stopped {:?} after partitions were added, {heard_by}", before.elapsed());
+    let (read, committed) = (job.output().len(), job.committed());
+    job.send((0..4).flat_map(|partition| [thing(partition, "moved", now_ms())]));
+    // What was stopped is finished and left: nothing can follow.
+    for operator in [&mut a, &mut b] {
+        operator.assert_running();
+        assert!(operator.metric("ratchet_tasks", &["failed"]) > 0.0, "{}", operator.tail());
+        operator.terminate();
+        assert_eq!(operator.await_exit(DEADLINE).code(), Some(1), "{}", operator.tail());
+    }
+    assert_eq!((job.output().len(), job.committed()), (read, committed), "something came out afterwards");
+    let mut again = Operator::start(job, "a");
+    again.await_error(&["topology refused", "must be equal", "partitions were added", "new name", "new output topic"]);
+    assert_eq!(again.await_exit(DEADLINE).code(), Some(1));
+    // Somebody tries to help it along.
+    job.kafka.add_partitions(&job.changelog(), 4);
+    let again = Operator::start(job, "a");
+    again.await_error(&["task stopped", "had 2 partitions and has 4", "new name"]);
+}
+
+#[test]
+fn partitions_that_are_added_stop_all_tasks_of_their_topic_on_every_instance() {
+    // Clients hear of it in minutes by default: it is the look at the topics that sees it.
+    partitions_are_added(&Job::new("grown", 2), "by the look at the topics");
+}
+
+#[test]
+fn partitions_that_are_added_and_assigned_stop_all_tasks_of_their_topic_on_every_instance() {
+    let mut job = Job::new("grown-assigned", 2);
+    job.properties.insert("consumer.topic.metadata.refresh.interval.ms".to_owned(), "100".to_owned());
+    partitions_are_added(&job, "by a rebalance");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use ratchet::engine::context::{Context, backoff};
 use ratchet::engine::lane::Lane;
 use ratchet::engine::preflight::{Admitted, Preflight};
 use ratchet::engine::status::LaneStatus;
+use ratchet::engine::watch::{self, Noticed, WATCH_INTERVAL};
 use ratchet::observe::{Health, Metrics};
 use ratchet::state::Registry;
 use ratchet::topology::Topology;
@@ -73,6 +74,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         metrics: Metrics::new(),
         health: Health::new(),
         recreated: AtomicU64::new(0),
+        look_now: AtomicBool::new(false),
         clock: Arc::new(process.clone()),
         ids: Ids::default(),
     }
@@ -96,9 +98,23 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>)
         attempt += 1;
     };
     let context = Arc::new(context(process, plan, stores, admitted));
+    let (watched, asks, ends) = (context.clone(), sim.clone(), stop.clone());
+    process.spawn(move || watch(&watched, &asks, &ends));
     for index in 0..plan.lanes {
         let (context, sim, stop) = (context.clone(), sim.clone(), stop.clone());
         process.spawn(move || work(&context, &sim, index, &stop));
+    }
+}
+
+/// What looks at the topics, waiting by the world's time.
+fn watch(context: &Context, sim: &Sim, stop: &AtomicBool) {
+    let mut noticed = Noticed::default();
+    loop {
+        sim.process.sleep(WATCH_INTERVAL.as_micros() as Time);
+        if stop.load(Ordering::Relaxed) || sim.process.is_dead() {
+            return;
+        }
+        watch::look(sim, context, &mut noticed);
     }
 }
 

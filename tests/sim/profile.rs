@@ -26,8 +26,8 @@ pub enum Upheaval {
     /// The input loses records that were not read (DeleteRecords, retention). Refused, where they are missed: never
     /// is anything skipped silently.
     InputLost,
-    /// The input is given more partitions while it is read. Whoever starts afterwards refuses to; until then all goes
-    /// on as before.
+    /// The input is given more partitions while it is read. All tasks are refused, on whatever instance; who starts
+    /// afterwards refuses to.
     InputGrown,
 }
 

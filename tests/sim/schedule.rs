@@ -248,7 +248,7 @@ impl Run<'_> {
                 What::Look => {
                     self.look_at = at + LOOK;
                     let fed = self.feed_at == Time::MAX && self.faults.is_empty();
-                    if self.look() && fed && !self.wipe() {
+                    if self.look() && fed && !self.ledger.has_grown() && !self.wipe() {
                         return self.judge();
                     }
                 }

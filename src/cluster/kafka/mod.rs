@@ -22,7 +22,7 @@ use std::time::Duration;
 use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{Askers, Stability};
-use super::{Cluster, CommittedOffset, Error, Fencing, NewTopic, Rights, TopicDescription};
+use super::{Cluster, CommittedOffset, Error, Fencing, NewTopic, Rights, TopicDescription, TopicOutline};
 use crate::record::TopicPartition;
 
 mod admin;
@@ -121,16 +121,16 @@ impl Cluster for Kafka {
         admin::describe(&self.inner.askers.ends()?, topic)
     }
 
+    fn outline_topic(&self, topic: &str) -> Result<Option<TopicOutline>, Error> {
+        let outline = admin::outline(&self.inner.askers.ends()?, topic);
+        let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
+        Ok(outline.map(|found| TopicOutline { id: found.id, partition_count: found.partition_count }))
+    }
+
     fn list_topics(&self) -> Result<Vec<String>, Error> {
         admin::list(&self.inner.askers.ends()?)
     }
 
-    fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error> {
-        admin::group_rights(|| self.inner.askers.lone(), group)
-    }
-
-    fn check_creation(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
-        admin::ask_to_create(&self.inner.askers.ends()?, topic, true)
     fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error> {
         let client = self.inner.askers.ends()?;
         for partition in (0..partition_count).map(|number| TopicPartition::new(topic, number)) {
@@ -142,6 +142,12 @@ impl Cluster for Kafka {
         Ok(false)
     }
 
+    fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error> {
+        admin::group_rights(|| self.inner.askers.lone(), group)
+    }
+
+    fn check_creation(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
+        admin::ask_to_create(&self.inner.askers.ends()?, topic, true)
     }
 
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {

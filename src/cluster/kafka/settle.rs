@@ -343,7 +343,7 @@ impl Question {
 /// A client that reads nothing keeps to the leaders that it knows, also where they are gone, until the topic is asked
 /// for. And one that has not heard of a topic yet says the same as one that never will, so a missing topic is
 /// asked for by name.
-fn watermarks(client: &Arc<Client>, partition: &TopicPartition) -> Result<(i64, i64), Error> {
+pub(super) fn watermarks(client: &Arc<Client>, partition: &TopicPartition) -> Result<(i64, i64), Error> {
     let what = || format!("asking for the ends of {partition}");
     let topic = c_string(&partition.topic)?;
     let ask = |wait| client.query_watermarks(&topic, partition.partition, wait);

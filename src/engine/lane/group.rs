@@ -23,6 +23,8 @@ impl<C: Cluster> Lane<C> {
                 tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions assigned");
                 self.member.accept_assigned(&partitions)?;
                 partitions.into_iter().try_for_each(|partition| self.take_over(partition))?;
+                // A topic that was given more partitions makes all members rebalance, whoever gets them.
+                self.context.look_now.store(true, Ordering::Relaxed);
                 self.context.health.lane_joined(&self.context.topology.name, self.index, true);
                 Ok(())
             }
@@ -102,6 +104,32 @@ impl<C: Cluster> Lane<C> {
         self.tasks_in(|phase| matches!(phase, Phase::Running)).into_iter().for_each(|id| self.restart(id));
     }
 
+    /// Stops all tasks of topics that were given more partitions: their records' identities have moved among them.
+    pub(super) fn stop_rescaled(&mut self) {
+        let growths = self.context.topics.growths();
+        if self.growths == growths {
+            return;
+        }
+        self.growths = growths;
+        let grown = |task: &Task<C>| self.context.topics.grown(&task.input.topic);
+        let stopped = |task: &Task<C>| matches!(task.phase, Phase::Failed);
+        let concerned = self.tasks.iter().filter(|(_, task)| !stopped(task));
+        let concerned: Vec<(TaskId, u32)> = concerned.filter_map(|(id, task)| Some((*id, grown(task)?))).collect();
+        if concerned.iter().any(|(id, _)| self.transactor.touches(*id)) {
+            self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, "partitions were added to a topic")));
+        }
+        for (id, found) in concerned {
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            if let Phase::Isolated(isolated) = &mut task.phase {
+                isolated.abandon(&self.cluster, &self.metrics);
+            }
+            if let Err(error) = self.member.pause(&task.input) {
+                tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
+            }
+            task.fail(&Refusal::Rescaled { known: task.topics.task_count, found }.to_string());
+        }
+    }
+
     /// A record that cannot be read is tried again some times; then its task stops, and no other.
     fn on_unreadable(&mut self, id: TaskId, reason: &str) {
         self.restart_running(id);
@@ -124,7 +152,9 @@ impl<C: Cluster> Lane<C> {
         let settling = self.cluster.settle(&group, &partition, &changelog, &self.context.fencing());
         let mut task = Task::new(&self.context, partition, topics, settling);
         if task.input.partition >= task_count as i32 {
-            let found = task.input.partition as u32 + 1;
+            self.context.topics.grow(&task.input.topic, task.input.partition as u32 + 1);
+        }
+        if let Some(found) = self.context.topics.grown(&task.input.topic) {
             task.fail(&Refusal::Rescaled { known: task_count, found }.to_string());
         }
         self.restoring = true;
@@ -163,6 +193,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn release(&mut self, id: TaskId) {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
         let Some(mut task) = self.tasks.remove(&id) else { return };
+        task.letters.say(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());
         if let Phase::Isolated(isolated) = &mut task.phase {
             isolated.abandon(&self.cluster, &self.metrics);
         }
@@ -182,4 +213,3 @@ fn listed(partitions: &[TopicPartition]) -> String {
     }
     partitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
-        task.letters.say(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, CommittedOffset, Denied, Kind, Rights, TopicDescription};
+use crate::format::OffsetMetadata;
 use crate::record::TopicPartition;
 use crate::topology::Topology;
 
@@ -82,7 +83,6 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Asks for all of it, as one who has these rights to the topology's group.
     /// Whether ratchet is seen to have committed something for the input.
     pub fn has_worked(&self) -> bool {
         let of_ratchet = |text: &str| OffsetMetadata::parse(text).is_ok_and(|metadata| metadata.is_some());
@@ -90,6 +90,7 @@ impl Facts {
         known.into_iter().any(|committed| of_ratchet(&committed.metadata))
     }
 
+    /// Asks for all of it, as one who has these rights to the topology's group.
     pub fn gather<C: Cluster>(
         cluster: &C,
         topology: &Topology,

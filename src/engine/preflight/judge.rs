@@ -435,6 +435,7 @@ fn changelog_itself(
     findings: &mut Vec<Finding>,
 ) {
     let (from, name) = (&facts.input.name, &facts.changelog.name);
+    identity(Role::Changelog, name, changelog, findings);
     if let Some(input) = input
         && changelog.partition_count != input.partition_count
     {
@@ -471,7 +472,6 @@ fn kept_for(topic: &TopicDescription) -> i64 {
 fn reads_time(rules: &Rules) -> bool {
     let is_time = |path: &Path| path.source == Source::Timestamp;
     rules.paths().into_iter().any(is_time) || rules.identity.parts.iter().any(has_bucket)
-    identity(Role::Changelog, name, changelog, findings);
 }
 
 fn has_bucket(part: &Part) -> bool {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ratchet::cluster::{Cluster, CommittedOffset, Error, Fencing, Kind, NewTopic, Rights, TopicDescription, TopicId};
 use ratchet::record::TopicPartition;
 
-use crate::kafka::{Broker, Code, MS, Partition, SECOND, Settings, Time};
+use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Settings, Time};
 use crate::world::{Broken, Process};
 
 mod assignor;

@@ -199,11 +199,11 @@ impl History {
         self.refused.contains(&format!("{input:?}"))
     }
 
-    /// Whether a partition need not be read to its end: its task was refused for what was lost, or an instance was
-    /// refused at its start, as the input was given more partitions.
+    /// Whether a partition need not be read to its end: its task was refused for what was lost, or, as the input was
+    /// given more partitions, it was or an instance was at its start.
     pub fn excuses(&self, partition: &Partition) -> bool {
-        let has_no_reader =
-            self.had(Upheaval::InputGrown) && self.start_refused && *partition.topic == *self.rules.input;
+        let is_refused = self.start_refused || self.was_refused(partition);
+        let has_no_reader = self.had(Upheaval::InputGrown) && is_refused && *partition.topic == *self.rules.input;
         has_no_reader || self.lost.contains(&partition.number) && self.was_refused(partition)
     }
 

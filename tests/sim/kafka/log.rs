@@ -96,6 +96,13 @@ impl Log {
         self.start
     }
 
+    /// Loses all from `offset` on, as where a replica becomes the leader that never had it.
+    pub fn lose_tail(&mut self, offset: i64) {
+        self.entries.retain(|entry| entry.offset < offset);
+        self.end = self.end.min(offset);
+        self.known.clear();
+    }
+
     /// The high watermark: the offset after the last record or marker.
     pub fn end(&self) -> i64 {
         self.end

@@ -8,12 +8,13 @@ use ratchet::cluster::{Cluster, Fencing, Kind, Member as _};
 use ratchet::config::Commit;
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::Context;
-use ratchet::engine::restore::{self, Slice};
+use ratchet::engine::restore::{self, Setback, Slice};
 use ratchet::engine::task::{Phase, Task, Tasks};
 use ratchet::engine::transact::Transactor;
 use ratchet::engine::trouble::{Cause, Trouble};
 use ratchet::format::{KIND_IDENTITY, NO_TIME, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use ratchet::observe::Metrics;
+use ratchet::state::Store;
 use ratchet::state::simulated::{Loads, SimulatedDisk};
 
 use crate::TOPOLOGIES;
@@ -124,7 +125,6 @@ fn what_a_commit_of_unknown_outcome_has_written_is_read_before_it_is_gone_on() {
     }
 }
 
-/// What a restore has made of a task's store.
 /// A store that had applied more than the changelog held was taken for useless and emptied: the last copy of what the
 /// changelog had lost went with it, and instances whose stores had not come so far would have gone on without.
 #[test]
@@ -169,6 +169,7 @@ fn a_changelog_that_has_lost_its_last_records_is_refused_and_the_store_stays_as_
     }
 }
 
+/// What a restore has made of a task's store.
 #[derive(Debug, PartialEq)]
 struct Restored {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -182,13 +183,16 @@ struct Restored {
 
 impl Restored {
     fn of(task: &Task<Sim>) -> Self {
-        let store = &task.held.as_ref().expect("it was restored").store;
+        Self::of_store(&task.held.as_ref().expect("it was restored").store, task.changelog_offset)
+    }
+
+    fn of_store(store: &Store, task_offset: i64) -> Self {
         let mut entries = BTreeMap::new();
         store.scan(None, usize::MAX, |key, value| drop(entries.insert(key.to_vec(), value.to_vec()))).expect("a disk");
         let position = store.get(POSITION_KEY).expect("a disk");
         let position = position.map(|bytes| PositionRecord::decode(&bytes).expect("an owner wrote it").token);
         let meta = store.meta().expect("a disk").expect("a restore leaves one");
-        Self { entries, position, named: meta.token, offsets: [meta.changelog_offset, task.changelog_offset] }
+        Self { entries, position, named: meta.token, offsets: [meta.changelog_offset, task_offset] }
     }
 }
 
@@ -319,14 +323,19 @@ impl<'a> Site<'a> {
 
     /// A task that knows where its changelog ends, and has read nothing of it.
     fn settled(&self) -> Task<Sim> {
-        let (input, changelog) = (ours(&self.input), ours(&self.changelog));
-        let settling = self.sim.settle(GROUP, &input, &changelog, &Fencing::default());
-        let topics = self.context.topics.get(INPUT).expect("it was admitted");
-        let mut task = Task::new(&self.context, input, topics, settling);
+        let mut task = self.begun();
         while !matches!(task.phase, Phase::Loading(_)) {
             assert_ne!(self.step(&mut task), Slice::Ready, "there is something to read");
         }
         task
+    }
+
+    /// A task that knows nothing yet.
+    fn begun(&self) -> Task<Sim> {
+        let (input, changelog) = (ours(&self.input), ours(&self.changelog));
+        let settling = self.sim.settle(GROUP, &input, &changelog, &Fencing::default());
+        let topics = self.context.topics.get(INPUT).expect("it was admitted");
+        Task::new(&self.context, input, topics, settling)
     }
 
     fn restore(&self, task: &mut Task<Sim>) {

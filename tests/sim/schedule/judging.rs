@@ -107,6 +107,8 @@ impl Run<'_> {
         }
         let mut ruling = self.ledger.judge(&mut state.broker, |broker| judge::examine(broker, &mut self.history));
         self.ledger.check_refused(|input| self.history.was_refused(input), &mut ruling);
+        let is_stopped = |input: &Partition| self.history.was_refused(input) || self.history.start_refused;
+        self.ledger.check_stopped(self.profile.partitions, is_stopped, &mut ruling);
         ruling.violations.extend(late);
         ruling
     }

@@ -19,6 +19,8 @@ pub(super) struct Ledger {
     skipped: BTreeMap<i32, Range<i64>>,
     /// What stood when the input was recreated.
     closed: Option<Closed>,
+    /// Whether the input was given more partitions.
+    grown: bool,
     /// When all stores were wiped for the first time; nothing was written since. `None` again after the second time.
     pub wiped_at: Option<Time>,
 }
@@ -73,6 +75,28 @@ impl Ledger {
             (*number, Stood { output, changelog_end: changelog.map_or(0, |log| log.end()) })
         };
         self.closed = Some(Closed { ruling, stood: processed.iter().map(of).collect() });
+    }
+
+    /// Notes that the input was given more partitions: nobody may read it any more.
+    pub fn grow(&mut self) {
+        self.grown = true;
+    }
+
+    /// What is wrong where the input was given more partitions and one of the former `partitions` was not stopped:
+    /// neither its task, nor all at the start of the instance that would have it.
+    pub fn check_stopped(&self, partitions: i32, is_stopped: impl Fn(&Partition) -> bool, ruling: &mut Ruling) {
+        for number in (0..partitions).filter(|_| self.grown) {
+            let partition = Partition::new(input::INPUT, number);
+            if !is_stopped(&partition) {
+                let expected = "its task refused, as the input was given more partitions";
+                ruling.tell(3, &partition, None, expected, "no refusal");
+            }
+        }
+    }
+
+    /// Whether nothing is to be waited for but the end of the time.
+    pub fn has_grown(&self) -> bool {
+        self.grown
     }
 
     /// What is wrong where the input was recreated and a task was not refused for it.
@@ -192,6 +216,20 @@ mod tests {
         broker.topics.log_mut(&changelog).unwrap().append([record("new")]);
         let violations = ledger.judge(&mut broker, never).violations;
         assert_eq!(violations.iter().map(|violation| violation.invariant).collect::<Vec<_>>(), [6]);
+    }
+
+    #[test]
+    fn an_input_that_was_given_more_partitions_is_read_no_more() {
+        let violations = |ledger: &Ledger, stopped: i32| {
+            let mut ruling = Ruling::default();
+            ledger.check_stopped(2, |partition| partition.number < stopped, &mut ruling);
+            ruling.violations.iter().map(|violation| violation.invariant).collect::<Vec<_>>()
+        };
+        let mut ledger = Ledger::default();
+        assert_eq!(violations(&ledger, 0), Vec::<u8>::new(), "it has what it had");
+        ledger.grow();
+        assert_eq!(violations(&ledger, 2), Vec::<u8>::new());
+        assert_eq!(violations(&ledger, 1), [3]);
     }
 
     #[test]

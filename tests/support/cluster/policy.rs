@@ -26,11 +26,11 @@ impl Kafka {
         let altered =
             self.tokio.block_on(self.admin.alter_configs([&wanted], &admin_options())).expect("alter_configs");
         assert!(altered.iter().all(Result::is_ok), "{altered:?}");
-        let asked = ResourceSpecifier::Topic(topic);
         within(DEADLINE, &format!("{topic} to have the policy {policy}"), || {
             (self.setting(topic, POLICY).as_deref() == Some(policy)).then_some(())
         });
     }
+
     /// A topic's setting, as it stands.
     pub fn setting(&self, topic: &str, name: &str) -> Option<String> {
         self.entry(topic, name)?.value
@@ -46,7 +46,6 @@ impl Kafka {
         let answers = self.tokio.block_on(self.admin.describe_configs([&asked], &admin_options())).ok()?;
         answers.into_iter().next()?.ok()?.entries.into_iter().find(|entry| entry.name == name)
     }
-
 
     fn try_delete_records(&self, topic: &str, partition: i32, offset: i64) -> bool {
         let mut list = TopicPartitionList::new();

@@ -42,8 +42,8 @@ fn topic() -> TopicDescription {
         message_bytes_max: 1_000_000,
         replicas: Some(3),
         min_insync_replicas: Some(2),
-        rights: Some(Rights::ALL),
         elects_uncleanly: Some(false),
+        rights: Some(Rights::ALL),
     }
 }
 
@@ -101,7 +101,6 @@ fn says(severity: Severity, words: &[&str], alter: impl FnOnce(&mut Topology, &m
 use Severity::{Note, Refused, Warning};
 
 #[test]
-#[test]
 fn topics_that_may_lose_records_by_an_election() {
     let words = ["unclean.leader.election.enable", "set it to false"];
     let unclean = |topic: &mut TopicDescription| topic.elects_uncleanly = Some(true);
@@ -135,6 +134,7 @@ fn topics_that_cannot_be_told_from_those_that_come_after_them() {
     assert_eq!(judged(&topology, &facts), []);
 }
 
+#[test]
 fn sound_topics_are_nothing_to_speak_of() {
     assert_eq!(judged(&topology(), &sound()), []);
 }
