@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `01` | nothing: false |
 //! | `02` | nothing: true |
-//! | `03` | length, a number in canonical form: sign, significant digits, `e` and the power of ten unless it is 0; `1`, `1.0` and `1e0` are the same bytes, of any size |
+//! | `03` | length, a number in canonical form: sign, significant digits, `e` and the power of ten unless it is 0; `1`, `1.0` and `1e0` are the same bytes, of any size. `-0.0` is `-0`, and not `0`: a source that has both tells a row's key of the one from that of the other |
 //! | `04` | length, text in UTF-8, not normalized |
 //! | `05` | length, bytes: a whole key, value or header |
 //! | `06` | nothing: null, inside of content and where a scope or a table's name has nothing |
@@ -128,7 +128,12 @@ pub(super) fn push_bool(value: bool, out: &mut Vec<u8>) {
 
 /// `text` is a number by JSON's grammar.
 pub(super) fn push_number(text: &[u8], out: &mut Vec<u8>) -> Result<(), TooLong> {
-    push_counted(NUMBER, out, |out| number::write_canonical(text, out))
+    push_counted(NUMBER, out, |out| {
+        if number::is_negative_float_zero(text) {
+            out.push(b'-');
+        }
+        number::write_canonical(text, out)
+    })
 }
 
 pub(super) fn push_i64(value: i64, out: &mut Vec<u8>) {

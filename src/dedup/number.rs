@@ -104,6 +104,15 @@ pub(super) fn write_canonical(text: &[u8], out: &mut Vec<u8>) -> Result<(), TooL
     Ok(())
 }
 
+/// Whether this is `-0.0` or `-0e1`: as floating-point numbers, which alone have a sign at zero, are written.
+pub(super) fn is_negative_float_zero(text: &[u8]) -> bool {
+    text.starts_with(b"-") && {
+        let Parts { whole, fraction, exponent, .. } = Parts::of(text);
+        let is_float = fraction.is_some() || exponent.is_some();
+        is_float && whole.iter().chain(fraction.unwrap_or_default()).all(|&digit| digit == b'0')
+    }
+}
+
 /// An exponent's value. Numbers have fewer than 2^62 digits, so that adding those cannot overflow.
 fn exponent_value(text: &[u8]) -> Result<i64, TooLong> {
     let digits = trim_start(unsigned(text));
