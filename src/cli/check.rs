@@ -152,7 +152,10 @@ fn show_places(places: &[Path]) -> String {
 }
 
 fn show_version(version: &Version) -> String {
-    let part = |part: &crate::dedup::VersionPart| format!("{} as {}", show_places(&part.of), part.kind);
+    let part = |part: &crate::dedup::VersionPart| {
+        let at_least = part.at_least.as_ref().map(|places| format!(", at least {}", show_places(places)));
+        format!("{} as {}{}", show_places(&part.of), part.kind, at_least.unwrap_or_default())
+    };
     version.parts.iter().map(part).collect::<Vec<_>>().join(", then ")
 }
 

@@ -185,12 +185,17 @@ impl Version {
 pub struct VersionPart {
     /// Where it stands.
     pub of: Places,
+    /// Integers that it is raised to where it is less than the greatest of them: of the first place where there is
+    /// something, an integer or an array of integers and nulls, also as text.
+    pub at_least: Option<Places>,
     /// How it is read.
     pub kind: VersionKind,
     /// What a number counts, where the kind is [`VersionKind::Timestamp`].
     pub unit: TimeUnit,
     /// Values that count as missing.
     pub none: Vec<Scalar>,
+    /// Whether what is not written as the kind is counts as missing, instead of making the record invalid.
+    pub lenient: bool,
     /// Whether a record has no version without this part. Otherwise it has none when all parts are missing.
     pub required: bool,
     /// Where it sorts when it is missing.
@@ -202,9 +207,11 @@ impl VersionPart {
     pub fn new(path: Path, kind: VersionKind) -> Self {
         Self {
             of: vec![path],
+            at_least: None,
             kind,
             unit: TimeUnit::Milliseconds,
             none: Vec::new(),
+            lenient: false,
             required: false,
             missing: MissingPart::Lowest,
         }
@@ -317,7 +324,8 @@ impl Rules {
     pub fn paths(&self) -> Vec<&Path> {
         let mut paths = Vec::new();
         self.identity.parts.iter().for_each(|part| part.collect_paths(&mut paths));
-        paths.extend(self.version.iter().flat_map(|version| &version.parts).flat_map(|part| &part.of));
+        let version = self.version.iter().flat_map(|version| &version.parts);
+        paths.extend(version.flat_map(|part| part.of.iter().chain(part.at_least.iter().flatten())));
         paths.extend(self.epoch.iter().flat_map(|epoch| &epoch.parts).flat_map(|part| &part.of));
         if let Some(kinds) = &self.kinds {
             paths.extend(kinds.of.iter().chain(kinds.table.iter().flatten()));

@@ -36,7 +36,7 @@ mod list;
 
 pub(super) use decimal::{push_decimal, push_timestamp_number};
 pub use describe::describe;
-pub(super) use list::{push_binlog, push_hex, push_sequence};
+pub(super) use list::{push_binlog, push_hex, push_sequence, raise_integer};
 
 /// More digits are never read, whatever the limits say: reading takes time by the square of them.
 pub const DIGITS_MAX: usize = 10_000;

@@ -247,10 +247,10 @@ fn part() -> Value {
 
 fn version(key: &str) -> Value {
     match key {
-        "of" => of("places"),
+        "of" | "at_least" => of("places"),
         "as" => words(VersionKind::ALL.iter().map(|kind| kind.as_str())),
         "none" => list(of("scalar")),
-        "required" => or_substituted(json!({"type": "boolean"})),
+        "lenient" | "required" => or_substituted(json!({"type": "boolean"})),
         "missing" => words(MissingPart::ALL.iter().map(|missing| missing.as_str())),
         "unit" => words(TimeUnit::ALL.iter().map(|unit| unit.as_str())),
         _ => Value::Null,

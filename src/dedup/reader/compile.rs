@@ -65,9 +65,12 @@ pub(super) enum NamesPlan {
 #[derive(Debug)]
 pub(super) struct VersionPlan {
     pub of: Vec<Spot>,
+    /// Empty where the part is not raised.
+    pub at_least: Vec<Spot>,
     pub kind: VersionKind,
     pub unit: TimeUnit,
     pub none: Vec<Word>,
+    pub lenient: bool,
     pub required: bool,
     pub missing: MissingPart,
 }
@@ -198,13 +201,19 @@ impl<'r> Ways<'r> {
     }
 
     fn version(&mut self, part: &'r VersionPart) -> VersionPlan {
-        let VersionPart { of, kind, unit, none, required, missing } = part;
+        let VersionPart { of, at_least, kind, unit, none, lenient, required, missing } = part;
         let of = match kind {
-            // The key or value may be the array.
-            VersionKind::Sequence => of.iter().map(|path| self.document(path)).collect(),
+            VersionKind::Sequence => self.arrays(of),
             _ => self.spots(of),
         };
-        VersionPlan { of, kind: *kind, unit: *unit, none: words(none), required: *required, missing: *missing }
+        let at_least = self.arrays(at_least.as_deref().unwrap_or_default());
+        let (kind, unit, none) = (*kind, *unit, words(none));
+        VersionPlan { of, at_least, kind, unit, none, lenient: *lenient, required: *required, missing: *missing }
+    }
+
+    /// Where arrays may stand: the key or the value may be one.
+    fn arrays(&mut self, paths: &'r [Path]) -> Vec<Spot> {
+        paths.iter().map(|path| self.document(path)).collect()
     }
 
     fn kinds(&mut self, kinds: &'r Kinds) -> KindsPlan {

@@ -45,7 +45,13 @@ impl<'a> Versions<'a, '_> {
             if parts.len() > 1 {
                 arena.push(PRESENT);
             }
-            if self.part(part, arena)? {
+            let start = arena.len();
+            let is_there = match self.part(part, arena) {
+                Err(_) if part.lenient => false,
+                read => read?,
+            };
+            if is_there {
+                self.raise(part, start, arena)?;
                 any = true;
                 continue;
             }
@@ -111,6 +117,27 @@ impl<'a> Versions<'a, '_> {
         }
         .map_err(refuse)?;
         Ok(true)
+    }
+
+    /// Raises the integer whose bytes begin at `start` to the greatest of those that it must not be less than.
+    fn raise(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<(), Refusal> {
+        let Scratch { limbs, text, tape, .. } = &mut *self.scratch;
+        let Some((spot, value)) = self.view.first(&part.at_least, |_| false) else { return Ok(()) };
+        let digits_max = self.limits.version_digits_max;
+        let mut number = [0; 20];
+        let bytes = match value {
+            Value::Missing => return Ok(()),
+            Value::Bool(_) => &b"true"[..],
+            Value::Integer(value) => number::format_i64(value, &mut number),
+            Value::Number(bytes) | Value::Text(bytes) | Value::Bytes(bytes) | Value::Composite(bytes) => bytes,
+            Value::Escaped(raw) => {
+                text.clear();
+                json::unescape(raw, text);
+                text
+            }
+        };
+        let raised = version::raise_integer(bytes, digits_max, tape, limbs, start, arena);
+        raised.map_err(|error| refusal::not_at_least(&spot.path, error, digits_max))
     }
 
     /// Appends the scope's bytes, after the version was read: whether the record is in one. What was appended

@@ -79,13 +79,19 @@ impl Display for Version {
 
 impl Display for VersionPart {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { of, kind, unit, none, required, missing } = self;
+        let Self { of, at_least, kind, unit, none, lenient, required, missing } = self;
         write!(f, "{kind} {}", Listed(of))?;
+        if let Some(at_least) = at_least {
+            write!(f, " at least {}", Listed(at_least))?;
+        }
         if *kind == VersionKind::Timestamp {
             write!(f, " {unit}")?;
         }
         if !none.is_empty() {
             write!(f, " none {}", Listed(none))?;
+        }
+        if *lenient {
+            f.write_str(" lenient")?;
         }
         if *required {
             f.write_str(" required")?;

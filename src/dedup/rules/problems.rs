@@ -73,6 +73,14 @@ pub enum Error {
         /// The part's first path.
         path: String,
     },
+    /// A part that is raised, and that is no integer.
+    #[error("`at_least` belongs to `as: integer`, and `{path}` is read `as: {kind}`")]
+    AtLeastWithoutInteger {
+        /// The part's first path.
+        path: String,
+        /// How it is read.
+        kind: VersionKind,
+    },
     /// A unit of something other than a moment.
     #[error("`unit` belongs to `as: timestamp`, and `{path}` is read `as: {kind}`")]
     UnitWithoutTimestamp {
@@ -195,7 +203,11 @@ fn count_rows(parts: &[Part]) -> usize {
 
 fn version_problems(part: &VersionPart, problems: &mut Vec<Error>) {
     problems.extend(empty("of", "path", &part.of));
+    problems.extend(part.at_least.as_ref().and_then(|places| empty("at_least", "path", places)));
     let path = part.of.first().map(Path::to_string).unwrap_or_default();
+    if part.at_least.is_some() && part.kind != VersionKind::Integer {
+        problems.push(Error::AtLeastWithoutInteger { path: path.clone(), kind: part.kind });
+    }
     if part.required && part.missing == MissingPart::Highest {
         problems.push(Error::RequiredHighest { path: path.clone() });
     }

@@ -71,22 +71,71 @@ pub(in crate::dedup) fn push_sequence(
     limbs: &mut Vec<u64>,
     out: &mut Vec<u8>,
 ) -> Result<(), NotVersion> {
-    tape.read(document).map_err(|_| NotVersion::Malformed)?;
-    if tape.token(0).kind != Kind::Array {
+    if !is_array(document, tape) {
         return Err(NotVersion::Malformed);
     }
-    let digits_max = digits_max.min(super::DIGITS_MAX);
-    let mut digits_left = digits_max;
+    elements(document, digits_max, tape, |element| match element {
+        None => {
+            out.push(NULL);
+            Ok(())
+        }
+        Some(text) => {
+            out.push(INTEGER);
+            push_integer(text, digits_max, limbs, out)
+        }
+    })?;
+    out.push(END);
+    Ok(())
+}
+
+/// Puts the greatest of `document`, an integer or a JSON array as of [`push_sequence`], in place of the integer whose
+/// encoding is `out` from `from` on, where that is less. `tape` is scratch space.
+pub(in crate::dedup) fn raise_integer(
+    document: &[u8],
+    digits_max: usize,
+    tape: &mut Tape,
+    limbs: &mut Vec<u64>,
+    from: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), NotVersion> {
+    let mut raise = |text: &[u8]| {
+        let other = out.len();
+        push_integer(text, digits_max, limbs, out)?;
+        if out[from..other] < out[other..] {
+            out.drain(from..other);
+        } else {
+            out.truncate(other);
+        }
+        Ok(())
+    };
+    if !is_array(document, tape) {
+        return raise(document);
+    }
+    elements(document, digits_max, tape, |element| element.map_or(Ok(()), &mut raise))
+}
+
+/// Reads `document` into `tape`, if it is a JSON array.
+fn is_array(document: &[u8], tape: &mut Tape) -> bool {
+    tape.read(document).is_ok() && tape.token(0).kind == Kind::Array
+}
+
+/// Gives the integers' and decimal texts' digits, and nulls as `None`, of the array that `tape` holds.
+fn elements(
+    document: &[u8],
+    digits_max: usize,
+    tape: &Tape,
+    mut each: impl FnMut(Option<&[u8]>) -> Result<(), NotVersion>,
+) -> Result<(), NotVersion> {
+    let mut digits_left = digits_max.min(super::DIGITS_MAX);
     for element in tape.elements(0) {
         let length = match tape.token(element).kind {
             Kind::Null => {
-                out.push(NULL);
+                each(None)?;
                 1
             }
             Kind::Number | Kind::Text | Kind::Escaped => {
                 let text = tape.bytes(element, document);
-                out.push(INTEGER);
-                push_integer(text, digits_max, limbs, out)?;
+                each(Some(text))?;
                 let zeros = text.iter().take_while(|byte| matches!(byte, b'0' | b'-')).count();
                 (text.len() - zeros).max(1)
             }
@@ -94,7 +143,6 @@ pub(in crate::dedup) fn push_sequence(
         };
         digits_left = digits_left.checked_sub(length).ok_or(NotVersion::TooLong(document.len()))?;
     }
-    out.push(END);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! What identity, version, epoch and kinds cannot mean.
 
-use crate::dedup::{Format, Part, Path, Source, VersionKind};
+use crate::dedup::{Format, Part, Path, Source, VersionKind, VersionPart};
 use crate::yaml::Place;
 
 use super::Compiler;
@@ -156,9 +156,15 @@ impl Compiler<'_> {
                 let help = "name what says which record is newer, e.g. `{of: value.version, as: integer}`";
                 self.mistake(spec.place, "this cannot be a version".to_owned(), problem, help);
             }
-            if version.parts[..index].iter().any(|other| other.part.of == part.of && other.part.kind == part.kind) {
+            let same =
+                |other: &VersionPart| (&other.of, &other.at_least, other.kind) == (&part.of, &part.at_least, part.kind);
+            if version.parts[..index].iter().any(|other| same(&other.part)) {
                 let message = "this part stands in `version` twice".to_owned();
                 self.mistake(spec.place, message, "again", "remove one of them");
+            }
+            if let Some(place) = spec.at_least.filter(|_| part.kind != VersionKind::Integer) {
+                let message = format!("`at_least` says nothing of `as: {}`", part.kind);
+                self.mistake(place, message, "never looked at", "remove it, or write `as: integer`");
             }
             if let Some(unit) = spec.unit.as_ref().filter(|_| part.kind != VersionKind::Timestamp) {
                 let message = format!("`unit` says nothing of `as: {}`", part.kind);

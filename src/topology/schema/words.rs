@@ -21,7 +21,7 @@ pub fn about(key: &str) -> &'static str {
             "What it is called. Of a topology: 1 to 60 of a-z, 0-9 and -; group, changelogs and transactional ids derive from it."
         }
         "preset" => {
-            "What stands for the blocks that are left out, for one kind of change events, e.g. debezium-postgres@1. Each block that is written here replaces the preset's whole; input is put together key by key."
+            "What stands for the blocks that are left out, for one kind of change events, e.g. debezium-postgres@2. Each block that is written here replaces the preset's whole; input is put together key by key."
         }
         "input" => "The topics that are read, and how.",
         "topics" => "Topics, each with a changelog of its own.",
@@ -85,8 +85,12 @@ pub fn about(key: &str) -> &'static str {
         "rows" => "An object, or an array of objects: each is a row.",
         "named" => "The names of the fields that identify a row, or where they stand.",
         "of" => "Where it stands: a path, or the first of several that is there and not null.",
+        "at_least" => {
+            "With as: integer, what raises it where it is less: an integer, or an array of integers and nulls, also as text, whose greatest counts."
+        }
         "as" => "How it is read and compared.",
         "none" => "Values that count as missing.",
+        "lenient" => "What cannot be read so counts as missing, instead of making the record invalid.",
         "required" => "Without this part a record has no version.",
         "missing" => "Where a missing part sorts. Default: lowest.",
         "unit" => "What a number counts, with as: timestamp. Default: ms.",

@@ -8,7 +8,8 @@ use super::choices;
 use super::paths::SpecReader;
 
 /// What may stand in a part of a version.
-pub const VERSION: Keys<'static> = Keys { known: &["of", "as", "none", "required", "missing", "unit"], later: &[] };
+pub const VERSION: Keys<'static> =
+    Keys { known: &["of", "at_least", "as", "none", "lenient", "required", "missing", "unit"], later: &[] };
 /// What may stand in a part of an epoch that is a mapping.
 pub const EPOCH: Keys<'static> = Keys { known: &["of", "none", "const"], later: &[] };
 
@@ -21,6 +22,8 @@ pub struct VersionPartSpec {
     pub part: VersionPart,
     /// Where the part stands.
     pub place: Place,
+    /// Where `at_least` stands.
+    pub at_least: Option<Place>,
     pub required: Option<Placed<bool>>,
     pub missing: Option<Placed<MissingPart>>,
     pub unit: Option<Placed<TimeUnit>>,
@@ -55,7 +58,13 @@ impl SpecReader<'_, '_> {
         let kind = keys
             .require("as", VERSION_EXAMPLE, self.reader)
             .and_then(|field| self.reader.choice(field, &choices(VersionKind::ALL, VersionKind::as_str), &[]));
+        let at_least = keys.get("at_least");
+        let raised = at_least.map(|field| {
+            let example = "{of: value.lsn, at_least: value.sequence, as: integer}";
+            self.places(field, Shape { what: "a path, or `{first_of: [...]}`", example }, false)
+        });
         let none = self.none(keys.get("none"));
+        let lenient = keys.get("lenient").and_then(|field| self.reader.boolean(field, "lenient: true"));
         let required = keys.get("required").and_then(|field| self.reader.boolean(field, "required: true"));
         let missing = keys
             .get("missing")
@@ -65,13 +74,25 @@ impl SpecReader<'_, '_> {
             .and_then(|field| self.reader.choice(field, &choices(TimeUnit::ALL, TimeUnit::as_str), &[]));
         let part = VersionPart {
             of: of?,
+            at_least: match raised {
+                Some(places) => Some(places?),
+                None => None,
+            },
             kind: kind?.value,
             unit: unit.as_ref().map_or(TimeUnit::Milliseconds, |unit| unit.value),
             none: none?,
+            lenient: lenient.is_some_and(|lenient| lenient.value),
             required: required.as_ref().is_some_and(|required| required.value),
             missing: missing.as_ref().map_or(MissingPart::Lowest, |missing| missing.value),
         };
-        Some(VersionPartSpec { part, place: field.place(), required, missing, unit })
+        Some(VersionPartSpec {
+            part,
+            place: field.place(),
+            at_least: at_least.map(Field::place),
+            required,
+            missing,
+            unit,
+        })
     }
 
     /// Values that count as missing; `None` where they cannot be read.

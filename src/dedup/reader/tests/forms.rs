@@ -376,6 +376,44 @@ fn every_kind_of_version_is_read_from_a_record() {
     }
 }
 
+#[test]
+fn what_a_lenient_part_cannot_read_is_missing() {
+    let lenient = integers().map(|part| VersionPart { lenient: true, ..part });
+    let of = |value| tuple(lenient.clone(), value);
+    assert_eq!(of("[3,4]"), tuple(integers(), "[3,4]"));
+    assert_eq!(of(r#"["00-1",4]"#), tuple(integers(), "[null,4]"));
+    assert_eq!(of(r#"["00-1",{}]"#), None);
+}
+
+/// What a part says that is at least `value.s`, where `value.v` is 5.
+fn at_least_5(s: &str) -> Result<String, Refusal> {
+    let at_least = Some(paths(&["value.none", "value.s"]));
+    let part = VersionPart { at_least, ..VersionPart::new(path("value.v"), VersionKind::Integer) };
+    let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: vec![part] }));
+    told(&rules, &record(0, format!(r#"{{"v":"5","s":{s}}}"#).as_bytes())).map(|told| told.version.unwrap())
+}
+
+#[test]
+fn a_part_is_at_least_the_greatest_of_what_stands_there() {
+    for s in ["null", "4", "-6", r#""5""#, "[]", "[null]", r#"[null,"4"]"#, r#""[null,\"4\"]""#, r#""[]""#] {
+        assert_eq!(at_least_5(s).unwrap(), "5", "{s}");
+    }
+    for s in ["6", r#""006""#, r#"["6","4"]"#, "[4,6]", r#""[null,\"6\",3]""#, r#""[6]""#] {
+        assert_eq!(at_least_5(s).unwrap(), "6", "{s}");
+    }
+    let long = "1".repeat(200);
+    assert_eq!(at_least_5(&format!(r#"["7","{long}"]"#)).unwrap(), long);
+    for s in ["true", "{}", r#""x""#, "[[1]]", "1.5", r#""""#, r#"["x"]"#, &format!("[{long},{long}]")] {
+        let refusal = at_least_5(s).unwrap_err();
+        assert_eq!(refusal.reason, Reason::VersionMalformed, "{s}");
+        assert!(refusal.message.contains("`value.s`"), "{}", refusal.message);
+    }
+    // What is missing is not raised: it stays missing.
+    let part = VersionPart { at_least: Some(paths(&["value.1"])), ..integers()[0].clone() };
+    assert_eq!(tuple([part.clone(), part.clone()], "[null,7]"), None);
+    assert_eq!(tuple([part.clone(), part], "[3,7]"), tuple(integers(), "[7,7]"));
+}
+
 /// Documents that differ in few ways, so that some are equal.
 fn any_document() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -419,9 +457,14 @@ fn any_form() -> impl Strategy<Value = Rules> {
     let form = leaf.prop_recursive(2, 6, 3, |inner| {
         prop::collection::vec(prop::collection::vec(inner, 0..3), 0..3).prop_map(Part::FirstOf)
     });
-    let version = (prop::collection::vec(part.clone(), 0..3), prop::sample::select(VersionKind::ALL), any::<bool>());
-    let version =
-        version.prop_map(|(of, kind, required)| VersionPart { of, required, ..VersionPart::new(path("value"), kind) });
+    let places = || prop::collection::vec(part.clone(), 0..3);
+    let version = (places(), prop::option::of(places()), prop::sample::select(VersionKind::ALL), any::<bool>());
+    let version = version.prop_map(|(of, at_least, kind, required)| VersionPart {
+        of,
+        at_least,
+        required,
+        ..VersionPart::new(path("value"), kind)
+    });
     let formats = prop::sample::select(Format::ALL);
     let all = (
         prop::collection::vec(form, 0..4),
