@@ -67,7 +67,7 @@ fn rules(identity: &[&str], version: Option<&str>) -> Arc<Rules> {
     Arc::new(Rules::new(identity, version.map(|of| Version::integer(path(&of)))))
 }
 
-/// What the preset `debezium-postgres@1` stands for.
+/// What the preset `debezium-postgres@2` stands for.
 fn debezium() -> Arc<Rules> {
     let path = |text: &str| Path::parse(text).expect("a path");
     let places = |names: [&str; 3]| names.map(|name| path(&format!("value.{name}"))).to_vec();
@@ -76,13 +76,18 @@ fn debezium() -> Arc<Rules> {
     let scope = |of| EpochPart { of, none: Vec::new() };
     let version = VersionPart {
         of: places(["__source_lsn", "__lsn", "source.lsn"]),
+        at_least: Some(places(["__source_sequence", "__sequence", "source.sequence"])),
+        required: true,
         none: vec![number("-9223372036854775808"), number("-9223372036854776000")],
         ..VersionPart::new(path("value"), VersionKind::Integer)
     };
+    let within = VersionPart { of: version.of.clone(), ..VersionPart::new(path("value"), VersionKind::Integer) };
     let db = || places(["__source_db", "__db", "source.db"]);
     let constant = Path { source: Source::Const(number("1")), steps: Vec::new() };
-    let mut rules =
-        Rules::new(Identity { parts: vec![Part::Content(path("key"))] }, Some(Version { parts: vec![version] }));
+    let mut rules = Rules::new(
+        Identity { parts: vec![Part::Content(path("key"))] },
+        Some(Version { parts: vec![version, within] }),
+    );
     (rules.key_format, rules.value_format) = (Format::ConnectJson, Format::ConnectJson);
     rules.epoch = Some(Epoch {
         parts: vec![scope(places(["__source_name", "__name", "source.name"])), scope(db()), scope(vec![constant])],

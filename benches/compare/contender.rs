@@ -213,7 +213,7 @@ pub fn topology_text(name: &str, spec: &Spec) -> String {
         ),
         Work::Envelopes => {
             format!(
-                "name: {name}\npreset: debezium-postgres@1\ninput: {{topics: [{input}]}}\noutput: {{topic: {output}}}\n"
+                "name: {name}\npreset: debezium-postgres@2\ninput: {{topics: [{input}]}}\noutput: {{topic: {output}}}\n"
             )
         }
     }

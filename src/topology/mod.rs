@@ -107,7 +107,7 @@ impl Existing {
 pub struct Topology {
     /// Its name, `[a-z0-9-]{1,60}`.
     pub name: String,
-    /// The preset that its rules began as, e.g. `debezium-postgres@1`.
+    /// The preset that its rules began as, e.g. `debezium-postgres@2`.
     pub preset: Option<String>,
     /// The input topics.
     pub input: Input,

@@ -48,12 +48,15 @@ pub const ALL: &[Preset] = presets![
     "debezium-mongodb" 1,
     "debezium-mysql" 1,
     "debezium-oracle" 1,
+    "debezium-oracle" 2,
     "debezium-postgres" 1,
+    "debezium-postgres" 2,
     "debezium-spanner" 1,
     "debezium-sqlserver" 1,
     "debezium-vitess" 1,
     "maxwell" 1,
     "ogg" 1,
+    "ogg" 2,
     "ticdc" 1,
 ];
 
@@ -79,6 +82,11 @@ impl Preset {
     /// The preset that is written so.
     pub fn find(pinned: &str) -> Option<&'static Preset> {
         ALL.iter().find(|preset| preset.pinned() == pinned)
+    }
+
+    /// The newest of this name.
+    pub fn newest(name: &str) -> Option<&'static Preset> {
+        ALL.iter().filter(|preset| preset.name == name).max_by_key(|preset| preset.number)
     }
 
     /// What to know of it, and what to set at the source.
@@ -149,7 +157,7 @@ fn warn(preset: &Preset, written: &[Entry], place: Place, reader: &mut Reader<'_
 
 /// The preset that is named there.
 fn choose(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<&'static Preset> {
-    let shape = Shape { what: "a preset's name", example: "preset: debezium-postgres@1" };
+    let shape = Shape { what: "a preset's name", example: "preset: debezium-postgres@2" };
     let text = reader.text(field, shape)?;
     if text.value.is_secret() && Preset::find(text.value.reveal()).is_none() {
         reader.wrong_text("preset", &text, shape);
@@ -160,8 +168,7 @@ fn choose(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<&'static Preset>
         Some((name, number)) => (name, Some(number)),
         None => (written, None),
     };
-    let numbered: Vec<&Preset> = ALL.iter().filter(|preset| preset.name == name).collect();
-    let Some(newest) = numbered.last().copied() else {
+    let Some(newest) = Preset::newest(name) else {
         unknown(name, text.place, reader);
         return None;
     };
@@ -172,7 +179,7 @@ fn choose(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<&'static Preset>
         reader.report.warning((&file, text.place), message, "without a number", help);
         return Some(newest);
     };
-    let found = numbered.into_iter().find(|preset| preset.number.to_string() == number);
+    let found = ALL.iter().find(|preset| preset.name == name && preset.number.to_string() == number);
     if found.is_none() {
         let message = format!("there is no preset `{}`", clipped(written));
         reader.mistake(text.place, message, "not that number", format!("write `preset: {}`", newest.pinned()));
@@ -188,19 +195,20 @@ fn unknown(name: &str, place: Place, reader: &mut Reader<'_>) {
         reader.mistake(place, message, "no order is safe", help);
         return;
     }
-    let names: Vec<&str> = ALL.iter().map(|preset| preset.name).collect();
+    let mut names: Vec<&str> = ALL.iter().map(|preset| preset.name).collect();
+    names.dedup();
     let message = format!("there is no preset `{}`", clipped(name));
     // The name of several presets' family, which says nothing of the one that is meant.
-    let family: Vec<String> =
-        ALL.iter().filter(|preset| preset.name.starts_with(&format!("{name}-"))).map(Preset::pinned).collect();
+    let family = names.iter().filter(|member| member.starts_with(&format!("{name}-")));
+    let family: Vec<String> = family.filter_map(|member| Some(Preset::newest(member)?.pinned())).collect();
     if !family.is_empty() {
         let family: Vec<&str> = family.iter().map(String::as_str).collect();
         let help = format!("write `preset: ` and the one of its source: {}", listed(&family));
         reader.mistake(place, message, "there is one for each source", help);
         return;
     }
-    let (label, help) = match did_you_mean(name, &names) {
-        Some(meant) => (format!("did you mean `{meant}`?"), format!("write `preset: {meant}@1`")),
+    let (label, help) = match did_you_mean(name, &names).and_then(Preset::newest) {
+        Some(meant) => (format!("did you mean `{}`?", meant.name), format!("write `preset: {}`", meant.pinned())),
         None => ("not one of those".to_owned(), format!("write one of {}", listed(&names))),
     };
     reader.mistake(place, message, label, help);

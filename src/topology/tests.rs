@@ -334,7 +334,7 @@ fn what_stands_there_misspelt_is_not_said_to_be_missing() {
         ("{topics: ", "{topcis: ", "topics"),
         ("{topics: [in]}", "{patern: ^in}", "pattern"),
         ("identity: key", "identitty: [value.id, key]", "identity"),
-        ("identity: key", "prest: debezium-postgres@1", "preset"),
+        ("identity: key", "prest: debezium-postgres@2", "preset"),
         ("identity: key", "identity: {rowss: value.data, named: [id]}", "rows"),
         ("identity: key", "identity: {rows: value.data, nmaed: [id]}", "named"),
         ("identity: key", "identity: {fingerprnt: value, except: [value.a]}", "fingerprint"),

@@ -138,17 +138,17 @@ fn what_a_preset_stands_for_is_written_out_and_loads_again() {
     let room = Room::new();
     room.write(
         "cdc.yaml",
-        "name: cdc\npreset: debezium-postgres@1\ninput: {pattern: '^shop\\.public\\.'}\noutput: {topic: 'clean.{topic}'}\n",
+        "name: cdc\npreset: debezium-postgres@2\ninput: {pattern: '^shop\\.public\\.'}\noutput: {topic: 'clean.{topic}'}\n",
     );
     let ran =
-        room.run("check cdc.yaml --expand").ended(0).said(&["preset debezium-postgres@1", "note Flattened records"]);
-    assert!(ran.stdout.starts_with("# What `preset: debezium-postgres@1` stands for"), "{}", ran.stdout);
+        room.run("check cdc.yaml --expand").ended(0).said(&["preset debezium-postgres@2", "note Flattened records"]);
+    assert!(ran.stdout.starts_with("# What `preset: debezium-postgres@2` stands for"), "{}", ran.stdout);
     assert!(ran.stdout.contains("\nidentity: {content: key}\n"), "{}", ran.stdout);
     room.write("expanded.yaml", ran.stdout);
     room.run("check expanded.yaml").ended(0).said(&["identity {content: key}", "output clean.{topic}"]);
 }
 
-const CDC: &str = "name: NAME\npreset: debezium-postgres@1\ninput: {topics: [NAME]}\noutput: {topic: NAME.clean}\n";
+const CDC: &str = "name: NAME\npreset: debezium-postgres@2\ninput: {topics: [NAME]}\noutput: {topic: NAME.clean}\n";
 
 #[test]
 fn several_topologies_are_written_out_as_a_document_each() {
@@ -173,7 +173,7 @@ fn a_note_is_told_once_and_for_whom() {
     let room = Room::new();
     room.write("cdc/a.yaml", CDC.replace("NAME", "a"));
     room.write("cdc/b.yaml", CDC.replace("NAME", "b"));
-    room.write("cdc/c.yaml", CDC.replace("NAME", "c").replace("debezium-postgres", "maxwell"));
+    room.write("cdc/c.yaml", CDC.replace("NAME", "c").replace("debezium-postgres@2", "maxwell@1"));
     let ran = room.run("check cdc").ended(0).said(&["note for a, b: Flattened records"]);
     assert_eq!(ran.stderr.matches("Flattened records").count(), 1, "{}", ran.stderr);
     let of_c = ran.stderr.split("cdc/c.yaml: fine").nth(1).unwrap();
@@ -183,9 +183,9 @@ fn a_note_is_told_once_and_for_whom() {
 #[test]
 fn the_name_of_a_family_of_presets_lists_them() {
     let room = Room::new();
-    room.write("cdc.yaml", CDC.replace("NAME", "cdc").replace("debezium-postgres@1", "debezium@1"));
+    room.write("cdc.yaml", CDC.replace("NAME", "cdc").replace("debezium-postgres@2", "debezium@1"));
     let ran = room.run("check cdc.yaml").ended(2);
-    let ran = ran.said(&["there is no preset `debezium`", "`debezium-postgres@1`", "`debezium-mysql@1`"]);
+    let ran = ran.said(&["there is no preset `debezium`", "`debezium-postgres@2`", "`debezium-mysql@1`"]);
     assert!(!ran.stderr.contains("did you mean") && !ran.stderr.contains("maxwell"), "{}", ran.stderr);
 }
 

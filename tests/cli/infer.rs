@@ -77,7 +77,7 @@ fn kcats_envelope_is_recognised_and_keys_and_partitions_are_looked_at() {
 /// An event of each system that a preset is there for, and the preset.
 const SYSTEMS: [(&str, &str); 16] = [
     (
-        "debezium-postgres@1",
+        "debezium-postgres@2",
         r#"{"before":null,"after":{"id":1},"source":{"connector":"postgresql","name":"s","db":"d","schema":"public","table":"t","lsn":24023128},"op":"c","ts_ms":1}"#,
     ),
     (
@@ -93,7 +93,7 @@ const SYSTEMS: [(&str, &str); 16] = [
         r#"{"before":null,"after":{"id":1},"source":{"connector":"sqlserver","name":"s","db":"d","schema":"dbo","table":"t","change_lsn":"00000027:00000758:0003","commit_lsn":"00000027:00000758:0005","event_serial_no":1},"op":"c"}"#,
     ),
     (
-        "debezium-oracle@1",
+        "debezium-oracle@2",
         r#"{"before":null,"after":{"id":1},"source":{"connector":"oracle","name":"s","db":"d","schema":"S","table":"t","scn":"2122184","commit_scn":"2122185","ssn":1},"op":"c"}"#,
     ),
     (
@@ -116,7 +116,7 @@ const SYSTEMS: [(&str, &str); 16] = [
         "debezium-spanner@1",
         r#"{"before":null,"after":{"id":1},"source":{"connector":"spanner","name":"s","table":"t","ts_ms":1670955531785,"server_transaction_id":"x","sequence":"1","mod_number":0},"op":"c"}"#,
     ),
-    ("debezium-postgres@1", r#"{"id":1,"__op":"c","__table":"t","__lsn":24023128,"__deleted":"false"}"#),
+    ("debezium-postgres@2", r#"{"id":1,"__op":"c","__table":"t","__lsn":24023128,"__deleted":"false"}"#),
     (
         "debezium-sqlserver@1",
         r#"{"schema":{"type":"struct"},"payload":{"after":{"id":1},"source":{"connector":"sqlserver","commit_lsn":{"string":"00000025:00000448:0003"}},"op":"c"}}"#,
@@ -130,7 +130,7 @@ const SYSTEMS: [(&str, &str); 16] = [
         r#"{"data":[{"id":"1"}],"database":"d","table":"t","type":"INSERT","isDdl":false,"es":1589373515000,"id":3,"ts":1589373515477,"pkNames":["id"]}"#,
     ),
     (
-        "ogg@1",
+        "ogg@2",
         r#"{"table":"O.T","op_type":"I","op_ts":"2020-05-13 15:40:06.000000","pos":"00000000000000000000143","primary_keys":["id"],"after":{"id":1}}"#,
     ),
     (

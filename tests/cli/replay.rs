@@ -167,7 +167,7 @@ fn a_null_payload_and_malformed_json_inside_are_the_topologys_to_judge() {
 /// A topology of change events.
 const ORDERS: &str = "\
 name: orders
-preset: debezium-postgres@1
+preset: debezium-postgres@2
 input: {pattern: '^shop\\.', exclude: ['\\.tmp$']}
 output: {topic: 'clean.{topic}'}
 ";
@@ -214,18 +214,18 @@ fn change_events_are_explained_with_kind_epoch_and_what_they_were_compared_with(
     assert_eq!(
         told,
         [
-            "forwarded first read 100 null",
-            "forwarded newer change 300 100",
-            "stale version_older change 200 300",
-            "stale snapshot_read read 400 300",
-            "forwarded newer delete 500 300",
-            "forwarded tombstone tombstone null 500",
-            "duplicate tombstone_not_owed tombstone null 500",
+            "forwarded first read [100,100] null",
+            "forwarded newer change [300,300] [100,100]",
+            "stale version_older change [200,200] [300,300]",
+            "stale snapshot_read read [400,400] [300,300]",
+            "forwarded newer delete [500,500] [300,300]",
+            "forwarded tombstone tombstone null [500,500]",
+            "duplicate tombstone_not_owed tombstone null [500,500]",
         ]
     );
     let epoch = serde_json::json!(["shop", "shop", 1]);
     assert_eq!(explained[2]["epoch"], epoch);
-    assert_eq!(explained[2]["against"], serde_json::json!({"version": 300, "epoch": epoch, "last_seen": 1_001}));
+    assert_eq!(explained[2]["against"], serde_json::json!({"version": [300, 300], "epoch": epoch, "last_seen": 1_001}));
     assert!(ran.stdout.starts_with(
         r#"{"topic":"shop.orders","partition":0,"offset":0,"verdict":"forwarded","reason":"first","identity":["#
     ));

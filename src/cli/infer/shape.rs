@@ -83,7 +83,7 @@ impl Shape {
             Self::Debezium(connector) | Self::Flattened(Some(connector)) => debezium(connector),
             Self::Maxwell => Some("maxwell@1"),
             Self::Canal => Some("canal@1"),
-            Self::Ogg => Some("ogg@1"),
+            Self::Ogg => Some("ogg@2"),
             Self::Ticdc => Some("ticdc@1"),
             Self::Flattened(None) | Self::DebeziumWithoutSource | Self::Dms | Self::CloudEvent | Self::Plain => None,
         }
@@ -103,11 +103,11 @@ fn is_dms(fields: &serde_json::Map<String, Value>) -> bool {
 /// The preset for a connector of Debezium.
 fn debezium(connector: &str) -> Option<&'static str> {
     Some(match connector {
-        "postgresql" => "debezium-postgres@1",
+        "postgresql" => "debezium-postgres@2",
         "mysql" => "debezium-mysql@1",
         "mariadb" => "debezium-mariadb@1",
         "sqlserver" => "debezium-sqlserver@1",
-        "oracle" => "debezium-oracle@1",
+        "oracle" => "debezium-oracle@2",
         "mongodb" => "debezium-mongodb@1",
         "vitess" => "debezium-vitess@1",
         "db2" => "debezium-db2@1",
