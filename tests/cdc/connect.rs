@@ -50,6 +50,21 @@ impl Connect {
         connect
     }
 
+    /// Changes one of the connector's settings for its next start, and answers what it was.
+    pub fn set(&self, setting: &str, value: Option<&str>) -> Option<String> {
+        assert!(self.child.is_none(), "it runs");
+        let file = self.folder.join("connector.json");
+        let text = fs::read_to_string(&file).expect("it was written");
+        let mut connector: Value = serde_json::from_str(&text).expect("it was written as JSON");
+        let config = connector["config"].as_object_mut().expect("a connector has settings");
+        let before = match value {
+            Some(value) => config.insert(setting.to_owned(), value.into()),
+            None => config.remove(setting),
+        };
+        fs::write(file, connector.to_string()).expect("the folder is writable");
+        before.and_then(|value| value.as_str().map(str::to_owned))
+    }
+
     fn offsets(&self) -> PathBuf {
         self.folder.join("offsets")
     }

@@ -59,8 +59,18 @@ pub trait Database {
     /// Statements of which only this database's log makes something.
     fn own_statements(&self) -> &'static str;
 
-    /// What places a change in the database's log, as text: equal means that it is the same change.
-    fn position(&self, source: &Value) -> String;
+    /// What places a change in the database's log: equal means that it is the same change.
+    fn position(&self, source: &Value) -> Vec<u64>;
+
+    /// A query for how many sessions wait for another's transaction.
+    fn waiting_query(&self) -> &'static str;
+
+    /// Whether the log has transactions in the order of their commits, so that a row's positions never fall.
+    fn logs_commits_in_order(&self) -> bool;
+
+    /// The setting by which a connector without offsets takes no snapshot and goes on where the database knows that it
+    /// was; `None` where it cannot.
+    fn without_snapshot(&self) -> Option<(&'static str, &'static str)>;
 }
 
 /// The end of a multi-row insert: `(1,'a'),(2,'b')`.

@@ -1,8 +1,9 @@
 //! ratchet behind real change data capture: Debezium on Kafka Connect, against a real PostgreSQL and a real
 //! MariaDB, into a real Kafka, through the built binary and the topologies that are shipped.
 //!
-//! The connector is killed between two flushes of its offsets, loses them, and the topic is read again from
-//! the beginning; the tables that the output makes must equal the source's, and no row may ever go back.
+//! Transactions wait for keys that others hold and delete. The connector is killed between two flushes of its offsets,
+//! loses them, with a snapshot and without, and the topic is read again from the beginning; the tables that the output
+//! makes must equal the source's, and no row may ever go back.
 //! Each test also shows that without ratchet rows do go back.
 //!
 //! `make cdc` runs it, and installs what is missing; it is no part of `make test`. It owns its Kafka, its
@@ -38,7 +39,8 @@ use mariadb::MariaDb;
 use postgres::Postgres;
 use scenario::Scenario;
 
-/// The output's tables equal PostgreSQL's, through a killed connector, lost offsets and a reset group.
+/// The output's tables equal PostgreSQL's, through keys that are waited for, a killed connector, lost offsets and a reset
+/// group.
 #[test]
 fn postgres_tables_survive_redelivery_a_second_snapshot_and_a_reset_group() {
     Scenario::start(&Postgres::start(), "shop-postgres").run();

@@ -128,7 +128,21 @@ impl Database for MariaDb {
         "flush binary logs;"
     }
 
-    fn position(&self, source: &Value) -> String {
-        format!("{}:{}:{}", source["file"], source["pos"], source["row"])
+    fn position(&self, source: &Value) -> Vec<u64> {
+        let file = source["file"].as_str().and_then(|file| file.rsplit('.').next()?.parse().ok());
+        let number = |name: &str| source[name].as_u64().unwrap_or_default();
+        vec![file.unwrap_or_default(), number("pos"), number("row")]
+    }
+
+    fn waiting_query(&self) -> &'static str {
+        "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT';"
+    }
+
+    fn logs_commits_in_order(&self) -> bool {
+        true
+    }
+
+    fn without_snapshot(&self) -> Option<(&'static str, &'static str)> {
+        None
     }
 }

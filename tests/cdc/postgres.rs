@@ -119,7 +119,19 @@ impl Database for Postgres {
          select pg_logical_emit_message(false, 'note', 'outside of any');"
     }
 
-    fn position(&self, source: &Value) -> String {
-        source["lsn"].to_string()
+    fn position(&self, source: &Value) -> Vec<u64> {
+        vec![source["lsn"].as_u64().unwrap_or_default()]
+    }
+
+    fn waiting_query(&self) -> &'static str {
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock';"
+    }
+
+    fn logs_commits_in_order(&self) -> bool {
+        false
+    }
+
+    fn without_snapshot(&self) -> Option<(&'static str, &'static str)> {
+        Some(("snapshot.mode", "no_data"))
     }
 }

@@ -37,21 +37,35 @@ impl Session {
     /// Runs statements, each ended by a semicolon, and waits for what they answer.
     #[track_caller]
     pub fn run(&mut self, sql: &str) -> Vec<String> {
+        self.begin(sql);
+        self.finish(sql)
+    }
+
+    /// Sends statements. [`Session::finish`] has to come next.
+    pub fn begin(&mut self, sql: &str) {
         self.runs += 1;
-        let end = format!("end of run {}", self.runs);
-        let written = writeln!(self.input, "{sql}\nselect '{end}';").and_then(|()| self.input.flush());
+        // Where this fails, the client has ended, and no answer comes.
+        let _ = writeln!(self.input, "{sql}\nselect '{}';", self.end()).and_then(|()| self.input.flush());
+    }
+
+    /// Waits for what the statements answer that were sent last.
+    #[track_caller]
+    pub fn finish(&mut self, sql: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
-            let line = written.as_ref().ok().and_then(|()| self.output.recv_timeout(DEADLINE).ok());
-            match line {
-                Some(line) if line == end => return lines,
-                Some(line) => lines.push(line),
-                None => {
+            match self.output.recv_timeout(DEADLINE) {
+                Ok(line) if line == self.end() => return lines,
+                Ok(line) => lines.push(line),
+                Err(_) => {
                     let errors = std::fs::read_to_string(&self.errors).unwrap_or_default();
                     panic!("no end of {sql}\n{errors}")
                 }
             }
         }
+    }
+
+    fn end(&self) -> String {
+        format!("end of run {}", self.runs)
     }
 }
 

@@ -22,6 +22,16 @@ pub struct Interleaved {
     pub commit: String,
 }
 
+/// A transaction that waits for the key that another one holds, deletes and gives up.
+pub struct Handover {
+    pub hold: String,
+    /// Waits for the end of the one that holds.
+    pub take: String,
+    /// A transaction of another row, which ends meanwhile.
+    pub meanwhile: String,
+    pub give_up: String,
+}
+
 /// Makes transactions. Each statement writes a greater revision than all before it.
 pub struct Workload {
     random: Random,
@@ -77,12 +87,50 @@ impl Workload {
         Interleaved { begin: format!("begin; {first}"), other: second, commit: format!("{third} commit;") }
     }
 
-    /// A row in each table that was not there before, committed after all that was made so far.
+    /// An order that goes from one transaction to another: the other one inserts it, or, by turns, gives its number to
+    /// a row that there is.
+    pub fn handover(&mut self, nth: u64) -> Handover {
+        let (held, meanwhile) = (self.live[0], self.live[1]);
+        let set = |status: &str, revision: i64, id: i64| {
+            format!("update orders set status = '{status}', revision = {revision} where id = {id};")
+        };
+        let hold = format!("begin; {}", set("held", self.next(), held));
+        let take = if nth.is_multiple_of(2) || self.live.len() < 9 {
+            let row = self.order(held);
+            format!("insert into orders values ({row});")
+        } else {
+            let renumbered = self.live.remove(2);
+            self.gone.push(renumbered);
+            format!("update orders set id = {held}, revision = {} where id = {renumbered};", self.next())
+        };
+        let meanwhile = set("meanwhile", self.next(), meanwhile);
+        Handover { hold, take, meanwhile, give_up: format!("delete from orders where id = {held}; commit;") }
+    }
+
+    /// A transaction that changes a row, lets another one of another row come in between, and changes its row again.
+    /// With it are a marker's rows, of this number.
+    pub fn straddling(&mut self) -> (i64, Interleaved) {
+        let (a, b) = (self.live[0], self.live[1]);
+        let mut set =
+            |id: i64| format!("update orders set status = 'astride', revision = {} where id = {id};", self.next());
+        let (first, second, third) = (set(a), set(b), set(a));
+        let (id, marker) = self.marker();
+        (
+            id,
+            Interleaved {
+                begin: format!("begin; {first}"),
+                other: second,
+                commit: format!("{third} {marker} commit;"),
+            },
+        )
+    }
+
+    /// A row in each table that was not there before, to be committed after all that was made so far.
     pub fn marker(&mut self) -> (i64, String) {
         let id = 1_000_000 + self.next();
         let revision = self.next();
         let orders = format!("insert into orders values ({id}, 'marker', 0, null, {revision});");
-        (id, format!("begin; {orders} insert into order_lines values ({id}, 0, 'marker', 0, {revision}); commit;"))
+        (id, format!("{orders} insert into order_lines values ({id}, 0, 'marker', 0, {revision});"))
     }
 
     fn next(&mut self) -> i64 {
