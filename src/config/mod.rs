@@ -48,6 +48,8 @@ pub struct Config {
     pub lanes: usize,
     /// What all stores and queues together may take.
     pub memory_bytes: u64,
+    /// What compressed batches may unpack to, all that are in memory at once.
+    pub unpacked_bytes: u64,
     /// When a transaction ends at the latest.
     pub commit: Commit,
     /// Where metrics and health are served; `None` for nowhere.

@@ -22,6 +22,7 @@ pub const NAMES: &[&str] = &[
     "state_dir",
     "lanes",
     "memory",
+    "unpacked",
     "commit.interval",
     "commit.records",
     "commit.bytes",
@@ -41,6 +42,12 @@ const BROKERS_TOO: &str = "kafka.metadata.broker.list";
 const LANES_DEFAULT_MAX: usize = 4;
 const LANES_MAX: usize = 64;
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
+/// A record that may be as large has to come through.
+const UNPACKED_BYTES_MIN: u64 = 20 << 20;
+/// An ordinary batch has room, with what its records take beside their bytes: a mebibyte, Kafka's limit, by fifty.
+const UNPACKED_BYTES_DEFAULT_MIN: u64 = 128 << 20;
+/// Such a part of the memory, if that is more.
+const UNPACKED_PARTS: u64 = 4;
 /// A takeover waits for the transaction timeout at worst; a transaction must end well before it.
 const COMMIT_INTERVAL_MS_MAX: i64 = 5_000;
 const COMMIT_RECORDS_MAX: usize = 10_000_000;
@@ -63,6 +70,8 @@ struct Draft {
     embedded: Option<bool>,
     embedded_dir: PathBuf,
     embedded_partitions: i32,
+    /// `None` where it follows the memory.
+    unpacked_bytes: Option<u64>,
 }
 
 /// The config that these settings make; `None` if that could not be said, which is reported.
@@ -72,6 +81,7 @@ pub fn resolve(said: &Said, environment: &dyn Environment, report: &mut Report) 
         embedded: Some(false),
         embedded_dir: PathBuf::from("ratchet-topics"),
         embedded_partitions: 4,
+        unpacked_bytes: None,
     };
     for setting in &said.settings {
         let mut reader = Reader { file: Arc::clone(&setting.file), environment, report };
@@ -88,11 +98,17 @@ pub fn resolve(said: &Said, environment: &dyn Environment, report: &mut Report) 
         }
     }
     check_together(&draft, said, report);
-    let Draft { mut config, embedded, embedded_dir: dir, embedded_partitions: partitions } = draft;
+    let Draft { mut config, embedded, embedded_dir: dir, embedded_partitions: partitions, unpacked_bytes } = draft;
+    config.unpacked_bytes = unpacked_bytes.unwrap_or_else(|| unpacked_default_bytes(config.memory_bytes));
     if embedded == Some(true) {
         config.cluster = ClusterKind::Embedded { dir, partitions };
     }
     report.is_fine().then_some(config)
+}
+
+/// What compressed batches may unpack to, where it is not said.
+fn unpacked_default_bytes(memory_bytes: u64) -> u64 {
+    (memory_bytes / UNPACKED_PARTS).max(UNPACKED_BYTES_DEFAULT_MIN)
 }
 
 fn defaults(environment: &dyn Environment) -> Config {
@@ -101,6 +117,7 @@ fn defaults(environment: &dyn Environment) -> Config {
         kafka: KafkaProperties::default(),
         state_dir: PathBuf::from("ratchet-state"),
         lanes: environment.cores().clamp(1, LANES_DEFAULT_MAX),
+        unpacked_bytes: 0,
         memory_bytes: (machine::memory_bytes(environment) / 2).max(MEMORY_BYTES_MIN),
         commit: Commit { interval_ms: 200, records_max: 100_000, bytes_max: 64 << 20 },
         http: Some(SocketAddr::from(([127, 0, 0, 1], 9464))),
@@ -122,6 +139,9 @@ fn apply(draft: &mut Draft, setting: &Setting, reader: &mut Reader<'_>) {
         "state_dir" => put(&mut config.state_dir, typed.path("/var/lib/ratchet")),
         "lanes" => put(&mut config.lanes, typed.integer(1, LANES_MAX, 2)),
         "memory" => put(&mut config.memory_bytes, typed.size(MEMORY_BYTES_MIN, u64::MAX, "512MiB")),
+        "unpacked" => {
+            put(&mut draft.unpacked_bytes, typed.size(UNPACKED_BYTES_MIN, u64::MAX, "256MiB").map(Some));
+        }
         "commit.interval" => put(&mut config.commit.interval_ms, typed.interval_ms()),
         "commit.records" => put(&mut config.commit.records_max, typed.integer(1, COMMIT_RECORDS_MAX, 100_000)),
         "commit.bytes" => {

@@ -30,6 +30,7 @@ impl fmt::Display for Config {
         self.line(f, "", "state_dir", &self.state_dir.display())?;
         self.line(f, "", "lanes", &self.lanes)?;
         self.line(f, "", "memory", &units::show_size_bytes(self.memory_bytes))?;
+        self.line(f, "", "unpacked", &units::show_size_bytes(self.unpacked_bytes))?;
         writeln!(f, "commit:")?;
         let interval_ms = i64::try_from(self.commit.interval_ms).unwrap_or(i64::MAX);
         self.line(f, "  ", "commit.interval", &units::show_duration_ms(interval_ms))?;

@@ -99,6 +99,7 @@ fn limits_hold_at_their_edges() {
         ("lanes=64", "lanes=65"),
         ("lanes=1", "lanes=0"),
         ("memory=64MiB", "memory=67108863"),
+        ("unpacked=20MiB", "unpacked=20971519"),
         ("commit.interval=5s", "commit.interval=5001ms"),
         ("commit.records=10000000", "commit.records=10000001"),
         ("commit.bytes=1GiB", "commit.bytes=1073741825"),
@@ -132,6 +133,14 @@ fn the_commented_file_holds_every_setting_with_its_default() {
         let key = name.rsplit('.').next().unwrap();
         assert!(text.contains(&format!("{key}:")), "{name}");
     }
+}
+
+#[test]
+fn what_batches_unpack_to_follows_the_memory_unless_it_is_said() {
+    let unpacked = |sets: &[&str]| load_with("", env(), &[&[BROKERS], sets].concat()).unwrap().unpacked_bytes >> 20;
+    assert_eq!(unpacked(&["memory=64MiB"]), 128);
+    assert_eq!(unpacked(&["memory=4GiB"]), 1024);
+    assert_eq!(unpacked(&["unpacked=32MiB", "memory=4GiB"]), 32);
 }
 
 #[test]

@@ -8,7 +8,8 @@
 //! | 1/8 | open transactions: overlays, and records on their way, over all lanes |
 //!
 //! What a process takes besides does not grow with its state, nor with its input: code, stacks, connections, the
-//! table of partitions, one answer to a fetch for each broker and lane.
+//! table of partitions, one answer to a fetch for each broker and lane. What the batches in these answers unpack to has a
+//! bound of its own.
 
 use crate::cluster::kafka::Queues;
 use crate::config::Commit;
@@ -37,15 +38,16 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Divides `memory_bytes` among the stores and `lanes`, which are all that the process has.
-    pub fn new(memory_bytes: u64, lanes: usize, commit: Commit) -> Self {
+    /// Divides `memory_bytes` among the stores and `lanes`, which are all that the process has. What compressed batches
+    /// unpack to comes on top.
+    pub fn new(memory_bytes: u64, unpacked_bytes: u64, lanes: usize, commit: Commit) -> Self {
         let share = memory_bytes / SHARES;
         let of_lane = share / lanes.max(1) as u64;
         let part = of_lane / TRANSACTION_PARTS;
         let at_most = |most: usize, room: u64| usize::try_from(room).map_or(most, |room| most.min(room.max(1)));
         Self {
             stores_bytes: share * STORES_SHARES,
-            queues: Queues { member_bytes: of_lane, reader_bytes: of_lane / LOADS_MAX as u64 },
+            queues: Queues { member_bytes: of_lane, reader_bytes: of_lane / LOADS_MAX as u64, unpacked_bytes },
             commit: Commit {
                 interval_ms: commit.interval_ms,
                 records_max: at_most(commit.records_max, part / RECORD_BYTES),
@@ -66,7 +68,7 @@ mod tests {
         for memory in [64 << 20, 512 << 20, 1 << 30, 11 << 30_u64] {
             for lanes in [1, 2, 4, 64] {
                 let budget =
-                    Budget::new(memory, lanes, Commit { records_max: usize::MAX, bytes_max: usize::MAX, ..COMMIT });
+                    Budget::new(memory, 0, lanes, Commit { records_max: usize::MAX, bytes_max: usize::MAX, ..COMMIT });
                 let of_lane = budget.queues.member_bytes
                     + budget.queues.reader_bytes * LOADS_MAX as u64
                     + budget.commit.records_max as u64 * RECORD_BYTES
@@ -80,8 +82,8 @@ mod tests {
 
     #[test]
     fn what_is_configured_is_never_made_larger() {
-        assert_eq!(Budget::new(64 << 30, 2, COMMIT).commit, COMMIT);
-        let small = Budget::new(64 << 20, 4, COMMIT).commit;
+        assert_eq!(Budget::new(64 << 30, 0, 2, COMMIT).commit, COMMIT);
+        let small = Budget::new(64 << 20, 0, 4, COMMIT).commit;
         assert_eq!(small, Commit { interval_ms: 200, records_max: 1024, bytes_max: 1 << 20 });
     }
 }

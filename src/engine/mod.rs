@@ -148,7 +148,8 @@ pub fn run(options: Options) -> Result<(), Error> {
 
 /// Who gets what of the memory.
 fn budget(config: &Config, topologies: &[Topology]) -> Budget {
-    Budget::new(config.memory_bytes, config.lanes.max(1) * topologies.len(), config.commit)
+    let lanes = config.lanes.max(1) * topologies.len();
+    Budget::new(config.memory_bytes, config.unpacked_bytes, lanes, config.commit)
 }
 
 /// Runs topologies on a cluster.

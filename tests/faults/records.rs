@@ -112,11 +112,9 @@ pub fn decompression_bombs(report: &mut Report) {
 /// with its place, and no other does; given room, it goes on.
 pub fn a_bomb_beyond_reading(report: &mut Report) {
     const BOMBS: usize = 4;
-    const LIMIT: &str = "receive.message.max.bytes";
     const WORDS: [&str; 2] = ["cannot be read at offset", "raise"];
     let mut job = job("beyond", &[]);
-    job.properties.insert("consumer.fetch.max.bytes".to_owned(), "10000000".to_owned());
-    job.properties.insert(LIMIT.to_owned(), "20000000".to_owned());
+    job.worker.push("unpacked: 20MiB".to_owned());
     job.rules.unsendable = too_large_for_the_output;
     let mut stage = Stage::set(job, 1);
     // All of it in one batch.
@@ -151,7 +149,7 @@ pub fn a_bomb_beyond_reading(report: &mut Report) {
     stage.operators[0].terminate();
     stage.operators[0].await_exit(RECOVERY_MAX);
     // What its words say helps, and nothing was lost.
-    stage.job.properties.insert(LIMIT.to_owned(), "100000000".to_owned());
+    stage.job.worker.retain(|line| !line.starts_with("unpacked:"));
     stage.restart(0);
     let found = stage.finish(report);
     assert_eq!(found.count(Fate::DeadLettered("unsendable")), BOMBS, "{found:?}");

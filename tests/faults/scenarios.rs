@@ -125,7 +125,7 @@ pub static SCENARIOS: &[Scenario] = &[
     fault("bombs", "records of some kB that unpack to 6 MB", records::decompression_bombs),
     fault(
         "bomb-beyond-reading",
-        "a batch that unpacks to 24 MB, more than the client takes, until it may",
+        "a batch that unpacks to 24 MB, more than `unpacked` allows, until it may",
         records::a_bomb_beyond_reading,
     ),
     fault("clock-skew", "senders whose clocks are wrong, from a day behind to a year ahead", records::clock_skew),

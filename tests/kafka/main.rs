@@ -34,6 +34,7 @@ mod until;
 
 mod access;
 mod audit;
+mod bombs;
 mod changes;
 mod faults;
 mod inputs;

@@ -108,6 +108,19 @@ impl Operator {
         kib * 1024
     }
 
+    /// Lets the process have so much memory more than it has now, and no more: it is refused what is beyond that. Counted
+    /// is what is writable and its own, stacks included, used or not.
+    pub fn limit_further_memory(&self, bytes: u64) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmData:")).expect("the kernel counts it");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+        let most = kib * 1024 + bytes;
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        // SAFETY: the limit is read, and nothing is written.
+        let result = unsafe { libc::prlimit(self.child.id() as i32, libc::RLIMIT_DATA, &limit, std::ptr::null_mut()) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    }
+
     /// Kills it as a power cut would (SIGKILL).
     pub fn kill(&mut self) {
         if self.ended.is_none() {

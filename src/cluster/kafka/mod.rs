@@ -72,7 +72,8 @@ impl Kafka {
         Self::within(Queues::default(), common, consumer, producer)
     }
 
-    /// The same, with bounds to what its clients hold in memory; properties that are given win over them.
+    /// The same, with bounds to what its clients hold in memory; properties that are given win over them. What batches may
+    /// unpack to is bounded for the whole process, by what was said last.
     pub fn within(
         queues: Queues,
         common: &BTreeMap<String, String>,
@@ -96,6 +97,7 @@ impl Kafka {
             properties.to_conf()?;
         }
         producer.delivery_timeout_ms()?;
+        native::allow(queues.unpacked_bytes);
         let askers = Arc::new(Askers::new(&member));
         let fences = Arc::new(Fences::new(&producer));
         Ok(Self { inner: Arc::new(Inner { member, reader, producer, askers, fences }) })

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::errors::Failure;
-use super::native::{Conf, Role};
+use super::native::{Conf, NOTE_BYTES, Role};
 use crate::cluster::{Error, Kind};
 
 /// Properties that ratchet sets itself; to give one of them is an error.
@@ -53,6 +53,8 @@ const CONSUMER: &[(&str, &str)] = &[
     ("check.crcs", "true"),
     // A full local queue is looked at again soon: with the default of a second, a fast lane starves.
     ("fetch.queue.backoff.ms", "20"),
+    // A batch that had no room is fetched again this late.
+    ("fetch.error.backoff.ms", "100"),
     // A partition that comes is fetched once the fetch under way has returned: with the default of 500 ms, a
     // partition that moves to a quiet lane stands still for that long.
     ("fetch.wait.max.ms", "50"),
@@ -73,16 +75,16 @@ pub struct Queues {
     pub member_bytes: u64,
     /// A changelog reader's.
     pub reader_bytes: u64,
+    /// What compressed batches may unpack to, all clients of the process together.
+    pub unpacked_bytes: u64,
 }
 
 impl Default for Queues {
     fn default() -> Self {
-        Self { member_bytes: 64 << 20, reader_bytes: 8 << 20 }
+        Self { member_bytes: 64 << 20, reader_bytes: 8 << 20, unpacked_bytes: 128 << 20 }
     }
 }
 
-/// What librdkafka takes for a record beside its bytes.
-const NOTE_BYTES: u64 = 400;
 /// More records waiting than these only push each other out of the processor's caches (measured: 100,000 are read at
 /// 5.0 M/s with 290 ns of CPU each, a million at 3.3 M/s with 470 ns).
 const WAITING_MAX: u64 = 100_000;

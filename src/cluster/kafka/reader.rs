@@ -16,7 +16,7 @@ use super::batch::{Batch, Incoming};
 use super::errors::{Code, Failure};
 use super::native::{Client, Queue, Signal, Topic, c_string};
 use super::properties::Properties;
-use super::slots::unreadable;
+use super::slots::{is_fetched_again, unreadable};
 #[cfg(doc)]
 use crate::cluster::Kind;
 use crate::cluster::{self, Error};
@@ -80,7 +80,7 @@ fn sort(message: Incoming<'_>, partition: &TopicPartition, position: &mut i64, t
     if failure.code == Code::RD_KAFKA_RESP_ERR__PARTITION_EOF {
         // Everything before this offset has come before this message.
         *position = (*position).max(message.offset());
-    } else {
+    } else if !is_fetched_again(&failure) {
         *trouble = Some(unreadable(partition, *position, &failure));
     }
     false

@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use super::batch::Incoming;
 use super::errors::{Code, Failure};
-use super::native::c_string;
+use super::native::{Refusal, allowed_bytes, c_string, refusal};
 use crate::cluster::{Error, Kind};
 use crate::record::TopicPartition;
+use crate::yaml::units;
 
 /// One assigned partition.
 pub(super) struct Slot {
@@ -118,6 +119,8 @@ impl Slots {
         }
         slot.next = message.offset() + 1;
         slot.returned = true;
+        // librdkafka's position is behind what it gave last.
+        slot.trusted = true;
         Some(index)
     }
 
@@ -129,6 +132,9 @@ impl Slots {
         };
         let slot = &mut self.slots[index as usize];
         slot.trusted = false;
+        if is_fetched_again(&failure) {
+            return;
+        }
         slot.stopped |= failure.code == Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET;
         if !slot.started {
             return;
@@ -137,12 +143,32 @@ impl Slots {
     }
 }
 
+/// Whether librdkafka gets the same again by itself: a batch that had no room beside what is there already.
+pub(super) fn is_fetched_again(failure: &Failure) -> bool {
+    let again =
+        failure.code == Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION && refusal(&failure.message) == Some(Refusal::NoRoom);
+    if again {
+        tracing::debug!(target: "librdkafka", "fetched again when there is room for what it unpacks to: {failure}");
+    }
+    again
+}
+
 /// The error of a partition that cannot be read on.
 pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Failure) -> Error {
     match failure.code {
         Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET | Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE => Error::new(
             Kind::Refused,
             format!("{partition} no longer has offset {offset}: it is outside of what the broker retains ({failure})"),
+        )
+        .of(partition),
+        Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION if refusal(&failure.message) == Some(Refusal::TooLarge) => Error::new(
+            Kind::Refused,
+            format!(
+                "{partition} cannot be read at offset {offset}: the batch there unpacks to more than the {} that \
+                 `unpacked` allows; raise it, or, if nothing in the batch is wanted, give it up (docs/operations.md says \
+                 how)",
+                units::show_size_bytes(allowed_bytes())
+            ),
         )
         .of(partition),
         Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => Error::new(

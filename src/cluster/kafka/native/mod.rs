@@ -25,10 +25,12 @@ mod list;
 mod listener;
 mod log;
 mod trouble;
+mod unpack;
 
 pub(super) use event::{Event, Signal, Undelivered};
 pub(super) use list::{Element, List};
 pub(super) use listener::Listener;
+pub(super) use unpack::{NOTE_BYTES, Refusal, allow, allowed_bytes, refusal};
 
 /// Room for librdkafka's explanations.
 const MESSAGE_BYTES_MAX: usize = 512;

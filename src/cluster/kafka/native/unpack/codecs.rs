@@ -1,0 +1,538 @@
+//! What unpacks a batch into memory that was claimed: gzip by zlib, lz4 and zstd by their libraries, snappy by
+//! librdkafka's own code; those that librdkafka itself is linked with, and with its ways in what is not quite in order:
+//! a stream that ends early is taken for as far as it goes.
+//!
+//! What a head says of the size is a wish: memory is claimed and got for it, and never more than there may be.
+//!
+//! **Failure**: see [`Failure`]; nothing is left in memory then.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+
+use super::room::{Claim, NOTE_BYTES, Refusal, count_records};
+
+/// What memory is got for at least.
+const CAPACITY_MIN: usize = 1 << 10;
+/// gzip's largest ratio, about.
+const GZIP_RATIO_MAX: usize = 1032;
+/// A window of 32 KiB, and a head of gzip or of zlib, whichever is there.
+const GZIP_WINDOW: c_int = 15 + 32;
+const LZ4F_VERSION: c_uint = 100;
+const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+/// `ZSTD_CONTENTSIZE_ERROR`.
+const ZSTD_SIZE_ERROR: u64 = u64::MAX - 1;
+
+// SAFETY: as their headers declare them. librdkafka uses the same, so they are linked in any case.
+unsafe extern "C" {
+    fn LZ4F_createDecompressionContext(context: *mut *mut c_void, version: c_uint) -> usize;
+    fn LZ4F_freeDecompressionContext(context: *mut c_void) -> usize;
+    fn LZ4F_decompress(
+        context: *mut c_void,
+        to: *mut u8,
+        to_size: *mut usize,
+        from: *const u8,
+        from_size: *mut usize,
+        options: *const c_void,
+    ) -> usize;
+    fn LZ4F_isError(code: usize) -> c_uint;
+    fn XXH32(input: *const c_void, size: usize, seed: c_uint) -> c_uint;
+    fn ZSTD_decompressBound(from: *const c_void, size: usize) -> u64;
+    fn rd_kafka_snappy_uncompress_iov(from: *const libc::iovec, count: c_int, size: usize, to: *mut c_char) -> c_int;
+}
+
+/// Why a batch was not unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// There is no room for it.
+    Refused(Refusal),
+    /// It cannot be unpacked.
+    Damaged,
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// What a batch has unpacked to: memory of `malloc`, with its claim.
+#[derive(Debug)]
+pub(super) struct Unpacked {
+    pub start: NonNull<u8>,
+    pub len: usize,
+    pub claim: Claim,
+}
+
+/// Claims what the records in `unpacked` will take beside their bytes.
+pub(super) fn claim_notes(claim: &mut Claim, unpacked: &[u8]) -> Result<(), Refusal> {
+    claim.add(count_records(unpacked).saturating_mul(NOTE_BYTES))
+}
+
+/// Memory that is written to, and grows.
+struct Buffer {
+    start: NonNull<u8>,
+    capacity: usize,
+    len: usize,
+    claim: Claim,
+}
+
+impl Buffer {
+    /// For so many bytes, as far as is known.
+    fn new(wish: usize) -> Result<Self, Failure> {
+        let mut claim = Claim::new();
+        let max = usize::try_from(claim.max()).unwrap_or(usize::MAX);
+        let capacity = wish.max(CAPACITY_MIN).min(max);
+        claim.add(capacity as u64)?;
+        // SAFETY: not zero, since a bound is not; what it gives is owned.
+        let start = NonNull::new(unsafe { libc::malloc(capacity) }).ok_or(Refusal::NoRoom)?;
+        Ok(Self { start: start.cast(), capacity, len: 0, claim })
+    }
+
+    /// Where the next bytes go, and how many may.
+    fn spare(&self) -> (*mut u8, usize) {
+        // SAFETY: `len` is at most the capacity.
+        (unsafe { self.start.as_ptr().add(self.len) }, self.capacity - self.len)
+    }
+
+    /// Gets twice the memory, or what there may be.
+    fn grow(&mut self) -> Result<(), Failure> {
+        let max = usize::try_from(self.claim.max()).unwrap_or(usize::MAX);
+        let capacity = self.capacity.saturating_mul(2).min(max);
+        if capacity <= self.capacity {
+            return Err(Refusal::TooLarge.into());
+        }
+        self.claim.add((capacity - self.capacity) as u64)?;
+        self.resize(capacity)
+    }
+
+    fn resize(&mut self, capacity: usize) -> Result<(), Failure> {
+        // SAFETY: memory of `malloc` that is owned; where there is none, it stays as it was.
+        let start = unsafe { libc::realloc(self.start.as_ptr().cast(), capacity) };
+        self.start = NonNull::new(start).ok_or(Refusal::NoRoom)?.cast();
+        self.capacity = capacity;
+        Ok(())
+    }
+
+    /// What was written, and no more memory than for that.
+    fn finish(mut self) -> Result<Unpacked, Failure> {
+        let capacity = self.len.max(1);
+        let spare = (self.capacity - capacity.min(self.capacity)) as u64;
+        self.resize(capacity)?;
+        self.claim.give_back(spare);
+        // SAFETY: `len` bytes were written.
+        let unpacked = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) };
+        claim_notes(&mut self.claim, unpacked)?;
+        let (start, len, claim) = (self.start, self.len, std::mem::replace(&mut self.claim, Claim::new()));
+        std::mem::forget(self);
+        Ok(Unpacked { start, len, claim })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: memory of `malloc` that is owned.
+        unsafe { libc::free(self.start.as_ptr().cast()) }
+    }
+}
+
+/// A stream of zlib, which must not move.
+struct Inflater(Box<MaybeUninit<libz_sys::z_stream>>);
+
+impl Inflater {
+    fn new() -> Option<Self> {
+        let mut stream = Box::new(MaybeUninit::zeroed());
+        // SAFETY: zeros stand for zlib's own memory, and for no input yet.
+        let result = unsafe {
+            let size = size_of::<libz_sys::z_stream>() as c_int;
+            libz_sys::inflateInit2_(stream.as_mut_ptr(), GZIP_WINDOW, libz_sys::zlibVersion(), size)
+        };
+        (result == libz_sys::Z_OK).then_some(Self(stream))
+    }
+}
+
+impl Drop for Inflater {
+    fn drop(&mut self) {
+        // SAFETY: it was initialised.
+        unsafe { libz_sys::inflateEnd(self.0.as_mut_ptr()) };
+    }
+}
+
+/// gzip's trailer says the size, or what is left of it beyond 4 GiB.
+fn gzip_wish(input: &[u8]) -> usize {
+    let guess = input.len().saturating_mul(4);
+    let said = input.last_chunk::<4>().filter(|_| input.starts_with(&[0x1f, 0x8b]));
+    let said = said.map(|size| u32::from_le_bytes(*size) as usize);
+    said.filter(|size| *size <= input.len().saturating_mul(GZIP_RATIO_MAX)).unwrap_or(guess)
+}
+
+pub(super) fn gzip(input: &[u8]) -> Result<Unpacked, Failure> {
+    let mut inflater = Inflater::new().ok_or(Refusal::NoRoom)?;
+    let stream = inflater.0.as_mut_ptr();
+    let mut buffer = Buffer::new(gzip_wish(input))?;
+    // SAFETY: the stream is alive; zlib does not write to its input. It reads and writes within what it is told.
+    unsafe {
+        (*stream).next_in = input.as_ptr().cast_mut();
+        (*stream).avail_in = c_uint::try_from(input.len()).map_err(|_| Failure::Damaged)?;
+    }
+    loop {
+        let (start, spare) = buffer.spare();
+        let spare = c_uint::try_from(spare).unwrap_or(c_uint::MAX);
+        // SAFETY: as above.
+        let (result, left) = unsafe {
+            (*stream).next_out = start;
+            (*stream).avail_out = spare;
+            (libz_sys::inflate(stream, libz_sys::Z_NO_FLUSH), (*stream).avail_out)
+        };
+        buffer.len += (spare - left) as usize;
+        match result {
+            libz_sys::Z_STREAM_END => break,
+            libz_sys::Z_OK | libz_sys::Z_BUF_ERROR if left == 0 => buffer.grow()?,
+            // There is no more of it.
+            libz_sys::Z_OK | libz_sys::Z_BUF_ERROR => break,
+            _ => return Err(Failure::Damaged),
+        }
+    }
+    buffer.finish()
+}
+
+/// lz4's means of unpacking a frame.
+struct Lz4(*mut c_void);
+
+impl Drop for Lz4 {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { LZ4F_freeDecompressionContext(self.0) };
+    }
+}
+
+/// The most that a frame can unpack to: its head says the size, or else its blocks have theirs. `None` where it is no frame.
+fn lz4_wish(frame: &[u8]) -> Option<usize> {
+    let number = |at: usize| frame.get(at..)?.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize);
+    let (flags, sizes) = (*frame.get(4)?, *frame.get(5)?);
+    if flags & 0x08 != 0 {
+        let said = u64::from_le_bytes(*frame.get(6..)?.first_chunk()?);
+        // Zero stands for not known.
+        if said > 0 {
+            return Some(usize::try_from(said).unwrap_or(usize::MAX));
+        }
+    }
+    let block_bytes_max = 1_usize << (8 + 2 * u32::from(sizes >> 4 & 7));
+    let head = 7 + if flags & 0x08 != 0 { 8 } else { 0 } + if flags & 0x01 != 0 { 4 } else { 0 };
+    let checksum = if flags & 0x10 != 0 { 4 } else { 0 };
+    let (mut at, mut wish) = (head, 0_usize);
+    while let Some(size) = number(at).filter(|size| *size > 0) {
+        let (stored, bytes) = (size >> 31 != 0, size & 0x7fff_ffff);
+        wish = wish.saturating_add(if stored { bytes } else { block_bytes_max });
+        at = at.saturating_add(4 + checksum + bytes);
+    }
+    Some(wish)
+}
+
+pub(super) fn lz4(input: &[u8]) -> Result<Unpacked, Failure> {
+    let mut context = ptr::null_mut();
+    // SAFETY: the out-pointer is valid; what it gets is owned.
+    if unsafe { LZ4F_isError(LZ4F_createDecompressionContext(&mut context, LZ4F_VERSION)) } != 0 {
+        return Err(Refusal::NoRoom.into());
+    }
+    let context = Lz4(context);
+    let mut buffer = Buffer::new(lz4_wish(input).ok_or(Failure::Damaged)?)?;
+    let mut rest = input;
+    while !rest.is_empty() {
+        let (start, mut written) = buffer.spare();
+        let (room, mut read) = (written, rest.len());
+        // SAFETY: the context is alive; it reads and writes within the sizes that it is told, and tells how far it came.
+        let hint = unsafe { LZ4F_decompress(context.0, start, &mut written, rest.as_ptr(), &mut read, ptr::null()) };
+        // SAFETY: only looks at the number.
+        if unsafe { LZ4F_isError(hint) } != 0 {
+            return Err(Failure::Damaged);
+        }
+        buffer.len += written;
+        rest = &rest[read..];
+        if hint == 0 {
+            break;
+        }
+        if written == room && !rest.is_empty() && read == 0 {
+            buffer.grow()?;
+        } else if written == 0 && read == 0 {
+            return Err(Failure::Damaged);
+        }
+    }
+    // What stands behind a frame is none of it.
+    if rest.is_empty() { buffer.finish() } else { Err(Failure::Damaged) }
+}
+
+/// Mends the checksum of a frame's head, which clients and brokers before Kafka 0.10 got wrong.
+pub(super) fn mend_lz4_head(frame: &mut [u8]) {
+    let Some(flags) = frame.get(4).copied().filter(|_| frame.starts_with(&LZ4_MAGIC)) else { return };
+    let at = if flags & 0x08 != 0 { 14 } else { 6 };
+    if at < frame.len() {
+        // SAFETY: so many bytes are there.
+        let sum = unsafe { XXH32(frame[4..].as_ptr().cast(), at - 4, 0) };
+        frame[at] = (sum >> 8) as u8;
+    }
+}
+
+pub(super) fn zstd(input: &[u8]) -> Result<Unpacked, Failure> {
+    // SAFETY: both only read the input, as far as it goes.
+    let (said, bound) = unsafe {
+        let from = input.as_ptr().cast();
+        (zstd_sys::ZSTD_getFrameContentSize(from, input.len()), ZSTD_decompressBound(from, input.len()))
+    };
+    if said == ZSTD_SIZE_ERROR || bound == ZSTD_SIZE_ERROR || bound == u64::MAX {
+        return Err(Failure::Damaged);
+    }
+    let max = Claim::new().max();
+    if said < ZSTD_SIZE_ERROR && said > max {
+        return Err(Refusal::TooLarge.into());
+    }
+    // Many small blocks could each have been larger.
+    if bound > max {
+        return zstd_stream(input);
+    }
+    let mut buffer = Buffer::new(usize::try_from(bound).unwrap_or(usize::MAX))?;
+    let (start, room) = buffer.spare();
+    // SAFETY: it reads and writes within the sizes that it is told; then it only looks at the number.
+    let (written, failed) = unsafe {
+        let written = zstd_sys::ZSTD_decompress(start.cast(), room, input.as_ptr().cast(), input.len());
+        (written, zstd_sys::ZSTD_isError(written) != 0)
+    };
+    if failed {
+        return Err(Failure::Damaged);
+    }
+    buffer.len = written;
+    buffer.finish()
+}
+
+/// zstd's means of unpacking bit by bit.
+struct Zstd(*mut zstd_sys::ZSTD_DStream);
+
+impl Drop for Zstd {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { zstd_sys::ZSTD_freeDStream(self.0) };
+    }
+}
+
+fn zstd_stream(input: &[u8]) -> Result<Unpacked, Failure> {
+    // SAFETY: what it gives is owned.
+    let stream = Zstd(unsafe { zstd_sys::ZSTD_createDStream() });
+    if stream.0.is_null() {
+        return Err(Refusal::NoRoom.into());
+    }
+    let mut buffer = Buffer::new(input.len().saturating_mul(4))?;
+    let mut from = zstd_sys::ZSTD_inBuffer { src: input.as_ptr().cast(), size: input.len(), pos: 0 };
+    loop {
+        let (start, room) = buffer.spare();
+        let mut to = zstd_sys::ZSTD_outBuffer { dst: start.cast(), size: room, pos: 0 };
+        // SAFETY: the stream is alive; it reads and writes within the sizes that it is told, and tells how far it came.
+        let (hint, failed) = unsafe {
+            let hint = zstd_sys::ZSTD_decompressStream(stream.0, &mut to, &mut from);
+            (hint, zstd_sys::ZSTD_isError(hint) != 0)
+        };
+        if failed {
+            return Err(Failure::Damaged);
+        }
+        buffer.len += to.pos;
+        match hint {
+            0 if from.pos == from.size => return buffer.finish(),
+            _ if to.pos == room => buffer.grow()?,
+            _ if from.pos == from.size => return Err(Failure::Damaged),
+            _ => {}
+        }
+    }
+}
+
+/// What a block of snappy says that it unpacks to, which it has to.
+pub(super) fn snappy_size(block: &[u8]) -> Option<usize> {
+    let mut size = 0_u64;
+    for (place, byte) in block.iter().take(5).enumerate() {
+        size |= u64::from(byte & 0x7f) << (7 * place);
+        if *byte < 0x80 {
+            return u32::try_from(size).ok().map(|size| size as usize);
+        }
+    }
+    None
+}
+
+/// Unpacks a block of snappy.
+///
+/// # Safety
+/// At `to` there is room for what the block says.
+pub(super) unsafe fn snappy_block(block: &[u8], to: *mut c_char) -> bool {
+    let from = libc::iovec { iov_base: block.as_ptr().cast_mut().cast(), iov_len: block.len() };
+    // SAFETY: by the caller's promise; the input is only read.
+    unsafe { rd_kafka_snappy_uncompress_iov(&from, 1, block.len(), to) == 0 }
+}
+
+/// The next block of those that Java's library writes, each behind its length, and what is behind it.
+fn snappy_chunk(chunks: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = chunks.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_be_bytes(*length) as usize)
+}
+
+/// The blocks that Java's library writes, without their head.
+pub(super) fn snappy_chunks(chunks: &[u8]) -> Result<Unpacked, Failure> {
+    let (mut rest, mut size) = (chunks, 0_usize);
+    while !rest.is_empty() {
+        let (block, behind) = snappy_chunk(rest).ok_or(Failure::Damaged)?;
+        size = size.saturating_add(snappy_size(block).ok_or(Failure::Damaged)?);
+        rest = behind;
+    }
+    let mut buffer = Buffer::new(size)?;
+    if buffer.capacity < size {
+        return Err(Refusal::TooLarge.into());
+    }
+    let mut rest = chunks;
+    while let Some((block, behind)) = snappy_chunk(rest) {
+        let (start, room) = buffer.spare();
+        let size = snappy_size(block).filter(|size| *size <= room).ok_or(Failure::Damaged)?;
+        // SAFETY: there is room for so much.
+        if !unsafe { snappy_block(block, start.cast()) } {
+            return Err(Failure::Damaged);
+        }
+        buffer.len += size;
+        rest = behind;
+    }
+    buffer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // SAFETY: as its header declares it.
+    unsafe extern "C" {
+        fn LZ4F_compressFrame(to: *mut u8, room: usize, from: *const u8, size: usize, options: *const c_void) -> usize;
+    }
+
+    type Unpack = fn(&[u8]) -> Result<Unpacked, Failure>;
+
+    /// Some text that repeats itself, and some that does not.
+    fn plain() -> Vec<u8> {
+        let mut state = 7_u32;
+        let noise = (0..100_000).map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        });
+        noise.chain(std::iter::repeat_n(b'x', 3_000_000)).collect()
+    }
+
+    fn gzipped(plain: &[u8]) -> Vec<u8> {
+        let mut packed = vec![0; plain.len() + 1_000];
+        let mut stream = Box::new(MaybeUninit::<libz_sys::z_stream>::zeroed());
+        let stream = stream.as_mut_ptr();
+        // SAFETY: zlib is told how long each side is.
+        unsafe {
+            let size = size_of::<libz_sys::z_stream>() as c_int;
+            let (level, method) = (6, libz_sys::Z_DEFLATED);
+            let version = libz_sys::zlibVersion();
+            assert_eq!(libz_sys::deflateInit2_(stream, level, method, 15 + 16, 8, 0, version, size), libz_sys::Z_OK);
+            ((*stream).next_in, (*stream).avail_in) = (plain.as_ptr().cast_mut(), plain.len() as c_uint);
+            ((*stream).next_out, (*stream).avail_out) = (packed.as_mut_ptr(), packed.len() as c_uint);
+            assert_eq!(libz_sys::deflate(stream, libz_sys::Z_FINISH), libz_sys::Z_STREAM_END);
+            packed.truncate(packed.len() - (*stream).avail_out as usize);
+            libz_sys::deflateEnd(stream);
+        }
+        packed
+    }
+
+    fn lz4ed(plain: &[u8]) -> Vec<u8> {
+        let mut packed = vec![0; plain.len() + 100_000];
+        // SAFETY: it is told how long each side is.
+        let len =
+            unsafe { LZ4F_compressFrame(packed.as_mut_ptr(), packed.len(), plain.as_ptr(), plain.len(), ptr::null()) };
+        packed.truncate(len);
+        packed
+    }
+
+    fn zstded(plain: &[u8]) -> Vec<u8> {
+        let mut packed = vec![0; plain.len() + 100_000];
+        // SAFETY: it is told how long each side is.
+        let len = unsafe {
+            zstd_sys::ZSTD_compress(packed.as_mut_ptr().cast(), packed.len(), plain.as_ptr().cast(), plain.len(), 3)
+        };
+        packed.truncate(len);
+        packed
+    }
+
+    /// Blocks behind their lengths, of one literal each.
+    fn snapped(plain: &[u8]) -> Vec<u8> {
+        let block = |bytes: &[u8]| {
+            let size = bytes.len() as u16;
+            let mut block =
+                vec![(size & 0x7f) as u8 | 0x80, (size >> 7 & 0x7f) as u8 | 0x80, (size >> 14) as u8, 61 << 2];
+            block.extend((size - 1).to_le_bytes());
+            block.extend(bytes);
+            [&(block.len() as u32).to_be_bytes()[..], &block].concat()
+        };
+        plain.chunks(30_000).flat_map(block).collect()
+    }
+
+    fn unpacked(unpack: Unpack, packed: &[u8]) -> Result<Vec<u8>, Failure> {
+        let unpacked = unpack(packed)?;
+        // SAFETY: so many bytes were written, and are freed once.
+        let bytes = unsafe {
+            let bytes = std::slice::from_raw_parts(unpacked.start.as_ptr(), unpacked.len).to_vec();
+            libc::free(unpacked.start.as_ptr().cast());
+            bytes
+        };
+        Ok(bytes)
+    }
+
+    #[test]
+    fn what_was_packed_comes_out_again() {
+        for plain in [plain(), vec![b'x'; 3], Vec::new()] {
+            let packed: [(Unpack, Vec<u8>); 5] = [
+                (gzip, gzipped(&plain)),
+                (lz4, lz4ed(&plain)),
+                (zstd, zstded(&plain)),
+                (zstd_stream, zstded(&plain)),
+                (snappy_chunks, snapped(&plain)),
+            ];
+            for (place, (unpack, packed)) in packed.into_iter().enumerate() {
+                let found = unpacked(unpack, &packed);
+                assert!(found.is_ok_and(|found| found == plain), "number {place}, {} bytes", plain.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_told() {
+        let plain = plain();
+        let packed: [(Unpack, Vec<u8>); 5] = [
+            (gzip, gzipped(&plain)),
+            (lz4, lz4ed(&plain)),
+            (zstd, zstded(&plain)),
+            (zstd_stream, zstded(&plain)),
+            (snappy_chunks, snapped(&plain)),
+        ];
+        for (place, (unpack, packed)) in packed.into_iter().enumerate() {
+            let noise: Vec<u8> = packed.iter().map(|byte| byte ^ 0x5a).collect();
+            assert_eq!(unpacked(unpack, &noise), Err(Failure::Damaged), "number {place}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_checksum_of_an_old_frames_head_is_mended() {
+        let plain = plain();
+        let packed = lz4ed(&plain);
+        let mut broken = packed.clone();
+        broken[6] ^= 0xff;
+        assert_eq!(unpacked(lz4, &broken), Err(Failure::Damaged));
+        mend_lz4_head(&mut broken);
+        assert_eq!(broken, packed);
+        mend_lz4_head(&mut []);
+    }
+
+    #[test]
+    fn a_head_that_promises_too_much_gets_no_memory_for_it() {
+        let mut packed = gzipped(b"short");
+        let at = packed.len() - 4;
+        packed[at..].fill(0xff);
+        assert!(gzip_wish(&packed) < 1_000);
+        // A block of snappy that says 4 GiB.
+        assert_eq!(snappy_size(&[0xff, 0xff, 0xff, 0xff, 0x0f]), Some(u32::MAX as usize));
+        assert_eq!(snappy_size(&[0xff, 0xff, 0xff, 0xff, 0x1f]), None);
+    }
+}

@@ -1,0 +1,259 @@
+//! The functions that librdkafka calls in place of its own: see `build.rs`. Each is as its header declares it.
+//!
+//! What they return librdkafka makes a buffer of at once, on the same thread: then the claim goes over into that buffer,
+//! and is given back when librdkafka frees it.
+//!
+//! **Failure**: as librdkafka's own say it; why it was stands in [`super::note`].
+
+use std::arch::global_asm;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use super::super::super::errors::Code;
+use super::codecs::{self, Failure, Unpacked};
+use super::room::Claim;
+
+/// What Java's library writes before its first block of snappy: librdkafka has taken it away.
+const SNAPPY_HEAD_BYTES: usize = 16;
+/// Of `errno`, negative, as librdkafka's snappy says it.
+const NO_MEMORY: c_int = -libc::ENOMEM;
+const NO_INPUT: c_int = -libc::EIO;
+
+// `--wrap` makes of `__real_X` what X was before. Weak: where the linker was not told of it, there is no such thing, and
+// nobody calls these functions.
+global_asm!(
+    ".weak __real_rd_kafka_buf_new_shadow",
+    ".pushsection .data.rel.ro.ratchet_unpack,\"aw\",@progbits",
+    ".p2align 3",
+    ".globl ratchet_real_rd_kafka_buf_new_shadow",
+    "ratchet_real_rd_kafka_buf_new_shadow: .quad __real_rd_kafka_buf_new_shadow",
+    ".popsection",
+);
+
+// SAFETY: as `rdkafka_buf.h` declares both.
+/// Frees what a buffer holds.
+type Free = unsafe extern "C" fn(*mut c_void);
+/// Makes a buffer of memory that is there.
+type NewShadow = unsafe extern "C" fn(*const c_void, usize, Option<Free>) -> *mut c_void;
+
+// SAFETY: the word above.
+unsafe extern "C" {
+    static ratchet_real_rd_kafka_buf_new_shadow: Option<NewShadow>;
+}
+
+/// What was unpacked last on this thread and has become no buffer yet: where it is, once that is known, and its claim.
+struct Last {
+    start: usize,
+    claim: Claim,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+/// The claims of buffers, by where they are.
+static CLAIMS: LazyLock<Mutex<HashMap<usize, Claim>>> = LazyLock::new(Mutex::default);
+
+fn claims() -> MutexGuard<'static, HashMap<usize, Claim>> {
+    CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn keep(last: Option<Last>) {
+    // What was there before has become no buffer: librdkafka has met an error in between.
+    LAST.set(last);
+}
+
+/// Hands what was unpacked to librdkafka, or notes why there is nothing.
+fn hand_over(compressed_bytes: usize, result: Result<Unpacked, Failure>) -> Result<(*mut c_void, usize), Failure> {
+    keep(None);
+    let Unpacked { start, len, claim } = result.inspect_err(|failure| note(compressed_bytes, *failure))?;
+    keep(Some(Last { start: start.addr().get(), claim }));
+    Ok((start.as_ptr().cast(), len))
+}
+
+fn note(compressed_bytes: usize, failure: Failure) {
+    if let Failure::Refused(refusal) = failure {
+        super::note(compressed_bytes, refusal);
+    }
+}
+
+/// # Safety
+/// `start` is null, or there are so many bytes that nobody changes during `'a`.
+unsafe fn input<'a>(start: *const c_void, len: usize) -> &'a [u8] {
+    // SAFETY: by the caller's promise.
+    if start.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(start.cast(), len) } }
+}
+
+/// # Safety
+/// As librdkafka calls it: the input is as long as is said, and the out-pointer is valid.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_rd_gz_decompress(from: *const c_void, len: c_int, to_len: *mut u64) -> *mut c_void {
+    let len = usize::try_from(len).unwrap_or(0);
+    // SAFETY: by the caller's promise.
+    match hand_over(len, codecs::gzip(unsafe { input(from, len) })) {
+        Ok((start, unpacked)) => {
+            // SAFETY: by the caller's promise.
+            unsafe { *to_len = unpacked as u64 };
+            start
+        }
+        Err(_) => ptr::null_mut(),
+    }
+}
+
+/// # Safety
+/// As librdkafka calls it: the input is as long as is said and may be written to, and the out-pointers are valid.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_rd_kafka_lz4_decompress(
+    _broker: *mut c_void,
+    proper_head: c_int,
+    _offset: i64,
+    from: *mut c_char,
+    len: usize,
+    to: *mut *mut c_void,
+    to_len: *mut usize,
+) -> Code {
+    if proper_head == 0 && !from.is_null() {
+        // SAFETY: by the caller's promise.
+        codecs::mend_lz4_head(unsafe { std::slice::from_raw_parts_mut(from.cast(), len) });
+    }
+    // SAFETY: by the caller's promise.
+    let unpacked = codecs::lz4(unsafe { input(from.cast_const().cast(), len) });
+    // SAFETY: by the caller's promise.
+    unsafe { answer(hand_over(len, unpacked), to, to_len) }
+}
+
+/// # Safety
+/// As librdkafka calls it: the input is as long as is said, and the out-pointers are valid.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_rd_kafka_zstd_decompress(
+    _broker: *mut c_void,
+    from: *mut c_char,
+    len: usize,
+    to: *mut *mut c_void,
+    to_len: *mut usize,
+) -> Code {
+    // SAFETY: by the caller's promise.
+    let unpacked = codecs::zstd(unsafe { input(from.cast_const().cast(), len) });
+    // SAFETY: by the caller's promise.
+    unsafe { answer(hand_over(len, unpacked), to, to_len) }
+}
+
+/// # Safety
+/// Both pointers are valid.
+unsafe fn answer(result: Result<(*mut c_void, usize), Failure>, to: *mut *mut c_void, to_len: *mut usize) -> Code {
+    let (start, len, code) = match result {
+        Ok((start, len)) => (start, len, Code::RD_KAFKA_RESP_ERR_NO_ERROR),
+        Err(_) => (ptr::null_mut(), 0, Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION),
+    };
+    // SAFETY: by the caller's promise.
+    unsafe {
+        *to = start;
+        *to_len = len;
+    }
+    code
+}
+
+/// # Safety
+/// As librdkafka calls it: the input is as long as is said, there is room for so many words, and the out-pointer is valid.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_rd_kafka_snappy_java_uncompress(
+    from: *const c_char,
+    len: usize,
+    to_len: *mut usize,
+    words: *mut c_char,
+    words_size: usize,
+) -> *mut c_char {
+    // SAFETY: by the caller's promise.
+    let unpacked = codecs::snappy_chunks(unsafe { input(from.cast(), len) });
+    match hand_over(len.saturating_add(SNAPPY_HEAD_BYTES), unpacked) {
+        Ok((start, unpacked)) => {
+            // SAFETY: by the caller's promise.
+            unsafe { *to_len = unpacked };
+            start.cast()
+        }
+        Err(_) => {
+            if words_size > 0 {
+                // SAFETY: by the caller's promise.
+                unsafe { *words = 0 };
+            }
+            ptr::null_mut()
+        }
+    }
+}
+
+/// librdkafka asks for the size first, gets memory for it, and has it unpacked by the next function.
+///
+/// # Safety
+/// As librdkafka calls it: the input is as long as is said, and the out-pointer is valid.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompressed_length(
+    from: *const c_char,
+    len: usize,
+    to_len: *mut usize,
+) -> bool {
+    keep(None);
+    // SAFETY: by the caller's promise.
+    let Some(size) = codecs::snappy_size(unsafe { input(from.cast(), len) }) else { return false };
+    let mut claim = Claim::new();
+    if let Err(refusal) = claim.add(size as u64) {
+        super::note(len, refusal);
+        return false;
+    }
+    keep(Some(Last { start: 0, claim }));
+    // SAFETY: by the caller's promise.
+    unsafe { *to_len = size };
+    true
+}
+
+/// # Safety
+/// As librdkafka calls it: the input is as long as is said, and there is room for what it says that it unpacks to.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompress(from: *const c_char, len: usize, to: *mut c_char) -> c_int {
+    let last = LAST.take();
+    // SAFETY: by the caller's promise.
+    let block = unsafe { input(from.cast(), len) };
+    let Some((size, Last { mut claim, .. })) = codecs::snappy_size(block).zip(last) else { return NO_INPUT };
+    // SAFETY: by the caller's promise.
+    if !unsafe { codecs::snappy_block(block, to) } {
+        return NO_INPUT;
+    }
+    // SAFETY: so much was written.
+    if let Err(refusal) = codecs::claim_notes(&mut claim, unsafe { input(to.cast_const().cast(), size) }) {
+        super::note(len, refusal);
+        return NO_MEMORY;
+    }
+    keep(Some(Last { start: to.addr(), claim }));
+    0
+}
+
+/// # Safety
+/// As librdkafka calls it: so many bytes are there, which are freed by `free`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_rd_kafka_buf_new_shadow(
+    start: *const c_void,
+    len: usize,
+    free: Option<Free>,
+) -> *mut c_void {
+    // SAFETY: a word that nobody writes to.
+    let real = unsafe { ratchet_real_rd_kafka_buf_new_shadow }.expect("whoever wraps it has the real one");
+    let mut free = free;
+    let unpacked = LAST.with_borrow_mut(|last| last.take_if(|last| last.start == start.addr()));
+    if let Some(Last { claim, .. }) = unpacked {
+        claims().insert(start.addr(), claim);
+        free = Some(free_unpacked);
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { real(start, len, free) }
+}
+
+/// Frees what was unpacked, and gives its claim back.
+unsafe extern "C" fn free_unpacked(start: *mut c_void) {
+    // The claim goes last: it is not to be another's before the memory is.
+    let claim = claims().remove(&start.addr());
+    // SAFETY: memory of `malloc`, which librdkafka frees once.
+    unsafe { libc::free(start) };
+    drop(claim);
+}
