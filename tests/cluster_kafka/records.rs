@@ -66,6 +66,36 @@ fn key_value_headers_and_timestamp_pass_unchanged() {
 }
 
 #[test]
+fn a_headers_name_is_any_bytes_zeros_included() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let (_, mut member) = lone_member(&cluster, &input);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    let to = at(&input, 0);
+    let mut headers = HeaderBuf::default();
+    let names: [&[u8]; 7] =
+        [b"plain", b"in\0between", b"\0", b"", b"at its end\0", b"\0\0\0\0\0\0\0\0\0", &[0xff, 0, 0xfe]];
+    for name in names {
+        for value in [Some(&b"value"[..]), Some(b""), Some(b"\0v"), None] {
+            headers.push(name, value);
+        }
+    }
+    let sent = Message { headers: headers.as_headers(), ..message(&to, "k", "v") };
+    commit(&mut producer, &member, &[sent], &[commit_of(&to, 0, "")]);
+    member.start(&to, 0).unwrap();
+    let mut batch = Batch::default();
+    eventually("the record", || {
+        assert_eq!(member.poll(&mut batch, 100, STEP).unwrap(), None);
+        (batch.len() == 1).then_some(())
+    });
+    let read = batch.record(0).headers;
+    let pairs = |headers: Headers<'_>| -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        headers.iter().map(|header| (header.name.to_vec(), header.value.map(<[u8]>::to_vec))).collect()
+    };
+    assert_eq!(pairs(read), pairs(headers.as_headers()));
+    assert_eq!(read.iter().count(), names.len() * 4);
+}
+
+#[test]
 fn headers_are_read_whatever_the_value_and_the_compression() {
     for compression in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let (cluster, input) = (cluster_with(&[("compression.type", compression)]), topic("in", 1));

@@ -190,9 +190,39 @@ unsafe fn header_at<'a>(headers: *const rd::rd_kafka_headers_t, index: usize) ->
     // SAFETY: by the caller's promise; the out-pointers are valid, and what they get lives for `'a`.
     unsafe {
         match rd::rd_kafka_header_get_all(headers, index, &mut name, &mut value, &mut size) {
-            Code::RD_KAFKA_RESP_ERR_NO_ERROR => Some((CStr::from_ptr(name).to_bytes(), bytes(value, size))),
+            Code::RD_KAFKA_RESP_ERR_NO_ERROR => Some((header_name(name, value), bytes(value, size))),
             _ => None,
         }
+    }
+}
+
+/// What librdkafka keeps in front of a header's name (`rdkafka_header.h`): the sizes of all and of the value, the size of
+/// the name, and where the value is, which is behind the name and its NUL.
+#[repr(C)]
+struct BeforeName {
+    all_size: usize,
+    _value_size: usize,
+    name_size: usize,
+    value: *const c_void,
+}
+
+/// A header's name, whatever bytes it has: librdkafka's call gives it as a string, which ends at its first NUL. Where the
+/// name lies it says its size, too, in memory that it made for both; and if that is not what it was when this was
+/// written, the string is all that is known.
+///
+/// # Safety
+/// Both are of one header of librdkafka's that lives for `'a`.
+unsafe fn header_name<'a>(name: *const c_char, value: *const c_void) -> &'a [u8] {
+    // SAFETY: by the caller's promise; a header ends with its name and its value, behind what is said above.
+    unsafe {
+        let text = CStr::from_ptr(name).to_bytes();
+        let before = name.cast::<u8>().sub(size_of::<BeforeName>()).cast::<BeforeName>().read_unaligned();
+        let behind = name.wrapping_add(before.name_size).wrapping_add(1).cast::<c_void>();
+        let is_known = before.value == value
+            && before.name_size >= text.len()
+            && before.all_size >= before.name_size
+            && (value.is_null() || behind == value);
+        if is_known { std::slice::from_raw_parts(name.cast(), before.name_size) } else { text }
     }
 }
 
