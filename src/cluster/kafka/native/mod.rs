@@ -8,8 +8,9 @@
 //! **Failure**: C errors become [`Failure`]s; nothing here decides what they mean.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -266,14 +267,16 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let (raw, events, role) = (self.raw, self.events, self.role);
-        let client = Handles { raw, events, role, _listener: self.listener.take() };
-        // librdkafka joins all of its threads, which may be waiting for a broker that is gone: nobody else
-        // has to wait with it.
-        let started = thread::Builder::new().name("kafka-destroy".to_owned()).spawn(move || client.destroy());
-        if let Err(error) = started {
-            tracing::warn!("a kafka client stays in memory: no thread to destroy it: {error}");
-        }
+        let handles = Handles { raw, events, role, _listener: self.listener.take() };
+        handles.let_go(|destroy| thread::Builder::new().name("kafka-destroy".to_owned()).spawn(destroy).map(drop));
     }
+}
+
+/// Clients that are to be destroyed. Until then they are whole: librdkafka's threads go on calling their listeners.
+static LET_GO: Mutex<Vec<Handles>> = Mutex::new(Vec::new());
+
+fn next_to_destroy() -> Option<Handles> {
+    LET_GO.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 
 /// What is left of a client.
@@ -288,6 +291,15 @@ struct Handles {
 unsafe impl Send for Handles {}
 
 impl Handles {
+    /// Has the client destroyed on another thread: librdkafka joins all of its own, which may be waiting for a broker that
+    /// is gone, and nobody else has to wait with it. Where no thread can be had, it stays until the next one is.
+    fn let_go(self, spawn: impl FnOnce(fn()) -> io::Result<()>) {
+        LET_GO.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+        if let Err(error) = spawn(|| std::iter::from_fn(next_to_destroy).for_each(Self::destroy)) {
+            tracing::warn!("a kafka client stays in memory for now: no thread to destroy it: {error}");
+        }
+    }
+
     fn destroy(self) {
         // SAFETY: the handles are owned, and whatever came from the client held an `Arc` of it. A member
         // has left its group before, or does not want to.
@@ -411,5 +423,41 @@ impl Drop for Topic {
     fn drop(&mut self) {
         // SAFETY: owned; the client is still alive.
         unsafe { rd::rd_kafka_topic_destroy(self.raw()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Weak;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// A client of no cluster, and what its listener holds for as long as it is there.
+    fn client() -> (Arc<Client>, Weak<()>) {
+        let brokers = BTreeMap::from([("bootstrap.servers".to_owned(), "127.0.0.1:1".to_owned())]);
+        let properties = Properties::consumer(&brokers, &BTreeMap::new()).unwrap();
+        let held = Arc::new(());
+        let listening = Arc::downgrade(&held);
+        let listener = Listener::new(|_, _| {}, move || drop(Arc::clone(&held)));
+        (Client::with(&properties, Some(listener)).unwrap(), listening)
+    }
+
+    #[test]
+    fn a_listener_outlives_its_client_also_where_there_is_no_thread_to_destroy_it() {
+        let (client, listening) = client();
+        let mut client = std::mem::ManuallyDrop::new(Arc::into_inner(client).unwrap());
+        let (raw, events, role) = (client.raw, client.events, client.role);
+        let handles = Handles { raw, events, role, _listener: client.listener.take() };
+        handles.let_go(|_| Err(io::Error::from(io::ErrorKind::WouldBlock)));
+        assert!(listening.upgrade().is_some(), "librdkafka's threads still call it");
+        // The next one that goes takes it along.
+        drop(self::client());
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while listening.upgrade().is_some() {
+            assert!(Instant::now() < deadline, "it stays for good");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
