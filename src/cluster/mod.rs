@@ -482,6 +482,8 @@ pub struct Error {
     /// Whether it is that a topic or a partition is not known. Of one that was just created, the broker that was asked
     /// may not have heard yet.
     pub is_missing: bool,
+    /// Whether it is a right that is missing: whoever had it may be given it again.
+    pub right: bool,
 }
 
 /// What a client may not do with a topic.
@@ -498,7 +500,7 @@ impl Error {
     /// the log.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = message.into().replace(char::is_control, " ");
-        Self { kind, message, partition: None, denied: None, brokers: None, is_missing: false }
+        Self { kind, message, partition: None, denied: None, brokers: None, is_missing: false, right: false }
     }
 
     /// The same, of a topic or a partition that is not known.
@@ -514,6 +516,11 @@ impl Error {
     /// The same, as what is not allowed.
     pub fn denied(self, denied: Denied) -> Self {
         Self { denied: Some(denied), ..self }
+    }
+
+    /// The same, as a right that is missing, or as none.
+    pub fn of_right(self, right: bool) -> Self {
+        Self { right, ..self }
     }
 
     /// The same, of a cluster of so many brokers, which are too few.

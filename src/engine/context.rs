@@ -1,8 +1,9 @@
 //! What all lanes of a topology share: read-only settings, and handles that are safe to
 //! share.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cluster::Fencing;
@@ -44,6 +45,8 @@ pub struct Context {
     pub recreated: AtomicU64,
     /// Whether the watch is to look at the topics at once.
     pub look_now: AtomicBool,
+    /// The input topics whose tasks were at work in this process: all that they need was allowed.
+    pub proven: Proven,
     /// The transactional ids that its lanes write under.
     pub ids: Ids,
     /// What time it is.
@@ -54,6 +57,23 @@ impl Context {
     /// Whose transactions a takeover may end: this topology's owners that are not of this process.
     pub fn fencing(&self) -> Fencing {
         Fencing { prefix: self.topology.transactional_ids(), in_use: self.ids.in_use() }
+    }
+}
+
+/// Topics whose tasks were at work. A right that is missing later was there once: it was taken away, for good or for the
+/// moment that it takes to grant it anew, and is asked for again as any other trouble is.
+#[derive(Debug, Default)]
+pub struct Proven(Mutex<HashSet<Arc<str>>>);
+
+impl Proven {
+    /// A task of this topic is at work.
+    pub fn add(&self, topic: &Arc<str>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(topic));
+    }
+
+    /// Whether one ever was.
+    pub fn has(&self, topic: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(topic)
     }
 }
 

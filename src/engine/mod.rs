@@ -55,7 +55,7 @@ use budget::Budget;
 use catalog::Catalog;
 use claims::Ids;
 use clock::{Clock, SystemClock};
-use context::{Context, backoff};
+use context::{Context, Proven, backoff};
 use lane::Lane;
 use preflight::unreached::told;
 use preflight::{Admitted, Preflight};
@@ -193,6 +193,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             health: health.clone(),
             recreated: AtomicU64::new(0),
             look_now: AtomicBool::new(false),
+            proven: Proven::default(),
             ids: Ids::default(),
             clock: clock.clone(),
         };
@@ -316,13 +317,16 @@ fn work<C: Cluster>(
     stop: &AtomicBool,
 ) -> Result<(), cluster::Error> {
     let mut attempt = 0;
+    // A right that was there once may be there again.
+    let mut has_joined = false;
     while !stop.load(Ordering::Relaxed) {
         let joined_at = context.clock.monotonic();
-        let ended = Lane::join(context.clone(), cluster.clone(), index, rand::random(), status.clone())
-            .and_then(|lane| step_until(lane, stop));
+        let joined = Lane::join(context.clone(), cluster.clone(), index, rand::random(), status.clone());
+        has_joined |= joined.is_ok();
+        let ended = joined.and_then(|lane| step_until(lane, stop));
         context.health.lane_joined(&context.topology.name, index, false);
         let Err(error) = ended else { return Ok(()) };
-        if error.kind == Kind::Refused {
+        if error.kind == Kind::Refused && !(error.right && has_joined) {
             tracing::error!(topology = context.topology.name, lane = index, reason = %error.message, "lane refused");
             return Err(error);
         }

@@ -41,6 +41,8 @@ pub enum Slice {
 pub enum Setback {
     /// Never: a person has to do something.
     Refused(String),
+    /// A right is missing: never, unless it was there before.
+    Denied(String),
     /// The store cannot be used as it is: it is to be emptied and rebuilt.
     Damaged(String),
     /// Not now.
@@ -50,6 +52,7 @@ pub enum Setback {
 impl From<cluster::Error> for Setback {
     fn from(error: cluster::Error) -> Self {
         match error.kind {
+            Kind::Refused if error.right => Self::Denied(error.message),
             Kind::Refused => Self::Refused(error.message),
             Kind::Retry | Kind::Abort | Kind::Fenced | Kind::Unknown => Self::Later(error.message),
         }
@@ -126,8 +129,9 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
     task.held = None;
     match setback {
         Setback::Refused(reason) => return task.fail(reason),
+        Setback::Denied(reason) if !context.proven.has(&task.input.topic) => return task.fail(reason),
         Setback::Damaged(reason) => wipe(context, task, reason),
-        Setback::Later(reason) => {
+        Setback::Later(reason) | Setback::Denied(reason) => {
             let wait = backoff(task.attempts);
             task.attempts += 1;
             tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore set back");

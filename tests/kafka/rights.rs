@@ -221,3 +221,44 @@ fn a_right_to_write_that_is_taken_away_while_it_runs_is_named() {
         });
     });
 }
+
+/// Takes a right away from a running job whose tasks then have to look where they stand, and gives it back once that was
+/// told: the job goes on as if nothing had been.
+#[track_caller]
+fn miss_for_a_moment(theme: &str, resource: Resource, operation: &str, named: fn(&Job) -> String) {
+    let job = job(theme);
+    job.kafka.create(&job.output, 2, &[]);
+    let rights: Vec<Listed> = listed(&job).into_iter().filter(|right| !right.is_for_a_new_output()).collect();
+    let name = named(&job);
+    let mut acls = rights.iter().map(|right| &right.acl);
+    let taken = acls.find(|acl| acl.resource == resource && acl.name == name && acl.operation == operation);
+    let taken = taken.expect("the right is listed").clone();
+    grant(&job, rights.into_iter());
+    job.send((0..2).flat_map(|partition| things(partition, 0..10, 1)));
+    let mut operator = start(&job, "a", None);
+    job.await_drained(DEADLINE);
+    job.kafka.disallow(USER, &taken);
+    // Whoever is fenced restores, under another id: each time anew, until it has met what is missing.
+    within(DEADLINE, &format!("it to tell that {operation} is missing on {name}"), || {
+        for owner in job.owners().into_iter().flatten() {
+            job.kafka.transaction(&owner, DEADLINE).abort();
+        }
+        job.send((0..2).flat_map(|partition| things(partition, 0..1, 1)));
+        operator.said().to_lowercase().contains("authorization failed").then_some(())
+    });
+    // For longer than all tries that there were.
+    std::thread::sleep(Duration::from_secs(3));
+    job.kafka.allow(USER, std::slice::from_ref(&taken));
+    job.send((0..2).flat_map(|partition| things(partition, 10..20, 1)));
+    within(DEADLINE, "the rest to come out", || (job.output().len() == 40).then_some(()));
+    operator.assert_running();
+    operator.stop();
+}
+
+#[test]
+fn a_right_to_read_that_is_missing_for_a_moment_stops_nothing() {
+    std::thread::scope(|scope| {
+        scope.spawn(|| miss_for_a_moment("moment-input", Resource::Topic, "Read", |job| job.input.clone()));
+        scope.spawn(|| miss_for_a_moment("moment-group", Resource::Group, "Read", |job| job.group()));
+    });
+}

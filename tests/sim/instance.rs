@@ -8,7 +8,7 @@ use ratchet::cluster::{self, Kind};
 use ratchet::config::{Commit, Create, Topics};
 use ratchet::engine::catalog::Catalog;
 use ratchet::engine::claims::Ids;
-use ratchet::engine::context::{Context, backoff};
+use ratchet::engine::context::{Context, Proven, backoff};
 use ratchet::engine::lane::Lane;
 use ratchet::engine::preflight::{Admitted, Preflight};
 use ratchet::engine::status::LaneStatus;
@@ -76,6 +76,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         recreated: AtomicU64::new(0),
         look_now: AtomicBool::new(false),
         clock: Arc::new(process.clone()),
+        proven: Proven::default(),
         ids: Ids::default(),
     }
 }

@@ -79,7 +79,8 @@ impl Failure {
             Code::RD_KAFKA_RESP_ERR__AUTHENTICATION if self.is_broken_off() => Kind::Retry,
             code => plain_kind(code),
         };
-        Error::new(kind, format!("{what}: {self}{}", self.grant())).of_missing(is_missing(self.code))
+        let error = Error::new(kind, format!("{what}: {self}{}", self.grant()));
+        error.of_missing(is_missing(self.code)).of_right(is_right(self.code))
     }
 
     /// The error of a transactional call. `late` is the kind of one that may be called again but whose
@@ -98,7 +99,7 @@ impl Failure {
             true => "; grant Write on every topic that is written to (librdkafka's own line names the one)",
             false => self.grant(),
         };
-        Error::new(kind, format!("{what}: {self}{grant}"))
+        Error::new(kind, format!("{what}: {self}{grant}")).of_right(is_right(self.code))
     }
 
     /// What to grant, where the code alone says it. Of a topic, it depends on what that is for.
@@ -208,20 +209,28 @@ fn plain_kind(code: Code) -> Kind {
     }
 }
 
-/// Somebody has to grant something, or to correct a name or a password.
-fn is_authorization(code: Code) -> bool {
+/// Somebody has to grant something.
+fn is_right(code: Code) -> bool {
     matches!(
         code,
         Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
             | Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED
             | Code::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
             | Code::RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            | Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED
+    )
+}
+
+/// Somebody has to grant something, or to correct a name or a password.
+fn is_authorization(code: Code) -> bool {
+    let login = matches!(
+        code,
+        Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED
             | Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_SASL_MECHANISM
             | Code::RD_KAFKA_RESP_ERR_SECURITY_DISABLED
             | Code::RD_KAFKA_RESP_ERR__AUTHENTICATION
             | Code::RD_KAFKA_RESP_ERR__SSL
-    )
+    );
+    login || is_right(code)
 }
 
 /// Somebody has to correct a setting, here or at the cluster.

@@ -292,9 +292,13 @@ impl Question {
             }
             if self.is_over() {
                 let message = format!(
-                    "a transaction has been open on {} for {} s (last stable offset {stable}, end {end}): it must end or time out first",
+                    "a transaction has been open on {} for {} s (last stable offset {stable}, end {end}): it must end or \
+                     time out first; one that hangs for good, as brokers before Kafka 3.6 may leave behind, is found by \
+                     kafka-transactions.sh find-hanging --topic {} --partition {}, and ended by its abort",
                     self.changelog,
-                    DEADLINE.as_secs()
+                    DEADLINE.as_secs(),
+                    self.changelog.topic,
+                    self.changelog.partition
                 );
                 return Err(Error::new(Kind::Retry, message));
             }

@@ -180,6 +180,11 @@ pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Fail
             ),
         )
         .of(partition),
+        Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED => {
+            let mut error = failure.plain(format_args!("reading {partition} at offset {offset}")).of(partition);
+            error.message += &format!("; grant Read on topic {}", partition.topic);
+            error
+        }
         _ => failure.plain(format_args!("reading {partition} at offset {offset}")).of(partition),
     }
 }

@@ -72,6 +72,8 @@ impl<C: Cluster> Lane<C> {
                 for id in concerned {
                     // What is no partition's own trouble says nothing of the record that would come next.
                     match error.partition {
+                        // What was read before may be read again: the right to is granted anew, it may be.
+                        Some(_) if error.right && self.has_read(id) => self.restart_running(id),
                         Some(_) => self.on_unreadable(id, &error.message),
                         None => self.restart_running(id),
                     }
@@ -80,6 +82,11 @@ impl<C: Cluster> Lane<C> {
             }
             Kind::Abort | Kind::Fenced | Kind::Unknown => Err(error),
         }
+    }
+
+    /// Whether anything was ever fetched for the task.
+    fn has_read(&self, id: TaskId) -> bool {
+        self.tasks.get(&id).is_some_and(|task| self.member.end(&task.input).is_some())
     }
 
     /// Subscribes anew when topics have come or gone. The partitions that stay are read on meanwhile.
@@ -131,8 +138,8 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// A record that cannot be read is tried again some times; then its task stops, and no other.
-    fn on_unreadable(&mut self, id: TaskId, reason: &str) {
-        self.restart_running(id);
+    pub(super) fn on_unreadable(&mut self, id: TaskId, reason: &str) {
+        self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let (offset, times) = task.unreadable;
         task.unreadable = (task.committed.next, if offset == task.committed.next { times + 1 } else { 1 });

@@ -129,7 +129,7 @@ impl<C: Cluster> Lane<C> {
             };
             if let Err(setback) = ready {
                 let task = self.tasks.get_mut(&id).expect("listed above");
-                if matches!(setback, Setback::Refused(_)) {
+                if matches!(setback, Setback::Refused(_) | Setback::Denied(_)) {
                     // Nobody waits for the records of a stopped task.
                     let _ = self.member.pause(&task.input);
                 }
@@ -143,6 +143,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn begin_work(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         task.report_restored();
+        self.context.proven.add(&task.input.topic);
         if !std::mem::replace(&mut task.taken_over, true) {
             self.metrics.takeover(if task.restored { "restored" } else { "current" });
             let took_ms = self.context.clock.monotonic().saturating_sub(task.assigned).as_millis() as u64;
@@ -178,6 +179,10 @@ impl<C: Cluster> Lane<C> {
                     tracing::info!(task = %task.input, next = task.committed.next, "the output takes this task's records again");
                     task.quarantine = None;
                     self.restart(id);
+                }
+                Outcome::SetBack(Cause::Cluster(error)) if error.kind == Kind::Refused && error.partition.is_some() => {
+                    tracing::warn!(task = %self.tasks[&id].input, reason = %error.message, "reading is refused");
+                    self.on_unreadable(id, &error.message);
                 }
                 Outcome::SetBack(cause) => {
                     let task = match &cause {

@@ -18,6 +18,7 @@ use crate::yaml::tests::Fake;
 mod audited;
 mod bounded;
 mod existing;
+mod isolated;
 mod patterns;
 mod progress;
 mod remembered;
