@@ -115,6 +115,8 @@ fn many_small_bombs_come_through_one_after_the_other() {
     properties.extend(ONE_BATCH);
     let writer = job.kafka.writer_with(&properties);
     let zeros = "0".repeat(100_000);
+    // All of it is there when it is fetched.
+    operator.freeze();
     for batch in 0..BATCHES {
         for partition in 0..job.partitions() {
             for _ in 0..100 {
@@ -124,6 +126,7 @@ fn many_small_bombs_come_through_one_after_the_other() {
         }
         writer.flush();
     }
+    operator.thaw();
     job.await_drained(DEADLINE);
     operator.assert_running();
     assert_eq!(job.output().len(), 4 * (10 + BATCHES), "one of each batch is new");
