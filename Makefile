@@ -25,6 +25,9 @@ export RUST_TEST_THREADS
 # For how long `make test` runs seeds of the simulation that were not run before.
 SIM_SECONDS ?= 180
 
+# The versions of Apache Kafka that `make kafka-matrix` runs the tests on.
+KAFKA_VERSIONS ?= 3.6.2 3.9.1 4.1.0 4.3.0
+
 # How long `make soak` and `make sim-hunt` take, and how much load the former makes; empty: their own defaults.
 HOURS ?=
 RATE ?=
@@ -80,6 +83,15 @@ test: setup-test ## Run the whole suite, real Kafka and new seeds of the simulat
 ifeq ($(strip $(ARGS)),)
 	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --skip _seeds
 endif
+
+.PHONY: kafka-matrix
+kafka-matrix: setup-test ## Run the tests on real Kafka with each of KAFKA_VERSIONS, one after the other (KAFKA_VERSIONS='3.9.1 4.3.0' for some, ARGS='takeovers::' for a part)
+	@failed=(); for version in $(KAFKA_VERSIONS); do \
+		echo "kafka-matrix: Apache Kafka $$version"; \
+		env -u RATCHET_TEST_BROKERS RATCHET_TEST_KAFKA_VERSION=$$version \
+			$(CARGO) test $(BUILD) --no-fail-fast --test cluster_kafka --test kafka -- $(ARGS) || failed+=($$version); \
+	done; \
+	[[ $${#failed[@]} == 0 ]] || { echo "kafka-matrix: failed on Apache Kafka $${failed[*]}" >&2; exit 1; }
 
 .PHONY: cdc
 cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka Connect, PostgreSQL, MariaDB

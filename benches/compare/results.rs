@@ -150,9 +150,7 @@ pub fn versions() -> BTreeMap<String, String> {
     let commit = said(Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]));
     versions.insert("ratchet".into(), format!("{} ({})", env!("CARGO_PKG_VERSION"), commit.trim()));
     versions.insert("librdkafka".into(), rdkafka::util::get_rdkafka_version().1);
-    let pom = include_str!("../../tests/support/kafka/pom.xml");
-    let kafka = between(pom, "<kafka.version>", "<");
-    versions.insert("Apache Kafka".into(), kafka);
+    versions.insert("Apache Kafka".into(), crate::kafka::version().to_owned());
     let pom = include_str!("../peers/kafka-streams/pom.xml");
     let streams = between(pom, "<kafka.version>", "<");
     versions.insert("Kafka Streams".into(), streams);

@@ -8,7 +8,7 @@
 //!
 //! `make cdc` runs it, and installs what is missing; it is no part of `make test`. It owns its Kafka, its
 //! databases and its folders, all on free ports; logs are left in the target folder below
-//! `kafka-4.1.0/runs`. Seeds are printed; `RATCHET_TEST_SEED` repeats the workload.
+//! `kafka-VERSION/runs`. Seeds are printed; `RATCHET_TEST_SEED` repeats the workload.
 #![allow(
     clippy::disallowed_methods,
     reason = "the tests look at a running system from outside: they have a clock and may wait"

@@ -10,7 +10,7 @@
 //! One scenario after the other, so that the times mean something. `make test` runs a few of them, briefly;
 //! `make faults` runs all of them and writes docs/faults.md, `make faults ARGS='broker kill'` those with one of these
 //! words in their name (`=zombie` is that one alone), `ARGS=--list` names them. `RATCHET_TEST_SEED` repeats the random
-//! choices. Logs are left in the target folder below `kafka-4.1.0/runs`.
+//! choices. Logs are left in the target folder below `kafka-VERSION/runs`.
 #![allow(
     clippy::disallowed_methods,
     reason = "the tests look at a running system from outside: they have a clock and may wait"

@@ -3,7 +3,7 @@
 //!
 //! All tests share one broker, each with topics of its own; those that need to harm a broker own one. Seeds
 //! are printed; `RATCHET_TEST_SEED` repeats them. Logs are left in the target folder below
-//! `kafka-4.1.0/runs`.
+//! `kafka-VERSION/runs`.
 #![allow(
     clippy::disallowed_methods,
     reason = "the tests look at a running system from outside: they have a clock and may wait"

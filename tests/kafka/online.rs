@@ -4,7 +4,7 @@
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use crate::cluster::Kafka;
+use crate::cluster::{Acl, Kafka, Resource};
 use crate::job::Job;
 use crate::kafka::shared_broker;
 use crate::load::things;
@@ -256,10 +256,13 @@ fn missing_rights_are_told_one_by_one() {
     words.push("not authorised to read as the group");
     check_online(&job).says(2, &words);
 
-    let everything = ["--topic", job.name.as_str(), "--resource-pattern-type", "prefixed"];
-    let own = format!("ratchet.{}.", job.name);
-    broker.grant(&everything, &["Describe", "DescribeConfigs"]);
-    broker.grant(&["--topic", &own, "--resource-pattern-type", "prefixed"], &["Describe", "DescribeConfigs"]);
+    let may = |resource: Resource, name: &str, prefixed: bool, operations: &[&str]| {
+        let acl =
+            |operation: &&str| Acl { resource, name: name.to_owned(), prefixed, operation: (*operation).to_owned() };
+        job.kafka.allow("limited", &operations.iter().map(acl).collect::<Vec<_>>());
+    };
+    let topics = [job.name.clone(), format!("ratchet.{}.", job.name)];
+    topics.iter().for_each(|prefix| may(Resource::Topic, prefix, true, &["Describe", "DescribeConfigs"]));
     // librdkafka looks for the coordinator of a group that may not be seen for as long as it is let.
     check_online(&job).without_waiting().says(
         2,
@@ -274,8 +277,10 @@ fn missing_rights_are_told_one_by_one() {
         ],
     );
 
-    broker.grant(&["--topic", &job.input, "--topic", &changelog], &["Read"]);
-    broker.grant(&["--topic", &job.output, "--topic", &changelog, "--topic", &dead_letter], &["Write"]);
-    broker.grant(&["--group", &job.group()], &["Read"]);
+    may(Resource::Topic, &job.input, false, &["Read"]);
+    may(Resource::Topic, &changelog, false, &["Read", "Write"]);
+    may(Resource::Topic, &job.output, false, &["Write"]);
+    may(Resource::Topic, &dead_letter, false, &["Write"]);
+    may(Resource::Group, &job.group(), false, &["Read"]);
     check_online(&job).says(0, &["on the cluster: fine", "transactional ids", "grant Write on them"]);
 }

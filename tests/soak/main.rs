@@ -10,7 +10,7 @@
 //! - `page`: docs/soak.md, written where it took an hour or more
 //!
 //! `make soak HOURS=2` runs it. `RATCHET_TEST_SEED` repeats the random choices. Logs are left in the target folder
-//! below `kafka-4.1.0/runs`. The judge holds all records in memory: half a gigabyte for each million of the input.
+//! below `kafka-VERSION/runs`. The judge holds all records in memory: half a gigabyte for each million of the input.
 #![allow(
     clippy::disallowed_methods,
     reason = "the tests look at a running system from outside: they have a clock and may wait"

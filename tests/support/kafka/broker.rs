@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::install::{Install, KEYSTORE_PASSWORD};
+use super::install::{Install, KEYSTORE_PASSWORD, version};
 use super::process;
 
 /// How long a broker may take to answer on a busy machine.
@@ -126,19 +126,6 @@ impl Broker {
     /// The certificate that clients of [`Broker::sasl_bootstrap`] have to trust.
     pub fn ca_pem(&self) -> &Path {
         &Install::get().ca_pem
-    }
-
-    /// Lets `limited` do `operations` with what `resource` names, as in `["--topic", "orders"]`.
-    pub fn grant(&self, resource: &[&str], operations: &[&str]) {
-        let mut command = java(Install::get());
-        command.args(["org.apache.kafka.tools.AclCommand", "--bootstrap-server", &self.bootstrap()]);
-        command.args(["--add", "--allow-principal", "User:limited"]).args(resource);
-        for operation in operations {
-            command.args(["--operation", operation]);
-        }
-        let done = command.output().expect("java was started a moment ago");
-        let said = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success(), "granting {operations:?} on {resource:?}: {said}");
     }
 
     /// The broker's process, while it runs.
@@ -282,6 +269,8 @@ impl Broker {
             let all = fs::read(self.log()).expect("the log was just opened");
             let text = String::from_utf8_lossy(&all[before..]);
             if text.contains(STARTED) {
+                let version = format!("Kafka version: {}", version());
+                assert!(text.contains(&version), "{} does not say {version:?}", self.log().display());
                 self.process = Some(process);
                 return true;
             }

@@ -2,13 +2,19 @@
 //! every test binary that runs at the same time.
 //!
 //! Maven copies the jars that `pom.xml` names; a lock on a file keeps two from copying at once. A copy is
-//! made beside its place and renamed when it is whole, so that one that was interrupted is never used.
+//! made beside its place and renamed when it is whole, so that one that was interrupted is never used. Each
+//! version of Kafka has a folder of its own.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+
+/// Names the jars, and the version that is used unless another is asked for.
+const POM: &str = include_str!("pom.xml");
+/// Where another version is asked for.
+const VERSION_VARIABLE: &str = "RATCHET_TEST_KAFKA_VERSION";
 
 /// What protects the brokers' keystore; it guards nothing.
 pub const KEYSTORE_PASSWORD: &str = "ratchet-test";
@@ -35,9 +41,21 @@ impl Install {
     }
 }
 
+/// The version of the brokers that the tests start.
+pub fn version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| match std::env::var(VERSION_VARIABLE) {
+        Ok(version) if !version.is_empty() => version,
+        _ => {
+            let (_, named) = POM.split_once("<kafka.version>").expect("pom.xml names a version");
+            named.split('<').next().unwrap_or_default().to_owned()
+        }
+    })
+}
+
 /// The cache folder: inside the target folder, so that it goes away with it.
 pub fn folder() -> PathBuf {
-    target_folder().join("kafka-4.1.0")
+    target_folder().join(format!("kafka-{}", version()))
 }
 
 /// Cargo's target folder.
@@ -96,6 +114,7 @@ fn copy_jars(pom: &Path, libs: &Path, help: &str) {
     let copied = Command::new("mvn")
         .args(["-q", "-B", "dependency:copy-dependencies", "-f"])
         .arg(pom)
+        .arg(format!("-Dkafka.version={}", version()))
         .arg(format!("-DoutputDirectory={}", fresh.display()))
         .output()
         .expect("mvn was started a moment ago");

@@ -1,5 +1,6 @@
-//! A real Apache Kafka for the tests: version 4.1.0 from Maven Central, started by the test binary that
-//! needs it, on free ports, and gone when that binary ends, however it ends.
+//! A real Apache Kafka for the tests: from Maven Central, started by the test binary that needs it, on free
+//! ports, and gone when that binary ends, however it ends. `pom.xml` says which version;
+//! `RATCHET_TEST_KAFKA_VERSION` asks for another one, as `make kafka-matrix` does.
 //!
 //! Use it from a test binary or a unit test by `#[path]`; it needs nothing but `std` and `libc`.
 //! `RATCHET_TEST_BROKERS=host:port` makes [`bootstrap`] answer with another Kafka. Tests that have to
@@ -19,7 +20,7 @@ mod process;
 use std::sync::OnceLock;
 
 pub use broker::Broker;
-pub use install::{Certificate, jars, remove_folder, target_folder};
+pub use install::{Certificate, jars, remove_folder, target_folder, version};
 pub use process::{run_folder, signal, spawn};
 
 /// The bootstrap servers of the Kafka that all tests of this binary share: each test has topics, groups
