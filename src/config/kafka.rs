@@ -48,6 +48,14 @@ fn revealed(common: &BTreeMap<String, Text>, special: &BTreeMap<String, Text>) -
     common.iter().chain(special).map(|(name, text)| (name.clone(), text.reveal().to_owned())).collect()
 }
 
+/// Why there is no choice of the group protocol. With KIP-848's, a transaction's offsets are checked against the
+/// member's epoch, which the client takes from each heartbeat's answer, not from a rebalance that the engine has
+/// answered; session and heartbeats are settings of the brokers (45 s and 5 s, and by default no less), so that neither
+/// how long a dead owner's partitions stand still nor how fast a rebalance goes could be kept as promised.
+const CLASSIC: &str = "the hand-over of partitions, and the fencing of their former owners, rest on the classic \
+                       protocol, which every broker speaks, those of Kafka 4 too; what `consumer` (KIP-848) would \
+                       make of them is not proven";
+
 /// Properties that ratchet sets itself, and why nobody else may.
 const OWNED: &[(&str, &str)] = &[
     ("group.id", "the group is `ratchet.<name>`, by the topology's name"),
@@ -55,9 +63,9 @@ const OWNED: &[(&str, &str)] = &[
         "group.instance.id",
         "the lanes of one process are members of their own; members of one id would fence each other",
     ),
-    ("group.protocol", "the hand-over of partitions rests on the classic protocol"),
-    ("group.remote.assignor", "the hand-over of partitions rests on the classic protocol"),
-    ("group.protocol.type", "the hand-over of partitions rests on the classic protocol"),
+    ("group.protocol", CLASSIC),
+    ("group.remote.assignor", CLASSIC),
+    ("group.protocol.type", CLASSIC),
     ("partition.assignment.strategy", "the hand-over of partitions rests on cooperative-sticky"),
     ("transactional.id", "it is new at each start and for each lane, so that no two producers share one"),
     ("enable.auto.commit", "offsets are committed with the transaction that they belong to"),

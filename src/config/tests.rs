@@ -259,6 +259,15 @@ fn properties_that_ratchet_owns_are_refused_with_the_reason() {
 }
 
 #[test]
+fn the_new_group_protocol_is_refused_by_name() {
+    let words = ["ratchet sets `group.protocol` itself", "classic protocol", "KIP-848", "remove it"];
+    refuses("kafka: {group.protocol: consumer}", env(), &[], &words);
+    refuses("kafka: {consumer: {group.protocol: consumer}}", env(), &[], &words);
+    refuses("", env().with_variable("RATCHET_KAFKA__GROUP_PROTOCOL", "consumer"), &[], &words);
+    refuses("", env(), &["kafka.group.remote.assignor=uniform"], &["`group.remote.assignor`", "classic protocol"]);
+}
+
+#[test]
 fn secrets_pass_and_are_never_shown() {
     let text = "state_dir: ${env:DIR}\nlanes: ${env:LANES:-3}\nkafka:\n  bootstrap.servers: b\n  sasl.username: ${file:user}\n  \
                 sasl.password: ${env:PASSWORD}\n";
