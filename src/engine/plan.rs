@@ -224,7 +224,7 @@ pub enum Refusal {
     /// The input is shorter than what was read of it.
     #[error(
         "the next offset to read, {next}, is beyond the input's end {end}: the input has lost records; \
-         reset the group to an offset that is there, or {ANEW}"
+         {ANEW} (a reset of the group is not enough: what is written now would count as processed up to offset {next})"
     )]
     InputShrunk {
         /// The next offset to read.

@@ -171,6 +171,30 @@ pub fn member_count(group: &str) -> usize {
     groups.groups().iter().map(|group| group.members().len()).sum()
 }
 
+/// The epoch that stands in a group beside an offset, once that is committed.
+pub fn committed_epoch(group: &str, of: &TopicPartition, offset: i64) -> Option<i32> {
+    let client: BaseConsumer = config().set("group.id", group).create().unwrap();
+    let mut list = rdkafka::TopicPartitionList::new();
+    list.add_partition(&of.topic, of.partition);
+    let list = eventually("the offset to stand", || {
+        let answer = client.committed_offsets(list.clone(), PATIENCE).ok()?;
+        (answer.elements()[0].offset() == Offset::Offset(offset)).then_some(answer)
+    });
+    // SAFETY: the list is alive and has one element.
+    let epoch = unsafe { rdkafka::bindings::rd_kafka_topic_partition_get_leader_epoch((*list.ptr()).elems) };
+    (epoch >= 0).then_some(epoch)
+}
+
+/// Commits an offset with an epoch, -1 for none, in a group without members.
+pub fn commit_in_epoch(group: &str, of: &TopicPartition, offset: i64, epoch: i32) {
+    let client: BaseConsumer = config().set("group.id", group).create().unwrap();
+    let mut list = rdkafka::TopicPartitionList::new();
+    list.add_partition_offset(&of.topic, of.partition, Offset::Offset(offset)).unwrap();
+    // SAFETY: the list is alive and has one element.
+    unsafe { rdkafka::bindings::rd_kafka_topic_partition_set_leader_epoch((*list.ptr()).elems, epoch) };
+    eventually("the group to take an offset", || client.commit(&list, rdkafka::consumer::CommitMode::Sync).ok());
+}
+
 /// Writes records outside any transaction.
 pub fn write(to: &TopicPartition, values: impl IntoIterator<Item = String>) {
     let producer: BaseProducer = config().set("linger.ms", "5").create().unwrap();

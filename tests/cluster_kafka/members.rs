@@ -102,6 +102,64 @@ fn an_offset_that_is_not_there_is_refused_by_name() {
 }
 
 #[test]
+fn the_last_records_epoch_is_committed_beside_the_offset() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let from = at(&input, 0);
+    write(&from, numbered(3));
+    let (group, mut member) = lone_member(&cluster, &input);
+    member.start(&from, 0).unwrap();
+    assert_eq!(poll_records(&mut member, 3).len(), 3);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    commit(&mut producer, &member, &[], &[commit_of(&from, 2, "in between")]);
+    assert_eq!(committed_epoch(&group, &from, 2), None, "what was not asked for is not made up");
+    commit(&mut producer, &member, &[], &[commit_of(&from, 3, "all")]);
+    assert_eq!(committed_epoch(&group, &from, 3), Some(0));
+    // As a claim does, by a process that has read nothing.
+    let other = crate::common::cluster();
+    eventually("the offset to stand", || {
+        other.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap().remove(0)
+    });
+    let mut producer = other.producer(&unique("tx")).unwrap();
+    commit(&mut producer, &member, &[], &[commit_of(&from, 3, "claimed")]);
+    eventually("the claim to stand", || {
+        let committed = other.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap().remove(0);
+        committed.filter(|committed| committed.metadata == "claimed")
+    });
+    assert_eq!(committed_epoch(&group, &from, 3), Some(0));
+}
+
+#[test]
+fn what_was_read_of_a_leader_that_nobody_knows_any_more_is_refused_for_good() {
+    let (cluster, input, group) = (cluster(), topic("in", 1), unique("group"));
+    let from = at(&input, 0);
+    write(&from, numbered(5));
+    // As if another had led when the first three were read, and they had been lost with it.
+    commit_in_epoch(&group, &from, 3, 7);
+    assert_eq!(
+        cluster.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap()[0].as_ref().unwrap().offset,
+        3
+    );
+    let mut member = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
+    joined(&mut member);
+    member.start(&from, 3).unwrap();
+    let mut batch = Batch::default();
+    let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
+    assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
+    assert_eq!(batch.len(), 0, "nothing is read on");
+    let error = member.start(&from, 3).unwrap_err();
+    assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
+    assert!(error.message.contains("does not hold any more what was read of it up to offset 3"), "{error}");
+    member.leave().unwrap();
+    // A reset by hand commits no epoch: the loss is accepted.
+    commit_in_epoch(&group, &from, 3, -1);
+    cluster.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap();
+    let mut member = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
+    joined(&mut member);
+    member.start(&from, 3).unwrap();
+    assert_eq!(poll_records(&mut member, 2).len(), 2);
+}
+
+#[test]
 fn a_topic_that_does_not_exist_is_refused() {
     let cluster = cluster();
     let mut member = cluster.member(&unique("group"), &[unique("missing").into()]).unwrap();

@@ -72,6 +72,13 @@ impl Failure {
         }
     }
 
+    /// Whether the partition does not hold any more what was read of it: see [`super::epochs`]. librdkafka says so in
+    /// words only.
+    pub fn is_truncation(&self) -> bool {
+        self.code == Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
+            && self.message.contains(&describe(Code::RD_KAFKA_RESP_ERR__LOG_TRUNCATION))
+    }
+
     /// The error of a call outside transactions.
     pub fn plain(&self, what: impl fmt::Display) -> Error {
         let kind = match self.code {

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use rdkafka::bindings as rd;
 
 use super::batch::Batch;
+use super::epochs::Epochs;
 use super::errors::{Code, Failure};
 use super::native::{Client, List, Queue, Signal, c_millis};
 use super::properties::Properties;
-use super::slots::Slots;
+use super::slots::{self, Slots};
 use crate::cluster::{self, Error, GroupEvent, Kind};
 use crate::record::TopicPartition;
 
@@ -39,6 +40,7 @@ pub struct Member {
     pub(super) client: Arc<Client>,
     pub(super) lane: Queue,
     slots: Slots,
+    epochs: Arc<Epochs>,
     pub(super) pending: Option<GroupEvent>,
     troubles: Vec<Error>,
     told: Option<(Code, Instant)>,
@@ -71,8 +73,9 @@ impl Drop for Metadata {
 }
 
 impl Member {
-    /// Joins the group of `properties` and subscribes to `topics`.
-    pub(super) fn join(properties: &Properties, topics: &[Arc<str>]) -> Result<Self, Error> {
+    /// Joins the group of `properties` and subscribes to `topics`. What it reads is compared with the `epochs` that are
+    /// known, and noted there.
+    pub(super) fn join(properties: &Properties, topics: &[Arc<str>], epochs: &Arc<Epochs>) -> Result<Self, Error> {
         let client = Client::new(properties)?;
         let lane = Queue::new(&client);
         lane.wake_on_events();
@@ -80,6 +83,7 @@ impl Member {
             client,
             lane,
             slots: Slots::default(),
+            epochs: Arc::clone(epochs),
             pending: None,
             troubles: Vec::new(),
             told: None,
@@ -117,7 +121,7 @@ impl Member {
             self.joins_late = !self.client.ask_for_topics(TOPICS_DEADLINE);
         } else {
             // Asked of the main thread, which does everything else that is due then.
-            let _ = cluster::Member::metadata(self);
+            let _ = self.membership();
         }
         self.woken = Instant::now();
     }
@@ -220,13 +224,17 @@ impl Member {
         failure.map_or(Ok(()), |failure| Err(failure.plain("letting partitions go")))
     }
 
-    fn seek(&self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
+    /// Where the epoch is known, the broker is asked first whether it still has what was read up to there.
+    fn seek(&self, partition: &TopicPartition, offset: i64, epoch: Option<i32>) -> Result<(), Error> {
         let deadline = Instant::now() + SEEK_DEADLINE;
         loop {
-            let failure = self.on_partition(partition, offset, |client, list| {
-                // SAFETY: client and list are alive for the call; the error is taken over.
-                unsafe { Failure::take(rd::rd_kafka_seek_partitions(client, list.raw(), c_millis(SEEK_DEADLINE))) }
-            })?;
+            let mut list = List::new(1);
+            list.push_in_epoch(partition, offset, epoch, None)?;
+            // SAFETY: client and list are alive for the call; the error is taken over.
+            let failure = unsafe {
+                Failure::take(rd::rd_kafka_seek_partitions(self.client.raw(), list.raw(), c_millis(SEEK_DEADLINE)))
+            };
+            let failure = failure.or_else(|| list.failure().map(|(_, failure)| failure));
             let Some(failure) = failure else { return Ok(()) };
             // The fetcher comes up a moment after the assignment.
             let coming_up = matches!(
@@ -255,6 +263,19 @@ impl Member {
         })?;
         let what = if paused { "pausing" } else { "resuming" };
         failure.map_or(Ok(()), |failure| Err(failure.plain(format_args!("{what} {partition}"))))
+    }
+
+    /// Notes how far the partitions were read, and in which leaders' epochs.
+    fn note_epochs(&self) -> Result<(), Error> {
+        let list = List::of(&self.slots.started(), -1)?;
+        // SAFETY: client and list are alive for the call.
+        let failure = Failure::of(unsafe { rd::rd_kafka_position(self.client.raw(), list.raw()) });
+        for element in list.iter().filter(|element| failure.is_none() && element.failure().is_none()) {
+            if let Some(epoch) = element.epoch().filter(|_| element.offset() >= 0) {
+                self.epochs.note_read(&element.partition(), element.offset(), epoch);
+            }
+        }
+        Ok(())
     }
 
     fn client_position(&self, partition: &TopicPartition) -> Option<i64> {
@@ -310,14 +331,18 @@ impl cluster::Member for Member {
     }
 
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
+        let epoch = self.epochs.before(partition, offset);
         let slot = self.slots.find(partition)?;
         slot.started = false;
+        if epoch.is_some() && slot.truncated == Some(offset) {
+            return Err(slots::truncated(partition, offset));
+        }
         if slot.stopped {
             // A fetcher that met an offset which does not exist has stopped for good. Giving the partition a new
             // one means assigning it anew, which the group could take for the answer to a rebalance.
             return Err(Error::new(Kind::Fenced, format!("{partition} can only be read again by a new member")));
         }
-        self.seek(partition, offset)?;
+        self.seek(partition, offset, epoch)?;
         // Once more: had an earlier fetcher of this partition still been stopping, it took the queue back.
         self.take_queue(partition)?;
         self.set_paused(partition, false)?;
@@ -353,6 +378,7 @@ impl cluster::Member for Member {
     fn metadata(&self) -> Result<Metadata, Error> {
         let unjoined =
             || Error::new(Kind::Abort, "the member has not joined its group yet: its commits would not be fenced");
+        self.note_epochs()?;
         let metadata = self.membership().ok_or_else(unjoined)?;
         // SAFETY: the metadata is alive.
         let generation = unsafe { rd::rd_kafka_consumer_group_metadata_generation_id(metadata.raw()) };

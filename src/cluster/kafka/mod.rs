@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::epochs::Epochs;
 use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{Askers, Stability};
@@ -27,6 +28,7 @@ use crate::record::TopicPartition;
 
 mod admin;
 mod batch;
+mod epochs;
 mod errors;
 mod fences;
 mod leaving;
@@ -58,6 +60,7 @@ struct Inner {
     reader: Properties,
     producer: Properties,
     askers: Arc<Askers>,
+    epochs: Arc<Epochs>,
     fences: Arc<Fences>,
 }
 
@@ -98,9 +101,10 @@ impl Kafka {
         }
         producer.delivery_timeout_ms()?;
         native::allow(queues.unpacked_bytes);
-        let askers = Arc::new(Askers::new(&member));
+        let epochs = Arc::new(Epochs::default());
+        let askers = Arc::new(Askers::new(&member, &epochs));
         let fences = Arc::new(Fences::new(&producer));
-        Ok(Self { inner: Arc::new(Inner { member, reader, producer, askers, fences }) })
+        Ok(Self { inner: Arc::new(Inner { member, reader, producer, askers, epochs, fences }) })
     }
 }
 
@@ -159,11 +163,11 @@ impl Cluster for Kafka {
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
         // The first partitions come in a moment: what is asked then shall find its connections made.
         self.inner.askers.warm_up(group, topics);
-        Member::join(&self.inner.member.with("group.id", group), topics)
+        Member::join(&self.inner.member.with("group.id", group), topics, &self.inner.epochs)
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
-        Producer::open(&self.inner.producer, transactional_id)
+        Producer::open(&self.inner.producer, transactional_id, &self.inner.epochs)
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {

@@ -21,6 +21,7 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use rdkafka::bindings as rd;
 
 use super::admin;
+use super::epochs::Epochs;
 use super::errors::{Code, Failure};
 use super::fences::Fences;
 use super::native::{Client, Element, List, c_millis, c_string};
@@ -61,15 +62,17 @@ pub(super) struct Askers {
     ends: OnceLock<Arc<Client>>,
     stable_ends: OnceLock<Arc<Client>>,
     groups: Mutex<HashMap<(String, Stability), Arc<Client>>>,
+    epochs: Arc<Epochs>,
 }
 
 impl Askers {
-    /// Clients with a consumer's properties.
-    pub fn new(properties: &Properties) -> Self {
+    /// Clients with a consumer's properties, which note what they hear of epochs.
+    pub fn new(properties: &Properties, epochs: &Arc<Epochs>) -> Self {
         // A stable fetch is told "not yet" and asks again after the backoff: by default that is late by up
         // to half a second.
         let properties = properties.with("retry.backoff.ms", "10").with("retry.backoff.max.ms", "20");
-        Self { properties, ends: OnceLock::new(), stable_ends: OnceLock::new(), groups: Mutex::default() }
+        let (ends, stable_ends, groups) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        Self { properties, ends, stable_ends, groups, epochs: Arc::clone(epochs) }
     }
 
     /// The client that sees the ends, and describes topics.
@@ -151,7 +154,10 @@ impl Askers {
             return Err(failure.plain(format_args!("{what}, {partition}")));
         }
         let read = |element: Element<'_>| {
-            (element.offset() >= 0).then(|| CommittedOffset { offset: element.offset(), metadata: element.metadata() })
+            (element.offset() >= 0).then(|| {
+                self.epochs.note_committed(&element.partition(), element.offset(), element.epoch());
+                CommittedOffset { offset: element.offset(), metadata: element.metadata() }
+            })
         };
         Ok(list.iter().map(read).collect())
     }

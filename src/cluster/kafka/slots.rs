@@ -31,6 +31,14 @@ pub(super) struct Slot {
     pub trusted: bool,
     /// Whether its fetcher has stopped for good, as it does where the position does not exist.
     pub stopped: bool,
+    /// The offset that it stood at when the broker did not have what was read up to there any more.
+    pub truncated: Option<i64>,
+}
+
+impl Slot {
+    fn new(name: CString) -> Self {
+        Self { name, started: false, next: 0, returned: false, trusted: true, stopped: false, truncated: None }
+    }
 }
 
 /// The assigned partitions, and the way from a message to its partition.
@@ -51,6 +59,12 @@ impl Slots {
     /// An assigned partition.
     pub fn get(&self, partition: &TopicPartition) -> Option<&Slot> {
         self.position(partition).map(|index| &self.slots[index])
+    }
+
+    /// The partitions that are read.
+    pub fn started(&self) -> Vec<TopicPartition> {
+        let both = self.partitions.iter().zip(&self.slots);
+        both.filter(|(_, slot)| slot.started).map(|(partition, _)| partition.clone()).collect()
     }
 
     /// An assigned partition, to be changed.
@@ -86,7 +100,7 @@ impl Slots {
         let new: Vec<&TopicPartition> = partitions.iter().filter(|p| self.position(p).is_none()).collect();
         for partition in &new {
             let name = c_string(&partition.topic)?;
-            self.slots.push(Slot { name, started: false, next: 0, returned: false, trusted: true, stopped: false });
+            self.slots.push(Slot::new(name));
         }
         self.partitions = self.partitions.iter().chain(new).cloned().collect();
         self.forget_handles();
@@ -136,6 +150,7 @@ impl Slots {
             return;
         }
         slot.stopped |= failure.code == Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET;
+        slot.truncated = slot.truncated.or(failure.is_truncation().then_some(slot.next));
         if !slot.started {
             return;
         }
@@ -151,6 +166,17 @@ pub(super) fn is_fetched_again(failure: &Failure) -> bool {
         tracing::debug!(target: "librdkafka", "fetched again when there is room for what it unpacks to: {failure}");
     }
     again
+}
+
+/// The error of a partition that has lost what was read of it up to `offset`.
+pub(super) fn truncated(partition: &TopicPartition, offset: i64) -> Error {
+    let message = format!(
+        "{partition} does not hold any more what was read of it up to offset {offset}: it has lost its newest records, \
+         by an unclean leader election, say, and what was written since below that offset was not read; give the \
+         topology a new name and a new output topic to begin anew, or, to accept that loss, stop all instances and \
+         reset the group to offset {offset}"
+    );
+    Error::new(Kind::Refused, message).of(partition)
 }
 
 /// The error of a partition that cannot be read on.

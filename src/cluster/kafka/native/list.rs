@@ -56,6 +56,26 @@ impl List {
         Ok(())
     }
 
+    /// The same with the epoch of the leader that has written the record before the offset, if it is known.
+    pub fn push_in_epoch(
+        &mut self,
+        partition: &TopicPartition,
+        offset: i64,
+        epoch: Option<i32>,
+        metadata: Option<&str>,
+    ) -> Result<(), Error> {
+        self.push(partition, offset, metadata)?;
+        if let Some(epoch) = epoch {
+            // SAFETY: the list is owned, and the element that was just added is its last.
+            unsafe {
+                let list = &*self.raw();
+                let last = list.elems.add(list.cnt as usize - 1);
+                rd::rd_kafka_topic_partition_set_leader_epoch(last, epoch);
+            }
+        }
+        Ok(())
+    }
+
     /// The C handle.
     pub fn raw(&self) -> *mut rd::rd_kafka_topic_partition_list_t {
         self.0.as_ptr()
@@ -110,6 +130,13 @@ impl Element<'_> {
         self.0.offset
     }
 
+    /// The epoch of the leader that has written the record before the offset, where it is told.
+    pub fn epoch(&self) -> Option<i32> {
+        // SAFETY: the element is alive, and only read.
+        let epoch = unsafe { rd::rd_kafka_topic_partition_get_leader_epoch(self.0) };
+        (epoch >= 0).then_some(epoch)
+    }
+
     /// The text beside the offset; bytes that are not UTF-8 come as replacement characters.
     pub fn metadata(&self) -> String {
         if self.0.metadata.is_null() {
@@ -129,6 +156,19 @@ impl Element<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_epoch_stays_with_its_offset() {
+        let mut list = List::new(1);
+        let push = |list: &mut List, partition, epoch| {
+            list.push_in_epoch(&TopicPartition::new("a", partition), 7, epoch, Some("text")).unwrap();
+        };
+        push(&mut list, 0, Some(0));
+        push(&mut list, 1, None);
+        push(&mut list, 2, Some(5));
+        let seen: Vec<_> = list.iter().map(|e| (e.partition().partition, e.epoch(), e.metadata())).collect();
+        assert_eq!(seen, [(0, Some(0)), (1, None), (2, Some(5))].map(|(p, epoch)| (p, epoch, "text".to_owned())));
+    }
 
     #[test]
     fn what_is_put_in_comes_out() {
