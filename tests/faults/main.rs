@@ -3,8 +3,10 @@
 //! and under load, end with everything right, or with a refusal that says what to do; and how long the work stands
 //! still is bounded, and measured.
 //!
-//! - `scenarios`: the list; `kills`, `network`, `brokers`, `disk`, `topics`, `crowd`, `records`: what they do
-//! - `stage`: a job under load; `three`: three brokers behind proxies; `proxy`, `frames`: what networks do
+//! - `scenarios`: the list; `kills`, `network`, `brokers`, `apart`, `elections`, `disk`, `topics`, `crowd`, `records`:
+//!   what they do
+//! - `stage`: a job under load; `three`: three brokers behind proxies; `links`: proxies between them; `proxy`, `frames`:
+//!   what networks do
 //! - `report`: what was found; `page`: docs/faults.md, written from that; `console`: where all the talk goes
 //!
 //! One scenario after the other, so that the times mean something. `make test` runs a few of them, briefly;
@@ -48,15 +50,18 @@ mod until;
 
 mod console;
 mod frames;
+mod links;
 mod page;
 mod proxy;
 mod report;
 mod stage;
 mod three;
 
+mod apart;
 mod brokers;
 mod crowd;
 mod disk;
+mod elections;
 mod kills;
 mod network;
 mod records;

@@ -106,14 +106,19 @@ pub struct Proxy {
 impl Proxy {
     /// Listens on a free port; who connects before [`Proxy::forward_to`] is sent away.
     pub fn start() -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Proxy::start_at(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port")
+    }
+
+    /// The same at an address of this machine, port 0 for a free one.
+    pub fn start_at(address: SocketAddr) -> io::Result<Proxy> {
+        let listener = TcpListener::bind(address)?;
         let port = listener.local_addr().expect("a bound socket").port();
         listener.set_nonblocking(true).expect("a socket can do without blocking");
         let state = State { target: None, weather: Weather::Clear, plan: None, seen: 0, done: 0, generation: 0 };
         let shared = Arc::new(Shared { state: Mutex::new(state), closed: AtomicBool::new(false) });
         let accepting = Arc::clone(&shared);
         spawn(move || accept(&listener, &accepting));
-        Proxy { port, shared }
+        Ok(Proxy { port, shared })
     }
 
     pub fn port(&self) -> u16 {

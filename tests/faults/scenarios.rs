@@ -1,7 +1,7 @@
 //! The list of faults, in the order in which they are played and stand in the table.
 
 use crate::report::Report;
-use crate::{brokers, crowd, disk, kills, network, records, topics};
+use crate::{apart, brokers, crowd, disk, elections, kills, network, records, topics};
 
 /// One fault.
 pub struct Scenario {
@@ -80,6 +80,22 @@ pub static SCENARIOS: &[Scenario] = &[
         "a broker that leads a part of the changelog killed, frozen or stopped during a restore, and back",
         brokers::leaving_during_a_restore,
     ),
+    fault(
+        "brokers-cut-off",
+        "one of three brokers cut off from the others and the controller, not from its clients, for 6 s and more",
+        apart::a_broker_alone,
+    ),
+    fault("brokers-cut-apart", "two of three brokers cut off from each other", apart::two_brokers_apart),
+    fault(
+        "brokers-cut-controller",
+        "the controller cut off from the two other brokers, not from its clients",
+        apart::the_controller_alone,
+    ),
+    fault("unclean-input", "a replica that lags elected for the input", elections::of_the_input),
+    fault("unclean-input-frozen", "the same under an instance that sees it late", elections::of_the_input_frozen),
+    fault("unclean-input-later", "the same before an instance starts", elections::of_the_input_later),
+    fault("unclean-changelog", "a replica that lags elected for the changelog", elections::of_the_changelog),
+    fault("unclean-changelog-later", "the same before an instance starts", elections::of_the_changelog_later),
     fault("disk-full", "no space left while stores are rebuilt, until some is made", disk::full),
     fault("disk-full-at-work", "no space left under stores at work, until some is made", disk::full_at_work),
     fault("disk-corrupted", "every table of every store overwritten", disk::corrupted_tables),

@@ -5,7 +5,8 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::job::Job;
-use crate::kafka::Broker;
+use crate::kafka::{Broker, Routes};
+use crate::links::Links;
 use crate::proxy::{Plan, Proxy, Weather};
 use crate::replicated::{self, PROPERTIES, REPLICAS};
 use crate::stage::PARTITIONS;
@@ -25,13 +26,34 @@ pub fn lock() -> MutexGuard<'static, Three> {
 }
 
 fn start() -> Three {
+    start_on(None)
+}
+
+/// Three others, whose ways to each other can be cut one by one.
+pub fn apart() -> (Three, Links) {
+    let links = Links::new();
+    (start_on(Some(&links)), links)
+}
+
+fn start_on(links: Option<&Links>) -> Three {
     let proxies: Vec<Proxy> = (0..REPLICAS).map(|_| Proxy::start()).collect();
-    let first = Broker::start_proxied(proxies[0].port(), PROPERTIES);
-    let second = first.join_proxied(2, proxies[1].port(), PROPERTIES);
-    let third = first.join_proxied(3, proxies[2].port(), PROPERTIES);
-    let brokers = vec![first, second, third];
-    for (proxy, broker) in proxies.iter().zip(&brokers) {
+    let mut brokers: Vec<Broker> = Vec::new();
+    for (number, proxy) in (1..).zip(&proxies) {
+        let routes = Routes { clients: Some(proxy.port()), peers: links.map(|links| links.peers(number)) };
+        let mut properties = PROPERTIES.to_vec();
+        let voter = links.map(|links| links.voter(number));
+        let broker = match brokers.first() {
+            None => Broker::start_routed(routes, &properties),
+            Some(first) => {
+                properties.extend(voter.as_deref().map(|voter| ("controller.quorum.voters", voter)));
+                first.join_routed(number, routes, &properties)
+            }
+        };
         proxy.forward_to(broker.behind_proxy());
+        if let Some(links) = links {
+            links.lead_to(number, &broker);
+        }
+        brokers.push(broker);
     }
     Three { brokers, proxies }
 }
@@ -53,9 +75,20 @@ impl Three {
 
     /// A job whose topics lie on all three and whose operators come through the proxies.
     pub fn job(&self, theme: &str) -> Job {
-        let direct: Vec<String> = self.brokers.iter().map(Broker::bootstrap).collect();
+        self.through_proxies(replicated::job(&self.addresses(), theme, PARTITIONS))
+    }
+
+    /// The same, its topics still to be created.
+    pub fn job_without_topics(&self, theme: &str) -> Job {
+        self.through_proxies(replicated::job_without_topics(&self.addresses(), theme))
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.brokers.iter().map(Broker::bootstrap).collect()
+    }
+
+    fn through_proxies(&self, mut job: Job) -> Job {
         let through: Vec<String> = self.proxies.iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
-        let mut job = replicated::job(&direct, theme, PARTITIONS);
         job.properties.insert("bootstrap.servers".to_owned(), through.join(","));
         job
     }

@@ -109,7 +109,7 @@ fn refuses(report: &mut Report, job: &Job, read: &Records, words: &[&str]) {
 }
 
 /// The judge looks at what came out of `input`, which is what was read and nothing else.
-fn judge(report: &mut Report, job: &Job, input: &Records) {
+pub fn judge(report: &mut Report, job: &Job, input: &Records) {
     let found = check_output(job, input);
     report.judged(&found);
 }

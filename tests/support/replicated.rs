@@ -28,12 +28,22 @@ pub const PROPERTIES: &[(&str, &str)] = &[
 
 /// A job whose topics lie on all three.
 pub fn job(bootstrap: &[String], theme: &str, partitions: i32) -> Job {
+    let job = job_without_topics(bootstrap, theme);
+    create(&job, &job.input, partitions);
+    create(&job, &job.output, partitions);
+    job
+}
+
+/// A job on the three whose topics are still to be created.
+pub fn job_without_topics(bootstrap: &[String], theme: &str) -> Job {
     let mut job = Job::on(Kafka::at(&bootstrap.join(",")), theme);
     job.worker.push("topics: {create: internal, replication_factor: 3, min_insync_replicas: 2}".to_owned());
-    for topic in [&job.input, &job.output] {
-        job.kafka.create_replicated(topic, partitions, REPLICAS, &[("min.insync.replicas", "2")]);
-    }
     job
+}
+
+/// Creates a topic that lies on all three.
+pub fn create(job: &Job, topic: &str, partitions: i32) {
+    job.kafka.create_replicated(topic, partitions, REPLICAS, &[("min.insync.replicas", "2")]);
 }
 
 /// Waits until every partition has its three replicas in sync: before that, to lose another broker would be to lose

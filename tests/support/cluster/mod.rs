@@ -18,6 +18,7 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::metadata::MetadataPartition;
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -180,11 +181,20 @@ impl Kafka {
 
     /// Which broker leads each partition of a topic; nothing where nobody tells.
     pub fn leaders(&self, topic: &str) -> Vec<i32> {
+        self.of_partitions(topic, |partition| partition.leader())
+    }
+
+    /// Which brokers have all of each partition of a topic; nothing where nobody tells.
+    pub fn in_sync(&self, topic: &str) -> Vec<Vec<i32>> {
+        self.of_partitions(topic, |partition| partition.isr().to_vec())
+    }
+
+    fn of_partitions<T>(&self, topic: &str, look: impl Fn(&MetadataPartition) -> T) -> Vec<T> {
         // A client that has met a broker before it froze may ask that one, again and again.
         let asking: BaseConsumer = client(&self.brokers).create().expect("a consumer");
         let Ok(all) = asking.fetch_metadata(None, ASK_BRIEFLY) else { return Vec::new() };
         let found = all.topics().iter().find(|t| t.name() == topic);
-        found.map_or_else(Vec::new, |t| t.partitions().iter().map(|p| p.leader()).collect())
+        found.map_or_else(Vec::new, |t| t.partitions().iter().map(look).collect())
     }
 
     pub fn delete_group(&self, group: &str) {

@@ -29,8 +29,26 @@ pub struct Broker {
     ports: Ports,
     process: Option<Child>,
     java: &'static [&'static str],
-    /// The port that clients of the listener behind a proxy are sent to.
-    advertised: Option<u16>,
+    routes: Routes,
+}
+
+/// How a broker is reached, other than directly.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    /// The port of this machine that clients of [`Broker::behind_proxy`] are sent to, where a proxy has to be.
+    pub clients: Option<u16>,
+    /// How brokers reach each other, where each way is to be cut apart from the others.
+    pub peers: Option<Peers>,
+}
+
+/// How a broker is reached by the others, and how it reaches them. Each has a name, which each of them may look up
+/// elsewhere.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    /// Its own name and the port beside it, `broker-1:4711`: whoever looks that up has to come to [`Broker::behind_peers`].
+    pub advertised: String,
+    /// A hosts file, where it looks up the names of all.
+    pub hosts: PathBuf,
 }
 
 /// Compiling only once and one collector thread: a broker that lives for minutes on two cores is better
@@ -43,6 +61,7 @@ struct Ports {
     sasl_ssl: u16,
     controller: u16,
     proxied: u16,
+    peers: u16,
 }
 
 impl Broker {
@@ -58,22 +77,22 @@ impl Broker {
 
     /// The same with Java's options, for a broker that has to bear load.
     pub fn start_tuned(properties: &[(&str, &str)], java: &'static [&'static str]) -> Broker {
-        Broker::start_new(properties, java, None)
+        Broker::start_new(properties, java, Routes::default())
     }
 
-    /// The same with a third listener, in plain text, at [`Broker::behind_proxy`]: who asks there is sent to the
-    /// port `advertised` of this machine, where a proxy has to be.
-    pub fn start_proxied(advertised: u16, properties: &[(&str, &str)]) -> Broker {
-        Broker::start_new(properties, BRIEF, Some(advertised))
+    /// The same with listeners of its own, in plain text, for those who are sent other ways.
+    pub fn start_routed(routes: Routes, properties: &[(&str, &str)]) -> Broker {
+        Broker::start_new(properties, BRIEF, routes)
     }
 
-    fn start_new(properties: &[(&str, &str)], java: &'static [&'static str], advertised: Option<u16>) -> Broker {
+    fn start_new(properties: &[(&str, &str)], java: &'static [&'static str], routes: Routes) -> Broker {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let install = Install::get();
         for _ in 0..PORT_ATTEMPTS_MAX {
             let folder = process::run_folder().join(format!("broker-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
             fs::create_dir_all(&folder).expect("the run's folder is writable");
-            let mut broker = Broker { ports: free_ports(), folder, process: None, java, advertised };
+            let routes = routes.clone();
+            let mut broker = Broker { ports: free_ports(), folder, process: None, java, routes };
             fs::write(broker.folder.join("server.properties"), broker.server_properties(install, properties))
                 .expect("the run's folder is writable");
             broker.format(install);
@@ -87,30 +106,40 @@ impl Broker {
     /// Starts a second broker beside this one, with an empty data folder and number 2. The first stays the
     /// controller: it has to live for as long as this one is needed.
     pub fn join(&self) -> Broker {
-        self.start_beside(2, &[], None)
+        self.start_beside(2, &[], Routes::default())
     }
 
     /// The same of this number, with further server properties.
     pub fn join_as(&self, number: u32, properties: &[(&str, &str)]) -> Broker {
-        self.start_beside(number, properties, None)
+        self.start_beside(number, properties, Routes::default())
     }
 
-    /// The same with a listener behind a proxy.
-    pub fn join_proxied(&self, number: u32, advertised: u16, properties: &[(&str, &str)]) -> Broker {
-        self.start_beside(number, properties, Some(advertised))
+    /// The same with listeners for those who are sent other ways.
+    pub fn join_routed(&self, number: u32, routes: Routes, properties: &[(&str, &str)]) -> Broker {
+        self.start_beside(number, properties, routes)
     }
 
-    fn start_beside(&self, number: u32, properties: &[(&str, &str)], advertised: Option<u16>) -> Broker {
+    fn start_beside(&self, number: u32, properties: &[(&str, &str)], routes: Routes) -> Broker {
         let (number, voter) = (number.to_string(), format!("1@127.0.0.1:{}", self.ports.controller));
         let mut all = vec![("process.roles", "broker"), ("node.id", number.as_str())];
         all.push(("controller.quorum.voters", voter.as_str()));
         all.extend_from_slice(properties);
-        Broker::start_new(&all, BRIEF, advertised)
+        Broker::start_new(&all, BRIEF, routes)
     }
 
-    /// Where a proxy passes on to.
+    /// Where a proxy passes clients on to.
     pub fn behind_proxy(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.ports.proxied))
+        local(self.ports.proxied)
+    }
+
+    /// Where the other brokers have to come to that were sent to [`Peers::advertised`].
+    pub fn behind_peers(&self) -> SocketAddr {
+        local(self.ports.peers)
+    }
+
+    /// Where it listens as the controller.
+    pub fn controller(&self) -> SocketAddr {
+        local(self.ports.controller)
     }
 
     /// Where clients connect in plain text.
@@ -207,11 +236,19 @@ impl Broker {
     }
 
     fn server_properties(&self, install: &Install, further: &[(&str, &str)]) -> String {
-        let Ports { plaintext, sasl_ssl, controller, proxied } = self.ports;
+        let Ports { plaintext, sasl_ssl, controller, proxied, peers } = self.ports;
         let usual = format!("PLAINTEXT://127.0.0.1:{plaintext},SASL_SSL://127.0.0.1:{sasl_ssl}");
-        let with = |port: Option<u16>| port.map_or(String::new(), |port| format!(",PROXIED://127.0.0.1:{port}"));
-        let listeners = usual.clone() + &with(self.advertised.map(|_| proxied));
-        let advertised = usual + &with(self.advertised);
+        let (mut listeners, mut advertised) = (usual.clone(), usual);
+        if let Some(port) = self.routes.clients {
+            listeners += &format!(",PROXIED://127.0.0.1:{proxied}");
+            advertised += &format!(",PROXIED://127.0.0.1:{port}");
+        }
+        let mut among_brokers = "PLAINTEXT";
+        if let Some(Peers { advertised: name, .. }) = &self.routes.peers {
+            listeners += &format!(",PEERS://127.0.0.1:{peers}");
+            advertised += &format!(",PEERS://{name}");
+            among_brokers = "PEERS";
+        }
         // A broker that is no controller must not listen as one.
         let is_controller = !further.contains(&("process.roles", "broker"));
         let own = if is_controller { format!(",CONTROLLER://127.0.0.1:{controller}") } else { String::new() };
@@ -221,6 +258,7 @@ impl Broker {
              controller.quorum.voters=1@127.0.0.1:{controller}\n\
              listeners={listeners}{own}\n\
              advertised.listeners={advertised}\n\
+             inter.broker.listener.name={among_brokers}\n\
              log.dirs={}\n\
              ssl.keystore.location={}\n\
              ssl.keystore.password={KEYSTORE_PASSWORD}\n",
@@ -257,6 +295,9 @@ impl Broker {
             OpenOptions::new().create(true).append(true).open(self.log()).expect("the run's folder is writable");
         let before = log.metadata().expect("an open file").len() as usize;
         let mut command = java_with(Install::get(), self.java);
+        if let Some(Peers { hosts, .. }) = &self.routes.peers {
+            command.arg(format!("-Djdk.net.hosts.file={}", hosts.display()));
+        }
         command
             .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "kafka.Kafka"])
             .arg(self.folder.join("server.properties"))
@@ -318,18 +359,22 @@ fn java_with(install: &Install, options: &[&str]) -> Command {
 
 fn free_ports() -> Ports {
     // All are held until all are known, so that they differ.
-    let sockets = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    let [plaintext, sasl_ssl, controller, proxied] =
+    let sockets = [(); 5].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [plaintext, sasl_ssl, controller, proxied, peers] =
         sockets.each_ref().map(|s| s.local_addr().expect("a bound socket").port());
-    Ports { plaintext, sasl_ssl, controller, proxied }
+    Ports { plaintext, sasl_ssl, controller, proxied, peers }
+}
+
+/// A port of this machine.
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 /// What every broker has in common. The abort scan, the cleaner and retention run twice a second, and
 /// sessions may be a second long: a takeover is over in seconds.
 const SERVER_PROPERTIES: &str = "\
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,PROXIED:PLAINTEXT,PEERS:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
 sasl.enabled.mechanisms=SCRAM-SHA-256
 listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 ssl.keystore.type=PKCS12

@@ -19,7 +19,7 @@ mod process;
 
 use std::sync::OnceLock;
 
-pub use broker::Broker;
+pub use broker::{Broker, Peers, Routes};
 pub use install::{Certificate, jars, remove_folder, target_folder, version};
 pub use process::{run_folder, signal, spawn};
 
