@@ -2,13 +2,12 @@
 
 # Builds ratchet, and carries it on a Debian without anything else. `make docker` builds this.
 
-ARG RUST_VERSION=1.95.0
-
-FROM rust:${RUST_VERSION}-slim-bookworm AS build
+# Base images are pinned by digest, so that a build of the same sources gets the same ones; a new version means a new
+# digest too, since a digest wins over the tag beside it. The digests are those of the multi-platform indices.
+FROM rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
 # rust-toolchain.toml asks for rustfmt and clippy too, which are not needed here: the image's own
 # toolchain is the same version.
-ARG RUST_VERSION
-ENV RUSTUP_TOOLCHAIN=${RUST_VERSION}
+ENV RUSTUP_TOOLCHAIN=1.95.0
 RUN apt-get update \
     && apt-get install -y --no-install-recommends build-essential pkg-config libclang-dev libssl-dev \
     && rm -rf /var/lib/apt/lists/*
@@ -22,7 +21,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && install -D -m 755 target/release/ratchet /out/ratchet \
     && strip --strip-debug /out/ratchet
 
-FROM debian:bookworm-slim
+FROM debian:bookworm-slim@sha256:7c7b2c966bc9ee8cedfeef67e0e279108992c77681fa595db4a9d65c06ccc587
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates libssl3 libstdc++6 \
     && rm -rf /var/lib/apt/lists/* \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Validates docker-compose.yml with whichever compose is installed; needs no container engine.
+# Validates docker-compose.yml with whichever compose is installed, and that images are pinned; needs no container engine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -9,6 +9,15 @@ source scripts/lib.sh
 for file in Dockerfile config/ratchet.yaml topologies/payments.yaml; do
     [[ -f $file ]] || fail "docker-compose.yml needs $file, which is not there"
 done
+
+# Tags move; what is built and run is named by its digest. The one that is built here has none.
+digest='[^ ]+@sha256:[0-9a-f]{64}'
+if loose=$(grep -nE '^FROM ' Dockerfile | grep -vE "FROM $digest( AS [a-z]+)?$") ||
+    loose=$(grep -nE '^ *image: ' docker-compose.yml | grep -vE "image: ($digest|ratchet:local)$"); then
+    fail "an image is not pinned by its digest: $loose"
+fi
+toolchain=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+grep -q "^FROM rust:$toolchain-.*" Dockerfile || fail "Dockerfile does not build with rust-toolchain.toml's $toolchain"
 
 if docker compose version >/dev/null 2>&1; then
     docker compose --file docker-compose.yml config --quiet
