@@ -24,7 +24,7 @@ fi
 
 seeds=$(mktemp -d)
 trap 'rm -rf "$seeds"' EXIT
-mkdir -p "$seeds"/{paths,versions,envelopes,yaml}
+mkdir -p "$seeds"/{paths,versions,envelopes,yaml,persisted}
 
 # A seed a line, so that each is one record.
 find tests/corpus/files tests/data topologies/samples -type f 2>/dev/null | sort | while read -r file; do
@@ -36,8 +36,17 @@ find topologies src/topology -name '*.yaml' -type f | sort | while read -r file;
 done
 grep -rhoE '\b(key|value|header|meta)\.[A-Za-z0-9_."]+' topologies src/topology --include='*.yaml' | sort -u | head -200 |
     awk -v to="$seeds/paths/" '{ out = to NR; printf "%s", $0 > out; close(out) }'
+# Each is led by a byte that says what it is: an entry, a position record, a store's meta, an offset's text.
+kind=0
+for name in entries positions store-metas offsets; do
+    cat tests/fixtures/*/"$name".jsonl | grep -oE '^\{"bytes":"[0-9a-f]+"' | grep -oE '[0-9a-f]{4,}' | while read -r hex; do
+        of=$(cksum <<<"$hex" | cut -d' ' -f1)
+        printf '%b' "$(sed 's/../\\x&/g' <<<"$(printf '%02x' "$kind")$hex")" >"$seeds/persisted/$name-$of"
+    done
+    kind=$((kind + 1))
+done
 
-for target in ${FUZZ_TARGETS:-paths versions envelopes yaml lanes}; do
+for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted lanes}; do
     if [[ $target == lanes ]]; then
         say "fuzz: lanes for ${FUZZ_SECONDS:-30} s"
         RATCHET_TEST_FUZZ_SECONDS=${FUZZ_SECONDS:-30} cargo test --release --locked --test bounds -- --nocapture lanes:: ||

@@ -67,6 +67,11 @@ pub const STORE_META_FORMAT: u8 = 1;
 /// A time of which nothing is known: no record had a timestamp yet.
 pub const NO_TIME: i64 = -1;
 
+/// What a record may take in memory that is read, as bincode counts it: by the sizes of what is in it.
+const DECODED_BYTES_MAX: usize = 1 << 20;
+/// Up to so many bytes a record takes no more than that: two bytes never become more than some thirty.
+const SURELY_READABLE_BYTES: usize = 32 << 10;
+
 const FLAG_VERSION: u8 = 1;
 const FLAG_OWES_TOMBSTONE: u8 = 2;
 const FLAG_SCOPE: u8 = 4;
@@ -265,7 +270,9 @@ pub struct PositionRecord {
     /// The input topic's id.
     pub input_id: [u8; 16],
     /// The ranges of source offsets that were processed, from and to (exclusive), ascending and apart.
-    /// One, unless a group reset has skipped records.
+    /// One, unless a group reset has skipped records. The last one's end is where the input goes on: where that is
+    /// no range's end, as nothing before it was processed (yet), an empty range that stands there comes last. Who does not
+    /// know of that passes over it.
     pub processed: Vec<(i64, i64)>,
     /// The highest record timestamp seen, or [`NO_TIME`].
     pub stream_time: i64,
@@ -359,7 +366,7 @@ fn decode_struct<T: bincode::Decode<()>>(what: &'static str, format: u8, bytes: 
     if found != format {
         return Err(Error::Format { what, found: found.into(), expected: format.into() });
     }
-    let config = bincode::config::standard().with_limit::<{ 1 << 20 }>();
+    let config = bincode::config::standard().with_limit::<DECODED_BYTES_MAX>();
     let (value, used) = bincode::decode_from_slice(body, config).map_err(|e| damaged(e.to_string()))?;
     if used != body.len() {
         return Err(damaged("bytes follow its end".to_owned()));
@@ -371,6 +378,11 @@ impl PositionRecord {
     /// The record's bytes.
     pub fn encode(&self) -> Vec<u8> {
         encode_struct(POSITION_FORMAT, self)
+    }
+
+    /// Whether what [`PositionRecord::encode`] has made can be read again. To be asked before it is written.
+    pub fn is_readable(encoded: &[u8]) -> bool {
+        encoded.len() <= SURELY_READABLE_BYTES || Self::decode(encoded).is_ok()
     }
 
     /// Reads a position record.

@@ -120,6 +120,12 @@ mistakes! {
     ChangelogAdopted,
     /// a store is rebuilt from a changelog that has lost its beginning
     TruncatedRebuilt,
+    /// a store that cannot be built upon is removed before another is complete
+    StoreNotSetAside,
+    /// a changelog that is gone is created anew although the group has committed transactions of it
+    ChangelogCreatedAnew,
+    /// where the input goes on is not recorded, if nothing before it was processed
+    PositionNotRecorded,
 }
 
 #[cfg(feature = "mistakes")]

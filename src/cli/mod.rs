@@ -8,6 +8,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod changelog;
 mod check;
 mod completions;
 mod demo;
@@ -59,6 +60,8 @@ enum Command {
     Replay(replay::Args),
     /// Propose a topology for captured records, with its reasons
     Infer(infer::Args),
+    /// Write a changelog that was deleted by mistake anew, from the stores
+    Changelog(changelog::Args),
     /// Show the whole story on the embedded cluster
     Demo(demo::Args),
     /// Write the JSON Schema of topologies, for editors
@@ -97,6 +100,7 @@ impl Command {
             Self::Test(args) => test::run(args),
             Self::Replay(args) => replay::run(args),
             Self::Infer(args) => infer::run(args),
+            Self::Changelog(args) => changelog::run(args),
             Self::Demo(args) => demo::run(args),
             Self::Schema(args) => schema::run(args),
             Self::Completions(args) => completions::run(args),

@@ -409,6 +409,9 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// What this client may do with `group`, which need not exist; `None` where the cluster does not say.
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error>;
 
+    /// How many members `group`, which need not exist, has at present.
+    fn members_of(&self, group: &str) -> Result<usize, Error>;
+
     /// Whether [`Cluster::create_topic`] could make this topic, as far as the cluster tells; changes nothing.
     fn check_creation(&self, _topic: &NewTopic<'_>) -> Result<(), Error> {
         Ok(())

@@ -25,12 +25,29 @@ pub enum Point {
     DuringLoad,
     /// While the store's write is under way: another thread strikes as it begins.
     DuringStoreWrite,
+    /// A store that cannot be built upon was set aside, and none is in its place.
+    StoreSetAside,
+    /// The store that was built is complete, on the disk too; the one set aside is there still.
+    BeforeAsideRemoved,
+    /// A task is refused: what was built is gone, and the store set aside is not back in its place.
+    BeforePutBack,
+    /// A part of a changelog was written anew.
+    DuringRebuild,
 }
 
 impl Point {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::AfterSends, Self::AfterCommit, Self::DuringRestore, Self::DuringLoad, Self::DuringStoreWrite];
+    pub const ALL: [Self; 9] = [
+        Self::AfterSends,
+        Self::AfterCommit,
+        Self::DuringRestore,
+        Self::DuringLoad,
+        Self::DuringStoreWrite,
+        Self::StoreSetAside,
+        Self::BeforeAsideRemoved,
+        Self::BeforePutBack,
+        Self::DuringRebuild,
+    ];
 
     /// The name that `RATCHET_CRASH_AT` knows it by.
     pub fn name(self) -> &'static str {
@@ -40,6 +57,10 @@ impl Point {
             Self::DuringRestore => "during_restore",
             Self::DuringLoad => "during_load",
             Self::DuringStoreWrite => "during_store_write",
+            Self::StoreSetAside => "store_set_aside",
+            Self::BeforeAsideRemoved => "before_aside_removed",
+            Self::BeforePutBack => "before_put_back",
+            Self::DuringRebuild => "during_rebuild",
         }
     }
 }

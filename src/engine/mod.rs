@@ -6,8 +6,9 @@
 //! - [`budget`] divides the memory
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] puts it into a transaction
-//! - [`restore`] is the one way back, [`plan`] its decisions and [`load`] its reading; [`claims`] say who can have
-//!   written; [`isolate`] is for outputs that fail
+//! - [`restore`] is the one way back, [`plan`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
+//!   say who can have written; [`isolate`] is for outputs that fail
+//! - [`rebuild`] writes a changelog that is gone anew, from stores, while nobody is at work
 //! - [`audit`] explains what was dropped, and [`letters`] tell in the log of what was set aside; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
 //!   recreated; [`progress`] tells of work that takes long
 //!
@@ -23,7 +24,7 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, Kind, embedded::Embedded, kafka::Kafka};
 use crate::config::{ClusterKind, Config};
 use crate::observe::{Health, Metrics};
-use crate::state::{self, Memory, Registry, StateDir};
+use crate::state::{self, Memory, Registry, StateDir, Survey};
 use crate::topology::Topology;
 
 pub mod audit;
@@ -34,6 +35,7 @@ pub mod clock;
 pub mod context;
 pub mod crash;
 pub mod feeding;
+pub mod hold;
 pub mod isolate;
 mod judge;
 pub mod lane;
@@ -43,6 +45,7 @@ pub mod plan;
 pub mod preflight;
 pub mod process;
 pub mod progress;
+pub mod rebuild;
 pub mod restore;
 pub mod status;
 pub mod sweep;
@@ -169,7 +172,9 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     for topology in topologies {
         let rules_digest = topology.rules.digest();
         let name = topology.name.clone();
-        let admitted = match look(cluster, &topology, &rules_digest, &config, &*clock, &stop) {
+        let survey = Survey::of(&state_dir, &memory);
+        let preflight = Preflight::new(cluster, &topology, &rules_digest, &config.topics, survey);
+        let admitted = match look(&preflight, &topology, &config, &*clock, &stop) {
             Ok(admitted) => admitted,
             // Asked to end before anything was begun: nothing has failed.
             Err(error) if error.kind != Kind::Refused && stop.load(Ordering::Relaxed) => break,
@@ -213,14 +218,12 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
 
 /// The preflight, tried again while the cluster cannot be reached.
 fn look<C: Cluster>(
-    cluster: &C,
+    preflight: &Preflight<'_, C>,
     topology: &Topology,
-    rules_digest: &[u8; 32],
     config: &Config,
     clock: &dyn Clock,
     stop: &AtomicBool,
 ) -> Result<Admitted, cluster::Error> {
-    let preflight = Preflight::new(cluster, topology, rules_digest, &config.topics);
     let mut attempt = 0;
     loop {
         let looked = preflight.reach().map_err(|error| told(config, error)).and_then(|()| preflight.begin());

@@ -23,7 +23,7 @@ pub enum Standing {
         /// hold what tombstones that are gone by then have removed.
         synced_at: i64,
     },
-    /// It cannot be built upon: empty it and read the changelog from this offset on.
+    /// It cannot be built upon: another is to be built in its place, from the changelog from this offset on.
     Unusable {
         /// The first changelog offset to read.
         from: i64,
@@ -53,9 +53,10 @@ pub fn examine(
     let from = settled.changelog_start;
     let unusable = |reason: String| Standing::Unusable { from, reason };
     let Some(meta) = meta else {
-        return match from {
-            0 => Standing::Behind { from, synced_at: wall_ms },
-            _ => unusable("it is empty".to_owned()),
+        return if from == 0 || mistakes::made(Mistake::TruncatedRebuilt) {
+            Standing::Behind { from, synced_at: wall_ms }
+        } else {
+            unusable("it is empty".to_owned())
         };
     };
     if meta.changelog_id != settled.changelog_id.0 {
@@ -96,6 +97,15 @@ pub fn check_rebuild(from: i64, reason: &str) -> Result<(), Refusal> {
     }
 }
 
+/// Why a transaction is refused whose position record, of so many bytes, could not be read again.
+pub fn unreadable(bytes: usize) -> String {
+    format!(
+        "what is to be remembered of this partition's scopes and ranges takes {bytes} bytes and could not be read back: \
+         nothing of it was written; `epoch` must name what changes seldom: correct it and give the topology a new name and \
+         a new output, or say what else to do with `on_epoch_change`"
+    )
+}
+
 /// How a task goes on reading its input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resumption {
@@ -128,14 +138,16 @@ pub const FOREIGN_OFFSET_HELP: &str = "stop the program that commits in this gro
 pub const ANEW: &str = "give the topology a new name and a new output topic to begin anew: a new name remembers \
     nothing, so all that is still in the input is forwarded once more";
 
+/// What to do about a changelog that is gone while what stood in it is remembered elsewhere, before [`ANEW`].
+pub const LOST_HELP: &str = "bring the changelog back, or write it anew from the stores by `ratchet changelog rebuild`";
+
 /// What a task must not go on from. Each says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The committed transaction is not the changelog's last.
     #[error(
         "the changelog does not hold the transaction {committed} that the group has committed (it holds {found}): \
-         it was deleted, truncated or recreated, and the store cannot be rebuilt from it; \
-         bring the changelog back, or {ANEW}"
+         it was deleted, truncated or recreated, and the store cannot be rebuilt from it; {LOST_HELP}, or {ANEW}"
     )]
     ChangelogLost {
         /// The committed token.
@@ -146,13 +158,22 @@ pub enum Refusal {
     /// The changelog was deleted and created again, perhaps while its task was at work.
     #[error(
         "the changelog was recreated: its id was {known} and is {found}, so it does not hold all that was remembered; \
-         {ANEW}"
+         {LOST_HELP}, or {ANEW}"
     )]
     ChangelogRecreated {
         /// The id that the last transaction knew.
         known: TopicId,
         /// The id that the topic has.
         found: TopicId,
+    },
+    /// The changelog holds nothing, and the group neither, but the store remembers what was processed.
+    #[error(
+        "the changelog holds no transaction and the group has no offset, but a store of this input remembers what was \
+         processed up to offset {processed}: {LOST_HELP}, or {ANEW}"
+    )]
+    StoreOutlived {
+        /// Up to which offset of the input.
+        processed: i64,
     },
     /// The changelog's first records were removed, and the store does not hold what was in them.
     #[error(
@@ -275,20 +296,43 @@ pub struct Own<'a> {
     pub start: Start,
 }
 
+/// What the text beside the committed offset says, if ratchet wrote it; refused where that alone is reason enough. To
+/// be asked before anything is done to the store.
+pub fn check_committed(settled: &Settled, own: Own<'_>) -> Result<Option<OffsetMetadata>, Refusal> {
+    let parsed = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata));
+    let Some(metadata) = parsed.transpose().map_err(Refusal::of_metadata)?.flatten() else { return Ok(None) };
+    let ours = OffsetMetadata::short_digest(own.rules_digest);
+    if metadata.digest != ours {
+        return Err(Refusal::OtherRules { found: metadata.digest.clone(), ours });
+    }
+    check_changelog(settled, &metadata.token)?;
+    Ok(Some(metadata))
+}
+
+/// Whether a changelog without a transaction may be all that there ever was. `former` is the position record of the
+/// store that was set aside for it.
+pub fn check_former(settled: &Settled, partition: i32, former: Option<&PositionRecord>) -> Result<(), Refusal> {
+    let former = former.filter(|former| former.token.partition == partition && settled.committed.is_none());
+    match former.and_then(|former| processed_of(former, settled.input_id)) {
+        Some(processed) => Err(Refusal::StoreOutlived { processed }),
+        None => Ok(()),
+    }
+}
+
+/// Up to where a position record tells of records of this input that were processed.
+pub fn processed_of(position: &PositionRecord, input_id: TopicId) -> Option<i64> {
+    let processed = position.processed.iter().filter(|(from, to)| from < to && position.input_id == input_id.0);
+    processed.map(|&(_, to)| to).max()
+}
+
 /// Where the input goes on, once the store holds what the changelog holds. `position` is the store's position
 /// record, the changelog's last.
 pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>) -> Result<Resumption, Refusal> {
-    let parsed = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata));
-    let metadata = parsed.transpose().map_err(Refusal::of_metadata)?.flatten();
-    let processed = position.map(|p| p.processed.as_slice()).unwrap_or_default();
-    let processed = Ranges::from_pairs(processed.iter().copied())?;
-    let last_end = processed.as_pairs().last().map(|&(_, end)| end);
+    let metadata = check_committed(settled, own)?;
+    let recorded = position.map(|p| p.processed.as_slice()).unwrap_or_default();
+    let stood = recorded.last().map(|&(_, end)| end);
+    let processed = Ranges::from_pairs(recorded.iter().copied())?;
     if let Some(metadata) = &metadata {
-        let ours = OffsetMetadata::short_digest(own.rules_digest);
-        if metadata.digest != ours {
-            return Err(Refusal::OtherRules { found: metadata.digest.clone(), ours });
-        }
-        check_changelog(settled, &metadata.token)?;
         let is_held = position.map(|position| &position.token) == Some(&metadata.token);
         // Requests of a former transaction that come late can commit its offset once more (KIP-890), and a
         // coordinator can show an old one. A changelog that tells of the record before it holds that transaction and
@@ -302,7 +346,7 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
     if let Some(position) = position {
         check_position(settled, position, own)?;
     }
-    let (next, origin) = match (&settled.committed, last_end) {
+    let (next, origin) = match (&settled.committed, stood) {
         (Some(committed), Some(end)) if metadata.is_some() && committed.offset == end => (end, Origin::Committed),
         (Some(committed), Some(_)) => (committed.offset, Origin::Reset),
         (Some(committed), None) => (committed.offset, Origin::Fresh),

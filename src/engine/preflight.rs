@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::cluster::{self, Cluster, Kind, NewTopic, Rights, TopicDescription};
 use crate::config;
+use crate::state::Survey;
 use crate::topology::Topology;
 
 use super::catalog::Topics;
@@ -36,6 +37,7 @@ pub struct Admitted {
 /// Looks at a topology's topics.
 pub struct Preflight<'a, C> {
     cluster: &'a C,
+    survey: Survey,
     judge: Judge<'a>,
 }
 
@@ -44,14 +46,15 @@ fn refused(message: String) -> cluster::Error {
 }
 
 impl<'a, C: Cluster> Preflight<'a, C> {
-    /// Looks for `topology`, whose rules have this digest.
+    /// Looks for `topology`, whose rules have this digest, and whose stores are in the folder that `survey` looks at.
     pub fn new(
         cluster: &'a C,
         topology: &'a Topology,
         rules_digest: &'a [u8; 32],
         settings: &'a config::Topics,
+        survey: Survey,
     ) -> Self {
-        Self { cluster, judge: Judge { topology, rules_digest, settings, is_shared: C::IS_SHARED } }
+        Self { cluster, survey, judge: Judge { topology, rules_digest, settings, is_shared: C::IS_SHARED } }
     }
 
     /// Asks something that any cluster answers: what holds for the whole of it, a wrong password say, is told once and
@@ -67,7 +70,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         let rights = if names.is_empty() { None } else { self.group_rights() };
         let mut all = Vec::new();
         for name in &names {
-            all.push(Facts::gather(self.cluster, self.judge.topology, name, rights)?);
+            all.push(Facts::gather(self.cluster, self.judge.topology, name, rights, &self.survey)?);
         }
         if let Some(finding) = beginning::problem_with(self.cluster, self.judge.topology, &all)? {
             return Err(refused(finding.to_string()));
@@ -93,7 +96,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     /// Whether a topology that has read nothing yet may begin with these topics, which have come.
     pub fn may_begin(&self, topics: &[String]) -> Result<(), cluster::Error> {
         let rights = self.group_rights();
-        let gather = |topic: &String| Facts::gather(self.cluster, self.judge.topology, topic, rights);
+        let gather = |topic: &String| Facts::gather(self.cluster, self.judge.topology, topic, rights, &self.survey);
         let all = topics.iter().map(gather).collect::<Result<Vec<_>, _>>()?;
         let problem = beginning::problem_with(self.cluster, self.judge.topology, &all)?;
         problem.map_or(Ok(()), |finding| Err(refused(finding.to_string())))
@@ -101,7 +104,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
 
     /// Looks at a topic that has come while the topology runs; `others` are those that are read already.
     pub fn admit(&self, topic: &str, others: &[String]) -> Result<Topics, cluster::Error> {
-        let facts = Facts::gather(self.cluster, self.judge.topology, topic, self.group_rights())?;
+        let facts = Facts::gather(self.cluster, self.judge.topology, topic, self.group_rights(), &self.survey)?;
         self.settle(&facts, facts.input.there().map_or(1, |input| input.partition_count), others)
     }
 

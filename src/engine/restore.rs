@@ -13,9 +13,10 @@ use crate::state::{self, Store};
 
 use super::claims::Commitment;
 use super::context::{Context, backoff};
+use super::hold::{self, Held};
 use super::load::{self, Loading, Progress};
 use super::plan::{self, Origin, Own, Refusal, Standing};
-use super::task::{Held, Phase, Position, Task};
+use super::task::{Phase, Position, Task};
 use crate::topology::Start;
 
 /// How long the store's former holder in this process may take to let go of it.
@@ -43,7 +44,7 @@ pub enum Setback {
     Refused(String),
     /// A right is missing: never, unless it was there before.
     Denied(String),
-    /// The store cannot be used as it is: it is to be emptied and rebuilt.
+    /// The store cannot be used as it is: another is to be built in its place.
     Damaged(String),
     /// Not now.
     Later(String),
@@ -102,14 +103,15 @@ pub fn step<C: Cluster>(
                 Ok(Slice::Worked)
             }
         },
-        Phase::Claiming { .. } if !may_load => Ok(Slice::Waiting),
         Phase::Claiming { settled, deadline } => {
             let (settled, deadline) = (settled.clone(), *deadline);
+            // Before the store is touched.
+            plan::check_committed(&settled, own(context, task))?;
             if task.held.is_none() {
-                task.held = open(context, task)?;
+                task.held = hold::take(context, task, &settled)?;
             }
             match &task.held {
-                Some(_) => begin(context, cluster, task, *settled),
+                Some(_) => begin(context, cluster, task, *settled, may_load),
                 None if now < deadline => Ok(Slice::Waiting),
                 None => Err(Setback::Later("the store is still open in another lane of this process".to_owned())),
             }
@@ -126,11 +128,12 @@ pub fn step<C: Cluster>(
 /// Sends the task back to the beginning of its restore after a setback, or stops it.
 pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Setback) {
     // After an error of its disk a store is opened anew.
-    task.held = None;
+    let held = task.held.take();
     match setback {
-        Setback::Refused(reason) => return task.fail(reason),
-        Setback::Denied(reason) if !context.proven.has(&task.input.topic) => return task.fail(reason),
-        Setback::Damaged(reason) => wipe(context, task, reason),
+        Setback::Refused(reason) => return stop(context, task, held, reason),
+        Setback::Denied(reason) if !context.proven.has(&task.input.topic) => return stop(context, task, held, reason),
+        // Whether another may be built in its place is known when the task has settled again.
+        Setback::Damaged(reason) => task.damaged = Some(reason.clone()),
         Setback::Later(reason) | Setback::Denied(reason) => {
             let wait = backoff(task.attempts);
             task.attempts += 1;
@@ -142,23 +145,30 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
     task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
 }
 
-/// Empties a damaged store, loudly: the changelog has all of it.
-fn wipe<C: Cluster>(context: &Context, task: &mut Task<C>, reason: &str) {
-    tracing::error!(task = %task.input, reason, "store is damaged; rebuilding it from the changelog");
-    if let Err(error) = Store::wipe(&task.dir, &context.memory) {
-        tracing::error!(task = %task.input, reason = %error, "store not emptied");
-        task.attempts += 1;
+/// Stops a task that is refused; its store is put back as it was.
+fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held>, reason: &str) {
+    if let Some(Err(error)) = held.map(|held| held.give_back(context)) {
+        tracing::error!(
+            task = %task.input, reason = %error,
+            "the store was not put back into its place; it is when the task begins again"
+        );
     }
+    task.fail(reason);
 }
 
-/// Opens the task's store, unless another lane still holds it.
-fn open<C: Cluster>(context: &Context, task: &Task<C>) -> Result<Option<Held>, Setback> {
-    let Some(claim) = context.registry.try_claim(&task.dir) else { return Ok(None) };
-    Ok(Some(Held::new(Store::open(&task.dir, &context.memory)?, claim)))
+/// What the task knows of itself.
+fn own<'a, C: Cluster>(context: &'a Context, task: &Task<C>) -> Own<'a> {
+    Own { rules_digest: &context.rules_digest, task_count: task.topics.task_count, start: context.topology.start }
 }
 
 /// Decides what the store needs.
-fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled: Settled) -> Result<Slice, Setback> {
+fn begin<C: Cluster>(
+    context: &Context,
+    cluster: &C,
+    task: &mut Task<C>,
+    settled: Settled,
+    may_load: bool,
+) -> Result<Slice, Setback> {
     task.input_id = settled.input_id;
     task.input_end = settled.input_end;
     task.changelog_id = settled.changelog_id;
@@ -181,17 +191,20 @@ fn begin<C: Cluster>(context: &Context, cluster: &C, task: &mut Task<C>, settled
             let offset = meta.map_or(settled.changelog_start, |meta| meta.changelog_offset);
             return finish(context, task, &settled, offset);
         }
-        Standing::Behind { from, synced_at } => (from, synced_at),
         Standing::Beyond { stands, end } => {
             let lost = Refusal::ChangelogShrunk { stands, end };
             let may_be_late = task.attempts < BEYOND_TIMES_MAX;
             return Err(if may_be_late { Setback::Later(lost.to_string()) } else { lost.into() });
         }
+        // Other tasks have the memory for loads. Nothing was done to the store yet.
+        _ if !may_load => return Ok(Slice::Waiting),
+        Standing::Behind { from, synced_at } => (from, synced_at),
         Standing::Unusable { from, reason } => {
-            plan::check_rebuild(from, &reason)?;
+            let held = task.held.take().expect("looked at above");
+            task.held = Some(held.replace(context, from, task.input.partition, &reason)?);
             tracing::warn!(task = %task.input, reason, "store cannot be built upon; rebuilding it from the changelog");
-            held.store.clear()?;
-            (from, wall_ms)
+            // Examined like any.
+            return Ok(Slice::Worked);
         }
     };
     let token = committed.filter(|_| mistakes::made(Mistake::TokenInRestore));
@@ -241,12 +254,15 @@ fn finish<C: Cluster>(
 ) -> Result<Slice, Setback> {
     let held = task.held.as_mut().expect("claimed before");
     let position = position_record(&held.store)?;
-    let own =
-        Own { rules_digest: &context.rules_digest, task_count: task.topics.task_count, start: context.topology.start };
-    let resumption = plan::resume(settled, position.as_ref(), own)?;
+    if position.is_none() {
+        plan::check_former(settled, task.input.partition, held.former(context)?.as_ref())?;
+    }
+    let resumption = plan::resume(settled, position.as_ref(), own(context, task))?;
     let token = position.as_ref().map(|position| position.token);
     let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());
-    task.held.as_mut().expect("claimed before").store.set_meta(&meta)?;
+    let held = task.held.as_mut().expect("claimed before");
+    held.store.set_meta(&meta)?;
+    held.settle(context)?;
     task.changelog_offset = changelog_offset;
     task.unsettled = false;
     task.commitment = settled.committed.as_ref().and_then(Commitment::read);
@@ -269,10 +285,14 @@ fn finish<C: Cluster>(
                 "the group was reset to before where the input begins: reading from there; all that is gone was processed"
             );
         }
-        Origin::Reset => tracing::warn!(
-            task = %task.input, next, processed = ?task.committed.progress.processed.as_pairs(),
-            "the group was reset: reading from its offset; what was processed before is not forwarded again"
-        ),
+        Origin::Reset => {
+            // Where people have set it: the position record says so before the group can be lost.
+            task.commit_start = task.commitment.is_none();
+            tracing::warn!(
+                task = %task.input, next, processed = ?task.committed.progress.processed.as_pairs(),
+                "the group was reset: reading from its offset; what was processed before is not forwarded again"
+            );
+        }
         Origin::GroupDeleted => tracing::warn!(
             task = %task.input, next,
             "the group has no offset any more: resuming from the changelog's position record"

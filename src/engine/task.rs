@@ -15,11 +15,12 @@ use crate::format::{PositionRecord, StoreMeta, Token};
 use crate::mistakes::{self, Mistake};
 use crate::observe::{Health, Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
-use crate::state::{Claim, Overlay, Store};
+use crate::state::Overlay;
 
 use super::catalog::Topics;
 use super::claims::Commitment;
 use super::context::Context;
+use super::hold::Held;
 use super::isolate::{Isolated, Quarantine};
 use super::letters::Letters;
 use super::load::Loading;
@@ -91,24 +92,6 @@ impl Clone for Position {
     }
 }
 
-/// A store and the proof that nobody else in this process has it open. The store is dropped first.
-pub struct Held {
-    /// The store.
-    pub store: Store,
-    /// Whether what it holds is known to be all that was committed: this task has applied the last of it, and of its own
-    /// nothing can have been committed since. Others cannot commit before this task's membership has ended, and with it
-    /// the task.
-    pub is_latest: bool,
-    _claim: Claim,
-}
-
-impl Held {
-    /// The store, with its claim.
-    pub fn new(store: Store, claim: Claim) -> Self {
-        Self { store, is_latest: false, _claim: claim }
-    }
-}
-
 /// What a transaction has decided, counted once it is committed.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -147,6 +130,8 @@ pub struct Task<C: Cluster> {
     pub phase: Phase<C>,
     /// The store, from the moment that it was claimed.
     pub held: Option<Held>,
+    /// What is wrong with the store's files, as was seen while it was read: another is built when it is opened next.
+    pub damaged: Option<String>,
     /// The open transaction's writes.
     pub overlay: Overlay,
     /// As of the last committed transaction.
@@ -198,6 +183,15 @@ pub struct Task<C: Cluster> {
     presence: Presence,
 }
 
+/// The ranges that were processed, as a position record has them: what comes last ends where the input goes on.
+fn recorded(processed: &[(i64, i64)], next: i64) -> Vec<(i64, i64)> {
+    let mut all = processed.to_vec();
+    if all.last().is_none_or(|&(_, end)| end != next) && !mistakes::made(Mistake::PositionNotRecorded) {
+        all.push((next, next));
+    }
+    all
+}
+
 /// A task's place among the health checks, for as long as a lane has it.
 struct Presence {
     health: Health,
@@ -231,6 +225,7 @@ impl<C: Cluster> Task<C> {
             topics,
             phase: Phase::Settling(settling),
             held: None,
+            damaged: None,
             overlay: Overlay::new(),
             committed: nothing.clone(),
             pending: nothing,
@@ -333,7 +328,7 @@ impl<C: Cluster> Task<C> {
             token,
             owner: owner.to_owned(),
             input_id: self.input_id.0,
-            processed: progress.processed.as_pairs().to_vec(),
+            processed: recorded(progress.processed.as_pairs(), self.pending.next),
             stream_time: progress.stream_time,
             horizon: progress.horizon,
             rules_digest,

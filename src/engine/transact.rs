@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Kind, Member, Message, OffsetCommit, Producer, Ticket};
-use crate::format::{OffsetMetadata, POSITION_KEY, Token};
+use crate::format::{OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::mistakes::{self, Mistake};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::Headers;
@@ -15,7 +15,7 @@ use crate::record::Headers;
 use super::claims::{Commitment, Ids, InUse};
 use super::context::Context;
 use super::crash;
-use super::plan::Refusal;
+use super::plan::{self, Refusal};
 use super::process::Added;
 use super::task::{Task, TaskId, Tasks};
 use super::trouble::{Cause, Trouble};
@@ -197,6 +197,9 @@ impl<C: Cluster> Transactor<C> {
             };
             task.token = Some(token);
             let position = task.position_record(token, &owner, context.rules_digest).encode();
+            if !PositionRecord::is_readable(&position) {
+                return Err(Trouble::refused(id, plan::unreadable(position.len())));
+            }
             let wrong = mistakes::made(Mistake::ChangelogPartitionWrong).then(|| task.next_changelog());
             let changelog = wrong.as_ref().unwrap_or(&task.changelog);
             if !mistakes::made(Mistake::PositionNotLast) {

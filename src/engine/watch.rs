@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Kind};
+use crate::state::Survey;
 use crate::topology::Input;
 
 use super::context::Context;
@@ -122,7 +123,8 @@ fn find_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::E
     for gone in context.topics.forget_refused(|topic| names.iter().any(|name| name == topic)) {
         context.health.topic_refused(&context.topology.name, &gone, false);
     }
-    let preflight = Preflight::new(cluster, &context.topology, &context.rules_digest, &context.topic_settings);
+    let survey = Survey::of(&context.state_dir, &context.memory);
+    let preflight = Preflight::new(cluster, &context.topology, &context.rules_digest, &context.topic_settings, survey);
     let name = &context.topology.name;
     let new: Vec<String> = names.iter().filter(|topic| context.topics.get(topic).is_none()).cloned().collect();
     if !new.is_empty() && context.topics.names().is_empty() {

@@ -134,6 +134,37 @@ fn a_later_format_is_refused_by_name() {
 }
 
 #[test]
+fn a_position_record_says_before_it_is_written_whether_it_can_be_read() {
+    let of = |steps: usize, version: &[u8]| {
+        let reached = (0..steps).map(|offset| Reached { offset: offset as i64, version: version.to_vec() }).collect();
+        let scope = Scope { bytes: vec![4], segments: vec![Segment { above: None, began: 0 }], reached };
+        PositionRecord { scopes: vec![scope], ..position() }
+    };
+    let mut unreadable = 0;
+    for steps in [0, 1, 8_000, 20_000, 30_000, 40_000, 43_700, 60_000] {
+        for version in [&[][..], &[1], &[7; 30]] {
+            let record = of(steps, version);
+            let bytes = record.encode();
+            let read = PositionRecord::decode(&bytes);
+            assert_eq!(PositionRecord::is_readable(&bytes), read == Ok(record), "{steps} of {}", version.len());
+            unreadable += usize::from(read.is_err());
+        }
+    }
+    assert!(unreadable > 0, "there is a bound");
+    // What is not even tried is readable: the shortest that take the most memory.
+    let many = PositionRecord { processed: vec![(0, 0); 16_000], ..position() };
+    let scope = || Scope { bytes: Vec::new(), segments: Vec::new(), reached: Vec::new() };
+    let scopes = PositionRecord { scopes: (0..10_800).map(|_| scope()).collect(), ..position() };
+    let mut flat = of(16_000, &[]);
+    flat.scopes[0].reached.iter_mut().for_each(|step| step.offset = 0);
+    for record in [many, scopes, flat] {
+        let bytes = record.encode();
+        assert!(bytes.len() < SURELY_READABLE_BYTES, "{}", bytes.len());
+        assert_eq!(PositionRecord::decode(&bytes), Ok(record));
+    }
+}
+
+#[test]
 fn offset_metadata_reads_back_and_foreign_text_is_refused() {
     for owner in [None, Some("ratchet.payments.1f.0".to_owned())] {
         let metadata = OffsetMetadata { token: token(), digest: "00ff00ff00ff00ff".to_owned(), owner };

@@ -7,6 +7,7 @@
 //!     lock                    locked for as long as the process lives
 //!     payments/               a topology
 //!       orders-3/             a task's store (topic and partition)
+//!       orders-3.aside/       what stood there before, until the one above is complete: see `super::aside`
 //! ```
 //!
 //! Two processes with one configuration take different slots. Nothing is ever removed but inside a slot of
@@ -30,6 +31,8 @@ use crate::record::TopicPartition;
 const MARKER: &str = ".ratchet-state";
 const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds its stores, which can be rebuilt from the changelogs.\n\
     ratchet removes files in its slots. Keep nothing else here.\n";
+/// How the name of a slot begins; its number follows.
+const SLOT: &str = "slot-";
 /// The file that holds a slot's lock.
 const LOCK: &str = "lock";
 /// What a freshly made file system may hold.
@@ -59,7 +62,7 @@ impl StateDir {
         // Only now: a folder that is refused is left as it was.
         close_dir(&root)?;
         for number in 0..SLOTS_MAX {
-            let slot = root.join(format!("slot-{number}"));
+            let slot = root.join(format!("{SLOT}{number}"));
             create_dir(&slot)?;
             let path = slot.join(LOCK);
             match FileLock::try_take(&path) {
@@ -73,6 +76,18 @@ impl StateDir {
             }
         }
         Err(Error::NoSlot { root, slots: SLOTS_MAX })
+    }
+
+    /// Takes all slots that the state folder `root` has, so that no process works with any store in it.
+    pub fn lock_all(root: &Path) -> Result<Vec<FileLock>, Error> {
+        let mut locks = Vec::new();
+        for slot in (0..SLOTS_MAX).map(|number| root.join(format!("{SLOT}{number}"))) {
+            if slot.is_dir() {
+                let lock = FileLock::try_take(&slot.join(LOCK)).map_err(|error| Error::from_io(&slot, &error))?;
+                locks.push(lock.ok_or(Error::InUse { path: slot })?);
+            }
+        }
+        Ok(locks)
     }
 
     /// A slot that is on no disk.
@@ -94,7 +109,7 @@ impl StateDir {
 
 /// A name as a file's name. Kafka's names are left as they are; what else a cluster may call a topic is
 /// escaped, so that no name leads out of the slot.
-fn file_name(name: &str) -> String {
+pub(super) fn file_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for (at, byte) in name.bytes().enumerate() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || (byte == b'.' && at > 0) {
@@ -104,6 +119,12 @@ fn file_name(name: &str) -> String {
         }
     }
     out
+}
+
+/// Whether a folder is named as a slot is.
+pub(super) fn is_slot(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.strip_prefix(SLOT).is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// Makes `dir` and what is missing above it, for this user only.

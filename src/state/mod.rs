@@ -3,6 +3,7 @@
 //! - [`StateDir`]: the folder that a process keeps its stores in
 //! - [`Store`]: a task's store; [`Overlay`]: a transaction's writes until Kafka has committed;
 //!   [`LoadBuffer`]: what a restore has read of the changelog
+//! - [`aside`]: what becomes of a store that cannot be built upon; [`Survey`]: what a state folder holds, only looked at
 //! - [`Memory`]: what all stores of a process share; [`Registry`]: which of them are open
 //! - [`simulated`]: stores that are on no disk, for simulations
 //!
@@ -15,8 +16,9 @@
 //!
 //! **Failure**: a store can always be rebuilt from the changelog. So no call repairs anything: it says by
 //! its [`Error`] what is wrong, and whether the store is to be dropped and opened again ([`Error::Full`],
-//! [`Error::Io`]) or wiped ([`Error::Damaged`]). The bytes are those of [`crate::format`].
+//! [`Error::Io`]) or built anew ([`Error::Damaged`]). The bytes are those of [`crate::format`].
 
+pub mod aside;
 mod background;
 mod build;
 mod dir;
@@ -28,6 +30,7 @@ mod registry;
 mod rocks;
 pub mod simulated;
 mod store;
+mod survey;
 
 pub use dir::StateDir;
 pub use error::Error;
@@ -36,6 +39,7 @@ pub use memory::Memory;
 pub use overlay::Overlay;
 pub use registry::{Claim, Registry};
 pub use store::Store;
+pub use survey::{Found, StoreReader, Survey};
 
 #[cfg(test)]
 mod tests;

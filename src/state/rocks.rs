@@ -38,8 +38,7 @@ pub(super) struct Rocks {
     under_way: VecDeque<UnderWay>,
     /// How many table files the load has made, `None` while compactions go on as ever.
     load_files: Option<usize>,
-    /// `None` only after a failed [`Rocks::clear`].
-    db: Option<DB>,
+    db: DB,
     dir: PathBuf,
     memory: RocksMemory,
     ingest_bytes_min: usize,
@@ -56,7 +55,7 @@ impl Rocks {
         dir::create_dir(dir)?;
         // RocksDB knows its locks by name within a process: one folder must have one name.
         let dir = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
-        let db = Some(open_db(&dir, memory)?);
+        let db = open_db(&dir, memory)?;
         let memory = memory.clone();
         let opened =
             Self { under_way: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min: INGEST_BYTES_MIN };
@@ -64,7 +63,21 @@ impl Rocks {
         Ok(opened)
     }
 
-    /// See [`super::Store::wipe`].
+    /// Opens the database in `dir` as it is on the disk, to be read only; `None` where none was made yet.
+    pub fn open_to_read(dir: &Path, memory: &RocksMemory) -> Result<Option<Self>, Error> {
+        if !dir.join("CURRENT").exists() && !holds_tables(dir)? {
+            return Ok(None);
+        }
+        let options = memory.options();
+        let family = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        let db = DB::open_cf_with_opts_for_read_only(&options, dir, family, false)
+            .map_err(|error| Error::from_opening(dir, &error))?;
+        let (dir, memory) = (dir.to_owned(), memory.clone());
+        let ingest_bytes_min = INGEST_BYTES_MIN;
+        Ok(Some(Self { under_way: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min }))
+    }
+
+    /// See [`super::aside`].
     pub fn wipe(dir: &Path) -> Result<(), Error> {
         if !dir.try_exists().map_err(|error| Error::from_io(dir, &error))? {
             return Ok(());
@@ -80,13 +93,13 @@ impl Rocks {
 
     /// The value under `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let db = self.db()?;
+        let db = &self.db;
         db.get_cf(&column_family(db), key).map_err(|error| self.failed(&error))
     }
 
     /// See [`super::Store::get_sorted`].
     pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
-        let db = self.db()?;
+        let db = &self.db;
         let family = column_family(db);
         for (chunk, keys) in keys.chunks(GET_KEYS_MAX).enumerate() {
             let values = db.batched_multi_get_cf(&family, keys.iter().copied(), true);
@@ -119,7 +132,7 @@ impl Rocks {
                 Built::Records(buffer) => self.write(buffer.iter(), buffer.bytes(), &meta)?,
                 Built::File(file) => {
                     self.hold_compactions()?;
-                    build::ingest(self.db()?, &self.dir, &file)?;
+                    build::ingest(&self.db, &self.dir, &file)?;
                     // After the file: a crash in between leaves the older meta, from which all is read again.
                     self.write(std::iter::empty(), 0, &meta)?;
                 }
@@ -156,12 +169,12 @@ impl Rocks {
 
     fn set_compactions(&self, on: bool) -> Result<(), Error> {
         let disabled = if on { "false" } else { "true" };
-        self.db()?.set_options(&[("disable_auto_compactions", disabled)]).map_err(|error| self.failed(&error))
+        self.db.set_options(&[("disable_auto_compactions", disabled)]).map_err(|error| self.failed(&error))
     }
 
     /// Brings all that was written to the disk.
     pub fn flush(&self) -> Result<(), Error> {
-        let db = self.db()?;
+        let db = &self.db;
         let options = FlushOptions::default();
         db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.failed(&error))
     }
@@ -173,7 +186,7 @@ impl Rocks {
         keys_max: usize,
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<Vec<u8>>, Error> {
-        let db = self.db()?;
+        let db = &self.db;
         let mut options = ReadOptions::default();
         // A walk through everything must not push out what lookups need.
         options.fill_cache(false);
@@ -202,18 +215,6 @@ impl Rocks {
         Ok(None)
     }
 
-    /// See [`super::Store::clear`].
-    pub fn clear(&mut self) -> Result<(), Error> {
-        // Closed before its files are removed.
-        self.under_way.clear();
-        self.load_files = None;
-        self.db = None;
-        DB::destroy(&Options::default(), &self.dir).map_err(|error| self.failed(&error))?;
-        dir::create_dir(&self.dir)?;
-        self.db = Some(open_db(&self.dir, &self.memory)?);
-        Ok(())
-    }
-
     /// See [`super::Store::entries_estimate`].
     pub fn entries_estimate(&self) -> u64 {
         self.property("rocksdb.estimate-num-keys")
@@ -239,7 +240,7 @@ impl Rocks {
         bytes: usize,
         meta: &StoreMeta,
     ) -> Result<(), Error> {
-        let db = self.db()?;
+        let db = &self.db;
         let mut options = WriteOptions::default();
         options.disable_wal(true);
         options.set_no_slowdown(true);
@@ -270,7 +271,7 @@ impl Rocks {
 
     /// Whether there is nothing, no meta either.
     pub fn is_empty(&self) -> Result<bool, Error> {
-        let db = self.db()?;
+        let db = &self.db;
         let mut all = db.raw_iterator_cf(&column_family(db));
         all.seek_to_first();
         if all.valid() {
@@ -281,15 +282,8 @@ impl Rocks {
     }
 
     fn property(&self, name: &str) -> u64 {
-        let value = self.db.as_ref().and_then(|db| db.property_int_value_cf(&column_family(db), name).ok());
-        value.flatten().unwrap_or(0)
-    }
-
-    fn db(&self) -> Result<&DB, Error> {
-        self.db.as_ref().ok_or_else(|| Error::Io {
-            path: self.dir.clone(),
-            reason: "the store is closed, because it could not be emptied".to_owned(),
-        })
+        let value = self.db.property_int_value_cf(&column_family(&self.db), name);
+        value.ok().flatten().unwrap_or(0)
     }
 
     fn failed(&self, error: &rocksdb::Error) -> Error {

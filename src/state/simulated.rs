@@ -9,7 +9,7 @@
 //!
 //! **Failure**: as the real one. On a full disk a store can be neither opened nor flushed, and takes writes until its
 //! buffers are full; after that it is to be opened anew. A damaged one says so when it is opened, or later, when the
-//! damage is read; it can be wiped, or cleared.
+//! damage is read; it can be wiped, or set aside.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -128,10 +128,22 @@ impl SimulatedDisk {
         StoreCopy(self.lock().folders.get(dir).map(|folder| folder.kept.clone()).unwrap_or_default())
     }
 
-    /// Puts a copy in place of a store, which nobody may have open.
+    /// What a store has on the disk; an error where it is damaged.
+    pub(super) fn read(&self, dir: &Path) -> Result<StoreCopy, Error> {
+        match self.lock().folders.get(dir) {
+            Some(folder) if folder.damage.is_some() => Err(damaged(dir)),
+            folder => Ok(StoreCopy(folder.map(|folder| folder.kept.clone()).unwrap_or_default())),
+        }
+    }
+
+    /// Puts a copy in place of a store, which nobody may have open; with an empty one there is none any more.
     pub fn put_back(&self, dir: &Path, copy: StoreCopy) {
         let folder = Folder { kept: copy.0, ..Folder::default() };
-        let former = self.lock().folders.insert(dir.to_owned(), folder);
+        let folders = &mut self.lock().folders;
+        let former = match folder.is_blank() {
+            true => folders.remove(dir),
+            false => folders.insert(dir.to_owned(), folder),
+        };
         assert!(former.is_none_or(|former| former.holder.is_none()), "{} is open", dir.display());
     }
 
@@ -184,8 +196,6 @@ pub(super) struct Simulated {
     live: Map,
     under_way: VecDeque<UnderWay>,
     file_bytes_min: usize,
-    /// Only after a failed [`Simulated::clear`].
-    is_closed: bool,
 }
 
 /// A load on its way.
@@ -216,10 +226,31 @@ impl Simulated {
         let (number, file_bytes_min, live) = (disk.opened, disk.loads.file_bytes_min, folder.kept.clone());
         drop(guard);
         let (disk, dir) = (simulated.clone(), dir.to_owned());
-        Ok(Self { disk, dir, number, live, under_way: VecDeque::new(), file_bytes_min, is_closed: false })
+        Ok(Self { disk, dir, number, live, under_way: VecDeque::new(), file_bytes_min })
     }
 
-    /// See [`super::Store::wipe`].
+    /// Whether there is a store in `dir`.
+    pub fn exists(disk: &SimulatedDisk, dir: &Path) -> bool {
+        disk.lock().folders.contains_key(dir)
+    }
+
+    /// Renames a store's folder; nobody may have it open, and none may stand where it goes.
+    pub fn rename(disk: &SimulatedDisk, from: &Path, to: &Path) -> Result<(), Error> {
+        let folders = &mut disk.lock().folders;
+        let failed = |reason: &str| Err(Error::Io { path: from.to_owned(), reason: reason.to_owned() });
+        match folders.get(from) {
+            None => failed("No such file or directory"),
+            Some(folder) if folder.holder.is_some() => Err(Error::InUse { path: from.to_owned() }),
+            Some(_) if folders.contains_key(to) => failed("Directory not empty"),
+            Some(_) => {
+                let folder = folders.remove(from).expect("looked at above");
+                folders.insert(to.to_owned(), folder);
+                Ok(())
+            }
+        }
+    }
+
+    /// See [`super::aside`].
     pub fn wipe(disk: &SimulatedDisk, dir: &Path) -> Result<(), Error> {
         let mut disk = disk.lock();
         if disk.folders.get(dir).is_some_and(|folder| folder.holder.is_some()) {
@@ -233,7 +264,7 @@ impl Simulated {
     fn with<T>(&self, act: impl FnOnce(&mut Folder, &mut Option<u32>) -> Result<T, Error>) -> Result<T, Error> {
         let mut guard = self.disk.lock();
         let Disk { folders, full, .. } = &mut *guard;
-        match folders.get_mut(&self.dir).filter(|folder| folder.holder == Some(self.number) && !self.is_closed) {
+        match folders.get_mut(&self.dir).filter(|folder| folder.holder == Some(self.number)) {
             Some(folder) => act(folder, full),
             None => Err(Error::Io { path: self.dir.clone(), reason: "the store is closed".to_owned() }),
         }
@@ -373,18 +404,6 @@ impl Simulated {
             }
         }
         Ok(None)
-    }
-
-    /// See [`super::Store::clear`].
-    pub fn clear(&mut self) -> Result<(), Error> {
-        self.under_way.clear();
-        let cleared = self.with(|folder, is_full| {
-            *folder = Folder { holder: folder.holder, ..Folder::default() };
-            if is_full.is_some() { Err(full(&self.dir)) } else { Ok(()) }
-        });
-        self.live.clear();
-        self.is_closed = cleared.is_err();
-        cleared
     }
 
     /// Whether there is nothing, no meta either.

@@ -51,7 +51,7 @@ macro_rules! ask {
 
 impl Store {
     /// Opens the store in `dir`, making an empty one where there is none. [`Error::Damaged`] says that it
-    /// can be [wiped](Store::wipe) and rebuilt.
+    /// has to be built anew, by [`super::aside`].
     pub fn open(dir: &Path, memory: &Memory) -> Result<Self, Error> {
         let files = match memory.place() {
             Place::Rocks(memory) => Files::Rocks(Rocks::open(dir, memory)?),
@@ -63,15 +63,6 @@ impl Store {
             None => store.expect_empty()?,
         }
         Ok(store)
-    }
-
-    /// Removes the store in `dir` with its folder; fine if there is none. Refused outside a slot of a marked
-    /// state folder, and while anybody has it open.
-    pub fn wipe(dir: &Path, memory: &Memory) -> Result<(), Error> {
-        match memory.place() {
-            Place::Rocks(_) => Rocks::wipe(dir),
-            Place::Simulated(disk) => Simulated::wipe(disk, dir),
-        }
     }
 
     /// Where the store stands; `None` for one that was never written to.
@@ -166,13 +157,6 @@ impl Store {
     ) -> Result<Option<Vec<u8>>, Error> {
         assert!(keys_max > 0, "a scan makes progress");
         ask!(&self.files, files => files.scan(after, keys_max, visit))
-    }
-
-    /// Empties the store, its meta included, by removing its files: killed in the midst of it, it is as
-    /// it was, damaged or empty, never partly there. After an error nothing can be done with it but to drop it.
-    pub fn clear(&mut self) -> Result<(), Error> {
-        self.loading = false;
-        ask!(&mut self.files, files => files.clear())
     }
 
     /// How many entries there are, about: overwritten and deleted ones count until a compaction has seen

@@ -13,6 +13,7 @@ mod dir;
 mod load;
 mod model;
 mod overlay;
+mod set_aside;
 mod simulated;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -163,6 +163,25 @@ fn a_deleted_group_goes_on_where_it_was_and_not_from_the_start() {
 }
 
 #[test]
+fn a_first_start_at_the_end_of_an_idle_input_is_remembered_also_without_the_group() {
+    let mut job = Job::new("no-group-idle", 1);
+    job.starts_late = true;
+    job.topology.push(format!("input: {{topics: [{}], value_format: json, start: latest}}", job.input));
+    job.send(things(0, 0..50, 1));
+    let mut first = Operator::start(&job, "a");
+    within(DEADLINE, "the beginning to be committed", || (job.committed() == [50]).then_some(()));
+    first.stop();
+    assert!(job.output().is_empty());
+    job.kafka.delete_group(&job.group());
+    // They came while nobody was there, and nothing but the position record says that they are to be read.
+    job.send(things(0, 100..200, 1));
+    let second = drain(&job, "a");
+    second.await_line(&["the group has no offset any more"], DEADLINE);
+    let found = check(&job, &[second.state_dir()]);
+    assert_eq!(found.count(Fate::Forwarded), 100, "{found:?}");
+}
+
+#[test]
 fn a_group_reset_to_earliest_brings_nothing_new_even_where_entries_have_expired() {
     let job = Job::new("reset", 1).with_retention(Duration::from_secs(60));
     let start = now_ms() - 600_000;

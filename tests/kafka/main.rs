@@ -39,6 +39,7 @@ mod changes;
 mod faults;
 mod inputs;
 mod kills;
+mod last_copy;
 mod lookalikes;
 mod memory;
 mod online;

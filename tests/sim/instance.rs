@@ -14,7 +14,7 @@ use ratchet::engine::preflight::{Admitted, Preflight};
 use ratchet::engine::status::LaneStatus;
 use ratchet::engine::watch::{self, Noticed, WATCH_INTERVAL};
 use ratchet::observe::{Health, Metrics};
-use ratchet::state::Registry;
+use ratchet::state::{Registry, Survey};
 use ratchet::topology::Topology;
 
 use crate::client::Sim;
@@ -52,9 +52,10 @@ impl Instance {
 }
 
 /// What is looked at before lanes join; creates the topics that are missing.
-pub fn admit(sim: &Sim, topology: &Topology) -> Result<Admitted, cluster::Error> {
+pub fn admit(sim: &Sim, topology: &Topology, stores: &Stores) -> Result<Admitted, cluster::Error> {
     let rules_digest = topology.rules.digest();
-    let preflight = Preflight::new(sim, topology, &rules_digest, &TOPIC_SETTINGS);
+    let survey = Survey::of(&stores.state_dir(), &stores.memory());
+    let preflight = Preflight::new(sim, topology, &rules_digest, &TOPIC_SETTINGS, survey);
     preflight.reach()?;
     preflight.begin()
 }
@@ -85,7 +86,7 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>)
     let sim = Sim::new(process.clone());
     let mut attempt = 0;
     let admitted = loop {
-        match admit(&sim, &plan.topology) {
+        match admit(&sim, &plan.topology, stores) {
             Ok(admitted) => break admitted,
             Err(error) if error.kind == Kind::Refused || stop.load(Ordering::Relaxed) => {
                 process.lock().note("refused", format_args!("{error}"));

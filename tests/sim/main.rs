@@ -43,7 +43,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ratchet::config::Commit;
-use ratchet::topology::Topology;
+use ratchet::topology::{Start, Topology};
 
 use cut::Cut;
 use instance::Plan;
@@ -60,11 +60,12 @@ static TOPOLOGIES: LazyLock<[Topology; 4]> = LazyLock::new(|| {
 });
 
 fn plan(profile: &Profile) -> Plan {
-    Plan {
-        topology: TOPOLOGIES[profile.input as usize].clone(),
-        lanes: profile.lanes,
-        commit: Commit { interval_ms: 100, records_max: profile.commit_records, bytes_max: 1 << 20 },
+    let mut topology = TOPOLOGIES[profile.input as usize].clone();
+    if profile.latest {
+        topology.start = Start::Latest;
     }
+    let commit = Commit { interval_ms: 100, records_max: profile.commit_records, bytes_max: 1 << 20 };
+    Plan { topology, lanes: profile.lanes, commit }
 }
 
 /// An environment of one file.
@@ -171,6 +172,12 @@ fn changing_seeds() {
 #[test]
 fn uprooted_seeds() {
     hunt::of_profile("uprooted", 40);
+}
+
+/// `start: latest`, and groups that are lost before anything has come.
+#[test]
+fn late_seeds() {
+    hunt::of_profile("late", 40);
 }
 
 /// What is forgotten is swept, and compacted away for good.

@@ -20,6 +20,8 @@ pub enum Upheaval {
     ChangelogTruncated,
     /// The changelog is deleted and created again. Refused.
     ChangelogRecreated,
+    /// The changelog is deleted. Refused at each start, and not created anew, where anything was ever committed.
+    ChangelogDeleted,
     /// The input is deleted and created again while nobody reads. Refused: nothing of the new one comes out, where
     /// anything of the former was ever processed.
     InputRecreated,
@@ -33,8 +35,13 @@ pub enum Upheaval {
 
 impl Upheaval {
     /// Those of the group and of the changelog.
-    pub const OF_STATE: [Self; 4] =
-        [Self::GroupReset, Self::GroupDeleted, Self::ChangelogTruncated, Self::ChangelogRecreated];
+    pub const OF_STATE: [Self; 5] = [
+        Self::GroupReset,
+        Self::GroupDeleted,
+        Self::ChangelogTruncated,
+        Self::ChangelogRecreated,
+        Self::ChangelogDeleted,
+    ];
     /// Those of what is read.
     pub const OF_INPUT: [Self; 4] = [Self::GroupLatest, Self::InputRecreated, Self::InputLost, Self::InputGrown];
 
@@ -42,7 +49,7 @@ impl Upheaval {
     pub fn is_loss(self) -> bool {
         match self {
             Self::GroupReset | Self::GroupLatest | Self::GroupDeleted => false,
-            Self::ChangelogTruncated | Self::ChangelogRecreated => true,
+            Self::ChangelogTruncated | Self::ChangelogRecreated | Self::ChangelogDeleted => true,
             Self::InputRecreated | Self::InputLost | Self::InputGrown => true,
         }
     }
@@ -83,6 +90,8 @@ pub struct Profile {
     pub trims: u64,
     /// Something that people do to the cluster.
     pub upheaval: Option<Upheaval>,
+    /// Whether reading begins at the input's end (`start: latest`), and the input is idle at first.
+    pub latest: bool,
     /// Whether the input is written in transactions too, of which some are aborted.
     pub transactional: bool,
     /// Whether the changelog is an administrator's own, from which the cleaner removes tombstones soon.
@@ -96,7 +105,7 @@ pub struct Profile {
 pub type Draw = fn(&mut Random) -> Profile;
 
 /// All profiles by the names that people call them by.
-pub const PROFILES: [(&str, Draw); 12] = [
+pub const PROFILES: [(&str, Draw); 13] = [
     ("calm", Profile::calm),
     ("falling", Profile::falling),
     ("wild", Profile::wild),
@@ -109,6 +118,7 @@ pub const PROFILES: [(&str, Draw); 12] = [
     ("changing", Profile::changing),
     ("uprooted", Profile::uprooted),
     ("swept", Profile::swept),
+    ("late", Profile::late),
 ];
 
 impl Profile {
@@ -134,6 +144,7 @@ impl Profile {
             disks: 0,
             trims: 0,
             upheaval: None,
+            latest: false,
             transactional: false,
             tombstones_go: false,
             protocol: Protocol::V1,
@@ -182,7 +193,7 @@ impl Profile {
 
     /// Groups and changelogs that are changed under it.
     pub fn upset(random: &mut Random) -> Self {
-        let upheaval = Upheaval::OF_STATE[random.below(4) as usize];
+        let upheaval = Upheaval::OF_STATE[random.below(5) as usize];
         Self { upheaval: Some(upheaval), ..Self::sick(random) }
     }
 
@@ -215,6 +226,12 @@ impl Profile {
     pub fn swept(random: &mut Random) -> Self {
         let compactions = random.between(6, 30);
         Self { input: input::Kind::Messages, tombstones_go: true, compactions, ..Self::sick(random) }
+    }
+
+    /// Inputs that are read from their end on, and groups that are lost before anything has come.
+    pub fn late(random: &mut Random) -> Self {
+        let upheaval = random.permille(800).then_some(Upheaval::GroupDeleted);
+        Self { latest: true, upheaval, ..Self::wild(random) }
     }
 
     /// The profile of this name.

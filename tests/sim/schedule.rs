@@ -29,6 +29,8 @@ use upheaval::Disk;
 
 /// Faults come within this time; then all is calm.
 const TROUBLE: Time = 8 * SECOND;
+/// For how long an input is idle at most that is read from its end on: the group may be lost before.
+const IDLE: Time = 6 * SECOND;
 /// How long it may take afterwards until everything is read.
 const RECOVERY: Time = 120 * SECOND;
 /// How long it is watched where the state is lost.
@@ -119,6 +121,9 @@ struct Run<'a> {
     history: History,
     /// What stores had kept when their processes ended.
     held: Vec<judge::stores::Held>,
+    /// What each instance's stores held when its process began.
+    begun_with: Vec<Vec<judge::stores::Held>>,
+    lives: Vec<judge::stores::Life>,
     /// Whether all stores were wiped once all was read.
     wiped: bool,
 }
@@ -167,9 +172,15 @@ pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, cut: &Cut, tell: bool)
         look_at: LOOK,
         history: History::new(judge::rules(profile.input), profile.partitions),
         held: Vec::new(),
+        begun_with: vec![Vec::new(); profile.instances],
+        lives: Vec::new(),
         wiped: false,
     };
     run.history.tombstones_go = profile.tombstones_go;
+    run.history.starts_latest = profile.latest;
+    if profile.latest {
+        run.feed_at = run.feeding.below(IDLE);
+    }
     run.draw_faults(cut);
     match catch_unwind(AssertUnwindSafe(|| run.drive())) {
         Ok(ruling) => run.conclude(ruling),

@@ -54,6 +54,11 @@ pub(super) enum Served {
 }
 
 impl Group {
+    /// How many members it has.
+    pub(super) fn members(&self) -> usize {
+        self.members.len()
+    }
+
     /// Adds a member and begins a round.
     pub(super) fn join(&mut self, id: u64, topics: &[Arc<str>]) {
         let membership = Membership {

@@ -169,6 +169,10 @@ impl Cluster for Embedded {
         Ok(Some(Rights::ALL))
     }
 
+    fn members_of(&self, group: &str) -> Result<usize, Error> {
+        Ok(self.broker.state()?.groups.get(group).map_or(0, group::Group::members))
+    }
+
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
         self.broker.create_topic(topic)
     }

@@ -304,16 +304,22 @@ fn too_few_brokers(client: &Arc<Client>, replicas: i32) -> Option<i32> {
     (1..replicas).contains(&brokers).then_some(brokers)
 }
 
-/// What `make`'s clients may do with `group`. Without the right to ask, they have none at all.
-pub(super) fn group_rights(
-    make: impl Fn() -> Result<Arc<Client>, Error>,
-    group: &str,
-) -> Result<Option<Rights>, Error> {
+/// What a coordinator says of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Group {
+    /// What this client may do with it; `None` where the cluster does not say.
+    pub rights: Option<Rights>,
+    /// How many members it has.
+    pub members: usize,
+}
+
+/// What is said to `make`'s clients of `group`. Without the right to ask, they have none at all.
+pub(super) fn group(make: impl Fn() -> Result<Arc<Client>, Error>, group: &str) -> Result<Group, Error> {
     let deadline = Instant::now() + ANSWER_DEADLINE;
     let mut wait = COORDINATOR_ANSWER;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        match group_rights_within(&make()?, group, wait.min(left)) {
+        match group_within(&make()?, group, wait.min(left)) {
             // The groups' topic is being made, or another broker takes it over.
             Err(error) if error.kind == Kind::Retry && Instant::now() + COORDINATOR_PAUSE < deadline => {
                 wait = ANSWER_DEADLINE.min(wait * 2);
@@ -324,7 +330,7 @@ pub(super) fn group_rights(
     }
 }
 
-fn group_rights_within(client: &Arc<Client>, group: &str, wait: Duration) -> Result<Option<Rights>, Error> {
+fn group_within(client: &Arc<Client>, group: &str, wait: Duration) -> Result<Group, Error> {
     let what = || format!("describing the group {group}");
     let name = c_string(group)?;
     let api = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
@@ -338,18 +344,19 @@ fn group_rights_within(client: &Arc<Client>, group: &str, wait: Duration) -> Res
         let result = rd::rd_kafka_event_DescribeConsumerGroups_result(answer.raw());
         let mut count = 0;
         let groups = pointers(rd::rd_kafka_DescribeConsumerGroups_result_groups(result, &mut count), count);
-        let Some(&group) = groups.first() else { return Ok(None) };
+        let Some(&group) = groups.first() else { return Ok(Group::default()) };
         let error = rd::rd_kafka_ConsumerGroupDescription_error(group);
         let code = if error.is_null() { Code::RD_KAFKA_RESP_ERR_NO_ERROR } else { rd::rd_kafka_error_code(error) };
         match Failure::of(code) {
             None => {
                 let operations = rd::rd_kafka_ConsumerGroupDescription_authorized_operations(group, &mut count);
-                Ok(rights(operations, count))
+                let members = rd::rd_kafka_ConsumerGroupDescription_member_count(group);
+                Ok(Group { rights: rights(operations, count), members })
             }
             Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED => {
-                Ok(Some(Rights::default()))
+                Ok(Group { rights: Some(Rights::default()), members: 0 })
             }
-            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => Ok(None),
+            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => Ok(Group::default()),
             Some(failure) => Err(failure.plain(what())),
         }
     }

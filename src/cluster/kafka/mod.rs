@@ -149,7 +149,11 @@ impl Cluster for Kafka {
     }
 
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error> {
-        admin::group_rights(|| self.inner.askers.lone(), group)
+        admin::group(|| self.inner.askers.lone(), group).map(|group| group.rights)
+    }
+
+    fn members_of(&self, group: &str) -> Result<usize, Error> {
+        admin::group(|| self.inner.askers.lone(), group).map(|group| group.members)
     }
 
     fn check_creation(&self, topic: &NewTopic<'_>) -> Result<(), Error> {

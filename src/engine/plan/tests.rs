@@ -226,6 +226,29 @@ fn a_deleted_group_resumes_from_the_position_record_never_from_start() {
 }
 
 #[test]
+fn a_position_is_known_also_where_nothing_was_processed_before_it() {
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest };
+    // A first start on an idle input; a reset back into what had been skipped, or on over more.
+    let cases: [(&[(i64, i64)], i64); 4] = [
+        (&[(700, 700)], 700),
+        (&[(0, 100), (150, 160), (200, 300), (160, 160)], 160),
+        (&[(0, 300), (500, 500)], 500),
+        (&[], 1000),
+    ];
+    for (processed, next) in cases {
+        let record = position(9, processed);
+        let lost = resume(&settled(None), Some(&record), own).unwrap();
+        assert_eq!(lost.next, next, "{processed:?}");
+        assert_eq!(lost.origin == Origin::GroupDeleted, !processed.is_empty(), "{processed:?}");
+        let there = resume(&settled(committed(next, metadata(token(9)))), Some(&record), own).unwrap();
+        assert_eq!((there.next, there.origin == Origin::Committed), (next, !processed.is_empty()), "{processed:?}");
+        // What stands at a position was not processed.
+        assert!(!lost.progress.is_replayed(next));
+        assert!(lost.progress.processed.as_pairs().iter().all(|(from, to)| from < to));
+    }
+}
+
+#[test]
 fn a_changelog_without_the_committed_transaction_is_refused() {
     let settled = settled(committed(300, metadata(token(9))));
     assert!(matches!(go_on(&settled, None), Err(Refusal::ChangelogLost { .. })), "recreated and empty");

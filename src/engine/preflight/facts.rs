@@ -1,10 +1,13 @@
-//! What the cluster says of the topics that belong to one input topic. Asking changes nothing.
+//! What the cluster says of the topics that belong to one input topic, and the state folder where a changelog is missing.
+//! Asking changes nothing.
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, CommittedOffset, Denied, Kind, Rights, TopicDescription};
+use crate::cluster::{self, Cluster, CommittedOffset, Denied, Kind, Rights, TopicDescription, TopicId};
+use crate::engine::plan::processed_of;
 use crate::format::OffsetMetadata;
 use crate::record::TopicPartition;
+use crate::state::{self, Survey};
 use crate::topology::Topology;
 
 /// How long to wait for committed offsets that a transaction is pending on; the restore waits for longer.
@@ -80,6 +83,9 @@ pub struct Facts {
     pub changelog: Named,
     /// What the group has committed, by partition; or why that cannot be seen.
     pub committed: Result<Vec<Option<CommittedOffset>>, String>,
+    /// Where the changelog is missing: the stores on this machine that remember what was processed of the input, each
+    /// in words.
+    pub stores: Vec<String>,
 }
 
 impl Facts {
@@ -96,6 +102,7 @@ impl Facts {
         topology: &Topology,
         topic: &str,
         rights: Option<Rights>,
+        survey: &Survey,
     ) -> Result<Self, cluster::Error> {
         let input = Named::ask(cluster, topic.to_owned())?;
         let output = Named::ask(cluster, topology.output_topic(topic))?;
@@ -103,8 +110,36 @@ impl Facts {
         let partition_count = input.there().map_or(0, |input| input.partition_count);
         let partitions: Vec<_> = (0..partition_count).map(|partition| TopicPartition::new(topic, partition)).collect();
         let committed = committed(cluster, &topology.group(), &partitions, rights)?;
-        Ok(Self { input, output, changelog, committed })
+        let mut stores = Vec::new();
+        if let (Seen::Missing, Some(input)) = (&changelog.seen, input.there()) {
+            stores = remembering(survey, &topology.name, topic, input.id)?;
+            if committed.as_ref().is_ok_and(Vec::is_empty) {
+                let words =
+                    "the changelog does not exist, and whether the group has committed anything cannot be told yet";
+                return Err(cluster::Error::new(Kind::Retry, words));
+            }
+        }
+        Ok(Self { input, output, changelog, committed, stores })
     }
+}
+
+/// The stores that remember what was processed of this input. One that cannot be read may remember anything.
+fn remembering(survey: &Survey, topology: &str, topic: &str, input_id: TopicId) -> Result<Vec<String>, cluster::Error> {
+    let later = |error: state::Error| cluster::Error::new(Kind::Retry, error.to_string());
+    let mut all = Vec::new();
+    for found in survey.stores(topology, topic).map_err(later)? {
+        let path = found.path.display();
+        let position = found.read().and_then(|store| store.map_or(Ok(None), |store| store.position()));
+        match position {
+            Ok(position) => {
+                let processed = position.and_then(|position| processed_of(&position, input_id));
+                all.extend(processed.map(|upto| format!("{path} (up to offset {upto})")));
+            }
+            Err(state::Error::Damaged { reason, .. }) => all.push(format!("{path} (damaged: {reason})")),
+            Err(error) => return Err(later(error)),
+        }
+    }
+    Ok(all)
 }
 
 /// What the group has committed; or why that cannot be seen.

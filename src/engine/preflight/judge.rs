@@ -1,11 +1,12 @@
 //! What is to be said of the topics that a topology works with: each rule once, pure, for `run` and for
 //! `check --online` alike.
 
-use crate::cluster::{Denied, Rights, TopicDescription};
+use crate::cluster::{CommittedOffset, Denied, Rights, TopicDescription};
 use crate::config::{self, Create};
 use crate::dedup::{Part, Path, Retention, Rules, Source};
-use crate::engine::plan::{ANEW, FOREIGN_OFFSET_HELP};
+use crate::engine::plan::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP};
 use crate::format::{self, OffsetMetadata};
+use crate::mistakes::{self, Mistake};
 use crate::topology::Topology;
 use crate::yaml::units::show_duration_ms;
 
@@ -95,7 +96,10 @@ impl Judge<'_> {
         let input = facts.input.there();
         let partition_count = input.map(|input| input.partition_count);
         self.written(Role::Output, &facts.output, partition_count, &mut findings);
-        self.written(Role::Changelog, &facts.changelog, partition_count, &mut findings);
+        match self.lost(facts) {
+            Some(lost) => findings.push(lost),
+            None => self.written(Role::Changelog, &facts.changelog, partition_count, &mut findings),
+        }
         if let (Some(input), Some(output)) = (input, facts.output.there()) {
             self.forwarding(facts, input, output, &mut findings);
         }
@@ -323,6 +327,29 @@ impl Judge<'_> {
                 "raise it, or lower `future_max`",
             ));
         }
+    }
+
+    /// A changelog that is missing although something tells of what stood in it: another one would hold nothing of that.
+    fn lost(&self, facts: &Facts) -> Option<Finding> {
+        if facts.changelog.seen != Seen::Missing || mistakes::made(Mistake::ChangelogCreatedAnew) {
+            return None;
+        }
+        let name = &facts.changelog.name;
+        let committed = facts.committed.as_deref().unwrap_or_default().iter().flatten();
+        let is_ours = |committed: &&CommittedOffset| matches!(OffsetMetadata::parse(&committed.metadata), Ok(Some(_)));
+        let told_by = match (committed.filter(is_ours).count(), facts.stores.as_slice()) {
+            (0, []) => return None,
+            (0, stores) => format!("stores remember what stood in it: {}", stores.join(", ")),
+            (partitions, _) => format!(
+                "the group {:?} has committed transactions that stood in it, for {partitions} of {} partitions",
+                self.topology.group(),
+                facts.committed.as_ref().map_or(0, Vec::len)
+            ),
+        };
+        Some(Finding::refused(
+            format!("changelog topic {name:?} does not exist, and {told_by}: it was deleted"),
+            format!("{LOST_HELP}, or {ANEW}"),
+        ))
     }
 
     /// Offsets that were committed under other rules, or by something else, are seen before subscribing, so that

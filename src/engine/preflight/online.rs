@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::cluster::{self, Cluster, Kind, embedded::Embedded, kafka::Kafka};
 use crate::config::{ClusterKind, Config};
+use crate::state::Survey;
 use crate::topology::Topology;
 
 use super::creation::rehearse;
@@ -58,6 +59,7 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
     let judge = Judge { topology, rules_digest, settings: &config.topics, is_shared: C::IS_SHARED };
     let rights = cluster.group_rights(&topology.group())?;
     let names = feeding::inputs(cluster, topology)?;
+    let survey = Survey::of_folder(&config.state_dir);
     let mut findings = Vec::new();
     if names.is_empty() {
         findings.push(Finding::warning(
@@ -70,7 +72,7 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
         match feeding::problem_with(topology, name, &names) {
             Some(problem) => findings.push(Finding::refused(problem, "leave it out by input.exclude")),
             None => {
-                let facts = Facts::gather(cluster, topology, name, rights)?;
+                let facts = Facts::gather(cluster, topology, name, rights, &survey)?;
                 findings.extend(judge.input(&facts));
                 let partition_count = facts.input.there().map(|input| input.partition_count);
                 for (role, topic) in [(Role::Output, &facts.output), (Role::Changelog, &facts.changelog)] {

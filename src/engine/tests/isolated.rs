@@ -106,6 +106,10 @@ impl Cluster for Faulty {
         self.inner.group_rights(group)
     }
 
+    fn members_of(&self, group: &str) -> Result<usize, cluster::Error> {
+        self.inner.members_of(group)
+    }
+
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), cluster::Error> {
         self.inner.create_topic(topic)
     }

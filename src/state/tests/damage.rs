@@ -44,7 +44,7 @@ fn reports_damage(harm: impl Fn(&Path)) {
     let error = look(&dir).unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
     assert!(error.to_string().contains("rebuilt from the changelog"), "{error}");
-    Store::wipe(&dir, &small_memory()).unwrap();
+    aside::remove_built(&dir, &small_memory()).unwrap();
     assert!(!dir.exists());
     assert_eq!(look(&dir), Ok(Map::new()));
 }

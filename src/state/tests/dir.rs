@@ -121,7 +121,7 @@ fn another_process_holds_its_slot_and_its_stores_until_it_dies() {
     let theirs = root.path().join("slot-0/t/a-0");
     let error = Store::open(&theirs, &small_memory()).unwrap_err();
     assert!(matches!(error, Error::InUse { .. }), "{error:?}");
-    assert!(matches!(Store::wipe(&theirs, &small_memory()), Err(Error::InUse { .. })));
+    assert!(matches!(aside::remove_built(&theirs, &small_memory()), Err(Error::InUse { .. })));
     assert!(theirs.join("CURRENT").exists());
 
     holder.kill().unwrap();
@@ -136,7 +136,7 @@ fn a_store_that_this_process_has_open_is_in_use_by_whatever_path() {
     let _store = Store::open(&dir, &small_memory()).unwrap();
     let other_name = dir.parent().unwrap().join(".").join(dir.file_name().unwrap());
     assert!(matches!(Store::open(&other_name, &small_memory()), Err(Error::InUse { .. })));
-    assert!(matches!(Store::wipe(&other_name, &small_memory()), Err(Error::InUse { .. })));
+    assert!(matches!(aside::remove_built(&other_name, &small_memory()), Err(Error::InUse { .. })));
 }
 
 #[test]
@@ -148,12 +148,16 @@ fn nothing_is_removed_outside_a_slot() {
     let link = dir.with_file_name("link");
     std::os::unix::fs::symlink(outside.path().join("a/b/c"), &link).unwrap();
     for refused in [root.path(), state.path(), &outside.path().join("a/b/c"), &link] {
-        assert!(matches!(Store::wipe(refused, &small_memory()), Err(Error::Unmarked { .. })), "{}", refused.display());
+        assert!(
+            matches!(aside::remove_built(refused, &small_memory()), Err(Error::Unmarked { .. })),
+            "{}",
+            refused.display()
+        );
         assert!(refused.exists());
     }
-    Store::wipe(&dir, &small_memory()).unwrap();
+    aside::remove_built(&dir, &small_memory()).unwrap();
     assert!(!dir.exists());
-    Store::wipe(&dir, &small_memory()).unwrap();
+    aside::remove_built(&dir, &small_memory()).unwrap();
 }
 
 /// Gives up root's rights, if this is root, and tries to take the folder.

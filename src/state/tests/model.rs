@@ -33,7 +33,6 @@ enum Op {
         chunk: usize,
         as_file: bool,
     },
-    Clear,
 }
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -56,7 +55,6 @@ fn op() -> impl Strategy<Value = Op> {
             Op::Crash { chunk, as_file, restore_crashes, keeps }
         }),
         1 => (1..20_usize, any::<bool>()).prop_map(|(chunk, as_file)| Op::LoadAll { chunk, as_file }),
-        1 => Just(Op::Clear),
     ]
 }
 
@@ -119,12 +117,6 @@ impl World {
                 self.store().begin_load(&loading(0)).unwrap();
                 self.flushed = 0;
                 self.restore(chunk, as_file, 0, 0);
-            }
-            Op::Clear => {
-                self.store().clear().unwrap();
-                assert_eq!(contents(self.store()).unwrap(), Map::new());
-                self.flushed = 0;
-                self.restore(5, false, 0, 0);
             }
         }
     }

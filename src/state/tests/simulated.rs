@@ -20,7 +20,11 @@ enum Op {
     Load { records: Records, as_file: bool },
     FinishLoads,
     Flush,
-    Clear,
+    SetAside,
+    PutBack,
+    PutBackOver,
+    RemoveAside,
+    Recover,
     Reopen,
     WipeWhileOpen,
     Wipe,
@@ -53,7 +57,11 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (records(), any::<bool>()).prop_map(|(records, as_file)| Op::Load { records, as_file }),
         2 => Just(Op::FinishLoads),
         2 => Just(Op::Flush),
-        1 => Just(Op::Clear),
+        2 => Just(Op::SetAside),
+        1 => Just(Op::PutBack),
+        1 => Just(Op::PutBackOver),
+        1 => Just(Op::RemoveAside),
+        1 => Just(Op::Recover),
         2 => Just(Op::Reopen),
         1 => Just(Op::WipeWhileOpen),
         1 => Just(Op::Wipe),
@@ -113,9 +121,23 @@ impl Side {
             }
             Op::FinishLoads | Op::Load { .. } => format!("{:?} {:?}", store.finish_loads(), store.take_loaded()),
             Op::Flush => format!("{:?}", store.flush()),
-            Op::Clear => {
-                self.is_loading = false;
-                format!("{:?}", store.clear())
+            Op::SetAside | Op::PutBack | Op::PutBackOver | Op::RemoveAside | Op::Recover => {
+                self.store = None;
+                let (dir, memory) = (&self.dir, &self.memory);
+                let done = match op {
+                    Op::SetAside => aside::set_aside(dir, memory),
+                    Op::PutBack => aside::remove_built(dir, memory).and_then(|()| aside::put_back(dir, memory)),
+                    // Never over one that is there.
+                    Op::PutBackOver => aside::put_back(dir, memory),
+                    Op::RemoveAside => aside::remove_aside(dir, memory),
+                    // Killed before another was begun.
+                    _ => aside::set_aside(dir, memory).and_then(|()| aside::recover(dir, memory)),
+                };
+                let told = format!("{:?} {:?}", done.map_err(|_| "refused"), aside::stands_aside(dir, memory));
+                self.store = Some(Store::open(&self.dir, &self.memory).unwrap());
+                let meta = self.store().meta().unwrap();
+                self.is_loading = meta.is_some_and(|meta| meta.token.is_none());
+                told
             }
             Op::Reopen => {
                 self.store = None;
@@ -125,11 +147,11 @@ impl Side {
                 self.is_loading = meta.is_some_and(|meta| meta.token.is_none());
                 String::new()
             }
-            Op::WipeWhileOpen => kind(&Store::wipe(&self.dir, &self.memory).unwrap_err()),
+            Op::WipeWhileOpen => kind(&aside::remove_built(&self.dir, &self.memory).unwrap_err()),
             Op::Wipe => {
                 self.store = None;
-                Store::wipe(&self.dir, &self.memory).unwrap();
-                Store::wipe(&self.dir, &self.memory).unwrap();
+                aside::remove_built(&self.dir, &self.memory).unwrap();
+                aside::remove_built(&self.dir, &self.memory).unwrap();
                 self.store = Some(Store::open(&self.dir, &self.memory).unwrap());
                 self.is_loading = false;
                 String::new()
@@ -259,7 +281,7 @@ fn damage_is_said_when_it_is_opened_or_read_and_gone_after_a_wipe() {
     }
     drop(store);
     assert!(matches!(Store::open(dir, &disk.memory()), Err(Error::Damaged { .. })));
-    Store::wipe(dir, &disk.memory()).unwrap();
+    aside::remove_built(dir, &disk.memory()).unwrap();
     assert_eq!(stands_at(&disk, dir), 0);
 }
 

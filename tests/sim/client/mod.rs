@@ -150,6 +150,11 @@ impl Cluster for Sim {
         Ok(Some(Rights::ALL))
     }
 
+    fn members_of(&self, group: &str) -> Result<usize, Error> {
+        let group = group.to_owned();
+        self.ask("describe group", move |broker| Ok(broker.groups.members(&group)))
+    }
+
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
         let setting =
             |name: &str| topic.settings.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());

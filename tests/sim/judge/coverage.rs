@@ -123,6 +123,7 @@ pub const SITUATIONS: &[Situation] = &[
     of("upset", DELETED_MET, "the engine says so"),
     of("upset", "the changelog was truncated", "the schedule does it"),
     of("upset", "the changelog was recreated", "the schedule does it"),
+    of("upset", "the changelog was deleted", "the schedule does it"),
     of("upset", REFUSED, "the engine says so"),
     of("upset", LOSS_REFUSED, "not everything is read after such a loss"),
     of("uprooted", "the input lost records that were read", "the schedule does it"),

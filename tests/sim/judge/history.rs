@@ -47,6 +47,8 @@ pub struct History {
     changelogs: BTreeMap<(i32, u128), Changelog>,
     /// Whether tombstones are removed from the changelog before every restore has seen them.
     pub tombstones_go: bool,
+    /// Whether reading begins at the input's end.
+    pub starts_latest: bool,
     upheavals: BTreeSet<Upheaval>,
     /// By the partition's number.
     committed: Vec<Commits>,
@@ -58,6 +60,8 @@ pub struct History {
     lost: BTreeSet<i32>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
+    /// Whether the changelog was deleted although the group had committed transactions of it.
+    pub has_lost_changelog: bool,
     /// What was wrong already.
     pub ruling: Ruling,
 }
@@ -70,12 +74,14 @@ impl History {
             partitions,
             changelogs: BTreeMap::new(),
             tombstones_go: false,
+            starts_latest: false,
             upheavals: BTreeSet::new(),
             committed: (0..partitions).map(of).collect(),
             clocks_ms: (0, 0),
             refused: BTreeSet::new(),
             lost: BTreeSet::new(),
             start_refused: false,
+            has_lost_changelog: false,
             ruling: Ruling::default(),
         }
     }
@@ -143,7 +149,9 @@ impl History {
             Upheaval::GroupReset | Upheaval::GroupDeleted | Upheaval::InputRecreated => {
                 self.committed.iter_mut().for_each(|commits| commits.last = None);
             }
-            Upheaval::ChangelogRecreated => {
+            Upheaval::ChangelogRecreated | Upheaval::ChangelogDeleted => {
+                let has_text = |commits: &Commits| commits.last.as_ref().is_some_and(|last| !last.metadata.is_empty());
+                self.has_lost_changelog = upheaval == Upheaval::ChangelogDeleted && self.committed.iter().any(has_text);
                 let Some(topic) = broker.topics.get(self.rules.changelog) else { return };
                 for (number, log) in topic.logs.iter().enumerate() {
                     let kept = self.changelogs.entry((number as i32, topic.id)).or_default();
@@ -176,7 +184,9 @@ impl History {
 
     /// Whether the changelog may be less than the state.
     pub fn had_changelog_loss(&self) -> bool {
-        self.had(Upheaval::ChangelogTruncated) || self.had(Upheaval::ChangelogRecreated)
+        [Upheaval::ChangelogTruncated, Upheaval::ChangelogRecreated, Upheaval::ChangelogDeleted]
+            .iter()
+            .any(|upheaval| self.had(*upheaval))
     }
 
     /// Whether people have set the group's offsets.
@@ -200,10 +210,12 @@ impl History {
     }
 
     /// Whether a partition need not be read to its end: its task was refused for what was lost, or, as the input was
-    /// given more partitions, it was or an instance was at its start.
+    /// given more partitions, it was or an instance was at its start; or one was, as the changelog was deleted.
     pub fn excuses(&self, partition: &Partition) -> bool {
         let is_refused = self.start_refused || self.was_refused(partition);
-        let has_no_reader = self.had(Upheaval::InputGrown) && is_refused && *partition.topic == *self.rules.input;
+        let is_grown = self.had(Upheaval::InputGrown) && is_refused;
+        let has_no_changelog = self.has_lost_changelog && self.start_refused;
+        let has_no_reader = (is_grown || has_no_changelog) && *partition.topic == *self.rules.input;
         has_no_reader || self.lost.contains(&partition.number) && self.was_refused(partition)
     }
 

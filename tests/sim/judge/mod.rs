@@ -15,6 +15,7 @@
 //! | 8 | what is in a store was committed | `stores` |
 //! | 9 | stores of one transaction are the same, however they were come by | `stores` |
 //! | 10 | all is read in time, and nothing is left open | here |
+//! | 11 | a refusal destroys nothing: what a store held is there until another is whole; a changelog that is gone is not created anew | `stores`, here |
 //!
 //! What was committed is judged whatever has happened: a task that was refused has read less, and what it has done
 //! of that is right. An upheaval excuses this and no more: a group that was reset or deleted, that its committed offset
@@ -204,6 +205,10 @@ pub fn examine(broker: &Broker, history: &mut History) -> Ruling {
     }
     explanations.end(&mut ruling);
     letters.end(&mut ruling);
+    if history.has_lost_changelog && broker.topics.get(case.rules.changelog).is_some() {
+        let changelog = Partition::new(case.rules.changelog, 0);
+        ruling.tell(11, &changelog, None, "no changelog in place of the one that was deleted", "another one");
+    }
     ruling
 }
 

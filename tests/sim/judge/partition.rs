@@ -39,7 +39,7 @@ pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanatio
     let was_reset = case.history.had_reset();
     runs::check_order(&all, &changelog, was_reset, ruling);
     let records = case.committed(&input);
-    check_beginning(&all, &records, (&input, was_reset), ruling);
+    check_beginning(&all, &records, (&input, was_reset || case.history.starts_latest), ruling);
 
     let mut model = Model::new(case.rules);
     let mut forwards: Vec<Forward<'_>> = Vec::new();
@@ -125,11 +125,11 @@ fn check_names(case: &Case<'_>, run: &Run<'_>, (number, id): (i32, u128), ruling
 }
 
 /// Nothing at the input's beginning was left out.
-fn check_beginning(runs: &[Run<'_>], records: &[Seen], (input, was_reset): (&Partition, bool), ruling: &mut Ruling) {
+fn check_beginning(runs: &[Run<'_>], records: &[Seen], (input, may_skip): (&Partition, bool), ruling: &mut Ruling) {
     let from = runs.first().and_then(|run| run.position.processed.first()).map(|range| range.0);
     if let (Some(from), Some(first)) = (from, records.first())
         && from > first.offset
-        && !was_reset
+        && !may_skip
     {
         ruling.tell(3, input, first.offset, "the input read from its first record on", format!("read from {from} on"));
     }

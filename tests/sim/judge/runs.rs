@@ -25,6 +25,16 @@ impl Run<'_> {
     pub fn end(&self) -> i64 {
         self.position.processed.last().map_or(0, |range| range.1)
     }
+
+    /// Up to where anything was processed.
+    fn highest(&self) -> i64 {
+        self.position.processed.iter().map(|range| range.1).max().unwrap_or(0)
+    }
+
+    /// Whether all was processed that stands between these offsets.
+    fn covers(&self, from: i64, to: i64) -> bool {
+        from >= to || self.position.processed.iter().any(|range| range.0 <= from && to <= range.1)
+    }
 }
 
 /// What the checker's reader makes of bytes; `None` where it gives up.
@@ -85,10 +95,10 @@ pub fn check_order(runs: &[Run<'_>], partition: &Partition, was_reset: bool, rul
             let expected = format!("the rules {:02x?}, as before", before.position.rules_digest);
             ruling.tell(4, partition, after.at, expected, format!("{:02x?}", after.position.rules_digest));
         }
-        if after.end() < before.end() || !holds(&after.position.processed, &before.position.processed) {
+        if after.highest() < before.highest() || !holds(&after.position.processed, &before.position.processed) {
             let expected = format!("more than {:?}, which was processed before", before.position.processed);
             ruling.tell(7, partition, after.at, expected, format!("{:?}", after.position.processed));
-        } else if after.position.processed.len() > before.position.processed.len() && !was_reset {
+        } else if !after.covers(before.end(), after.end()) && !was_reset {
             let expected = format!("to go on from {}", before.end());
             ruling.tell(3, partition, after.at, expected, format!("{:?}", after.position.processed));
         }
@@ -97,7 +107,9 @@ pub fn check_order(runs: &[Run<'_>], partition: &Partition, was_reset: bool, rul
 
 /// Whether all that is in `less` is in `more`.
 fn holds(more: &[(i64, i64)], less: &[(i64, i64)]) -> bool {
-    less.iter().all(|(from, to)| more.iter().any(|(start, end)| start <= from && to <= end))
+    less.iter()
+        .filter(|(from, to)| from < to)
+        .all(|(from, to)| more.iter().any(|(start, end)| start <= from && to <= end))
 }
 
 /// Whether an offset is in any of the ranges.

@@ -5,7 +5,7 @@
 //! nothing in it is older than its position says, and nothing was never committed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rocksdb::{DB, IteratorMode, Options};
 
@@ -19,10 +19,19 @@ use super::rules::Rules;
 use super::{Ruling, coverage, partition, runs, text};
 
 /// What a store holds, its meta included.
+#[derive(Clone)]
 pub struct Held {
     /// The partition that its folder is named after; it may hold another's, where folders were swapped.
     pub folder: Partition,
+    /// Whether it stands aside, as another is built in its place.
+    pub is_aside: bool,
     pub state: State,
+}
+
+/// What an instance's stores held when a process began with them, and when it had ended.
+pub struct Life {
+    pub before: Vec<Held>,
+    pub after: Vec<Held>,
 }
 
 /// Reads an instance's stores, which nobody may have open, as the files that they are: by the
@@ -30,20 +39,76 @@ pub struct Held {
 pub fn read(stores: &Stores, rules: &Rules, partitions: i32) -> Vec<Held> {
     let mut all = Vec::new();
     for number in 0..partitions {
-        let folder = Partition::new(rules.input, number);
-        let dir = stores.slot().join(rules.name).join(format!("{}-{number}", rules.input));
-        let state = match stores {
-            Stores::Simulated(disk) => {
-                let copy = disk.copy(&dir);
-                Some(copy.records().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
-            }
-            // Opening makes a folder that is not there.
-            Stores::Real(..) if dir.exists() => read_real(&dir).ok(),
-            Stores::Real(..) => None,
-        };
-        all.extend(state.map(|state| Held { folder, state }));
+        let place = stores.slot().join(rules.name).join(format!("{}-{number}", rules.input));
+        for (is_aside, dir) in [(false, place.clone()), (true, PathBuf::from(format!("{}.aside", place.display())))] {
+            let folder = Partition::new(rules.input, number);
+            let state: Option<State> = match stores {
+                Stores::Simulated(disk) => {
+                    let copy = disk.copy(&dir);
+                    Some(copy.records().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
+                }
+                // Opening makes a folder that is not there.
+                Stores::Real(..) if dir.exists() => read_real(&dir).ok(),
+                Stores::Real(..) => None,
+            };
+            let state = state.filter(|state| !is_aside || !state.is_empty());
+            all.extend(state.map(|state| Held { folder, is_aside, state }));
+        }
     }
     all
+}
+
+/// What was in a store when a process began is there still when it has ended, in its place or set aside: as it was, or
+/// with what was committed since. Unless the one in its place is the result of a transaction: then that is whole.
+pub fn check_kept(lives: &[Life], history: &History, ruling: &mut Ruling) {
+    for Life { before, after } in lives {
+        let of = |all: &[Held], folder: &Partition, is_aside: bool| {
+            all.iter().find(|held| held.folder == *folder && held.is_aside == is_aside).map(|held| held.state.clone())
+        };
+        for folder in before.iter().filter(|held| !held.is_aside).map(|held| &held.folder) {
+            let Some(stood) = of(before, folder, true).or_else(|| of(before, folder, false)) else { continue };
+            // Another partition's, where folders were swapped, is not built upon, and gone once another was whole; that one
+            // may be in a restore again.
+            if meta_of(&stood).is_none_or(|meta| meta.partition != folder.number) {
+                continue;
+            }
+            let (built, set_aside) = (of(after, folder, false), of(after, folder, true));
+            let is_whole = built.as_ref().and_then(meta_of).is_some_and(|meta| meta.token.is_some());
+            if is_whole {
+                continue;
+            }
+            let lost = |now: &State| lost_of(&stood, now, history);
+            let missed = [built.unwrap_or_default(), set_aside.unwrap_or_default()].map(|now| lost(&now));
+            if let [Some(key), Some(_)] = &missed {
+                let expected = format!("{} in a store, until another is whole", text(Some(key)));
+                ruling.tell(11, folder, None, expected, "neither the store nor one set aside that holds it");
+            }
+        }
+    }
+}
+
+fn meta_of(state: &State) -> Option<StoreMeta> {
+    let meta = state.get(STORE_META_KEY)?.clone();
+    runs::decoded(move || bytes::store_meta(&meta))
+}
+
+/// A key of what stood that is not there any more, though nothing was committed in its place.
+fn lost_of(stood: &State, now: &State, history: &History) -> Option<Vec<u8>> {
+    let partition = meta_of(stood)?.partition;
+    let was_committed = |key: &[u8], value: Option<&Vec<u8>>| {
+        history.changelogs(partition).any(|(_, changelog)| {
+            let is_it = |record: &Record| {
+                record.key.as_deref() == Some(key) && record.value.as_deref() == value.map(Vec::as_slice)
+            };
+            changelog.is_cut || changelog.records.values().any(|written| is_it(&written.record))
+        })
+    };
+    let entries = stood.iter().filter(|(key, _)| key[..] != *STORE_META_KEY);
+    let mut gone = entries.filter(|(key, value)| {
+        let found = now.get(*key);
+        found != Some(*value) && !was_committed(key, found)
+    });
+    gone.next().map(|(key, _)| key.clone())
 }
 
 fn read_real(dir: &Path) -> Result<State, rocksdb::Error> {
@@ -54,7 +119,7 @@ fn read_real(dir: &Path) -> Result<State, rocksdb::Error> {
 /// Compares stores, of whichever instances, with what was committed.
 pub fn judge(stores: Vec<Held>, history: &History, ruling: &mut Ruling) {
     let mut by_token: BTreeMap<Token, State> = BTreeMap::new();
-    for Held { folder, mut state } in stores {
+    for Held { folder, mut state, .. } in stores {
         let Some(meta) = state.remove(STORE_META_KEY) else {
             if let Some(key) = state.keys().next() {
                 ruling.tell(5, &folder, None, "nothing in a store without a position", text(Some(key)));

@@ -398,6 +398,29 @@ fn stores_hold_what_was_committed() {
 }
 
 #[test]
+fn what_a_store_held_is_there_until_another_is_whole() {
+    let (mut play, transactions) = right();
+    let (first, both) = (play.store(&transactions[..1]), play.store(&transactions));
+    let mut entries = first.clone();
+    entries.remove(STORE_META_KEY);
+    // Another changelog's, of which nothing is known: it cannot be built upon.
+    let stood = play.with_meta(entries.clone(), Some(transactions[0].position.token), 4);
+    let begun = play.with_meta(State::new(), None, 0);
+    assert_eq!(play.judged_life(&stood, &begun, Some(&stood)), []);
+    assert_eq!(play.judged_life(&stood, &both, None), [], "another is whole");
+    assert_invariant(11, &play.judged_life(&stood, &begun, None));
+    assert_invariant(11, &play.judged_life(&stood, &State::new(), Some(&begun)));
+    // Built upon, and behind: what was committed since has taken the place of what was.
+    let mut later = both.clone();
+    later.remove(STORE_META_KEY);
+    let later = play.with_meta(later, None, 4);
+    assert_eq!(play.judged_life(&stood, &later, None), []);
+    let mut lacking = later;
+    lacking.remove(transactions[0].changes[0].key.as_deref().unwrap());
+    assert_invariant(11, &play.judged_life(&stood, &lacking, None));
+}
+
+#[test]
 fn situations_have_one_name_each() {
     let mut names: Vec<&str> = coverage::SITUATIONS.iter().map(|situation| situation.name).collect();
     let reached: BTreeMap<&'static str, u64> = coverage::SITUATIONS.iter().map(|one| (one.name, 1)).collect();

@@ -69,6 +69,11 @@ pub struct Groups {
 }
 
 impl Groups {
+    /// How many members a group has.
+    pub fn members(&self, group: &str) -> usize {
+        self.groups.get(group).map_or(0, |group| group.members.len())
+    }
+
     /// Asks to join; an unknown client is given a member id first (MEMBER_ID_REQUIRED, KIP-394). The answer comes by
     /// [`Groups::take_joined`].
     pub fn join(

@@ -28,7 +28,7 @@ pub fn wanted() -> Option<Mistake> {
 /// A mistake, the profile whose seeds show it, and within how many of them it has to be seen.
 type Case = (Mistake, &'static str, u64);
 
-const CASES: [Case; 44] = [
+const CASES: [Case; 47] = [
     (StoreBeforeCommit, "falling", 100),
     (MetaBeforeEntries, "falling", 200),
     (StoreErrorIgnored, "sick", 500),
@@ -73,6 +73,9 @@ const CASES: [Case; 44] = [
     (PartitionNotCompared, "sick", 1_000),
     (ChangelogAdopted, "upset", 500),
     (TruncatedRebuilt, "upset", 500),
+    (StoreNotSetAside, "sick", 2_000),
+    (ChangelogCreatedAnew, "upset", 200),
+    (PositionNotRecorded, "late", 500),
 ];
 
 const INTRODUCTION: &str = "\

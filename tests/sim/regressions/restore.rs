@@ -1,18 +1,22 @@
 //! A restore step by step, beside owners that write when the script says so.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet::cluster::{Cluster, Fencing, Kind, Member as _};
 use ratchet::config::Commit;
+use ratchet::dedup::Epochs;
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::Context;
 use ratchet::engine::restore::{self, Setback, Slice};
 use ratchet::engine::task::{Phase, Task, Tasks};
 use ratchet::engine::transact::Transactor;
 use ratchet::engine::trouble::{Cause, Trouble};
-use ratchet::format::{KIND_IDENTITY, NO_TIME, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use ratchet::format::{
+    KIND_IDENTITY, NO_TIME, OffsetMetadata, POSITION_KEY, PositionRecord, Reached, Scope, Segment, Token,
+};
 use ratchet::observe::Metrics;
 use ratchet::state::Store;
 use ratchet::state::simulated::{Loads, SimulatedDisk};
@@ -169,6 +173,90 @@ fn a_changelog_that_has_lost_its_last_records_is_refused_and_the_store_stays_as_
     }
 }
 
+/// A store that could not be built upon was emptied before it was known that its task could go on, and it was the last
+/// copy.
+#[test]
+fn a_refusal_leaves_the_store_as_it_was_wherever_it_comes() {
+    for (is_group_lost, words) in [(false, "the changelog was recreated"), (true, "holds no transaction")] {
+        for seed in 0..4 {
+            let (before, after, refusal) = alone(seed, move |process| {
+                let site = Site::new(process);
+                site.commit(1, &[entry(0, 1), entry(1, 1)]);
+                let mut task = site.settled();
+                site.restore(&mut task);
+                drop(task);
+                let before = site.on_disk();
+                {
+                    let broker = &mut process.lock().broker;
+                    let settings = broker.topics.get(CHANGELOG).expect("it was created").settings;
+                    broker.delete_topic(CHANGELOG).expect("it is there");
+                    broker.topics.create(CHANGELOG, 1, settings).expect("it is gone");
+                    if is_group_lost {
+                        broker.groups.delete(GROUP).expect("nobody is in it");
+                    }
+                }
+                let refusal = site.refused(&mut site.begun());
+                (before, site.on_disk(), refusal)
+            });
+            assert!(refusal.contains(words), "seed {seed}: {refusal}");
+            assert!(!before.is_empty() && before == after, "seed {seed}: {words}");
+        }
+    }
+}
+
+/// A position record grew until it could be written and not be read: its task stood for good, at each start.
+#[test]
+fn a_position_record_that_could_not_be_read_is_refused_before_anything_is_sent() {
+    let (trouble, end) = alone(1, |process| {
+        let site = Site::new(process);
+        site.commit(1, &[entry(0, 1)]);
+        let mut task = site.settled();
+        site.restore(&mut task);
+        let reached = (0..43_700).map(|offset| Reached { offset, version: vec![1] }).collect();
+        let scope = Scope { bytes: vec![4], segments: vec![Segment { above: None, began: 0 }], reached };
+        task.pending.progress.epochs = Epochs::from_scopes(vec![scope]);
+        let mut lane = Lane::with(&site, task);
+        let end = site.changelog_end();
+        let trouble = lane.commit(2, entry(1, 2)).expect_err("it could not be read");
+        assert_eq!(lane.transactor.in_flight(), 0, "nothing is on its way");
+        (trouble, site.changelog_end() - end)
+    });
+    let Cause::Refused(reason) = &trouble.cause else { panic!("{:?}", trouble.cause) };
+    assert!(reason.contains("could not be read back") && reason.contains("`epoch`"), "{reason}");
+    assert_eq!((trouble.task, end), (Some(0), 0));
+}
+
+/// One that is current waited until those that had to read their changelogs had done so.
+#[test]
+fn a_store_that_is_current_does_not_wait_for_others_loads() {
+    for seed in 0..4 {
+        let phases = alone(seed, move |process| {
+            let site = Site::new(process);
+            site.commit(1, &[entry(0, 1)]);
+            let mut task = site.settled();
+            site.restore(&mut task);
+            drop(task);
+            // As long as others have the memory for loads.
+            let step = |mut task: Task<Sim>| {
+                let slice = |task: &mut Task<Sim>| {
+                    process.sleep(MS);
+                    let stepped = restore::step(&site.context, &site.sim, task, &mut Batch::default(), false);
+                    stepped.expect("nothing stands in the way of the restore")
+                };
+                // It is examined many times, and settled long before the last.
+                (0..200).map(|_| slice(&mut task)).find(|slice| *slice == Slice::Ready)
+            };
+            let current = step(site.begun());
+            // One that lacks something waits, and nothing is done to it.
+            site.commit(2, &[entry(1, 2)]);
+            let before = site.on_disk();
+            let behind = step(site.begun());
+            (current, behind, before == site.on_disk())
+        });
+        assert_eq!(phases, (Some(Slice::Ready), None, true), "seed {seed}");
+    }
+}
+
 /// What a restore has made of a task's store.
 #[derive(Debug, PartialEq)]
 struct Restored {
@@ -239,6 +327,7 @@ struct Site<'a> {
     process: &'a Process,
     sim: Sim,
     context: Context,
+    disk: SimulatedDisk,
     input: Partition,
     changelog: Partition,
 }
@@ -258,9 +347,11 @@ impl<'a> Site<'a> {
             commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
         };
         let sim = Sim::new(process.clone());
-        let admitted = instance::admit(&sim, &plan.topology).expect("nothing goes wrong");
-        let stores = Stores::Simulated(SimulatedDisk::new(Loads::default()));
-        Self { process, sim, context: instance::context(process, &plan, &stores, admitted), input, changelog }
+        let disk = SimulatedDisk::new(Loads::default());
+        let stores = Stores::Simulated(disk.clone());
+        let admitted = instance::admit(&sim, &plan.topology, &stores).expect("nothing goes wrong");
+        let context = instance::context(process, &plan, &stores, admitted);
+        Self { process, sim, context, disk, input, changelog }
     }
 
     /// Commits a transaction of an owner of its own, which has read one record more of the input.
@@ -319,6 +410,31 @@ impl<'a> Site<'a> {
 
     fn changelog_end(&self) -> i64 {
         self.process.lock().broker.ends(&self.changelog, Isolation::Committed).expect("nothing goes wrong").1
+    }
+
+    /// All that is on the disk, by folder.
+    fn on_disk(&self) -> Vec<(PathBuf, Vec<(Vec<u8>, Vec<u8>)>)> {
+        let of = |folder: PathBuf| {
+            let copy = self.disk.copy(&folder);
+            let records = copy.records().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+            (folder, records)
+        };
+        self.disk.folders().into_iter().map(of).collect()
+    }
+
+    /// Takes a task through its restore until it is refused.
+    fn refused(&self, task: &mut Task<Sim>) -> String {
+        loop {
+            self.process.sleep(MS);
+            match restore::step(&self.context, &self.sim, task, &mut Batch::default(), true) {
+                Err(setback) => {
+                    restore::set_back(&self.context, task, &setback);
+                    let Setback::Refused(reason) = setback else { continue };
+                    return reason;
+                }
+                Ok(slice) => assert_ne!(slice, Slice::Ready, "it is gone on with"),
+            }
+        }
     }
 
     /// A task that knows where its changelog ends, and has read nothing of it.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::input;
 use crate::instance::Instance;
 use crate::judge;
+use crate::judge::stores::{Held, Life};
 use crate::kafka::{Partition, Place};
 
 use super::{Fault, Run};
@@ -21,7 +22,7 @@ impl Run<'_> {
                 }
                 // What is still leaving is killed: a new process cannot have its folder before.
                 self.kill(who);
-                self.instances[who] = Some(Instance::start(&self.world, self.plan, &self.stores[who]));
+                self.start(who);
             }
             Fault::Freeze(who, length) => {
                 if let Some(instance) = &self.instances[who] {
@@ -82,6 +83,17 @@ impl Run<'_> {
         }
     }
 
+    /// Starts a process with what stands in its stores.
+    pub(super) fn start(&mut self, who: usize) {
+        self.begun_with[who] = self.read_stores(who);
+        self.instances[who] = Some(Instance::start(&self.world, self.plan, &self.stores[who]));
+    }
+
+    /// What stands in the stores of a process that is not there.
+    fn read_stores(&self, who: usize) -> Vec<Held> {
+        judge::stores::read(&self.stores[who], self.history.rules, self.profile.partitions)
+    }
+
     /// Ends a process where it stands.
     pub(super) fn kill(&mut self, who: usize) {
         let Some(instance) = self.instances[who].take() else { return };
@@ -97,6 +109,8 @@ impl Run<'_> {
             tasks
         };
         self.strands.retain(|(task, _)| !tasks.contains(task));
-        self.held.extend(judge::stores::read(&self.stores[who], self.history.rules, self.profile.partitions));
+        let (before, after) = (std::mem::take(&mut self.begun_with[who]), self.read_stores(who));
+        self.held.extend(after.iter().cloned());
+        self.lives.push(Life { before, after });
     }
 }

@@ -75,7 +75,7 @@ impl Run<'_> {
             }
         }
         for who in at_work {
-            self.instances[who] = Some(Instance::start(&self.world, self.plan, &self.stores[who]));
+            self.start(who);
         }
     }
 
@@ -119,6 +119,7 @@ impl Run<'_> {
         let mut outcome = self.outcome();
         self.end();
         judge::stores::judge(std::mem::take(&mut self.held), &self.history, &mut ruling);
+        judge::stores::check_kept(&self.lives, &self.history, &mut ruling);
         outcome.wrong = ruling.told();
         ruling.seen.into_iter().for_each(|(situation, times)| *outcome.reached.entry(situation).or_default() += times);
         outcome

@@ -177,6 +177,11 @@ impl Run<'_> {
                     "the changelog was recreated"
                 })
             }
+            Upheaval::ChangelogDeleted => {
+                let ends = |number: &i32| state.broker.topics.log(&changelog(*number)).map_or(0, |log| log.end());
+                partitions.filter(|number| ends(number) > 0).for_each(|number| self.history.lose(number));
+                state.broker.delete_topic(input::CHANGELOG).ok().map(|()| "the changelog was deleted")
+            }
             of_input => unreachable!("{of_input:?} was done above"),
         };
         if let Some(situation) = reached {

@@ -58,6 +58,7 @@ fn sound() -> Facts {
         output: there("out", topic()),
         changelog: there("log", changelog),
         committed: Ok(vec![None; 3]),
+        stores: Vec::new(),
     }
 }
 
@@ -150,6 +151,29 @@ fn topics_that_are_missing() {
     });
     says(Note, &["changelog topic \"log\" does not exist", "creates it with 3"], |_, facts| {
         facts.changelog.seen = Seen::Missing;
+    });
+}
+
+#[test]
+fn a_changelog_that_is_missing_and_was_there_is_not_created_again() {
+    let ways_out = ["bring the changelog back", "ratchet changelog rebuild", "a new name and a new output"];
+    let token = crate::format::Token { lane: 1, transaction: 2, changelog_id: [3; 16], partition: 1 };
+    let digest = OffsetMetadata::short_digest(&DIGEST);
+    let metadata = OffsetMetadata { token, digest, owner: None }.to_string();
+    let words = ["topic \"log\" does not exist", "\"ratchet.t\" has committed", "for 1 of 3 partitions"];
+    says(Refused, &[&words[..], &ways_out].concat(), |_, facts| {
+        facts.changelog.seen = Seen::Missing;
+        facts.committed = Ok(vec![None, Some(CommittedOffset { offset: 7, metadata: metadata.clone() }), None]);
+    });
+    let words = ["topic \"log\" does not exist", "/state/slot-0/t/in-1 (up to offset 7)"];
+    says(Refused, &[&words[..], &ways_out].concat(), |_, facts| {
+        facts.changelog.seen = Seen::Missing;
+        facts.stores = vec!["/state/slot-0/t/in-1 (up to offset 7)".to_owned()];
+    });
+    // Set by whoever made the group: nothing was processed.
+    says(Note, &["creates it with 3"], |_, facts| {
+        facts.changelog.seen = Seen::Missing;
+        facts.committed = Ok(vec![None, Some(CommittedOffset { offset: 7, metadata: String::new() }), None]);
     });
 }
 

@@ -6,7 +6,7 @@ use ratchet::record::HeaderBuf;
 
 use crate::judge::bytes::{self, POSITION_KEY, Position, STORE_META_KEY, Token};
 use crate::judge::model::{Model, State, Verdict};
-use crate::judge::stores::{self, Held};
+use crate::judge::stores::{self, Held, Life};
 use crate::judge::{History, Ruling, SHOP, Violation, examine, liveness};
 use crate::kafka::{Broker, Committed, Partition, Protocol, Record, Settings, Writer};
 use crate::world::WALL_MS;
@@ -184,10 +184,23 @@ impl Play {
     pub fn judged_stores(&mut self, stores: Vec<State>) -> Ruling {
         let mut ruling = examine(&self.broker, &mut self.history);
         assert_eq!(ruling.told(), Vec::<String>::new(), "the logs are right");
-        let held = stores.into_iter().map(|state| Held { folder: at(SHOP.input), state }).collect();
+        let held = stores.into_iter().map(|state| held(false, state)).collect();
         stores::judge(held, &self.history, &mut ruling);
         ruling
     }
+
+    /// What is wrong with a process that began with this in its store, and left that there and aside.
+    pub fn judged_life(&mut self, before: &State, built: &State, aside: Option<&State>) -> Vec<Violation> {
+        let mut ruling = examine(&self.broker, &mut self.history);
+        let after = [held(false, built.clone())].into_iter().chain(aside.map(|aside| held(true, aside.clone())));
+        let life = Life { before: vec![held(false, before.clone())], after: after.collect() };
+        stores::check_kept(&[life], &self.history, &mut ruling);
+        ruling.violations
+    }
+}
+
+fn held(is_aside: bool, state: State) -> Held {
+    Held { folder: at(SHOP.input), is_aside, state }
 }
 
 pub fn settings() -> Settings {

@@ -1,0 +1,103 @@
+//! `ratchet changelog rebuild`: a changelog that was deleted by mistake, written anew from the stores.
+
+use std::io;
+
+use super::stderr::say;
+use super::{Failure, inputs};
+use crate::cluster::Kind;
+use crate::engine;
+use crate::engine::rebuild::{Error, rebuild};
+use crate::observe::logs;
+use crate::topology::Loaded;
+
+const EXAMPLES: &str = "\
+Examples:
+  # stop all instances first
+  ratchet changelog rebuild payments topologies --from-store \\
+    --config config/ratchet.yaml
+
+The stores are those below `state_dir`, in all its slots. Where instances ran
+on several machines, bring their slots into one folder first, each under a
+number of its own. Given again after a failure, it goes on where it was.
+Exit codes: 0 written, or nothing to write, 1 it failed, 2 it was refused, and
+nothing was written.";
+
+const REBUILD: &str = "\
+Examples:
+  ratchet changelog rebuild payments topologies --from-store \\
+    --config config/ratchet.yaml
+
+  # the group is gone too, and no other machine has gone further
+  ratchet changelog rebuild payments topologies --from-store \\
+    --config config/ratchet.yaml --without-group";
+
+/// Options of `ratchet changelog`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Write a changelog that is gone anew
+    Rebuild(Rebuild),
+}
+
+/// Options of `ratchet changelog rebuild`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = REBUILD)]
+struct Rebuild {
+    /// The topology whose changelog it is
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    #[command(flatten)]
+    inputs: inputs::Inputs,
+
+    /// From the stores of the configuration's state folder, each partition from the one that stands at the
+    /// transaction that the group has committed
+    #[arg(long, required = true)]
+    from_store: bool,
+
+    /// Where the group has no offset, or one without a transaction, take the store that has come furthest at its
+    /// word; what another machine has forwarded beyond it is forwarded again
+    #[arg(long)]
+    without_group: bool,
+}
+
+/// Does what is asked of changelogs.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let Command::Rebuild(args) = &args.command;
+    let (loaded, config) = inputs::load(&args.inputs)?;
+    let drill = std::env::var("RATCHET_CRASH_AT").ok();
+    engine::crash::arm(drill.as_deref())
+        .map_err(|words| Failure::input(words, "unset RATCHET_CRASH_AT unless this is a crash drill"))?;
+    // Text for people, whatever the configuration says of a job's log.
+    logs::init(logs::Format::Text, &config.log.level, io::stderr)
+        .map_err(|error| Failure::input(error.to_string(), "set `log.level`"))?;
+    let Some(Loaded { topology, .. }) = loaded.iter().find(|loaded| loaded.topology.name == args.name) else {
+        let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
+        let text = format!("there is no topology {:?} among these", args.name);
+        return Err(Failure::input(text, format!("there are: {}", names.join(", "))));
+    };
+    let done = rebuild(&config, topology, args.without_group).map_err(failure)?;
+    for one in done {
+        say(format_args!("{}: {}\n", one.input, one.done));
+    }
+    Ok(())
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Refused(reasons) => {
+            let help = "nothing that counts was written; docs/operations.md has the ways out under \"A changelog that is gone\"";
+            Failure::input(reasons.join("\n"), help)
+        }
+        Error::Cluster(error) if error.kind == Kind::Refused => {
+            Failure::input(error.message, "see Rights in docs/operations.md")
+        }
+        error => Failure::run_with_help(error.to_string(), "give the command again: it goes on where it was"),
+    }
+}

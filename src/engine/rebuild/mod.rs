@@ -1,0 +1,323 @@
+//! `ratchet changelog rebuild`: writes a changelog that is gone anew, from the stores that remember what stood in it.
+//!
+//! Nobody may be at work meanwhile: the group has to be empty, and the state folder's slots are locked. For each
+//! partition one store is taken ([`choose`]); all is looked at before anything is written. Then each partition's
+//! entries go into transactions of their own, and in the last one the position record goes with the group's offset,
+//! whose token names the new changelog. So a partition is written wholly or counts for nothing.
+//!
+//! **Failure**: whatever was written of a partition is the same when it is written again: killed at any moment, the
+//! command is given once more. What else stands in the changelog is never written over.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::cluster::{
+    self, Cluster, CommittedOffset, Fencing, Kind, NewTopic, Settled, Settling, TopicDescription, embedded::Embedded,
+    kafka::Kafka,
+};
+use crate::config::{self, ClusterKind, Config};
+use crate::record::TopicPartition;
+use crate::state::{self, Found, StateDir, Survey};
+use crate::topology::Topology;
+
+use super::clock::{Clock, SystemClock};
+use super::feeding;
+use super::preflight::creation;
+use super::preflight::judge::Role;
+
+pub mod choose;
+mod write;
+
+use choose::{Candidate, Choice, Known, choose};
+use write::Writer;
+
+/// How long the group's offsets are waited for.
+const COMMITTED_WAIT: Duration = Duration::from_secs(15);
+/// Between two looks at something that is waited for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Why nothing, or not all, was written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster could not do something.
+    #[error("{0}")]
+    Cluster(#[from] cluster::Error),
+    /// The state folder, or a store, cannot be read.
+    #[error("{0}")]
+    State(#[from] state::Error),
+    /// It would not be right: nothing was written.
+    #[error("{}", .0.join("; "))]
+    Refused(Vec<String>),
+}
+
+fn refused<T>(reason: String) -> Result<T, Error> {
+    Err(Error::Refused(vec![reason]))
+}
+
+/// What became of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// The input's partition.
+    pub input: TopicPartition,
+    /// What was done, in words.
+    pub done: String,
+}
+
+/// Writes the topology's changelogs anew. `without_group`: where the group says nothing of a partition, its store is
+/// taken at its own word.
+pub fn rebuild(config: &Config, topology: &Topology, without_group: bool) -> Result<Vec<Rebuilt>, Error> {
+    match &config.cluster {
+        ClusterKind::Kafka => {
+            let kafka = &config.kafka;
+            let cluster = Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?;
+            rebuild_on(&cluster, config, topology, without_group)
+        }
+        ClusterKind::Embedded { dir, partitions } => {
+            rebuild_on(&Embedded::open(dir, *partitions)?, config, topology, without_group)
+        }
+    }
+}
+
+/// The same, on a cluster.
+fn rebuild_on<C: Cluster>(
+    cluster: &C,
+    config: &Config,
+    topology: &Topology,
+    without_group: bool,
+) -> Result<Vec<Rebuilt>, Error> {
+    let _locks = StateDir::lock_all(&config.state_dir)?;
+    let group = topology.group();
+    let members = cluster.members_of(&group)?;
+    if members > 0 {
+        return refused(format!(
+            "the group {group} has members ({members}): stop all instances (one that was killed is a member until its \
+             session has timed out)"
+        ));
+    }
+    let inputs = feeding::inputs(cluster, topology)?;
+    let (mut plans, mut problems) = (Vec::new(), Vec::new());
+    for input in &inputs {
+        plans.push(Plan::make(cluster, config, topology, (input, without_group), &mut problems)?);
+    }
+    if !problems.is_empty() {
+        return Err(Error::Refused(problems));
+    }
+    if plans.iter().flat_map(|plan| plan.choices.values()).any(|choice| matches!(choice, Choice::Write { .. })) {
+        carry_out(cluster, &config.topics, topology, (&mut plans, &inputs))?;
+    }
+    Ok(plans.into_iter().flat_map(Plan::told).collect())
+}
+
+/// What is to be done for one input topic.
+struct Plan {
+    input: String,
+    changelog: String,
+    described: Option<TopicDescription>,
+    partition_count: i32,
+    choices: BTreeMap<i32, Choice>,
+    committed: Vec<Option<CommittedOffset>>,
+    found: Vec<Found>,
+    written: BTreeMap<i32, u64>,
+}
+
+impl Plan {
+    /// Looks at everything, and changes nothing.
+    fn make<C: Cluster>(
+        cluster: &C,
+        config: &Config,
+        topology: &Topology,
+        (input, without_group): (&str, bool),
+        problems: &mut Vec<String>,
+    ) -> Result<Self, Error> {
+        let Some(described) = cluster.describe_topic(input)? else {
+            return refused(format!("input topic {input:?} does not exist; correct input.topics"));
+        };
+        let changelog = topology.changelog(input);
+        let there = cluster.describe_topic(&changelog)?;
+        if let Some(there) = &there
+            && (there.partition_count != described.partition_count || there.cleanup_policy != "compact")
+        {
+            problems.push(format!(
+                "changelog topic {changelog:?} has {} partitions and cleanup.policy={}, its input has {} partitions: delete \
+                 it, and it is created as it has to be",
+                there.partition_count, there.cleanup_policy, described.partition_count
+            ));
+        }
+        let partitions: Vec<_> = (0..described.partition_count).map(|p| TopicPartition::new(input, p)).collect();
+        let committed = cluster.committed(&topology.group(), &partitions, COMMITTED_WAIT)?;
+        let found = Survey::of_folder(&config.state_dir).stores(&topology.name, input)?;
+        let candidates = candidates(&found)?;
+        let known = Known {
+            input_id: described.id,
+            changelog_id: there.as_ref().map(|there| there.id),
+            rules_digest: &topology.rules.digest(),
+            task_count: described.partition_count.unsigned_abs(),
+            without_group,
+        };
+        let mut choices = BTreeMap::new();
+        for (partition, committed) in (0..).zip(&committed) {
+            match choose(partition, committed.as_ref(), &candidates, known) {
+                Ok(choice) => drop(choices.insert(partition, choice)),
+                Err(problem) => problems.push(format!("{input}:{partition}: {problem}")),
+            }
+        }
+        Ok(Self {
+            input: input.to_owned(),
+            changelog,
+            described: there,
+            partition_count: described.partition_count,
+            choices,
+            committed,
+            found,
+            written: BTreeMap::new(),
+        })
+    }
+
+    /// The partitions that are to be written, with the store of each.
+    fn to_write(&self) -> Vec<(i32, Candidate, i64)> {
+        let of = |(partition, choice): (&i32, &Choice)| match choice {
+            Choice::Write { from, offset } => Some((*partition, (**from).clone(), *offset)),
+            Choice::Stands | Choice::Nothing => None,
+        };
+        self.choices.iter().filter_map(of).collect()
+    }
+
+    /// Creates the changelog where it is gone.
+    fn create<C: Cluster>(&self, cluster: &C, settings: &config::Topics) -> Result<(), Error> {
+        if self.described.is_some() {
+            return Ok(());
+        }
+        let all = creation::settings_of(Role::Changelog, settings);
+        let (name, partition_count) = (self.changelog.as_str(), self.partition_count);
+        let new = NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
+        cluster.create_topic(&new).map_err(|error| match creation::refusal(name, &error, settings) {
+            Some(finding) => Error::Refused(vec![finding.to_string()]),
+            None => error.into(),
+        })
+    }
+
+    fn told(self) -> Vec<Rebuilt> {
+        let mut all = Vec::new();
+        for (partition, choice) in self.choices {
+            let done = match choice {
+                Choice::Stands => "stands: its changelog is the one that the group knows".to_owned(),
+                Choice::Nothing => "nothing was ever processed".to_owned(),
+                Choice::Write { from, offset } => format!(
+                    "written anew from {}: {} entries; its input goes on at offset {offset}",
+                    from.path.display(),
+                    self.written.get(&partition).copied().unwrap_or_default()
+                ),
+            };
+            all.push(Rebuilt { input: TopicPartition::new(self.input.as_str(), partition), done });
+        }
+        all
+    }
+}
+
+/// Those of the stores that are the result of a transaction.
+fn candidates(found: &[Found]) -> Result<Vec<Candidate>, Error> {
+    let mut all = Vec::new();
+    for found in found {
+        let read = found.read().and_then(|store| {
+            let Some(store) = store else { return Ok(None) };
+            Ok(store.meta()?.zip(store.position()?))
+        });
+        match read {
+            Ok(Some((meta, position))) => all.push(Candidate { path: found.path.clone(), meta, position }),
+            Ok(None) => {}
+            Err(state::Error::Damaged { path, reason }) => {
+                tracing::warn!(path = %path.display(), reason, "a store is damaged: nothing is taken from it");
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(all)
+}
+
+/// Writes what was planned, once it is known that nothing stands in its way.
+fn carry_out<C: Cluster>(
+    cluster: &C,
+    settings: &config::Topics,
+    topology: &Topology,
+    (plans, inputs): (&mut [Plan], &[String]),
+) -> Result<(), Error> {
+    for plan in plans.iter().filter(|plan| !plan.to_write().is_empty()) {
+        plan.create(cluster, settings)?;
+    }
+    let partitions = plans.iter().map(|plan| plan.partition_count).sum::<i32>();
+    let mut writer = Writer::open(cluster, topology, (inputs, partitions.unsigned_abs() as usize))?;
+    let mut settled = Vec::new();
+    for plan in plans.iter() {
+        for (partition, from, offset) in plan.to_write() {
+            let input = TopicPartition::new(plan.input.as_str(), partition);
+            let changelog = TopicPartition::new(plan.changelog.as_str(), partition);
+            let known = await_settled(cluster, topology, &input, &changelog)?;
+            if known.committed.as_ref() != plan.committed[partition as usize].as_ref() {
+                return refused(format!(
+                    "{input}: the group has committed meanwhile: stop all instances, and try again"
+                ));
+            }
+            writer.check_empty(cluster, &known, &changelog, open(plan, &from.path)?)?;
+            settled.push((known, from, offset));
+        }
+    }
+    let mut settled = settled.into_iter();
+    for plan in plans.iter_mut() {
+        for (partition, _, _) in plan.to_write() {
+            let (known, from, offset) = settled.next().expect("as many as were looked at");
+            let input = TopicPartition::new(plan.input.as_str(), partition);
+            let changelog = TopicPartition::new(plan.changelog.as_str(), partition);
+            let store = open(plan, &from.path)?;
+            let entries = writer.write(&known, (&input, &changelog), (&store, &from), offset)?;
+            tracing::info!(task = %input, entries, "changelog written anew");
+            plan.written.insert(partition, entries);
+        }
+    }
+    Ok(writer.close()?)
+}
+
+/// The store in this folder, which was found before.
+fn open(plan: &Plan, path: &Path) -> Result<state::StoreReader, Error> {
+    let found = plan.found.iter().find(|found| found.path == path).expect("it was chosen among them");
+    match found.read()? {
+        Some(store) => Ok(store),
+        None => refused(format!("the store {} is not there any more", path.display())),
+    }
+}
+
+/// What stands, once nothing of a former owner is open any more.
+fn await_settled<C: Cluster>(
+    cluster: &C,
+    topology: &Topology,
+    input: &TopicPartition,
+    changelog: &TopicPartition,
+) -> Result<Settled, Error> {
+    let fencing = Fencing { prefix: topology.transactional_ids(), in_use: Vec::new() };
+    let mut settling = cluster.settle(&topology.group(), input, changelog, &fencing);
+    loop {
+        match settling.poll() {
+            Some(answer) => return Ok(answer?),
+            None => std::thread::park_timeout(LOOK_INTERVAL),
+        }
+    }
+}
+
+/// Until when something is waited for.
+struct Deadline(SystemClock, Duration);
+
+impl Deadline {
+    fn after(length: Duration) -> Self {
+        let clock = SystemClock::default();
+        let until = clock.monotonic() + length;
+        Self(clock, until)
+    }
+
+    /// An error once it is over.
+    fn check(&self, what: &str) -> Result<(), Error> {
+        if self.0.monotonic() < self.1 {
+            return Ok(());
+        }
+        Err(cluster::Error::new(Kind::Retry, format!("{what} took too long; try again")).into())
+    }
+}

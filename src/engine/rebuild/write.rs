@@ -1,0 +1,206 @@
+//! Writing a changelog's partition, as the only member of the group.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cluster::{
+    Cluster, CommittedOffset, GroupEvent, Kind, Member, Message, OffsetCommit, Producer, Reader, RecordBatch, Settled,
+    Ticket,
+};
+use crate::engine::crash;
+use crate::format::{OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::record::{Headers, TopicPartition};
+use crate::state::StoreReader;
+use crate::topology::Topology;
+
+use super::choose::Candidate;
+use super::{Deadline, Error, refused};
+
+/// How long it may take to become the group's only member.
+const JOIN_WAIT: Duration = Duration::from_secs(60);
+/// How long a changelog may bring nothing before its end.
+const READ_WAIT: Duration = Duration::from_secs(60);
+/// How long one poll or read waits.
+const POLL_WAIT: Duration = Duration::from_millis(20);
+const READ_RECORDS_MAX: usize = 2048;
+/// Entries in one transaction, and their bytes.
+const ENTRIES_MAX: usize = 10_000;
+const BYTES_MAX: usize = 8 << 20;
+
+/// The group's only member, which writes.
+pub(super) struct Writer<C: Cluster> {
+    member: C::Member,
+    producer: C::Producer,
+    batch: C::Batch,
+    lane: u64,
+    transactions: u64,
+}
+
+/// A key and its value, on their way into a transaction.
+type Entry = (Vec<u8>, Vec<u8>);
+
+impl<C: Cluster> Writer<C> {
+    /// Joins the group; all of `partitions` of the topics have to be its own.
+    pub fn open(cluster: &C, topology: &Topology, (topics, partitions): (&[String], usize)) -> Result<Self, Error> {
+        let lane: u64 = rand::random();
+        let producer = cluster.producer(&topology.transactional_id(lane, 0))?;
+        let topics: Vec<Arc<str>> = topics.iter().map(|topic| Arc::from(topic.as_str())).collect();
+        let mut member = cluster.member(&topology.group(), &topics)?;
+        let (mut owned, mut batch) = (0, C::Batch::default());
+        let deadline = Deadline::after(JOIN_WAIT);
+        while owned < partitions {
+            deadline.check("joining the group as its only member")?;
+            match member.poll(&mut batch, 1, POLL_WAIT) {
+                Ok(None) => {}
+                Ok(Some(GroupEvent::Assigned(assigned))) => {
+                    member.accept_assigned(&assigned)?;
+                    owned += assigned.len();
+                }
+                Ok(Some(GroupEvent::Revoked(_) | GroupEvent::Lost(_))) => return another_member(),
+                // Mended by itself, or the deadline comes.
+                Err(error) if error.kind == Kind::Retry => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Self { member, producer, batch, lane, transactions: 0 })
+    }
+
+    /// Whether a changelog holds nothing that the store does not: what an earlier try has written is the same.
+    pub fn check_empty(
+        &mut self,
+        cluster: &C,
+        settled: &Settled,
+        changelog: &TopicPartition,
+        store: StoreReader,
+    ) -> Result<(), Error> {
+        let delete = "another has written to it, or it is a part of the former one: delete the topic, and try again";
+        if settled.changelog_start > 0 {
+            return refused(format!("{changelog} begins at offset {}: {delete}", settled.changelog_start));
+        }
+        if settled.changelog_end == 0 {
+            return Ok(());
+        }
+        let mut reader = cluster.reader(changelog, 0)?;
+        let mut batch = C::Batch::default();
+        let mut deadline = Deadline::after(READ_WAIT);
+        while reader.position() < settled.changelog_end {
+            self.stay()?;
+            let before = reader.position();
+            reader.read(&mut batch, READ_RECORDS_MAX, POLL_WAIT)?;
+            for index in 0..batch.len() {
+                let record = batch.record(index);
+                let same = match record.key {
+                    Some(key) if key != POSITION_KEY => store.get(key)?.as_deref() == record.value,
+                    _ => false,
+                };
+                if !same {
+                    return refused(format!("{changelog}:{} holds what the store does not: {delete}", record.offset));
+                }
+            }
+            if reader.position() > before {
+                deadline = Deadline::after(READ_WAIT);
+            }
+            deadline.check("reading what stands in the changelog")?;
+        }
+        Ok(())
+    }
+
+    /// Writes a partition: its entries, and in the last transaction its position record and the group's offset. Gives
+    /// the number of entries.
+    pub fn write(
+        &mut self,
+        settled: &Settled,
+        (input, changelog): (&TopicPartition, &TopicPartition),
+        (store, from): (&StoreReader, &Candidate),
+        offset: i64,
+    ) -> Result<u64, Error> {
+        let (mut cursor, mut count) = (None, 0);
+        loop {
+            let mut entries: Vec<Entry> = Vec::new();
+            let mut bytes = 0;
+            while entries.len() < ENTRIES_MAX && bytes < BYTES_MAX {
+                cursor = store.scan(cursor.as_deref(), ENTRIES_MAX / 10, |key, value| {
+                    bytes += key.len() + value.len();
+                    entries.push((key.to_vec(), value.to_vec()));
+                })?;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            count += entries.len() as u64;
+            if !entries.is_empty() {
+                self.commit(changelog, &entries, &[])?;
+                crash::point(crash::Point::DuringRebuild);
+            }
+            if cursor.is_none() {
+                break;
+            }
+        }
+        self.finish(settled, (input, changelog), &from.position, offset)?;
+        Ok(count)
+    }
+
+    /// The last transaction of a partition: from then on it counts.
+    fn finish(
+        &mut self,
+        settled: &Settled,
+        (input, changelog): (&TopicPartition, &TopicPartition),
+        position: &PositionRecord,
+        offset: i64,
+    ) -> Result<(), Error> {
+        let token = Token {
+            lane: self.lane,
+            transaction: self.transactions + 1,
+            changelog_id: settled.changelog_id.0,
+            partition: changelog.partition,
+        };
+        let digest = OffsetMetadata::short_digest(&position.rules_digest);
+        let position = PositionRecord { token, owner: self.producer.id().to_owned(), ..position.clone() };
+        // Nothing of this id is open once it is there.
+        let metadata = OffsetMetadata { token, digest, owner: None }.to_string();
+        let offset = OffsetCommit { partition: input.clone(), committed: CommittedOffset { offset, metadata } };
+        self.commit(changelog, &[(POSITION_KEY.to_vec(), position.encode())], &[offset])
+    }
+
+    /// One transaction. After an error it has no effect, or all of it: whoever tries again looks first.
+    fn commit(&mut self, changelog: &TopicPartition, records: &[Entry], offsets: &[OffsetCommit]) -> Result<(), Error> {
+        self.stay()?;
+        self.producer.begin()?;
+        self.transactions += 1;
+        for (key, value) in records {
+            let message = Message {
+                topic: &changelog.topic,
+                partition: changelog.partition,
+                key: Some(key),
+                value: Some(value),
+                headers: Headers::default(),
+                timestamp: None,
+            };
+            self.producer.send(Ticket { number: 0, report: false }, &message)?;
+        }
+        let committed = self.producer.commit(offsets, self.member.metadata()?);
+        if let Some(failure) = self.producer.take_failures().into_iter().next() {
+            return refused(format!("{changelog} does not take what is to be written: {}", failure.message));
+        }
+        Ok(committed?)
+    }
+
+    /// Serves the group: nobody else may come.
+    fn stay(&mut self) -> Result<(), Error> {
+        match self.member.poll(&mut self.batch, 1, Duration::ZERO) {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => another_member(),
+            Err(error) if error.kind == Kind::Retry => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Leaves the group.
+    pub fn close(self) -> Result<(), crate::cluster::Error> {
+        self.member.leave()
+    }
+}
+
+fn another_member<T>() -> Result<T, Error> {
+    refused("another member has come into the group: stop all instances, and try again".to_owned())
+}

@@ -1,0 +1,89 @@
+//! Goal: a store that was set aside is whole, in one place or the other, whatever is done beside it.
+
+use std::fs;
+
+use super::*;
+use crate::record::TopicPartition;
+
+/// Stands in for a store that was built.
+fn built(dir: &Path, records: &[(&str, Option<&str>)], at: usize) {
+    let mut store = Store::open(dir, &small_memory()).unwrap();
+    store.commit(&overlay_of(records), &meta(at)).unwrap();
+}
+
+fn holds(dir: &Path) -> Map {
+    contents(&Store::open(dir, &small_memory()).unwrap()).unwrap()
+}
+
+#[test]
+fn what_was_set_aside_comes_back_as_it_was() {
+    let (_root, _state, dir) = task_dir();
+    let memory = small_memory();
+    built(&dir, &[("a", Some("1"))], 1);
+    let before = holds(&dir);
+    aside::set_aside(&dir, &memory).unwrap();
+    assert!(!dir.exists() && aside::stands_aside(&dir, &memory).unwrap());
+    built(&dir, &[("b", Some("2"))], 2);
+    assert!(aside::set_aside(&dir, &memory).is_err(), "the first one set aside is never overwritten");
+    assert!(aside::put_back(&dir, &memory).is_err(), "nor is one that was built, unless it was removed");
+    aside::recover(&dir, &memory).unwrap();
+    assert_ne!(holds(&dir), before, "both are there: what was being built goes on");
+    aside::remove_built(&dir, &memory).unwrap();
+    aside::recover(&dir, &memory).unwrap();
+    assert_eq!(holds(&dir), before);
+    assert!(!aside::stands_aside(&dir, &memory).unwrap());
+}
+
+#[test]
+fn what_stands_aside_is_removed_alone() {
+    let (_root, _state, dir) = task_dir();
+    let memory = small_memory();
+    built(&dir, &[("a", Some("1"))], 1);
+    aside::set_aside(&dir, &memory).unwrap();
+    built(&dir, &[("b", Some("2"))], 2);
+    let built = holds(&dir);
+    aside::remove_aside(&dir, &memory).unwrap();
+    aside::remove_aside(&dir, &memory).unwrap();
+    assert_eq!(holds(&dir), built);
+    assert!(!aside::aside_of(&dir).exists());
+}
+
+#[test]
+fn a_survey_finds_stores_of_all_slots_and_changes_nothing() {
+    let (root, state, dir) = task_dir();
+    let second = StateDir::claim(root.path()).unwrap();
+    let other = second.task_dir("payments", &TopicPartition::new("orders", 0));
+    let dotted = state.task_dir("payments", &TopicPartition::new("orders.new", 3));
+    for (at, dir) in [&dir, &other, &dotted].into_iter().enumerate() {
+        built(dir, &[("a", Some("1")), ("b", Some("2")), ("c", None)], at);
+    }
+    aside::set_aside(&dir, &small_memory()).unwrap();
+    let _open = Store::open(&other, &small_memory()).unwrap();
+    // Begun, and killed before anything was made of it.
+    fs::create_dir(&dir).unwrap();
+    let listed = |folder: &Path| {
+        let mut all: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        all.sort();
+        all.into_iter().map(|path| (path.clone(), fs::metadata(&path).unwrap().len())).collect::<Vec<_>>()
+    };
+    let before = listed(&aside::aside_of(&dir));
+    let found = Survey::of(&state, &small_memory()).stores("payments", "orders").unwrap();
+    let paths: Vec<_> = found.iter().map(|found| found.path.clone()).collect();
+    let real = |dir: &Path| fs::canonicalize(dir).unwrap();
+    assert_eq!(paths, [real(&dir), real(&aside::aside_of(&dir)), real(&other)]);
+    assert_eq!(found.iter().map(|found| found.partition).collect::<Vec<_>>(), [3, 3, 0]);
+    assert!(found[0].read().unwrap().is_none(), "it was never written to");
+    for (found, at) in [(&found[1], 0), (&found[2], 1)] {
+        let store = found.read().unwrap().expect("it was written to");
+        assert_eq!(store.meta().unwrap(), Some(meta(at)));
+        assert_eq!(store.get(&entry_key("a")).unwrap(), Some(b"1".to_vec()));
+        let mut keys = Vec::new();
+        let mut cursor = None;
+        while let Some(last) = store.scan(cursor.as_deref(), 1, |key, _| keys.push(key.to_vec())).unwrap() {
+            cursor = Some(last);
+        }
+        assert_eq!(keys, [entry_key("a"), entry_key("b")]);
+    }
+    assert_eq!(listed(&aside::aside_of(&dir)), before);
+    assert!(Survey::of_folder(&root.path().join("none")).stores("payments", "orders").unwrap().is_empty());
+}

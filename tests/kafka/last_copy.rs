@@ -1,0 +1,212 @@
+//! Goal: a changelog that was deleted by mistake costs nothing but a refusal: no other is created in its place, and every
+//! store stays as it was. What stores remember is the last copy then, and the changelog can be written anew from it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::checker::{Fate, check};
+use crate::job::Job;
+use crate::load::things;
+use crate::operator::{Operator, Options};
+use crate::until::{DEADLINE, within};
+
+/// The table files of all stores below a state folder, byte for byte.
+fn tables(state: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![state.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("it is there").map(|entry| entry.expect("it is there")) {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "sst") {
+                all.insert(path.clone(), fs::read(&path).expect("nobody works with it"));
+            }
+        }
+    }
+    assert!(!all.is_empty(), "{} has no store", state.display());
+    all
+}
+
+/// The folder of a partition's store.
+fn store(job: &Job, state: &Path, partition: i32) -> PathBuf {
+    state.join("slot-0").join(&job.name).join(format!("{}-{partition}", job.input))
+}
+
+/// Lets an operator process what there is, and stops it.
+fn drain(job: &Job, label: &str) -> Operator {
+    let mut operator = Operator::start(job, label);
+    job.await_drained(DEADLINE);
+    operator.stop();
+    operator
+}
+
+#[test]
+fn a_deleted_changelog_is_not_created_anew_and_no_store_is_touched() {
+    let job = Job::new("last-copy", 2);
+    let send = |version| job.send(things(0, 0..200, version).chain(things(1, 200..400, version)));
+    // Each has had both partitions, and the first is ahead of the second.
+    let states = [("a", 1), ("b", 2), ("a", 3)].map(|(label, version)| {
+        send(version);
+        drain(&job, label).state_dir().to_owned()
+    });
+    job.kafka.delete(&job.changelog());
+    within(DEADLINE, "the changelog to be gone", || job.kafka.partitions(&job.changelog()).is_none().then_some(()));
+    let before = states.clone().map(|state| tables(&state));
+    for label in ["a", "b", "a"] {
+        let mut operator = Operator::start(&job, label);
+        operator.await_error(&["does not exist", &job.changelog(), "has committed", "ratchet changelog rebuild"]);
+        assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+    }
+    assert_eq!(job.kafka.partitions(&job.changelog()), None, "nothing stands in its place");
+    // Nor where somebody creates it by hand.
+    job.kafka.create(&job.changelog(), 2, &[("cleanup.policy", "compact")]);
+    for label in ["a", "b"] {
+        let operator = Operator::start(&job, label);
+        for partition in 0..2 {
+            let task = format!("{}:{partition}", job.input);
+            operator.await_error(&["task stopped", &task, "recreated"]);
+        }
+    }
+    assert_eq!(states.map(|state| tables(&state)), before, "byte for byte");
+    assert_eq!(job.output().len(), 1200);
+}
+
+#[test]
+fn without_group_and_changelog_a_store_that_remembers_is_not_forgotten() {
+    let mut job = Job::new("last-word", 1);
+    // It begins anew in the end.
+    job.topology.push(format!("output: {{topic: {}, existing: append}}", job.output));
+    job.send(things(0, 0..100, 1));
+    let state = drain(&job, "a").state_dir().to_owned();
+    job.kafka.delete_group(&job.group());
+    job.kafka.delete(&job.changelog());
+    within(DEADLINE, "the changelog to be gone", || job.kafka.partitions(&job.changelog()).is_none().then_some(()));
+    let before = tables(&state);
+    let mut operator = Operator::start(&job, "a");
+    operator.await_error(&["does not exist", "stores remember", &store(&job, &state, 0).display().to_string()]);
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+    // Created by hand, it is found to be empty when another store is to be built from it.
+    job.kafka.create(&job.changelog(), 1, &[("cleanup.policy", "compact")]);
+    let operator = Operator::start(&job, "a");
+    operator.await_error(&["task stopped", "a store of this input remembers"]);
+    drop(operator);
+    let crashing = Options { crash_at: Some("before_put_back"), ..Options::default() };
+    Operator::start_with(&job, "a", &crashing).await_crash();
+    assert!(!store(&job, &state, 0).exists(), "it was killed in between");
+    let operator = Operator::start(&job, "a");
+    operator.await_error(&["task stopped", "a store of this input remembers"]);
+    assert_eq!(tables(&state), before);
+    drop(operator);
+    // What the refusal says ends it: with the store gone there is nothing that could be forgotten.
+    fs::remove_dir_all(state.join("slot-0").join(&job.name)).expect("nobody works with it");
+    drain(&job, "a");
+    assert_eq!(job.output().len(), 200);
+}
+
+#[test]
+fn a_store_that_is_replaced_is_removed_only_when_the_other_is_complete() {
+    let job = Job::new("replaced", 2);
+    job.send(things(0, 0..300, 1).chain(things(1, 300..600, 1)));
+    let state = drain(&job, "a").state_dir().to_owned();
+    for (round, crash_at) in ["store_set_aside", "during_restore", "before_aside_removed"].into_iter().enumerate() {
+        let [zero, one] = [0, 1].map(|partition| store(&job, &state, partition));
+        let between = zero.with_file_name("between");
+        for (from, to) in [(&zero, &between), (&one, &zero), (&between, &one)] {
+            fs::rename(from, to).expect("a folder can be renamed beside itself");
+        }
+        job.send(things(0, 0..300, 1).chain(things(1, 300..600, 1)));
+        let before = tables(&state);
+        let crashing = Options { crash_at: Some(crash_at), ..Options::default() };
+        let mut operator = Operator::start_with(&job, "a", &crashing);
+        operator.await_line(&["crash drill: killing"], DEADLINE);
+        operator.await_crash();
+        // The name of each file may have changed with its folder's, what is in it has not.
+        let after: Vec<Vec<u8>> = tables(&state).into_values().collect();
+        assert!(before.values().all(|table| after.contains(table)), "{crash_at}");
+        let operator = drain(&job, "a");
+        for partition in 0..2 {
+            let aside = format!("{}.aside", store(&job, &state, partition).display());
+            assert!(!Path::new(&aside).exists(), "{crash_at}: {}", operator.tail());
+        }
+        let found = check(&job, &[&state]);
+        assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (600, 600 * (round + 1)), "{found:?}");
+        assert_eq!(found.stores_current, 2, "{found:?}");
+    }
+}
+
+/// `ratchet changelog rebuild` with this state folder and these further arguments, killed where `crash_at` says.
+fn rebuild(job: &Job, state: &Path, more: &[&str], crash_at: Option<&str>) -> (Option<i32>, String) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ratchet"));
+    command.args(["changelog", "rebuild", &job.name]).arg(job.write_topology());
+    command.arg("--from-store").arg("--config").arg(job.write_config("rebuild", state)).args(more);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
+        command.env_remove(name);
+    }
+    command.envs(crash_at.map(|point| ("RATCHET_CRASH_AT", point)));
+    let output = command.output().expect("the program can be started");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_changelog_is_written_anew_from_the_stores_and_goes_on_with_nothing_twice_and_nothing_lost() {
+    let mut job = Job::new("rebuilt", 3);
+    job.compacted = true;
+    // More than one transaction's entries in the first partition, some in the second, nothing in the third.
+    job.send(things(0, 0..12_000, 1).chain(things(1, 12_000..12_100, 1)));
+    let state = drain(&job, "a").state_dir().to_owned();
+    job.kafka.delete(&job.changelog());
+    within(DEADLINE, "the changelog to be gone", || job.kafka.partitions(&job.changelog()).is_none().then_some(()));
+    // Those of the third partition's have nothing to lose.
+    let stores = || [0, 1].map(|partition| tables(&store(&job, &state, partition)));
+    let before = stores();
+    // Not while somebody may be at work, nor without a store that is needed.
+    let holder = job.path("elsewhere");
+    let (code, said) = rebuild(&job, &holder, &[], None);
+    assert!(code == Some(2) && said.contains(":0: no store stands") && said.contains(":1: no store stands"), "{said}");
+    assert_eq!(job.kafka.partitions(&job.changelog()), None, "nothing was begun");
+    // Killed in the midst of it, and given again.
+    let (code, said) = rebuild(&job, &state, &[], Some("during_rebuild:2"));
+    assert_eq!(code, None, "it was killed: {said}");
+    let operator = Operator::start(&job, "a");
+    operator.await_error(&["task stopped", &format!("{}:0", job.input), "ratchet changelog rebuild"]);
+    drop(operator);
+    let (code, said) = within(DEADLINE, "the group to be empty", || {
+        let (code, said) = rebuild(&job, &state, &[], None);
+        (!said.contains("has members")).then_some((code, said))
+    });
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("12000 entries; its input goes on at offset 12000"), "{said}");
+    assert!(said.contains("nothing was ever processed"), "{said}");
+    let (code, said) = rebuild(&job, &state, &[], None);
+    assert!(code == Some(0) && said.contains("stands: its changelog is the one that the group knows"), "{said}");
+    assert_eq!(stores(), before, "stores are only read");
+    job.send(things(0, 0..12_000, 1).chain(things(1, 12_000..12_200, 1)).chain(things(2, 20_000..20_100, 1)));
+    let operator = drain(&job, "a");
+    operator.await_line(&["task resumes", &format!("{}:0", job.input)], DEADLINE);
+    // A disk that has nothing restores all of it.
+    job.send(things(0, 0..12_000, 2));
+    let fresh = drain(&job, "b");
+    let found = check(&job, &[operator.state_dir(), fresh.state_dir()]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (24_300, 12_100), "{found:?}");
+}
+
+#[test]
+fn where_the_group_is_gone_too_the_store_that_came_furthest_is_taken_if_that_is_said() {
+    let mut job = Job::new("rebuilt-alone", 1);
+    job.compacted = true;
+    job.send(things(0, 0..100, 1));
+    let state = drain(&job, "a").state_dir().to_owned();
+    job.kafka.delete_group(&job.group());
+    job.kafka.delete(&job.changelog());
+    within(DEADLINE, "the changelog to be gone", || job.kafka.partitions(&job.changelog()).is_none().then_some(()));
+    let (code, said) = rebuild(&job, &state, &[], None);
+    assert!(code == Some(2) && said.contains("--without-group") && said.contains("to offset 100"), "{said}");
+    let (code, said) = rebuild(&job, &state, &["--without-group"], None);
+    assert_eq!(code, Some(0), "{said}");
+    job.send(things(0, 0..200, 1));
+    drain(&job, "a");
+    let found = check(&job, &[&state]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (200, 100), "{found:?}");
+}
