@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let Command::Rebuild(args) = &args.command;
     let (loaded, config) = inputs::load(&args.inputs)?;
     let drill = std::env::var("RATCHET_CRASH_AT").ok();
-    engine::crash::arm(drill.as_deref())
+    engine::crash::arm(drill.as_deref(), None)
         .map_err(|words| Failure::input(words, "unset RATCHET_CRASH_AT unless this is a crash drill"))?;
     // Text for people, whatever the configuration says of a job's log.
     logs::init(logs::Format::Text, &config.log.level, io::stderr)

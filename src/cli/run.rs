@@ -51,9 +51,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = inputs::load(&args.inputs)?;
     let bars = (config.log.format == LogFormat::Text).then(Bars::on_terminal).flatten();
     begin_logs(&config, bars.as_ref())?;
-    let drill = std::env::var("RATCHET_CRASH_AT").ok();
-    engine::crash::arm(drill.as_deref())
-        .map_err(|words| Failure::input(words, "unset RATCHET_CRASH_AT unless this is a crash drill"))?;
+    let variable = |name| std::env::var(name).ok();
+    engine::crash::arm(variable("RATCHET_CRASH_AT").as_deref(), variable("RATCHET_CRASH_ON").as_deref())
+        .map_err(|words| Failure::input(words, "unset it unless this is a drill"))?;
     loaded.iter().flat_map(|loaded| &loaded.warnings).chain(&config.warnings).for_each(log_warning);
     let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), topologies = names.join(","), lanes = config.lanes, "starting");
@@ -62,6 +62,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     signals::watch(Arc::clone(&stop)).map_err(|error| Failure::logged(&error))?;
     let (metrics, health) = (Metrics::new(), Health::new());
+    engine::panics::tell(metrics.clone());
     let server = serve(&config, &metrics, &health)?;
     let bars = bars.map(|bars| bars.show(metrics.clone()));
     let topologies = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();

@@ -1,9 +1,10 @@
-//! Named points at which a drill can kill or freeze the process.
+//! Named points at which a drill can kill or freeze the process, or have a thread panic.
 //!
 //! `RATCHET_CRASH_AT=POINT:COUNT` ends the process by SIGKILL when it passes POINT for the COUNT-th time, as
 //! a power cut would: nothing is flushed, nothing is left. `POINT:COUNT:freeze` stops it there by SIGSTOP, until
-//! somebody sends it SIGCONT. The demo and the recovery tests use it; without the variable a point costs one load
-//! and one branch.
+//! somebody sends it SIGCONT. `POINT:COUNT:panic` panics there, `POINT:COUNT:panics` at each passing from the COUNT-th
+//! on. `RATCHET_CRASH_ON=TOPIC:PARTITION:OFFSET` panics whenever the record that stands there is to be judged. The demo
+//! and the recovery tests use it; without the variables a point costs one load and one branch.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,6 +71,10 @@ impl Point {
 enum Blow {
     Kill,
     Freeze,
+    /// Of the thread, once.
+    Panic,
+    /// From then on always.
+    Panics,
 }
 
 struct Plan {
@@ -78,7 +83,11 @@ struct Plan {
     blow: Blow,
 }
 
+/// A record that has its thread panic: topic, partition, offset.
+type Poison = (String, i32, i64);
+
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
+static POISON: OnceLock<Poison> = OnceLock::new();
 
 fn parse(text: &str) -> Result<(Point, u64, Blow), String> {
     let mut parts = text.split(':');
@@ -88,6 +97,8 @@ fn parse(text: &str) -> Result<(Point, u64, Blow), String> {
     let blow = match (parts.next(), parts.next()) {
         (None, None) => Some(Blow::Kill),
         (Some("freeze"), None) => Some(Blow::Freeze),
+        (Some("panic"), None) => Some(Blow::Panic),
+        (Some("panics"), None) => Some(Blow::Panics),
         _ => None,
     };
     match (point, count, blow) {
@@ -95,16 +106,30 @@ fn parse(text: &str) -> Result<(Point, u64, Blow), String> {
         _ => {
             let names: Vec<_> = Point::ALL.iter().map(|point| point.name()).collect();
             Err(format!(
-                "RATCHET_CRASH_AT is {text:?}: write POINT:COUNT, or POINT:COUNT:freeze, with POINT one of {}",
+                "RATCHET_CRASH_AT is {text:?}: write POINT:COUNT, or POINT:COUNT:freeze, POINT:COUNT:panic, POINT:COUNT:panics, with \
+                 POINT one of {}",
                 names.join(", ")
             ))
         }
     }
 }
 
-/// Reads `RATCHET_CRASH_AT`; to be called once, at start.
-pub fn arm(variable: Option<&str>) -> Result<(), String> {
-    let plan = variable.map(parse).transpose()?;
+fn parse_poison(text: &str) -> Result<Poison, String> {
+    let mut parts = text.rsplitn(3, ':');
+    let (offset, partition) = (parts.next().and_then(|n| n.parse().ok()), parts.next().and_then(|n| n.parse().ok()));
+    match (parts.next(), partition, offset) {
+        (Some(topic), Some(partition), Some(offset)) => Ok((topic.to_owned(), partition, offset)),
+        _ => Err(format!("RATCHET_CRASH_ON is {text:?}: write TOPIC:PARTITION:OFFSET")),
+    }
+}
+
+/// Reads `RATCHET_CRASH_AT` and `RATCHET_CRASH_ON`; to be called once, at start.
+pub fn arm(crash_at: Option<&str>, crash_on: Option<&str>) -> Result<(), String> {
+    if let Some((topic, partition, offset)) = crash_on.map(parse_poison).transpose()? {
+        tracing::warn!("a panic drill is armed for {topic}:{partition}:{offset}");
+        let _ = POISON.set((topic, partition, offset));
+    }
+    let plan = crash_at.map(parse).transpose()?;
     let plan = plan.map(|(point, count, blow)| Plan { point, left: AtomicU64::new(count), blow });
     if let Some(plan) = &plan {
         tracing::warn!(point = plan.point.name(), "a crash drill is armed");
@@ -119,7 +144,7 @@ pub fn arm(variable: Option<&str>) -> Result<(), String> {
 #[expect(clippy::disallowed_methods, reason = "a drill stops the whole process: whose clock it is does not matter")]
 pub fn point(point: Point) {
     let Some(Some(plan)) = PLAN.get() else { return };
-    if plan.point != point || plan.left.fetch_sub(1, Ordering::Relaxed) != 1 {
+    if plan.point != point || !plan.is_due() {
         return;
     }
     let number = match plan.blow {
@@ -131,6 +156,7 @@ pub fn point(point: Point) {
             tracing::warn!(point = point.name(), "crash drill: freezing this process");
             libc::SIGSTOP
         }
+        Blow::Panic | Blow::Panics => strike(point.name()),
     };
     match (point, plan.blow) {
         (Point::DuringStoreWrite, _) => drop(std::thread::spawn(move || signal(number))),
@@ -140,6 +166,27 @@ pub fn point(point: Point) {
         }
         _ => signal(number),
     }
+}
+
+impl Plan {
+    /// Whether this passing is one that it strikes at.
+    fn is_due(&self) -> bool {
+        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        left == Ok(1) || left.is_err() && self.blow == Blow::Panics
+    }
+}
+
+/// Goes by a record, unless a drill has it panic.
+#[inline]
+pub fn record(topic: &str, partition: i32, offset: i64) {
+    if POISON.get().is_some_and(|poison| (poison.0.as_str(), poison.1, poison.2) == (topic, partition, offset)) {
+        strike("a record");
+    }
+}
+
+#[expect(clippy::panic, reason = "that is the drill")]
+fn strike(place: &str) -> ! {
+    panic!("panic drill at {place}");
 }
 
 fn signal(number: libc::c_int) {
@@ -156,9 +203,29 @@ mod tests {
         assert_eq!(parse("after_sends:3"), Ok((Point::AfterSends, 3, Blow::Kill)));
         assert_eq!(parse("during_restore"), Ok((Point::DuringRestore, 1, Blow::Kill)));
         assert_eq!(parse("after_sends:5:freeze"), Ok((Point::AfterSends, 5, Blow::Freeze)));
+        assert_eq!(parse("after_sends:5:panic"), Ok((Point::AfterSends, 5, Blow::Panic)));
+        assert_eq!(parse("after_sends:5:panics"), Ok((Point::AfterSends, 5, Blow::Panics)));
         for wrong in ["", "nowhere:1", "after_sends:0", "after_sends:x", "after_sends:1:melt", "after_sends:1:freeze:2"]
         {
             assert!(parse(wrong).unwrap_err().contains("after_commit"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_poisonous_record_is_named_by_topic_partition_and_offset() {
+        assert_eq!(parse_poison("shop.orders:2:17"), Ok(("shop.orders".to_owned(), 2, 17)));
+        for wrong in ["", "orders", "orders:2", "orders:x:17", "orders:2:x"] {
+            assert!(parse_poison(wrong).unwrap_err().contains("TOPIC:PARTITION:OFFSET"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_blow_falls_once_or_from_then_on() {
+        let falls = |blow, count| {
+            let plan = Plan { point: Point::AfterSends, left: AtomicU64::new(count), blow };
+            [0; 4].map(|_| plan.is_due())
+        };
+        assert_eq!(falls(Blow::Panic, 2), [false, true, false, false]);
+        assert_eq!(falls(Blow::Panics, 2), [false, true, true, true]);
     }
 }

@@ -38,6 +38,8 @@ pub struct Judge {
     decided: Vec<Decided>,
     /// The entries to remember of it.
     entries: Vec<u8>,
+    /// The offset of the record at hand, for whoever catches a panic.
+    pub at_hand: Option<i64>,
 }
 
 /// What the store has of a row.
@@ -87,6 +89,7 @@ impl Judge {
             first_rows: Vec::new(),
             decided: Vec::new(),
             entries: Vec::new(),
+            at_hand: None,
         }
     }
 
@@ -96,12 +99,16 @@ impl Judge {
         self.readings.clear();
         let mut expected = task.pending.next;
         for &index in indices {
+            self.at_hand = Some(expected);
             let record = batch.record(index);
+            self.at_hand = Some(record.offset);
             assert!(record.offset >= expected, "{}: offset {} came after {expected}", task.input, record.offset);
             expected = record.offset + 1;
             let replayed = task.pending.progress.is_replayed(record.offset);
             self.readings.push((!replayed).then(|| self.reader.read(&record, &mut self.arena)));
         }
+        // What follows is done for all of them.
+        self.at_hand = Some(task.pending.next);
     }
 
     /// Fetches the entries of all rows from the store, in one go. Those in the overlay will not be asked for

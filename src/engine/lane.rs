@@ -5,16 +5,18 @@
 //! so gives small transactions and a short latency, high load large ones.
 //!
 //! **Failure**: whatever goes wrong with a transaction, the way back aborts it and sends its tasks through
-//! their restore. A step answers with an error only where the lane itself cannot go on.
+//! their restore. A step answers with an error only where the lane itself cannot go on. A panic is one task's trouble
+//! where that task was at work alone; anywhere else it ends the lane ([`live`]).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Member, RecordBatch};
 use crate::observe::LaneMetrics;
 
 use super::context::Context;
+use super::panics::{Panic, caught};
 use super::process::Scratch;
 use super::status::{Counts, LaneStatus};
 use super::task::{Phase, Task, TaskId, Tasks};
@@ -36,6 +38,45 @@ const BUSY_WAIT: Duration = Duration::from_millis(2);
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// How often gauges are brought up to date.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Why a lane cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// Its member or its producer is of no use.
+    #[error("{0}")]
+    Trouble(#[from] cluster::Error),
+    /// It has panicked, outside of what is one task's own.
+    #[error("panicked: {0}")]
+    Panicked(Panic),
+}
+
+/// A lane from beginning to end: steps until `stop` is set, and leaves then. However it ends, all of it is gone.
+pub fn live<C: Cluster>(
+    join: impl FnOnce() -> Result<Lane<C>, cluster::Error>,
+    stop: &AtomicBool,
+) -> Result<(), Ended> {
+    let mut lane = caught(join).map_err(Ended::Panicked)??;
+    let ended = caught(|| {
+        while !stop.load(Ordering::Relaxed) {
+            lane.step()?;
+        }
+        Ok(())
+    });
+    match ended {
+        Ok(Ok(())) => Ok(caught(|| lane.leave()).map_err(Ended::Panicked)??),
+        ended => {
+            let (cluster, id) = (lane.cluster.clone(), lane.transactor.id());
+            // Not while it unwinds: a panic of its own would be the end of the process.
+            let dropped = caught(|| drop(lane));
+            if ended.is_err() {
+                // What it has left open would hold up whoever goes on, until it times out.
+                cluster.fence(&id);
+            }
+            ended.map_err(Ended::Panicked)?.map_err(Ended::Trouble)?;
+            dropped.map_err(Ended::Panicked)
+        }
+    }
+}
 
 /// One thread's work.
 pub struct Lane<C: Cluster> {

@@ -11,9 +11,11 @@
 //! - [`rebuild`] writes a changelog that is gone anew, from stores, while nobody is at work
 //! - [`audit`] explains what was dropped, and [`letters`] tell in the log of what was set aside; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
 //!   recreated; [`progress`] tells of work that takes long
+//! - [`panics`] are trouble like any other
 //!
 //! **Failure**: a task that must not go on stops and is logged, the others go on; a lane that cannot go on is
-//! made anew after a pause; a topology that is refused is given up, the other topologies go on.
+//! made anew after a pause, and given up where it panics again and again; a topology that is refused is given up, the
+//! other topologies go on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +43,7 @@ mod judge;
 pub mod lane;
 pub mod letters;
 pub mod load;
+pub mod panics;
 pub mod plan;
 pub mod preflight;
 pub mod process;
@@ -59,7 +62,8 @@ use catalog::Catalog;
 use claims::Ids;
 use clock::{Clock, SystemClock};
 use context::{Context, Proven, backoff};
-use lane::Lane;
+use lane::{Ended, Lane};
+use panics::caught;
 use preflight::unreached::told;
 use preflight::{Admitted, Preflight};
 use status::LaneStatus;
@@ -68,6 +72,8 @@ use status::LaneStatus;
 const SUPERVISE_INTERVAL: Duration = Duration::from_millis(20);
 /// A lane that has worked for so long begins anew without a long pause.
 const LANE_LASTED: Duration = Duration::from_secs(60);
+/// How often in a row a lane may panic, before it is given up.
+const LANE_PANICS_MAX: u32 = 5;
 
 /// What a run is given.
 pub struct Options {
@@ -118,8 +124,8 @@ pub enum Error {
         /// How many.
         topics: usize,
     },
-    /// A lane ended without a word.
-    #[error("a lane of topology {name} has panicked; this is a mistake in ratchet")]
+    /// A lane panicked again and again, or as it was to end.
+    #[error("a lane of topology {name} has panicked and was given up; the log says where")]
     Panicked {
         /// The topology's name.
         name: String,
@@ -247,13 +253,13 @@ struct Job {
 
 struct RunningLane {
     status: Arc<LaneStatus>,
-    thread: JoinHandle<Result<(), cluster::Error>>,
+    thread: JoinHandle<Result<(), Ended>>,
 }
 
 impl Job {
     fn start<C: Cluster>(cluster: &C, context: Arc<Context>, lanes: usize, stop: &Arc<AtomicBool>) -> Self {
         let (watched, clients, ends) = (context.clone(), cluster.clone(), stop.clone());
-        let watch = std::thread::spawn(move || watch::watch(&clients, &watched, &ends));
+        let watch = std::thread::spawn(move || keep_watch(&clients, &watched, &ends));
         let lanes = (0..lanes.max(1))
             .map(|index| {
                 let status = Arc::new(LaneStatus::default());
@@ -285,8 +291,8 @@ impl Job {
         for lane in lanes {
             outcome = outcome.and(match lane.thread.join() {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err(Error::Topology { name: name.clone(), reason: error.message }),
-                Err(_) => Err(Error::Panicked { name: name.clone() }),
+                Ok(Err(Ended::Trouble(error))) => Err(Error::Topology { name: name.clone(), reason: error.message }),
+                Ok(Err(Ended::Panicked(_))) | Err(_) => Err(Error::Panicked { name: name.clone() }),
             });
             stopped += lane.status.counts().failed;
         }
@@ -311,6 +317,17 @@ fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool) {
     }
 }
 
+/// The watch's thread: begins anew after a panic, which has left nothing behind but what others wait for.
+fn keep_watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
+    let mut attempt = 0;
+    while let Err(panic) = caught(|| watch::watch(cluster, context, stop)) {
+        context.health.watch_panicked(&context.topology.name, true);
+        tracing::error!(topology = context.topology.name, reason = %panic, "the watch panicked; it begins anew");
+        pause(&*context.clock, backoff(attempt), stop);
+        attempt += 1;
+    }
+}
+
 /// A lane's thread: makes the lane, steps it, and makes it anew where it cannot go on.
 fn work<C: Cluster>(
     context: &Arc<Context>,
@@ -318,34 +335,43 @@ fn work<C: Cluster>(
     index: usize,
     status: &Arc<LaneStatus>,
     stop: &AtomicBool,
-) -> Result<(), cluster::Error> {
-    let mut attempt = 0;
+) -> Result<(), Ended> {
+    let (mut attempt, mut panics) = (0, 0);
     // A right that was there once may be there again.
     let mut has_joined = false;
+    let topology = &context.topology.name;
     while !stop.load(Ordering::Relaxed) {
         let joined_at = context.clock.monotonic();
-        let joined = Lane::join(context.clone(), cluster.clone(), index, rand::random(), status.clone());
-        has_joined |= joined.is_ok();
-        let ended = joined.and_then(|lane| step_until(lane, stop));
-        context.health.lane_joined(&context.topology.name, index, false);
-        let Err(error) = ended else { return Ok(()) };
-        if error.kind == Kind::Refused && !(error.right && has_joined) {
-            tracing::error!(topology = context.topology.name, lane = index, reason = %error.message, "lane refused");
-            return Err(error);
+        let join = || {
+            let joined = Lane::join(context.clone(), cluster.clone(), index, rand::random(), status.clone());
+            has_joined |= joined.is_ok();
+            joined
+        };
+        let ended = lane::live(join, stop);
+        context.health.lane_joined(topology, index, false);
+        let Err(reason) = ended else { return Ok(()) };
+        let lasted = context.clock.monotonic().saturating_sub(joined_at) > LANE_LASTED;
+        (attempt, panics) = if lasted { (0, 0) } else { (attempt + 1, panics) };
+        match &reason {
+            Ended::Trouble(error) if error.kind == Kind::Refused && !(error.right && has_joined) => {
+                tracing::error!(topology, lane = index, %reason, "lane refused");
+                return Err(reason);
+            }
+            Ended::Trouble(_) => tracing::warn!(topology, lane = index, %reason, "lane begins anew"),
+            Ended::Panicked(_) => {
+                panics += 1;
+                context.health.lane_panicked(topology, index);
+                if panics >= LANE_PANICS_MAX || stop.load(Ordering::Relaxed) {
+                    tracing::error!(topology, lane = index, %reason, panics, "lane given up");
+                    status.set(status::Counts::default());
+                    return Err(reason);
+                }
+                tracing::error!(topology, lane = index, %reason, panics, "lane begins anew");
+            }
         }
-        tracing::warn!(topology = context.topology.name, lane = index, reason = %error.message, "lane begins anew");
-        let lasted = context.clock.monotonic().saturating_sub(joined_at);
-        attempt = if lasted > LANE_LASTED { 0 } else { attempt + 1 };
         pause(&*context.clock, backoff(attempt), stop);
     }
     Ok(())
-}
-
-fn step_until<C: Cluster>(mut lane: Lane<C>, stop: &AtomicBool) -> Result<(), cluster::Error> {
-    while !stop.load(Ordering::Relaxed) {
-        lane.step()?;
-    }
-    lane.leave()
 }
 
 /// Waits, unless the run is to end.

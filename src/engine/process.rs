@@ -7,6 +7,7 @@ use crate::record::{HeaderBuf, Headers, Record};
 
 use super::catalog::Topics;
 use super::context::Context;
+use super::crash;
 use super::judge::{Judge, Judgement};
 use super::plan;
 use super::task::{Task, TaskId};
@@ -25,6 +26,11 @@ impl Scratch {
     pub fn new(context: &Context) -> Self {
         Self { judge: Judge::new(context), headers: HeaderBuf::default(), explanation: Vec::new() }
     }
+
+    /// The offset of the record at hand, where [`process`] has panicked.
+    pub fn at_hand(&self) -> Option<i64> {
+        self.judge.at_hand
+    }
 }
 
 /// What a batch has added to a transaction.
@@ -42,7 +48,8 @@ pub struct Added {
 
 /// Takes the records at `indices` of `batch`, all of the task's partition and in offset order, through the
 /// task. After an error the transaction must be aborted and the task rewound. A record that an action `fail`
-/// stops at is left unprocessed, with all that follow it, and [`Task::stop_at`] says why.
+/// stops at, or one at which the task has panicked too often, is left unprocessed, with all that follow it, and
+/// [`Task::stop_at`] says why.
 pub fn process<C: Cluster>(
     context: &Context,
     id: TaskId,
@@ -53,12 +60,16 @@ pub fn process<C: Cluster>(
     scratch: &mut Scratch,
 ) -> Result<Added, Trouble> {
     let Scratch { judge, headers, explanation } = scratch;
+    let all = indices;
+    let indices = before_panics(task, batch, all);
     judge.read(task, batch, indices);
     judge.look_up(task).map_err(|error| Trouble::state(id, error))?;
     let mut added = Added::default();
     let wall_ms = context.clock.wall_ms();
     for (position, &index) in indices.iter().enumerate() {
         let record = batch.record(index);
+        judge.at_hand = Some(record.offset);
+        crash::record(record.topic, record.partition, record.offset);
         let judgement = judge
             .judge(context, task, position, &record, wall_ms)
             .map_err(|error| Trouble::refused(id, format!("{}: {}", task.input, plan::Refusal::of_record(error))))?;
@@ -93,7 +104,20 @@ pub fn process<C: Cluster>(
         task.pending.next = record.offset + 1;
         added.records += 1;
     }
+    judge.at_hand = None;
+    if indices.len() < all.len() && task.stop_at.is_none() {
+        let offset = batch.record(all[indices.len()]).offset;
+        task.stop_at = Some(format!("{}:{offset}: {}", task.input, task.panics));
+    }
     Ok(added)
+}
+
+/// Those of the records that come before the one at which the task has panicked too often.
+fn before_panics<'a, C: Cluster>(task: &Task<C>, batch: &C::Batch, indices: &'a [usize]) -> &'a [usize] {
+    match task.panics.stop_before() {
+        None => indices,
+        Some(offset) => &indices[..indices.partition_point(|&index| batch.record(index).offset < offset)],
+    }
 }
 
 /// Where the records of a transaction go.

@@ -24,6 +24,7 @@ use super::hold::Held;
 use super::isolate::{Isolated, Quarantine};
 use super::letters::Letters;
 use super::load::Loading;
+use super::panics::Panics;
 use super::sweep::Sweep;
 
 /// A lane's own number for a task, never used twice; what delivery reports are told apart by.
@@ -178,6 +179,8 @@ pub struct Task<C: Cluster> {
     pub last_timestamp: Option<i64>,
     /// How often in a row the way back has failed.
     pub attempts: u32,
+    /// How it has panicked since it last came past the place.
+    pub panics: Panics,
     /// Its metrics.
     pub metrics: TaskMetrics,
     presence: Presence,
@@ -214,8 +217,8 @@ impl Drop for Presence {
 }
 
 impl<C: Cluster> Task<C> {
-    /// A task that begins to settle.
-    pub fn new(context: &Context, input: TopicPartition, topics: Topics, settling: C::Settling) -> Self {
+    /// A task that begins in this phase.
+    pub fn new(context: &Context, input: TopicPartition, topics: Topics, phase: Phase<C>) -> Self {
         let metrics = context.metrics.task(&context.topology.name, &input);
         let nothing = Position { next: 0, progress: Progress::default() };
         let task = Self {
@@ -223,7 +226,7 @@ impl<C: Cluster> Task<C> {
             output: context.topology.output_topic(&input.topic).into(),
             dir: context.state_dir.task_dir(&context.topology.name, &input),
             topics,
-            phase: Phase::Settling(settling),
+            phase,
             held: None,
             damaged: None,
             overlay: Overlay::new(),
@@ -249,11 +252,24 @@ impl<C: Cluster> Task<C> {
             drained_at: None,
             last_timestamp: None,
             attempts: 0,
+            panics: Panics::default(),
             metrics,
             presence: Presence::new(context, &input),
             input,
         };
         task.metrics.phase(task.phase.name());
+        task
+    }
+
+    /// The same partition's task with nothing of this one's memory, which a panic may have left half changed; but for
+    /// when it came, why it works alone, and how it has panicked. It begins again at `until`.
+    pub fn anew(self, context: &Context, until: Duration) -> Self {
+        let mut task = Self::new(context, self.input.clone(), self.topics, Phase::Waiting { until });
+        task.attempts = self.attempts;
+        task.panics = self.panics;
+        task.quarantine = self.quarantine;
+        (task.assigned, task.taken_over) = (self.assigned, self.taken_over);
+        task.unsettle();
         task
     }
 
@@ -359,6 +375,7 @@ impl<C: Cluster> Task<C> {
         self.overlay.clear();
         self.token = None;
         self.attempts = 0;
+        self.panics.pass(self.committed.next);
         self.metrics.committed_at(wall_ms);
         if self.committed.progress.stream_time != crate::format::NO_TIME {
             self.metrics.stream_time(self.committed.progress.stream_time);

@@ -76,7 +76,7 @@ impl<C: Cluster> Transactor<C> {
     }
 
     /// The transactional id in use.
-    fn id(&self) -> String {
+    pub fn id(&self) -> String {
         match self.renewals {
             0 => self.transactional_id.clone(),
             renewals => format!("{}-r{renewals}", self.transactional_id),
@@ -290,6 +290,8 @@ impl<C: Cluster> Transactor<C> {
         let known = match cause {
             Cause::Cluster(error) => matches!(error.kind, Kind::Abort | Kind::Refused | Kind::Retry),
             Cause::State(_) | Cause::Refused(_) => true,
+            // The producer's memory may be half changed.
+            Cause::Panicked { .. } => false,
         };
         if was_open {
             metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });

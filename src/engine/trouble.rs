@@ -3,6 +3,7 @@
 
 use crate::{cluster, state};
 
+use super::panics::Panic;
 use super::task::TaskId;
 
 /// Why a transaction cannot be finished.
@@ -23,6 +24,13 @@ pub enum Cause {
     State(state::Error),
     /// The task must not go on.
     Refused(String),
+    /// The task has panicked.
+    Panicked {
+        /// With the record at this offset at hand, if any was.
+        at: Option<i64>,
+        /// What was caught.
+        panic: Panic,
+    },
 }
 
 impl Trouble {
@@ -34,6 +42,11 @@ impl Trouble {
     /// A task's store could not do something.
     pub fn state(task: TaskId, error: state::Error) -> Self {
         Self { task: Some(task), cause: Cause::State(error) }
+    }
+
+    /// A task has panicked, with the record at this offset at hand.
+    pub fn panicked(task: TaskId, at: Option<i64>, panic: Panic) -> Self {
+        Self { task: Some(task), cause: Cause::Panicked { at, panic } }
     }
 
     /// A task must not go on.
@@ -48,6 +61,7 @@ impl std::fmt::Display for Cause {
             Self::Cluster(error) => error.fmt(f),
             Self::State(error) => error.fmt(f),
             Self::Refused(reason) => reason.fmt(f),
+            Self::Panicked { panic, .. } => write!(f, "panicked: {panic}"),
         }
     }
 }

@@ -50,6 +50,7 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
             }
         }
         look(cluster, context, &mut noticed);
+        context.health.watch_panicked(&context.topology.name, false);
     }
 }
 

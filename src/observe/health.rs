@@ -1,7 +1,8 @@
 //! Whether this instance can be counted on: what `/readyz` answers from.
 //!
 //! Ready means: at least one lane was started, every lane has joined its group, no task is being restored
-//! for the first time since it was assigned, and no topic that should be read was refused. A restore after an aborted transaction does not
+//! for the first time since it was assigned, no topic that should be read was refused, and nothing that panicked is
+//! still to begin anew. A restore after an aborted transaction does not
 //! make an instance unready: it is short, and nobody else could do the work meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,13 +18,22 @@ pub struct Health {
 
 #[derive(Default)]
 struct Known {
-    /// Whether the lane of this topology and number has joined.
-    lanes: BTreeMap<(String, usize), bool>,
+    /// How the lane of this topology and number stands.
+    lanes: BTreeMap<(String, usize), Lane>,
     /// For each task whether it was restored, and how many hold it: two for a moment when it moves from
     /// one lane of this process to another.
     tasks: BTreeMap<(String, TopicPartition), Task>,
     /// Input topics that should be read and were refused.
     refused: BTreeSet<(String, String)>,
+    /// Topologies whose watch has panicked and not gone round since.
+    panicked: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Outside,
+    Joined,
+    Panicked,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -53,7 +63,23 @@ impl Health {
     /// A lane has joined its group, or has not yet, or no longer is a member. Every lane says `false` when
     /// it starts, so that readiness waits for all of them.
     pub fn lane_joined(&self, topology: &str, lane: usize, joined: bool) {
-        self.known().lanes.insert((topology.to_owned(), lane), joined);
+        let lane_is = if joined { Lane::Joined } else { Lane::Outside };
+        self.known().lanes.insert((topology.to_owned(), lane), lane_is);
+    }
+
+    /// A lane has panicked, and has not joined again.
+    pub fn lane_panicked(&self, topology: &str, lane: usize) {
+        self.known().lanes.insert((topology.to_owned(), lane), Lane::Panicked);
+    }
+
+    /// A topology's watch has panicked, or has gone round.
+    pub fn watch_panicked(&self, topology: &str, panicked: bool) {
+        let mut known = self.known();
+        if panicked {
+            known.panicked.insert(topology.to_owned());
+        } else {
+            known.panicked.remove(topology);
+        }
     }
 
     /// A lane has got a task, which is not restored yet.
@@ -108,10 +134,14 @@ impl Health {
         if known.lanes.is_empty() {
             return vec![Check { name: "lanes".to_owned(), ok: false, detail: "none was started yet" }];
         }
-        let lanes = known.lanes.iter().map(|((topology, lane), &joined)| Check {
+        let lanes = known.lanes.iter().map(|((topology, lane), &is)| Check {
             name: format!("lane {topology}/{lane}"),
-            ok: joined,
-            detail: if joined { "joined" } else { "has not joined" },
+            ok: is == Lane::Joined,
+            detail: match is {
+                Lane::Joined => "joined",
+                Lane::Outside => "has not joined",
+                Lane::Panicked => "has panicked; the log says where",
+            },
         });
         let tasks = known.tasks.iter().map(|((topology, partition), task)| Check {
             name: format!("task {topology}/{partition}"),
@@ -127,7 +157,12 @@ impl Health {
             ok: false,
             detail: "was refused; the log says why",
         });
-        lanes.chain(tasks).chain(refused).collect()
+        let panicked = known.panicked.iter().map(|topology| Check {
+            name: format!("watch {topology}"),
+            ok: false,
+            detail: "has panicked; the log says where",
+        });
+        lanes.chain(tasks).chain(refused).chain(panicked).collect()
     }
 
     /// A thread that panicked with the lock held left at worst an outdated check, so its poison is ignored.
@@ -159,6 +194,20 @@ mod tests {
         assert!(is_ready(&health));
         health.lane_joined("payments", 0, false);
         assert!(!is_ready(&health));
+    }
+
+    #[test]
+    fn what_has_panicked_is_not_ready_until_it_is_at_work_again() {
+        let health = Health::new();
+        health.lane_joined("payments", 0, true);
+        health.lane_panicked("payments", 0);
+        assert_eq!(health.ready()[0].detail, "has panicked; the log says where");
+        health.lane_joined("payments", 0, true);
+        assert!(is_ready(&health));
+        health.watch_panicked("payments", true);
+        assert!(!is_ready(&health));
+        health.watch_panicked("payments", false);
+        assert!(is_ready(&health));
     }
 
     #[test]

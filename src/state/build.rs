@@ -4,11 +4,12 @@
 //! in the order in which they were handed in, so that the later record of a key wins. A file has the name of
 //! nothing that RocksDB knows until then.
 //!
-//! **Failure**: an error is told when the store asks for the file. A store that is dropped waits for the file
+//! **Failure**: an error, a panic too, is told when the store asks for the file. A store that is dropped waits for the file
 //! that is being written for it, and takes back what was not begun: no thread writes into its folder afterwards.
 
 use std::fs;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -105,7 +106,7 @@ impl UnderWay {
         match self.done.try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => None,
-            #[expect(clippy::panic, reason = "a builder's thread has panicked, which it has told")]
+            #[expect(clippy::panic, reason = "an invariant: a builder's thread answers also where it panics")]
             Err(TryRecvError::Disconnected) => panic!("{ENDED}"),
         }
     }
@@ -131,12 +132,21 @@ fn start() -> io::Result<Sender<Job>> {
             for job in inbox {
                 let work = job.work.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(work) = work {
-                    let _ = job.done.send(build(work));
+                    let _ = job.done.send(build_or_say(work));
                 }
             }
         })?;
     }
     Ok(jobs)
+}
+
+/// Builds, and says so where that panics: the next load may be fine, and the thread is needed for it. What the panic
+/// leaves is in the buffer and in the file, both of which are given up.
+fn build_or_say(work: Work) -> Result<Built, Error> {
+    let path = work.dir.clone();
+    catch_unwind(AssertUnwindSafe(|| build(work))).unwrap_or_else(|_| {
+        Err(Error::Io { path, reason: "building a table file panicked; the log says where".into() })
+    })
 }
 
 fn build(work: Work) -> Result<Built, Error> {

@@ -44,6 +44,7 @@ mod lookalikes;
 mod memory;
 mod online;
 mod owners;
+mod panics;
 mod patterns;
 mod progress;
 mod rebalances;

@@ -6,7 +6,7 @@ use ratchet::record::HeaderBuf;
 use crate::kafka::{Bytes, Record, Time};
 use crate::profile::Profile;
 use crate::random::Random;
-use crate::world::WALL_MS;
+use crate::world::{POISON, POISONED_BYTES_MAX, WALL_MS};
 
 /// What is read, and by which topology.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,6 +207,16 @@ fn change(oddity: Option<Oddity>, random: &mut Random, apart: &mut Random, at: (
         value: value.map(|value| value.as_bytes().into()),
         headers: headers(apart),
     }
+}
+
+/// Makes a record one at which the engine panics, where it has a value of the usual kind; says whether it does.
+pub fn poison(record: &mut Record) -> bool {
+    let Some(value) = record.value.as_ref().filter(|value| value.len() < POISONED_BYTES_MAX && value.ends_with(b"}"))
+    else {
+        return false;
+    };
+    record.value = Some([&value[..value.len() - 1], POISON, b"}"].concat().as_slice().into());
+    true
 }
 
 /// The headers of a record: none, one, or two of the same name, as Kafka allows.

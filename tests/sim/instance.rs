@@ -9,7 +9,7 @@ use ratchet::config::{Commit, Create, Topics};
 use ratchet::engine::catalog::Catalog;
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::{Context, Proven, backoff};
-use ratchet::engine::lane::Lane;
+use ratchet::engine::lane::{self, Ended, Lane};
 use ratchet::engine::preflight::{Admitted, Preflight};
 use ratchet::engine::status::LaneStatus;
 use ratchet::engine::watch::{self, Noticed, WATCH_INTERVAL};
@@ -128,21 +128,16 @@ fn work(context: &Arc<Context>, sim: &Sim, index: usize, stop: &AtomicBool) {
         let joined_at = process.now();
         let random = process.lock().random.next();
         let status = Arc::new(LaneStatus::default());
-        let ended = Lane::join(context.clone(), sim.clone(), index, random, status).and_then(|lane| step(lane, stop));
-        let Err(error) = ended else { return };
-        process.lock().note("lane ended", format_args!("{:?} {error}", error.kind));
-        if error.kind == Kind::Refused {
-            return;
+        let join = || Lane::join(context.clone(), sim.clone(), index, random, status);
+        let Err(ended) = lane::live(join, stop) else { return };
+        process.lock().note("lane ended", format_args!("{ended}"));
+        match &ended {
+            Ended::Trouble(error) if error.kind == Kind::Refused => return,
+            Ended::Trouble(_) => {}
+            Ended::Panicked(panic) => heard::lane_panicked(&panic.to_string()),
         }
         let lasted = process.now() - joined_at > 60 * crate::kafka::SECOND;
         attempt = if lasted { 0 } else { attempt + 1 };
         process.sleep(backoff(attempt).as_micros() as Time);
     }
-}
-
-fn step(mut lane: Lane<Sim>, stop: &AtomicBool) -> Result<(), cluster::Error> {
-    while !stop.load(Ordering::Relaxed) {
-        lane.step()?;
-    }
-    lane.leave()
 }

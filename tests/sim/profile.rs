@@ -86,6 +86,10 @@ pub struct Profile {
     pub clocks: u64,
     /// A store's disk has trouble.
     pub disks: u64,
+    /// The engine panics somewhere, once.
+    pub panics: u64,
+    /// The engine panics whenever it forwards a certain record.
+    pub poison: bool,
     /// The input loses records that were read, and only those (retention, DeleteRecords). Nothing may come of it.
     pub trims: u64,
     /// Something that people do to the cluster.
@@ -142,6 +146,8 @@ impl Profile {
             compactions: 0,
             clocks: 0,
             disks: 0,
+            panics: 0,
+            poison: false,
             trims: 0,
             upheaval: None,
             latest: false,
@@ -158,6 +164,8 @@ impl Profile {
         self.crashes + self.freezes + self.departures + self.moves + self.compactions + self.clocks + self.disks > 0
             || self.upheaval.is_some()
             || self.trims > 0
+            || self.panics > 0
+            || self.poison
             || request_lost + answer_lost + late + slow + silenced > 0
     }
 
@@ -166,8 +174,12 @@ impl Profile {
         let (crashes, freezes, departures) = (random.below(4), random.below(4), random.below(3));
         let protocol = if random.permille(300) { Protocol::V2 } else { Protocol::V1 };
         // Drawn apart: all else is as it would be.
-        let laden = Random::new(random.clone().next()).permille(400);
-        Self { laden, crashes, freezes, departures, protocol, ..Self::calm(random) }
+        let mut apart = Random::new(random.clone().next());
+        let laden = apart.permille(400);
+        let panics = if apart.permille(500) { apart.below(3) } else { 0 };
+        // Alone, so that a task stops for the one record and for nothing else.
+        let poison = panics == 0 && apart.permille(60);
+        Self { laden, crashes, freezes, departures, panics, poison, protocol, ..Self::calm(random) }
     }
 
     /// All that and the wire.
@@ -194,7 +206,7 @@ impl Profile {
     /// Groups and changelogs that are changed under it.
     pub fn upset(random: &mut Random) -> Self {
         let upheaval = Upheaval::OF_STATE[random.below(5) as usize];
-        Self { upheaval: Some(upheaval), ..Self::sick(random) }
+        Self { upheaval: Some(upheaval), poison: false, ..Self::sick(random) }
     }
 
     /// Inputs that are changed under it: trimmed, lost, grown, recreated, or left unread on purpose.
@@ -202,7 +214,7 @@ impl Profile {
         let trims = random.below(5);
         let upheaval = random.permille(800).then(|| Upheaval::OF_INPUT[random.below(4) as usize]);
         let transactional = random.permille(500);
-        Self { trims, upheaval, transactional, ..Self::wild(random) }
+        Self { trims, upheaval, transactional, poison: false, ..Self::wild(random) }
     }
 
     /// What `odd` has, with messages that are forgotten soon. Clocks stay right: to one that is behind by more than a

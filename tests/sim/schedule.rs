@@ -35,6 +35,8 @@ const IDLE: Time = 6 * SECOND;
 const RECOVERY: Time = 120 * SECOND;
 /// How long it is watched where the state is lost.
 const REFUSAL: Time = 20 * SECOND;
+/// The same where a record has its task stopped.
+const POISONED: Time = 60 * SECOND;
 /// How often it is looked whether everything is read.
 const LOOK: Time = 50 * MS;
 
@@ -85,6 +87,8 @@ enum Fault {
     /// but for one that is too far in the future, which none here is where clocks are set.
     Clock(usize, i64),
     Disk(usize, Disk),
+    /// The engine panics after so many of its calls. Nothing comes of it but another try.
+    Panic(usize, u64),
     /// All instances die.
     Stop,
     Upheaval(Upheaval),
@@ -112,6 +116,8 @@ struct Run<'a> {
     /// What the input is drawn from.
     feeding: Random,
     sent: Vec<u64>,
+    /// The partition of the record that panics, and its offset, once it was written.
+    poison: Option<(i32, i64)>,
     feed_at: Time,
     /// Whether the group's offsets went back by themselves.
     fell_back: bool,
@@ -166,6 +172,7 @@ pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, cut: &Cut, tell: bool)
         ledger: Ledger::default(),
         feeding: Random::new(seed ^ 0xfeed),
         sent: vec![0; profile.partitions as usize],
+        poison: None,
         feed_at: 0,
         fell_back: false,
         marker_at: Time::MAX,
@@ -221,7 +228,8 @@ impl Run<'_> {
             let (at, what) = self.next();
             self.world.lock().broker.now = at;
             let is_lost = self.profile.upheaval.is_some_and(Upheaval::is_loss);
-            if at > TROUBLE + if is_lost { REFUSAL } else { RECOVERY } {
+            let recovery = if self.poison.is_some() { POISONED } else { RECOVERY };
+            if at > TROUBLE + if is_lost { REFUSAL } else { recovery } {
                 if is_lost {
                     self.world.lock().reach(coverage::LOSS_REFUSED);
                 }
@@ -334,12 +342,18 @@ impl Run<'_> {
                 break;
             }
             let partition = random.below(self.profile.partitions as u64) as usize;
-            let record = input::record(&self.profile, random, partition as i32, self.sent[partition], now);
+            let mut record = input::record(&self.profile, random, partition as i32, self.sent[partition], now);
             self.sent[partition] += 1;
+            let is_half = self.sent.iter().sum::<u64>() == self.profile.records / 2;
+            let is_poisoned = self.profile.poison && is_half && input::poison(&mut record);
             // One producer for each transaction, which ends at once: committed, or now and then aborted.
             let ends = self.profile.transactional.then(|| random.below(4));
             let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, partition as i32));
             let log = log.expect("the input stays");
+            if is_poisoned {
+                self.poison = Some((partition as i32, log.end()));
+                self.history.lose(partition as i32);
+            }
             match ends {
                 Some(0) | Some(1) => {
                     let producer = input::FIRST_PRODUCER + log.end();

@@ -18,6 +18,20 @@ use crate::random::Random;
 /// The wall clock when the world begins: 2023-11-14.
 pub const WALL_MS: i64 = 1_700_000_000_000;
 
+/// What is said by a panic that was meant.
+pub const MEANT: &str = "a panic of the schedule's";
+
+/// What stands in a value at which the engine panics.
+pub const POISON: &[u8] = br#","poison":true"#;
+/// Larger values are none.
+pub const POISONED_BYTES_MAX: usize = 1000;
+
+/// Whether the engine panics where it sends this value.
+pub fn is_poisonous(value: Option<&[u8]>) -> bool {
+    let holds = |value: &[u8]| value.windows(POISON.len()).any(|part| part == POISON);
+    value.is_some_and(|value| value.len() < POISONED_BYTES_MAX + POISON.len() && holds(value))
+}
+
 /// For how long a connection that fell silent is waited for: longer than ending a transaction may take.
 const SILENCE: Time = 3 * SECOND + SECOND / 2;
 
@@ -63,6 +77,8 @@ pub struct ProcessState {
     pub is_dead: bool,
     pub frozen_until: Time,
     pub wall_offset_ms: i64,
+    /// After how many more calls of the engine's one panics.
+    pub panics_after: Option<u64>,
 }
 
 /// Everything that there is.
@@ -214,6 +230,22 @@ impl Process {
     /// Whether nothing that it does has an effect any more.
     pub fn is_dead(&self) -> bool {
         std::thread::panicking() || self.lock().processes[self.number].is_dead
+    }
+
+    /// Passes a call of the engine's, unless it is to panic here.
+    pub fn strike(&self) {
+        if self.is_dead() {
+            return;
+        }
+        let mut state = self.lock();
+        let left = &mut state.processes[self.number].panics_after;
+        *left = left.map(|left| left.saturating_sub(1));
+        if *left == Some(0) {
+            *left = None;
+            state.note("panic", format_args!("of process {}", self.number));
+            drop(state);
+            panic!("{MEANT}");
+        }
     }
 
     /// Begins a task; gives what to wake it by.
@@ -371,10 +403,12 @@ impl State {
 
 impl Clock for Process {
     fn monotonic(&self) -> Duration {
+        self.strike();
         Duration::from_micros(self.now())
     }
 
     fn wall_ms(&self) -> i64 {
+        self.strike();
         let state = self.lock();
         WALL_MS + (state.now() / MS) as i64 + state.processes[self.number].wall_offset_ms
     }

@@ -5,7 +5,7 @@
 //! Invariants: a report is recorded before its record stops being in flight; the reports' thread runs for as
 //! long as a call may be under way, since commits and aborts wait for reports.
 //!
-//! **Failure**: a call that outlasts its watchdog is given up: its result is never looked at, no other call
+//! **Failure**: a thread that panics takes its producer along: no other transaction is begun on it. A call that outlasts its watchdog is given up: its result is never looked at, no other call
 //! is made, and both threads end when it returns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -136,6 +136,7 @@ impl Reports {
     }
 
     fn serve(&self, client: &Client) {
+        let _fence = Fence(self);
         while !self.stop.load(Ordering::Acquire) {
             let Some(event) = client.next_event(POLL_STEP) else { continue };
             match event.signal() {
@@ -144,6 +145,27 @@ impl Reports {
                 Signal::Assign(_) | Signal::Revoke(_) | Signal::Other => {}
             }
         }
+    }
+}
+
+/// Held by a thread of the producer's: a panic there leaves nobody to tell of failures, so the producer is given up.
+struct Fence<'a>(&'a Reports);
+
+impl Drop for Fence<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().doubted = true;
+        }
+    }
+}
+
+/// Ends the reports' thread, however the calls' thread ends.
+struct LastCall(Arc<Reports>);
+
+impl Drop for LastCall {
+    fn drop(&mut self) {
+        drop(Fence(&self.0));
+        self.0.stop.store(true, Ordering::Release);
     }
 }
 
@@ -177,10 +199,10 @@ impl Caller {
         let polling = (Arc::clone(&client), Arc::clone(&reports));
         spawn("kafka-reports", move || polling.1.serve(&polling.0))?;
         spawn("kafka-calls", move || {
+            let _last = LastCall(reports);
             for call in inbox {
                 call(&client);
             }
-            reports.stop.store(true, Ordering::Release);
         })?;
         Ok(Self { calls, stuck: AtomicBool::new(false) })
     }
@@ -276,6 +298,21 @@ mod tests {
         reports.asked_to_end(start);
         reports.broke(after(60_000));
         assert!(reports.is_doubted(), "it was not answered yet");
+    }
+
+    #[test]
+    fn a_call_that_panics_ends_both_threads_and_the_producer() {
+        let reports = Arc::new(Reports::default());
+        let last = LastCall(Arc::clone(&reports));
+        let calls = thread::spawn(move || {
+            let _last = last;
+            panic!("a call");
+        });
+        assert!(calls.join().is_err());
+        assert!(reports.stop.load(Ordering::Acquire) && reports.is_doubted());
+        let reports = Arc::new(Reports::default());
+        drop(LastCall(Arc::clone(&reports)));
+        assert!(reports.stop.load(Ordering::Acquire) && !reports.is_doubted(), "an end in good order leaves no doubt");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, Member, Producer, RecordBatch};
 use crate::engine::claims::{self, Naming};
+use crate::engine::panics::caught;
 use crate::engine::process::process;
 use crate::engine::sweep;
 use crate::engine::task::{Phase, Task, TaskId};
@@ -78,10 +79,12 @@ impl<C: Cluster> Lane<C> {
 
     pub(super) fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Trouble> {
         self.touch(id)?;
-        let producer = self.transactor.producer();
-        let task = self.tasks.get_mut(&id).expect("shares are of tasks at hand");
-        let added = process(&self.context, id, task, &self.batch, indices, producer, &mut self.scratch)?;
+        let Self { context, transactor, tasks, batch, scratch, .. } = self;
+        let (producer, task) = (transactor.producer(), tasks.get_mut(&id).expect("shares are of tasks at hand"));
+        let processed = caught(|| process(context, id, task, batch, indices, producer, scratch));
+        let added = processed.unwrap_or_else(|panic| Err(Trouble::panicked(id, scratch.at_hand(), panic)))?;
         self.transactor.add(added);
+        let task = &self.tasks[&id];
         if task.stop_at.is_some() {
             self.member.pause(&task.input).map_err(Trouble::cluster)?;
         }
@@ -114,10 +117,11 @@ impl<C: Cluster> Lane<C> {
         let due = self.tasks.iter().find(|(_, task)| sweep::is_due(&self.context, task)).map(|(id, _)| *id);
         let Some(id) = due else { return };
         let task = self.tasks.get_mut(&id).expect("found above");
-        let swept = match sweep::slice(&self.context, task) {
-            Ok(0) => return,
-            Ok(_) => self.touch(id),
-            Err(error) => Err(Trouble::state(id, error)),
+        let swept = match caught(|| sweep::slice(&self.context, task)) {
+            Ok(Ok(0)) => return,
+            Ok(Ok(_)) => self.touch(id),
+            Ok(Err(error)) => Err(Trouble::state(id, error)),
+            Err(panic) => Err(Trouble::panicked(id, None, panic)),
         };
         if let Err(trouble) = swept {
             self.way_back(trouble);

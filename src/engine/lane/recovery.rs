@@ -6,6 +6,8 @@ use crate::cluster::{self, Cluster, Kind, Member};
 use crate::engine::claims::Commitment;
 use crate::engine::context::backoff;
 use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
+use crate::engine::panics::{Panic, caught};
+use crate::engine::process::Scratch;
 use crate::engine::restore::{self, Setback, Slice};
 use crate::engine::task::{Phase, TaskId};
 use crate::engine::transact::{Aborted, Transactor};
@@ -77,7 +79,31 @@ impl<C: Cluster> Lane<C> {
             Cause::Refused(reason) => task.fail(&reason),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
+            Cause::Panicked { at, panic } => self.on_panic(id, at, &panic),
         }
+    }
+
+    /// A task has panicked, with the record at `at` at hand: it is made anew with all that it has changed, and tries
+    /// again, or stops, if it was once too often. Its transaction was given up before.
+    fn on_panic(&mut self, id: TaskId, at: Option<i64>, panic: &Panic) {
+        self.scratch = Scratch::new(&self.context);
+        (self.batch, self.restore_batch) = (C::Batch::default(), C::Batch::default());
+        let Some(mut former) = self.tasks.remove(&id) else { return };
+        former.panics.note(at, panic);
+        let wait = backoff(former.panics.times().saturating_sub(1));
+        let until = self.context.clock.monotonic() + wait;
+        tracing::error!(
+            task = %former.input, at, reason = %panic, times = former.panics.times(),
+            "the task panicked; it is made anew"
+        );
+        let mut task = former.anew(&self.context, until);
+        // A record that is to blame is not processed, but what comes before it is.
+        if task.panics.are_too_many() && task.panics.stop_before().is_none_or(|_| at.is_none()) {
+            task.fail(&format!("{}: {}", task.input, task.panics));
+        }
+        self.restoring = true;
+        self.tasks.insert(self.next_id, task);
+        self.next_id += 1;
     }
 
     pub(super) fn restart_running(&mut self, id: TaskId) {
@@ -117,7 +143,14 @@ impl<C: Cluster> Lane<C> {
         for id in restoring {
             let may_load = self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < LOADS_MAX;
             let task = self.tasks.get_mut(&id).expect("listed above");
-            let stepped = restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
+            let step = || restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
+            let stepped = match caught(step) {
+                Ok(stepped) => stepped,
+                Err(panic) => {
+                    self.on_panic(id, None, &panic);
+                    continue;
+                }
+            };
             self.loading |= matches!(stepped, Ok(Slice::Worked));
             let ready = match stepped {
                 Ok(Slice::Ready) => match self.begin_work(id) {
@@ -172,7 +205,10 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn step_isolated(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))) {
             let Self { context, cluster, tasks, member, scratch, metrics, .. } = self;
-            match isolate::step(&mut Means { context, cluster, tasks, member, scratch, metrics }, id) {
+            let means = &mut Means { context, cluster, tasks, member, scratch, metrics };
+            let stepped = caught(|| isolate::step(means, id))
+                .unwrap_or_else(|panic| Outcome::SetBack(Cause::Panicked { at: self.scratch.at_hand(), panic }));
+            match stepped {
                 Outcome::Waiting | Outcome::Worked => {}
                 Outcome::Recovered => {
                     let task = self.tasks.get_mut(&id).expect("stepped above");
@@ -193,7 +229,7 @@ impl<C: Cluster> Lane<C> {
                             );
                             None
                         }
-                        Cause::State(_) | Cause::Refused(_) => Some(id),
+                        Cause::State(_) | Cause::Refused(_) | Cause::Panicked { .. } => Some(id),
                     };
                     self.restart(id);
                     self.on_task_trouble(Trouble { task, cause });

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus::{
-    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 mod lane;
@@ -70,6 +70,7 @@ struct Families {
     takeovers: IntCounterVec,
     rebalances: IntCounterVec,
     refused_topics: IntGaugeVec,
+    panics: IntCounter,
     handles: Mutex<Handles>,
     /// The tasks that are at long work: each at one at the most, since a store is swept only once it was restored.
     long_work: Mutex<BTreeMap<task::Labels, LongWork>>,
@@ -99,6 +100,11 @@ impl Metrics {
     /// So many topics that the input's pattern means were refused.
     pub fn refused_topics(&self, topology: &str, count: usize) {
         self.families.refused_topics.with_label_values(&[topology]).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// A thread has panicked.
+    pub fn panicked(&self) {
+        self.families.panics.inc();
     }
 
     /// The restores and the sweepers' walks that go on at present, in the order of topology, topic and partition.
@@ -255,6 +261,7 @@ impl Families {
                 "Topics that the input's pattern means and that are left alone, because they were refused.",
                 TOPOLOGY,
             ),
+            panics: panics(&registry),
             handles: Mutex::default(),
             long_work: Mutex::default(),
             registry,
@@ -276,6 +283,12 @@ impl Families {
 fn build_info(registry: &Registry) {
     let info = int_gauge(registry, "ratchet_build_info", "Always 1; the labels say what runs.", &["version"]);
     info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+}
+
+fn panics(registry: &Registry) -> IntCounter {
+    let counter = IntCounter::new("ratchet_panics_total", "Panics of any thread: mistakes in ratchet.").expect(VALID);
+    registry.register(Box::new(counter.clone())).expect(VALID);
+    counter
 }
 
 /// Names and labels are constants of this file, so that only a programmer's mistake can make one of

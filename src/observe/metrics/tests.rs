@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documentation's list of names.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -31,6 +31,7 @@ const NAMES: [&str; 24] = [
     "ratchet_takeovers_total",
     "ratchet_rebalances_total",
     "ratchet_refused_topics",
+    "ratchet_panics_total",
     "ratchet_build_info",
 ];
 
@@ -97,6 +98,8 @@ fn values_are_in_base_units_under_their_labels() {
     assert_eq!(of("ratchet_records_total", records), Some(7.0));
     assert_eq!(of("ratchet_lag_records", partition), Some(12.0));
     assert_eq!(of("ratchet_lag_seconds", partition), Some(3.5));
+    metrics.panicked();
+    assert_eq!(of("ratchet_panics_total", ""), Some(1.0));
     assert_eq!(of("ratchet_restored_records_total", partition), Some(40.0));
     assert_eq!(of("ratchet_restore_remaining_records", partition), Some(800.0));
     assert_eq!(of("ratchet_restore_remaining_seconds", partition), Some(4.0));

@@ -11,7 +11,7 @@ use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit
 
 use crate::judge::heard;
 use crate::kafka::{Code, Identity, MS, Partition, Record, SECOND, Time};
-use crate::world::{Broken, Process, WALL_MS};
+use crate::world::{self, Broken, MEANT, Process, WALL_MS};
 
 use super::errors::{self, Action};
 use super::member::{Metadata, committed};
@@ -221,6 +221,10 @@ impl cluster::Producer for Producer {
     }
 
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
+        self.process.strike();
+        if world::is_poisonous(message.value) {
+            panic!("{MEANT}: a poisonous record");
+        }
         let record = {
             let state = self.process.lock();
             let present = WALL_MS + (state.now() / MS) as i64;
@@ -271,6 +275,7 @@ impl cluster::Producer for Producer {
         self.line().ending = Some((asked, Some(self.process.now())));
         if ended.is_ok() {
             heard::committed();
+            self.process.strike();
         } else {
             let has_records = !self.line().registered.is_empty();
             self.process.lock().commit_failed(has_records, &committed(offsets));

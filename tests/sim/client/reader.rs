@@ -65,6 +65,7 @@ impl cluster::Reader for Reader {
 
     fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
         batch.clear();
+        self.process.strike();
         self.process.pause();
         self.fetch(batch, records_max)?;
         if batch.is_empty() && !wait.is_zero() {

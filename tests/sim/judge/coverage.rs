@@ -43,6 +43,9 @@ pub const ISOLATED: &str = "a task whose output failed went on alone";
 pub const RESET_MET: &str = "a reset group was met";
 pub const DELETED_MET: &str = "a deleted group was met";
 pub const LOSS_REFUSED: &str = "what could not be had back was not gone on from";
+pub const TASK_PANICKED: &str = "a task panicked and was made anew";
+pub const LANE_PANICKED: &str = "a lane panicked and was made anew";
+pub const POISON_STOPPED: &str = "a record that panics stopped its task, and no other";
 pub const WIPED: &str = "all stores were wiped and restored";
 
 /// A situation.
@@ -83,6 +86,9 @@ pub const SITUATIONS: &[Situation] = &[
     of("falling", REBALANCED_RESTORING, "a member is told of partitions while its process reads a changelog"),
     of("falling", "a crash took commits back from a store", "the simulated disk falls back"),
     of("falling", WIPED, "the schedule does it when all is drained"),
+    of("falling", TASK_PANICKED, "the engine says so"),
+    of("falling", LANE_PANICKED, "what ends a lane says so"),
+    of("falling", POISON_STOPPED, "the judge finds the group before it, and all other partitions drained"),
     of("wild", FENCED_RESTORING, "a producer is fenced while its process reads a changelog"),
     of("wild", TIMED_OUT, "a scan of the coordinator's has ended one"),
     of("wild", ISOLATED, "the engine says so"),

@@ -14,6 +14,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::coverage;
+use crate::world::MEANT;
 
 /// What was heard of a seed.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,8 @@ pub struct Heard {
     pub refused: BTreeSet<String>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
+    /// Panics that were not meant.
+    pub panics: Vec<String>,
 }
 
 thread_local! {
@@ -37,6 +40,13 @@ pub fn listen(tell: bool) {
     ONCE.call_once(|| {
         let layer = || tracing_subscriber::fmt::layer().without_time().with_ansi(false);
         let told = tell.then(|| layer().with_filter(LevelFilter::INFO));
+        // Those that are meant are many, and counted.
+        let tell = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !info.payload_as_str().is_some_and(|words| words.starts_with(MEANT)) {
+                tell(info);
+            }
+        }));
         // An error says that somebody listens already.
         let _ = tracing_subscriber::registry().with(Ear.with_filter(LevelFilter::WARN)).with(told).try_init();
     });
@@ -55,6 +65,22 @@ pub fn committed() {
 /// An instance was refused at its start.
 pub fn start_refused() {
     HEARD.with_borrow_mut(|heard| heard.start_refused = true);
+}
+
+/// A lane has panicked, and is made anew.
+pub fn lane_panicked(words: &str) {
+    HEARD.with_borrow_mut(|heard| {
+        *heard.seen.entry(coverage::LANE_PANICKED).or_default() += 1;
+        heard.panicked(words);
+    });
+}
+
+impl Heard {
+    fn panicked(&mut self, words: &str) {
+        if !words.starts_with(MEANT) {
+            self.panics.push(words.to_owned());
+        }
+    }
 }
 
 /// Something waits.
@@ -87,6 +113,10 @@ impl Said {
             "task stopped" => {
                 heard.refused.insert(self.task);
                 coverage::REFUSED
+            }
+            "the task panicked; it is made anew" => {
+                heard.panicked(&self.reason);
+                coverage::TASK_PANICKED
             }
             "restore set back" if is_full && COMMITTED.take() => coverage::FULL_AT_COMMIT,
             "store is damaged; rebuilding it from the changelog" => coverage::DAMAGE_MET,

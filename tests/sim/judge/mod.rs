@@ -193,6 +193,27 @@ pub fn liveness(broker: &Broker, history: &History) -> Vec<Violation> {
     ruling.violations
 }
 
+/// Where a task was stopped for a record at which it panics: what is wrong unless all that comes before that is
+/// committed, and the record is not. `None` where none was.
+pub fn stopped_at(broker: &Broker, history: &History, (number, offset): (i32, i64)) -> Option<Option<Violation>> {
+    let case = Case::new(broker, history);
+    let input = Partition::new(case.rules.input, number);
+    if !history.was_refused(&input) {
+        return None;
+    }
+    let before = case.committed(&input).iter().map(|seen| seen.offset).filter(|at| *at < offset).max();
+    // Late requests and old coordinators may have taken the offset back since.
+    let committed = history.committed(number).map(|committed| committed.offset).max().unwrap_or(0);
+    let is_right = (before.map_or(0, |before| before + 1)..=offset).contains(&committed);
+    Some((!is_right).then(|| Violation {
+        invariant: 10,
+        partition: input,
+        offset: Some(offset),
+        expected: "the group to stand right before the record that panics".to_owned(),
+        found: committed.to_string(),
+    }))
+}
+
 /// What is wrong with what was committed. Nothing may be on its way: all markers are written.
 pub fn examine(broker: &Broker, history: &mut History) -> Ruling {
     history.look(broker);

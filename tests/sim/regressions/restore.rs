@@ -451,7 +451,7 @@ impl<'a> Site<'a> {
         let (input, changelog) = (ours(&self.input), ours(&self.changelog));
         let settling = self.sim.settle(GROUP, &input, &changelog, &Fencing::default());
         let topics = self.context.topics.get(INPUT).expect("it was admitted");
-        Task::new(&self.context, input, topics, settling)
+        Task::new(&self.context, input, topics, Phase::Settling(settling))
     }
 
     fn restore(&self, task: &mut Task<Sim>) {

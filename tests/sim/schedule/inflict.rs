@@ -76,6 +76,11 @@ impl Run<'_> {
                 }
             }
             Fault::Disk(who, disk) => self.inflict_on_disk(who, disk),
+            Fault::Panic(who, calls) => {
+                if let Some(instance) = &self.instances[who] {
+                    self.world.lock().processes[instance.process.number].panics_after = Some(calls);
+                }
+            }
             Fault::Stop => (0..self.instances.len()).for_each(|who| self.kill(who)),
             Fault::Upheaval(upheaval) => self.overturn(upheaval),
             Fault::Trim => self.trim(),

@@ -100,6 +100,10 @@ impl Run<'_> {
         self.history.start_refused |= heard.start_refused;
         heard.seen.into_iter().for_each(|(situation, times)| *state.reached.entry(situation).or_default() += times);
         let late = judge::liveness(&state.broker, &self.history);
+        let poisoned = self.poison.and_then(|place| judge::stopped_at(&state.broker, &self.history, place));
+        if poisoned.as_ref().is_some_and(Option::is_none) && late.is_empty() {
+            state.reach(coverage::POISON_STOPPED);
+        }
         // Where the time is over: what is decided becomes visible everywhere.
         for _ in 0..MARKERS_MAX {
             let Some(marker) = state.broker.markers().into_iter().next() else { break };
@@ -110,6 +114,9 @@ impl Run<'_> {
         let is_stopped = |input: &Partition| self.history.was_refused(input) || self.history.start_refused;
         self.ledger.check_stopped(self.profile.partitions, is_stopped, &mut ruling);
         ruling.violations.extend(late);
+        ruling.violations.extend(poisoned.flatten());
+        let input = Partition::new(input::INPUT, 0);
+        heard.panics.into_iter().for_each(|words| ruling.tell(10, &input, None, "no panic", words));
         ruling
     }
 

@@ -16,7 +16,7 @@ impl Fault {
     fn instance(&self) -> Option<usize> {
         match self {
             Self::Crash(who) | Self::Freeze(who, _) | Self::Depart(who) | Self::Start(who) => Some(*who),
-            Self::Clock(who, _) | Self::Disk(who, _) => Some(*who),
+            Self::Clock(who, _) | Self::Disk(who, _) | Self::Panic(who, _) => Some(*who),
             _ => None,
         }
     }
@@ -80,6 +80,13 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
         const MINUTE: i64 = 60_000;
         let offset = [-20 * MINUTE, 20 * MINUTE, 2 * 24 * 60 * MINUTE][random.below(3) as usize];
         all.push(vec![(at(random), Fault::Clock(some(random), offset))]);
+    }
+    // Drawn apart: all else goes as it would.
+    let mut apart = Random::new(random.clone().next());
+    for _ in 0..profile.panics {
+        let (when, who) = (at(&mut apart), some(&mut apart));
+        let calls = apart.between(1, 200);
+        all.push(vec![(when, Fault::Panic(who, calls))]);
     }
     all.extend((0..profile.trims).map(|_| vec![(at(random), Fault::Trim)]));
     upheaval::draw(profile, random, &mut all);
