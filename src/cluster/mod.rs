@@ -348,6 +348,9 @@ pub struct Settled {
     /// The changelog partition's end (high watermark), open transactions included when it was read and
     /// all of them ended since.
     pub changelog_end: i64,
+    /// The latest timestamp below that end, in milliseconds since the epoch, of records and of the markers that brokers
+    /// stamp; `None` where it was not asked for, or the cluster does not tell.
+    pub changelog_time: Option<i64>,
 }
 
 /// Whose transactions a takeover may end, so that it need not wait for them to time out. What makes a takeover
@@ -429,7 +432,7 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// Reads `partition` from `offset` on.
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, Error>;
 
-    /// Starts asking what [`Settled`] lists. Where the text beside the committed offset names an owner that
+    /// Starts asking what [`Settled`] lists, its time only if so asked. Where the text beside the committed offset names an owner that
     /// `fencing` allows to be fenced, its transaction is ended meanwhile.
     fn settle(
         &self,
@@ -437,6 +440,7 @@ pub trait Cluster: Clone + Send + Sync + 'static {
         input: &TopicPartition,
         changelog: &TopicPartition,
         fencing: &Fencing,
+        asks_time: bool,
     ) -> Self::Settling;
 
     /// Begins to end whatever is open under this transactional id, whose producer is gone; never waits for it.

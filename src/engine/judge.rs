@@ -158,8 +158,9 @@ impl Judge {
         })
     }
 
-    /// What is to be done with the record at `position` of those that were read. The task's stream time moves with
-    /// every record whose timestamp can be believed, whatever becomes of it, except where the task stops.
+    /// What is to be done with the record at `position` of those that were read; `None` where clocks have yet to be asked
+    /// whether it is of the future ([`super::present`]). The task's stream time moves with every record whose timestamp
+    /// can be believed, whatever becomes of it, except where the task stops.
     pub fn judge<C: Cluster>(
         &mut self,
         context: &Context,
@@ -167,17 +168,20 @@ impl Judge {
         position: usize,
         record: &Record<'_>,
         wall_ms: i64,
-    ) -> Result<Judgement, format::Error> {
+    ) -> Result<Option<Judgement>, format::Error> {
         self.decided.clear();
         self.entries.clear();
         let Some(reading) = &self.readings[position] else {
             let message = Cow::Borrowed(Reason::Replayed.meaning());
-            return Ok(Judgement { decision: Decision::REPLAYED, message });
+            return Ok(Some(Judgement { decision: Decision::REPLAYED, message }));
         };
         let rules = &context.rules;
         let progress = &mut task.pending.progress;
         if let Some(refusal) = dedup::check_time(rules, progress, record.timestamp, wall_ms) {
-            return Ok(refused(context, &refusal));
+            // Where the topics are this process's own there is no other clock.
+            let is_future = |at| task.present.is_future(record.offset, at, rules.future_max_ms);
+            let is_certain = !C::IS_SHARED || record.timestamp.is_some_and(is_future);
+            return Ok(is_certain.then(|| refused(context, &refusal)));
         }
         let before = (progress.stream_time, progress.horizon);
         progress.advance(rules, record.timestamp);
@@ -208,7 +212,7 @@ impl Judge {
         if judgement.decision.action == Action::Fail {
             (progress.stream_time, progress.horizon) = before;
         }
-        Ok(judgement)
+        Ok(Some(judgement))
     }
 
     /// What the audit says of the record that was judged last; to be asked before it is remembered.

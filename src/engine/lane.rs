@@ -56,7 +56,7 @@ pub fn live<C: Cluster>(
     stop: &AtomicBool,
 ) -> Result<(), Ended> {
     let mut lane = caught(join).map_err(Ended::Panicked)??;
-    let ended = caught(|| {
+    let ended: Result<Result<(), cluster::Error>, Panic> = caught(|| {
         while !stop.load(Ordering::Relaxed) {
             lane.step()?;
         }

@@ -11,7 +11,7 @@
 //! - [`rebuild`] writes a changelog that is gone anew, from stores, while nobody is at work
 //! - [`audit`] explains what was dropped, and [`letters`] tell in the log of what was set aside; [`sweep`] removes what has expired; [`watch`] sees topics come, go and be
 //!   recreated; [`progress`] tells of work that takes long
-//! - [`panics`] are trouble like any other
+//! - [`panics`] are trouble like any other; [`present`] says what time it is
 //!
 //! **Failure**: a task that must not go on stops and is logged, the others go on; a lane that cannot go on is
 //! made anew after a pause, and given up where it panics again and again; a topology that is refused is given up, the
@@ -46,6 +46,7 @@ pub mod load;
 pub mod panics;
 pub mod plan;
 pub mod preflight;
+pub mod present;
 pub mod process;
 pub mod progress;
 pub mod rebuild;

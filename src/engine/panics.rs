@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn what_is_no_panic_passes_through() {
         struct Unwinding;
-        let thrown = panic::catch_unwind(|| caught(|| panic::resume_unwind(Box::new(Unwinding))));
+        let thrown = panic::catch_unwind(|| caught(|| -> u8 { panic::resume_unwind(Box::new(Unwinding)) }));
         assert!(thrown.unwrap_err().is::<Unwinding>());
     }
 

@@ -49,7 +49,7 @@ pub struct Added {
 /// Takes the records at `indices` of `batch`, all of the task's partition and in offset order, through the
 /// task. After an error the transaction must be aborted and the task rewound. A record that an action `fail`
 /// stops at, or one at which the task has panicked too often, is left unprocessed, with all that follow it, and
-/// [`Task::stop_at`] says why.
+/// [`Task::stop_at`] says why. So is one of which clocks have to be asked ([`Task::present`]).
 pub fn process<C: Cluster>(
     context: &Context,
     id: TaskId,
@@ -73,6 +73,11 @@ pub fn process<C: Cluster>(
         let judgement = judge
             .judge(context, task, position, &record, wall_ms)
             .map_err(|error| Trouble::refused(id, format!("{}: {}", task.input, plan::Refusal::of_record(error))))?;
+        let Some(judgement) = judgement else {
+            let last = all.last().map_or(record.offset, |&last| batch.record(last).offset);
+            task.present.doubt(record.offset, record.timestamp.unwrap_or_default(), last + 1);
+            break;
+        };
         if judgement.decision.action == Action::Fail {
             let Decision { verdict, reason, .. } = judgement.decision;
             let (verdict, reason) = (verdict.as_str(), reason.as_str());
@@ -105,7 +110,7 @@ pub fn process<C: Cluster>(
         added.records += 1;
     }
     judge.at_hand = None;
-    if indices.len() < all.len() && task.stop_at.is_none() {
+    if indices.len() < all.len() && !task.is_halted() {
         let offset = batch.record(all[indices.len()]).offset;
         task.stop_at = Some(format!("{}:{offset}: {}", task.input, task.panics));
     }

@@ -92,7 +92,9 @@ pub fn step<C: Cluster>(
         Phase::Waiting { .. } => {
             let group = context.topology.group();
             task.restored = false;
-            task.set_phase(Phase::Settling(cluster.settle(&group, &task.input, &task.changelog, &context.fencing())));
+            let (fencing, asks_time) = (context.fencing(), task.present.asks());
+            let settling = cluster.settle(&group, &task.input, &task.changelog, &fencing, asks_time);
+            task.set_phase(Phase::Settling(settling));
             Ok(Slice::Worked)
         }
         Phase::Settling(settling) => match settling.poll() {
@@ -266,6 +268,7 @@ fn finish<C: Cluster>(
     task.changelog_offset = changelog_offset;
     task.unsettled = false;
     task.commitment = settled.committed.as_ref().and_then(Commitment::read);
+    task.present.learn(settled.changelog_time);
     task.committed = Position { next: resumption.next, progress: resumption.progress };
     task.rewind();
     task.metrics.restore_remaining(0);

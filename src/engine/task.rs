@@ -25,6 +25,7 @@ use super::isolate::{Isolated, Quarantine};
 use super::letters::Letters;
 use super::load::Loading;
 use super::panics::Panics;
+use super::present::{Disagreement, Present};
 use super::sweep::Sweep;
 
 /// A lane's own number for a task, never used twice; what delivery reports are told apart by.
@@ -181,6 +182,8 @@ pub struct Task<C: Cluster> {
     pub attempts: u32,
     /// How it has panicked since it last came past the place.
     pub panics: Panics,
+    /// What it knows of the present.
+    pub present: Present,
     /// Its metrics.
     pub metrics: TaskMetrics,
     presence: Presence,
@@ -253,6 +256,7 @@ impl<C: Cluster> Task<C> {
             last_timestamp: None,
             attempts: 0,
             panics: Panics::default(),
+            present: Present::default(),
             metrics,
             presence: Presence::new(context, &input),
             input,
@@ -284,6 +288,32 @@ impl<C: Cluster> Task<C> {
         self.presence.health.task_restored(&self.presence.topology, &self.input);
     }
 
+    /// Whether the open transaction stops before a record, and no more is to be read into it.
+    pub fn is_halted(&self) -> bool {
+        self.stop_at.is_some() || self.present.is_doubted()
+    }
+
+    /// Where the transaction that was committed stopped before a record that looks like one of the future: how long to
+    /// wait before Kafka is asked for its time. Says so where clocks disagree.
+    pub fn doubts(&mut self, context: &Context) -> Option<Duration> {
+        if !self.present.is_doubted() {
+            return None;
+        }
+        let (wait, disagreement) = self.present.commit(context.clock.monotonic(), context.clock.wall_ms())?;
+        if let Some(found) = disagreement {
+            self.report_clocks(Some(found));
+            found.tell(&self.input);
+        }
+        Some(wait)
+    }
+
+    /// Says whether the task waits until clocks agree.
+    fn report_clocks(&self, disagreement: Option<Disagreement>) {
+        self.presence.health.clock_doubted(&self.presence.topology, &self.input, disagreement.is_some());
+        let ahead_ms = disagreement.map_or(Some(0), |found| found.kafka_ahead_ms);
+        ahead_ms.into_iter().for_each(|ms| self.metrics.clock_behind(ms));
+    }
+
     /// Stops the task for good.
     pub fn fail(&mut self, reason: &str) {
         tracing::error!(task = %self.input, reason, "task stopped");
@@ -312,6 +342,7 @@ impl<C: Cluster> Task<C> {
         self.letters.rewind();
         self.token = None;
         self.stop_at = None;
+        self.present.rewind();
     }
 
     /// Deliberate mistakes: what of a transaction that is given up is wrongly kept.
@@ -376,6 +407,10 @@ impl<C: Cluster> Task<C> {
         self.token = None;
         self.attempts = 0;
         self.panics.pass(self.committed.next);
+        if self.present.pass(self.committed.next) {
+            tracing::info!(task = %self.input, "clocks agree again: the task goes on");
+            self.report_clocks(None);
+        }
         self.metrics.committed_at(wall_ms);
         if self.committed.progress.stream_time != crate::format::NO_TIME {
             self.metrics.stream_time(self.committed.progress.stream_time);

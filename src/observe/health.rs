@@ -40,6 +40,8 @@ enum Lane {
 struct Task {
     restored: bool,
     stopped: bool,
+    /// It waits until clocks agree.
+    clock_doubted: bool,
     holders: usize,
 }
 
@@ -89,6 +91,14 @@ impl Health {
         task.holders += 1;
         task.restored = false;
         task.stopped = false;
+        task.clock_doubted = false;
+    }
+
+    /// A task waits until this host's clock and Kafka's agree, or does no longer.
+    pub fn clock_doubted(&self, topology: &str, partition: &TopicPartition, doubted: bool) {
+        if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
+            task.clock_doubted = doubted;
+        }
     }
 
     /// A task was restored, at least once since it was assigned.
@@ -145,11 +155,12 @@ impl Health {
         });
         let tasks = known.tasks.iter().map(|((topology, partition), task)| Check {
             name: format!("task {topology}/{partition}"),
-            ok: task.restored && !task.stopped,
-            detail: match (task.stopped, task.restored) {
-                (true, _) => "has stopped; the log says why",
-                (false, true) => "restored",
-                (false, false) => "is being restored for the first time",
+            ok: task.restored && !task.stopped && !task.clock_doubted,
+            detail: match (task.stopped, task.clock_doubted, task.restored) {
+                (true, _, _) => "has stopped; the log says why",
+                (false, true, _) => "waits: this host's clock or Kafka's is wrong; the log says by how much",
+                (false, false, true) => "restored",
+                (false, false, false) => "is being restored for the first time",
             },
         });
         let refused = known.refused.iter().map(|(topology, topic)| Check {
@@ -236,6 +247,20 @@ mod tests {
         let failing: Vec<_> = health.ready().into_iter().filter(|check| !check.ok).collect();
         assert_eq!(failing[0].detail, "has stopped; the log says why");
         health.task_released("payments", &partition);
+        assert!(is_ready(&health));
+    }
+
+    #[test]
+    fn a_task_that_waits_for_a_clock_is_not_ready() {
+        let health = Health::new();
+        let partition = TopicPartition::new("in", 0);
+        health.lane_joined("payments", 0, true);
+        health.task_assigned("payments", &partition);
+        health.task_restored("payments", &partition);
+        health.clock_doubted("payments", &partition, true);
+        let failing: Vec<_> = health.ready().into_iter().filter(|check| !check.ok).collect();
+        assert!(failing[0].detail.contains("clock"), "{failing:?}");
+        health.clock_doubted("payments", &partition, false);
         assert!(is_ready(&health));
     }
 

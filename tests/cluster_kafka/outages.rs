@@ -129,7 +129,7 @@ fn a_login_that_was_right_once_is_no_refusal_for_good() {
     broker.set_password("ratchet", "another-secret");
     // Who is connected stays so.
     broker.restart();
-    let settle = || cluster.settle("group", &at(&input, 0), &at(&changelog, 0), &Fencing::default());
+    let settle = || cluster.settle("group", &at(&input, 0), &at(&changelog, 0), &Fencing::default(), false);
     let mut settling = settle();
     let described = cluster.describe_topic("missing").unwrap_err();
     let produced = cluster.producer("tx").err().unwrap();

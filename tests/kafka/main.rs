@@ -11,6 +11,8 @@
 
 #[path = "../support/checker/mod.rs"]
 mod checker;
+#[path = "../support/clock.rs"]
+mod clock;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
 #[path = "../support/hostile.rs"]
@@ -36,6 +38,7 @@ mod access;
 mod audit;
 mod bombs;
 mod changes;
+mod clocks;
 mod faults;
 mod inputs;
 mod kills;

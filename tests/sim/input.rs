@@ -84,6 +84,9 @@ pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// How many records an epoch has, about.
 const EPOCH_RECORDS: u64 = 25;
+/// So many of a thousand are of a sender whose clock is so far ahead: further than any clock here is set.
+const FROM_THE_FUTURE: u64 = 6;
+const FUTURE_MS: i64 = 30 * 24 * 3_600_000;
 /// So many of a thousand records have headers.
 const WITH_HEADERS: u64 = 200;
 /// So many have no key, which nothing asks for.
@@ -173,6 +176,9 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
         _ => Some(format!(r#"{{{identity}{fields}"sent":{sent}}}"#)),
     };
     let key = (!profile.odd_records || !apart.permille(WITHOUT_KEY)).then_some(id);
+    if profile.odd_records && apart.permille(FROM_THE_FUTURE) {
+        timestamp += FUTURE_MS;
+    }
     Record {
         timestamp: Some(timestamp),
         key: key.map(|key| key.as_bytes().into()),

@@ -217,10 +217,10 @@ impl Profile {
         Self { trims, upheaval, transactional, poison: false, ..Self::wild(random) }
     }
 
-    /// What `odd` has, with messages that are forgotten soon. Clocks stay right: to one that is behind by more than a
-    /// tenth of the retention every record is of the future.
+    /// What `odd` has, with messages that are forgotten soon. To a clock that is behind by more than a tenth of the retention
+    /// every record is of the future.
     pub fn forgetful(random: &mut Random) -> Self {
-        Self { input: input::Kind::Messages, clocks: 0, ..Self::odd(random) }
+        Self { input: input::Kind::Messages, ..Self::odd(random) }
     }
 
     /// All that of `wild`, with versions that begin again with each epoch.

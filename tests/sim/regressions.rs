@@ -18,7 +18,7 @@ mod restore;
 #[test]
 fn an_id_that_is_given_up_is_fenced_although_nothing_is_open() {
     let late = alone(1, |process| {
-        let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
+        let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };
         process.lock().broker.topics.create(OUTPUT, 1, settings).expect("the cluster is empty");
         let sim = Sim::new(process.clone());
         let mut transactor = Transactor::<Sim>::new("ratchet.shop.1.0".to_owned(), 1, Ids::default());

@@ -83,8 +83,8 @@ enum Fault {
     /// The cleaner passes over a partition of the changelog, but for its last records. What is restored is the same: the
     /// last record of each key stays, and a store that may have missed tombstones is rebuilt.
     Compact(i32, u64),
-    /// A wall clock is set, milliseconds from the right time. Nothing is decided otherwise: only record timestamps count,
-    /// but for one that is too far in the future, which none here is where clocks are set.
+    /// A wall clock is set, milliseconds from the right time; right again when all is calm. Nothing is decided otherwise:
+    /// where records look like the future by it, Kafka's time says that they are not.
     Clock(usize, i64),
     Disk(usize, Disk),
     /// The engine panics after so many of its calls. Nothing comes of it but another try.
@@ -141,7 +141,7 @@ fn begin(seed: u64, profile: &Profile, cut: &Cut, tell: bool) -> World {
     state.broker.coordinator.protocol = profile.protocol;
     state.laden = profile.laden;
     state.troubled = cut.wire.clone();
-    let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
+    let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };
     state.broker.topics.create(input::INPUT, profile.partitions, settings).expect("the cluster is empty");
     if profile.tombstones_go {
         // An administrator's own, whose tombstones go soon.

@@ -12,11 +12,9 @@ use ratchet::engine::clock::Clock;
 use crate::coroutine;
 use crate::cut::Kept;
 use crate::judge::coverage::Memory;
+pub use crate::kafka::WALL_MS;
 use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
 use crate::random::Random;
-
-/// The wall clock when the world begins: 2023-11-14.
-pub const WALL_MS: i64 = 1_700_000_000_000;
 
 /// What is said by a panic that was meant.
 pub const MEANT: &str = "a panic of the schedule's";
@@ -156,6 +154,11 @@ impl World {
 impl State {
     pub fn now(&self) -> Time {
         self.broker.now
+    }
+
+    /// A process's wall clock, milliseconds since the epoch.
+    pub fn wall_ms(&self, process: usize) -> i64 {
+        self.broker.wall_ms() + self.processes[process].wall_offset_ms
     }
 
     /// Adds something to the trace.
@@ -409,7 +412,6 @@ impl Clock for Process {
 
     fn wall_ms(&self) -> i64 {
         self.strike();
-        let state = self.lock();
-        WALL_MS + (state.now() / MS) as i64 + state.processes[self.number].wall_offset_ms
+        self.lock().wall_ms(self.number)
     }
 }

@@ -60,7 +60,7 @@ fn work(cluster: &Embedded, job: &Job<'_>, mut store: Store, progress: &mut dyn 
             member.accept_assigned(&partitions).unwrap();
             for partition in &partitions {
                 let settled = cluster
-                    .settle(GROUP, partition, partition, &crate::cluster::Fencing::default())
+                    .settle(GROUP, partition, partition, &crate::cluster::Fencing::default(), false)
                     .poll()
                     .unwrap()
                     .unwrap();

@@ -231,6 +231,7 @@ impl Broker {
             changelog_id,
             changelog_start: changelog_meta.start,
             changelog_end: changelog_meta.end,
+            changelog_time: None,
         })
     }
 }

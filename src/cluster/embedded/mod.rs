@@ -189,7 +189,14 @@ impl Cluster for Embedded {
         Reader::open(&self.broker, partition, offset)
     }
 
-    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition, _fencing: &Fencing) -> Settling {
+    fn settle(
+        &self,
+        group: &str,
+        input: &TopicPartition,
+        changelog: &TopicPartition,
+        _fencing: &Fencing,
+        _asks_time: bool,
+    ) -> Settling {
         Settling { answer: Some(self.broker.settled(group, input, changelog)) }
     }
 

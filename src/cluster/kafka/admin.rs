@@ -75,7 +75,7 @@ impl Drop for Options {
 
 /// Who answers an admin call.
 #[derive(Clone, Copy)]
-enum Whom<'a> {
+pub(super) enum Whom<'a> {
     /// Any broker, or the controller.
     Anybody,
     /// The same, and this topic is what it is about.
@@ -88,7 +88,7 @@ enum Whom<'a> {
 }
 
 /// Makes an admin call and waits for its answer; `call` is given the options and the queue to answer to.
-fn ask(
+pub(super) fn ask(
     client: &Arc<Client>,
     api: rd::rd_kafka_admin_op_t,
     whom: Whom<'_>,
@@ -154,7 +154,7 @@ fn ask(
 ///
 /// # Safety
 /// `start` points to that many pointers that live for `'a`, or `count` is 0.
-unsafe fn pointers<'a, T>(start: *mut *const T, count: usize) -> &'a [*const T] {
+pub(super) unsafe fn pointers<'a, T>(start: *mut *const T, count: usize) -> &'a [*const T] {
     if count == 0 {
         return &[];
     }

@@ -178,9 +178,16 @@ impl Cluster for Kafka {
         Reader::open(&self.inner.reader, partition, offset)
     }
 
-    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition, fencing: &Fencing) -> Settling {
+    fn settle(
+        &self,
+        group: &str,
+        input: &TopicPartition,
+        changelog: &TopicPartition,
+        fencing: &Fencing,
+        asks_time: bool,
+    ) -> Settling {
         let Inner { askers, fences, .. } = &*self.inner;
-        Settling::start(askers, fences, group, input, changelog, fencing)
+        Settling::start(askers, fences, group, input, changelog, fencing, asks_time)
     }
 
     fn fence(&self, transactional_id: &str) {

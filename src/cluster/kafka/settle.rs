@@ -189,6 +189,7 @@ impl Settling {
         input: &TopicPartition,
         changelog: &TopicPartition,
         fencing: &Fencing,
+        asks_time: bool,
     ) -> Self {
         let (done, answer) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicBool::new(false));
@@ -199,6 +200,7 @@ impl Settling {
             input: input.clone(),
             changelog: changelog.clone(),
             fencing: fencing.clone(),
+            asks_time,
             deadline: Instant::now() + DEADLINE,
             dropped: Arc::clone(&dropped),
         };
@@ -239,6 +241,7 @@ struct Question {
     input: TopicPartition,
     changelog: TopicPartition,
     fencing: Fencing,
+    asks_time: bool,
     deadline: Instant,
     dropped: Arc<AtomicBool>,
 }
@@ -260,10 +263,22 @@ impl Question {
                 self.persist(|| watermarks(&self.askers.ends()?, &self.changelog))?;
             self.wait_stable(changelog_end)?;
             let changelog_id = self.persist(|| self.topic_id(&self.changelog))?;
+            // Only now: the markers of all that was open are there.
+            let ask_time = || latest_time(&self.askers.ends()?, &self.changelog);
+            let changelog_time = if self.asks_time { self.persist(ask_time)? } else { None };
             let lost = |_| Err(Error::new(Kind::Retry, "settling ended without an answer"));
             let (input_id, input_start, input_end) = input.join().unwrap_or_else(lost)?;
             let committed = committed.pop().flatten();
-            Ok(Settled { committed, input_id, input_start, input_end, changelog_id, changelog_start, changelog_end })
+            Ok(Settled {
+                committed,
+                input_id,
+                input_start,
+                input_end,
+                changelog_id,
+                changelog_start,
+                changelog_end,
+                changelog_time,
+            })
         })
     }
 
@@ -371,5 +386,36 @@ pub(super) fn watermarks(client: &Arc<Client>, partition: &TopicPartition) -> Re
             Err(Error::new(Kind::Retry, error.message))
         }
         _ => Err(error),
+    }
+}
+
+/// The latest timestamp of anything in `partition`, transaction markers included; `None` where it is empty, or brokers are
+/// too old to tell (before Kafka 3.0).
+fn latest_time(client: &Arc<Client>, partition: &TopicPartition) -> Result<Option<i64>, Error> {
+    let what = || format!("asking for the latest timestamp in {partition}");
+    let name = c_string(&partition.topic)?;
+    let latest = rd::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_MAX_TIMESTAMP as i64;
+    let list = List::of(std::slice::from_ref(partition), latest)?;
+    let api = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTOFFSETS;
+    let answer = admin::ask(client, api, admin::Whom::About(&name), |options, queue| {
+        // SAFETY: all is alive for the call, which copies what it needs.
+        unsafe { rd::rd_kafka_ListOffsets(client.raw(), list.raw(), options, queue) }
+    });
+    let answer = match answer {
+        Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE => return Ok(None),
+        answer => answer.map_err(|failure| failure.plain(what()))?,
+    };
+    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
+    unsafe {
+        let result = rd::rd_kafka_event_ListOffsets_result(answer.raw());
+        let mut count = 0;
+        let found = admin::pointers(rd::rd_kafka_ListOffsets_result_infos(result, &mut count), count);
+        let Some(&found) = found.first() else { return Ok(None) };
+        let of = rd::rd_kafka_ListOffsetsResultInfo_topic_partition(found);
+        match Failure::of((*of).err) {
+            None => Ok(Some(rd::rd_kafka_ListOffsetsResultInfo_timestamp(found)).filter(|ms| *ms >= 0)),
+            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION => Ok(None),
+            Some(failure) => Err(failure.plain(what())),
+        }
     }
 }

@@ -156,7 +156,7 @@ impl<C: Cluster> Lane<C> {
         let task_count = topics.task_count;
         let group = self.context.topology.group();
         let changelog = TopicPartition::new(self.context.topology.changelog(&partition.topic), partition.partition);
-        let settling = self.cluster.settle(&group, &partition, &changelog, &self.context.fencing());
+        let settling = self.cluster.settle(&group, &partition, &changelog, &self.context.fencing(), false);
         let mut task = Task::new(&self.context, partition, topics, Phase::Settling(settling));
         if task.input.partition >= task_count as i32 {
             self.context.topics.grow(&task.input.topic, task.input.partition as u32 + 1);

@@ -39,7 +39,7 @@ impl<C: Cluster> Lane<C> {
             .partitions()
             .iter()
             .map(|partition| {
-                let at_work = |task: &Task<C>| matches!(task.phase, Phase::Running) && task.stop_at.is_none();
+                let at_work = |task: &Task<C>| matches!(task.phase, Phase::Running) && !task.is_halted();
                 let (&id, _) = self.tasks.iter().find(|(_, task)| task.input == *partition && at_work(task))?;
                 let known = self.shares.iter().position(|(of, _)| *of == id);
                 Some(known.unwrap_or_else(|| {
@@ -84,8 +84,9 @@ impl<C: Cluster> Lane<C> {
         let processed = caught(|| process(context, id, task, batch, indices, producer, scratch));
         let added = processed.unwrap_or_else(|panic| Err(Trouble::panicked(id, scratch.at_hand(), panic)))?;
         self.transactor.add(added);
-        let task = &self.tasks[&id];
-        if task.stop_at.is_some() {
+        let task = self.tasks.get_mut(&id).expect("processed above");
+        if task.is_halted() {
+            self.member.end(&task.input).into_iter().for_each(|end| task.present.reach(end));
             self.member.pause(&task.input).map_err(Trouble::cluster)?;
         }
         Ok(())
@@ -100,7 +101,7 @@ impl<C: Cluster> Lane<C> {
             }
             let task = &self.tasks[&id];
             let position = self.member.position(&task.input).unwrap_or(task.pending.next);
-            if (position <= task.pending.next && !task.commit_start) || task.stop_at.is_some() {
+            if (position <= task.pending.next && !task.commit_start) || task.is_halted() {
                 continue;
             }
             if let Err(trouble) = self.touch(id) {
@@ -149,6 +150,9 @@ impl<C: Cluster> Lane<C> {
             if let Some(reason) = task.stop_at.take() {
                 task.fail(&reason);
             }
+        }
+        for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
+            self.ask_time(id);
         }
         Ok(())
     }

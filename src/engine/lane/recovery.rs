@@ -130,6 +130,17 @@ impl<C: Cluster> Lane<C> {
         self.restoring = true;
     }
 
+    /// Sends a task through its restore that has committed all before a record which looks like one of the future: there it
+    /// learns Kafka's time.
+    pub(super) fn ask_time(&mut self, id: TaskId) {
+        let Some(wait) = self.tasks.get_mut(&id).and_then(|task| task.doubts(&self.context)) else { return };
+        self.restart(id);
+        let until = self.context.clock.monotonic() + wait;
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.set_phase(Phase::Waiting { until });
+        }
+    }
+
     /// Gives every task that restores its slice. An error means that the lane's membership is of no use.
     pub(super) fn restore_slices(&mut self) -> Result<(), cluster::Error> {
         self.loading = false;
@@ -241,6 +252,10 @@ impl<C: Cluster> Lane<C> {
                 && let Some(reason) = task.stop_at.take()
             {
                 task.fail(&reason);
+            }
+            if self.tasks.get(&id).is_some_and(|task| matches!(task.phase, Phase::Isolated(_)) && task.token.is_none())
+            {
+                self.ask_time(id);
             }
         }
     }

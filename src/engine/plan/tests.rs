@@ -31,6 +31,7 @@ fn settled(committed: Option<CommittedOffset>) -> Settled {
         changelog_id: CHANGELOG,
         changelog_start: 0,
         changelog_end: 500,
+        changelog_time: None,
     }
 }
 

@@ -19,7 +19,9 @@ pub fn settings_of(role: Role, settings: &config::Topics) -> Vec<(&'static str, 
     ];
     match role {
         Role::Input | Role::Output => {}
-        Role::Changelog => all.push(("cleanup.policy", "compact".to_owned())),
+        // Its timestamps are brokers' own: what a host with a wrong clock writes does not look like Kafka's time.
+        Role::Changelog => all
+            .extend([("cleanup.policy", "compact".to_owned()), ("message.timestamp.type", "LogAppendTime".to_owned())]),
         Role::DeadLetter | Role::Audit => all.push(("max.message.bytes", ASIDE_BYTES_MAX.to_string())),
     }
     all
@@ -93,7 +95,9 @@ mod tests {
         let replicas = ("min.insync.replicas", "2".to_owned());
         let (clean, compacted) =
             (("unclean.leader.election.enable", "false".to_owned()), ("cleanup.policy", "compact".to_owned()));
-        assert_eq!(settings_of(Role::Changelog, &settings), [replicas.clone(), clean.clone(), compacted.clone()]);
+        let stamped = ("message.timestamp.type", "LogAppendTime".to_owned());
+        let changelog = [replicas.clone(), clean.clone(), compacted.clone(), stamped];
+        assert_eq!(settings_of(Role::Changelog, &settings), changelog);
         for role in [Role::Output, Role::DeadLetter, Role::Audit] {
             let all = settings_of(role, &settings);
             assert!(all.contains(&replicas) && all.contains(&clean) && !all.contains(&compacted), "{all:?}");

@@ -294,7 +294,7 @@ fn await_settled<C: Cluster>(
     changelog: &TopicPartition,
 ) -> Result<Settled, Error> {
     let fencing = Fencing { prefix: topology.transactional_ids(), in_use: Vec::new() };
-    let mut settling = cluster.settle(&topology.group(), input, changelog, &fencing);
+    let mut settling = cluster.settle(&topology.group(), input, changelog, &fencing, false);
     loop {
         match settling.poll() {
             Some(answer) => return Ok(answer?),

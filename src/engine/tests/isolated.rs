@@ -133,8 +133,9 @@ impl Cluster for Faulty {
         input: &TopicPartition,
         changelog: &TopicPartition,
         fencing: &Fencing,
+        asks_time: bool,
     ) -> Self::Settling {
-        self.inner.settle(group, input, changelog, fencing)
+        self.inner.settle(group, input, changelog, fencing, asks_time)
     }
 
     fn fence(&self, transactional_id: &str) {

@@ -65,6 +65,7 @@ struct Families {
     tasks: IntGaugeVec,
     stream_time: GaugeVec,
     last_commit: GaugeVec,
+    clock_behind: GaugeVec,
     epoch_changes: IntCounterVec,
     dead_letters: IntCounterVec,
     takeovers: IntCounterVec,
@@ -234,6 +235,12 @@ impl Families {
                 &registry,
                 "ratchet_last_commit_timestamp_seconds",
                 "When the task's last transaction was committed.",
+                PARTITION,
+            ),
+            clock_behind: gauge(
+                &registry,
+                "ratchet_clock_behind_seconds",
+                "How far this host's clock is behind Kafka's, where the task waits for that; 0 once it goes on.",
                 PARTITION,
             ),
             epoch_changes: counter(

@@ -89,6 +89,7 @@ pub struct TaskMetrics {
     sweep_seconds: OnceLock<Gauge>,
     stream_time: OnceLock<Gauge>,
     last_commit: OnceLock<Gauge>,
+    clock_behind: OnceLock<Gauge>,
     phase: Mutex<Phase>,
 }
 
@@ -120,6 +121,7 @@ impl TaskMetrics {
             sweep_seconds: OnceLock::new(),
             stream_time: OnceLock::new(),
             last_commit: OnceLock::new(),
+            clock_behind: OnceLock::new(),
             phase: Mutex::new(Phase::Settling),
         }
     }
@@ -217,6 +219,12 @@ impl TaskMetrics {
         gauge.set(seconds(ms));
     }
 
+    /// So many milliseconds is this host's clock behind Kafka's, and the task waits for it; with 0 it goes on.
+    pub fn clock_behind(&self, ms: i64) {
+        let gauge = self.clock_behind.get_or_init(|| self.families.clock_behind.with_label_values(&self.labels));
+        gauge.set(seconds(ms));
+    }
+
     /// The task goes on to do something else.
     pub fn phase(&self, phase: Phase) {
         let mut current = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
@@ -251,6 +259,7 @@ impl TaskMetrics {
         let _ = families.sweep_seconds.remove_label_values(labels);
         let _ = families.stream_time.remove_label_values(labels);
         let _ = families.last_commit.remove_label_values(labels);
+        let _ = families.clock_behind.remove_label_values(labels);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documentation's list of names.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -26,6 +26,7 @@ const NAMES: [&str; 25] = [
     "ratchet_tasks",
     "ratchet_stream_time_timestamp_seconds",
     "ratchet_last_commit_timestamp_seconds",
+    "ratchet_clock_behind_seconds",
     "ratchet_epoch_changes_total",
     "ratchet_dead_letters_total",
     "ratchet_takeovers_total",
@@ -53,6 +54,7 @@ fn set_all(lane: &LaneMetrics, task: &TaskMetrics) {
     task.state(100, 4096);
     task.stream_time(1_500);
     task.committed_at(2_250);
+    task.clock_behind(120_500);
 }
 
 /// So much was done in a second, and so much remains.
@@ -98,6 +100,7 @@ fn values_are_in_base_units_under_their_labels() {
     assert_eq!(of("ratchet_records_total", records), Some(7.0));
     assert_eq!(of("ratchet_lag_records", partition), Some(12.0));
     assert_eq!(of("ratchet_lag_seconds", partition), Some(3.5));
+    assert_eq!(of("ratchet_clock_behind_seconds", partition), Some(120.5));
     metrics.panicked();
     assert_eq!(of("ratchet_panics_total", ""), Some(1.0));
     assert_eq!(of("ratchet_restored_records_total", partition), Some(40.0));

@@ -109,7 +109,7 @@ fn describe(broker: &Broker, name: &str) -> Option<TopicDescription> {
         delete_retention_ms: (topic.settings.delete_retention / MS) as i64,
         retention_ms: i64::MAX,
         retention_bytes: i64::MAX,
-        stamps: false,
+        stamps: topic.settings.stamps,
         timestamp_before_max_ms: i64::MAX,
         timestamp_after_max_ms: i64::MAX,
         message_bytes_max: topic.settings.message_bytes_max as i64,
@@ -163,6 +163,7 @@ impl Cluster for Sim {
             compacted: setting("cleanup.policy") == Some("compact"),
             delete_retention: number("delete.retention.ms").unwrap_or(86_400_000) * MS,
             message_bytes_max: number("max.message.bytes").unwrap_or(1 << 20) as usize,
+            stamps: setting("message.timestamp.type") == Some("LogAppendTime"),
         };
         let (name, count) = (topic.name.to_owned(), topic.partition_count);
         self.ask("create topic", move |broker| match broker.topics.create(&name, count, settings) {
@@ -184,7 +185,14 @@ impl Cluster for Sim {
         Ok(Reader::open(self.process.clone(), partition.clone(), offset))
     }
 
-    fn settle(&self, group: &str, input: &TopicPartition, changelog: &TopicPartition, fencing: &Fencing) -> Settling {
+    fn settle(
+        &self,
+        group: &str,
+        input: &TopicPartition,
+        changelog: &TopicPartition,
+        fencing: &Fencing,
+        asks_time: bool,
+    ) -> Settling {
         Settling::start(settle::Question {
             process: self.process.clone(),
             fences: self.fences.clone(),
@@ -192,6 +200,7 @@ impl Cluster for Sim {
             input: theirs(input),
             changelog: theirs(changelog),
             fencing: fencing.clone(),
+            asks_time,
         })
     }
 

@@ -11,7 +11,7 @@ use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit
 
 use crate::judge::heard;
 use crate::kafka::{Code, Identity, MS, Partition, Record, SECOND, Time};
-use crate::world::{self, Broken, MEANT, Process, WALL_MS};
+use crate::world::{self, Broken, MEANT, Process};
 
 use super::errors::{self, Action};
 use super::member::{Metadata, committed};
@@ -227,7 +227,7 @@ impl cluster::Producer for Producer {
         }
         let record = {
             let state = self.process.lock();
-            let present = WALL_MS + (state.now() / MS) as i64;
+            let present = state.wall_ms(self.process.number);
             Record {
                 timestamp: Some(message.timestamp.filter(|at| *at != 0).unwrap_or(present)),
                 key: message.key.map(Into::into),

@@ -36,6 +36,7 @@ pub struct Question {
     pub input: Partition,
     pub changelog: Partition,
     pub fencing: Fencing,
+    pub asks_time: bool,
 }
 
 impl Settling {
@@ -95,8 +96,22 @@ impl Asking {
             self.wait_stable(changelog_end)?;
         }
         let changelog_id = self.topic_id(changelog)?;
+        let of = changelog.clone();
+        let changelog_time = match self.question.asks_time {
+            true => self.persist("latest time", move |broker| broker.latest_time(&of))?,
+            false => None,
+        };
         let (input_id, input_start, input_end) = self.await_told(&told)?;
-        Ok(Settled { committed, input_id, input_start, input_end, changelog_id, changelog_start, changelog_end })
+        Ok(Settled {
+            committed,
+            input_id,
+            input_start,
+            input_end,
+            changelog_id,
+            changelog_start,
+            changelog_end,
+            changelog_time,
+        })
     }
 
     /// The input topic's id, and the partition's first offset and end.

@@ -46,6 +46,7 @@ pub const LOSS_REFUSED: &str = "what could not be had back was not gone on from"
 pub const TASK_PANICKED: &str = "a task panicked and was made anew";
 pub const LANE_PANICKED: &str = "a lane panicked and was made anew";
 pub const POISON_STOPPED: &str = "a record that panics stopped its task, and no other";
+pub const CLOCK_DOUBTED: &str = "a task waited until its host's clock was right";
 pub const WIPED: &str = "all stores were wiped and restored";
 
 /// A situation.
@@ -138,6 +139,8 @@ pub const SITUATIONS: &[Situation] = &[
     of("uprooted", "the input was given more partitions", "the schedule does it"),
     of("uprooted", "the group was set to the input's end, and skipped records", "the schedule does it"),
     of("odd", "a wall clock was set", "the schedule does it"),
+    of("odd", "a record of the far future was set aside", "the judge's model does it"),
+    of("forgetful", CLOCK_DOUBTED, "the engine says so"),
     of("odd", "a transaction of the input was aborted", "the schedule does it"),
     of("odd", "the cleaner removed records of the changelog", "a pass finds some"),
     of("swept", "the cleaner removed tombstones of the changelog", "a pass finds some"),

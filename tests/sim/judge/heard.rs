@@ -122,6 +122,9 @@ impl Said {
             "store is damaged; rebuilding it from the changelog" => coverage::DAMAGE_MET,
             "store cannot be built upon; rebuilding it from the changelog" => coverage::REBUILT,
             "the output fails this task; it goes on alone" => coverage::ISOLATED,
+            text if text.starts_with("a record is of the future by this host's clock and not") => {
+                coverage::CLOCK_DOUBTED
+            }
             text if text.starts_with("the group was reset") => coverage::RESET_MET,
             text if text.starts_with("the group has no offset any more:") => coverage::DELETED_MET,
             _ => return,

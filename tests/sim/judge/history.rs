@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::kafka::{Broker, Committed, MS, Partition, Record, Repeater};
+use crate::kafka::{Broker, Committed, Partition, Record, Repeater};
 use crate::profile::Upheaval;
-use crate::world::WALL_MS;
 
 use super::Ruling;
 use super::rules::Rules;
@@ -52,8 +51,8 @@ pub struct History {
     upheavals: BTreeSet<Upheaval>,
     /// By the partition's number.
     committed: Vec<Commits>,
-    /// What clocks were set to, milliseconds from the right time: least and most.
-    clocks_ms: (i64, i64),
+    /// How far ahead a clock was set, milliseconds from the right time.
+    ahead_ms: i64,
     /// The inputs whose tasks were stopped.
     refused: BTreeSet<String>,
     /// The input's partitions of which something cannot be had back.
@@ -77,7 +76,7 @@ impl History {
             starts_latest: false,
             upheavals: BTreeSet::new(),
             committed: (0..partitions).map(of).collect(),
-            clocks_ms: (0, 0),
+            ahead_ms: 0,
             refused: BTreeSet::new(),
             lost: BTreeSet::new(),
             start_refused: false,
@@ -164,13 +163,14 @@ impl History {
 
     /// A clock was set, so far from the right time.
     pub fn clock_set(&mut self, offset_ms: i64) {
-        self.clocks_ms = (self.clocks_ms.0.min(offset_ms), self.clocks_ms.1.max(offset_ms));
+        self.ahead_ms = self.ahead_ms.max(offset_ms);
     }
 
-    /// What clocks may have shown when a record was judged that was there at `since` at the earliest.
+    /// What time it may have been, for all that is allowed, when a record was judged that was there at `since` at the
+    /// earliest. One clock alone that is behind decides nothing; one that is ahead may.
     pub fn wall_ms(&self, broker: &Broker, since: i64) -> (i64, i64) {
-        let now = WALL_MS + (broker.now / MS) as i64;
-        (since.min(now) + self.clocks_ms.0, now + self.clocks_ms.1)
+        let now = broker.wall_ms();
+        (since.min(now), now + self.ahead_ms)
     }
 
     pub fn had(&self, upheaval: Upheaval) -> bool {

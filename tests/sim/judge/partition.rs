@@ -79,6 +79,7 @@ fn see(record: &Record, verdict: Verdict, ruling: &mut Ruling) {
     match verdict {
         Verdict::Forwarded if !record.headers.is_empty() => ruling.see("a record with headers was forwarded"),
         Verdict::DeadLettered("value_malformed") => ruling.see("a record that cannot be read was met"),
+        Verdict::DeadLettered("timestamp_in_future") => ruling.see("a record of the far future was set aside"),
         Verdict::DeadLettered("unsendable") => ruling.see("a record that the output refuses was set aside"),
         Verdict::Stale("table_truncated") => ruling.see("a change from before its table's truncate was dropped"),
         Verdict::Stale("snapshot_read") => ruling.see("a snapshot's read lost to a change"),

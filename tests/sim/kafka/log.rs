@@ -79,6 +79,8 @@ pub struct Log {
     end: i64,
     known: BTreeMap<i64, Known>,
     aborted: Vec<Aborted>,
+    /// The latest time that the leader has stamped a marker with, milliseconds since the epoch.
+    stamped: Option<i64>,
 }
 
 /// How many records the cleaner has removed.
@@ -118,6 +120,17 @@ impl Log {
     /// Whether `producer` has a transaction open here.
     pub fn has_open(&self, producer: i64) -> bool {
         self.known.get(&producer).is_some_and(|known| known.open.is_some())
+    }
+
+    /// The leader has stamped a marker (`MemoryRecords.withEndTransactionMarker`).
+    pub fn stamp(&mut self, wall_ms: i64) {
+        self.stamped = self.stamped.max(Some(wall_ms));
+    }
+
+    /// The latest timestamp of anything (`ListOffsets` with MAX_TIMESTAMP, KIP-734).
+    pub fn latest_time(&self) -> Option<i64> {
+        let of = |entry: &Entry| if let Body::Record(record) = &entry.body { record.timestamp } else { None };
+        self.entries.iter().map(of).max().flatten().max(self.stamped)
     }
 
     fn push(&mut self, producer: Option<i64>, body: Body) {

@@ -35,6 +35,8 @@ pub use transactions::{Coordinator, Marker, Protocol, State, Target};
 
 /// Microseconds since the cluster began.
 pub type Time = u64;
+/// The wall clock when it began: 2023-11-14.
+pub const WALL_MS: i64 = 1_700_000_000_000;
 /// One millisecond.
 pub const MS: Time = 1_000;
 /// One second.
@@ -93,6 +95,11 @@ impl Broker {
         }
     }
 
+    /// The wall clock of all brokers, milliseconds since the epoch.
+    pub fn wall_ms(&self) -> i64 {
+        WALL_MS + (self.now / MS) as i64
+    }
+
     /// Takes a place out of reach until a time.
     pub fn take_away(&mut self, place: Place, until: Time) {
         self.away.insert(place, until);
@@ -122,6 +129,7 @@ impl Broker {
     /// Writes one of [`Broker::markers`] where it belongs. `false`: its partition has no leader, try later.
     pub fn write_marker(&mut self, marker: &Marker) -> bool {
         let strict = self.coordinator.protocol == Protocol::V2;
+        let wall_ms = self.wall_ms();
         match &marker.target {
             transactions::Target::Log(partition) => {
                 if self.is_away(&Place::Leader(partition.clone())) {
@@ -132,6 +140,7 @@ impl Broker {
                     // A marker below the partition's epoch was overtaken by a later one and has no effect
                     // (TransactionMarkerRequestCompletionHandler: INVALID_PRODUCER_EPOCH ends the sending).
                     let _ = log.append_marker(marker.producer, marker.epoch, marker.commit, strict);
+                    log.stamp(wall_ms);
                 }
             }
             transactions::Target::Offsets(group) => {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::transactions::Target;
-use super::{Broker, Code, Committed, Isolation, Partition, Place, Record, Time, Writer};
+use super::{Broker, Code, Committed, Isolation, Log, Partition, Place, Record, Time, Writer};
 
 /// A transactional producer as a request names it.
 #[derive(Clone, Debug)]
@@ -66,6 +66,14 @@ impl Broker {
         if settings.compacted && records.iter().any(|record| record.key.is_none()) {
             return Err(Code::InvalidRecord);
         }
+        let (wall_ms, mut stamped) = (self.wall_ms(), Vec::new());
+        let records = match settings.stamps {
+            false => records,
+            true => {
+                stamped.extend(records.iter().map(|record| Record { timestamp: Some(wall_ms), ..record.clone() }));
+                &stamped
+            }
+        };
         let log = self.topics.log_mut(partition).ok_or(Code::UnknownTopicOrPartition)?;
         if !log.has_open(who.producer) {
             let target = Target::Log(partition.clone());
@@ -139,6 +147,12 @@ impl Broker {
         let log = self.topics.log(partition).ok_or(Code::UnknownTopicOrPartition)?;
         let end = if isolation == Isolation::Committed { log.stable_end() } else { log.end() };
         Ok((log.start(), end))
+    }
+
+    /// `ListOffsets` with MAX_TIMESTAMP: the latest timestamp of anything.
+    pub fn latest_time(&self, partition: &Partition) -> Result<Option<i64>, Code> {
+        self.leader(partition)?;
+        self.topics.log(partition).map(Log::latest_time).ok_or(Code::UnknownTopicOrPartition)
     }
 
     /// Deletes a topic, with what groups have committed of it.

@@ -5,7 +5,7 @@ use crate::kafka::{MS, Protocol, SECOND, Settings};
 
 fn broker() -> (Broker, Identity) {
     let mut broker = Broker::new(Protocol::V1);
-    let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1000 };
+    let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1000, stamps: false };
     broker.topics.create("out", 2, settings).unwrap();
     let (producer, epoch) = broker.init_producer(&"id".into(), SECOND).unwrap();
     (broker, Identity { id: "id".into(), producer, epoch })
@@ -100,7 +100,7 @@ fn places_come_back() {
 #[test]
 fn records_are_refused() {
     let (mut broker, who) = broker();
-    let compacted = Settings { compacted: true, delete_retention: 0, message_bytes_max: 1000 };
+    let compacted = Settings { compacted: true, delete_retention: 0, message_bytes_max: 1000, stamps: false };
     broker.topics.create("table", 1, compacted).unwrap();
     let table = Partition::new("table", 0);
     broker.add_partitions(&who, &[out(0), table.clone()]).unwrap();

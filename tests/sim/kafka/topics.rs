@@ -14,6 +14,8 @@ pub struct Settings {
     pub delete_retention: Time,
     /// `max.message.bytes`.
     pub message_bytes_max: usize,
+    /// `message.timestamp.type=LogAppendTime`.
+    pub stamps: bool,
 }
 
 /// A topic.

@@ -337,7 +337,8 @@ impl<'a> Site<'a> {
         let (input, changelog) = (Partition::new(INPUT, 0), Partition::new(CHANGELOG, 0));
         {
             let topics = &mut process.lock().broker.topics;
-            let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
+            let settings =
+                Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };
             topics.create(INPUT, 1, settings).expect("the cluster is empty");
             topics.log_mut(&input).expect("just created").append(vec![Record::default(); 8]);
         }
@@ -449,7 +450,7 @@ impl<'a> Site<'a> {
     /// A task that knows nothing yet.
     fn begun(&self) -> Task<Sim> {
         let (input, changelog) = (ours(&self.input), ours(&self.changelog));
-        let settling = self.sim.settle(GROUP, &input, &changelog, &Fencing::default());
+        let settling = self.sim.settle(GROUP, &input, &changelog, &Fencing::default(), false);
         let topics = self.context.topics.get(INPUT).expect("it was admitted");
         Task::new(&self.context, input, topics, Phase::Settling(settling))
     }

@@ -164,7 +164,7 @@ mod tests {
 
     fn broker() -> Broker {
         let mut broker = Broker::new(Protocol::V1);
-        let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 };
+        let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };
         for topic in [input::INPUT, input::OUTPUT, input::CHANGELOG] {
             broker.topics.create(topic, 1, settings).unwrap();
         }

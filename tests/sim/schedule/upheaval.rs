@@ -189,7 +189,7 @@ impl Run<'_> {
         }
     }
 
-    /// Nothing goes wrong any more, and disks have space. After an upheaval, or where offsets went back, there is a
+    /// Nothing goes wrong any more, disks have space, and clocks are right. After an upheaval, or where offsets went back, there is a
     /// record more for each partition: without any, nobody has to commit.
     pub(super) fn calm_down(&mut self) {
         for stores in &self.stores {
@@ -198,6 +198,7 @@ impl Run<'_> {
             }
         }
         self.world.lock().wire = Wire::default();
+        self.world.lock().processes.iter_mut().for_each(|process| process.wall_offset_ms = 0);
         if self.profile.upheaval.is_some() || self.fell_back {
             self.feed_all();
         }

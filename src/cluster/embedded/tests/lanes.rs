@@ -72,7 +72,7 @@ fn take(cluster: &Embedded, member: &mut Member, event: &GroupEvent) {
 
 fn rewind(cluster: &Embedded, member: &mut Member, partition: &TopicPartition) {
     let settled =
-        cluster.settle("g", partition, partition, &crate::cluster::Fencing::default()).poll().unwrap().unwrap();
+        cluster.settle("g", partition, partition, &crate::cluster::Fencing::default(), false).poll().unwrap().unwrap();
     member.start(partition, settled.committed.map_or(0, |committed| committed.offset)).unwrap();
 }
 

@@ -105,7 +105,7 @@ impl<C: Cluster, G: Ground> Play<C, G> {
         Some(match words {
             ["settle", name, group, input, changelog] => {
                 let (group, input, changelog) = (self.ground.name(group), self.at(input), self.at(changelog));
-                let settling = self.cluster.settle(&group, &input, &changelog, &Fencing::default());
+                let settling = self.cluster.settle(&group, &input, &changelog, &Fencing::default(), false);
                 self.settlings.insert((*name).to_owned(), settling);
                 "ok".to_owned()
             }

@@ -204,7 +204,7 @@ fn held(is_aside: bool, state: State) -> Held {
 }
 
 pub fn settings() -> Settings {
-    Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20 }
+    Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false }
 }
 
 pub fn position_record(position: &Position) -> Record {

@@ -1,0 +1,239 @@
+//! What time it is: the one place where a clock decides about a record.
+//!
+//! A record that is more than `future_max` beyond this host's clock looks like one of the future. Its producer's clock may
+//! be wrong, or this host's; and a host's clock must not set data aside. So Kafka is asked. The task stops before the
+//! record, commits what comes before it, and learns in its restore the latest timestamp in its changelog. That is Kafka's
+//! own time when the commit was written, or later: brokers stamp the marker that ends a transaction, whatever the
+//! timestamps of its records. The record had been read by then, so its producer cannot have meant a later time.
+//!
+//! - It is beyond Kafka's time too: of the future, by two clocks that know nothing of each other.
+//! - It is not: one of the two is wrong. The task waits, asks again every [`WAIT`], and goes on once they agree.
+//!
+//! What was learnt counts for records that were there before it was asked for, and for no others: nothing is assumed of
+//! how any clock goes on.
+//!
+//! **Failure**: an aborted transaction has asked nothing: the record is met and doubted again. Where Kafka does not tell,
+//! the task waits.
+
+use std::time::Duration;
+
+use crate::record::TopicPartition;
+
+/// How long a task waits before it asks again whether the clocks agree.
+pub const WAIT: Duration = Duration::from_secs(5);
+/// How often it says that it waits.
+const TELL_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A record that looks like one of the future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Doubt {
+    offset: i64,
+    timestamp: i64,
+    /// All below this offset was there when it was doubted.
+    there: i64,
+}
+
+/// What was learnt of Kafka's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Learnt {
+    /// Milliseconds since the epoch; `None` where Kafka does not tell.
+    ms: Option<i64>,
+    /// It was later than the coming of all records below this offset.
+    there: i64,
+}
+
+/// A task that waits until clocks agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waiting {
+    offset: i64,
+    told: Duration,
+}
+
+/// What a task knows of the present.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Present {
+    /// The record before which the open transaction stops.
+    doubted: Option<Doubt>,
+    /// The same, once that is committed: the next restore asks for Kafka's time.
+    asks: Option<Doubt>,
+    learnt: Option<Learnt>,
+    waiting: Option<Waiting>,
+}
+
+/// Clocks that do not agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// The record that cannot be decided on.
+    pub offset: i64,
+    /// How far its timestamp is beyond this host's clock, in milliseconds.
+    pub record_ahead_ms: i64,
+    /// How far Kafka's time is; `None` where Kafka does not tell.
+    pub kafka_ahead_ms: Option<i64>,
+    /// Whether it is time to say so.
+    pub is_to_be_told: bool,
+}
+
+impl Present {
+    /// Whether a record that is of the future by this host's clock is so by Kafka's time, too.
+    pub fn is_future(&self, offset: i64, timestamp: i64, future_max_ms: i64) -> bool {
+        let known = self.learnt.filter(|learnt| offset < learnt.there).and_then(|learnt| learnt.ms);
+        known.is_some_and(|ms| timestamp > ms.saturating_add(future_max_ms))
+    }
+
+    /// The record at `offset` cannot be decided on. All below `there` has been read.
+    pub fn doubt(&mut self, offset: i64, timestamp: i64, there: i64) {
+        self.doubted = Some(Doubt { offset, timestamp, there });
+    }
+
+    /// The partition is known to have reached as far as `end`.
+    pub fn reach(&mut self, end: i64) {
+        if let Some(doubt) = &mut self.doubted {
+            doubt.there = doubt.there.max(end);
+        }
+    }
+
+    /// Whether the open transaction stops before a record that is doubted.
+    pub fn is_doubted(&self) -> bool {
+        self.doubted.is_some()
+    }
+
+    /// The open transaction is given up.
+    pub fn rewind(&mut self) {
+        self.doubted = None;
+    }
+
+    /// The transaction that stopped before a doubted record is committed: gives how long to wait before Kafka is asked,
+    /// and how the clocks disagree where they are known to.
+    pub fn commit(&mut self, now: Duration, wall_ms: i64) -> Option<(Duration, Option<Disagreement>)> {
+        let doubt = self.doubted.take()?;
+        self.asks = Some(doubt);
+        // It was asked already, and the answer was not that the record is of the future.
+        let Some(learnt) = self.learnt.filter(|learnt| doubt.offset < learnt.there) else {
+            return Some((Duration::ZERO, None));
+        };
+        let told = self.waiting.map(|waiting| waiting.told);
+        let is_to_be_told = told.is_none_or(|told| now.saturating_sub(told) >= TELL_INTERVAL);
+        let told = told.filter(|_| !is_to_be_told).unwrap_or(now);
+        self.waiting = Some(Waiting { offset: doubt.offset, told });
+        let disagreement = Disagreement {
+            offset: doubt.offset,
+            record_ahead_ms: doubt.timestamp.saturating_sub(wall_ms),
+            kafka_ahead_ms: learnt.ms.map(|ms| ms.saturating_sub(wall_ms)),
+            is_to_be_told,
+        };
+        Some((WAIT, Some(disagreement)))
+    }
+
+    /// Whether the next restore is to ask for Kafka's time.
+    pub fn asks(&self) -> bool {
+        self.asks.is_some()
+    }
+
+    /// What a restore was told that was to ask.
+    pub fn learn(&mut self, ms: Option<i64>) {
+        if let Some(doubt) = self.asks.take() {
+            self.learnt = Some(Learnt { ms, there: doubt.there });
+        }
+    }
+
+    /// All before `next` is committed: whether that ends a waiting.
+    pub fn pass(&mut self, next: i64) -> bool {
+        let is_over = self.waiting.is_some_and(|waiting| next > waiting.offset);
+        if is_over {
+            self.waiting = None;
+        }
+        is_over
+    }
+}
+
+impl Disagreement {
+    /// Says that a task waits.
+    pub fn tell(&self, task: &TopicPartition) {
+        let Self { offset, record_ahead_ms, kafka_ahead_ms, is_to_be_told } = *self;
+        match kafka_ahead_ms {
+            _ if !is_to_be_told => {}
+            Some(kafka_ahead_ms) => tracing::warn!(
+                task = %task, offset, record_ahead_ms, kafka_ahead_ms,
+                "a record is of the future by this host's clock and not by Kafka's: set the clock right that is wrong; \
+                 the task waits"
+            ),
+            None => tracing::warn!(
+                task = %task, offset, record_ahead_ms,
+                "a record is of the future by this host's clock, and Kafka does not tell its own: see that this host's is \
+                 right, or raise `future_max`; the task waits"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: i64 = 60;
+
+    /// What is known once the record at `offset`, beside which all below `there` was read, was doubted and asked for.
+    fn learnt(offset: i64, there: i64, ms: Option<i64>) -> Present {
+        let mut present = Present::default();
+        present.doubt(offset, 0, there);
+        assert_eq!(present.commit(Duration::ZERO, 0), Some((Duration::ZERO, None)), "it is asked at once");
+        assert!(present.asks());
+        present.learn(ms);
+        assert!(!present.asks());
+        present
+    }
+
+    #[test]
+    fn a_record_is_of_the_future_where_kafkas_time_says_so_too() {
+        let present = learnt(5, 8, Some(1_000));
+        for (timestamp, expected) in [(1_060, false), (1_061, true), (i64::MAX, true), (0, false)] {
+            assert_eq!(present.is_future(5, timestamp, MAX), expected, "{timestamp}");
+        }
+    }
+
+    #[test]
+    fn what_was_learnt_says_nothing_of_records_that_came_later() {
+        let present = learnt(5, 8, Some(1_000));
+        assert!(present.is_future(7, 2_000, MAX));
+        assert!(!present.is_future(8, 2_000, MAX));
+        let mut present = Present::default();
+        present.doubt(5, 2_000, 6);
+        present.reach(100);
+        present.commit(Duration::ZERO, 0);
+        present.learn(Some(1_000));
+        assert!(present.is_future(99, 2_000, MAX) && !present.is_future(100, 2_000, MAX));
+    }
+
+    #[test]
+    fn a_transaction_that_is_given_up_has_asked_nothing() {
+        let mut present = Present::default();
+        present.doubt(5, 2_000, 6);
+        present.rewind();
+        assert_eq!(present.commit(Duration::ZERO, 0), None);
+        assert!(!present.asks());
+    }
+
+    #[test]
+    fn clocks_that_disagree_are_waited_for_and_told_of_now_and_then() {
+        for ms in [Some(1_000), None] {
+            let mut present = learnt(5, 6, ms);
+            let mut again = |at: u64| {
+                present.doubt(5, 1_010, 6);
+                let (wait, found) = present.commit(Duration::from_secs(at), 800).expect("it is doubted");
+                present.learn(ms);
+                assert_eq!(wait, WAIT);
+                found.expect("they disagree")
+            };
+            let expected = Disagreement {
+                offset: 5,
+                record_ahead_ms: 210,
+                kafka_ahead_ms: ms.map(|ms| ms - 800),
+                is_to_be_told: true,
+            };
+            assert_eq!(again(10), expected);
+            assert_eq!(again(15), Disagreement { is_to_be_told: false, ..expected });
+            assert_eq!(again(70), expected);
+            assert!(!present.pass(5) && present.pass(6) && !present.pass(7), "the waiting ends behind the record");
+        }
+    }
+}

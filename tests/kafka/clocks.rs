@@ -1,0 +1,84 @@
+//! Goal: a wrong clock of the host decides about no record. Where records look like the future by it, Kafka's own time is
+//! asked for; the task waits until the clock is right, or sets aside what is of the future by both.
+
+use crate::checker::{Fate, check};
+use crate::clock::WallClock;
+use crate::cluster::Kafka;
+use crate::job::Job;
+use crate::load::{now_ms, thing, things};
+use crate::operator::{Operator, Options};
+use crate::until::{DEADLINE, within};
+use std::time::Duration;
+
+const MINUTE_MS: i64 = 60_000;
+const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
+/// A tenth of it is believed beyond the present.
+const RETENTION: Duration = Duration::from_secs(600);
+/// Kafka itself refuses what is an hour ahead, unless told not to.
+const ANY_TIME: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854775807");
+/// It is asked for every 5 s whether the clock is right.
+const NOTICED_MAX: Duration = Duration::from_secs(60);
+
+fn job(theme: &str) -> Job {
+    let job = Job::on(Kafka::shared(), theme).with_retention(RETENTION);
+    job.kafka.create(&job.input, 2, &[ANY_TIME]);
+    job.kafka.create(&job.output, 2, &[]);
+    job
+}
+
+/// An operator two minutes behind waits with all that is of the present, and sets aside what is of the future by Kafka's
+/// time as well.
+fn waits_until_its_clock_is_right(job: &Job) {
+    let clock = WallClock::off_by(job, -2 * MINUTE_MS);
+    job.send(things(0, 0..100, 1).chain([thing(1, "early", 1).at(now_ms() + DAY_MS)]).chain(things(1, 0..100, 1)));
+    let mut operator = Operator::start_with(job, "a", &Options { env: clock.variables(), ..Options::default() });
+    operator.await_line(&["by this host's clock and not by kafka's", &format!("{}:0", job.input)], DEADLINE);
+    let line = operator.await_line(&["by this host's clock and not by kafka's", &format!("{}:1", job.input)], DEADLINE);
+    let ahead_ms = line["kafka_ahead_ms"].as_i64().unwrap_or_else(|| panic!("{line}"));
+    assert!((2 * MINUTE_MS - 5_000..2 * MINUTE_MS + 30_000).contains(&ahead_ms), "{line}");
+    let (status, checks) = operator.get("/readyz?verbose");
+    assert!(status == 503 && checks.contains("clock"), "{status} {checks}");
+    let behind_s = operator.metric("ratchet_clock_behind_seconds", &["partition=\"0\""]);
+    assert!((115.0..150.0).contains(&behind_s), "{behind_s}");
+    assert!(job.output().is_empty(), "something came out");
+    assert_eq!(job.committed(), [0, 1], "nothing is passed over but the record that is of the future by Kafka's time");
+
+    clock.set(0);
+    within(NOTICED_MAX, "the input to be processed", || (job.committed() == [100, 101]).then_some(()));
+    operator.await_ready(DEADLINE);
+    operator.await_line(&["clocks agree again"], DEADLINE);
+    assert_eq!(operator.metric("ratchet_clock_behind_seconds", &[]), 0.0);
+    operator.stop();
+    let found = check(job, &[operator.state_dir()]);
+    assert_eq!(found.count(Fate::Forwarded), 200, "{found:?}");
+    assert_eq!(found.count(Fate::DeadLettered("timestamp_in_future")), 1, "{found:?}");
+    assert_eq!(found.dead_lettered(), 1, "{found:?}");
+}
+
+#[test]
+fn a_host_whose_clock_is_behind_waits_until_it_is_right_and_sets_nothing_aside() {
+    waits_until_its_clock_is_right(&job("clock-behind"));
+}
+
+#[test]
+fn brokers_markers_tell_the_time_also_where_the_changelog_keeps_its_writers_timestamps() {
+    let job = job("clock-behind-create-time");
+    job.kafka.create(&job.changelog(), 2, &[("cleanup.policy", "compact"), ("message.timestamp.type", "CreateTime")]);
+    waits_until_its_clock_is_right(&job);
+}
+
+#[test]
+fn a_sender_far_ahead_neither_stops_a_task_nor_expires_anything() {
+    let job = job("senders-ahead");
+    let mut operator = Operator::start(&job, "a");
+    for round in 0..3 {
+        let ahead = (0..50).map(|n| thing(0, &format!("ahead-{round}-{n}"), 1).at(now_ms() + (n + 2) * MINUTE_MS));
+        job.send(things(0, 0..100, 1).chain(ahead).chain(things(0, 0..100, 1)));
+        job.await_drained(DEADLINE);
+    }
+    operator.await_ready(DEADLINE);
+    operator.stop();
+    let found = check(&job, &[operator.state_dir()]);
+    assert_eq!(found.count(Fate::DeadLettered("timestamp_in_future")), 150, "{found:?}");
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (100, 500), "{found:?}");
+}
