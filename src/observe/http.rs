@@ -7,7 +7,8 @@
 //! | `/readyz` | 200 or 503, by [`Health::ready`]; `?verbose` lists the checks |
 //!
 //! The server has a thread of its own with a single-threaded runtime, so a slow client holds up other
-//! clients at worst and never a lane. It ends when its [`Server`] is stopped or dropped.
+//! clients at worst and never a lane. It ends when its [`Server`] is stopped or dropped. What its clients may take of
+//! the process is bounded: see `connections`.
 
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -24,8 +25,14 @@ use tokio::sync::oneshot;
 use super::metrics::CONTENT_TYPE;
 use super::{Check, Health, Metrics};
 
+mod connections;
+
+use connections::{Bounds, Connections};
+
 /// How long an answer that is under way may take when the server stops.
 const STOP_MAX: Duration = Duration::from_millis(500);
+/// For how long nobody is let in after nobody could be, as where no file descriptor is left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Why the server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -83,20 +90,24 @@ impl Drop for Server {
 /// Serves `metrics` and `health` on `address` until the answer is stopped or dropped. It listens already
 /// when this returns.
 pub fn serve(address: SocketAddr, metrics: Metrics, health: Health) -> Result<Server, Error> {
+    serve_within(Bounds::default(), address, metrics, health)
+}
+
+fn serve_within(bounds: Bounds, address: SocketAddr, metrics: Metrics, health: Health) -> Result<Server, Error> {
     let listener = TcpListener::bind(address).map_err(|source| Error::Listen { address, source })?;
     listener.set_nonblocking(true).map_err(Error::Start)?;
     let bound = listener.local_addr().map_err(Error::Start)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Start)?;
     let (stop, stopped) = oneshot::channel();
-    let router = router(metrics, health);
+    let connections = Connections::new(router(metrics, health), bounds);
     let thread = thread::Builder::new()
         .name("http".to_owned())
-        .spawn(move || runtime.block_on(run(listener, router, stopped)))
+        .spawn(move || runtime.block_on(run(listener, connections, stopped)))
         .map_err(Error::Start)?;
     Ok(Server { address: bound, stop: Some(stop), thread: Some(thread) })
 }
 
-async fn run(listener: TcpListener, router: Router, stopped: oneshot::Receiver<()>) {
+async fn run(listener: TcpListener, mut connections: Connections, mut stopped: oneshot::Receiver<()>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -104,21 +115,25 @@ async fn run(listener: TcpListener, router: Router, stopped: oneshot::Receiver<(
             return;
         }
     };
-    let (told, mut tell) = oneshot::channel::<()>();
-    let stopping = async move {
-        // an error means that the server's handle is gone, which stops it as well
-        let _ = stopped.await;
-        drop(told);
-    };
-    let serving = axum::serve(listener, router).with_graceful_shutdown(stopping).into_future();
-    tokio::pin!(serving);
-    let ended = tokio::select! {
-        ended = &mut serving => ended,
-        _ = &mut tell => tokio::time::timeout(STOP_MAX, serving).await.unwrap_or(Ok(())),
-    };
-    if let Err(error) = ended {
-        tracing::error!(%error, "the HTTP server has ended");
+    loop {
+        let accepted = tokio::select! {
+            // an error means that the server's handle is gone, which stops it as well
+            _ = &mut stopped => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => connections.add(stream),
+            Err(error) => {
+                tracing::debug!(%error, "an HTTP connection could not be taken");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+        // Those that are there come first: a flood of new ones would end each before it is answered.
+        tokio::task::yield_now().await;
     }
+    drop(listener);
+    // what is not answered until then is cut off
+    let _ = tokio::time::timeout(STOP_MAX, connections.finish()).await;
 }
 
 fn router(metrics: Metrics, health: Health) -> Router {
