@@ -31,6 +31,7 @@
 //! yaml: reading YAML with places, known to topology and config
 //! lock: a lock on a file, for state and cluster::embedded
 //! record: a record as it was read, known to all
+//! words: numbers with their nouns, known to all
 //! mistakes: deliberate ones for the simulation, made nowhere else
 //! format: the bytes of everything that is persisted, known to dedup, state and engine; cluster::kafka reads
 //!         from it whom a committed offset names
@@ -55,4 +56,5 @@ pub mod record;
 pub mod rehearsal;
 pub mod state;
 pub mod topology;
+pub mod words;
 pub mod yaml;

@@ -13,6 +13,8 @@ pub mod mistakes;
 pub mod record;
 #[path = "../../src/topology/mod.rs"]
 pub mod topology;
+#[path = "../../src/words.rs"]
+pub mod words;
 #[path = "../../src/yaml/mod.rs"]
 pub mod yaml;
 

@@ -28,6 +28,7 @@ use crate::config::{ClusterKind, Config};
 use crate::observe::{Health, Metrics};
 use crate::state::{self, Memory, Registry, StateDir, Survey};
 use crate::topology::Topology;
+use crate::words::agreeing;
 
 pub mod audit;
 pub mod budget;
@@ -110,7 +111,7 @@ pub enum Error {
         reason: String,
     },
     /// Tasks have stopped.
-    #[error("{tasks} of the topology {name}'s tasks have stopped; the log says why")]
+    #[error("{tasks} of the topology {name}'s tasks {} stopped; the log says why", agreeing(*tasks, "has", "have"))]
     Tasks {
         /// The topology's name.
         name: String,
@@ -118,7 +119,10 @@ pub enum Error {
         tasks: usize,
     },
     /// Topics that the input's pattern means were not read.
-    #[error("{topics} of the topics that topology {name} should read were refused; the log says why")]
+    #[error(
+        "{topics} of the topics that topology {name} should read {} refused; the log says why",
+        agreeing(*topics, "was", "were")
+    )]
     Topics {
         /// The topology's name.
         name: String,

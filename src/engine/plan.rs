@@ -9,6 +9,7 @@ use crate::dedup::{self, Epochs, Progress, Ranges};
 use crate::format::{self, OffsetMetadata, PositionRecord, StoreMeta, Token};
 use crate::mistakes::{self, Mistake};
 use crate::topology::Start;
+use crate::words::counted;
 
 /// What a store needs before it can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,8 +223,8 @@ pub enum Refusal {
     },
     /// The number of partitions has changed.
     #[error(
-        "the input had {known} partitions and has {found}: records of one identity may be on another partition now; \
-         {ANEW}"
+        "the input had {} and has {found}: records of one identity may be on another partition now; {ANEW}",
+        counted(*known, "partition")
     )]
     Rescaled {
         /// The count in the position record.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, Severity, SourceCode};
 use miette::{MietteError, MietteSpanContents, SourceSpan, SpanContents, ThemeCharacters, ThemeStyles};
 
+use crate::words::counted;
+
 /// For how many columns mistakes are rendered.
 const WIDTH: usize = 110;
 
@@ -206,17 +208,12 @@ impl Diagnostics {
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let warnings = self.mistakes.iter().filter(|mistake| mistake.warning).count();
-        counted(f, self.mistakes.len() - warnings, "mistake")?;
-        if warnings > 0 {
-            f.write_str(", ")?;
-            counted(f, warnings, "warning")?;
+        f.write_str(&counted(self.mistakes.len() - warnings, "mistake"))?;
+        match warnings {
+            0 => Ok(()),
+            _ => write!(f, ", {}", counted(warnings, "warning")),
         }
-        Ok(())
     }
-}
-
-fn counted(f: &mut fmt::Formatter<'_>, count: usize, noun: &str) -> fmt::Result {
-    write!(f, "{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 impl std::error::Error for Diagnostics {}

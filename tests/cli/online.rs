@@ -41,8 +41,8 @@ fn everything_that_is_wrong_is_told_at_once() {
     let room = room(&[("payments", 2), ("payments.unique", 1), ("ratchet.payments.payments.changelog", 1)]);
     room.run(CHECK).ended(2).wrote(&[]).said(&[
         "on the cluster: refused",
-        "output topic \"payments.unique\" has 1 partitions",
-        "changelog topic \"ratchet.payments.payments.changelog\" has 1 partitions",
+        "output topic \"payments.unique\" has 1 partition",
+        "changelog topic \"ratchet.payments.payments.changelog\" has 1 partition",
         "cleanup.policy=delete",
         "for 3 reasons",
     ]);

@@ -79,7 +79,7 @@ fn what_is_said_during_a_replay_stands_by_itself() {
     let line =
         r#"{"topic":"payments","partition":0,"offset":7,"tstype":"create","ts":1,"broker":1,"key":"k","payload":"x"}"#;
     writeln!(stdin, "{line}").unwrap();
-    await_drawn(&terminal, &["1 records"]);
+    await_drawn(&terminal, &["1 record"]);
     drop(stdin);
     assert_eq!(replay.wait().unwrap().code(), Some(0));
     let drawn = terminal.drawn();

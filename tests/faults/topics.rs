@@ -233,7 +233,7 @@ pub fn more_partitions(report: &mut Report) {
 
 /// The task that was there before stops, as does that of the new partition, where its identities may have moved to.
 pub fn more_partitions_at_work(report: &mut Report) {
-    const WORDS: [&str; 2] = ["had 1 partitions and has 2", "new name"];
+    const WORDS: [&str; 2] = ["had 1 partition and has 2", "new name"];
     for _ in 0..report.rounds(REFUSALS) {
         let mut job = Job::new("rescaled-at-work", 1);
         // After which the client sees what was done to a topic: by default, minutes.

@@ -89,15 +89,15 @@ fn everything_that_would_be_refused_is_told_at_once() {
     check_online(&job).says(
         2,
         &[
-            "has 1 partitions and its input",
-            "has 1 replicas and min.insync.replicas=2",
+            "has 1 partition and its input",
+            "has 1 replica and min.insync.replicas=2",
             "has 3 partitions and its input",
             "cleanup.policy=delete",
             "for 4 reasons",
         ],
     );
     let mut operator = Operator::start(&job, "a");
-    operator.await_error(&["has 1 partitions", "takes no record", "has 3 partitions", "cleanup.policy=delete"]);
+    operator.await_error(&["has 1 partition and", "takes no record", "has 3 partitions", "cleanup.policy=delete"]);
     assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
 }
 
@@ -159,7 +159,7 @@ fn too_few_replicas_are_warned_of() {
     assert_eq!(job.kafka.partitions(&job.changelog()), None, "nothing was created");
     job.kafka.create(&job.changelog(), 2, &[("cleanup.policy", "compact")]);
     job.kafka.create(&job.dead_letter(), 2, &[]);
-    check_online(&job).says(0, &["has 1 replicas and min.insync.replicas=1, the configuration says 3 and 2"]);
+    check_online(&job).says(0, &["has 1 replica and min.insync.replicas=1, the configuration says 3 and 2"]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::cli::stderr::say;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::progress::TELL_INTERVAL;
 use crate::observe::Pace;
+use crate::words::agreeing;
 
 /// After how many records the bar is told.
 const RECORDS_EVERY: u64 = 64;
@@ -110,7 +111,7 @@ impl Lines {
             return None;
         }
         self.told = now;
-        let mut line = format!("{} records", HumanCount(records));
+        let mut line = format!("{} {}", HumanCount(records), agreeing(records, "record", "records"));
         if let Some(rate) = self.records.per_second() {
             let _ = write!(line, ", {}/s", HumanCount(rate as u64));
         }
@@ -134,7 +135,7 @@ fn shown(told: Arc<AtomicU64>) -> impl Fn(&ProgressState, &mut dyn Write) + Clon
         let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
         pace.at(clock.monotonic(), told.load(Ordering::Relaxed), 0);
         // what cannot be drawn is not
-        let _ = write!(text, "{} records", HumanCount(pace.done()));
+        let _ = write!(text, "{} {}", HumanCount(pace.done()), agreeing(pace.done(), "record", "records"));
         if let Some(rate) = pace.per_second() {
             let _ = write!(text, ", {}/s", HumanCount(rate as u64));
         }

@@ -17,6 +17,7 @@ use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, Prog
 use crate::engine::clock::{Clock, SystemClock};
 use crate::observe::{LongWork, Metrics, Pace, Work};
 use crate::record::TopicPartition;
+use crate::words::{agreeing, counted};
 
 /// How often the bars are brought up to date.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -184,12 +185,12 @@ impl Episode {
 
 impl std::fmt::Display for Episode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let noun = if self.at_work == 1 { "partition" } else { "partitions" };
-        let (doing, counted) = match self.work {
-            Work::Restore => ("restoring", "records"),
-            Work::Sweep => ("looking for expired entries in", "entries"),
+        let (partitions, remaining) = (counted(self.at_work, "partition"), self.pace.remaining());
+        let (doing, records) = match self.work {
+            Work::Restore => ("restoring", agreeing(remaining, "record", "records")),
+            Work::Sweep => ("looking for expired entries in", agreeing(remaining, "entry", "entries")),
         };
-        write!(f, "{doing} {} {noun}: {} {counted} to go", self.at_work, HumanCount(self.pace.remaining()))?;
+        write!(f, "{doing} {partitions}: {} {records} to go", HumanCount(remaining))?;
         if let Some(rate) = self.pace.per_second() {
             write!(f, ", {}/s", HumanCount(rate as u64))?;
         }

@@ -73,6 +73,6 @@ mod tests {
         let read = Report::deserialize_from_str(&xml).unwrap();
         assert_eq!((read.tests, read.failures, read.errors, read.test_suites.len()), (3, 1, 1, 2), "{xml}");
         assert_eq!(read.test_suites[0].test_cases[0].name.as_str(), "<a> & \"b\"");
-        assert!(xml.contains("1 records are given, and 2 are expected"), "{xml}");
+        assert!(xml.contains("1 record is given, and 2 are expected"), "{xml}");
     }
 }

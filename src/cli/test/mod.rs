@@ -13,6 +13,7 @@ use super::{Failure, inputs};
 use crate::capture;
 use crate::rehearsal::{Outcome, run_case};
 use crate::topology::{self, Loaded, Process, TestCase};
+use crate::words::counted;
 
 mod junit;
 
@@ -143,11 +144,11 @@ fn conclude(args: &Args, suites: &[Suite<'_>]) -> Result<(), Failure> {
     let errors: Vec<&str> = all.iter().filter_map(|ran| Some(ran.outcome.as_ref().err()?.text.as_str())).collect();
     if let Some(first) = errors.first() {
         let (count, all) = (errors.len(), all.len());
-        let text = format!("{count} of {all} tests could not be run, {failed} failed: {first}");
+        let text = format!("{count} of {} could not be run, {failed} failed: {first}", counted(all, "test"));
         return Err(Failure::input(text, "a test's `file` is looked for beside its topology"));
     }
     if failed > 0 {
-        let text = format!("{failed} of {} tests failed", all.len());
+        let text = format!("{failed} of {} failed", counted(all.len(), "test"));
         return Err(Failure::run_with_help(text, "`ratchet replay --explain` shows what became of any other record"));
     }
     match &args.only {
@@ -156,7 +157,7 @@ fn conclude(args: &Args, suites: &[Suite<'_>]) -> Result<(), Failure> {
             Err(Failure::input(text, "leave `--only` out to run all tests"))
         }
         _ => {
-            say(format_args!("{} tests passed\n", all.len()));
+            say(format_args!("{} passed\n", counted(all.len(), "test")));
             Ok(())
         }
     }

@@ -25,6 +25,7 @@ use super::topics::{Topic, check_group, check_name};
 use super::{Membership, Options};
 use crate::cluster::{CommittedOffset, Error, Kind, OffsetCommit, TopicId};
 use crate::record::TopicPartition;
+use crate::words::counted;
 
 /// Shared by all handles.
 pub(super) struct Broker {
@@ -203,7 +204,8 @@ impl State {
         if topic.partition(partition.partition).is_none() {
             let (name, count) = (&partition.topic, topic.partition_count());
             return Err(refused(format!(
-                "topic {name} has {count} partitions, there is no partition {}",
+                "topic {name} has {}, there is no partition {}",
+                counted(count, "partition"),
                 partition.partition
             )));
         }

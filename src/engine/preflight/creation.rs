@@ -2,6 +2,7 @@
 
 use crate::cluster::{self, Cluster, Kind, NewTopic};
 use crate::config;
+use crate::words::{agreeing, counted};
 
 use super::facts::{Named, Seen};
 use super::finding::Finding;
@@ -37,9 +38,10 @@ pub fn refusal(name: &str, error: &cluster::Error, settings: &config::Topics) ->
         // No more than these brokers can keep, and no less safe than that.
         (None, Some(brokers)) => format!(
             "add brokers, or write `topics: {{replication_factor: {brokers}, min_insync_replicas: {}}}` in the \
-             configuration: there {}",
+             configuration: there {} {}",
             settings.min_insync_replicas.min(brokers),
-            if brokers == 1 { "is 1 broker".to_owned() } else { format!("are {brokers} brokers") }
+            agreeing(brokers, "is", "are"),
+            counted(brokers, "broker")
         ),
         (None, None) => format!(
             "create it by hand, or see topics.replication_factor ({}), topics.min_insync_replicas ({}) and \

@@ -8,6 +8,7 @@ use crate::engine::plan::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP};
 use crate::format::{self, OffsetMetadata};
 use crate::mistakes::{self, Mistake};
 use crate::topology::Topology;
+use crate::words::counted;
 use crate::yaml::units::show_duration_ms;
 
 use super::facts::{Facts, Named, Seen};
@@ -242,16 +243,16 @@ impl Judge<'_> {
 
     fn replicas(&self, role: Role, name: &str, topic: &TopicDescription, findings: &mut Vec<Finding>) {
         let (Some(replicas), Some(needed)) = (topic.replicas, topic.min_insync_replicas) else { return };
-        let noun = role.noun();
+        let (noun, counted) = (role.noun(), counted(replicas, "replica"));
         if needed > replicas {
             findings.push(Finding::refused(
-                format!("{noun} {name:?} has {replicas} replicas and min.insync.replicas={needed}: it takes no record"),
+                format!("{noun} {name:?} has {counted} and min.insync.replicas={needed}: it takes no record"),
                 "add replicas, or lower its min.insync.replicas",
             ));
         } else if replicas < self.settings.replication_factor || needed < self.settings.min_insync_replicas {
             findings.push(Finding::warning(
                 format!(
-                    "{noun} {name:?} has {replicas} replicas and min.insync.replicas={needed}, the configuration says \
+                    "{noun} {name:?} has {counted} and min.insync.replicas={needed}, the configuration says \
                      {} and {}: it may lose what was committed",
                     self.settings.replication_factor, self.settings.min_insync_replicas
                 ),
@@ -272,9 +273,10 @@ impl Judge<'_> {
         if output.partition_count < input.partition_count {
             findings.push(Finding::refused(
                 format!(
-                    "output topic {to:?} has {} partitions and its input {from:?} has {}: records are forwarded to the \
-                     partition they came from",
-                    output.partition_count, input.partition_count
+                    "output topic {to:?} has {} and its input {from:?} has {}: records are forwarded to the partition \
+                     they came from",
+                    counted(output.partition_count, "partition"),
+                    input.partition_count
                 ),
                 "add partitions to the output",
             ));
@@ -436,8 +438,7 @@ pub fn missing(role: Role, name: &str, partition_count: Option<i32>) -> Finding 
 fn partitions(count: Option<i32>) -> String {
     match count {
         None => "as many partitions as the input".to_owned(),
-        Some(1) => "1 partition".to_owned(),
-        Some(count) => format!("{count} partitions"),
+        Some(count) => counted(count, "partition"),
     }
 }
 
@@ -468,8 +469,9 @@ fn changelog_itself(
     {
         findings.push(Finding::refused(
             format!(
-                "changelog topic {name:?} has {} partitions and its input {from:?} has {}: they must be equal",
-                changelog.partition_count, input.partition_count
+                "changelog topic {name:?} has {} and its input {from:?} has {}: they must be equal",
+                counted(changelog.partition_count, "partition"),
+                input.partition_count
             ),
             match facts.has_worked() {
                 true => format!(

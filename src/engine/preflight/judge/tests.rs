@@ -297,7 +297,7 @@ fn records_that_are_too_large() {
 
 #[test]
 fn replicas() {
-    says(Warning, &["output", "1 replicas", "says 3 and 2"], |_, facts| {
+    says(Warning, &["output", "1 replica", "says 3 and 2"], |_, facts| {
         change(&mut facts.output, |output| (output.replicas, output.min_insync_replicas) = (Some(1), Some(1)));
     });
     says(Warning, &["changelog", "min.insync.replicas=1"], |_, facts| {

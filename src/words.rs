@@ -1,0 +1,33 @@
+//! Numbers with their nouns, as people read them.
+
+use std::fmt::Display;
+
+/// `1 record`, `2 records`, `3 identities`.
+pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let is_one = count == N::from(1);
+    match noun.strip_suffix('y') {
+        _ if is_one => format!("{count} {noun}"),
+        Some(stem) => format!("{count} {stem}ies"),
+        None => format!("{count} {noun}s"),
+    }
+}
+
+/// The form that agrees with the number: `has` or `have`.
+pub fn agreeing<'w, N: PartialEq + From<u8>>(count: N, one: &'w str, several: &'w str) -> &'w str {
+    if count == N::from(1) { one } else { several }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_singular_and_all_else_is_not() {
+        assert_eq!(
+            [0, 1, 2].map(|count: u64| counted(count, "partition")),
+            ["0 partitions", "1 partition", "2 partitions"]
+        );
+        assert_eq!([1, 2].map(|count: i32| counted(count, "identity")), ["1 identity", "2 identities"]);
+        assert_eq!([0, 1, 2].map(|count: usize| agreeing(count, "has", "have")), ["have", "has", "have"]);
+    }
+}
