@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Failure;
 use super::stderr::{is_colored, say};
-use crate::cluster::kafka::Kafka;
+use crate::cluster::kafka::{self, Kafka};
 use crate::config::{self, ClusterKind, Config};
 use crate::topology::{self, Loaded, Mistake, Process, Report};
 
@@ -26,7 +26,8 @@ pub struct Inputs {
 
 /// The topologies, and the configuration. All mistakes of both are told at once.
 pub fn load(inputs: &Inputs) -> Result<(Vec<Loaded>, Config), Failure> {
-    let config = config::load(inputs.config.as_deref(), &inputs.sets, &Process);
+    let takes = |property: &str, value: &str| kafka::takes(property, value).map_err(|error| error.message);
+    let config = config::load_with(inputs.config.as_deref(), &inputs.sets, &Process, &takes);
     match (topology::load_run(&inputs.topologies, &Process), config) {
         (Ok(topologies), Ok(config)) => {
             check_properties(&config)?;
@@ -42,7 +43,7 @@ pub fn load(inputs: &Inputs) -> Result<(Vec<Loaded>, Config), Failure> {
     }
 }
 
-/// Whether librdkafka takes the properties that are passed through to it: it alone knows them all.
+/// Whether librdkafka takes the properties together that it takes each by itself.
 fn check_properties(config: &Config) -> Result<(), Failure> {
     if config.cluster != ClusterKind::Kafka {
         return Ok(());

@@ -42,6 +42,11 @@ pub struct Said {
 }
 
 impl Said {
+    /// The setting of this name that is in force.
+    pub fn last(&self, name: &str) -> Option<&Setting> {
+        self.settings.iter().rev().find(|setting| setting.name == name)
+    }
+
     /// Whether a mistake that was told may be why there is no such setting.
     pub fn may_miss(&self, name: &str) -> bool {
         let hides = |unread: &String| {

@@ -129,8 +129,22 @@ pub enum LogFormat {
     Json,
 }
 
-/// Reads the settings: the file at `path` if there is one, the environment, and `sets`, each `a.b=c`.
+/// Why whoever is given a Kafka property, by its name and value, does not take it: in words that do not hold the value.
+pub type Takes<'a> = &'a dyn Fn(&str, &str) -> Result<(), String>;
+
+/// Reads the settings: the file at `path` if there is one, the environment, and `sets`, each `a.b=c`. Properties for
+/// librdkafka are taken as they are.
 pub fn load(path: Option<&Path>, sets: &[String], environment: &dyn Environment) -> Result<Config, Diagnostics> {
+    load_with(path, sets, environment, &|_, _| Ok(()))
+}
+
+/// The same; each Kafka property has to be one that is taken.
+pub fn load_with(
+    path: Option<&Path>,
+    sets: &[String],
+    environment: &dyn Environment,
+    takes: Takes<'_>,
+) -> Result<Config, Diagnostics> {
     let mut report = Report::default();
     let mut layers = layers::Layers::new(environment, &mut report);
     if let Some(path) = path {
@@ -139,7 +153,7 @@ pub fn load(path: Option<&Path>, sets: &[String], environment: &dyn Environment)
     layers.read_variables();
     layers.read_sets(sets);
     let said = layers.finish();
-    let config = settings::resolve(&said, environment, &mut report);
+    let config = settings::resolve(&said, environment, takes, &mut report);
     report.finish(config).map(|(config, warnings)| Config { warnings, ..config })
 }
 

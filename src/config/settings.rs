@@ -8,11 +8,11 @@ use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
 
 use crate::yaml::read::did_you_mean;
-use crate::yaml::{Environment, Placed, Reader, Report, Shape, Text, units};
+use crate::yaml::{Environment, File, Placed, Reader, Report, Shape, Text, units};
 
 use super::kafka::{self, KafkaProperties};
 use super::layers::{Said, Setting};
-use super::{ClusterKind, Commit, Config, Create, Log, LogFormat, Topics, machine};
+use super::{ClusterKind, Commit, Config, Create, Log, LogFormat, Takes, Topics, machine};
 
 /// Every setting's name, but for the properties below `kafka`.
 pub const NAMES: &[&str] = &[
@@ -75,7 +75,7 @@ struct Draft {
 }
 
 /// The config that these settings make; `None` if that could not be said, which is reported.
-pub fn resolve(said: &Said, environment: &dyn Environment, report: &mut Report) -> Option<Config> {
+pub fn resolve(said: &Said, environment: &dyn Environment, takes: Takes<'_>, report: &mut Report) -> Option<Config> {
     let mut draft = Draft {
         config: defaults(environment),
         embedded: Some(false),
@@ -97,7 +97,7 @@ pub fn resolve(said: &Said, environment: &dyn Environment, report: &mut Report) 
             }
         }
     }
-    check_together(&draft, said, report);
+    check_together(&draft, said, takes, report);
     let Draft { mut config, embedded, embedded_dir: dir, embedded_partitions: partitions, unpacked_bytes } = draft;
     config.unpacked_bytes = unpacked_bytes.unwrap_or_else(|| unpacked_default_bytes(config.memory_bytes));
     if embedded == Some(true) {
@@ -187,8 +187,8 @@ fn apply_property(properties: &mut KafkaProperties, name: &str, setting: &Settin
 }
 
 /// What the settings mean together.
-fn check_together(draft: &Draft, said: &Said, report: &mut Report) {
-    let last = |name: &str| said.settings.iter().rev().find(|setting| setting.name == name);
+fn check_together(draft: &Draft, said: &Said, takes: Takes<'_>, report: &mut Report) {
+    let last = |name: &str| said.last(name);
     let topics = &draft.config.topics;
     if topics.min_insync_replicas > topics.replication_factor {
         let given = last("topics.replication_factor").or_else(|| last("topics.min_insync_replicas"));
@@ -202,17 +202,98 @@ fn check_together(draft: &Draft, said: &Said, report: &mut Report) {
         }
     }
     if draft.embedded == Some(false) {
-        check_brokers(draft, said, report);
+        let told = check_brokers(draft, said, report);
+        let masked = Masked::new(said);
+        check_properties(said, &masked, told, takes, report);
+        check_transactions(&draft.config, said, &masked, report);
     }
 }
 
-/// Whether it is said where Kafka is. Where a mistake that was told hides it, it is not said to be missing, too.
-fn check_brokers(draft: &Draft, said: &Said, report: &mut Report) {
+/// What the settings stand in, without the values of any property: one whose name is mistyped may be a secret, and is
+/// known to be none of the others only now.
+struct Masked {
+    files: Vec<(Arc<File>, Arc<File>)>,
+}
+
+impl Masked {
+    fn new(said: &Said) -> Self {
+        let mut files: Vec<(Arc<File>, Arc<File>)> = Vec::new();
+        for Setting { file, .. } in &said.settings {
+            if files.iter().any(|(known, _)| Arc::ptr_eq(known, file)) {
+                continue;
+            }
+            let within = said.settings.iter().filter(|setting| Arc::ptr_eq(&setting.file, file));
+            let properties = within.filter(|setting| setting.name.starts_with("kafka."));
+            let places: Vec<_> = properties.map(|setting| setting.text.place).collect();
+            files.push((Arc::clone(file), Arc::new(file.masked(&places))));
+        }
+        Self { files }
+    }
+
+    /// What this setting stands in.
+    fn of<'a>(&'a self, setting: &'a Setting) -> &'a Arc<File> {
+        let known = self.files.iter().find(|(known, _)| Arc::ptr_eq(known, &setting.file));
+        known.map_or(&setting.file, |(_, masked)| masked)
+    }
+}
+
+/// Whether each property is one that is taken, unless it was told already that it is not.
+fn check_properties(said: &Said, masked: &Masked, told: Option<&Setting>, takes: Takes<'_>, report: &mut Report) {
+    for setting in &said.settings {
+        let Some(property) = setting.name.strip_prefix("kafka.") else { continue };
+        let property =
+            ["consumer.", "producer."].iter().find_map(|side| property.strip_prefix(side)).unwrap_or(property);
+        let is_last = said.last(&setting.name).is_some_and(|last| std::ptr::eq(last, setting));
+        let is_told = told.is_some_and(|told| told.name == setting.name) || kafka::owned_reason(property).is_some();
+        if !is_last || is_told {
+            continue;
+        }
+        if let Err(words) = takes(property, setting.text.value.reveal()) {
+            let at = (masked.of(setting), setting.name_place);
+            report.mistake(at, words, "not taken by librdkafka", "correct it, or remove it");
+        }
+    }
+}
+
+/// Whether a transaction ends by itself before the broker ends it.
+fn check_transactions(config: &Config, said: &Said, masked: &Masked, report: &mut Report) {
+    let named = ["kafka.producer.transaction.timeout.ms", "kafka.transaction.timeout.ms"];
+    let Some(timeout) = named.iter().find_map(|name| said.last(name)) else { return };
+    // what is no number is told by whoever takes it
+    let Ok(timeout_ms) = timeout.text.value.reveal().trim().parse::<u64>() else { return };
+    let interval_ms = config.commit.interval_ms;
+    if timeout_ms / 2 >= interval_ms {
+        return;
+    }
+    let show = |ms: u64| units::show_duration_ms(i64::try_from(ms).unwrap_or(i64::MAX));
+    let after = if timeout.text.value.is_secret() { String::new() } else { format!(", after {}", show(timeout_ms)) };
+    let given = said.last("commit.interval").unwrap_or(timeout);
+    let at = (masked.of(given), given.text.place);
+    let interval = show(interval_ms);
+    let help = format!("raise `transaction.timeout.ms` to {} or more, or lower `commit.interval`", interval_ms * 2);
+    if timeout_ms <= interval_ms {
+        let message = format!(
+            "a transaction lasts for `commit.interval`, which is {interval}, and the broker ends it before{after}: \
+             `transaction.timeout.ms`"
+        );
+        report.mistake(at, message, "it would never be committed under load", help);
+    } else {
+        let message = format!(
+            "`commit.interval` is {interval}, and the broker ends a transaction{after} (`transaction.timeout.ms`): there is \
+             little time to commit it"
+        );
+        report.warning(at, message, "more than half of that time", help);
+    }
+}
+
+/// Whether it is said where Kafka is; the property that was probably meant to, where that was told. Where a mistake that
+/// was told hides it, it is not said to be missing, too.
+fn check_brokers<'s>(draft: &Draft, said: &'s Said, report: &mut Report) -> Option<&'s Setting> {
     let names = [BROKERS, BROKERS_TOO].map(|name| name.strip_prefix("kafka.").unwrap_or(name));
     let properties = &draft.config.kafka.common;
     let is_given = names.iter().any(|name| properties.contains_key(*name));
     if is_given || [BROKERS, BROKERS_TOO, "cluster"].iter().any(|name| said.may_miss(name)) {
-        return;
+        return None;
     }
     // Any property may be given, so that one which is misspelt shows only here.
     for setting in &said.settings {
@@ -221,12 +302,13 @@ fn check_brokers(draft: &Draft, said: &Said, report: &mut Report) {
             let message = format!("`{}` does not say where Kafka is", setting.name);
             let label = format!("did you mean `{meant}`?");
             report.mistake((&setting.file, setting.name_place), message, label, format!("write `kafka.{meant}`"));
-            return;
+            return Some(setting);
         }
     }
     let help = "write `kafka: {bootstrap.servers: \"localhost:9092\"}` in the file, set RATCHET_KAFKA__BOOTSTRAP_SERVERS, or \
                 give `--set kafka.bootstrap.servers=localhost:9092`; `ratchet test`, `replay` and `demo` need no Kafka";
     report.placeless("`kafka.bootstrap.servers` is missing: where is Kafka?".to_owned(), help);
+    None
 }
 
 /// A setting's text as the types that there are.

@@ -11,19 +11,19 @@ fn env() -> Fake {
     Fake { cores: 8, ..Fake::default() }
 }
 
-fn load_with(text: &str, environment: Fake, sets: &[&str]) -> Result<Config, Diagnostics> {
+fn load_text_with(text: &str, environment: Fake, sets: &[&str]) -> Result<Config, Diagnostics> {
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     load(Some(Path::new("r.yaml")), &sets, &environment.with_file("r.yaml", text))
 }
 
 fn config(text: &str, environment: Fake, sets: &[&str]) -> Config {
-    load_with(text, environment, sets).map_err(|diagnostics| diagnostics.render(false)).unwrap()
+    load_text_with(text, environment, sets).map_err(|diagnostics| diagnostics.render(false)).unwrap()
 }
 
 #[track_caller]
 fn refuses(text: &str, environment: Fake, sets: &[&str], words: &[&str]) {
     let sets: Vec<&str> = sets.iter().copied().chain([BROKERS]).collect();
-    let diagnostics = load_with(text, environment, &sets).expect_err("a mistake");
+    let diagnostics = load_text_with(text, environment, &sets).expect_err("a mistake");
     let [only] = diagnostics.mistakes() else { panic!("{}", diagnostics.render(false)) };
     let said = format!("{} | {} | {}", only.message(), only.label(), only.help_text().unwrap_or_default());
     for word in words {
@@ -93,7 +93,7 @@ fn limits_hold_at_their_edges() {
     let embedded = ["cluster=embedded", "embedded.dir=/d"];
     let taken = |cluster: &[&str], setting: &str| {
         let sets: Vec<&str> = cluster.iter().copied().chain([BROKERS, setting]).collect();
-        load_with("", env(), &sets).is_ok()
+        load_text_with("", env(), &sets).is_ok()
     };
     for (at, beyond) in [
         ("lanes=64", "lanes=65"),
@@ -114,10 +114,10 @@ fn limits_hold_at_their_edges() {
 #[test]
 fn every_setting_is_applied_and_has_a_variable() {
     for name in settings::NAMES {
-        let diagnostics = load_with("", env(), &[BROKERS, &format!("{name}=not right,")]);
+        let diagnostics = load_text_with("", env(), &[BROKERS, &format!("{name}=not right,")]);
         assert!(diagnostics.is_err() || matches!(*name, "embedded.dir" | "state_dir" | "log.level"), "{name}");
         let variable = layers::variable_of(name);
-        let config = load_with("", env().with_variable(&variable, "not right,"), &[BROKERS]);
+        let config = load_text_with("", env().with_variable(&variable, "not right,"), &[BROKERS]);
         assert!(config.is_err() || config.is_ok_and(|config| config.warnings.is_empty()), "{variable}");
     }
 }
@@ -137,7 +137,8 @@ fn the_commented_file_holds_every_setting_with_its_default() {
 
 #[test]
 fn what_batches_unpack_to_follows_the_memory_unless_it_is_said() {
-    let unpacked = |sets: &[&str]| load_with("", env(), &[&[BROKERS], sets].concat()).unwrap().unpacked_bytes >> 20;
+    let unpacked =
+        |sets: &[&str]| load_text_with("", env(), &[&[BROKERS], sets].concat()).unwrap().unpacked_bytes >> 20;
     assert_eq!(unpacked(&["memory=64MiB"]), 128);
     assert_eq!(unpacked(&["memory=4GiB"]), 1024);
     assert_eq!(unpacked(&["unpacked=32MiB", "memory=4GiB"]), 32);
@@ -185,7 +186,7 @@ fn unknown_keys_are_refused_where_they_stand() {
 #[test]
 fn a_mistake_that_hides_where_kafka_is_is_the_only_one() {
     let alone = |text: &str, environment: Fake, sets: &[&str], words: &str| {
-        let diagnostics = load_with(text, environment, sets).unwrap_err();
+        let diagnostics = load_text_with(text, environment, sets).unwrap_err();
         let [only] = diagnostics.mistakes() else { panic!("{text} {sets:?}: {}", diagnostics.render(false)) };
         let said = format!("{} | {} | {}", only.message(), only.label(), only.help_text().unwrap_or_default());
         assert!(said.contains(words), "no {words:?} in {said}");
@@ -217,7 +218,7 @@ fn a_mistake_that_hides_where_kafka_is_is_the_only_one() {
     assert!(matches!(told[..], [only] if only.contains("nowhere.yaml cannot be read")), "{told:?}");
     // What has nothing to do with it is told beside it.
     assert_eq!(
-        load_with("lanes: 0\nkafka: {client.id: a}", env(), &["embeded.dir=b"]).unwrap_err().mistakes().len(),
+        load_text_with("lanes: 0\nkafka: {client.id: a}", env(), &["embeded.dir=b"]).unwrap_err().mistakes().len(),
         3
     );
 }
@@ -256,6 +257,67 @@ fn properties_that_ratchet_owns_are_refused_with_the_reason() {
     ] {
         refuses("", env(), &[&format!("kafka.{property}=x")], &["ratchet sets", property]);
     }
+}
+
+/// What is said of these settings where a property is known that begins with `fetch.` or `transaction.`, and nothing else.
+fn told_with(text: &str, sets: &[&str]) -> Vec<(String, bool)> {
+    let takes = |property: &str, value: &str| match property {
+        "bootstrap.servers" => Ok(()),
+        _ if !property.starts_with("fetch.") && !property.starts_with("transaction.") => {
+            Err(format!("{property} is none"))
+        }
+        _ if value == "x" => Err(format!("{property} does not fit")),
+        _ => Ok(()),
+    };
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).chain([BROKERS.to_owned()]).collect();
+    let environment = env().with_file("r.yaml", text);
+    let mistakes = match load_with(Some(Path::new("r.yaml")), &sets, &environment, &takes) {
+        Ok(config) => config.warnings,
+        Err(diagnostics) => diagnostics.into_mistakes(),
+    };
+    assert!(mistakes.iter().all(|mistake| mistake.position().is_some()), "{mistakes:?}");
+    mistakes.iter().map(|mistake| (mistake.message().to_owned(), mistake.is_warning())).collect()
+}
+
+#[test]
+fn every_property_that_is_not_taken_is_told_beside_all_else() {
+    let said = told_with(
+        "lanes: many\nkafka: {nonsense: 1, consumer: {fetch.wait: x}, producer: {more.nonsense: 1}, fetch.min: x}\n",
+        &["kafka.fetch.min=1"],
+    );
+    let said: Vec<&str> = said.iter().map(|(message, _)| message.as_str()).collect();
+    let expected = [
+        "`lanes` must be a whole number from 1 to 64",
+        "nonsense is none",
+        "fetch.wait does not fit",
+        "more.nonsense is none",
+    ];
+    assert_eq!(said, expected, "a later layer has mended fetch.min");
+}
+
+#[test]
+fn a_transaction_must_end_before_the_broker_ends_it() {
+    let said = |interval: &str, timeout: &str, name: &str| {
+        let said = told_with(&format!("{interval}\nkafka: {{{name}: {timeout}}}\n"), &[]);
+        said.into_iter()
+            .map(|(message, is_warning)| (message.contains("the broker ends"), is_warning))
+            .collect::<Vec<_>>()
+    };
+    for name in ["transaction.timeout.ms", "producer.transaction.timeout.ms"] {
+        assert_eq!(said("commit.interval: 2s", "4000", name), []);
+        assert_eq!(said("commit.interval: 2s", "3999", name), [(true, true)]);
+        assert_eq!(said("commit.interval: 2s", "2000", name), [(true, false)]);
+        assert_eq!(said("", "150", name), [(true, false)], "the interval is 200ms");
+    }
+    // the producer's own wins
+    let both = "commit.interval: 2s\nkafka: {transaction.timeout.ms: 1000, producer: {transaction.timeout.ms: 9000}}\n";
+    assert_eq!(told_with(both, &[]), []);
+    assert_eq!(told_with(both, &["kafka.producer.transaction.timeout.ms=1000"]).len(), 1);
+    let (line, column) = (2, 18);
+    let text = "lanes: 1\ncommit.interval: 5s\nkafka: {bootstrap.servers: b, transaction.timeout.ms: 3000}\n";
+    let diagnostics = load_text_with(text, env(), &[]).unwrap_err();
+    assert_eq!(diagnostics.mistakes()[0].position(), Some(("r.yaml", line, column)));
+    assert!(diagnostics.mistakes()[0].help_text().unwrap().contains("10000"), "{}", diagnostics.render(false));
 }
 
 #[test]
@@ -310,11 +372,11 @@ fn secrets_written_out_are_refused_and_not_shown() {
         ("lanes: 3\n", &["kafka.sasl.password=hunter2"]),
         ("lanes: 3\n", &["kafka.sasl.pasword=x", "kafka.ssl.key.password=hunter2"]),
     ] {
-        let rendered = load_with(text, env(), sets).unwrap_err().render(false);
+        let rendered = load_text_with(text, env(), sets).unwrap_err().render(false);
         assert!(!rendered.contains("hunter2"), "{rendered}");
     }
     let wrong = env().with_variable("RATCHET_KAFKA__SASL_PASSWORD__X", "hunter2").with_variable("RATCHET_LANES", "x");
-    assert!(!load_with("", wrong, &[BROKERS]).unwrap_err().render(false).contains("hunter2"));
+    assert!(!load_text_with("", wrong, &[BROKERS]).unwrap_err().render(false).contains("hunter2"));
 }
 
 #[test]
@@ -362,7 +424,7 @@ proptest! {
     #[test]
     fn no_text_breaks_the_loader(text in yamlish(), set in yamlish(), variable in yamlish()) {
         let environment = env().with_variable("RATCHET_LANES", &variable).with_variable(&format!("RATCHET_{set}"), &text);
-        if let Err(diagnostics) = load_with(&text, environment, &[&set]) {
+        if let Err(diagnostics) = load_text_with(&text, environment, &[&set]) {
             diagnostics.render(true);
         }
     }
@@ -370,7 +432,7 @@ proptest! {
     #[test]
     fn no_mistake_shows_a_secret(before in yamlish(), after in yamlish()) {
         let text = format!("{before}\nkafka:\n  sasl.password: hunter2\n{after}");
-        let rendered = match load_with(&text, env(), &[]) {
+        let rendered = match load_text_with(&text, env(), &[]) {
             Ok(config) => config.to_string(),
             Err(diagnostics) => diagnostics.render(false),
         };

@@ -68,6 +68,7 @@ pub mod rules;
 mod timestamp;
 pub mod version;
 mod vocabulary;
+pub mod written;
 
 pub use decide::{Against, Decision, Judged, Known, Remember, check_time, decide, is_expired, refuse, spokesman};
 pub use epochs::Epochs;

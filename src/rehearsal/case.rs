@@ -7,11 +7,12 @@ use std::path::Path;
 
 use super::{Partitions, Told};
 use crate::capture::{self, Captured};
-use crate::dedup::{Action, Decision, Reason, Verdict, explain};
+use crate::dedup::{Action, Decision, Reason, Verdict, explain, written};
 use crate::format::EntryRef;
 use crate::record::HeaderBuf;
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
 use crate::topology::{TestCase, Topology};
+use crate::words::{agreeing, counted};
 
 /// How a test came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,24 +177,28 @@ fn compare(case: &TestCase, judged: &[Option<Judged>], partitions: &Partitions) 
     }
     let entries = if case.entries.is_empty() { HashMap::new() } else { entries_of(partitions) };
     for expected in &case.entries {
-        let got = entries.get(&plain_json(&expected.identity)).cloned().unwrap_or_default();
-        let is_expected = |got: &String| expected.version.as_ref().is_none_or(|version| plain_json(version) == *got);
-        if !got.iter().any(is_expected) {
-            differences.push(Difference::Entry { expected: expected.clone(), got });
+        let got = entries.get(&plain_json(&expected.identity)).map(Vec::as_slice).unwrap_or_default();
+        // what is no version was told when the topology was loaded
+        let version = expected.version.as_ref().map(|version| written::version(version, partitions.rules()).ok());
+        if !got.iter().any(|got| version.as_ref().is_none_or(|version| version.as_ref() == Some(got))) {
+            let shown = |version: &Option<Vec<u8>>| match version {
+                Some(version) => explain::version(version, partitions.rules()),
+                None => "null".to_owned(),
+            };
+            differences.push(Difference::Entry { expected: expected.clone(), got: got.iter().map(shown).collect() });
         }
     }
     differences
 }
 
-/// The versions that are remembered of each identity, all as plain JSON.
-fn entries_of(partitions: &Partitions) -> HashMap<String, Vec<String>> {
-    let mut entries: HashMap<String, Vec<String>> = HashMap::new();
+/// The versions that are remembered of each identity, which is written as plain JSON.
+fn entries_of(partitions: &Partitions) -> HashMap<String, Vec<Option<Vec<u8>>>> {
+    let mut entries: HashMap<String, Vec<Option<Vec<u8>>>> = HashMap::new();
     for (key, entry) in partitions.models().flat_map(|model| model.entries()) {
         // a model reads back what it has written itself
         let Ok(entry) = EntryRef::decode(entry) else { continue };
-        let version =
-            entry.version.map_or_else(|| "null".to_owned(), |version| explain::version(version, partitions.rules()));
-        entries.entry(plain_json(&explain::identity(key))).or_default().push(plain_json(&version));
+        let version = entry.version.map(<[u8]>::to_vec);
+        entries.entry(plain_json(&explain::identity(key))).or_default().push(version);
     }
     entries
 }
@@ -251,7 +256,9 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count { given, expected } => {
-                write!(f, "{given} records are given, and {expected} are expected: `expect` has one for each")
+                let (given, are) = (counted(*given, "record"), agreeing(*given, "is", "are"));
+                let expect = agreeing(*expected, "is", "are");
+                write!(f, "{given} {are} given, and {expected} {expect} expected: `expect` has one for each")
             }
             Self::Record { number, expected, got: None } => {
                 write!(f, "record {number}: expected {}, but the task had stopped before it", words(*expected))

@@ -47,7 +47,7 @@ pub use input::{Input, Pattern};
 pub use presets::Preset;
 
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Report};
-use crate::yaml::{File, Node, Reader, read};
+use crate::yaml::{File, Node, Place, Reader, read};
 
 pub mod cases;
 mod compile;
@@ -223,32 +223,50 @@ pub struct Loaded {
     pub path: PathBuf,
     /// What was read, with what its preset stands for.
     tree: Node,
-    /// The file, and where its name and its output's stand in it.
+    /// The file, and where its output's name stands in it.
     file: Arc<File>,
-    places: compile::Places,
+    output_at: Place,
 }
 
 /// Reads one topology.
 pub fn load(path: &Path, environment: &dyn Environment) -> Result<Loaded, Diagnostics> {
+    read_one(path, environment).1
+}
+
+/// A topology's name, and where it stands.
+type Named = (String, Arc<File>, Place);
+
+/// Reads one topology; its name is known also where something else is wrong with it.
+fn read_one(path: &Path, environment: &dyn Environment) -> (Option<Named>, Result<Loaded, Diagnostics>) {
     let mut report = Report::default();
+    let mut named = None;
     let compiled = read::open(path, "a topology's YAML file", environment, &mut report).and_then(|file| {
         let mut reader = Reader { file: Arc::clone(&file), environment, report: &mut report };
         let tree = reader.parse()?;
         let (tree, preset) = match presets::apply(tree, &mut reader) {
-            Ok(applied) => applied,
-            Err(tree) => {
-                // What the preset would have said is not missing: only what is wrong by itself is told.
-                spec::read(&tree, &mut reader);
-                return None;
-            }
+            Ok((tree, preset)) => (tree, Ok(preset)),
+            Err(tree) => (tree, Err(())),
         };
         let spec = spec::read(&tree, &mut reader)?;
-        let (mut topology, places) = compile::compile(&spec, &file, &mut report)?;
-        topology.preset = preset.map(Preset::pinned);
-        Some((topology, tree, (file, places)))
+        let name = spec.name.as_ref().filter(|name| names::is_name(name.value.reveal()));
+        named = name.map(|name| (name.value.reveal().to_owned(), Arc::clone(&file), name.place));
+        let Ok(preset) = preset else {
+            // What the preset would have said is not missing: only what is wrong by itself is told.
+            compile::check_alone(&spec, &file, &mut report);
+            return None;
+        };
+        let (topology, output_at) = compile::compile(&spec, preset, &file, &mut report)?;
+        Some((topology, tree, file, output_at))
     });
-    let ((topology, tree, (file, places)), warnings) = report.finish(compiled)?;
-    Ok(Loaded { topology, warnings, path: path.to_owned(), tree, file, places })
+    let loaded = report.finish(compiled).map(|((topology, tree, file, output_at), warnings)| Loaded {
+        topology,
+        warnings,
+        path: path.to_owned(),
+        tree,
+        file,
+        output_at,
+    });
+    (named, loaded)
 }
 
 /// Reads the topologies at these paths, in their order; a folder means its `*.yaml`, not deeper, by
@@ -273,22 +291,21 @@ pub fn load_run(paths: &[PathBuf], environment: &dyn Environment) -> Result<Vec<
 
 fn read_all(paths: &[PathBuf], environment: &dyn Environment, report: &mut Report) -> Vec<Loaded> {
     let mut all: Vec<Loaded> = Vec::new();
+    let mut known: Vec<(String, PathBuf)> = Vec::new();
     let files: Vec<PathBuf> = paths.iter().flat_map(|path| expand(path, report)).collect();
     for path in files {
-        let loaded = match load(&path, environment) {
-            Ok(loaded) => loaded,
-            Err(diagnostics) => {
-                report.append(diagnostics.into_mistakes());
-                continue;
-            }
-        };
-        if let Some(first) = all.iter().find(|other| other.topology.name == loaded.topology.name) {
-            let message = format!("there are two topologies named `{}` in this run", loaded.topology.name);
-            let help = "group, changelog and transactional ids derive from the name: give this one another";
-            let at = (&loaded.file, loaded.places.name);
-            report.mistake(at, message, format!("{} has this name too", first.path.display()), help);
+        let (named, loaded) = read_one(&path, environment);
+        match loaded {
+            Ok(loaded) => all.push(loaded),
+            Err(diagnostics) => report.append(diagnostics.into_mistakes()),
         }
-        all.push(loaded);
+        let Some((name, file, place)) = named else { continue };
+        if let Some((_, first)) = known.iter().find(|(other, _)| *other == name) {
+            let message = format!("there are two topologies named `{name}` in this run");
+            let help = "group, changelog and transactional ids derive from the name: give this one another";
+            report.mistake((&file, place), message, format!("{} has this name too", first.display()), help);
+        }
+        known.push((name, path));
     }
     all
 }
@@ -308,7 +325,7 @@ fn double_output(first: &Loaded, second: &Loaded, report: &mut Report) {
     let label = format!("{} writes there too", other.path.display());
     let help = "what both let through comes out twice: name another topic, or write `existing: append` under `output` \
                 of each if that is meant";
-    report.mistake((&at.file, at.places.output), message, label, help);
+    report.mistake((&at.file, at.output_at), message, label, help);
 }
 
 /// The files that a path stands for.

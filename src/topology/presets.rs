@@ -73,7 +73,15 @@ const WITHOUT_ORDER: &[(&str, &str)] = &[
     ("aws-dms", "its records carry a time, and no position that says which change of a row is newer"),
 ];
 
+/// Sources whose records' keys say of which table their row is.
+const TABLES_IN_KEYS: &[&str] = &["maxwell"];
+
 impl Preset {
+    /// Whether its records' keys say of which table their row is.
+    pub fn names_tables_in_keys(&self) -> bool {
+        TABLES_IN_KEYS.contains(&self.name)
+    }
+
     /// Its name with its number, as a topology writes it.
     pub fn pinned(&self) -> String {
         format!("{}@{}", self.name, self.number)

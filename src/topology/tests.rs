@@ -1,6 +1,8 @@
 //! Goal: what a topology says is what runs, and what it cannot mean is refused, all of it at once, each with
 //! its place and what to write instead.
 
+mod at_once;
+
 use proptest::prelude::*;
 
 use super::*;

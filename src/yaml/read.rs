@@ -69,7 +69,7 @@ pub struct Fields<'n> {
     prefix: String,
     /// Where the mapping's key stands.
     pub place: Place,
-    fields: Vec<(&'n str, Field<'n>)>,
+    fields: Vec<(String, Field<'n>)>,
     /// What unknown keys were probably meant to be, and where they stand.
     meant: Vec<(String, Place)>,
 }
@@ -77,7 +77,7 @@ pub struct Fields<'n> {
 impl<'n> Fields<'n> {
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&Field<'n>> {
-        self.fields.iter().find(|(name, _)| *name == key).map(|(_, field)| field)
+        self.fields.iter().find(|(name, _)| name == key).map(|(_, field)| field)
     }
 
     /// Where an unknown key stands that was told to be `key` misspelt: that `key` is missing only follows from it.
@@ -152,7 +152,7 @@ impl Reader<'_> {
             self.report.placeless(message, format!("begin with e.g. `{}`", shape.example));
             return None;
         }
-        let Value::Mapping(_) = &node.value else {
+        let Value::Mapping(entries) = &node.value else {
             let message = format!("the file must be {}", shape.what);
             self.mistake(
                 node.place,
@@ -162,7 +162,17 @@ impl Reader<'_> {
             );
             return None;
         };
-        Some(self.entries(node, String::new(), Place::default(), keys))
+        let mut fields = self.entries(node, String::new(), Place::default(), keys);
+        // What stands under a misspelt key is read too, so that its own mistakes are told at once. Only of whole blocks:
+        // deeper down, words are short and alike, and what was meant is less certain.
+        for (meant, place) in fields.meant.clone() {
+            let entry = entries.iter().find(|entry| entry.key_place == place);
+            if let Some(entry) = entry.filter(|_| fields.get(&meant).is_none()) {
+                let field = Field { name: meant.clone(), key_place: place, node: &entry.node };
+                fields.fields.push((meant, field));
+            }
+        }
+        Some(fields)
     }
 
     /// A field as a mapping.
@@ -193,7 +203,7 @@ impl Reader<'_> {
                 );
             } else {
                 let field = Field { name, key_place: entry.key_place, node: &entry.node };
-                fields.fields.push((&entry.key, field));
+                fields.fields.push((entry.key.clone(), field));
             }
         }
         fields

@@ -114,6 +114,43 @@ fn a_secret_is_not_shown_even_beside_a_mistake() {
 }
 
 #[test]
+fn every_mistake_is_told_at_once_also_where_others_are_in_the_way() {
+    let room = Room::new();
+    room.write("cdc.yaml", "name: Bad_Name\npreset: debezium-postgers@1\ninput: {topics: [a]}\noutput: {topic: a}\n");
+    room.write("other.yaml", PAYMENTS.replace("integer", "integr"));
+    room.write(
+        "ratchet.yaml",
+        "lanes: many\ncommit.interval: 5s\nkafka:\n  bootstrap.servers: localhost:9092\n  nonsense: 1\n  consumer: {fetch.wait: 1}\n  \
+         producer: {transaction.timeout.ms: 4000}\n",
+    );
+    room.run("check cdc.yaml other.yaml payments.yaml --config ratchet.yaml").ended(2).said(&[
+        "cdc.yaml:1:7",
+        "cdc.yaml:2:9",
+        "cdc.yaml:4:17",
+        "other.yaml:4:",
+        "there are two topologies named `payments`",
+        "ratchet.yaml:1:8",
+        "ratchet.yaml:2:18",
+        "the broker ends it before, after 4s",
+        "ratchet.yaml:5:3",
+        "nonsense is no kafka property that librdkafka knows",
+        "ratchet.yaml:6:14",
+        "fetch.wait is no kafka property",
+        "9 mistakes",
+    ]);
+}
+
+#[test]
+fn tables_that_share_an_output_are_warned_of() {
+    let room = Room::new();
+    let cdc = CDC.replace("NAME", "cdc").replace("topics: [cdc]", "topics: [shop.orders, shop.customers]");
+    room.write("cdc.yaml", &cdc);
+    room.run("check cdc.yaml").ended(0).said(&["cdc.yaml:4:17", "have the same key", "topic: \"{topic}.unique\""]);
+    room.write("cdc.yaml", cdc.replace("cdc.clean", "'{topic}.clean'"));
+    room.run("check cdc.yaml").ended(0).kept_quiet_of("have the same key");
+}
+
+#[test]
 fn a_missing_variable_is_named() {
     let room = Room::new();
     room.write("ratchet.yaml", "cluster: kafka\nkafka: {bootstrap.servers: '${env:NO_SUCH_BROKERS}'}\n");

@@ -66,6 +66,33 @@ fn a_test_that_fails_is_told_with_its_place_and_every_difference() {
 }
 
 #[test]
+fn a_version_is_expected_as_it_was_given() {
+    let room = room();
+    let of = |kind: &str, given: &str, expected: &str| {
+        let test = format!(
+            "tests: [{{name: a, given: [{{value: {{order_id: 7, operation: c, version: {given}}}}}], expect: [forwarded], \
+             entries: [{{identity: [7, c], version: {expected}}}]}}]\n"
+        );
+        room.write("kind.yaml", PAYMENTS.replace("as: integer", &format!("as: {kind}")) + &test);
+        room.run("test kind.yaml")
+    };
+    for (kind, given, shown) in [
+        ("hex", "00000027:00000758:0005", "'27:758:5'"),
+        ("timestamp", "1577836800000", "2020-01-01T00:00:00Z"),
+        ("decimal", "1.50", "1.5"),
+        ("integer", "'007'", "7"),
+        ("binlog", "mysql-bin.000003:154", "[3, 154]"),
+        ("sequence", "'[null, \"24023128\"]'", "[null, 24023128]"),
+    ] {
+        of(kind, given, given).ended(0).said(&["1 test passed"]);
+        of(kind, given, shown).ended(0);
+    }
+    let ran = of("hex", "00000027:00000758:0005", "00000027:00000758:0006").ended(1);
+    assert!(ran.stdout.contains("got      one with version \"27:758:5\""), "{}", ran.stdout);
+    of("hex", "00000027:00000758:0005", "3.5").ended(2).said(&["groups of hex digits, like 00000027:00000758:0005"]);
+}
+
+#[test]
 fn only_some_tests_can_be_run() {
     let room = room();
     room.run("test good.yaml bad.yaml --only retried").ended(0).wrote(&["ok      good: a retried charge is dropped"]);

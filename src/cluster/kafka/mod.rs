@@ -45,7 +45,7 @@ mod threads;
 pub use batch::Batch;
 pub use member::{Member, Metadata};
 pub use producer::Producer;
-pub use properties::{OWNED, Queues};
+pub use properties::{OWNED, Queues, takes};
 pub use reader::Reader;
 pub use settle::Settling;
 

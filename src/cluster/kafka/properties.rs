@@ -151,6 +151,11 @@ const CONSUMER_OWNED: &[(&str, &str)] = &[
     ("partition.assignment.strategy", "cooperative-sticky"),
 ];
 
+/// Whether librdkafka knows this property and takes this value; no message holds it.
+pub fn takes(property: &str, value: &str) -> Result<(), Error> {
+    Conf::new().set(property, value)
+}
+
 /// One kind of client's properties. Has no `Debug`, since values may be secrets.
 #[derive(Clone)]
 pub(super) struct Properties {

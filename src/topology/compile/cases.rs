@@ -1,9 +1,10 @@
 //! A topology's own tests: their records as bytes, and what they cannot expect.
 
-use crate::dedup::Format;
+use crate::dedup::{Format, Identity, Rules, written};
 use crate::topology::Input;
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TestCase};
-use crate::topology::spec::{CaseSpec, GivenSpec, Payload, RecordSpec, cases::quoted};
+use crate::topology::spec::cases::{EntrySpec, quoted};
+use crate::topology::spec::{CaseSpec, GivenSpec, Payload, RecordSpec};
 
 use super::Compiler;
 
@@ -19,6 +20,7 @@ impl Compiler<'_> {
                 self.mistake(name.place, message, "again", "give each a name of its own, to tell which one fails");
             }
         }
+        self.expected_versions();
         spec.tests.iter().filter_map(|case| self.case(case, input)).collect()
     }
 
@@ -44,9 +46,9 @@ impl Compiler<'_> {
             GivenSpec::Records(records) => Given::Records(records.iter().map(|record| self.record(record)).collect()),
         };
         let expect = case.expect.iter().map(|expected| Expected { verdict: expected.verdict, reason: expected.reason });
-        let entry = |(identity, version): &(String, Option<String>)| ExpectedEntry {
-            identity: identity.clone(),
-            version: version.clone(),
+        let entry = |entry: &EntrySpec| ExpectedEntry {
+            identity: entry.identity.clone(),
+            version: entry.version.as_ref().map(|version| version.value.clone()),
         };
         Some(TestCase {
             name: case.name.as_ref()?.value.reveal().to_owned(),
@@ -56,6 +58,26 @@ impl Compiler<'_> {
             output: case.output.as_ref().map(|numbers| numbers.iter().map(|number| number.value).collect()),
             entries: case.entries.iter().map(entry).collect(),
         })
+    }
+
+    /// Whether what is expected to be remembered can be read as a version of the topology's.
+    fn expected_versions(&mut self) {
+        let spec = self.spec;
+        let Some(version) = spec.version.as_ref().filter(|version| version.whole) else { return };
+        let mut rules = Rules::new(Identity { parts: Vec::new() }, Some(version.version()));
+        rules.limits = spec.limits;
+        let version_parts = version.parts.len();
+        for version in spec.tests.iter().flat_map(|case| &case.entries).filter_map(|entry| entry.version.as_ref()) {
+            let Err(refusal) = written::version(&version.value, &rules) else { continue };
+            let message = format!("nothing with this version can be remembered: {}", refusal.message);
+            let help = match version_parts {
+                1 => "write it as a record has it".to_owned(),
+                count => {
+                    format!("write a list of {count} parts, each as a record has it, `null` for one that is missing")
+                }
+            };
+            self.mistake(version.place, message, "no version of this topology", help);
+        }
     }
 
     /// Whether the topology would read the record at all.

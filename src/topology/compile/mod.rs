@@ -3,30 +3,26 @@
 
 use std::sync::Arc;
 
-use crate::dedup::{Action, Actions, Epoch, Identity, OnNull, Retention, Rules, Version};
+use crate::dedup::{Action, Actions, Epoch, Identity, OnNull, Retention, Rules};
 use crate::yaml::read::clipped;
 use crate::yaml::{File, Place, Placed, Report, Text, units};
 
-use super::spec::Spec;
-use super::{Existing, Start, Topology, names};
+use super::spec::{Spec, VersionSpec};
+use super::{Existing, Preset, Start, Topology, names};
 
 mod cases;
 mod rules;
 pub(super) mod samples;
 mod topics;
 
-/// Where what is known of several topologies stands in each.
-#[derive(Clone, Copy, Debug)]
-pub struct Places {
-    /// The name.
-    pub name: Place,
-    /// The output's name.
-    pub output: Place,
-}
-
-/// The topology that `spec` describes, and where its name and output stand.
-pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(Topology, Places)> {
-    let mut compiler = Compiler { spec, file, report };
+/// The topology that `spec` describes, which holds what `preset` stands for; and where its output's name stands.
+pub fn compile(
+    spec: &Spec,
+    preset: Option<&'static Preset>,
+    file: &Arc<File>,
+    report: &mut Report,
+) -> Option<(Topology, Place)> {
+    let mut compiler = Compiler { spec, preset, file, report };
     let name = compiler.name();
     let input = compiler.input();
     compiler.rules();
@@ -50,7 +46,7 @@ pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(To
     }
     let topology = Topology {
         name: name?,
-        preset: None,
+        preset: preset.map(Preset::pinned),
         input: input?,
         start: spec.input.start.as_ref().map_or(Start::Earliest, |start| start.value),
         rules: Arc::new(rules),
@@ -60,17 +56,25 @@ pub fn compile(spec: &Spec, file: &Arc<File>, report: &mut Report) -> Option<(To
         audit,
         tests,
     };
-    Some((topology, Places { name: spec.name.as_ref()?.place, output: spec.output.as_ref()?.place }))
+    Some((topology, spec.output.as_ref()?.place))
+}
+
+/// Tells what is wrong whatever else the spec may come to mean: of a topology whose preset is not known.
+pub fn check_alone(spec: &Spec, file: &Arc<File>, report: &mut Report) {
+    let mut compiler = Compiler { spec, preset: None, file, report };
+    let name = compiler.name();
+    let input = compiler.input();
+    if let Some(retention) = &spec.retention {
+        compiler.future_max_ms(retention.value);
+    }
+    compiler.topics(name.as_deref(), input.as_ref());
+    compiler.tests(input.as_ref());
 }
 
 /// The rules of a spec in which there is no mistake.
 fn build(spec: &Spec, retention: Retention, future_max_ms: i64) -> Rules {
     let parts = spec.identity.parts.iter().map(|part| part.value.clone()).collect();
-    let version = spec
-        .version
-        .as_ref()
-        .map(|version| Version { parts: version.parts.iter().map(|part| part.part.clone()).collect() });
-    let mut rules = Rules::new(Identity { parts }, version);
+    let mut rules = Rules::new(Identity { parts }, spec.version.as_ref().map(VersionSpec::version));
     rules.key_format = spec.input.key_format.as_ref().map_or(rules.key_format, |format| format.value);
     rules.value_format = spec.input.value_format.as_ref().map_or(rules.value_format, |format| format.value);
     rules.epoch =
@@ -102,6 +106,8 @@ fn actions(spec: &Spec) -> Actions {
 
 struct Compiler<'a> {
     spec: &'a Spec,
+    /// What the spec's blocks partly come from.
+    preset: Option<&'static Preset>,
     file: &'a Arc<File>,
     report: &'a mut Report,
 }

@@ -28,6 +28,15 @@ pub fn holds_key(part: &Part) -> bool {
     }
 }
 
+/// Whether a part is read from the key alone, where a record has one.
+pub fn is_of_key(part: &Part) -> bool {
+    match part {
+        Part::Scalar(path) | Part::Content(path) | Part::Fingerprint { of: path, .. } => path.source == Source::Key,
+        Part::FirstOf(alternatives) => alternatives.first().is_some_and(|parts| parts.iter().all(is_of_key)),
+        Part::Bucket { .. } | Part::Rows { .. } => false,
+    }
+}
+
 /// Whether a part does not tell one record of a partition from another.
 fn says_nothing(part: &Part) -> bool {
     match part {

@@ -2,8 +2,8 @@
 
 use crate::yaml::{Place, Placed, Text};
 
-use super::{Compiler, samples, shown};
-use crate::topology::{Input, Pattern, names};
+use super::{Compiler, rules, samples, shown};
+use crate::topology::{Input, Pattern, Preset, names};
 
 /// Output, dead letter and audit.
 type Written = (String, String, Option<String>);
@@ -96,7 +96,34 @@ impl Compiler<'_> {
             audit.value.reveal().to_owned()
         });
         self.derived(name, input);
+        self.shared_output(input);
         Some((output?, dead_letter?, audit))
+    }
+
+    /// Rows of several tables that would have the same keys in one output.
+    fn shared_output(&mut self, input: Option<&Input>) {
+        let Some(output) = &self.spec.output else { return };
+        let several = match input {
+            Some(Input::Topics(topics)) => topics.len() > 1,
+            Some(Input::Pattern { .. }) => true,
+            None => false,
+        };
+        let tells_table = self.preset.is_some_and(Preset::names_tables_in_keys);
+        let by_key = !self.spec.identity.parts.is_empty()
+            && self.spec.identity.parts.iter().all(|part| rules::is_of_key(&part.value));
+        let has_deletes = self.spec.kinds.as_ref().is_some_and(|kinds| kinds.key("delete").is_some());
+        if !several || output.value.reveal().contains(names::TEMPLATE) || tells_table || !by_key || !has_deletes {
+            return;
+        }
+        let message = "rows of several topics go to one output topic, where those of two tables with one primary key \
+                       have the same key: readers, and compaction, would take them for one row"
+            .to_owned();
+        let help = format!(
+            "write `output: {{topic: \"{}.unique\"}}`; nothing is wrong if all topics are of one table, or if the keys \
+             say which table a row is of",
+            names::TEMPLATE
+        );
+        self.warning(output.place, message, "one topic for all of them", help);
     }
 
     /// The output's name, if Kafka takes it for each of the input topics and it is none that is taken.

@@ -44,7 +44,14 @@ pub struct CaseSpec {
     pub expect_whole: bool,
     pub expect_place: Place,
     pub output: Option<Vec<Placed<usize>>>,
-    pub entries: Vec<(String, Option<String>)>,
+    pub entries: Vec<EntrySpec>,
+}
+
+/// An expected entry, as JSON.
+#[derive(Debug)]
+pub struct EntrySpec {
+    pub identity: String,
+    pub version: Option<Placed<String>>,
 }
 
 /// A verdict, and the reason where one is named.
@@ -291,7 +298,7 @@ impl SpecReader<'_, '_> {
         (numbers.len() == items.len()).then_some(numbers)
     }
 
-    fn entries(&mut self, field: &Field<'_>) -> Vec<(String, Option<String>)> {
+    fn entries(&mut self, field: &Field<'_>) -> Vec<EntrySpec> {
         let shape = Shape { what: "a list of entries", example: "entries: [{identity: [7], version: 3}]" };
         let items = self.reader.list(field, shape).unwrap_or_default();
         let read = |this: &mut Self, item: &Field<'_>| {
@@ -301,8 +308,11 @@ impl SpecReader<'_, '_> {
             if !matches!(identity.node.value, Value::List(_)) {
                 json = format!("[{json}]");
             }
-            let version = keys.get("version").map(|field| this.json(field, field.node));
-            Some((json, version.map_or(Some(None), |read| read.map(Some))?))
+            let version = keys.get("version").map(|field| {
+                let value = this.json(field, field.node)?;
+                Some(Placed { value, place: field.place() })
+            });
+            Some(EntrySpec { identity: json, version: version.map_or(Some(None), |read| read.map(Some))? })
         };
         items.iter().filter_map(|item| read(self, item)).collect()
     }

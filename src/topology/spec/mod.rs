@@ -243,7 +243,12 @@ impl SpecReader<'_, '_> {
 
     fn actions(&mut self, top: &Fields<'_>) -> ActionSpecs {
         let actions = choices(Action::ALL, Action::as_str);
-        let mut action = |key: &str| top.get(key).and_then(|field| self.reader.choice(field, &actions, &[]));
+        // What stands there misspelt is read for its own mistakes; that it says nothing beside the rest is not told of it.
+        let is_right = |key: &str| top.misspelt(key).is_none();
+        let mut action = |key: &str| {
+            let read = top.get(key).and_then(|field| self.reader.choice(field, &actions, &[]));
+            read.filter(|_| is_right(key))
+        };
         ActionSpecs {
             invalid: action("on_invalid"),
             missing: action("on_missing"),
@@ -252,7 +257,10 @@ impl SpecReader<'_, '_> {
             epoch_change: action("on_epoch_change"),
             late: action("on_late"),
             unsendable: action("on_unsendable"),
-            null_value: top.get("on_null_value").and_then(|field| self.reader.choice(field, &null_choices(), &[])),
+            null_value: top
+                .get("on_null_value")
+                .and_then(|field| self.reader.choice(field, &null_choices(), &[]))
+                .filter(|_| is_right("on_null_value")),
         }
     }
 

@@ -1,6 +1,6 @@
 //! `version` and `epoch`: their parts.
 
-use crate::dedup::{EpochPart, MissingPart, TimeUnit, VersionKind, VersionPart};
+use crate::dedup::{EpochPart, MissingPart, TimeUnit, Version, VersionKind, VersionPart};
 use crate::yaml::read::Keys;
 use crate::yaml::{Field, Place, Placed, Shape, Value};
 
@@ -35,6 +35,13 @@ pub struct VersionSpec {
     pub parts: Vec<VersionPartSpec>,
     /// Whether [`VersionSpec::parts`] is all that was written.
     pub whole: bool,
+}
+
+impl VersionSpec {
+    /// What was written, as the rules have it.
+    pub fn version(&self) -> Version {
+        Version { parts: self.parts.iter().map(|part| part.part.clone()).collect() }
+    }
 }
 
 impl SpecReader<'_, '_> {

@@ -1,0 +1,113 @@
+//! Goal: every mistake is told at once, also where another one is in its way; and what is warned of that loads.
+
+use super::{WHOLE, golden_texts, load_text, topology, with};
+use crate::topology::{Mistake, load_all};
+use crate::yaml::tests::Fake;
+
+const BAD_NAME: &str = "a topology's name holds 1 to 60";
+
+/// What is said of a text that has mistakes.
+fn told(text: &str) -> Vec<String> {
+    let diagnostics = load_text(text).expect_err(text);
+    diagnostics.mistakes().iter().map(|mistake| mistake.message().to_owned()).collect()
+}
+
+#[test]
+fn a_bad_name_is_told_beside_whatever_else_is_wrong() {
+    let mut tried = 0;
+    for (file, text) in ["bad/shape", "bad/meaning"].into_iter().flat_map(golden_texts) {
+        let Ok(tree) = crate::yaml::tree::parse(&text) else { continue };
+        // what is about the name itself, or is no mapping at all, has no other
+        if !matches!(tree.value, crate::yaml::Value::Mapping(_)) || !text.contains("name: t\n") {
+            continue;
+        }
+        let alone = told(&text);
+        let both = told(&text.replacen("name: t\n", "name: Bad_Name\n", 1));
+        assert!(both.iter().any(|message| message.starts_with(BAD_NAME)), "{file}: {both:?}");
+        // Nothing is lost by it but what follows from the name.
+        let lost: Vec<_> = alone.iter().filter(|message| !both.contains(message)).collect();
+        assert!(lost.iter().all(|message| message.contains("dead letters")), "{file}: {lost:?}");
+        tried += 1;
+    }
+    assert!(tried >= 60, "only {tried} wrong topologies have a name");
+}
+
+#[test]
+fn a_preset_that_is_not_known_hides_nothing_that_it_has_no_part_in() {
+    let text = "name: Bad_Name\npreset: debezium-postgers@1\ninput: {topics: [in, in]}\noutput: {topic: in}\n\
+                audit: {topic: in}\nretention: 1h\nfuture_max: 2h\n\
+                tests: [{name: a, given: [{value: {}}], expect: [forwarded, stale]}]\n";
+    let said = told(text);
+    for words in [
+        "there is no preset",
+        BAD_NAME,
+        "stands in `input.topics` twice",
+        "`output.topic` cannot be the topology's own input",
+        "`audit.topic` cannot be the topology's own input",
+        "`future_max` must be less than the retention",
+        "`expect` must have one verdict for each record",
+    ] {
+        assert!(said.iter().any(|message| message.contains(words)), "{words:?} is missing in {said:?}");
+    }
+    assert_eq!(said.len(), 7, "{said:?}");
+}
+
+#[test]
+fn what_stands_under_a_misspelt_key_is_looked_at() {
+    let said =
+        told("nmae: Bad_Name\ninptu: {topics: [a b]}\nidentitty: [vaule.x]\nouput: {topic: a b}\nretentoin: soon\n");
+    for words in [BAD_NAME, "`input.topics`: a topic's name", "vaule", "`output.topic`", "`retention` must be"] {
+        assert!(said.iter().any(|message| message.contains(words)), "{words:?} is missing in {said:?}");
+    }
+    assert_eq!(said.iter().filter(|message| message.starts_with("unknown key")).count(), 5, "{said:?}");
+}
+
+#[test]
+fn a_name_that_is_taken_is_told_though_something_else_is_wrong() {
+    let environment = Fake::default()
+        .with_file("a.yaml", WHOLE)
+        .with_file("b.yaml", WHOLE.replace("identity: key", "identity: nowhere"))
+        .with_file("c.yaml", WHOLE.replace("name: t", "name: other"));
+    let diagnostics = load_all(&["a.yaml".into(), "b.yaml".into(), "c.yaml".into()], &environment).unwrap_err();
+    let said: Vec<_> = diagnostics.mistakes().iter().map(Mistake::message).collect();
+    assert!(said.iter().any(|message| message.contains("two topologies named `t`")), "{said:?}");
+    assert_eq!(said.len(), 2, "{said:?}");
+}
+
+#[test]
+fn tables_that_share_an_output_are_warned_of_where_their_keys_do_not_tell_them_apart() {
+    let cdc = |preset: &str, rest: &str| format!("name: t\npreset: {preset}\n{rest}\n");
+    let warns = |text: &str| {
+        let loaded = load_text(text).map_err(|diagnostics| diagnostics.render(false)).unwrap();
+        loaded.warnings.iter().any(|warning| warning.message().contains("the same key"))
+    };
+    let (two, pattern) = ("input: {topics: [s.a, s.b]}", "input: {pattern: '^s\\.'}");
+    for input in [two, pattern] {
+        assert!(warns(&cdc("debezium-postgres@1", &format!("{input}\noutput: {{topic: all}}"))), "{input}");
+        assert!(!warns(&cdc("debezium-postgres@1", &format!("{input}\noutput: {{topic: 'x.{{topic}}'}}"))), "{input}");
+        // their keys say of which table a row is
+        assert!(!warns(&cdc("maxwell@1", &format!("{input}\noutput: {{topic: all}}"))), "{input}");
+    }
+    assert!(!warns(&cdc("debezium-mongodb@1", "input: {topics: [s.a]}\noutput: {topic: all}")));
+    // who wrote the rules by hand, and has deletes, has rows
+    let by_hand = "input: {topics: [a, b]}\nversion: {of: value.v, as: integer}";
+    assert!(warns(&with(&format!("{by_hand}\nkinds: {{of: value.op, delete: [d]}}"))));
+    assert!(!warns(&with(by_hand)));
+}
+
+#[test]
+fn a_version_that_nothing_can_have_is_told_with_its_form() {
+    let entry = |version: &str, rules: &str| {
+        let test =
+            "tests: [{name: a, given: [{value: {v: 1}}], expect: [forwarded], entries: [{identity: [1], version: ";
+        format!("{WHOLE}{rules}\n{test}{version}}}]}}]\n")
+    };
+    let hex = "version: {of: value.v, as: hex}";
+    for version in ["00000027:00000758:0005", "'27:758:5'", "null"] {
+        topology(&entry(version, hex));
+    }
+    let [said] = &told(&entry("7", hex))[..] else { panic!("{:?}", told(&entry("7", hex))) };
+    assert!(said.contains("groups of hex digits, like 00000027:00000758:0005"), "{said}");
+    let said = told(&entry("7", "version: [{of: value.v, as: hex}, {of: value.w, as: integer}]"));
+    assert!(said[0].contains("no list of the 2 parts"), "{said:?}");
+}
