@@ -80,6 +80,16 @@ pub fn looks_like_kcat(line: &[u8]) -> bool {
     serde_json::from_slice::<Kcat<'_>>(line).is_ok()
 }
 
+/// The topic of a record in kcat's envelope, whatever else the line says; `None` where it says none.
+pub fn topic_of_kcat(line: &[u8]) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Topic<'a> {
+        #[serde(borrow)]
+        topic: Cow<'a, str>,
+    }
+    serde_json::from_slice::<Topic<'_>>(line).ok().map(|read| read.topic)
+}
+
 #[derive(Deserialize)]
 struct Kcat<'a> {
     #[serde(borrow)]
@@ -250,6 +260,13 @@ mod tests {
             captured.read_value(line);
             assert_eq!(captured.record().value, Some(line));
         }
+    }
+
+    #[test]
+    fn a_topic_is_read_whatever_bytes_are_beside_it() {
+        let line = b"{\"topic\":\"a\\u002eb\",\"partition\":0,\"key\":\"\xff\",\"payload\":{\"x\":1}}";
+        assert_eq!(topic_of_kcat(line).as_deref(), Some("a.b"));
+        assert_eq!([&b"{\"id\":1}"[..], b"{\"topic\":\"a\"", b"7"].map(topic_of_kcat), [None, None, None]);
     }
 
     #[test]

@@ -1,17 +1,18 @@
-//! The lines of files, and of standard input, one after the other.
+//! The lines of files, and of standard input, one after the other; unpacked where they are compressed.
 
+use std::cell::Cell;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use super::Error;
+use super::packed::{self, Unpacked};
 
 /// How long a line may be, so that a file without line feeds cannot take all memory. Far above what a
 /// broker takes for one record.
 const LINE_BYTES_MAX: u64 = 256 << 20;
-
-const BUFFER_BYTES: usize = 256 << 10;
 
 /// Where a line stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ enum Source {
 struct Current {
     name: String,
     reader: BufReader<Box<dyn Read>>,
+    /// How many bytes were taken from the file itself, where it is compressed; and how many of them are counted already.
+    taken: Option<(Rc<Cell<u64>>, u64)>,
     /// The number of the line that was read last, from 1.
     line: u64,
 }
@@ -72,7 +75,7 @@ impl Lines {
         self.waiting.iter().map(Source::bytes).sum()
     }
 
-    /// How many bytes were read.
+    /// How many bytes of the files were read; of compressed ones, as they are there.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
@@ -93,7 +96,7 @@ impl Lines {
                 },
             };
             let read = current.read(line)?;
-            self.bytes_read += read;
+            self.bytes_read += current.progress(read);
             if read == 0 {
                 self.current = None;
             } else if !line.trim_ascii().is_empty() {
@@ -125,13 +128,29 @@ impl Source {
                 (name, Box::new(opened))
             }
         };
-        Ok(Current { name, reader: BufReader::with_capacity(BUFFER_BYTES, reader), line: 0 })
+        match packed::unpack(reader).map_err(|error| unreadable(&name, &error))? {
+            Ok(Unpacked { reader, taken }) => {
+                Ok(Current { name, reader, taken: taken.map(|taken| (taken, 0)), line: 0 })
+            }
+            Err(packer) => Err(Error {
+                text: format!("{name} is compressed ({packer}), and cannot be read so"),
+                help: "unpack it first; gzip and zstd are read as they are",
+            }),
+        }
     }
 }
 
 impl Current {
     fn place(&self) -> Place<'_> {
         Place { file: &self.name, line: self.line }
+    }
+
+    /// How many bytes of the file a line of so many bytes has taken.
+    fn progress(&mut self, read: u64) -> u64 {
+        match &mut self.taken {
+            None => read,
+            Some((taken, counted)) => taken.get() - std::mem::replace(counted, taken.get()),
+        }
     }
 
     /// Puts the next line into `line`, without its line feed, and answers how many bytes it took; 0 at the end.

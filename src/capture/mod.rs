@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 mod envelope;
 mod lines;
+mod packed;
 
-pub use envelope::{Captured, looks_like_kcat};
+pub use envelope::{Captured, looks_like_kcat, topic_of_kcat};
 pub use lines::{Lines, Place};
 
 /// A capture that cannot be read.

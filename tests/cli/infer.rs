@@ -1,6 +1,7 @@
 //! `ratchet infer`: captured records in, a topology out that loads and does something sensible to them.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Ran, Room};
@@ -201,6 +202,87 @@ fn standard_input_is_read_where_no_file_is_given() {
 fn no_more_records_are_looked_at_than_was_said() {
     let ran = Room::new().run_with("infer --records 2", CHARGES).ended(0);
     assert!(ran.stdout.starts_with("# Proposed by `ratchet infer` from 2 records, the first of"), "{}", ran.stdout);
+}
+
+fn kcat(topic: &str, offset: usize, payload: &str) -> String {
+    let payload = serde_json::Value::from(payload);
+    format!(r#"{{"topic":"{topic}","partition":0,"offset":{offset},"key":null,"payload":{payload}}}"#)
+}
+
+#[test]
+fn topics_that_lie_beyond_what_was_looked_at_are_told() {
+    let room = Room::new();
+    let record =
+        |number: usize| kcat(["a", "b", "c", "a"][number / 5], number, &format!(r#"{{"event_id":"{number}"}}"#));
+    let lines = (0..20).map(record).collect::<Vec<_>>().join("\n");
+    proposed(&room, &lines, "--records 5").said(&["unsure: 2 topics lie beyond the records", "`b`, `c`"]);
+    proposed(&room, &lines, "--records 10").said(&["unsure: 1 topic lies beyond the records", "`c`"]);
+    for records in ["15", "20"] {
+        proposed(&room, &lines, &format!("--records {records}")).kept_quiet_of("beyond");
+    }
+    // what is piped in may never end
+    let ran = room.run_with("infer --records 5", lines).ended(0);
+    ran.said(&["which topics lie beyond the records that were looked at is not known"]);
+}
+
+#[test]
+fn the_topics_of_records_without_an_identity_are_told() {
+    let room = Room::new();
+    let event = |number: usize| SYSTEMS[0].1.replace("24023128", &number.to_string());
+    let keyed = |number: usize| {
+        let key = format!(r#""key":"{{\"id\":{number}}}""#);
+        kcat("shop.orders", number, &event(number)).replace(r#""key":null"#, &key)
+    };
+    let mut lines: Vec<String> = (0..30).map(keyed).collect();
+    // a table without a primary key
+    lines.extend((30..34).map(|number| kcat("shop.notes", number, &event(number))));
+    let ran = proposed(&room, &lines.join("\n"), "");
+    ran.said(&["unsure: 4 of 34 records have no identity (4 of `shop.notes`)"]);
+}
+
+#[test]
+fn a_topology_of_several_tables_is_not_named_after_one() {
+    let room = Room::new();
+    let named = |topics: &[&str]| {
+        let lines: Vec<String> = (0..6)
+            .map(|number| kcat(topics[number % topics.len()], number, &format!(r#"{{"event_id":"{number}"}}"#)))
+            .collect();
+        let ran = proposed(&room, &lines.join("\n"), "");
+        ran.stdout.lines().find_map(|line| line.strip_prefix("name: ").map(str::to_owned)).unwrap()
+    };
+    assert_eq!(named(&["shop.public.orders", "shop.public.customers"]), "shop-public");
+    assert_eq!(named(&["orders.events", "customers.events"]), "events");
+    assert_eq!(named(&["orders", "customers"]), "inferred");
+    assert_eq!(named(&["shop.public.orders"]), "shop-public-orders");
+}
+
+#[test]
+fn it_is_said_where_all_would_be_invalid() {
+    let room = Room::new();
+    let event = SYSTEMS[0].1.replace("24023128", "\"no position\"");
+    let ran = proposed(&room, &format!("{event}\n{event}\n"), "");
+    assert!(ran.stdout.contains("0 forwarded, 0 duplicate, 0 stale, 2 invalid"), "{}", ran.stdout);
+    ran.said(&["unsure: by what is proposed, every record that was looked at is invalid", "(version_malformed)"]);
+    proposed(&room, CHARGES, "").kept_quiet_of("every record");
+}
+
+#[test]
+fn packed_captures_are_read_and_others_are_named() {
+    let room = Room::new();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(CHARGES.as_bytes()).unwrap();
+    room.write("charges.jsonl.gz", gzip.finish().unwrap());
+    let mut zstd = vec![0; zstd_safe::compress_bound(CHARGES.len())];
+    let length = zstd_safe::compress(&mut zstd[..], CHARGES.as_bytes(), 3).unwrap();
+    room.write("charges.jsonl.zst", &zstd[..length]);
+    for file in ["charges.jsonl.gz", "charges.jsonl.zst"] {
+        let ran = room.run(&format!("infer {file}")).ended(0);
+        for line in ["name: charges", "identity: [value.order_id, value.operation]"] {
+            assert!(ran.stdout.lines().any(|found| found == line), "{file}: {line} is missing in\n{}", ran.stdout);
+        }
+    }
+    room.write("charges.xz", b"\xfd7zXZ\0\0\x04");
+    room.run("infer charges.xz").ended(2).wrote(&[]).said(&["charges.xz is compressed (xz)", "unpack it first"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use super::fields::{Field, Table, Trial};
 use super::names::{self, CHANGED, EVENT, MOMENT, STRONG};
+use crate::words::{agreeing, counted};
 
 /// So many fields are tried as the identity, or as its first part.
 const IDENTITIES_MAX: usize = 6;
@@ -128,11 +129,14 @@ impl Chosen {
         why.push(match (self.version, self.trial.caught) {
             (None, 0) => "no two records have the same".to_owned(),
             (None, caught) => {
-                format!("{caught} records have what another had before, and each of them says the same as that one")
+                let (records, have) = (counted(caught, "record"), agreeing(caught, "has", "have"));
+                let says = agreeing(caught, "it says", "each of them says");
+                format!("{records} {have} what another had before, and {says} the same as that one")
             }
             (Some(_), 0) => "records that have the same differ in what they say, so a version tells which is newer".to_owned(),
             (Some(_), caught) => {
-                format!("{caught} records say what another with the same has said; others differ, so a version tells which is newer")
+                let (records, say) = (counted(caught, "record"), agreeing(caught, "says", "say"));
+                format!("{records} {say} what another with the same has said; others differ, so a version tells which is newer")
             }
         });
         why
@@ -144,7 +148,11 @@ impl Chosen {
         let Trial { rises, falls, .. } = self.trial;
         vec![
             table.fields[version].words(table.rows),
-            format!("within an identity it rises {rises} times, falls {falls} times, and no two changes share one"),
+            format!(
+                "within an identity it rises {}, falls {}, and no two changes share one",
+                counted(rises, "time"),
+                counted(falls, "time")
+            ),
         ]
     }
 

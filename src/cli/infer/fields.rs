@@ -10,6 +10,7 @@ use super::cell::{Cell, Kind};
 use super::names;
 use super::sample::{Observed, Sample};
 use crate::dedup::{Path, Source};
+use crate::words::counted;
 
 /// Deeper fields are not looked at.
 const STEPS_MAX: usize = 4;
@@ -247,8 +248,14 @@ impl Field {
             Kind::Moment => "a moment in a text",
             Kind::Other => "of several types",
         };
-        let present = if self.present == rows { format!("all {rows}") } else { format!("{} of {rows}", self.present) };
-        format!("{} is in {present} records, always {what}, with {} different values", self.path, self.distinct)
+        let records = counted(rows, "record");
+        let present = match self.present {
+            _ if rows == 1 => "the only record".to_owned(),
+            present if present == rows => format!("all {records}"),
+            present => format!("{present} of {records}"),
+        };
+        let values = counted(self.distinct, "different value");
+        format!("{} is in {present}, always {what}, with {values}", self.path)
     }
 }
 

@@ -17,8 +17,9 @@ use std::path::PathBuf;
 use super::Failure;
 use super::stderr::say;
 use crate::dedup::{Reason, Verdict};
-use crate::rehearsal::Partitions;
+use crate::rehearsal::{Partitions, Told};
 use crate::topology::{self, Process, Topology};
+use crate::words::{agreeing, counted};
 
 mod cell;
 mod choose;
@@ -48,11 +49,15 @@ Examples:
 
 Exit codes: 0 a topology was proposed, 2 the input is wrong.";
 
+/// So many topics are named beside a count.
+const TOPICS_MAX: usize = 8;
+
 /// Options of `ratchet infer`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Captured records, one a line: values, or what `kcat -J` prints; `-`, or no file, is standard input
+    /// Captured records, one a line: values, or what `kcat -J` prints, plain or packed by gzip or zstd; `-`, or no
+    /// file, is standard input
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -107,8 +112,13 @@ fn propose_and_try(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tried)
         let count = tried.of_reason(reason);
         if count > 0 {
             let hint = topology.hint(reason).map_or_else(String::new, |hint| format!(": {}", hint.trim()));
-            proposal.unsure.push(format!("{count} of {} records have no {what}{hint}", sample.records.len()));
+            let topics = tried.topics_of(reason, sample);
+            let of = format!("{count} of {}", counted(sample.records.len(), "record"));
+            proposal.unsure.push(format!("{of} {} no {what}{topics}{hint}", agreeing(count, "has", "have")));
         }
+    }
+    if let Some(words) = tried.all_invalid() {
+        proposal.unsure.insert(0, format!("by what is proposed, every record that was looked at is invalid: {words}"));
     }
     Ok((proposal, tried))
 }
@@ -125,6 +135,10 @@ fn load(text: &str) -> Result<Topology, Failure> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Tried {
     counts: BTreeMap<(Verdict, Reason), usize>,
+    /// The same for each topic.
+    topics: BTreeMap<(Reason, String), usize>,
+    /// Why the first record that is invalid is so.
+    refusal: Option<String>,
 }
 
 impl Tried {
@@ -135,10 +149,36 @@ impl Tried {
         let mut tried = Self::default();
         for observed in &sample.records {
             let record = observed.captured.record();
-            let decision = partitions.model(record.topic, record.partition).judge(&record, wall_ms);
+            let model = partitions.model(record.topic, record.partition);
+            let decision = model.judge(&record, wall_ms);
             *tried.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
+            *tried.topics.entry((decision.reason, record.topic.to_owned())).or_default() += 1;
+            if decision.verdict == Verdict::Invalid && tried.refusal.is_none() {
+                let words = Told::of(model).refusal.unwrap_or_else(|| topology.meaning(decision.reason).into_owned());
+                tried.refusal = Some(format!("{words} ({})", decision.reason));
+            }
         }
         tried
+    }
+
+    /// Of which topics the records are that got this reason, where there are several to tell apart.
+    fn topics_of(&self, reason: Reason, sample: &Sample) -> String {
+        if sample.topics().len() < 2 {
+            return String::new();
+        }
+        let mut topics: Vec<_> = self.topics.iter().filter(|((of, _), _)| *of == reason).collect();
+        topics.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let named: Vec<String> =
+            topics.iter().take(TOPICS_MAX).map(|((_, topic), count)| format!("{count} of `{topic}`")).collect();
+        let more = topics.len() - named.len();
+        let more = if more == 0 { String::new() } else { format!(" and of {}", counted(more, "more topic")) };
+        format!(" ({}{more})", named.join(", "))
+    }
+
+    /// Why nothing but invalid records came of it, if so: of the first one, with its reason.
+    fn all_invalid(&self) -> Option<&str> {
+        let is_all = self.counts.keys().all(|(verdict, _)| *verdict == Verdict::Invalid);
+        self.refusal.as_deref().filter(|_| is_all)
     }
 
     fn of_verdict(&self, verdict: Verdict) -> usize {

@@ -9,6 +9,7 @@ use super::rows::{StandIn, stand_in};
 use super::sample::Sample;
 use super::shape::{Shape, shapes};
 use crate::dedup::Source;
+use crate::words::{agreeing, counted};
 
 /// How wide a comment gets.
 const WIDTH: usize = 100;
@@ -59,7 +60,7 @@ struct Meaning {
 pub fn propose(sample: &Sample, wanted: &Wanted, rows_identify: bool) -> Proposal {
     let meaning = meaning(sample, rows_identify);
     let mut draft = Draft::default();
-    let count = records(sample.records.len());
+    let count = counted(sample.records.len(), "record");
     let cut = if sample.is_cut { ", the first of the capture" } else { "" };
     let envelope = if sample.kcat { "--envelope kcat " } else { "" };
     draft.comment(&format!(
@@ -128,11 +129,18 @@ impl Draft {
     fn nulls(&mut self, sample: &Sample, has_preset: bool) {
         if sample.nulls > 0 && !has_preset {
             self.comment(&format!(
-                "{} values are null: in a compacted topic that means that the key is gone, so they are passed on.",
-                sample.nulls
+                "{} {} null: in a compacted topic that means that the key is gone, so it is passed on.",
+                counted(sample.nulls, "value"),
+                agreeing(sample.nulls, "is", "are")
             ));
             self.line("on_null_value: forward");
         }
+    }
+
+    /// How many values are of this form.
+    fn shape(&mut self, shape: &Shape, count: usize, sample: &Sample) {
+        let values = counted(sample.json(), "value");
+        self.comment(&format!("{count} of {values} {} {shape}.", agreeing(count, "is", "are")));
     }
 
     fn doubts(&mut self, sample: &Sample, wanted: &Wanted) {
@@ -146,11 +154,31 @@ impl Draft {
                 self.unsure.push("the input topic is called after the file: say it by `--topic`".to_owned());
             }
         }
+        match &sample.beyond {
+            Some(topics) if !topics.is_empty() => {
+                let named: Vec<String> = topics.iter().take(TOPICS_MAX).map(|topic| format!("`{topic}`")).collect();
+                let more = if topics.len() > TOPICS_MAX { ", …" } else { "" };
+                let lie = agreeing(topics.len(), "lies", "lie");
+                self.unsure.push(format!(
+                    "{} {lie} beyond the records that were looked at, and in no proposal: {}{more}; look at more by \
+                     `--records`",
+                    counted(topics.len(), "topic"),
+                    named.join(", ")
+                ));
+            }
+            None if sample.is_cut && sample.kcat => {
+                self.unsure.push("which topics lie beyond the records that were looked at is not known".to_owned());
+            }
+            _ => {}
+        }
         if sample.records.len() < RECORDS_FEW {
-            self.unsure.push(format!("only {} were looked at: that shows little", records(sample.records.len())));
+            self.unsure
+                .push(format!("only {} were looked at: that shows little", counted(sample.records.len(), "record")));
         }
         if sample.malformed > 0 && sample.json() > 0 {
-            self.unsure.push(format!("{} values are no JSON: they would be dead letters", sample.malformed));
+            let (values, are) = (counted(sample.malformed, "value"), agreeing(sample.malformed, "is", "are"));
+            let letters = agreeing(sample.malformed, "it would be a dead letter", "they would be dead letters");
+            self.unsure.push(format!("{values} {are} no JSON: {letters}"));
         }
     }
 }
@@ -167,14 +195,14 @@ fn meaning(sample: &Sample, rows_identify: bool) -> Meaning {
     let shapes = shapes(sample.values().map(|(_, value)| value));
     let (shape, count) = &shapes[0];
     for (other, count) in &shapes[1..] {
-        meaning.body.unsure.push(format!("not all records are alike; {}: {other}", records(*count)));
+        meaning.body.unsure.push(format!("not all records are alike; {}: {other}", counted(*count, "record")));
     }
     let table = Table::of(sample);
     meaning.preset = shape.preset();
     match (meaning.preset, shape) {
         (Some(preset), _) => by_preset(&mut meaning.body, sample, preset, (shape, *count), rows_identify),
         (None, Shape::Debezium(_) | Shape::DebeziumWithoutSource | Shape::Dms) => {
-            meaning.body.comment(&format!("{count} of {} values are {shape}.", sample.json()));
+            meaning.body.shape(shape, *count, sample);
             meaning.body.unsure.push(
                 "no order of such events is known to be safe: if a field rises with each change of a row, name it as \
                  `version`"
@@ -206,7 +234,7 @@ fn meaning(sample: &Sample, rows_identify: bool) -> Meaning {
 
 fn by_preset(body: &mut Draft, sample: &Sample, preset: &str, shape: (&Shape, usize), rows_identify: bool) {
     let (shape, count) = shape;
-    body.comment(&format!("{count} of {} values are {shape}.", sample.json()));
+    body.shape(shape, count, sample);
     body.line(&format!("preset: {preset}"));
     if matches!(shape, Shape::Flattened(_)) {
         body.unsure.push("flattened events hold only those positions that the connector was told to add".to_owned());
@@ -242,13 +270,16 @@ fn by_fields(body: &mut Draft, table: &Table, chosen: &Chosen) {
         _ if has_key => {}
         Some((0, repeated)) if repeated > 0 => {
             body.comment(&format!(
-                "{repeated} records came with an identity that was there before, always in its partition."
+                "{} came with an identity that was there before, always in its partition.",
+                counted(repeated, "record")
             ));
             body.line("partitioned_by_identity: true");
         }
-        Some((spread, _)) if spread > 0 => body
-            .unsure
-            .push(format!("{spread} identities are on several partitions, where their duplicates are not recognised")),
+        Some((spread, _)) if spread > 0 => body.unsure.push(format!(
+            "{} {} on several partitions, where duplicates are not recognised",
+            counted(spread, "identity"),
+            agreeing(spread, "is", "are")
+        )),
         _ => body.unsure.push(
             "whether one identity is always in one partition is not shown; if it is, add \
              `partitioned_by_identity: true`"
@@ -292,11 +323,6 @@ fn by_bytes(body: &mut Draft, sample: &Sample) {
     body.line("identity: value");
 }
 
-/// So many records, in words.
-fn records(count: usize) -> String {
-    if count == 1 { "1 record".to_owned() } else { format!("{count} records") }
-}
-
 /// A path as YAML.
 pub fn in_yaml(path: &str) -> String {
     let is_plain = path.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
@@ -310,11 +336,31 @@ fn quoted(name: &str) -> String {
     if is_plain { name.to_owned() } else { serde_json::Value::from(name).to_string() }
 }
 
-/// A topology's name by its topic's.
+/// A topology's name by its topic's; by what several topics' names begin with, or else end with, in whole words.
 fn name_of(topics: &[&str]) -> String {
-    let topic = topics.first().copied().unwrap_or_default();
+    let common = match topics {
+        [first, others @ ..] => common_words(first, others),
+        [] => String::new(),
+    };
     let name: String =
-        topic.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(60).collect();
+        common.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(60).collect();
     let name = name.trim_matches('-');
     if name.is_empty() { "inferred".to_owned() } else { name.to_owned() }
+}
+
+/// The words that all of these topics' names begin with, or, where there are none, end with.
+fn common_words(first: &str, others: &[&str]) -> String {
+    let words = |topic: &str| topic.split(['.', '_', '-']).map(str::to_owned).collect::<Vec<_>>();
+    let backwards = |topic: &str| words(topic).into_iter().rev().collect::<Vec<_>>();
+    let common = |split: &dyn Fn(&str) -> Vec<String>| {
+        let others: Vec<Vec<String>> = others.iter().map(|topic| split(topic)).collect();
+        let is_common = |(index, word): &(usize, String)| others.iter().all(|other| other.get(*index) == Some(word));
+        split(first).into_iter().enumerate().take_while(is_common).map(|(_, word)| word).collect::<Vec<_>>()
+    };
+    let mut found = common(&words);
+    if found.is_empty() {
+        found = common(&backwards);
+        found.reverse();
+    }
+    found.join("-")
 }

@@ -3,11 +3,12 @@
 //! Only here are records parsed into trees: to look at everything in them, a few thousand times, not to judge
 //! them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::capture::{self, Captured, Lines, looks_like_kcat};
+use crate::capture::{self, Captured, Lines, looks_like_kcat, topic_of_kcat};
 
 /// So many bytes of lines are looked at: their trees take about ten times as much memory.
 const BYTES_MAX: u64 = 32 << 20;
@@ -38,21 +39,29 @@ pub struct Sample {
     pub wrapped: (bool, bool),
     /// Whether the capture goes on.
     pub is_cut: bool,
+    /// The topics that lie beyond the records, where that can be known without waiting.
+    pub beyond: Option<BTreeSet<String>>,
 }
 
 impl Sample {
     /// Looks at up to `records_max` records of these files.
     pub fn read(files: &[PathBuf], topic: &str, records_max: usize) -> Result<Self, capture::Error> {
         let mut lines = Lines::open(files)?;
+        // who pipes a topic in may never end it
+        let has_an_end = lines.bytes_total().is_some();
         let mut line = Vec::new();
+        let mut bytes_read = 0;
         let mut sample = Self::default();
         loop {
-            let bytes_read = lines.bytes_read();
             let Some(place) = lines.next(&mut line)? else { return Ok(sample) };
             if sample.records.len() >= records_max || bytes_read >= BYTES_MAX {
                 sample.is_cut = true;
+                if has_an_end && sample.kcat {
+                    sample.beyond = Some(sample.topics_beyond(line, lines));
+                }
                 return Ok(sample);
             }
+            bytes_read += line.len() as u64;
             if sample.records.is_empty() {
                 sample.kcat = looks_like_kcat(&line);
             }
@@ -65,6 +74,22 @@ impl Sample {
                 captured.offset = sample.records.len() as i64;
             }
             sample.add(captured);
+        }
+    }
+
+    /// The topics of this line and of those behind it that no record is of, as far as they can be read.
+    fn topics_beyond(&self, mut line: Vec<u8>, mut lines: Lines) -> BTreeSet<String> {
+        let known: BTreeSet<&str> = self.topics().into_iter().collect();
+        let mut beyond = BTreeSet::new();
+        loop {
+            if let Some(topic) = topic_of_kcat(&line).filter(|topic| !known.contains(&**topic))
+                && !beyond.contains(&*topic)
+            {
+                beyond.insert(topic.into_owned());
+            }
+            if !matches!(lines.next(&mut line), Ok(Some(_))) {
+                return beyond;
+            }
         }
     }
 
@@ -84,13 +109,9 @@ impl Sample {
 
     /// The topics, in the order in which they first occur.
     pub fn topics(&self) -> Vec<&str> {
-        let mut topics: Vec<&str> = Vec::new();
-        for observed in &self.records {
-            if !topics.contains(&observed.captured.topic.as_str()) {
-                topics.push(&observed.captured.topic);
-            }
-        }
-        topics
+        let mut seen = BTreeSet::new();
+        let topics = self.records.iter().map(|observed| observed.captured.topic.as_str());
+        topics.filter(|topic| seen.insert(*topic)).collect()
     }
 
     /// The values that are JSON, with their records' numbers.
@@ -106,7 +127,9 @@ impl Sample {
 
 /// The topic that lines without an envelope are said to be of: by the file's name.
 pub fn topic_of(files: &[PathBuf]) -> String {
-    let stem = files.first().and_then(|file| Path::new(file).file_stem()).and_then(|stem| stem.to_str());
+    let packed = |file: &Path| file.extension().is_some_and(|ending| ending == "gz" || ending == "zst");
+    let first = files.first().map(|file| if packed(file) { file.with_extension("") } else { file.clone() });
+    let stem = first.as_ref().and_then(|file| file.file_stem()).and_then(|stem| stem.to_str());
     let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let topic: String = stem.unwrap_or_default().chars().map(legal).take(200).collect();
     if topic.trim_matches(['.', '-']).is_empty() { "captured".to_owned() } else { topic }

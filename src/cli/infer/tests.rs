@@ -81,5 +81,5 @@ fn partitions_that_share_identities_are_told() {
     };
     assert!(of(&[(0, 1), (1, 2), (1, 2)]).0);
     let (said, unsure) = of(&[(0, 1), (1, 1), (1, 2)]);
-    assert!(!said && unsure.contains("1 identities are on several partitions"), "{unsure}");
+    assert!(!said && unsure.contains("1 identity is on several partitions"), "{unsure}");
 }

@@ -1,6 +1,7 @@
 //! What a summary's counts say about the rules: each hint names what looks wrong and what to change.
 
 use crate::dedup::Reason;
+use crate::words::{agreeing, counted};
 
 /// The word of [`crate::dedup::OnNull::FollowDelete`].
 pub const FOLLOW_DELETE: &str = "follow_delete";
@@ -25,6 +26,8 @@ pub struct Facts {
     pub replayed: u64,
     /// Those of the dropped ones that were equal to one before, other than the replayed.
     pub again: Again,
+    /// Those with a version that were redelivered, other than the replayed.
+    pub redelivered: Redelivered,
     /// Those whose version was less than the one remembered.
     pub older: u64,
     /// How many different verdicts and reasons there were.
@@ -39,7 +42,7 @@ pub struct Facts {
     pub without_version: Option<String>,
     /// Versions below the highest of their partition.
     pub falls: u64,
-    /// Those of them that were forwarded.
+    /// Those of them that were forwarded, and not for the second time.
     pub falls_forwarded: u64,
     /// Identities on several partitions.
     pub on_several_partitions: u64,
@@ -67,10 +70,18 @@ pub struct Again {
     pub duplicate: u64,
     /// Stale ones.
     pub stale: u64,
+}
+
+/// Of the records with a version those that are one of [`Again`], or whose identity had brought an equal version in
+/// that partition before: redelivered maybe with another time of sending, which says nothing against their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Redelivered {
+    /// All of them.
+    pub versioned: u64,
+    /// Stale ones.
+    pub stale: u64,
     /// Those whose version was less than the one remembered.
     pub older: u64,
-    /// Those that have a version.
-    pub versioned: u64,
     /// Versions below the highest of their partition.
     pub falls: u64,
 }
@@ -104,9 +115,11 @@ pub fn hints(facts: &Facts) -> Vec<String> {
 fn unidentified(facts: &Facts) -> Option<String> {
     (facts.unidentified > 0 && facts.unidentified * 2 >= facts.records).then(|| {
         format!(
-            "{} of {} records have no identity (identity_missing): change `identity` to what these records have; lines \
-             without an envelope have no key",
-            facts.unidentified, facts.records
+            "{} of {} {} no identity (identity_missing): change `identity` to what these records have; lines without an \
+             envelope have no key",
+            facts.unidentified,
+            counted(facts.records, "record"),
+            agreeing(facts.unidentified, "has", "have")
         )
     })
 }
@@ -166,7 +179,14 @@ fn too_coarse(facts: &Facts) -> Option<String> {
         0 => "over half of the records are dropped",
         _ => "over half of the records that did not just come again are dropped",
     };
-    Some(if stale > duplicate {
+    let known_versions = facts.redelivered.stale - facts.again.stale;
+    Some(if stale > duplicate && known_versions * 2 > stale {
+        format!(
+            "{what}, most of them as stale, with an identity and a version that had come before: the input was redelivered \
+             with other values (a time of sending, for one), and nothing has to be changed, unless several changes of an \
+             identity share a version; `--explain` shows what each lost against"
+        )
+    } else if stale > duplicate {
         format!(
             "{what}, most of them as stale: `version` may not be what rises with each change of an identity, \
              or `identity` is too coarse; `--explain` shows what each lost against"
@@ -188,24 +208,31 @@ fn versions_missing(facts: &Facts) -> Option<String> {
 }
 
 fn versions_fall(facts: &Facts) -> Option<String> {
-    // What is told are all of them, as they stand above the hints.
-    let (older, falls) = (facts.older - facts.again.older, facts.falls - facts.again.falls);
-    let rarely_within = older * 4 <= falls;
+    let again = facts.redelivered;
+    // What is redelivered falls whatever the rules are.
+    let (within, falls) = (facts.older - again.older, facts.falls - again.falls);
+    let rarely_within = within * 4 <= falls;
+    let redelivered = match again.falls {
+        0 => String::new(),
+        count => format!(" ({count} more were redelivered: their identity had that version before)"),
+    };
     if facts.falls_forwarded > 0 && rarely_within {
         return Some(format!(
-            "versions fall within partitions {} times, and within an identity {} times: that is normal for change data \
+            "versions fall within partitions {}, and within an identity {}{redelivered}: that is normal for change data \
              capture, and where each identity counts by itself, and nothing has to be changed; a high-water mark for \
-             each partition would have dropped {} good records",
-            facts.falls, facts.older, facts.falls_forwarded
+             each partition would have dropped {}",
+            counted(falls, "time"),
+            counted(within, "time"),
+            counted(facts.falls_forwarded, "good record")
         ));
     }
-    let versioned = facts.versioned - facts.again.versioned;
-    (versioned >= RECORDS_MIN && older * 10 > versioned && !rarely_within).then(|| {
+    let versioned = facts.versioned - again.versioned;
+    (versioned >= RECORDS_MIN && within * 10 > versioned && !rarely_within).then(|| {
         format!(
-            "versions fall within an identity {} times, rarely elsewhere: unless the input was redelivered with \
-             other values or written by several at once, `version` may not be what rises with each change; `--explain` \
-             shows them",
-            facts.older
+            "versions fall within an identity {}, and between identities {}{redelivered}: unless several write to the \
+             input at once, `version` may not be what rises with each change; `--explain` shows them",
+            counted(within, "time"),
+            counted(falls.saturating_sub(within), "time")
         )
     })
 }
@@ -213,9 +240,10 @@ fn versions_fall(facts: &Facts) -> Option<String> {
 fn several_partitions(facts: &Facts) -> Option<String> {
     (facts.on_several_partitions > 0).then(|| {
         format!(
-            "{} identities are on several partitions, where their duplicates are not recognised: let the producer \
-             partition by what `identity` reads, or take something that stays in one partition",
-            facts.on_several_partitions
+            "{} {} on several partitions, where duplicates are not recognised: let the producer partition by what \
+             `identity` reads, or take something that stays in one partition",
+            counted(facts.on_several_partitions, "identity"),
+            agreeing(facts.on_several_partitions, "is", "are")
         )
     })
 }
@@ -224,9 +252,10 @@ fn nulls_lost(facts: &Facts) -> Option<String> {
     if facts.nulls_lost == 0 || facts.deletes > 0 {
         return None;
     }
-    let (lost, word) = (facts.nulls_lost, facts.on_null_value);
+    let (lost, word) = (counted(facts.nulls_lost, "null value"), facts.on_null_value);
+    let were = agreeing(facts.nulls_lost, "was", "were");
     Some(format!(
-        "{lost} null values were not forwarded (`on_null_value: {word}`), and no delete stood before any: in this \
+        "{lost} {were} not forwarded (`on_null_value: {word}`), and no delete stood before any: in this \
          stream a null value may itself be the delete, as in flattened change events and in compacted topics; \
          write `on_null_value: forward` to pass them on"
     ))
@@ -278,18 +307,18 @@ mod tests {
 
     #[test]
     fn what_was_only_redelivered_says_nothing_against_the_rules() {
-        let again = Again { duplicate: 40, stale: 120, older: 120, versioned: 160, falls: 120 };
-        let facts = Facts { duplicate: 40, stale: 120, older: 120, falls: 120, again, ..judged(200) };
+        let again = Again { duplicate: 40, stale: 120 };
+        let redelivered = Redelivered { versioned: 160, stale: 120, older: 120, falls: 120 };
+        let facts = Facts { duplicate: 40, stale: 120, older: 120, falls: 120, again, redelivered, ..judged(200) };
         let hint = only(&facts);
         assert!(hint.contains("160 of 200 records came again") && hint.contains("nothing has to be changed"), "{hint}");
         let replayed = Facts { duplicate: 150, replayed: 150, identified: 50, versioned: 50, ..judged(200) };
         assert!(only(&replayed).contains("(150 with an offset that was there before, 0 "), "{}", only(&replayed));
         // a few do not need to be explained
-        let few = Again { duplicate: 10, stale: 30, older: 30, versioned: 40, falls: 30 };
-        assert_eq!(
-            hints(&Facts { duplicate: 10, stale: 30, older: 30, falls: 30, again: few, ..judged(200) }),
-            [""; 0]
-        );
+        let again = Again { duplicate: 10, stale: 30 };
+        let redelivered = Redelivered { versioned: 40, stale: 30, older: 30, falls: 30 };
+        let few = Facts { duplicate: 10, stale: 30, older: 30, falls: 30, again, redelivered, ..judged(200) };
+        assert_eq!(hints(&few), [""; 0]);
         // what is wrong beside that is told as well
         let coarse = Facts { duplicate: 70, ..facts };
         assert!(hints(&coarse)[1].contains("did not just come again are dropped, most of them as duplicates"));
@@ -309,6 +338,34 @@ mod tests {
         assert!(hint.contains("would have dropped 7 good records") && hint.contains("normal"), "{hint}");
         let hint = only(&Facts { falls: 20, older: 18, stale: 18, falls_forwarded: 2, ..judged(100) });
         assert!(hint.contains("within an identity 18 times"), "{hint}");
+    }
+
+    #[test]
+    fn versions_that_fall_only_where_they_were_redelivered_are_not_blamed_on_the_rules() {
+        // redelivered with another time of sending: no record is quite equal to one before
+        let redelivered = Redelivered { versioned: 60, stale: 60, older: 60, falls: 60 };
+        let facts = Facts { falls: 60, older: 60, stale: 60, redelivered, ..judged(200) };
+        assert_eq!(hints(&facts), [""; 0]);
+        let forwarded = Facts { falls: 80, falls_forwarded: 20, ..facts.clone() };
+        let hint = only(&forwarded);
+        let told = "versions fall within partitions 20 times, and within an identity 0 times (60 more were redelivered";
+        assert!(hint.contains(told) && hint.contains("nothing has to be changed"), "{hint}");
+        // over half of all is still nothing against the rules, though it is told
+        let most = Facts { records: 100, identified: 100, versioned: 100, ..facts };
+        let hint = only(&most);
+        assert!(
+            hint.contains("a version that had come before") && hint.contains("nothing has to be changed"),
+            "{hint}"
+        );
+    }
+
+    #[test]
+    fn what_falls_beside_what_was_redelivered_is_told_with_how_much_falls_elsewhere() {
+        let redelivered = Redelivered { versioned: 50, stale: 50, older: 50, falls: 50 };
+        let facts = Facts { falls: 90, older: 80, stale: 80, falls_forwarded: 10, redelivered, ..judged(200) };
+        let hint = only(&facts);
+        let told = "within an identity 30 times, and between identities 10 times (50 more were redelivered";
+        assert!(hint.contains(told) && hint.contains("may not be what rises"), "{hint}");
     }
 
     #[test]

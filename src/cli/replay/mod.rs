@@ -4,7 +4,7 @@
 //! output is defined to equal. Survivors go to standard output in the form they came in, byte for byte.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -90,12 +90,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::input(text, "leave them out"));
     }
     let loaded = topology::load(&args.topology, &Process)?;
+    let mut lines = Lines::open(&args.files)?;
     if args.envelope == Envelope::None && args.topic.is_none() && matches!(loaded.topology.input, Input::Pattern { .. })
     {
-        let text = "the topology reads topics by a pattern, and lines without an envelope do not say theirs";
-        return Err(Failure::input(text, "say it by `--topic`"));
+        return Err(without_topic(args, &mut lines)?);
     }
-    let mut lines = Lines::open(&args.files)?;
     let progress = Progress::begin(lines.bytes_total());
     let mut replay = Replay::new(args, loaded.topology);
     let mut output = io::BufWriter::new(io::stdout().lock());
@@ -107,6 +106,22 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         replay.report_end();
     }
     ended
+}
+
+/// Lines of which nobody says of which topic they are, though a pattern may mean several.
+fn without_topic(args: &Args, lines: &mut Lines) -> Result<Failure, Failure> {
+    let mut first = Vec::new();
+    // nobody is asked to type a line only to be told that it is of no use
+    if !args.files.is_empty() || !io::stdin().is_terminal() {
+        lines.next(&mut first)?;
+    }
+    Ok(if looks_like_kcat(&first) {
+        let text = "the topology reads topics by a pattern, and the first line looks like what `kcat -J` prints";
+        Failure::input(text, "add `--envelope kcat`: the lines say of which topic they are")
+    } else {
+        let text = "the topology reads topics by a pattern, and lines without an envelope do not say theirs";
+        Failure::input(text, "say it by `--topic`")
+    })
 }
 
 /// A replay under way.

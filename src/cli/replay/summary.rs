@@ -1,11 +1,12 @@
 //! Counts of what was judged, and of what else tells whether the rules fit.
 //!
 //! Memory: 32 bytes and a table's slack for each identity, up to [`IDENTITIES_MAX`]; what is beyond is said. And 8 bytes
-//! and a table's slack for each different record, up to [`RECORDS_MAX`]; beyond, redelivery is not told from the rest.
+//! and a table's slack for each different record, and for each version of an identity, up to [`KNOWN_MAX`] of either;
+//! beyond, redelivery is not told from the rest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 
 use super::hints::{self, Facts};
 use crate::capture::looks_like_kcat;
@@ -15,8 +16,8 @@ use crate::rehearsal::Told;
 
 /// So many identities are watched for being on several partitions.
 const IDENTITIES_MAX: usize = 10_000_000;
-/// So many different records are known again.
-const RECORDS_MAX: usize = 10_000_000;
+/// So many different records, and so many versions of identities, are known again.
+const KNOWN_MAX: usize = 10_000_000;
 /// So many epochs are told apart.
 const EPOCHS_MAX: usize = 1000;
 /// So many lines are looked at for being an envelope that nobody spoke of.
@@ -42,7 +43,10 @@ pub struct Summary {
     rules: RulesFacts,
     counts: BTreeMap<(Verdict, Reason), u64>,
     places: Places,
-    known: KnownRecords,
+    /// Records, by their partition, key, value and headers.
+    records: Known,
+    /// Versions, with partition, identity and epoch.
+    versions: Known,
     streams: BTreeMap<(String, i32), Stream>,
     epochs: BTreeSet<String>,
     facts: Facts,
@@ -75,7 +79,8 @@ impl Summary {
             rules: RulesFacts { has_version: rules.version.is_some() },
             counts: BTreeMap::new(),
             places: Places::default(),
-            known: KnownRecords::default(),
+            records: Known::default(),
+            versions: Known::default(),
             streams: BTreeMap::new(),
             epochs: BTreeSet::new(),
             facts: Facts { on_null_value: null_value, without_version, ..Facts::default() },
@@ -117,13 +122,11 @@ impl Summary {
         }
         let is_dropped = matches!(decision.verdict, Verdict::Duplicate | Verdict::Stale);
         // What was recognised by its offset was not read.
-        let came_again = decision.reason != Reason::Replayed && self.known.add(record) && is_dropped;
+        let came_again = decision.reason != Reason::Replayed && self.records.add(&content(record)) && is_dropped;
         if came_again {
             let again = &mut self.facts.again;
             again.duplicate += u64::from(decision.verdict == Verdict::Duplicate);
             again.stale += u64::from(decision.verdict == Verdict::Stale);
-            again.older += u64::from(decision.reason == Reason::VersionOlder);
-            again.versioned += u64::from(version.is_some());
         }
         if let Some(version) = version {
             self.add_version(seen, version, came_again);
@@ -133,13 +136,21 @@ impl Summary {
     fn add_version(&mut self, seen: &Seen<'_>, version: &[u8], came_again: bool) {
         self.facts.versioned += 1;
         let Seen { record, decision, told, .. } = seen;
+        let known = self.versions.add(&(record.topic, record.partition, &told.identity, &told.epoch, version));
+        let was_redelivered = came_again || known;
+        if was_redelivered {
+            let redelivered = &mut self.facts.redelivered;
+            redelivered.versioned += 1;
+            redelivered.stale += u64::from(decision.verdict == Verdict::Stale);
+            redelivered.older += u64::from(decision.reason == Reason::VersionOlder);
+        }
         let stream = self.streams.entry((record.topic.to_owned(), record.partition)).or_default();
         let highest = stream.highest.entry(told.epoch.clone()).or_default();
         if version < highest.as_slice() {
             stream.falls += 1;
             self.facts.falls += 1;
-            self.facts.again.falls += u64::from(came_again);
-            self.facts.falls_forwarded += u64::from(decision.verdict == Verdict::Forwarded);
+            self.facts.redelivered.falls += u64::from(was_redelivered);
+            self.facts.falls_forwarded += u64::from(decision.verdict == Verdict::Forwarded && !was_redelivered);
         } else {
             highest.clear();
             highest.extend_from_slice(version);
@@ -229,19 +240,24 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// The records that were seen, by a hash of their partition, key, value and headers.
+/// What makes a record the same as another one of its partition.
+fn content<'a>(record: &Record<'a>) -> impl Hash + use<'a> {
+    (record.topic, record.partition, record.key, record.value, record.headers)
+}
+
+/// What was seen, by a hash.
 #[derive(Debug, Default)]
-struct KnownRecords {
+struct Known {
     hasher: RandomState,
     hashes: HashSet<u64>,
 }
 
-impl KnownRecords {
-    /// Adds a record; says whether there was an equal one. In millions of records two different ones are hardly ever
-    /// taken for one, and a hint is all that would be wrong then.
-    fn add(&mut self, record: &Record<'_>) -> bool {
-        let hash = self.hasher.hash_one((record.topic, record.partition, record.key, record.value, record.headers));
-        if self.hashes.len() < RECORDS_MAX { !self.hashes.insert(hash) } else { self.hashes.contains(&hash) }
+impl Known {
+    /// Adds something; says whether there was an equal one. Among millions two different ones are hardly ever taken for
+    /// one, and a hint is all that would be wrong then.
+    fn add(&mut self, what: &impl Hash) -> bool {
+        let hash = self.hasher.hash_one(what);
+        if self.hashes.len() < KNOWN_MAX { !self.hashes.insert(hash) } else { self.hashes.contains(&hash) }
     }
 }
 
@@ -290,16 +306,22 @@ mod tests {
 
     fn add(summary: &mut Summary, place: (&str, i32), told: &Told, version: Option<&[u8]>, decision: &Decision) {
         let (topic, partition) = place;
+        // no record is equal to another one
+        let value = format!("{{\"sent_at\":{}}}", summary.facts().records);
         let record = Record {
             topic,
             partition,
             offset: 0,
             timestamp: None,
             key: None,
-            value: Some(b"{}"),
+            value: Some(value.as_bytes()),
             headers: Default::default(),
         };
         summary.add(&Seen { record: &record, decision, told, version });
+    }
+
+    fn decision(verdict: Verdict, reason: Reason) -> Decision {
+        Decision { verdict, reason, ..Decision::REPLAYED }
     }
 
     fn told(identity: &str, epoch: Option<&str>) -> Told {
@@ -320,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_record_came_again_if_its_headers_did_too() {
-        let mut known = KnownRecords::default();
+        let mut known = Known::default();
         let mut headers = HeaderBuf::default();
         let mut add = |version: &[u8]| {
             headers.clear();
@@ -334,7 +356,7 @@ mod tests {
                 value: Some(b"{}"),
                 headers: headers.as_headers(),
             };
-            known.add(&record)
+            known.add(&content(&record))
         };
         assert_eq!([b"2", b"1", b"2"].map(|version| add(version)), [false, false, true]);
     }
@@ -355,6 +377,28 @@ mod tests {
         let text = summary.to_string();
         assert!(text.contains("highest of their partition: 3 (a:1 2, a:0 1)"), "{text}");
         assert!(text.contains("epochs: 1: [\"other\"]"), "{text}");
+    }
+
+    #[test]
+    fn an_identity_with_a_version_that_it_had_before_was_redelivered() {
+        let mut summary = summary();
+        let mut see = |partition, identity, version: &[u8], decision: &Decision| {
+            add(&mut summary, ("a", partition), &told(identity, None), Some(version), decision);
+        };
+        let (new, old) = (decision(Verdict::Forwarded, Reason::Newer), decision(Verdict::Stale, Reason::VersionOlder));
+        see(0, "[1]", &[5], &new);
+        see(0, "[2]", &[4], &new);
+        see(0, "[1]", &[6], &new);
+        // each of these came before, there
+        see(0, "[1]", &[5], &old);
+        see(0, "[2]", &[4], &decision(Verdict::Duplicate, Reason::VersionEqual));
+        // and none of these
+        see(0, "[2]", &[3], &old);
+        see(1, "[1]", &[6], &new);
+        see(1, "[1]", &[5], &old);
+        let facts = summary.facts();
+        assert_eq!((facts.falls, facts.older, facts.falls_forwarded), (5, 3, 1));
+        assert_eq!(facts.redelivered, hints::Redelivered { versioned: 2, stale: 1, older: 1, falls: 2 });
     }
 
     #[test]
