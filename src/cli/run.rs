@@ -67,18 +67,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let bars = bars.map(|bars| bars.show(metrics.clone()));
     let topologies = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();
     let options = engine::Options { config, topologies, until_drained: args.until_drained, stop, metrics, health };
-    let ended = engine::run(options).map_err(|error| match error.is_logged() {
-        true => Failure::Logged,
-        false => Failure::logged(&error),
-    });
+    let ended = engine::run(options);
     if let Some(bars) = bars {
         bars.end();
     }
     if let Some(server) = server {
         server.stop();
     }
-    tracing::info!("stopped");
-    ended
+    // Whoever looks at the end of the log finds there that it was none in good order.
+    match ended {
+        Ok(()) => {
+            tracing::info!("stopped");
+            Ok(())
+        }
+        Err(error) if error.is_logged() => {
+            tracing::error!("stopped: not every topology ran to its end, and the errors above say why");
+            Err(Failure::Logged)
+        }
+        Err(error) => Err(Failure::logged(&error)),
+    }
 }
 
 /// Logs to standard error; above the bars, if there are any.

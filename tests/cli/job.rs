@@ -73,7 +73,52 @@ fn a_topology_that_is_refused_is_told_once() {
         let told = ran.stderr.lines().filter(|line| line.contains(&format!("input topic {name:?} does not exist")));
         assert_eq!(told.count(), 1, "{}", ran.stderr);
     }
-    assert_eq!(ran.stderr.lines().filter(|line| line.contains("ERROR")).count(), 2, "{}", ran.stderr);
+    // one for each topology, and the last line
+    assert_eq!(ran.stderr.lines().filter(|line| line.contains("ERROR")).count(), 3, "{}", ran.stderr);
+}
+
+#[test]
+fn a_run_that_is_refused_ends_with_an_error_as_its_last_line() {
+    let room = Room::with_orders(&[1, 2]);
+    room.write("other.yaml", PAYMENTS.replace("payments", "other"));
+    // nothing ran, or another topology ran to its end meanwhile
+    for topologies in ["other.yaml", "other.yaml payments.yaml", "payments.yaml other.yaml"] {
+        let ran = room.run(&format!("run {topologies} --until-drained {SETTINGS}")).ended(1);
+        let last = ran.stderr.lines().last().unwrap();
+        assert!(last.contains("ERROR") && last.contains("stopped"), "{topologies}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("INFO stopped"), "{}", ran.stderr);
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let settings = SETTINGS.replace("127.0.0.1:0", &taken.local_addr().unwrap().to_string());
+    let ran = room.run(&format!("run payments.yaml {settings}")).ended(1);
+    assert!(ran.stderr.lines().last().unwrap().contains("ERROR"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_port_that_is_open_to_others_takes_a_bounded_number_of_file_descriptors() {
+    const BOUND: usize = 64;
+    let room = Room::with_orders(&[1]);
+    let mut job = Job::start(&room);
+    job.wait_until(|job| job.ask("/readyz").contains("200 OK"));
+    let fds = format!("/proc/{}/fd", job.process.0.id());
+    let sockets = || {
+        let links = std::fs::read_dir(&fds).unwrap().filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+    };
+    let before = sockets();
+    let mut silent = Vec::new();
+    for _ in 0..5 * BOUND {
+        let mut stream = TcpStream::connect(&job.address).unwrap();
+        stream.write_all(b"GET /").unwrap();
+        silent.push(stream);
+        // whoever asks in good order is answered meanwhile
+        if silent.len() % BOUND == 0 {
+            assert!(job.ask("/livez").contains("200 OK"));
+        }
+    }
+    job.wait_until(|_| sockets() <= before + BOUND);
+    assert!(job.ask("/readyz").contains("200 OK"));
+    job.end("TERM");
 }
 
 #[test]
