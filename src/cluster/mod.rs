@@ -432,8 +432,8 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// Reads `partition` from `offset` on.
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, Error>;
 
-    /// Starts asking what [`Settled`] lists, its time only if so asked. Where the text beside the committed offset names an owner that
-    /// `fencing` allows to be fenced, its transaction is ended meanwhile.
+    /// Starts asking what [`Settled`] lists, its time only if so asked. Where the text beside the committed offset names an
+    /// owner that `fencing` allows to be fenced, its transaction is ended meanwhile.
     fn settle(
         &self,
         group: &str,

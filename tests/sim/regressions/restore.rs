@@ -414,7 +414,7 @@ impl<'a> Site<'a> {
     }
 
     /// All that is on the disk, by folder.
-    fn on_disk(&self) -> Vec<(PathBuf, Vec<(Vec<u8>, Vec<u8>)>)> {
+    fn on_disk(&self) -> BTreeMap<PathBuf, BTreeMap<Vec<u8>, Vec<u8>>> {
         let of = |folder: PathBuf| {
             let copy = self.disk.copy(&folder);
             let records = copy.records().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
