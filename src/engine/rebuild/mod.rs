@@ -1,7 +1,7 @@
 //! `ratchet changelog rebuild`: writes a changelog that is gone anew, from the stores that remember what stood in it.
 //!
 //! Nobody may be at work meanwhile: the group has to be empty, and the state folder's slots are locked. For each
-//! partition one store is taken ([`choose`]); all is looked at before anything is written. Then each partition's
+//! partition one store is taken ([`mod@choose`]); all is looked at before anything is written. Then each partition's
 //! entries go into transactions of their own, and in the last one the position record goes with the group's offset,
 //! whose token names the new changelog. So a partition is written wholly or counts for nothing.
 //!
