@@ -4,7 +4,7 @@
 //!
 //! Source offsets alone prove nothing: groups are reset, topics recreated, folders swapped. The token decides.
 
-use crate::cluster::{Settled, TopicId};
+use crate::cluster::{CommittedOffset, Settled, TopicId};
 use crate::dedup::{self, Epochs, Progress, Ranges};
 use crate::format::{self, OffsetMetadata, PositionRecord, StoreMeta, Token};
 use crate::mistakes::{self, Mistake};
@@ -336,9 +336,11 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
     if let Some(metadata) = &metadata {
         let is_held = position.map(|position| &position.token) == Some(&metadata.token);
         // Requests of a former transaction that come late can commit its offset once more (KIP-890), and a
-        // coordinator can show an old one. A changelog that tells of the record before it holds that transaction and
-        // more; if only of the sweeper's, which takes the token on and the offset not.
-        let is_former = settled.committed.as_ref().is_some_and(|committed| processed.contains(committed.offset - 1));
+        // coordinator can show an old one. A changelog that tells of the record before it, or that processing began
+        // there, holds that transaction and more; if only of the sweeper's, which takes the token on and the offset not.
+        let is_former = settled.committed.as_ref().is_some_and(|CommittedOffset { offset, .. }| {
+            processed.contains(offset - 1) || recorded.iter().any(|(from, _)| from == offset)
+        });
         if !is_held && !is_former && !mistakes::made(Mistake::ChangelogAdopted) {
             let found = position.map_or("nothing".to_owned(), |position| position.token.to_string());
             return Err(Refusal::ChangelogLost { committed: metadata.token, found });

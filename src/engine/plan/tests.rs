@@ -188,6 +188,24 @@ fn an_offset_that_went_back_over_what_the_sweeper_has_committed_is_gone_on_from(
 }
 
 #[test]
+fn an_offset_that_went_back_to_where_processing_began_is_gone_on_from() {
+    // A first transaction that has processed nothing: a beginning at the end, or a stop before the first record.
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest };
+    for (recorded, next, origin) in [
+        (&[(0, 300)][..], 0, Origin::Reset),
+        (&[(700, 700)], 700, Origin::Committed),
+        (&[(0, 100), (150, 160)], 150, Origin::Reset),
+    ] {
+        let back = settled(committed(next, metadata(token(9))));
+        let resumption = resume(&back, Some(&position(12, recorded)), own).unwrap();
+        assert_eq!((resumption.next, resumption.origin), (next, origin), "{recorded:?}");
+    }
+    let elsewhere = settled(committed(140, metadata(token(9))));
+    let refused = resume(&elsewhere, Some(&position(12, &[(0, 100), (150, 160)])), own).unwrap_err();
+    assert!(matches!(refused, Refusal::ChangelogLost { .. }), "{refused}");
+}
+
+#[test]
 fn a_fresh_task_begins_where_the_topology_says() {
     let settled = settled(None);
     let resumption = go_on(&settled, None).unwrap();
