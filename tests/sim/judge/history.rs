@@ -59,7 +59,7 @@ pub struct History {
     lost: BTreeSet<i32>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
-    /// Whether the changelog was deleted although the group had committed transactions of it.
+    /// Whether the changelog was deleted although the group had committed transactions of it, or the output was written.
     pub has_lost_changelog: bool,
     /// What was wrong already.
     pub ruling: Ruling,
@@ -150,7 +150,11 @@ impl History {
             }
             Upheaval::ChangelogRecreated | Upheaval::ChangelogDeleted => {
                 let has_text = |commits: &Commits| commits.last.as_ref().is_some_and(|last| !last.metadata.is_empty());
-                self.has_lost_changelog = upheaval == Upheaval::ChangelogDeleted && self.committed.iter().any(has_text);
+                // Where nothing was committed yet, an output that holds anything is not written beside either.
+                let output = broker.topics.get(self.rules.output);
+                let is_written = output.is_some_and(|topic| topic.logs.iter().any(|log| log.end() > log.start()));
+                let has_begun = is_written || self.committed.iter().any(has_text);
+                self.has_lost_changelog = upheaval == Upheaval::ChangelogDeleted && has_begun;
                 let Some(topic) = broker.topics.get(self.rules.changelog) else { return };
                 for (number, log) in topic.logs.iter().enumerate() {
                     let kept = self.changelogs.entry((number as i32, topic.id)).or_default();
