@@ -134,10 +134,13 @@ impl<C: Cluster> Lane<C> {
     /// learns Kafka's time.
     pub(super) fn ask_time(&mut self, id: TaskId) {
         let Some(wait) = self.tasks.get_mut(&id).and_then(|task| task.doubts(&self.context)) else { return };
+        let sweep = self.tasks.get(&id).map(|task| task.sweep.clone());
         self.restart(id);
         let until = self.context.clock.monotonic() + wait;
-        if let Some(task) = self.tasks.get_mut(&id) {
+        if let (Some(task), Some(sweep)) = (self.tasks.get_mut(&id), sweep) {
             task.set_phase(Phase::Waiting { until });
+            // Nothing is done to the store meanwhile: the walk goes on, however often the time is asked.
+            task.sweep = sweep;
         }
     }
 
@@ -229,7 +232,8 @@ impl<C: Cluster> Lane<C> {
                 }
                 Outcome::SetBack(Cause::Cluster(error)) if error.kind == Kind::Refused && error.partition.is_some() => {
                     tracing::warn!(task = %self.tasks[&id].input, reason = %error.message, "reading is refused");
-                    self.on_unreadable(id, &error.message);
+                    // The right to read may be granted anew; a task that works alone has read.
+                    if error.right { self.restart(id) } else { self.on_unreadable(id, &error.message) }
                 }
                 Outcome::SetBack(cause) => {
                     let task = match &cause {
