@@ -169,7 +169,7 @@ pub enum Refusal {
     },
     /// The changelog holds nothing, and the group neither, but the store remembers what was processed.
     #[error(
-        "the changelog holds no transaction and the group has no offset, but a store of this input remembers what was \
+        "the changelog holds no transaction and the group names none, but a store of this input remembers what was \
          processed up to offset {processed}: {LOST_HELP}, or {ANEW}"
     )]
     StoreOutlived {
@@ -313,16 +313,19 @@ pub fn check_committed(settled: &Settled, own: Own<'_>) -> Result<Option<OffsetM
 /// Whether a changelog without a transaction may be all that there ever was. `former` is the position record of the
 /// store that was set aside for it.
 pub fn check_former(settled: &Settled, partition: i32, former: Option<&PositionRecord>) -> Result<(), Refusal> {
-    let former = former.filter(|former| former.token.partition == partition && settled.committed.is_none());
+    // One that was reset says no more of what was processed than none.
+    let text = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata));
+    let is_told = text.is_some_and(|text| !matches!(text, Ok(None)));
+    let former = former.filter(|former| former.token.partition == partition && !is_told);
     match former.and_then(|former| processed_of(former, settled.input_id)) {
         Some(processed) => Err(Refusal::StoreOutlived { processed }),
         None => Ok(()),
     }
 }
 
-/// Up to where a position record tells of records of this input that were processed.
+/// Up to where a position record tells of this input: what was processed, or where reading was to begin.
 pub fn processed_of(position: &PositionRecord, input_id: TopicId) -> Option<i64> {
-    let processed = position.processed.iter().filter(|(from, to)| from < to && position.input_id == input_id.0);
+    let processed = position.processed.iter().filter(|(_, to)| *to > 0 && position.input_id == input_id.0);
     processed.map(|&(_, to)| to).max()
 }
 

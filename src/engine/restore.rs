@@ -135,7 +135,10 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
         Setback::Refused(reason) => return stop(context, task, held, reason),
         Setback::Denied(reason) if !context.proven.has(&task.input.topic) => return stop(context, task, held, reason),
         // Whether another may be built in its place is known when the task has settled again.
-        Setback::Damaged(reason) => task.damaged = Some(reason.clone()),
+        Setback::Damaged(reason) => {
+            task.damaged = Some(reason.clone());
+            task.attempts += 1;
+        }
         Setback::Later(reason) | Setback::Denied(reason) => {
             let wait = backoff(task.attempts);
             task.attempts += 1;
@@ -195,7 +198,8 @@ fn begin<C: Cluster>(
         }
         Standing::Beyond { stands, end } => {
             let lost = Refusal::ChangelogShrunk { stands, end };
-            let may_be_late = task.attempts < BEYOND_TIMES_MAX;
+            task.beyond += 1;
+            let may_be_late = task.beyond <= BEYOND_TIMES_MAX;
             return Err(if may_be_late { Setback::Later(lost.to_string()) } else { lost.into() });
         }
         // Other tasks have the memory for loads. Nothing was done to the store yet.
@@ -266,6 +270,7 @@ fn finish<C: Cluster>(
     held.store.set_meta(&meta)?;
     held.settle(context)?;
     task.changelog_offset = changelog_offset;
+    task.beyond = 0;
     task.unsettled = false;
     task.commitment = settled.committed.as_ref().and_then(Commitment::read);
     task.present.learn(settled.changelog_time);

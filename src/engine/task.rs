@@ -178,6 +178,8 @@ pub struct Task<C: Cluster> {
     pub drained_at: Option<i64>,
     /// The timestamp of the last record read.
     pub last_timestamp: Option<i64>,
+    /// How often in a row the store was seen to stand beyond the changelog's end.
+    pub beyond: u32,
     /// How often in a row the way back has failed.
     pub attempts: u32,
     /// How it has panicked since it last came past the place.
@@ -254,6 +256,7 @@ impl<C: Cluster> Task<C> {
             stop_at: None,
             drained_at: None,
             last_timestamp: None,
+            beyond: 0,
             attempts: 0,
             panics: Panics::default(),
             present: Present::default(),

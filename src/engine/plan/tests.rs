@@ -206,6 +206,21 @@ fn an_offset_that_went_back_to_where_processing_began_is_gone_on_from() {
 }
 
 #[test]
+fn an_empty_changelog_is_not_all_that_there_was_where_a_store_remembers_more() {
+    let remembers = |processed: &[(i64, i64)], committed| {
+        check_former(&settled(committed), 0, Some(&position(9, processed))).is_err()
+    };
+    let reset = || committed(0, String::new());
+    // A group that was reset tells no more than one that is gone; also of a start at the end of an idle input.
+    for group in [None, reset()] {
+        assert!(remembers(&[(0, 300)], group.clone()) && remembers(&[(100, 100)], group.clone()), "{group:?}");
+        assert!(!remembers(&[(0, 0)], group.clone()), "{group:?}");
+    }
+    assert!(!remembers(&[(0, 300)], committed(300, metadata(token(9)))), "the changelog is asked for that one");
+    assert!(check_former(&settled(reset()), 1, Some(&position(9, &[(0, 300)]))).is_ok(), "another partition's");
+}
+
+#[test]
 fn a_fresh_task_begins_where_the_topology_says() {
     let settled = settled(None);
     let resumption = go_on(&settled, None).unwrap();

@@ -35,7 +35,7 @@ pub struct Known<'a> {
 /// What is to be done for a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
-    /// Its changelog is the one that the group knows.
+    /// Its changelog is the one that the group knows, or, where that knows none, the store.
     Stands,
     /// Nothing was ever processed of it, as far as anybody knows.
     Nothing,
@@ -100,6 +100,9 @@ fn by_its_own_word<'a>(
         return Ok(Choice::Nothing);
     };
     let processed = far(&from).unwrap_or_default();
+    if known.changelog_id == Some(TopicId(from.meta.changelog_id)) {
+        return Ok(Choice::Stands);
+    }
     if !known.without_group {
         return Err(format!(
             "the group has no transaction to compare the stores with, and {} has come furthest, to offset {processed}: if no \
@@ -200,6 +203,11 @@ mod tests {
     fn a_changelog_that_the_group_knows_stands() {
         let there = Known { changelog_id: Some(TopicId(LOST)), ..known() };
         assert_eq!(choose(2, Some(&committed(9, 91)), &[store("s", 9, 90)], there), Ok(Choice::Stands));
+        // A group that was reset, or is gone: the changelog may be newer than any store, and is never written over.
+        for without_group in [false, true] {
+            let known = Known { without_group, ..there };
+            assert_eq!(choose(2, None, &[store("s", 9, 90)], known), Ok(Choice::Stands));
+        }
         let another = Known { changelog_id: Some(TopicId([4; 16])), ..known() };
         assert!(matches!(choose(2, Some(&committed(9, 91)), &[store("s", 9, 90)], another), Ok(Choice::Write { .. })));
     }
