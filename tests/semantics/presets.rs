@@ -353,7 +353,7 @@ fn oracle_goldengate() {
     });
 }
 
-/// A trail file of unknown number is written as -1: what stands in it has no position, and passes.
+/// What looks like a trail file of number -1 has no position, and passes.
 #[test]
 fn an_oracle_goldengate_position_in_an_unknown_file_is_none() {
     let at = |pos: Value| {

@@ -47,7 +47,7 @@ pub fn about(key: &str) -> &'static str {
         }
         "refresh" => "When that time begins anew. Default: on_forward.",
         "future_max" => {
-            "How far a timestamp may lie beyond the wall clock. Default: 1h, or a tenth of the retention if that is less."
+            "How far a timestamp may lie beyond the present. Default: 1h, or a tenth of the retention if that is less."
         }
         "limits" => "What a record may take. One that takes more is invalid.",
         "record_bytes" => "Key, value and headers together. At most 16MiB, which is the default.",
