@@ -415,7 +415,8 @@ fn check_store(path: &Path, changelog: &BTreeMap<i32, Vec<Stored>>, compacted: b
     found.stores_current += usize::from(current);
 }
 
-fn read_store(path: &Path) -> State {
+/// All that a store holds, which nobody may have open.
+pub fn read_store(path: &Path) -> State {
     let store = rocksdb::DB::open_for_read_only(&rocksdb::Options::default(), path, false)
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     store
