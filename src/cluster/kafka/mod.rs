@@ -5,7 +5,7 @@
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory
 //! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the same names
-//! - `settle`, `admin`: the questions of a takeover, and about topics; `fences` ends dead owners' transactions
+//! - `settle` (with its `crew`), `admin`: the questions of a takeover, and about topics; `fences` ends dead owners' transactions
 //!
 //! Invariants: uncommitted records are never read; an offset moves through a transaction only, with the
 //! membership of that moment; automatic commits, resets and topic creation are off.
@@ -28,6 +28,7 @@ use crate::record::TopicPartition;
 
 mod admin;
 mod batch;
+mod crew;
 mod epochs;
 mod errors;
 mod fences;
@@ -140,7 +141,7 @@ impl Cluster for Kafka {
     fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error> {
         let client = self.inner.askers.ends()?;
         for partition in (0..partition_count).map(|number| TopicPartition::new(topic, number)) {
-            let (start, end) = settle::watermarks(&client, &partition)?;
+            let (start, end) = settle::watermarks(&client, &partition, settle::ANSWER)?;
             if start < end {
                 return Ok(true);
             }

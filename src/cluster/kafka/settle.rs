@@ -3,9 +3,9 @@
 //! Before all that, the owner whom the committed offset's metadata names is fenced, so that what it may have
 //! left open ends at once: see [`super::fences`]. The order below does not rest on it.
 //!
-//! Four shared clients do all the asking, however many tasks settle at once: one that reads uncommitted
-//! records (it sees the end), one that reads committed ones (it sees the last stable offset), and two in
-//! the group, which never subscribe: one that waits for pending offsets and one that does not.
+//! Four shared clients do all the asking, by a bounded number of threads ([`super::crew`]), however many tasks settle at
+//! once: one that reads uncommitted records (it sees the end), one that reads committed ones (it sees the last stable
+//! offset), and two in the group, which never subscribe: one that waits for pending offsets and one that does not.
 //!
 //! **Failure**: passing trouble is tried again until [`DEADLINE`], which is then [`Kind::Retry`]; missing rights are
 //! [`Kind::Refused`] at once, and a topic that does not exist is once it was asked for during [`MISSING_WAIT`]: brokers
@@ -14,13 +14,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, TryRecvError};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use rdkafka::bindings as rd;
 
 use super::admin;
+use super::crew::{Crew, Next, Question};
 use super::epochs::Epochs;
 use super::errors::{Code, Failure};
 use super::fences::Fences;
@@ -36,8 +36,10 @@ use crate::record::TopicPartition;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// For how long a topic that is not known is asked for again.
 const MISSING_WAIT: Duration = Duration::from_secs(10);
-/// How long one answer may take.
-const ANSWER: Duration = Duration::from_secs(5);
+/// How long one answer may take at the most. At first less, and twice as long with each that did not come: where nobody
+/// answers, others are not held up for long.
+pub(super) const ANSWER: Duration = Duration::from_secs(5);
+const PATIENCE_MIN: Duration = Duration::from_millis(250);
 /// How long the first answer about a partition may take: its leader may be gone.
 const LEADER_ANSWER: Duration = Duration::from_secs(1);
 /// Between two attempts.
@@ -63,6 +65,7 @@ pub(super) struct Askers {
     stable_ends: OnceLock<Arc<Client>>,
     groups: Mutex<HashMap<(String, Stability), Arc<Client>>>,
     epochs: Arc<Epochs>,
+    crew: Arc<Crew>,
 }
 
 impl Askers {
@@ -72,7 +75,8 @@ impl Askers {
         // to half a second.
         let properties = properties.with("retry.backoff.ms", "10").with("retry.backoff.max.ms", "20");
         let (ends, stable_ends, groups) = (OnceLock::new(), OnceLock::new(), Mutex::default());
-        Self { properties, ends, stable_ends, groups, epochs: Arc::clone(epochs) }
+        let (epochs, crew) = (Arc::clone(epochs), Arc::default());
+        Self { properties, ends, stable_ends, groups, epochs, crew }
     }
 
     /// The client that sees the ends, and describes topics.
@@ -117,7 +121,7 @@ impl Askers {
         let probe = TopicPartition::new(Arc::clone(topic), 0);
         let asked = spawn("kafka-warm-up", move || {
             // What goes wrong here is met again, and told, where an answer is needed.
-            let ends = [askers.ends(), askers.stable_ends()].map(|client| watermarks(&client?, &probe));
+            let ends = [askers.ends(), askers.stable_ends()].map(|client| watermarks(&client?, &probe, ANSWER));
             let one = std::slice::from_ref(&probe);
             let groups = [Stability::Plain, Stability::Stable].map(|kind| askers.committed(&group, kind, one, ANSWER));
             let fine = ends.iter().all(Result::is_ok) && groups.iter().all(Result::is_ok);
@@ -174,7 +178,7 @@ fn make_once(
     }
 }
 
-/// A [`Settled`] in the making, on a thread of its own. See [`cluster::Settling`].
+/// A [`Settled`] in the making, asked for by the [`Crew`]. See [`cluster::Settling`].
 pub struct Settling {
     answer: Receiver<Result<Settled, Error>>,
     dropped: Arc<AtomicBool>,
@@ -193,7 +197,7 @@ impl Settling {
     ) -> Self {
         let (done, answer) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicBool::new(false));
-        let question = Question {
+        let takeover = Takeover {
             askers: Arc::clone(askers),
             fences: Arc::clone(fences),
             group: group.to_owned(),
@@ -203,15 +207,14 @@ impl Settling {
             asks_time,
             deadline: Instant::now() + DEADLINE,
             dropped: Arc::clone(&dropped),
+            done: done.clone(),
+            learnt: Learnt::default(),
+            patience: PATIENCE_MIN,
+            pause: LOOK_MIN,
+            missed: None,
         };
-        let failed = done.clone();
-        let task = move || {
-            let result = question.answer();
-            // Nobody listens any more where the task was lost meanwhile.
-            let _ = done.send(result);
-        };
-        if let Err(error) = spawn("kafka-settle", task) {
-            let _ = failed.send(Err(error));
+        if let Err(error) = askers.crew.ask(Box::new(takeover)) {
+            let _ = done.send(Err(error));
         }
         Self { answer, dropped }
     }
@@ -233,8 +236,8 @@ impl Drop for Settling {
     }
 }
 
-/// What is asked, and until when.
-struct Question {
+/// What a takeover asks, and until when.
+struct Takeover {
     askers: Arc<Askers>,
     fences: Arc<Fences>,
     group: String,
@@ -244,122 +247,161 @@ struct Question {
     asks_time: bool,
     deadline: Instant,
     dropped: Arc<AtomicBool>,
+    done: Sender<Result<Settled, Error>>,
+    learnt: Learnt,
+    /// How long the next answer may take.
+    patience: Duration,
+    /// How long until the next look at the last stable offset.
+    pause: Duration,
+    /// Since when a topic is not known.
+    missed: Option<Instant>,
 }
 
-impl Question {
-    fn answer(&self) -> Result<Settled, Error> {
-        let one = std::slice::from_ref(&self.input);
-        thread::scope(|scope| {
-            // Side by side with what must come in order.
-            let fencing = thread::Builder::new().spawn_scoped(scope, || self.fence_former_owner(one));
-            if let Err(error) = fencing {
-                tracing::debug!("nobody is fenced: no thread: {error}");
+/// What is known so far; it is asked for in this order.
+#[derive(Default)]
+struct Learnt {
+    /// Whether the former owner was looked for.
+    owner: bool,
+    committed: Option<Option<CommittedOffset>>,
+    input_id: Option<TopicId>,
+    input: Option<(i64, i64)>,
+    changelog: Option<(i64, i64)>,
+    /// Whether all that was open on the changelog is decided.
+    is_stable: bool,
+    changelog_id: Option<TopicId>,
+}
+
+impl Question for Takeover {
+    fn step(&mut self) -> Next {
+        if self.dropped.load(Ordering::Relaxed) {
+            return Next::Done;
+        }
+        let result = match self.ask() {
+            Ok(None) => {
+                self.missed = None;
+                return Next::After(self.pause);
             }
-            let mut committed = self.persist(|| self.askers.committed(&self.group, Stability::Stable, one, ANSWER))?;
-            // Only now: an input never ends before the offset that was committed.
-            let input = thread::Builder::new().spawn_scoped(scope, || self.ask_input());
-            let input = input.map_err(|error| Error::new(Kind::Retry, format!("no thread to settle: {error}")))?;
-            let (changelog_start, changelog_end) =
-                self.persist(|| watermarks(&self.askers.ends()?, &self.changelog))?;
-            self.wait_stable(changelog_end)?;
-            let changelog_id = self.persist(|| self.topic_id(&self.changelog))?;
-            // Only now: the markers of all that was open are there.
-            let ask_time = || latest_time(&self.askers.ends()?, &self.changelog);
-            let changelog_time = if self.asks_time { self.persist(ask_time)? } else { None };
-            let lost = |_| Err(Error::new(Kind::Retry, "settling ended without an answer"));
-            let (input_id, input_start, input_end) = input.join().unwrap_or_else(lost)?;
-            let committed = committed.pop().flatten();
-            Ok(Settled {
-                committed,
-                input_id,
-                input_start,
-                input_end,
-                changelog_id,
-                changelog_start,
-                changelog_end,
-                changelog_time,
-            })
-        })
+            Err(error) if self.goes_on(&error) => {
+                self.patience = (self.patience * 2).min(ANSWER);
+                return Next::Again(RETRY_PAUSE);
+            }
+            Ok(Some(settled)) => Ok(settled),
+            Err(error) => Err(error),
+        };
+        // Nobody listens any more where the task was lost meanwhile.
+        let _ = self.done.send(result);
+        Next::Done
+    }
+}
+
+impl Takeover {
+    /// Asks for what is not known yet; `None` while it has to wait for others' transactions.
+    fn ask(&mut self) -> Result<Option<Settled>, Error> {
+        if !self.learnt.owner && self.learnt.committed.is_none() {
+            self.learnt.owner = self.fence_former_owner();
+        }
+        let committed = match &self.learnt.committed {
+            Some(committed) => committed.clone(),
+            None => {
+                let one = std::slice::from_ref(&self.input);
+                let mut found = self.askers.committed(&self.group, Stability::Stable, one, self.patience)?;
+                self.learnt.committed.insert(found.pop().flatten()).clone()
+            }
+        };
+        let (askers, patience) = (&self.askers, self.patience);
+        let ends = |partition| watermarks(&askers.ends()?, partition, patience);
+        // Only now: an input never ends before the offset that was committed.
+        let input_id = known(&mut self.learnt.input_id, || topic_id(askers, &self.input))?;
+        let (input_start, input_end) = known(&mut self.learnt.input, || ends(&self.input))?;
+        let (changelog_start, changelog_end) = known(&mut self.learnt.changelog, || ends(&self.changelog))?;
+        if !self.learnt.is_stable && !self.is_stable(changelog_end)? {
+            return Ok(None);
+        }
+        self.learnt.is_stable = true;
+        let changelog_id = known(&mut self.learnt.changelog_id, || topic_id(&self.askers, &self.changelog))?;
+        // Only now: the markers of all that was open are there.
+        let changelog_time = if self.asks_time { latest_time(&self.askers.ends()?, &self.changelog)? } else { None };
+        Ok(Some(Settled {
+            committed,
+            input_id,
+            input_start,
+            input_end,
+            changelog_id,
+            changelog_start,
+            changelog_end,
+            changelog_time,
+        }))
     }
 
-    /// The input topic's id, and the partition's first offset and end.
-    fn ask_input(&self) -> Result<(TopicId, i64, i64), Error> {
-        let id = self.persist(|| self.topic_id(&self.input))?;
-        let (start, end) = self.persist(|| watermarks(&self.askers.ends()?, &self.input))?;
-        Ok((id, start, end))
-    }
-
-    /// Ends the transaction of whoever is named beside the offset that was committed last, pending ones aside.
-    /// Whatever goes wrong here costs time and nothing else.
-    fn fence_former_owner(&self, input: &[TopicPartition]) {
-        let committed = match self.askers.committed(&self.group, Stability::Plain, input, ANSWER) {
+    /// Ends the transaction of whoever is named beside the offset that was committed last, pending ones aside; says
+    /// whether that was told. Whatever goes wrong here costs time and nothing else.
+    fn fence_former_owner(&self) -> bool {
+        let one = std::slice::from_ref(&self.input);
+        let committed = match self.askers.committed(&self.group, Stability::Plain, one, self.patience) {
             Ok(mut committed) => committed.pop().flatten(),
-            Err(error) => return tracing::debug!("the former owner of {} is not known: {error}", self.input),
+            Err(error) => {
+                tracing::debug!("the former owner of {} is not known: {error}", self.input);
+                return false;
+            }
         };
         let metadata = committed.and_then(|committed| OffsetMetadata::parse(&committed.metadata).ok().flatten());
         let owner = metadata.and_then(|metadata| metadata.owner);
         if let Some(owner) = owner.filter(|owner| self.fencing.allows(owner)) {
             self.fences.fence(&owner);
         }
+        true
     }
 
-    /// Waits until the changelog's last stable offset has reached `end`: all that was open is decided.
-    fn wait_stable(&self, end: i64) -> Result<(), Error> {
-        let mut pause = LOOK_MIN;
-        loop {
-            let (_, stable) = self.persist(|| watermarks(&self.askers.stable_ends()?, &self.changelog))?;
-            if stable >= end {
-                return Ok(());
-            }
-            if self.is_over() {
-                let message = format!(
-                    "a transaction has been open on {} for {} s (last stable offset {stable}, end {end}): it must end or \
-                     time out first; one that hangs for good, as brokers before Kafka 3.6 may leave behind, is found by \
-                     kafka-transactions.sh find-hanging --topic {} --partition {}, and ended by its abort",
-                    self.changelog,
-                    DEADLINE.as_secs(),
-                    self.changelog.topic,
-                    self.changelog.partition
-                );
-                return Err(Error::new(Kind::Retry, message));
-            }
-            thread::sleep(pause);
-            pause = (pause * 2).min(LOOK_MAX);
+    /// Whether the changelog's last stable offset has reached `end`: all that was open is decided.
+    fn is_stable(&mut self, end: i64) -> Result<bool, Error> {
+        let (_, stable) = watermarks(&self.askers.stable_ends()?, &self.changelog, self.patience)?;
+        if stable < end && self.is_over() {
+            let message = format!(
+                "a transaction has been open on {} for {} s (last stable offset {stable}, end {end}): it must end or \
+                 time out first; one that hangs for good, as brokers before Kafka 3.6 may leave behind, is found by \
+                 kafka-transactions.sh find-hanging --topic {} --partition {}, and ended by its abort",
+                self.changelog,
+                DEADLINE.as_secs(),
+                self.changelog.topic,
+                self.changelog.partition
+            );
+            return Err(Error::new(Kind::Retry, message));
         }
+        self.pause = (self.pause * 2).min(LOOK_MAX);
+        Ok(stable >= end)
     }
 
-    fn topic_id(&self, partition: &TopicPartition) -> Result<TopicId, Error> {
-        let topic = &*partition.topic;
-        let outline = admin::outline(&self.askers.ends()?, topic);
-        let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
-        match outline {
-            None => Err(Error::new(Kind::Refused, format!("the topic {topic} does not exist")).of_missing(true)),
-            Some(outline) if outline.id.is_told() => Ok(outline.id),
-            // Those that do not know any are told of before anything begins.
-            Some(_) => {
-                Err(Error::new(Kind::Retry, format!("the broker that was asked tells no id of the topic {topic}")))
-            }
+    /// Whether it is asked again after this.
+    fn goes_on(&mut self, error: &Error) -> bool {
+        if !error.is_missing {
+            self.missed = None;
+            return error.kind != Kind::Refused && !self.is_over();
         }
-    }
-
-    /// Asks again until there is an answer, a refusal, or no time left.
-    fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-        let mut missed = None;
-        loop {
-            let error = match ask() {
-                Err(error) => error,
-                asked => return asked,
-            };
-            let may_come = error.is_missing && missed.get_or_insert_with(Instant::now).elapsed() < MISSING_WAIT;
-            if self.is_over() || (error.kind == Kind::Refused && !may_come) {
-                return Err(error);
-            }
-            thread::sleep(RETRY_PAUSE);
-        }
+        self.missed.get_or_insert_with(Instant::now).elapsed() < MISSING_WAIT && !self.is_over()
     }
 
     fn is_over(&self) -> bool {
         self.dropped.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+    }
+}
+
+/// What is known, or else is asked for.
+fn known<T: Copy>(answer: &mut Option<T>, ask: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    match answer {
+        Some(answer) => Ok(*answer),
+        None => ask().map(|found| *answer.insert(found)),
+    }
+}
+
+fn topic_id(askers: &Askers, partition: &TopicPartition) -> Result<TopicId, Error> {
+    let topic = &*partition.topic;
+    let outline = admin::outline(&askers.ends()?, topic);
+    let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
+    match outline {
+        None => Err(Error::new(Kind::Refused, format!("the topic {topic} does not exist")).of_missing(true)),
+        Some(outline) if outline.id.is_told() => Ok(outline.id),
+        // Those that do not know any are told of before anything begins.
+        Some(_) => Err(Error::new(Kind::Retry, format!("the broker that was asked tells no id of the topic {topic}"))),
     }
 }
 
@@ -368,15 +410,19 @@ impl Question {
 /// A client that reads nothing keeps to the leaders that it knows, also where they are gone, until the topic is asked
 /// for. And one that has not heard of a topic yet says the same as one that never will, so a missing topic is
 /// asked for by name.
-pub(super) fn watermarks(client: &Arc<Client>, partition: &TopicPartition) -> Result<(i64, i64), Error> {
+pub(super) fn watermarks(
+    client: &Arc<Client>,
+    partition: &TopicPartition,
+    patience: Duration,
+) -> Result<(i64, i64), Error> {
     let what = || format!("asking for the ends of {partition}");
     let topic = c_string(&partition.topic)?;
     let ask = |wait| client.query_watermarks(&topic, partition.partition, wait);
     let again = |_| {
         client.ask_for_topic(&topic, LEADER_ANSWER);
-        ask(ANSWER - LEADER_ANSWER)
+        ask(patience)
     };
-    let error = match ask(LEADER_ANSWER).or_else(again) {
+    let error = match ask(LEADER_ANSWER.min(patience)).or_else(again) {
         Ok(watermarks) => return Ok(watermarks),
         Err(failure) => client.explain(failure).plain(what()),
     };
