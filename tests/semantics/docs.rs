@@ -34,6 +34,16 @@ fn blocks(text: &str) -> Vec<(usize, String)> {
     blocks
 }
 
+/// The block of a source's page in which this stands.
+#[track_caller]
+pub fn page_block(page: &str, words: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sources").join(page);
+    let text = fs::read_to_string(&path).expect("documents are UTF-8");
+    let found: Vec<_> = blocks(&text).into_iter().filter(|(_, block)| block.contains(words)).collect();
+    let [(_, block)] = found.as_slice() else { panic!("{page}: `{words}` stands in {} blocks", found.len()) };
+    block.clone()
+}
+
 /// Every block compiles.
 #[test]
 fn every_yaml_block_is_a_topology_that_compiles() {
