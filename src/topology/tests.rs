@@ -258,6 +258,7 @@ tests:
     output: [0, 1]
     entries: [{identity: [7], version: 3}, {identity: a}]
   - {name: a file, given: {file: records.jsonl, envelope: kcat}, expect: [stale]}
+version: {of: value.version, as: integer}
 "#,
     );
     let [case, file] = topology.tests.as_slice() else { panic!("{:?}", topology.tests) };

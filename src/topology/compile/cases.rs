@@ -4,7 +4,8 @@ use crate::dedup::{Format, Identity, Rules, written};
 use crate::topology::Input;
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TestCase};
 use crate::topology::spec::cases::{EntrySpec, quoted};
-use crate::topology::spec::{CaseSpec, GivenSpec, Payload, RecordSpec};
+use crate::topology::spec::{CaseSpec, GivenSpec, Payload, RecordSpec, Spec};
+use crate::yaml::Placed;
 
 use super::Compiler;
 
@@ -20,7 +21,7 @@ impl Compiler<'_> {
                 self.mistake(name.place, message, "again", "give each a name of its own, to tell which one fails");
             }
         }
-        self.expected_versions();
+        self.unreadable_versions();
         spec.tests.iter().filter_map(|case| self.case(case, input)).collect()
     }
 
@@ -60,14 +61,26 @@ impl Compiler<'_> {
         })
     }
 
+    /// Whether a version is expected to be remembered where there is none at all. Not asked of a topology whose preset is
+    /// not known, which may have one.
+    pub(super) fn versions_of_nothing(&mut self) {
+        for version in expected_versions(self.spec).filter(|version| version.value != "null") {
+            if self.spec.version_place.is_none() {
+                let message = "nothing with a version can be remembered: the topology has no `version`".to_owned();
+                let help = "remove it, or add `version: {of: value.version, as: integer}`";
+                self.mistake(version.place, message, "no version of this topology", help);
+            }
+        }
+    }
+
     /// Whether what is expected to be remembered can be read as a version of the topology's.
-    fn expected_versions(&mut self) {
+    fn unreadable_versions(&mut self) {
         let spec = self.spec;
         let Some(version) = spec.version.as_ref().filter(|version| version.whole) else { return };
         let mut rules = Rules::new(Identity { parts: Vec::new() }, Some(version.version()));
         rules.limits = spec.limits;
         let version_parts = version.parts.len();
-        for version in spec.tests.iter().flat_map(|case| &case.entries).filter_map(|entry| entry.version.as_ref()) {
+        for version in expected_versions(spec) {
             let Err(refusal) = written::version(&version.value, &rules) else { continue };
             let message = format!("nothing with this version can be remembered: {}", refusal.message);
             let help = match version_parts {
@@ -110,6 +123,11 @@ impl Compiler<'_> {
             headers: record.headers.clone(),
         }
     }
+}
+
+/// What its tests expect to be remembered as versions.
+fn expected_versions(spec: &Spec) -> impl Iterator<Item = &Placed<String>> {
+    spec.tests.iter().flat_map(|case| &case.entries).filter_map(|entry| entry.version.as_ref())
 }
 
 /// A key's or value's bytes in this format.

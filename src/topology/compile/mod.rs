@@ -32,6 +32,7 @@ pub fn compile(
     let topics = compiler.topics(name.as_deref(), input.as_ref());
     compiler.partitioning();
     let tests = compiler.tests(input.as_ref());
+    compiler.versions_of_nothing();
     if !compiler.report.is_fine() {
         return None;
     }

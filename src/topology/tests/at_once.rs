@@ -111,3 +111,25 @@ fn a_version_that_nothing_can_have_is_told_with_its_form() {
     let said = told(&entry("7", "version: [{of: value.v, as: hex}, {of: value.w, as: integer}]"));
     assert!(said[0].contains("no list of the 2 parts"), "{said:?}");
 }
+
+#[test]
+fn a_version_expected_of_a_topology_that_has_none_is_told_at_its_place() {
+    let entry = |rules: &str, version: &str| {
+        let test = "tests: [{name: a, given: [{value: {v: 1}}], expect: [forwarded], entries: [";
+        format!("{WHOLE}{rules}{test}{{identity: [1]{version}}}]}}]\n")
+    };
+    let diagnostics = load_text(&entry("", ", version: 7")).unwrap_err();
+    let [mistake] = diagnostics.mistakes() else { panic!("{}", diagnostics.render(false)) };
+    assert!(mistake.message().contains("the topology has no `version`"), "{mistake:?}");
+    let line = entry("", ", version: ").lines().count();
+    let column = entry("", ", version: ").lines().last().unwrap().find("version: ").unwrap() + "version: ".len() + 1;
+    assert_eq!(mistake.position(), Some(("t.yaml", line, column)));
+    // None is what all of them have.
+    topology(&entry("", ""));
+    topology(&entry("", ", version: null"));
+    // What is wrong with the version is told, and no more.
+    let [said] = &told(&entry("version: {of: value.v, as: integre}\n", ", version: 7"))[..] else { panic!() };
+    assert!(said.contains("integre"), "{said}");
+    let [said] = &told(&entry("preset: maxwel@1\n", ", version: 7"))[..] else { panic!() };
+    assert!(said.contains("maxwel"), "{said}");
+}
