@@ -1,0 +1,121 @@
+//! Goal: every kind of version is read as the contract says, and tuples of them are in order.
+
+use super::*;
+
+/// The bytes of a version of integers at value.0, value.1.
+fn tuple(parts: [VersionPart; 2], value: &str) -> Option<Vec<u8>> {
+    let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: parts.into() }));
+    let mut arena = Vec::new();
+    match Reader::new(Arc::new(rules)).read(&record(0, value.as_bytes()), &mut arena) {
+        Reading::Candidate(candidate) => candidate.version.map(|range| arena[range].to_vec()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn integers() -> [VersionPart; 2] {
+    ["value.0", "value.1"].map(|text| VersionPart::new(path(text), VersionKind::Integer))
+}
+
+#[test]
+fn tuples_are_compared_element_by_element_with_null_lowest_or_highest() {
+    let of = |value| tuple(integers(), value).unwrap();
+    // Materialize's (lsn, total_order); RisingWave's and Paimon's pairs; Hudi's composite.
+    assert!(of("[0,0]") < of("[1,0]") && of("[1,0]") < of("[2,0]") && of("[2,0]") < of("[2,1]"));
+    assert!(of("[1,5]") < of("[2,1]") && of("[null,1]") < of("[1,null]") && of("[1,null]") < of("[1,0]"));
+    assert!(of("[98,100]") < of("[99,5]") && of("[99,5]") < of("[99,7]"));
+    assert_eq!(of("[1]"), of("[1,null]"));
+    assert_eq!(tuple(integers(), "[null]"), None);
+    let [first, mut second] = integers();
+    second.missing = MissingPart::Highest;
+    let highest = |value| tuple([first.clone(), second.clone()], value).unwrap();
+    assert!(highest("[1,99999999999999999999]") < highest("[1]") && highest("[1]") < highest("[2,0]"));
+    let [mut first, second] = integers();
+    first.required = true;
+    first.none = vec![Scalar::Number(Number::parse("-1").unwrap())];
+    let required = |value| tuple([first.clone(), second.clone()], value);
+    assert_eq!((required("[null,1]"), required("[-1.0,1]"), required("[-1,1]")), (None, None, None));
+    assert!(required("[1]").is_some());
+}
+
+#[test]
+fn every_kind_of_version_is_read_from_a_record() {
+    let version = |kind, unit, v: &str| {
+        let part = VersionPart { unit, ..VersionPart::new(path("value.v"), kind) };
+        let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: vec![part] }));
+        told(&rules, &record(0, format!(r#"{{"v":{v}}}"#).as_bytes())).map(|told| told.version.unwrap())
+    };
+    let read = |kind, v| version(kind, TimeUnit::Milliseconds, v);
+    assert_eq!(read(VersionKind::Decimal, r#""12.50""#).unwrap(), "12.5");
+    assert_eq!(read(VersionKind::Text, r#""a\u0000b""#).unwrap(), r#""a\u0000b""#);
+    assert_eq!(
+        read(VersionKind::Timestamp, r#""2020-05-13 15:40:06.000001""#).unwrap(),
+        r#""2020-05-13T15:40:06.000001Z""#
+    );
+    assert_eq!(version(VersionKind::Timestamp, TimeUnit::Seconds, "1.5").unwrap(), r#""1970-01-01T00:00:01.5Z""#);
+    assert_eq!(read(VersionKind::Timestamp, r#""1500""#).unwrap(), r#""1970-01-01T00:00:01.5Z""#);
+    assert_eq!(read(VersionKind::Hex, r#""0000001b:00000100:0005""#).unwrap(), r#""1b:100:5""#);
+    assert_eq!(read(VersionKind::Sequence, r#""[null,\"8\"]""#).unwrap(), "[null,8]");
+    assert_eq!(read(VersionKind::Sequence, r#"["3",4]"#).unwrap(), "[3,4]");
+    for (kind, v) in [
+        (VersionKind::Decimal, "true"),
+        (VersionKind::Text, "1"),
+        (VersionKind::Timestamp, r#""yesterday""#),
+        (VersionKind::Hex, "12"),
+        (VersionKind::Binlog, r#""x""#),
+        (VersionKind::Sequence, r#"{"a":1}"#),
+        (VersionKind::Integer, "[1]"),
+    ] {
+        let refusal = read(kind, v).unwrap_err();
+        assert_eq!(refusal.reason, Reason::VersionMalformed, "{kind} {v}");
+        assert!(refusal.message.contains("`value.v`"), "{}", refusal.message);
+    }
+}
+
+#[test]
+fn what_a_lenient_part_cannot_read_is_missing() {
+    let lenient = integers().map(|part| VersionPart { lenient: true, ..part });
+    let of = |value| tuple(lenient.clone(), value);
+    assert_eq!(of("[3,4]"), tuple(integers(), "[3,4]"));
+    assert_eq!(of(r#"["00-1",4]"#), tuple(integers(), "[null,4]"));
+    assert_eq!(of(r#"["00-1",{}]"#), None);
+}
+
+/// What a part says that is at least `value.s`, where `value.v` is 5.
+fn at_least_5(s: &str) -> Result<String, Refusal> {
+    let at_least = Some(paths(&["value.none", "value.s"]));
+    let part = VersionPart { at_least, ..VersionPart::new(path("value.v"), VersionKind::Integer) };
+    let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: vec![part] }));
+    told(&rules, &record(0, format!(r#"{{"v":"5","s":{s}}}"#).as_bytes())).map(|told| told.version.unwrap())
+}
+
+#[test]
+fn a_part_is_at_least_the_greatest_of_what_stands_there() {
+    for s in ["null", "4", "-6", r#""5""#, "[]", "[null]", r#"[null,"4"]"#, r#""[null,\"4\"]""#, r#""[]""#] {
+        assert_eq!(at_least_5(s).unwrap(), "5", "{s}");
+    }
+    for s in ["6", r#""006""#, r#"["6","4"]"#, "[4,6]", r#""[null,\"6\",3]""#, r#""[6]""#] {
+        assert_eq!(at_least_5(s).unwrap(), "6", "{s}");
+    }
+    let long = "1".repeat(200);
+    assert_eq!(at_least_5(&format!(r#"["7","{long}"]"#)).unwrap(), long);
+    for s in ["true", "{}", r#""x""#, "[[1]]", "1.5", r#""""#, r#"["x"]"#, &format!("[{long},{long}]")] {
+        let refusal = at_least_5(s).unwrap_err();
+        assert_eq!(refusal.reason, Reason::VersionMalformed, "{s}");
+        assert!(refusal.message.contains("`value.s`"), "{}", refusal.message);
+    }
+    // What is missing is not raised: it stays missing.
+    let part = VersionPart { at_least: Some(paths(&["value.1"])), ..integers()[0].clone() };
+    assert_eq!(tuple([part.clone(), part.clone()], "[null,7]"), None);
+    assert_eq!(tuple([part.clone(), part], "[3,7]"), tuple(integers(), "[7,7]"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    /// A tuple's order is that of its elements, nothing being lowest.
+    #[test]
+    fn tuples_are_in_order(a in (prop::option::of(-3_i64..3), prop::option::of(any::<i64>())), b in (prop::option::of(-3_i64..3), prop::option::of(-3_i64..3))) {
+        let of = |tuple_: (Option<i64>, Option<i64>)| tuple(integers(), &serde_json::to_string(&tuple_).unwrap());
+        prop_assert_eq!(of(a).cmp(&of(b)), a.cmp(&b));
+    }
+}
