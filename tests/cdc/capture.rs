@@ -8,16 +8,13 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Kafka, Stored};
 use crate::connect::Connect;
-use crate::database::{Database, TABLES};
+use crate::database::{Database, SIGNALS, TABLES};
 use crate::kafka::Broker;
 use crate::replica::payload;
 use crate::session::Session;
 use crate::until::within;
 
 const DELIVERY: Duration = Duration::from_secs(120);
-
-const SIGNALS: &str =
-    "create table signals (id varchar(42) primary key, type varchar(32) not null, data varchar(2048));";
 
 /// What the first snapshot reads.
 const ROWS: &str = "

@@ -30,7 +30,8 @@ impl Connect {
     pub fn new(database: &dyn Database, brokers: &str, further: &[(&str, &str)]) -> Connect {
         let name = database.name();
         let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join(database.pom());
-        let libs = kafka::jars(&format!("connect-{name}"), &pom);
+        let kind = pom.file_name().and_then(|file| file.to_str()?.split('.').next()).expect("KIND.pom.xml");
+        let libs = kafka::jars(&format!("connect-{kind}"), &pom);
         let folder = kafka::run_folder().join(format!("connect-{name}"));
         fs::create_dir_all(&folder).expect("the run's folder is writable");
         let connect = Connect { libs, folder, child: None };

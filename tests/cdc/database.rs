@@ -24,6 +24,10 @@ create table orders (id int primary key, status varchar(40) not null, cents bigi
 create table order_lines (order_id int, line int, sku varchar(40) not null, qty int, revision int not null,
     primary key (order_id, line));";
 
+/// The table through which a connector is told to take a snapshot.
+pub const SIGNALS: &str =
+    "create table signals (id varchar(42) primary key, type varchar(32) not null, data varchar(2048));";
+
 /// A running database with its empty tables, and Debezium's connector for it.
 pub trait Database {
     /// What its files and its sessions are called.

@@ -35,6 +35,9 @@ mod server;
 mod session;
 mod workload;
 
+use cluster::Kafka;
+use database::Database as _;
+use kafka::Broker;
 use mariadb::MariaDb;
 use postgres::Postgres;
 use scenario::Scenario;
@@ -43,13 +46,35 @@ use scenario::Scenario;
 /// group.
 #[test]
 fn postgres_tables_survive_redelivery_a_second_snapshot_and_a_reset_group() {
-    Scenario::start(&Postgres::start(), "shop-postgres").run();
+    Scenario::start(&Postgres::start(), kafka::shared_broker(), &[]).run("shop-postgres");
 }
 
 /// The same of MariaDB, whose converter puts a schema beside every payload.
 #[test]
 fn mariadb_tables_survive_redelivery_a_second_snapshot_and_a_reset_group() {
-    Scenario::start(&MariaDb::start(), "shop-mariadb").run();
+    Scenario::start(&MariaDb::start(), kafka::shared_broker(), &[]).run("shop-mariadb");
+}
+
+/// The first way of the page "From 1 to 2".
+#[test]
+fn a_topology_by_debezium_postgres_1_is_followed_by_2_with_a_new_output() {
+    with_signals("new-output", |scenario| scenario.change_to_2_with_a_new_output());
+}
+
+/// The second one.
+#[test]
+fn a_topology_by_debezium_postgres_1_is_followed_by_2_with_the_same_output() {
+    with_signals("same-output", |scenario| scenario.change_to_2_with_the_same_output());
+}
+
+/// A scenario on a broker of its own, whose connector takes signals for incremental snapshots.
+fn with_signals(name: &'static str, story: impl FnOnce(Scenario<'_>)) {
+    let (postgres, broker) = (Postgres::named(name), Broker::start());
+    postgres.session(&format!("{name}-signals")).run(database::SIGNALS);
+    Kafka::at(&broker.bootstrap()).create("shop.public.signals", 1, &[]);
+    let tables = "public.orders,public.order_lines,public.signals";
+    let settings = [("table.include.list", tables), ("signal.data.collection", "public.signals")];
+    story(Scenario::start(&postgres, &broker, &settings));
 }
 
 /// Writes `tests/data/cdc-real` anew.

@@ -1,11 +1,14 @@
 //! The built `ratchet run` at work on a topology as it is shipped.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::kafka;
+use crate::server::free_port;
 use crate::until::within;
 
 /// What the CLI promises for SIGTERM.
@@ -15,6 +18,7 @@ const STOP_WAIT: Duration = Duration::from_secs(25);
 pub struct Operator {
     topology: PathBuf,
     folder: PathBuf,
+    port: u16,
     child: Option<Child>,
 }
 
@@ -22,21 +26,40 @@ impl Operator {
     /// Starts a topology of `topologies/`.
     pub fn start(name: &str, brokers: &str) -> Operator {
         let topology = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("topologies/{name}.yaml"));
+        let mut operator = Operator::new(name, topology, brokers);
+        operator.restart();
+        operator
+    }
+
+    /// Starts the topology that a text says, in a folder of this name.
+    pub fn of(folder: &str, text: &str, brokers: &str) -> Operator {
+        let mut operator = Operator::new(folder, PathBuf::new(), brokers);
+        operator.write(text);
+        operator.restart();
+        operator
+    }
+
+    /// From the next start on, this is its topology.
+    pub fn write(&mut self, text: &str) {
+        self.topology = self.folder.join("topology.yaml");
+        fs::write(&self.topology, text).expect("the run's folder is writable");
+    }
+
+    fn new(name: &str, topology: PathBuf, brokers: &str) -> Operator {
+        let port = free_port();
         let folder = kafka::run_folder().join(format!("ratchet-{name}"));
         fs::create_dir_all(&folder).expect("the run's folder is writable");
         let config = format!(
             "cluster: kafka\n\
              kafka: {{bootstrap.servers: \"{brokers}\"}}\n\
              state_dir: \"{}\"\n\
-             http: \"127.0.0.1:0\"\n\
+             http: \"127.0.0.1:{port}\"\n\
              topics: {{create: internal, replication_factor: 1, min_insync_replicas: 1}}\n\
              lanes: 1\n",
             folder.join("state").display()
         );
         fs::write(folder.join("config.yaml"), config).expect("the run's folder is writable");
-        let mut operator = Operator { topology, folder, child: None };
-        operator.restart();
-        operator
+        Operator { topology, folder, port, child: None }
     }
 
     /// Starts it again after [`Operator::stop`].
@@ -71,6 +94,24 @@ impl Operator {
 
     fn log(&self) -> PathBuf {
         self.folder.join("ratchet.log")
+    }
+
+    /// Waits until `/readyz` says `ready`.
+    pub fn await_ready(&mut self) {
+        within(STOP_WAIT, "ratchet to be ready", || {
+            self.assert_running();
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+            write!(stream, "GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).ok()?;
+            answer.contains(" 200 ").then_some(())
+        });
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn await_exit(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("it was started");
+        within(STOP_WAIT, "ratchet to end", || child.try_wait().expect("it is our child"))
     }
 
     /// Fails the test if it has ended.

@@ -15,6 +15,7 @@ const DATABASE: &str = "shop";
 
 /// A running PostgreSQL. Dropped, it is gone with its data.
 pub struct Postgres {
+    name: &'static str,
     psql: PathBuf,
     port: u16,
     // In this order: the server ends before its folder goes away.
@@ -23,8 +24,12 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server with an empty data folder, and creates the tables.
     pub fn start() -> Postgres {
+        Postgres::named("postgres")
+    }
+
+    /// Starts a server with an empty data folder, and creates the tables. What belongs to it is called by its name.
+    pub fn named(name: &'static str) -> Postgres {
         let home = Home::new(&["postgres", "nobody"]);
         let psql = program("psql", &FOLDERS, PACKAGE);
         let data = home.folder().join("data");
@@ -39,13 +44,13 @@ impl Postgres {
         }
         let mut ask = client(&psql, &home, port, "postgres");
         ask.args(["-c", "select 1"]).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Server::start("postgres", server, || ask.status().is_ok_and(|status| status.success()));
-        let postgres = Postgres { psql, port, _server: server, home };
+        let server = Server::start(name, server, || ask.status().is_ok_and(|status| status.success()));
+        let postgres = Postgres { name, psql, port, _server: server, home };
         let create = client(&postgres.psql, &postgres.home, port, "postgres");
-        Session::open(create, "postgres-create-database").run(&format!("create database {DATABASE};"));
+        Session::open(create, &format!("{name}-create-database")).run(&format!("create database {DATABASE};"));
         // Of orders the log holds whole old rows, of order_lines only their keys: both are usual.
         let orders_in_full = "alter table orders replica identity full;";
-        postgres.session("postgres-create-tables").run(&format!("{CREATE}\n{orders_in_full}"));
+        postgres.session(&format!("{name}-create-tables")).run(&format!("{CREATE}\n{orders_in_full}"));
         postgres
     }
 }
@@ -60,7 +65,7 @@ fn client(psql: &PathBuf, home: &Home, port: u16, database: &str) -> Command {
 
 impl Database for Postgres {
     fn name(&self) -> &'static str {
-        "postgres"
+        self.name
     }
 
     fn session(&self, name: &str) -> Session {

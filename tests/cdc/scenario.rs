@@ -9,13 +9,15 @@ use serde_json::{Map, Value};
 use crate::cluster::{Follower, Kafka, Stored};
 use crate::connect::Connect;
 use crate::database::{Database, TABLES, Table};
-use crate::kafka;
+use crate::kafka::Broker;
 use crate::operator::Operator;
 use crate::random::Random;
 use crate::replica::{Replica, payload};
 use crate::session::Session;
 use crate::until::within;
 use crate::workload::{Kinds, Workload};
+
+mod upgrade;
 
 /// Of every table's topic and of its output.
 const PARTITIONS: i32 = 3;
@@ -29,7 +31,8 @@ const DELIVERY: Duration = Duration::from_secs(120);
 /// Everything but the operator, up and running.
 pub struct Scenario<'a> {
     database: &'a dyn Database,
-    topology: &'static str,
+    /// What the outputs' names end with, behind the tables' topics.
+    output: &'static str,
     kafka: Kafka,
     connect: Connect,
     session: Session,
@@ -62,19 +65,19 @@ impl Arrivals {
 }
 
 impl<'a> Scenario<'a> {
-    /// Creates the topics. The topology's outputs are `{topic}.clean`.
-    pub fn start(database: &'a dyn Database, topology: &'static str) -> Scenario<'a> {
-        let kafka = Kafka::at(&kafka::shared_broker().bootstrap());
+    /// Creates the topics, the outputs `{topic}.clean` too. `further` are settings of the connector's.
+    pub fn start(database: &'a dyn Database, broker: &Broker, further: &[(&str, &str)]) -> Scenario<'a> {
+        let kafka = Kafka::at(&broker.bootstrap());
         for table in &TABLES {
             kafka.create(&database.topic(table), PARTITIONS, &[]);
-            kafka.create(&output(database, table), PARTITIONS, &[]);
+            kafka.create(&format!("{}.clean", database.topic(table)), PARTITIONS, &[]);
         }
         for topic in database.further_topics() {
             kafka.create(topic, 1, &[]);
         }
         let name = database.name();
         Scenario {
-            connect: Connect::new(database, kafka.brokers(), &[]),
+            connect: Connect::new(database, kafka.brokers(), further),
             session: database.session(&format!("{name}-session")),
             other: database.session(&format!("{name}-other-session")),
             third: database.session(&format!("{name}-third-session")),
@@ -84,15 +87,15 @@ impl<'a> Scenario<'a> {
                 .map(|table| Arrivals { follower: kafka.follow(&database.topic(table)), reads: 0, ids: HashSet::new() })
                 .collect(),
             database,
-            topology,
+            output: "clean",
             kafka,
         }
     }
 
-    /// The story.
-    pub fn run(mut self) {
+    /// The story, with a topology that is shipped.
+    pub fn run(mut self, topology: &str) {
         self.work(Kinds::All);
-        let mut operator = Operator::start(self.topology, self.kafka.brokers());
+        let mut operator = Operator::start(topology, self.kafka.brokers());
 
         self.tell("a first snapshot, then changes");
         self.connect.start();
@@ -122,28 +125,28 @@ impl<'a> Scenario<'a> {
         }
 
         self.tell("the topic is read again from the beginning by a reset group");
-        self.await_drained(&mut operator);
+        self.await_drained(topology, &mut operator);
         operator.stop();
-        self.reset_group(&mut operator);
+        self.reset_group(topology, &mut operator);
         self.work(Kinds::All);
         self.await_delivered();
-        self.await_drained(&mut operator);
+        self.await_drained(topology, &mut operator);
         for table in &TABLES {
             self.check(table);
         }
-        self.repair(&mut operator);
+        self.repair(topology, &mut operator);
     }
 
     /// What changes while the connector has no offsets is in no record but the next snapshot's reads. They lose
     /// to a change that is known, until `reads: by_version` and one more snapshot.
-    fn repair(&mut self, operator: &mut Operator) {
+    fn repair(&mut self, topology: &str, operator: &mut Operator) {
         self.tell("its offsets are lost while rows change: their last state is in a snapshot's reads only");
         self.connect.stop();
         // What is deleted now is in no record at all.
         self.work(Kinds::Keeping);
         self.take_another_snapshot();
         self.await_delivered();
-        self.await_drained(operator);
+        self.await_drained(topology, operator);
         for table in &TABLES {
             let (source, replica) = (self.source(table), Replica::of(&self.read_output(table)));
             let differences = differences(&source, &replica.rows);
@@ -163,7 +166,7 @@ impl<'a> Scenario<'a> {
         self.work(Kinds::All);
         self.await_delivered();
         self.connect.stop();
-        self.await_drained(operator);
+        self.await_drained(topology, operator);
         operator.stop();
         for table in &TABLES {
             self.check_output(table);
@@ -255,13 +258,9 @@ impl<'a> Scenario<'a> {
         }
     }
 
-    fn group(&self) -> String {
-        format!("ratchet.{}", self.topology)
-    }
-
     /// Waits until the operator has committed the end of every input partition.
-    fn await_drained(&self, operator: &mut Operator) {
-        let group = self.kafka.group(&self.group());
+    fn await_drained(&self, topology: &str, operator: &mut Operator) {
+        let group = self.kafka.group(&group(topology));
         for (topic, partition) in self.partitions() {
             let end = self.kafka.bounds(&topic, partition).end;
             within(DELIVERY, &format!("{topic}:{partition} to be drained to {end}"), || {
@@ -276,15 +275,15 @@ impl<'a> Scenario<'a> {
     }
 
     /// Lets the stopped operator read everything again: nothing may come out of that.
-    fn reset_group(&self, operator: &mut Operator) {
+    fn reset_group(&self, topology: &str, operator: &mut Operator) {
         let outputs = || TABLES.iter().map(|table| self.read_output(table)).collect::<Vec<_>>();
         let before = outputs();
-        let group = self.kafka.group(&self.group());
+        let group = self.kafka.group(&group(topology));
         for (topic, partition) in self.partitions() {
             group.set(&topic, partition, 0, "");
         }
         operator.restart();
-        self.await_drained(operator);
+        self.await_drained(topology, operator);
         assert!(operator.said().contains("the group was reset"), "the reset was not noticed: {}", operator.said());
         assert!(outputs() == before, "reading the input again has brought something new");
     }
@@ -339,7 +338,7 @@ impl<'a> Scenario<'a> {
     }
 
     fn read_output(&self, table: &Table) -> BTreeMap<i32, Vec<Stored>> {
-        self.kafka.read(&output(self.database, table))
+        self.kafka.read(&format!("{}.{}", self.database.topic(table), self.output))
     }
 
     /// The source's rows, by key.
@@ -394,8 +393,8 @@ struct History {
     falls: usize,
 }
 
-fn output(database: &dyn Database, table: &Table) -> String {
-    format!("{}.clean", database.topic(table))
+fn group(topology: &str) -> String {
+    format!("ratchet.{topology}")
 }
 
 /// The changes in a topic with their keys, null values left out.
