@@ -1,7 +1,7 @@
 //! A record goes through a member and a producer byte for byte.
 
 use ratchet::cluster::kafka::Batch;
-use ratchet::cluster::{Cluster, Member as _, Message, Producer as _, RecordBatch};
+use ratchet::cluster::{Cluster, Kind, Member as _, Message, Producer as _, Reader as _, RecordBatch};
 use ratchet::record::{HeaderBuf, Headers};
 
 use crate::common::*;
@@ -125,6 +125,58 @@ fn headers_are_read_whatever_the_value_and_the_compression() {
             (count == sent.len()).then_some(())
         });
     }
+}
+
+/// librdkafka reads no more than 100,000 headers of a record. The program reads the others itself; here, where the linker was
+/// not told to let it, such a record cannot be read, and nothing behind it is.
+#[test]
+fn a_record_whose_headers_cannot_be_read_is_no_record_without_headers() {
+    const HEADERS: usize = 100_001;
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let (_, mut member) = lone_member(&cluster, &input);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    let to = at(&input, 0);
+    let mut headers = HeaderBuf::default();
+    (0..HEADERS).for_each(|_| headers.push(b"h", None));
+    let sent = [
+        message(&to, "before", "v"),
+        Message { headers: headers.as_headers(), ..message(&to, "many", "v") },
+        message(&to, "behind", "v"),
+    ];
+    commit(&mut producer, &member, &sent, &[commit_of(&to, 0, "")]);
+
+    member.start(&to, 0).unwrap();
+    let (mut batch, mut seen) = (Batch::default(), Vec::new());
+    let mut note = |batch: &Batch| {
+        seen.extend((0..batch.len()).map(|index| batch.record(index).offset));
+    };
+    let refused = eventually("the refusal", || {
+        let polled = member.poll(&mut batch, 100, STEP);
+        note(&batch);
+        polled.err()
+    });
+    assert_eq!(refused.kind, Kind::Refused, "{refused}");
+    assert!(refused.message.contains("at offset 1: ") && refused.message.contains("headers"), "{refused}");
+    for _ in 0..10 {
+        assert_eq!(member.poll(&mut batch, 100, STEP).unwrap(), None);
+        note(&batch);
+    }
+    assert_eq!(seen, [0]);
+
+    let mut reader = cluster.reader(&to, 0).unwrap();
+    let mut seen = Vec::new();
+    let mut refusals = 0;
+    eventually("refusals", || {
+        match reader.read(&mut batch, 100, STEP) {
+            Ok(()) => seen.extend((0..batch.len()).map(|index| batch.record(index).offset)),
+            Err(error) => {
+                assert!(error.message.contains("at offset 1: "), "{error}");
+                refusals += 1;
+            }
+        }
+        (refusals == 5).then_some(())
+    });
+    assert_eq!(seen, [0]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::checker::{Fate, check};
 use crate::cluster::{Fresh, Kafka, Stored};
 use crate::hostile::{broken_records, noise, raw};
 use crate::job::Job;
+use crate::kafka::shared_broker;
 use crate::load::{now_ms, thing, things};
 use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
@@ -281,4 +282,70 @@ fn a_full_disk_loses_nothing() {
     roomy.stop();
     let found = check(&job, &[first.state_dir(), roomy.state_dir()]);
     assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (records, 1000), "{found:?}");
+}
+
+/// A number as it stands in Kafka's records.
+fn varint(number: i64) -> Vec<u8> {
+    let mut rest = (number << 1 ^ number >> 63) as u64;
+    let mut bytes = Vec::new();
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+    bytes
+}
+
+/// Headers as they stand in Kafka's records, without their count.
+fn encoded(headers: &[(String, Option<Vec<u8>>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, value) in headers {
+        bytes.extend(varint(name.len() as i64));
+        bytes.extend(name.as_bytes());
+        bytes.extend(varint(value.as_ref().map_or(-1, |value| value.len() as i64)));
+        bytes.extend(value.iter().flatten());
+    }
+    bytes
+}
+
+/// What the broker has on its disk of a partition.
+fn log_of(topic: &str) -> Vec<u8> {
+    let folder = shared_broker().data().join(format!("{topic}-0"));
+    fs::read(folder.join("00000000000000000000.log")).expect("the partition's first segment")
+}
+
+fn holds(log: &[u8], bytes: &[u8]) -> bool {
+    log.windows(bytes.len()).any(|window| window == bytes)
+}
+
+/// librdkafka reads no more than 100,000 headers of a record, and says the same of one that has more as of a broken one.
+#[test]
+fn more_headers_than_librdkafka_reads_come_out_byte_for_byte() {
+    let many = |count: usize| -> Vec<(String, Option<Vec<u8>>)> {
+        let value = |nth| if nth % 1_000 == 0 { Some(format!("{nth}").into_bytes()) } else { None };
+        (0..count).map(|nth| ("h".to_owned(), value(nth))).collect()
+    };
+    // The second has more than `limits.header_bytes` allows, whatever librdkafka reads.
+    let (fine, too_many) = (many(100_001), many(130_000));
+    let job = Job::on(Kafka::at(&shared_broker().bootstrap()), "headers");
+    job.kafka.create(&job.input, 1, &[]);
+    job.kafka.create(&job.output, 1, &[]);
+    let with = |id: &str, headers: &[(String, Option<Vec<u8>>)]| Fresh {
+        headers: headers.to_vec(),
+        ..Fresh::new(0, "k", format!("{{\"id\":\"{id}\",\"version\":1}}")).at(now_ms())
+    };
+    job.send([thing(0, "before", 1), with("fine", &fine), with("too-many", &too_many), thing(0, "behind", 1)]);
+    let mut operator = Operator::start(&job, "a");
+    job.await_drained(DEADLINE);
+    operator.stop();
+
+    let values: Vec<String> =
+        job.output().into_iter().map(|record| String::from_utf8(record.value.unwrap()).unwrap()).collect();
+    assert_eq!(values.len(), 3, "{values:?}");
+    assert!(values[1].contains("fine"), "{values:?}");
+    let block: Vec<u8> = varint(fine.len() as i64).into_iter().chain(encoded(&fine)).collect();
+    assert!(holds(&log_of(&job.input), &block), "this is how they stand in a record");
+    assert!(holds(&log_of(&job.output), &block), "the headers were changed");
+    assert_eq!(job.kafka.bounds(&job.dead_letter(), 0).end, 2, "the letter, and its transaction's marker");
+    assert!(holds(&log_of(&job.dead_letter()), &encoded(&too_many)), "the dead letter's headers were changed");
 }

@@ -5,19 +5,20 @@
 //! came from (the batch holds an `Arc` of it); `messages`, `sources` and `headers_at` have one element
 //! for each record.
 //!
-//! **Failure**: a message that stands for an error never gets into a batch; it is handed to whoever
-//! fills it.
+//! **Failure**: a message that stands for an error never gets into a batch, nor does one whose headers cannot be read; it is
+//! handed to whoever fills it.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::bindings as rd;
 
 use super::errors::{Code, Failure};
-use super::native::{Client, Queue, c_millis};
+use super::native::{Client, Queue, c_millis, shadowed};
+use super::wire;
 use crate::cluster::RecordBatch;
 use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
 
@@ -26,7 +27,7 @@ use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
 pub struct Batch {
     messages: Vec<*mut rd::rd_kafka_message_t>,
     sources: Vec<u32>,
-    headers_at: Vec<Range<u32>>,
+    headers_at: Vec<Range<usize>>,
     headers: HeaderBuf,
     partitions: Arc<[TopicPartition]>,
     client: Option<Arc<Client>>,
@@ -37,39 +38,46 @@ unsafe impl Send for Batch {}
 
 /// A message on its way into a batch.
 #[derive(Clone, Copy)]
-pub(super) struct Incoming<'a>(&'a rd::rd_kafka_message_t);
+pub(super) struct Incoming<'a> {
+    message: &'a rd::rd_kafka_message_t,
+    /// Why its headers cannot be read, if they cannot.
+    unreadable: Option<&'a Failure>,
+}
 
 impl Incoming<'_> {
     /// Something to tell one topic from another by, cheaper than the name. Valid for as long as the
     /// topic's partitions are assigned.
     pub fn topic_handle(&self) -> usize {
-        self.0.rkt.addr()
+        self.message.rkt.addr()
     }
 
     /// The topic's name.
     pub fn topic(&self) -> &str {
-        if self.0.rkt.is_null() {
+        if self.message.rkt.is_null() {
             return "";
         }
         // SAFETY: the message holds its topic, and the topic its name; Kafka's topic names are ASCII.
-        unsafe { CStr::from_ptr(rd::rd_kafka_topic_name(self.0.rkt)) }.to_str().unwrap_or("")
+        unsafe { CStr::from_ptr(rd::rd_kafka_topic_name(self.message.rkt)) }.to_str().unwrap_or("")
     }
 
     /// The partition.
     pub fn partition(&self) -> i32 {
-        self.0.partition
+        self.message.partition
     }
 
     /// The offset; for an error, where it happened.
     pub fn offset(&self) -> i64 {
-        self.0.offset
+        self.message.offset
     }
 
-    /// The error that it stands for, if it is no record.
+    /// The error that it stands for, if it is no record, or none that can be read.
     pub fn failure(&self) -> Option<Failure> {
-        let mut failure = Failure::of(self.0.err)?;
+        if let Some(unreadable) = self.unreadable {
+            return Some(unreadable.clone());
+        }
+        let mut failure = Failure::of(self.message.err)?;
         // SAFETY: for an error, the message owns a string with librdkafka's words, or none.
-        let words = unsafe { rd::rd_kafka_message_errstr(self.0) };
+        let words = unsafe { rd::rd_kafka_message_errstr(self.message) };
         if !words.is_null() {
             // SAFETY: as above; it ends in NUL.
             failure.message = unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned();
@@ -77,9 +85,14 @@ impl Incoming<'_> {
         Some(failure)
     }
 
-    /// Whether it is a record.
+    /// Whether it is a record that can be read.
     pub fn is_record(&self) -> bool {
-        self.0.err == Code::RD_KAFKA_RESP_ERR_NO_ERROR
+        self.message.err == Code::RD_KAFKA_RESP_ERR_NO_ERROR && self.unreadable.is_none()
+    }
+
+    /// Whether it is an error that librdkafka does not know of: it goes on behind it.
+    pub fn is_passed_over(&self) -> bool {
+        self.unreadable.is_some()
     }
 }
 
@@ -143,14 +156,16 @@ impl Batch {
         for index in before..before + taken {
             let raw = self.messages[index];
             // SAFETY: the message is owned and alive; it is destroyed or kept below.
-            let message = Incoming(unsafe { &*raw });
-            let source = sort(message);
-            match source.filter(|_| message.is_record()) {
-                Some(source) => {
+            let headers = unsafe { FoundHeaders::of(raw) };
+            // SAFETY: as above.
+            let message = Incoming { message: unsafe { &*raw }, unreadable: headers.as_ref().err() };
+            let source = sort(message).filter(|_| message.is_record());
+            match source.zip(headers.ok()) {
+                Some((source, headers)) => {
                     self.sources.push(source);
                     self.messages[kept] = raw;
                     kept += 1;
-                    self.copy_headers(raw);
+                    self.copy_headers(&headers);
                 }
                 // SAFETY: owned, and never touched again: its place is overwritten or cut off.
                 None => unsafe { rd::rd_kafka_message_destroy(raw) },
@@ -161,23 +176,68 @@ impl Batch {
         taken
     }
 
-    /// Copies a message's headers, if there are any: librdkafka keeps them in a form of its own.
-    fn copy_headers(&mut self, message: *const rd::rd_kafka_message_t) {
-        let start = self.headers_len();
-        let mut headers = ptr::null_mut();
-        // SAFETY: the message is alive; the list stays the message's.
-        let code = unsafe { rd::rd_kafka_message_headers(message, &mut headers) };
-        if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR {
-            // SAFETY: the list and what it points to live as long as the message.
-            (0..)
-                .map_while(|index| unsafe { header_at(headers, index) })
-                .for_each(|(name, value)| self.headers.push(name, value));
+    /// Copies the headers of the message that was added last: librdkafka keeps them in a form of its own, which takes many
+    /// times as much.
+    fn copy_headers(&mut self, found: &FoundHeaders) {
+        let start = self.headers.byte_len();
+        match found {
+            FoundHeaders::None => {}
+            // SAFETY: the list is owned, and lives for as long as what it gives is used.
+            FoundHeaders::Listed(list) => (0..)
+                .map_while(|index| unsafe { header_at(list.0.as_ptr(), index) })
+                .for_each(|(name, value)| self.headers.push(name, value)),
+            FoundHeaders::Read(headers) => self.headers.extend(headers.as_headers()),
         }
-        self.headers_at.push(start..self.headers_len());
+        self.headers_at.push(start..self.headers.byte_len());
     }
+}
 
-    fn headers_len(&self) -> u32 {
-        u32::try_from(self.headers.byte_len()).expect("a batch's headers are far below 4 GiB")
+/// A list of librdkafka's.
+struct HeaderList(NonNull<rd::rd_kafka_headers_t>);
+
+impl Drop for HeaderList {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { rd::rd_kafka_headers_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// A message's headers.
+enum FoundHeaders {
+    None,
+    Listed(HeaderList),
+    /// librdkafka reads no more than 100,000 of a record.
+    Read(HeaderBuf),
+}
+
+impl FoundHeaders {
+    /// Takes the headers out of a message.
+    ///
+    /// # Safety
+    /// The message is alive, and nobody else uses it meanwhile.
+    unsafe fn of(message: *mut rd::rd_kafka_message_t) -> Result<Self, Failure> {
+        let mut list = ptr::null_mut();
+        // SAFETY: by the caller's promise; a message that stands for an error has none.
+        let mut detach = || unsafe {
+            match (*message).err {
+                Code::RD_KAFKA_RESP_ERR_NO_ERROR => rd::rd_kafka_message_detach_headers(message, &mut list),
+                _ => Code::RD_KAFKA_RESP_ERR__NOENT,
+            }
+        };
+        let Some(failure) = Failure::of(detach()) else {
+            return Ok(NonNull::new(list).map_or(Self::None, |list| Self::Listed(HeaderList(list))));
+        };
+        if failure.code == Code::RD_KAFKA_RESP_ERR__NOENT {
+            return Ok(Self::None);
+        }
+        // Once more, to see which bytes it reads: they are the message's, and live as long.
+        let (_, bytes) = shadowed(detach);
+        // SAFETY: as above.
+        let bytes = bytes.map(|(start, len)| unsafe { std::slice::from_raw_parts(start, len) });
+        match bytes.and_then(wire::read_headers) {
+            Some(headers) => Ok(Self::Read(headers)),
+            None => Err(Failure::new(failure.code, "the headers of the record there cannot be read")),
+        }
     }
 }
 
@@ -262,7 +322,7 @@ impl RecordBatch for Batch {
         };
         let known = kind != rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && timestamp != -1;
         let headers = self.headers_at[index].clone();
-        let headers = &self.headers.as_headers().as_bytes()[headers.start as usize..headers.end as usize];
+        let headers = &self.headers.as_headers().as_bytes()[headers];
         let source = &self.partitions[self.source(index)];
         Record {
             topic: &source.topic,

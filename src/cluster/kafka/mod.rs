@@ -3,7 +3,7 @@
 //! - `properties`: the clients' properties: defaults, the user's, and those that nobody may change
 //! - `native`: librdkafka's objects with owners, and nothing of Kafka's meaning
 //! - `errors`: what librdkafka's errors mean to a lane
-//! - `batch`: records, borrowed from librdkafka's memory
+//! - `batch`: records, borrowed from librdkafka's memory; `wire`: what is read of Kafka's own bytes beside it
 //! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the same names
 //! - `settle` (with its `crew`), `admin`: the questions of a takeover, and about topics; `fences` ends dead owners' transactions
 //!
@@ -42,6 +42,7 @@ mod send;
 mod settle;
 mod slots;
 mod threads;
+mod wire;
 
 pub use batch::Batch;
 pub use member::{Member, Metadata};

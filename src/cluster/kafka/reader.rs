@@ -31,8 +31,15 @@ pub struct Reader {
     partitions: Arc<[TopicPartition]>,
     queue: Queue,
     topic: Topic,
+    place: Place,
+}
+
+/// Where a reader stands, and what it has met there.
+struct Place {
     position: i64,
     trouble: Option<Error>,
+    /// Whether librdkafka goes on behind the trouble, where nobody may.
+    is_stuck: bool,
 }
 
 impl Reader {
@@ -54,7 +61,8 @@ impl Reader {
             return Err(failure.plain(what()));
         }
         let partitions = Arc::from([partition.clone()]);
-        Ok(Self { partition: partition.clone(), partitions, queue, topic, position: offset, trouble: None })
+        let place = Place { position: offset, trouble: None, is_stuck: false };
+        Ok(Self { partition: partition.clone(), partitions, queue, topic, place })
     }
 
     /// What the client tells of the cluster; the loss of one connection is its own business.
@@ -70,20 +78,30 @@ impl Reader {
     }
 }
 
-/// Sorts a message of the partition at `position`; says whether it is to be returned.
-fn sort(message: Incoming<'_>, partition: &TopicPartition, position: &mut i64, trouble: &mut Option<Error>) -> bool {
-    let Some(failure) = message.failure() else {
-        let new = message.offset() >= *position;
-        *position = (*position).max(message.offset() + 1);
-        return new;
-    };
-    if failure.code == Code::RD_KAFKA_RESP_ERR__PARTITION_EOF {
-        // Everything before this offset has come before this message.
-        *position = (*position).max(message.offset());
-    } else if !is_fetched_again(&failure) {
-        *trouble = Some(unreadable(partition, *position, &failure));
+impl Place {
+    /// Sorts a message of the partition; says whether it is to be returned.
+    fn sort(&mut self, message: Incoming<'_>, partition: &TopicPartition) -> bool {
+        if self.is_stuck {
+            return false;
+        }
+        let Some(failure) = message.failure() else {
+            let new = message.offset() >= self.position;
+            self.position = self.position.max(message.offset() + 1);
+            return new;
+        };
+        if failure.code == Code::RD_KAFKA_RESP_ERR__PARTITION_EOF {
+            // Everything before this offset has come before this message.
+            self.position = self.position.max(message.offset());
+        } else if !is_fetched_again(&failure) {
+            self.is_stuck = message.is_passed_over();
+            self.trouble = Some(unreadable(partition, self.position, &failure));
+        }
+        false
     }
-    false
+
+    fn take_trouble(&mut self) -> Option<Error> {
+        if self.is_stuck { self.trouble.clone() } else { self.trouble.take() }
+    }
 }
 
 impl cluster::Reader for Reader {
@@ -92,22 +110,20 @@ impl cluster::Reader for Reader {
     fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
         batch.clear();
         self.serve()?;
-        if let Some(trouble) = self.trouble.take() {
+        if let Some(trouble) = self.place.take_trouble() {
             return Err(trouble);
         }
-        let Self { partition, partitions, queue, position, trouble, .. } = self;
-        batch.fill(queue, partitions, records_max, wait, |message| {
-            sort(message, partition, position, trouble).then_some(0)
-        });
+        let Self { partition, partitions, queue, place, .. } = self;
+        batch.fill(queue, partitions, records_max, wait, |message| place.sort(message, partition).then_some(0));
         // What came before the trouble is returned first.
-        match self.trouble.take_if(|_| cluster::RecordBatch::is_empty(batch)) {
-            Some(trouble) => Err(trouble),
-            None => Ok(()),
+        if !cluster::RecordBatch::is_empty(batch) {
+            return Ok(());
         }
+        self.place.take_trouble().map_or(Ok(()), Err)
     }
 
     fn position(&self) -> i64 {
-        self.position
+        self.place.position
     }
 }
 

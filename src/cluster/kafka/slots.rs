@@ -154,6 +154,10 @@ impl Slots {
         if !slot.started {
             return;
         }
+        if message.is_passed_over() {
+            // What comes behind it must not be taken for what comes next.
+            slot.started = false;
+        }
         troubles.push(unreadable(&self.partitions[index as usize], slot.next, &failure));
     }
 }

@@ -94,14 +94,22 @@ fn say(server: &Server, words: &str) -> TcpStream {
 /// Reads until the server closes the connection: what it said until then.
 #[track_caller]
 fn until_closed(stream: &mut TcpStream) -> String {
-    let mut said = Vec::new();
-    match stream.read_to_end(&mut said) {
-        Ok(_) => {}
-        // what had not been read by the server when it closed
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
-        Err(error) => panic!("the connection stays open: {error}"),
+    let until = Instant::now() + WAIT_MAX;
+    let (mut said, mut part) = (Vec::new(), [0; 4096]);
+    while Instant::now() < until {
+        match stream.read(&mut part) {
+            Ok(0) => return String::from_utf8(said).unwrap(),
+            Ok(length) => said.extend_from_slice(&part[..length]),
+            // what had not been read by the server when it closed
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                return String::from_utf8(said).unwrap();
+            }
+            Err(error) => panic!("the connection stays open: {error}"),
+        }
     }
-    String::from_utf8(said).unwrap()
+    // whoever goes on asking is not to do so for good
+    stream.shutdown(std::net::Shutdown::Both).unwrap();
+    panic!("the connection stays open, and is answered on");
 }
 
 /// Whether the server has closed the connection by now; there is nothing to be read on it.

@@ -31,7 +31,7 @@ mod unpack;
 pub(super) use event::{Event, Signal, Undelivered};
 pub(super) use list::{Element, List};
 pub(super) use listener::Listener;
-pub(super) use unpack::{NOTE_BYTES, Refusal, allow, allowed_bytes, refusal};
+pub(super) use unpack::{NOTE_BYTES, Refusal, allow, allowed_bytes, refusal, shadowed};
 
 /// Room for librdkafka's explanations.
 const MESSAGE_BYTES_MAX: usize = 512;

@@ -10,7 +10,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
-use super::room::{Claim, NOTE_BYTES, Refusal, count_records};
+use super::super::super::wire::count_records;
+use super::room::{Claim, NOTE_BYTES, Refusal};
 
 /// What memory is got for at least.
 const CAPACITY_MIN: usize = 1 << 10;

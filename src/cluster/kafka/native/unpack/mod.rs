@@ -20,6 +20,7 @@ mod room;
 mod wrap;
 
 pub(in super::super) use room::{NOTE_BYTES, Refusal};
+pub(in super::super) use wrap::shadowed;
 
 /// How many refusals are remembered: they are asked for at once.
 const REMEMBERED_MAX: usize = 256;

@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What librdkafka takes for a record beside its bytes.
 pub(in super::super::super) const NOTE_BYTES: u64 = 400;
-/// Attributes, two differences, and the lengths of key, value and headers.
-const RECORD_BYTES_MIN: usize = 6;
 /// A thread that holds nothing may claim such a part of the bound in any case.
 const PARTS: u64 = 8;
 
@@ -112,51 +110,6 @@ impl Drop for Claim {
     }
 }
 
-/// How many records stand in what a batch unpacks to, as far as it can be told: each takes memory beside its bytes. A batch
-/// is a row of records, each behind its length; before Kafka 0.11, of messages, each behind its offset and its length. No
-/// record is as short as an offset's first byte would say.
-pub(super) fn count_records(unpacked: &[u8]) -> u64 {
-    match record(unpacked) {
-        Some(_) => count(unpacked, record),
-        None => count(unpacked, message),
-    }
-}
-
-fn count(mut rest: &[u8], next: fn(&[u8]) -> Option<&[u8]>) -> u64 {
-    let mut records = 0;
-    while let Some(behind) = next(rest) {
-        records += 1;
-        rest = behind;
-    }
-    records
-}
-
-/// What stands behind the first record.
-fn record(bytes: &[u8]) -> Option<&[u8]> {
-    let (mut value, mut place) = (0_u64, 0);
-    loop {
-        let byte = *bytes.get(place)?;
-        value |= u64::from(byte & 0x7f) << (7 * place);
-        place += 1;
-        if byte < 0x80 {
-            break;
-        }
-        // A length has five bytes at the most.
-        if place == 5 {
-            return None;
-        }
-    }
-    // In zigzag: what is odd is negative.
-    let length = usize::try_from(value >> 1).ok().filter(|length| value & 1 == 0 && *length >= RECORD_BYTES_MIN)?;
-    bytes.get(place..)?.get(length..)
-}
-
-/// What stands behind the first message.
-fn message(bytes: &[u8]) -> Option<&[u8]> {
-    let length = bytes.get(8..12)?.try_into().ok().map(u32::from_be_bytes)?;
-    bytes.get(12..)?.get(usize::try_from(length).ok()?..)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,29 +144,5 @@ mod tests {
         assert_eq!(first.add(60), Ok(()));
         assert_eq!(second.add(60), Err(Refusal::NoRoom), "together they are more than an eighth");
         assert_eq!(second.add(40), Ok(()));
-    }
-
-    #[test]
-    fn records_are_counted_in_both_forms() {
-        // Length 6, in zigzag: attributes, times, no key, no value, no headers.
-        let record = [12, 0, 0, 0, 1, 1, 0];
-        assert_eq!(count_records(&record.repeat(1_000)), 1_000);
-        let mut message = vec![0; 8];
-        message.extend(14_u32.to_be_bytes());
-        message.extend([7; 14]);
-        assert_eq!(count_records(&message.repeat(1_000)), 1_000);
-        // A length of two bytes.
-        let long: Vec<u8> = [0x80, 0x02].into_iter().chain([0; 128]).collect();
-        assert_eq!(count_records(&long.repeat(3)), 3);
-    }
-
-    #[test]
-    fn what_is_no_row_of_records_ends_the_count() {
-        for broken in [&[][..], &[1], &[0x80], &[0xff; 64], &[40, 0]] {
-            assert_eq!(count_records(broken), 0, "{broken:?}");
-        }
-        // One record whose value could be taken for many messages.
-        let zeros: Vec<u8> = [0x80, 0x02].into_iter().chain([0; 128]).collect();
-        assert_eq!(count_records(&zeros), 1);
     }
 }

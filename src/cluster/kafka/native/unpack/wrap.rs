@@ -6,7 +6,7 @@
 //! **Failure**: as librdkafka's own say it; why it was stands in [`super::note`].
 
 use std::arch::global_asm;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -52,6 +52,17 @@ struct Last {
 
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+    /// What librdkafka made a buffer of last on this thread.
+    static SHADOWED: Cell<(*const c_void, usize)> = const { Cell::new((ptr::null(), 0)) };
+}
+
+/// Makes a call, and says what librdkafka has made a buffer of for it, last and on this thread: where, and how many bytes.
+/// `None` where it has made none, or where the linker was not told to send that here.
+pub(in super::super::super) fn shadowed<T>(call: impl FnOnce() -> T) -> (T, Option<(*const u8, usize)>) {
+    SHADOWED.set((ptr::null(), 0));
+    let result = call();
+    let (start, len) = SHADOWED.get();
+    (result, (!start.is_null()).then_some((start.cast(), len)))
 }
 
 /// The claims of buffers, by where they are.
@@ -239,6 +250,7 @@ unsafe extern "C" fn __wrap_rd_kafka_buf_new_shadow(
 ) -> *mut c_void {
     // SAFETY: a word that nobody writes to.
     let real = unsafe { ratchet_real_rd_kafka_buf_new_shadow }.expect("whoever wraps it has the real one");
+    SHADOWED.set((start, len));
     let mut free = free;
     let unpacked = LAST.with_borrow_mut(|last| last.take_if(|last| last.start == start.addr()));
     if let Some(Last { claim, .. }) = unpacked {

@@ -1,0 +1,139 @@
+//! What is read here of Kafka's own bytes, beside librdkafka: how many records a batch holds, and a record's headers.
+//!
+//! Whoever may write to the input chooses these bytes. Nothing is believed of them: a length that does not fit ends it.
+//!
+//! **Failure**: what is not in order is `None`, or is not counted.
+
+use crate::record::HeaderBuf;
+
+/// Attributes, two differences, and the lengths of key, value and headers.
+const RECORD_BYTES_MIN: i64 = 6;
+/// Bytes of a length, or of a count, at the most.
+const VARINT_BYTES_MAX: usize = 5;
+
+/// A number as it stands in records, in zigzag, and what stands behind it.
+fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
+    let mut value = 0_u64;
+    for (place, byte) in bytes.iter().enumerate().take(VARINT_BYTES_MAX) {
+        value |= u64::from(byte & 0x7f) << (7 * place);
+        if *byte < 0x80 {
+            let number = (value >> 1) as i64 ^ -((value & 1) as i64);
+            return Some((number, &bytes[place + 1..]));
+        }
+    }
+    None
+}
+
+/// How many records stand in what a batch unpacks to, as far as it can be told: each takes memory beside its bytes. A batch
+/// is a row of records, each behind its length; before Kafka 0.11, of messages, each behind its offset and its length. No
+/// record is as short as an offset's first byte would say.
+pub fn count_records(unpacked: &[u8]) -> u64 {
+    match record(unpacked) {
+        Some(_) => count(unpacked, record),
+        None => count(unpacked, message),
+    }
+}
+
+fn count(mut rest: &[u8], next: fn(&[u8]) -> Option<&[u8]>) -> u64 {
+    let mut records = 0;
+    while let Some(behind) = next(rest) {
+        records += 1;
+        rest = behind;
+    }
+    records
+}
+
+/// What stands behind the first record.
+fn record(bytes: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = varint(bytes)?;
+    rest.get(usize::try_from(length).ok().filter(|_| length >= RECORD_BYTES_MIN)?..)
+}
+
+/// What stands behind the first message.
+fn message(bytes: &[u8]) -> Option<&[u8]> {
+    let length = bytes.get(8..12)?.try_into().ok().map(u32::from_be_bytes)?;
+    bytes.get(12..)?.get(usize::try_from(length).ok()?..)
+}
+
+/// A record's headers: their count, then for each the length of its name, the name, the length of its value, which is -1
+/// for null, and the value; and nothing behind them.
+pub fn read_headers(bytes: &[u8]) -> Option<HeaderBuf> {
+    let mut headers = HeaderBuf::default();
+    let (count, mut rest) = varint(bytes)?;
+    for _ in 0..count {
+        let (name, behind) = counted(rest)?;
+        let (value, behind) = counted(behind)?;
+        headers.push(name?, value);
+        rest = behind;
+    }
+    (count >= 0 && rest.is_empty()).then_some(headers)
+}
+
+/// Bytes behind their length, `None` for null; and what stands behind them.
+fn counted(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let (length, rest) = varint(bytes)?;
+    if length == -1 {
+        return Some((None, rest));
+    }
+    let (bytes, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    Some((Some(bytes), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_counted_in_both_forms() {
+        // Length 6, in zigzag: attributes, times, no key, no value, no headers.
+        let record = [12, 0, 0, 0, 1, 1, 0];
+        assert_eq!(count_records(&record.repeat(1_000)), 1_000);
+        let mut message = vec![0; 8];
+        message.extend(14_u32.to_be_bytes());
+        message.extend([7; 14]);
+        assert_eq!(count_records(&message.repeat(1_000)), 1_000);
+        // A length of two bytes.
+        let long: Vec<u8> = [0x80, 0x02].into_iter().chain([0; 128]).collect();
+        assert_eq!(count_records(&long.repeat(3)), 3);
+    }
+
+    #[test]
+    fn what_is_no_row_of_records_ends_the_count() {
+        for broken in [&[][..], &[1], &[0x80], &[0xff; 64], &[40, 0]] {
+            assert_eq!(count_records(broken), 0, "{broken:?}");
+        }
+        // One record whose value could be taken for many messages.
+        let zeros: Vec<u8> = [0x80, 0x02].into_iter().chain([0; 128]).collect();
+        assert_eq!(count_records(&zeros), 1);
+    }
+
+    #[test]
+    fn headers_are_read_byte_for_byte() {
+        // Three of them: "id" = 0xff 0x00, "" = null, "e\0" = "".
+        let bytes = [6, 4, b'i', b'd', 4, 0xff, 0, 0, 1, 4, b'e', 0, 0];
+        let mut expected = HeaderBuf::default();
+        expected.push(b"id", Some(&[0xff, 0]));
+        expected.push(b"", None);
+        expected.push(b"e\0", Some(b""));
+        assert_eq!(read_headers(&bytes), Some(expected));
+        assert_eq!(read_headers(&[0]), Some(HeaderBuf::default()));
+        // A length of 64 takes two bytes.
+        let long: Vec<u8> = [2, 0x80, 1].into_iter().chain([b'n'; 64]).chain([1]).collect();
+        assert_eq!(read_headers(&long).unwrap().as_headers().iter().next().unwrap().name, [b'n'; 64]);
+    }
+
+    #[test]
+    fn headers_that_are_not_in_order_are_none() {
+        let fine = [4, 2, b'a', 2, b'1', 2, b'b', 1];
+        assert!(read_headers(&fine).is_some());
+        for length in 0..fine.len() {
+            assert_eq!(read_headers(&fine[..length]), None, "{length} bytes");
+        }
+        let behind: Vec<u8> = fine.into_iter().chain([0]).collect();
+        // A negative count, a null name, a length that is negative, one that is too long, one that does not end.
+        let broken = [&[1][..], &[2, 1, 1], &[2, 0, 3], &[2, 0xfe, 0xff, 0xff, 0xff, 0x0f, 1], &[0xff; 16], &behind];
+        for bytes in broken {
+            assert_eq!(read_headers(bytes), None, "{bytes:?}");
+        }
+    }
+}
