@@ -160,9 +160,10 @@ fixtures: setup-build ## Write what today's program persists into tests/fixtures
 lint: setup-build fmt-check clippy docs-check deny shell-check compose-check ## Run all that can be said of the sources without running them
 
 .PHONY: schema
-schema: build ## Write config/topology.schema.json, which a test compares with what `ratchet schema` prints
-	@$(CARGO) run $(BUILD) --quiet --bin ratchet -- schema > config/topology.schema.json.new
-	mv config/topology.schema.json.new config/topology.schema.json
+schema: setup-build ## Write config/topology.schema.json and the tables of keys in docs
+	RATCHET_GOLDEN=write $(CARGO) test $(BUILD) --lib -- --exact topology::keys::tests::the_reference_has_the_tables_of_the_keys \
+		topology::schema::tests::the_schema_that_is_kept_is_the_one_that_is_printed \
+		config::tests::the_reference_has_the_table_of_the_settings
 
 .PHONY: fmt
 fmt: ## Format the sources

@@ -10,7 +10,8 @@ use crate::yaml::tree::Entry;
 use crate::yaml::{Environment, Field, File, Node, Place, Placed, Reader, Report, Shape, Text, Value, text};
 
 use super::kafka;
-use super::settings::{BROKERS, NAMES, is_section};
+use super::keys;
+use super::settings::{BROKERS, is_section};
 
 /// What every variable begins with.
 const VARIABLE_PREFIX: &str = "RATCHET_";
@@ -119,7 +120,9 @@ impl<'a> Layers<'a> {
     fn walk(&mut self, entries: &[Entry], prefix: &str, file: &Arc<File>) {
         for (index, entry) in entries.iter().enumerate() {
             let name = format!("{prefix}{}", entry.key);
-            let field = Field { name: name.clone(), key_place: entry.key_place, node: &entry.node };
+            let example = format!("{name}: …");
+            let shape = Shape { what: "a single value", example: &example };
+            let field = Field { name: name.clone(), key_place: entry.key_place, node: &entry.node, shape };
             if entries[..index].iter().any(|other| other.key == entry.key) {
                 self.twice(&name, entry.key_place, file);
             } else if let (Value::Mapping(entries), true) = (&entry.node.value, is_section(&name) || is_open(&name)) {
@@ -129,14 +132,15 @@ impl<'a> Layers<'a> {
                 if !entry.node.is_null() {
                     let first = children(&format!("{name}.")).first().copied().unwrap_or("client.id");
                     let example = format!("{name}: {{{first}: …}}");
-                    self.reader(file).wrong(&field, Shape { what: "a mapping", example: &example });
+                    let shape = Shape { what: "a mapping", example: &example };
+                    self.reader(file).wrong(&Field { shape, ..field });
                     self.unread(&name);
                 }
             } else if let (Value::List(_), true) = (&entry.node.value, is_open(&name)) {
                 let help = "write one text, with commas between its parts";
                 self.report.mistake((file, field.place()), format!("`{name}` must be a text"), "this is a list", help);
                 self.unread(&name);
-            } else if is_open(&name) || NAMES.contains(&name.as_str()) {
+            } else if is_open(&name) || keys::find(&name).is_some() {
                 self.leaf(&field, file);
             } else {
                 self.unknown(&name, prefix, entry, file);
@@ -145,8 +149,7 @@ impl<'a> Layers<'a> {
     }
 
     fn leaf(&mut self, field: &Field<'_>, file: &Arc<File>) {
-        let example = format!("{}: …", field.name);
-        let Some(text) = self.reader(file).text(field, Shape { what: "a single value", example: &example }) else {
+        let Some(text) = self.reader(file).text(field) else {
             self.unread(&field.name);
             return;
         };
@@ -267,18 +270,20 @@ impl<'a> Layers<'a> {
                 meant.iter().for_each(|meant| self.unread(meant));
                 let (label, help) = match meant {
                     Some(meant) => (format!("did you mean `{meant}`?"), format!("write `--set {meant}=…`")),
-                    None => {
-                        ("nothing reads this".to_owned(), format!("the settings are {} and `kafka.…`", listed(NAMES)))
-                    }
+                    None => (
+                        "nothing reads this".to_owned(),
+                        format!("the settings are {} and `kafka.…`", listed(&keys::names())),
+                    ),
                 };
                 self.report.mistake((&file, name_place), format!("`{}` is no setting", clipped(name)), label, help);
                 continue;
             }
             // Read as if it stood in a file, so that `${env:NAME}` works here too.
             let node = Node { value: Value::Scalar { text: value.to_owned(), plain: false }, place: value_place };
-            let field = Field { name: name.to_owned(), key_place: name_place, node: &node };
             let example = format!("--set {name}=…");
-            match self.reader(&file).text(&field, Shape { what: "a single value", example: &example }) {
+            let shape = Shape { what: "a single value", example: &example };
+            let field = Field { name: name.to_owned(), key_place: name_place, node: &node, shape };
+            match self.reader(&file).text(&field) {
                 Some(text) => self.push(Setting { name: name.to_owned(), name_place, text, file }, true),
                 None => self.unread(name),
             }
@@ -294,18 +299,18 @@ fn is_open(name: &str) -> bool {
 /// Whether a setting may have this name.
 fn is_known(name: &str) -> bool {
     let property = name.strip_prefix("kafka.").filter(|property| !property.is_empty());
-    NAMES.contains(&name) || property.is_some_and(|property| !matches!(property, "consumer" | "producer"))
+    keys::find(name).is_some() || property.is_some_and(|property| !matches!(property, "consumer" | "producer"))
 }
 
 /// The names that one may have meant: of the properties, the one that has to be given.
 fn suggested() -> impl Iterator<Item = &'static str> {
-    NAMES.iter().copied().chain([BROKERS])
+    keys::all().map(|key| key.name).chain([BROKERS])
 }
 
 /// The keys right below `prefix`.
 fn children(prefix: &str) -> Vec<&'static str> {
     let mut keys: Vec<&str> = Vec::new();
-    let below = NAMES.iter().chain(&["kafka"]).filter_map(|name| name.strip_prefix(prefix));
+    let below = keys::all().map(|key| key.name).chain(["kafka"]).filter_map(|name| name.strip_prefix(prefix));
     for key in below.filter_map(|rest| rest.split('.').next()) {
         if !keys.contains(&key) {
             keys.push(key);

@@ -28,10 +28,12 @@ use crate::yaml::Report;
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Text};
 
 mod kafka;
+mod keys;
 mod layers;
 mod machine;
 mod settings;
 mod show;
+mod typed;
 
 pub use kafka::KafkaProperties;
 

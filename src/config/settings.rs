@@ -1,38 +1,17 @@
 //! From the layers' settings to the [`Config`]: each by its name to its type, then what they mean together.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tracing_subscriber::EnvFilter;
-
+use crate::yaml::keys::Omitted;
 use crate::yaml::read::did_you_mean;
-use crate::yaml::{Environment, File, Placed, Reader, Report, Shape, Text, units};
+use crate::yaml::{Environment, File, Place, Placed, Reader, Report, Text, units};
 
 use super::kafka::{self, KafkaProperties};
 use super::layers::{Said, Setting};
-use super::{ClusterKind, Commit, Config, Create, Log, LogFormat, Takes, Topics, machine};
-
-/// Every setting's name, but for the properties below `kafka`.
-pub const NAMES: &[&str] = &[
-    "cluster",
-    "embedded.dir",
-    "embedded.partitions",
-    "state_dir",
-    "lanes",
-    "memory",
-    "unpacked",
-    "commit.interval",
-    "commit.records",
-    "commit.bytes",
-    "http",
-    "topics.create",
-    "topics.replication_factor",
-    "topics.min_insync_replicas",
-    "log.format",
-    "log.level",
-];
+use super::typed::Typed;
+use super::{ClusterKind, Commit, Config, Create, Log, LogFormat, Takes, Topics, keys, machine};
 
 /// Where Kafka is.
 pub const BROKERS: &str = "kafka.bootstrap.servers";
@@ -40,55 +19,41 @@ pub const BROKERS: &str = "kafka.bootstrap.servers";
 const BROKERS_TOO: &str = "kafka.metadata.broker.list";
 /// Lanes that are taken by themselves.
 const LANES_DEFAULT_MAX: usize = 4;
-const LANES_MAX: usize = 64;
-const MEMORY_BYTES_MIN: u64 = 64 << 20;
-/// A record that may be as large has to come through.
-const UNPACKED_BYTES_MIN: u64 = 20 << 20;
 /// An ordinary batch has room, with what its records take beside their bytes: a mebibyte, Kafka's limit, by fifty.
 const UNPACKED_BYTES_DEFAULT_MIN: u64 = 128 << 20;
 /// Such a part of the memory, if that is more.
 const UNPACKED_PARTS: u64 = 4;
-/// A takeover waits for the transaction timeout at worst; a transaction must end well before it.
-const COMMIT_INTERVAL_MS_MAX: i64 = 5_000;
-const COMMIT_RECORDS_MAX: usize = 10_000_000;
-const COMMIT_BYTES_MAX: usize = 1 << 30;
-const PARTITIONS_MAX: i32 = 1_000;
-/// Kafka's own type for it.
-const REPLICAS_MAX: i32 = i16::MAX as i32;
 
 /// Whether settings stand below this name.
 pub fn is_section(name: &str) -> bool {
     let sides = ["kafka", "kafka.consumer", "kafka.producer"];
     sides.contains(&name)
-        || NAMES.iter().any(|known| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
+        || keys::all().any(|key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// The settings being put together.
-struct Draft {
-    config: Config,
-    /// `None` where what was said of it is a mistake.
-    embedded: Option<bool>,
-    embedded_dir: PathBuf,
-    embedded_partitions: i32,
+pub struct Draft {
+    /// The settings, but for what of them follows from others.
+    pub config: Config,
+    /// Whether the cluster is the embedded one; `None` where what was said of it is a mistake.
+    pub embedded: Option<bool>,
+    /// `embedded.dir`.
+    pub embedded_dir: PathBuf,
+    /// `embedded.partitions`.
+    pub embedded_partitions: i32,
     /// `None` where it follows the memory.
-    unpacked_bytes: Option<u64>,
+    pub unpacked_bytes: Option<u64>,
 }
 
 /// The config that these settings make; `None` if that could not be said, which is reported.
 pub fn resolve(said: &Said, environment: &dyn Environment, takes: Takes<'_>, report: &mut Report) -> Option<Config> {
-    let mut draft = Draft {
-        config: defaults(environment),
-        embedded: Some(false),
-        embedded_dir: PathBuf::from("ratchet-topics"),
-        embedded_partitions: 4,
-        unpacked_bytes: None,
-    };
+    let mut draft = defaults(environment, report);
     for setting in &said.settings {
         let mut reader = Reader { file: Arc::clone(&setting.file), environment, report };
         match setting.name.strip_prefix("kafka.") {
             Some(property) => apply_property(&mut draft.config.kafka, property, setting, &mut reader),
             None => {
-                apply(&mut draft, setting, &mut reader);
+                apply(&mut draft, setting, reader);
                 if setting.text.value.is_secret() {
                     draft.config.secrets.insert(setting.name.clone());
                 } else {
@@ -111,63 +76,39 @@ fn unpacked_default_bytes(memory_bytes: u64) -> u64 {
     (memory_bytes / UNPACKED_PARTS).max(UNPACKED_BYTES_DEFAULT_MIN)
 }
 
-fn defaults(environment: &dyn Environment) -> Config {
-    Config {
+/// What holds where nothing is said: the table's defaults, and those that depend on the machine.
+fn defaults(environment: &dyn Environment, report: &mut Report) -> Draft {
+    let config = Config {
         cluster: ClusterKind::Kafka,
         kafka: KafkaProperties::default(),
-        state_dir: PathBuf::from("ratchet-state"),
+        state_dir: PathBuf::new(),
         lanes: environment.cores().clamp(1, LANES_DEFAULT_MAX),
         unpacked_bytes: 0,
-        memory_bytes: (machine::memory_bytes(environment) / 2).max(MEMORY_BYTES_MIN),
-        commit: Commit { interval_ms: 200, records_max: 100_000, bytes_max: 64 << 20 },
-        http: Some(SocketAddr::from(([127, 0, 0, 1], 9464))),
-        topics: Topics { create: Create::Internal, replication_factor: 3, min_insync_replicas: 2 },
-        log: Log { format: LogFormat::Text, level: "info".to_owned() },
+        memory_bytes: (machine::memory_bytes(environment) / 2).max(keys::MEMORY_BYTES_MIN),
+        commit: Commit { interval_ms: 0, records_max: 0, bytes_max: 0 },
+        http: None,
+        topics: Topics { create: Create::None, replication_factor: 0, min_insync_replicas: 0 },
+        log: Log { format: LogFormat::Text, level: String::new() },
         warnings: Vec::new(),
         secrets: BTreeSet::new(),
+    };
+    let (embedded_dir, embedded_partitions, unpacked_bytes) = (PathBuf::new(), 0, None);
+    let mut draft = Draft { config, embedded: Some(false), embedded_dir, embedded_partitions, unpacked_bytes };
+    for key in keys::all() {
+        let Omitted::Is(value) = key.default else { continue };
+        let file = Arc::new(File::new("the defaults", value.to_owned()));
+        let place = Place { start: 0, length: value.len() };
+        let text = Placed { value: Text::plain(value.to_owned()), place };
+        let setting = Setting { name: key.name.to_owned(), name_place: place, text, file: Arc::clone(&file) };
+        apply(&mut draft, &setting, Reader { file, environment, report });
     }
+    draft
 }
 
-/// Puts one setting where it belongs.
-fn apply(draft: &mut Draft, setting: &Setting, reader: &mut Reader<'_>) {
-    let mut typed = Typed { setting, reader };
-    let config = &mut draft.config;
-    match setting.name.as_str() {
-        "cluster" => draft.embedded = typed.choice(&[("kafka", false), ("embedded", true)]),
-        "embedded.dir" => put(&mut draft.embedded_dir, typed.path("ratchet-topics")),
-        "embedded.partitions" => put(&mut draft.embedded_partitions, typed.integer(1, PARTITIONS_MAX, 4)),
-        "state_dir" => put(&mut config.state_dir, typed.path("/var/lib/ratchet")),
-        "lanes" => put(&mut config.lanes, typed.integer(1, LANES_MAX, 2)),
-        "memory" => put(&mut config.memory_bytes, typed.size(MEMORY_BYTES_MIN, u64::MAX, "512MiB")),
-        "unpacked" => {
-            put(&mut draft.unpacked_bytes, typed.size(UNPACKED_BYTES_MIN, u64::MAX, "256MiB").map(Some));
-        }
-        "commit.interval" => put(&mut config.commit.interval_ms, typed.interval_ms()),
-        "commit.records" => put(&mut config.commit.records_max, typed.integer(1, COMMIT_RECORDS_MAX, 100_000)),
-        "commit.bytes" => {
-            let size = typed.size(1 << 10, COMMIT_BYTES_MAX as u64, "64MiB");
-            put(&mut config.commit.bytes_max, size.and_then(|bytes| usize::try_from(bytes).ok()));
-        }
-        "http" => put(&mut config.http, typed.http()),
-        "topics.create" => {
-            let choices = [("internal", Create::Internal), ("all", Create::All), ("none", Create::None)];
-            put(&mut config.topics.create, typed.choice(&choices));
-        }
-        "topics.replication_factor" => put(&mut config.topics.replication_factor, typed.integer(1, REPLICAS_MAX, 3)),
-        "topics.min_insync_replicas" => put(&mut config.topics.min_insync_replicas, typed.integer(1, REPLICAS_MAX, 2)),
-        "log.format" => {
-            put(&mut config.log.format, typed.choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]))
-        }
-        "log.level" => put(&mut config.log.level, typed.level()),
-        // The layers let only known names through; the tests go through all of them.
-        other => unreachable!("no setting is named {other}"),
-    }
-}
-
-/// Keeps the value before where there is none: its mistake is reported.
-fn put<T>(to: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *to = value;
+/// Puts one setting where it belongs. The layers let only known names through.
+fn apply(draft: &mut Draft, setting: &Setting, mut reader: Reader<'_>) {
+    if let Some(key) = keys::find(&setting.name) {
+        (key.put)(draft, &mut Typed { setting, reader: &mut reader });
     }
 }
 
@@ -309,69 +250,4 @@ fn check_brokers<'s>(draft: &Draft, said: &'s Said, report: &mut Report) -> Opti
                 give `--set kafka.bootstrap.servers=localhost:9092`; `ratchet test`, `replay` and `demo` need no Kafka";
     report.placeless("`kafka.bootstrap.servers` is missing: where is Kafka?".to_owned(), help);
     None
-}
-
-/// A setting's text as the types that there are.
-struct Typed<'a, 'r> {
-    setting: &'a Setting,
-    reader: &'a mut Reader<'r>,
-}
-
-impl Typed<'_, '_> {
-    fn convert<T>(&mut self, what: &str, example: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
-        let name = &self.setting.name;
-        let example = format!("{name}: {example}");
-        let converted = self.reader.convert(name, &self.setting.text, Shape { what, example: &example }, parse);
-        converted.map(|placed: Placed<T>| placed.value)
-    }
-
-    fn choice<T: Copy>(&mut self, choices: &[(&str, T)]) -> Option<T> {
-        let chosen = self.reader.choose(&self.setting.name, &self.setting.text, choices, &[]);
-        chosen.map(|placed| placed.value)
-    }
-
-    fn integer<T>(&mut self, min: T, max: T, example: T) -> Option<T>
-    where
-        T: Copy + std::str::FromStr + PartialOrd + std::fmt::Display,
-    {
-        let what = format!("a whole number from {min} to {max}");
-        let parse = |text: &str| text.parse().ok().filter(|value| (min..=max).contains(value));
-        self.convert(&what, &example.to_string(), parse)
-    }
-
-    fn size(&mut self, min: u64, max: u64, example: &str) -> Option<u64> {
-        let mut what = format!("a size of at least {}", units::show_size_bytes(min));
-        if max < u64::MAX {
-            what += &format!(", at most {}", units::show_size_bytes(max));
-        }
-        self.convert(&what, example, |text| units::size_bytes(text).filter(|bytes| (min..=max).contains(bytes)))
-    }
-
-    fn interval_ms(&mut self) -> Option<u64> {
-        let what = format!("a duration with its unit, from 1ms to {}", units::show_duration_ms(COMMIT_INTERVAL_MS_MAX));
-        let parse = |text: &str| units::duration_ms(text).filter(|ms| (1..=COMMIT_INTERVAL_MS_MAX).contains(ms));
-        self.convert(&what, "200ms", parse)?.try_into().ok()
-    }
-
-    fn path(&mut self, example: &str) -> Option<PathBuf> {
-        // Nobody expands a tilde here, and a folder of that name is not what is meant.
-        let parse = |text: &str| (!text.is_empty() && !text.starts_with('~')).then(|| PathBuf::from(text));
-        self.convert("a folder's path, without `~`", example, parse)
-    }
-
-    fn http(&mut self) -> Option<Option<SocketAddr>> {
-        let parse = |text: &str| if text == "off" { Some(None) } else { text.parse().ok().map(Some) };
-        self.convert("an address and a port, or `off`", "127.0.0.1:9464", parse)
-    }
-
-    fn level(&mut self) -> Option<String> {
-        let text: &Text = &self.setting.text.value;
-        let is_filter = text.reveal().contains(['=', ',']);
-        if !is_filter {
-            let levels = ["error", "warn", "info", "debug", "trace"].map(|level| (level, level));
-            return self.choice(&levels).map(str::to_owned);
-        }
-        let parse = |text: &str| EnvFilter::try_new(text).ok().map(|_| text.to_owned());
-        self.convert("a level, or a filter", "info,ratchet::engine=debug", parse)
-    }
 }

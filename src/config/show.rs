@@ -3,22 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::yaml::Text;
 use crate::yaml::text::MASK;
-use crate::yaml::{Text, units};
 
-use super::{ClusterKind, Config, Create, LogFormat};
+use super::keys::{self, Key};
+use super::{Config, Create, LogFormat};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cluster {
-            ClusterKind::Kafka => writeln!(f, "cluster: kafka")?,
-            ClusterKind::Embedded { dir, partitions } => {
-                writeln!(f, "cluster: embedded")?;
-                writeln!(f, "embedded:")?;
-                self.line(f, "  ", "embedded.dir", &dir.display())?;
-                self.line(f, "  ", "embedded.partitions", partitions)?;
-            }
-        }
+        self.settings(f, keys::CLUSTER)?;
         writeln!(f, "kafka:")?;
         properties(f, "  ", &self.kafka.common)?;
         for (side, own) in [("consumer", &self.kafka.consumer), ("producer", &self.kafka.producer)] {
@@ -27,26 +20,7 @@ impl fmt::Display for Config {
                 properties(f, "    ", own)?;
             }
         }
-        self.line(f, "", "state_dir", &self.state_dir.display())?;
-        self.line(f, "", "lanes", &self.lanes)?;
-        self.line(f, "", "memory", &units::show_size_bytes(self.memory_bytes))?;
-        self.line(f, "", "unpacked", &units::show_size_bytes(self.unpacked_bytes))?;
-        writeln!(f, "commit:")?;
-        let interval_ms = i64::try_from(self.commit.interval_ms).unwrap_or(i64::MAX);
-        self.line(f, "  ", "commit.interval", &units::show_duration_ms(interval_ms))?;
-        self.line(f, "  ", "commit.records", &self.commit.records_max)?;
-        self.line(f, "  ", "commit.bytes", &units::show_size_bytes(self.commit.bytes_max as u64))?;
-        match self.http {
-            Some(address) => self.line(f, "", "http", &address)?,
-            None => self.line(f, "", "http", &"off")?,
-        }
-        writeln!(f, "topics:")?;
-        self.line(f, "  ", "topics.create", &self.topics.create.as_str())?;
-        self.line(f, "  ", "topics.replication_factor", &self.topics.replication_factor)?;
-        self.line(f, "  ", "topics.min_insync_replicas", &self.topics.min_insync_replicas)?;
-        writeln!(f, "log:")?;
-        self.line(f, "  ", "log.format", &self.log.format.as_str())?;
-        self.line(f, "  ", "log.level", &self.log.level)
+        self.settings(f, keys::WORKER)
     }
 }
 
@@ -58,12 +32,24 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    fn line(&self, f: &mut fmt::Formatter<'_>, indent: &str, name: &str, value: &dyn fmt::Display) -> fmt::Result {
-        let key = name.rsplit('.').next().unwrap_or(name);
-        if self.secrets.contains(name) {
-            return writeln!(f, "{indent}{key}: {MASK}");
+    /// These settings; those of one section stand next to each other.
+    fn settings(&self, f: &mut fmt::Formatter<'_>, keys: &[Key]) -> fmt::Result {
+        let mut section = "";
+        for key in keys {
+            let Some(value) = (key.show)(self) else { continue };
+            let value = if self.secrets.contains(key.name) { MASK.to_owned() } else { value };
+            match key.name.split_once('.') {
+                None => writeln!(f, "{}: {value}", key.name)?,
+                Some((of, name)) => {
+                    if of != section {
+                        writeln!(f, "{of}:")?;
+                        section = of;
+                    }
+                    writeln!(f, "  {name}: {value}")?;
+                }
+            }
         }
-        writeln!(f, "{indent}{key}: {value}")
+        Ok(())
     }
 }
 

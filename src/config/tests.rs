@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::yaml::keys::Omitted;
 use crate::yaml::tests::{Fake, yamlish};
 
 const BROKERS: &str = "kafka.bootstrap.servers=b:9092";
@@ -113,9 +114,9 @@ fn limits_hold_at_their_edges() {
 
 #[test]
 fn every_setting_is_applied_and_has_a_variable() {
-    for name in settings::NAMES {
+    for name in keys::names() {
         let diagnostics = load_text_with("", env(), &[BROKERS, &format!("{name}=not right,")]);
-        assert!(diagnostics.is_err() || matches!(*name, "embedded.dir" | "state_dir" | "log.level"), "{name}");
+        assert!(diagnostics.is_err() || matches!(name, "embedded.dir" | "state_dir" | "log.level"), "{name}");
         let variable = layers::variable_of(name);
         let config = load_text_with("", env().with_variable(&variable, "not right,"), &[BROKERS]);
         assert!(config.is_err() || config.is_ok_and(|config| config.warnings.is_empty()), "{variable}");
@@ -129,7 +130,7 @@ fn the_commented_file_holds_every_setting_with_its_default() {
     let with_file = config(&text, env(), &[]);
     let without = load(None, &["kafka.bootstrap.servers=localhost:9092".to_owned()], &env()).unwrap();
     assert_eq!(with_file.to_string(), without.to_string());
-    for name in settings::NAMES {
+    for name in keys::names() {
         let key = name.rsplit('.').next().unwrap();
         assert!(text.contains(&format!("{key}:")), "{name}");
     }
@@ -437,5 +438,29 @@ proptest! {
             Err(diagnostics) => diagnostics.render(false),
         };
         prop_assert!(!rendered.contains("hunter2"), "{rendered}");
+    }
+}
+
+#[test]
+fn the_reference_has_the_table_of_the_settings() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let row = |key: &keys::Key| {
+        let default = match key.default {
+            Omitted::Is(value) => format!("`{value}`"),
+            Omitted::Words(words) => words.to_owned(),
+            Omitted::Refused | Omitted::Nothing => unreachable!("{} has no default", key.name),
+        };
+        format!("| `{}` | {} | {default} |\n", key.name, key.about)
+    };
+    let (start, end) = ("<!-- settings -->\n", "<!-- end of settings -->");
+    let (before, rest) = page.split_once(start).unwrap();
+    let (_, after) = rest.split_once(end).unwrap();
+    let rows: String = keys::all().map(row).collect();
+    let now = format!("{before}{start}| key | what | default |\n|---|---|---|\n{rows}{end}{after}");
+    if std::env::var_os("RATCHET_GOLDEN").is_some_and(|word| word == "write") {
+        std::fs::write(&path, &now).unwrap();
+    } else {
+        assert!(now == page, "docs/operations.md has another table than src/config/keys.rs: run `make schema`");
     }
 }

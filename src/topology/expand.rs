@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::spec::TOP;
+use super::keys::TOP;
 use super::{Loaded, Preset};
 use crate::yaml::Value;
 use crate::yaml::tree::Entry;
@@ -20,7 +20,7 @@ impl Loaded {
             preset.notes().iter().for_each(|note| comment(&mut text, "# - ", note));
         }
         let Value::Mapping(entries) = &self.tree.value else { return text };
-        let order = |entry: &Entry| TOP.known.iter().position(|key| *key == entry.key);
+        let order = |entry: &Entry| TOP.keys.iter().position(|key| key.name == entry.key);
         let mut entries: Vec<Entry> = entries.iter().filter(|entry| entry.key != "preset").cloned().collect();
         entries.sort_by_key(order);
         text.push_str(&crate::yaml::write::write(&entries));

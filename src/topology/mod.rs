@@ -53,6 +53,7 @@ pub mod cases;
 mod compile;
 mod expand;
 mod input;
+mod keys;
 mod names;
 pub mod presets;
 pub mod schema;

@@ -134,7 +134,8 @@ impl Preset {
 pub fn apply(tree: Node, reader: &mut Reader<'_>) -> Result<(Node, Option<&'static Preset>), Node> {
     let Value::Mapping(entries) = &tree.value else { return Ok((tree, None)) };
     let Some(entry) = entries.iter().find(|entry| entry.key == "preset") else { return Ok((tree, None)) };
-    let field = Field { name: entry.key.clone(), key_place: entry.key_place, node: &entry.node };
+    let shape = Shape { what: "a preset's name", example: "preset: debezium-postgres@2" };
+    let field = Field { name: entry.key.clone(), key_place: entry.key_place, node: &entry.node, shape };
     let place = field.place();
     match choose(&field, reader) {
         Some(preset) => {
@@ -165,10 +166,9 @@ fn warn(preset: &Preset, written: &[Entry], place: Place, reader: &mut Reader<'_
 
 /// The preset that is named there.
 fn choose(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<&'static Preset> {
-    let shape = Shape { what: "a preset's name", example: "preset: debezium-postgres@2" };
-    let text = reader.text(field, shape)?;
+    let text = reader.text(field)?;
     if text.value.is_secret() && Preset::find(text.value.reveal()).is_none() {
-        reader.wrong_text("preset", &text, shape);
+        reader.wrong_text("preset", &text, field.shape);
         return None;
     }
     let written = text.value.reveal();

@@ -3,6 +3,7 @@
 //! - [`tree`]: text to a small tree that keeps each scalar's text, whether it was quoted, and its place
 //! - [`text`]: a text that may be secret, and `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`
 //! - [`read`]: the tree's nodes as the types that are wanted; every mistake is collected, none ends the reading
+//! - [`keys`]: what may stand in a mapping, as a table
 //! - [`units`]: durations, sizes, numbers
 //! - [`mod@write`]: a tree as text again
 //! - [`report`]: a mistake with its place and what to write instead, and all of them together
@@ -13,6 +14,7 @@
 use std::io;
 use std::path::Path;
 
+pub mod keys;
 pub mod read;
 pub mod report;
 pub mod text;

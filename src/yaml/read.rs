@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::keys::Mapping;
 use super::report::{File, Place, Report};
 use super::text::{Text, substitute};
 use super::tree::{self, Node, Value};
@@ -30,15 +31,6 @@ pub struct Shape<'a> {
     pub example: &'a str,
 }
 
-/// A mapping's keys: those that this release reads, and those that a later one will.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Keys<'a> {
-    /// What may stand there.
-    pub known: &'a [&'a str],
-    /// What ratchet's design knows and this release does not.
-    pub later: &'a [&'a str],
-}
-
 /// A value with the key it stands under.
 #[derive(Clone, Debug)]
 pub struct Field<'n> {
@@ -48,12 +40,19 @@ pub struct Field<'n> {
     pub key_place: Place,
     /// The value.
     pub node: &'n Node,
+    /// What it should look like.
+    pub shape: Shape<'n>,
 }
 
 impl<'n> Field<'n> {
     /// An item of a list that stands under this key.
     pub fn item(&self, node: &'n Node) -> Self {
-        Self { name: self.name.clone(), key_place: node.place, node }
+        Self { name: self.name.clone(), key_place: node.place, node, shape: self.shape }
+    }
+
+    /// The same, which should look like this in words.
+    pub fn described(&self, what: &'n str) -> Self {
+        Self { shape: Shape { what, ..self.shape }, ..self.clone() }
     }
 
     /// Where the value stands, or its key if there is no value.
@@ -69,6 +68,7 @@ pub struct Fields<'n> {
     prefix: String,
     /// Where the mapping's key stands.
     pub place: Place,
+    mapping: &'static Mapping,
     fields: Vec<(String, Field<'n>)>,
     /// What unknown keys were probably meant to be, and where they stand.
     meant: Vec<(String, Place)>,
@@ -86,9 +86,10 @@ impl<'n> Fields<'n> {
     }
 
     /// The value under `key`; a mistake where there is none, unless it is there misspelt, which was told.
-    pub fn require(&self, key: &str, example: &str, reader: &mut Reader<'_>) -> Option<&Field<'n>> {
+    pub fn require(&self, key: &str, reader: &mut Reader<'_>) -> Option<&Field<'n>> {
         let field = self.get(key);
         if field.is_none() && self.misspelt(key).is_none() {
+            let example = self.mapping.key(key).map_or("", |key| key.example);
             let message = format!("`{}{key}` is missing", self.prefix);
             reader.mistake(self.place, message, "it belongs in here", format!("write e.g. `{example}`"));
         }
@@ -145,7 +146,7 @@ impl Reader<'_> {
     }
 
     /// The whole file as a mapping.
-    pub fn root<'n>(&mut self, node: &'n Node, keys: Keys<'_>, shape: Shape<'_>) -> Option<Fields<'n>> {
+    pub fn root<'n>(&mut self, node: &'n Node, mapping: &'static Mapping, shape: Shape<'_>) -> Option<Fields<'n>> {
         if node.is_null() {
             // Where there is nothing there is no place either.
             let message = format!("{} is empty, it must be {}", self.file.name(), shape.what);
@@ -162,13 +163,14 @@ impl Reader<'_> {
             );
             return None;
         };
-        let mut fields = self.entries(node, String::new(), Place::default(), keys);
+        let mut fields = self.entries(node, String::new(), Place::default(), mapping);
         // What stands under a misspelt key is read too, so that its own mistakes are told at once. Only of whole blocks:
         // deeper down, words are short and alike, and what was meant is less certain.
         for (meant, place) in fields.meant.clone() {
             let entry = entries.iter().find(|entry| entry.key_place == place);
-            if let Some(entry) = entry.filter(|_| fields.get(&meant).is_none()) {
-                let field = Field { name: meant.clone(), key_place: place, node: &entry.node };
+            let key = mapping.key(&meant).filter(|_| fields.get(&meant).is_none());
+            if let Some((entry, key)) = entry.zip(key) {
+                let field = Field { name: meant.clone(), key_place: place, node: &entry.node, shape: key.shape() };
                 fields.fields.push((meant, field));
             }
         }
@@ -176,33 +178,31 @@ impl Reader<'_> {
     }
 
     /// A field as a mapping.
-    pub fn fields<'n>(&mut self, field: &Field<'n>, keys: Keys<'_>, shape: Shape<'_>) -> Option<Fields<'n>> {
+    pub fn fields<'n>(&mut self, field: &Field<'n>, mapping: &'static Mapping) -> Option<Fields<'n>> {
         let Value::Mapping(_) = &field.node.value else {
-            self.wrong(field, shape);
+            self.wrong(field);
             return None;
         };
-        Some(self.entries(field.node, format!("{}.", field.name), field.key_place, keys))
+        Some(self.entries(field.node, format!("{}.", field.name), field.key_place, mapping))
     }
 
-    fn entries<'n>(&mut self, node: &'n Node, prefix: String, place: Place, keys: Keys<'_>) -> Fields<'n> {
-        let mut fields = Fields { prefix, place, fields: Vec::new(), meant: Vec::new() };
+    fn entries<'n>(&mut self, node: &'n Node, prefix: String, place: Place, mapping: &'static Mapping) -> Fields<'n> {
+        let mut fields = Fields { prefix, place, mapping, fields: Vec::new(), meant: Vec::new() };
         let Value::Mapping(entries) = &node.value else { return fields };
         for entry in entries {
             let name = format!("{}{}", fields.prefix, entry.key);
-            if !keys.known.contains(&entry.key.as_str()) {
-                let meant = self.unknown_key(&name, &entry.key, entry.key_place, keys);
+            let Some(key) = mapping.key(&entry.key) else {
+                let meant = self.unknown_key(&name, &entry.key, entry.key_place, mapping);
                 fields.meant.extend(meant.map(|meant| (meant.to_owned(), entry.key_place)));
-            } else if let Some(first) = fields.get(&entry.key) {
+                continue;
+            };
+            if let Some(first) = fields.get(&entry.key) {
                 let (line, _) = self.file.line_column(first.key_place.start);
                 let message = format!("`{name}` stands here twice");
-                self.mistake(
-                    entry.key_place,
-                    message,
-                    format!("it was given on line {line} already"),
-                    "remove one of them",
-                );
+                let label = format!("it was given on line {line} already");
+                self.mistake(entry.key_place, message, label, "remove one of them");
             } else {
-                let field = Field { name, key_place: entry.key_place, node: &entry.node };
+                let field = Field { name, key_place: entry.key_place, node: &entry.node, shape: key.shape() };
                 fields.fields.push((entry.key.clone(), field));
             }
         }
@@ -210,26 +210,21 @@ impl Reader<'_> {
     }
 
     /// Notes a key that nothing reads, and answers with the one that was probably meant.
-    fn unknown_key<'k>(&mut self, name: &str, key: &str, place: Place, keys: Keys<'k>) -> Option<&'k str> {
-        if keys.later.contains(&key) {
-            let help = format!("remove it: a later release will know it; this one knows {}", listed(keys.known));
-            self.mistake(place, format!("this release does not know `{name}` yet"), "for a later release", help);
-            return None;
-        }
-        let meant = did_you_mean(key, keys.known).filter(|_| key != "<<");
+    fn unknown_key(&mut self, name: &str, key: &str, place: Place, mapping: &Mapping) -> Option<&'static str> {
+        let known = mapping.names();
+        let meant = did_you_mean(key, &known).filter(|_| key != "<<");
         let (label, help) = match (key, meant) {
             ("<<", _) => ("merge keys are not read".to_owned(), "write the keys out".to_owned()),
             (_, Some(meant)) => (format!("did you mean `{meant}`?"), format!("write `{meant}`")),
-            (_, None) => {
-                ("nothing reads this".to_owned(), format!("remove it, or write one of {}", listed(keys.known)))
-            }
+            (_, None) => ("nothing reads this".to_owned(), format!("remove it, or write one of {}", listed(&known))),
         };
         self.mistake(place, format!("unknown key `{name}`"), label, help);
         meant
     }
 
     /// Notes that a field's value is not what it should be.
-    pub fn wrong(&mut self, field: &Field<'_>, shape: Shape<'_>) {
+    pub fn wrong(&mut self, field: &Field<'_>) {
+        let shape = field.shape;
         let label =
             if field.node.is_null() { "it has no value".to_owned() } else { format!("this is {}", kind(field.node)) };
         let message = format!("`{}` must be {}", field.name, shape.what);
@@ -257,13 +252,14 @@ impl Reader<'_> {
     }
 
     /// A field's text, substitutions made. Neither null nor empty.
-    pub fn text(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Placed<Text>> {
+    pub fn text(&mut self, field: &Field<'_>) -> Option<Placed<Text>> {
+        let shape = field.shape;
         let Value::Scalar { text, .. } = &field.node.value else {
-            self.wrong(field, shape);
+            self.wrong(field);
             return None;
         };
         if field.node.is_null() {
-            self.wrong(field, shape);
+            self.wrong(field);
             return None;
         }
         match substitute(text, self.environment) {
@@ -296,41 +292,31 @@ impl Reader<'_> {
     }
 
     /// A field's text by a function that knows whether it is right.
-    pub fn parsed<T>(
-        &mut self,
-        field: &Field<'_>,
-        shape: Shape<'_>,
-        parse: impl Fn(&str) -> Option<T>,
-    ) -> Option<Placed<T>> {
-        let text = self.text(field, shape)?;
-        self.convert(&field.name, &text, shape, parse)
+    pub fn parsed<T>(&mut self, field: &Field<'_>, parse: impl Fn(&str) -> Option<T>) -> Option<Placed<T>> {
+        let text = self.text(field)?;
+        self.convert(&field.name, &text, field.shape, parse)
     }
 
     /// `true` or `false`.
-    pub fn boolean(&mut self, field: &Field<'_>, example: &str) -> Option<Placed<bool>> {
-        self.parsed(field, Shape { what: "true or false", example }, |text| text.parse().ok())
+    pub fn boolean(&mut self, field: &Field<'_>) -> Option<Placed<bool>> {
+        self.parsed(field, |text| text.parse().ok())
     }
 
     /// A duration above zero, in milliseconds.
-    pub fn duration_ms(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Placed<i64>> {
-        self.parsed(field, shape, |text| units::duration_ms(text).filter(|ms| *ms > 0))
+    pub fn duration_ms(&mut self, field: &Field<'_>) -> Option<Placed<i64>> {
+        self.parsed(field, |text| units::duration_ms(text).filter(|ms| *ms > 0))
     }
 
-    /// A field as one of a few words. Those of `later` are refused as such.
-    pub fn choice<T: Copy>(&mut self, field: &Field<'_>, choices: &[(&str, T)], later: &[&str]) -> Option<Placed<T>> {
+    /// A field as one of a few words.
+    pub fn choice<T: Copy>(&mut self, field: &Field<'_>, choices: &[(&str, T)]) -> Option<Placed<T>> {
         let (what, example) = describe_choice(&field.name, choices);
-        let text = self.text(field, Shape { what: &what, example: &example })?;
-        self.choose(&field.name, &text, choices, later)
+        let shape = Shape { what: &what, example: &example };
+        let text = self.text(&Field { shape, ..field.clone() })?;
+        self.choose(&field.name, &text, choices)
     }
 
-    /// A text as one of a few words. Those of `later` are refused as such.
-    pub fn choose<T: Copy>(
-        &mut self,
-        name: &str,
-        text: &Placed<Text>,
-        choices: &[(&str, T)],
-        later: &[&str],
-    ) -> Option<Placed<T>> {
+    /// A text as one of a few words.
+    pub fn choose<T: Copy>(&mut self, name: &str, text: &Placed<Text>, choices: &[(&str, T)]) -> Option<Placed<T>> {
         let word = text.value.reveal();
         if let Some((_, value)) = choices.iter().find(|(known, _)| *known == word) {
             return Some(Placed { value: *value, place: text.place });
@@ -340,9 +326,6 @@ impl Reader<'_> {
         if text.value.is_secret() {
             let (what, example) = describe_choice(name, choices);
             self.wrong_text(name, text, Shape { what: &what, example: &example });
-        } else if later.contains(&word) {
-            let message = format!("this release does not know `{key}: {word}` yet");
-            self.mistake(text.place, message, "for a later release", format!("write {}", listed(&words)));
         } else {
             let (label, help) = match did_you_mean(word, &words) {
                 Some(meant) => (format!("did you mean `{meant}`?"), format!("write `{key}: {meant}`")),
@@ -354,7 +337,8 @@ impl Reader<'_> {
     }
 
     /// A list's items, at least one.
-    pub fn list<'n>(&mut self, field: &Field<'n>, shape: Shape<'_>) -> Option<Vec<Field<'n>>> {
+    pub fn list<'n>(&mut self, field: &Field<'n>) -> Option<Vec<Field<'n>>> {
+        let shape = field.shape;
         match &field.node.value {
             Value::List(items) if !items.is_empty() => Some(items.iter().map(|item| field.item(item)).collect()),
             Value::List(_) => {
@@ -363,7 +347,7 @@ impl Reader<'_> {
                 None
             }
             _ => {
-                self.wrong(field, shape);
+                self.wrong(field);
                 None
             }
         }

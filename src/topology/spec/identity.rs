@@ -1,18 +1,10 @@
 //! `identity`: its parts.
 
-use crate::dedup::{Names, Part, Path};
-use crate::yaml::read::Keys;
-use crate::yaml::{Field, Fields, Placed, Shape, Value, units};
+use crate::dedup::{Names, Part};
+use crate::topology::keys;
+use crate::yaml::{Field, Fields, Placed, Value};
 
 use super::paths::SpecReader;
-
-/// What may stand in a part that is a mapping.
-pub const PART: Keys<'static> =
-    Keys { known: &["const", "content", "fingerprint", "except", "bucket", "first_of", "rows", "named"], later: &[] };
-/// Of those, what says which kind of part it is.
-pub const HEADS: &[&str] = &["const", "content", "fingerprint", "bucket", "first_of", "rows"];
-
-const IDENTITY: Shape<'static> = Shape { what: "a path, or a list of paths", example: "identity: value.order_id" };
 
 /// What was written of an identity.
 #[derive(Debug, Default)]
@@ -26,7 +18,7 @@ impl SpecReader<'_, '_> {
     /// The parts that could be read, and whether those are all.
     pub fn identity(&mut self, field: &Field<'_>) -> IdentitySpec {
         let items = match &field.node.value {
-            Value::List(_) => self.reader.list(field, IDENTITY).unwrap_or_default(),
+            Value::List(_) => self.reader.list(field).unwrap_or_default(),
             _ => vec![field.clone()],
         };
         let parts: Vec<_> = items.iter().filter_map(|item| self.part(item)).collect();
@@ -37,70 +29,58 @@ impl SpecReader<'_, '_> {
     fn part(&mut self, field: &Field<'_>) -> Option<Placed<Part>> {
         let place = field.place();
         if !matches!(field.node.value, Value::Mapping(_)) {
-            let path = self.path(field, IDENTITY)?;
+            let path = self.path(field)?;
             return Some(Placed { value: Part::Scalar(path.value), place: path.place });
         }
-        if self.is_split_path(field, IDENTITY) {
+        if self.is_split_path(field) {
             return None;
         }
-        let keys = self.reader.fields(field, PART, IDENTITY)?;
-        let heads: Vec<&Field<'_>> = HEADS.iter().filter_map(|head| keys.get(head)).collect();
-        let [head] = heads.as_slice() else {
-            self.not_one_head(field, &keys, &heads);
+        let fields = self.reader.fields(field, &keys::PART)?;
+        let heads: Vec<_> = keys::PART.one_of.iter().filter_map(|head| Some((*head, fields.get(head)?))).collect();
+        let [(kind, head)] = heads.as_slice() else {
+            self.not_one_head(field, &fields, &heads);
             return None;
         };
-        let kind = head.name.rsplit('.').next().unwrap_or_default();
-        self.lonely(&keys, "except", "fingerprint", kind);
-        self.lonely(&keys, "named", "rows", kind);
-        let value = match kind {
+        self.needs(&fields);
+        let value = match *kind {
             "const" => Part::Scalar(self.constant(head)?.value),
-            "content" => Part::Content(self.document(head, "{content: value.after}")?.value),
-            "fingerprint" => self.fingerprint(head, keys.get("except"))?,
-            "bucket" => {
-                let shape = Shape { what: "a duration", example: "{bucket: 1h}" };
-                let bucket = self.reader.parsed(head, shape, |text| units::duration_ms(text).filter(|ms| *ms > 0))?;
-                Part::Bucket { ms: bucket.value }
-            }
+            "content" => Part::Content(self.json_path(head)?.value),
+            "fingerprint" => self.fingerprint(head, fields.get("except"))?,
+            "bucket" => Part::Bucket { ms: self.reader.duration_ms(head)?.value },
             "first_of" => Part::FirstOf(self.alternatives(head)?),
-            _ => self.rows(&keys, head)?,
+            _ => self.rows(&fields, head)?,
         };
         Some(Placed { value, place })
     }
 
     /// A mapping that is no part, or two.
-    fn not_one_head(&mut self, field: &Field<'_>, keys: &Fields<'_>, heads: &[&Field<'_>]) {
-        if let [first, second, ..] = heads {
+    fn not_one_head(&mut self, field: &Field<'_>, fields: &Fields<'_>, heads: &[(&str, &Field<'_>)]) {
+        if let [(first, _), (_, second), ..] = heads {
             let message = format!("one part of `{}` cannot be two things", field.name);
             let help = "write two parts, each in braces of its own: `[{…}, {…}]`";
-            let label = format!("it is a `{}` already", first.name.rsplit('.').next().unwrap_or_default());
-            self.reader.mistake(second.key_place, message, label, help);
+            self.reader.mistake(second.key_place, message, format!("it is a `{first}` already"), help);
             return;
         }
-        self.lonely(keys, "except", "fingerprint", "");
-        self.lonely(keys, "named", "rows", "");
-        self.nothing_known(field, IDENTITY);
+        self.needs(fields);
+        self.nothing_known(field);
     }
 
-    /// Notes a key that says nothing without another.
-    fn lonely(&mut self, keys: &Fields<'_>, key: &str, head: &str, kind: &str) {
-        if let Some(field) = keys.get(key).filter(|_| kind != head && keys.misspelt(head).is_none()) {
-            let message = format!("`{key}` says nothing without `{head}`");
-            self.reader.mistake(field.key_place, message, "never looked at", format!("write `{head}` beside it"));
+    /// Notes keys that say nothing without another; those that have to be there beside it are required where it is read.
+    fn needs(&mut self, fields: &Fields<'_>) {
+        for (key, other) in keys::PART.needs.iter().filter(|(key, _)| !keys::PART.one_of.contains(key)) {
+            let is_there = fields.get(other).is_some() || fields.misspelt(other).is_some();
+            if let Some(field) = fields.get(key).filter(|_| !is_there) {
+                let message = format!("`{key}` says nothing without `{other}`");
+                self.reader.mistake(field.key_place, message, "never looked at", format!("write `{other}` beside it"));
+            }
         }
-    }
-
-    /// A path to a key or a value, or into one.
-    fn document(&mut self, field: &Field<'_>, example: &str) -> Option<Placed<Path>> {
-        self.json_path(field, Shape { what: "a path", example })
     }
 
     fn fingerprint(&mut self, of: &Field<'_>, except: Option<&Field<'_>>) -> Option<Part> {
-        const EXAMPLE: &str = "{fingerprint: value, except: [value.sent_at]}";
-        let of = self.document(of, EXAMPLE);
+        let of = self.json_path(of);
         let Some(except) = except else { return Some(Part::Fingerprint { of: of?.value, except: Vec::new() }) };
-        let shape = Shape { what: "a list of paths", example: "except: [value.sent_at]" };
-        let items = self.reader.list(except, shape)?;
-        let paths: Vec<_> = items.iter().filter_map(|item| self.json_path(item, shape)).collect();
+        let items = self.reader.list(except)?;
+        let paths: Vec<_> = items.iter().filter_map(|item| self.json_path(item)).collect();
         let whole = paths.len() == items.len();
         let of = of?.value;
         for (index, path) in paths.iter().enumerate() {
@@ -120,9 +100,7 @@ impl SpecReader<'_, '_> {
     }
 
     fn alternatives(&mut self, field: &Field<'_>) -> Option<Vec<Vec<Part>>> {
-        let shape =
-            Shape { what: "a list of alternatives", example: "{first_of: [key.id, [value.shop, value.number]]}" };
-        let items = self.reader.list(field, shape)?;
+        let items = self.reader.list(field)?;
         let read = |this: &mut Self, item: &Field<'_>| {
             let alternative = this.identity(item);
             alternative.whole.then(|| alternative.parts.into_iter().map(|part| part.value).collect::<Vec<_>>())
@@ -131,15 +109,14 @@ impl SpecReader<'_, '_> {
         (alternatives.len() == items.len()).then_some(alternatives)
     }
 
-    fn rows(&mut self, keys: &Fields<'_>, of: &Field<'_>) -> Option<Part> {
-        const EXAMPLE: &str = "{rows: value.data, named: value.pkNames}";
-        let of = self.places(of, Shape { what: "a path", example: EXAMPLE }, true);
-        let named = keys.require("named", EXAMPLE, self.reader)?;
+    fn rows(&mut self, fields: &Fields<'_>, of: &Field<'_>) -> Option<Part> {
+        let of = self.places(of, true);
+        let named = fields.require("named", self.reader)?;
         let named = match &named.node.value {
             Value::List(_) => {
-                let shape = Shape { what: "a list of fields' names", example: "named: [id]" };
-                let items = self.reader.list(named, shape)?;
-                let names: Vec<_> = items.iter().filter_map(|item| self.reader.text(item, shape)).collect();
+                let items = self.reader.list(named)?;
+                let read = |item: &Field<'_>| self.reader.text(item);
+                let names: Vec<_> = items.iter().filter_map(read).collect();
                 for (index, name) in names.iter().enumerate() {
                     if names[..index].iter().any(|other| other.value == name.value) {
                         let message = format!("`{}` stands in `named` twice", name.value);
@@ -149,13 +126,7 @@ impl SpecReader<'_, '_> {
                 (names.len() == items.len())
                     .then(|| Names::Given(names.iter().map(|name| name.value.reveal().to_owned()).collect()))
             }
-            _ => {
-                let shape = Shape {
-                    what: "a list of fields' names, or the path of one",
-                    example: "named: [id]` or `named: value.pkNames",
-                };
-                self.json_path(named, shape).map(|path| Names::At(path.value))
-            }
+            _ => self.json_path(named).map(|path| Names::At(path.value)),
         };
         Some(Part::Rows { of: of?, named: named? })
     }

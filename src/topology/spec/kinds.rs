@@ -1,21 +1,15 @@
 //! `kinds`: which kind of change a record is.
 
 use crate::dedup::{Kinds, Places, Reads, Scalar};
-use crate::yaml::read::Keys;
-use crate::yaml::{Field, Place, Placed, Shape, Value};
+use crate::topology::keys;
+use crate::yaml::keys::Key;
+use crate::yaml::{Field, Place, Placed, Value};
 
 use super::choices;
 use super::paths::SpecReader;
 
-/// What may stand in `kinds`.
-pub const KINDS: Keys<'static> =
-    Keys { known: &["of", "delete", "read", "reads", "truncate", "message", "table"], later: &[] };
-/// Of those, the lists of words.
-pub const WORDS: &[&str] = &["delete", "read", "truncate", "message"];
-/// What may stand in a part of a table's name that is a mapping.
-pub const TABLE: Keys<'static> = Keys { known: &["first_of", "const"], later: &[] };
-
-const EXAMPLE: &str = "kinds: {of: value.op, delete: [d]}";
+/// The lists of words in `kinds`.
+const WORDS: [&str; 4] = ["delete", "read", "truncate", "message"];
 
 /// What was written of the kinds.
 #[derive(Debug)]
@@ -42,20 +36,11 @@ impl KindsSpec {
 impl SpecReader<'_, '_> {
     /// The kinds, as far as they could be read.
     pub fn kinds(&mut self, field: &Field<'_>) -> Option<KindsSpec> {
-        let keys = self.reader.fields(field, KINDS, Shape { what: "a mapping", example: EXAMPLE })?;
-        let of = keys
-            .require("of", EXAMPLE, self.reader)
-            .and_then(|of| self.places(of, Shape { what: "a path, or `{first_of: [...]}`", example: EXAMPLE }, false));
-        let words: Vec<_> = WORDS
-            .iter()
-            .map(|kind| {
-                let example = format!("{kind}: [{}]", &kind[..1]);
-                let shape = Shape { what: "a list of what stands there", example: &example };
-                (*kind, keys.get(kind).map_or(Some(Vec::new()), |field| self.scalars(field, shape)))
-            })
-            .collect();
-        let table = keys.get("table").map_or(Some(Vec::new()), |field| self.table(field));
-        let reads = keys.get("reads").map(|field| self.reader.choice(field, &choices(Reads::ALL, Reads::as_str), &[]));
+        let fields = self.reader.fields(field, &keys::KINDS)?;
+        let of = fields.require("of", self.reader).and_then(|of| self.places(of, false));
+        let words = WORDS.map(|kind| (kind, fields.get(kind).map_or(Some(Vec::new()), |field| self.scalars(field))));
+        let table = fields.get("table").map_or(Some(Vec::new()), |field| self.table(field));
+        let reads = fields.get("reads").map(|field| self.reader.choice(field, &choices(Reads::ALL, Reads::as_str)));
         let reads = reads.map_or(Some(Reads::Lose), |read| read.map(|reads| reads.value));
         let list = |kind: &str| {
             let (_, words) = words.iter().find(|(known, _)| *known == kind)?;
@@ -74,7 +59,8 @@ impl SpecReader<'_, '_> {
             })
         };
         let kinds = of.zip(table).and_then(|(of, table)| build(of, table));
-        let places: Vec<_> = KINDS.known.iter().filter_map(|key| Some((*key, keys.get(key)?.key_place))).collect();
+        let place = |key: &'static Key| Some((key.name, fields.get(key.name)?.key_place));
+        let places: Vec<_> = keys::KINDS.keys.iter().filter_map(place).collect();
         let whole = matches!(&field.node.value, Value::Mapping(entries) if entries.len() == places.len());
         let words = words.into_iter().map(|(kind, words)| (kind, words.unwrap_or_default())).collect();
         Some(KindsSpec { kinds, place: field.key_place, words, whole, keys: places })
@@ -82,25 +68,23 @@ impl SpecReader<'_, '_> {
 
     /// What together names a table.
     fn table(&mut self, field: &Field<'_>) -> Option<Vec<Places>> {
-        let shape =
-            Shape { what: "a path, or a list of paths", example: "table: [value.source.schema, value.source.table]" };
         let items = match &field.node.value {
-            Value::List(_) => self.reader.list(field, shape)?,
+            Value::List(_) => self.reader.list(field)?,
             _ => vec![field.clone()],
         };
-        let parts: Vec<Places> = items.iter().filter_map(|item| self.table_part(item, shape)).collect();
+        let parts: Vec<Places> = items.iter().filter_map(|item| self.table_part(item)).collect();
         (parts.len() == items.len()).then_some(parts)
     }
 
-    fn table_part(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Places> {
+    fn table_part(&mut self, field: &Field<'_>) -> Option<Places> {
         if !matches!(field.node.value, Value::Mapping(_)) {
-            return Some(vec![self.path(field, shape)?.value]);
+            return Some(vec![self.path(field)?.value]);
         }
-        if self.is_split_path(field, shape) {
+        if self.is_split_path(field) {
             return None;
         }
-        let keys = self.reader.fields(field, TABLE, shape)?;
-        match (keys.get("first_of"), keys.get("const")) {
+        let fields = self.reader.fields(field, &keys::TABLE_PART)?;
+        match (fields.get("first_of"), fields.get("const")) {
             (Some(_), Some(constant)) => {
                 let message = "one part of `kinds.table` cannot be two things".to_owned();
                 let help = "write two parts, each in braces of its own: `[{…}, {…}]`";
@@ -110,7 +94,7 @@ impl SpecReader<'_, '_> {
             (Some(first_of), None) => self.place_list(first_of, false),
             (None, Some(constant)) => Some(vec![self.constant(constant)?.value]),
             (None, None) => {
-                self.nothing_known(field, shape);
+                self.nothing_known(field);
                 None
             }
         }

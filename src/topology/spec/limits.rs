@@ -1,28 +1,21 @@
 //! `limits`: what a record may take.
 
 use crate::dedup::Limits;
-use crate::yaml::read::Keys;
-use crate::yaml::{Field, Fields, Shape, units};
+use crate::topology::keys;
+use crate::yaml::{Field, Fields, units};
 
 use super::paths::SpecReader;
 
-/// What may stand in `limits`.
-pub const LIMITS: Keys<'static> =
-    Keys { known: &["record_bytes", "key_bytes", "header_bytes", "identity_bytes", "json_depth"], later: &[] };
 /// The deepest nesting that may be allowed: reading recurses through it.
 pub const JSON_DEPTH_MAX: usize = 512;
 /// The largest record that may be allowed. The producer takes this and a dead letter's headers, not more.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
-const EXAMPLE: &str = "limits: {record_bytes: 1MiB}";
-
 impl SpecReader<'_, '_> {
     /// The limits, the defaults for what is left out.
     pub fn limits(&mut self, field: &Field<'_>) -> Limits {
         let mut limits = Limits::default();
-        let Some(keys) = self.reader.fields(field, LIMITS, Shape { what: "a mapping", example: EXAMPLE }) else {
-            return limits;
-        };
+        let Some(fields) = self.reader.fields(field, &keys::LIMITS) else { return limits };
         let sizes = [
             ("record_bytes", &mut limits.record_bytes_max),
             ("key_bytes", &mut limits.key_bytes_max),
@@ -30,25 +23,22 @@ impl SpecReader<'_, '_> {
             ("identity_bytes", &mut limits.identity_bytes_max),
         ];
         for (key, limit) in sizes {
-            if let Some(bytes) = self.size(&keys, key) {
+            if let Some(bytes) = self.size(&fields, key) {
                 *limit = bytes;
             }
         }
-        let depth = Shape { what: "a number from 1 to 512", example: "json_depth: 64" };
         let depth_of = |text: &str| text.parse().ok().filter(|depth| (1..=JSON_DEPTH_MAX).contains(depth));
-        if let Some(depth) = keys.get("json_depth").and_then(|field| self.reader.parsed(field, depth, depth_of)) {
+        if let Some(depth) = fields.get("json_depth").and_then(|field| self.reader.parsed(field, depth_of)) {
             limits.json_depth_max = depth.value;
         }
         limits
     }
 
-    fn size(&mut self, keys: &Fields<'_>, key: &str) -> Option<usize> {
-        let example = format!("{key}: 256KiB");
-        let shape = Shape { what: "a size from 1B to 16MiB", example: &example };
+    fn size(&mut self, fields: &Fields<'_>, key: &str) -> Option<usize> {
         let size = |text: &str| {
             let bytes = usize::try_from(units::size_bytes(text)?).ok()?;
             (1..=RECORD_BYTES_MAX).contains(&bytes).then_some(bytes)
         };
-        self.reader.parsed(keys.get(key)?, shape, size).map(|bytes| bytes.value)
+        self.reader.parsed(fields.get(key)?, size).map(|bytes| bytes.value)
     }
 }

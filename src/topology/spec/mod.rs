@@ -4,10 +4,10 @@
 //! read by the same code.
 
 use crate::dedup::{Action, EpochPart, Format, Limits, OnNull, Refresh, Retention};
-use crate::yaml::read::Keys;
+use crate::yaml::keys::Mapping;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text, units};
 
-use super::{Existing, Start};
+use super::{Existing, Start, keys};
 pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
 pub use identity::IdentitySpec;
 pub use kinds::KindsSpec;
@@ -23,47 +23,8 @@ pub mod limits;
 pub mod paths;
 pub mod version;
 
-/// What may stand at the top of a topology.
-pub const TOP: Keys<'static> = Keys {
-    known: &[
-        "name",
-        "preset",
-        "input",
-        "identity",
-        "version",
-        "epoch",
-        "kinds",
-        "retention",
-        "refresh",
-        "future_max",
-        "limits",
-        "output",
-        "dead_letter",
-        "audit",
-        "on_invalid",
-        "on_missing",
-        "on_null_value",
-        "on_equal",
-        "on_missing_version",
-        "on_epoch_change",
-        "on_late",
-        "on_unsendable",
-        "partitioned_by_identity",
-        "tests",
-    ],
-    later: &[],
-};
-/// What may stand in `input`.
-pub const INPUT: Keys<'static> =
-    Keys { known: &["topics", "pattern", "exclude", "key_format", "value_format", "start"], later: &[] };
-/// What may stand in `output`.
-pub const OUTPUT: Keys<'static> = Keys { known: &["topic", "existing"], later: &[] };
-/// What may stand in `dead_letter` and `audit`.
-pub const TOPIC: Keys<'static> = Keys { known: &["topic"], later: &[] };
 /// The word of `on_null_value` that is no action.
 pub const FOLLOW_DELETE: &str = "follow_delete";
-
-const INPUT_EXAMPLE: &str = "input: {topics: [payments]}";
 
 /// A topology as it was written; what is `None` was left out, or is already reported.
 #[derive(Debug)]
@@ -146,25 +107,21 @@ pub fn null_choices() -> Vec<(&'static str, OnNull)> {
 
 /// Reads a topology's tree.
 pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
-    let top = reader.root(tree, TOP, Shape { what: "a mapping", example: "name: payments" })?;
+    let top = reader.root(tree, &keys::TOP, Shape { what: "a mapping", example: "name: payments" })?;
     let mut this = SpecReader { reader, paths: Vec::new() };
-    let name = top
-        .require("name", "name: payments", this.reader)
-        .and_then(|field| this.reader.text(field, Shape { what: "a name", example: "name: payments" }));
-    let input = top.require("input", INPUT_EXAMPLE, this.reader).and_then(|field| {
-        let keys = this.reader.fields(field, INPUT, Shape { what: "a mapping", example: INPUT_EXAMPLE })?;
-        Some(this.input(&keys))
+    let name = top.require("name", this.reader).and_then(|field| this.reader.text(field));
+    let input = top.require("input", this.reader).and_then(|field| {
+        let fields = this.reader.fields(field, &keys::INPUT)?;
+        Some(this.input(&fields))
     });
     let identity = match top.get("preset") {
         Some(_) => top.get("identity"),
         None if top.misspelt("preset").is_some() => top.get("identity"),
-        None => top.require("identity", "identity: value.order_id", this.reader),
+        None => top.require("identity", this.reader),
     };
-    let output = top.require("output", "output: {topic: payments.unique}", this.reader);
+    let output = top.require("output", this.reader);
     let output = output.map(|field| this.written_to(field));
     let (output, existing) = output.unwrap_or_default();
-    let retention = Shape { what: "a duration or `forever`", example: "retention: 30d" };
-    let future_max = Shape { what: "a duration", example: "future_max: 1h" };
     let refresh = choices(Refresh::ALL, Refresh::as_str);
     Some(Spec {
         name,
@@ -178,21 +135,19 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         epoch_place: top.get("epoch").map(Field::place).or(top.misspelt("epoch")),
         kinds: top.get("kinds").and_then(|field| this.kinds(field)),
         kinds_given: top.get("kinds").is_some() || top.misspelt("kinds").is_some(),
-        retention: top.get("retention").and_then(|field| this.reader.parsed(field, retention, parse_retention)),
+        retention: top.get("retention").and_then(|field| this.reader.parsed(field, parse_retention)),
         retention_given: top.get("retention").is_some(),
-        refresh: top.get("refresh").and_then(|field| this.reader.choice(field, &refresh, &[])),
-        future_max_ms: top.get("future_max").and_then(|field| this.reader.duration_ms(field, future_max)),
+        refresh: top.get("refresh").and_then(|field| this.reader.choice(field, &refresh)),
+        future_max_ms: top.get("future_max").and_then(|field| this.reader.duration_ms(field)),
         limits: top.get("limits").map_or_else(Limits::default, |field| this.limits(field)),
         output,
         existing,
-        dead_letter: top
-            .get("dead_letter")
-            .and_then(|field| this.topic(field, "dead_letter: {topic: payments.failed}")),
-        audit: top.get("audit").and_then(|field| this.topic(field, "audit: {topic: payments.audit}")),
+        dead_letter: top.get("dead_letter").and_then(|field| this.topic(field, &keys::DEAD_LETTER)),
+        audit: top.get("audit").and_then(|field| this.topic(field, &keys::AUDIT)),
         actions: this.actions(&top),
         partitioned_by_identity: top
             .get("partitioned_by_identity")
-            .and_then(|field| this.reader.boolean(field, "partitioned_by_identity: true"))
+            .and_then(|field| this.reader.boolean(field))
             .is_some_and(|said| said.value),
         tests: top.get("tests").map(|field| this.tests(field)).unwrap_or_default(),
         paths: this.paths,
@@ -200,44 +155,41 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
 }
 
 impl SpecReader<'_, '_> {
-    fn input(&mut self, keys: &Fields<'_>) -> InputSpec {
-        const TOPICS: Shape<'static> = Shape { what: "a list of topics", example: "topics: [payments, refunds]" };
-        let pattern = Shape { what: "a regular expression", example: r"pattern: '^shop\.public\..+$'" };
-        let exclude = Shape { what: "a list of regular expressions", example: r"exclude: ['\.tmp$']" };
-        let topics = match (keys.get("topics"), keys.get("pattern")) {
+    fn input(&mut self, fields: &Fields<'_>) -> InputSpec {
+        let topics = match (fields.get("topics"), fields.get("pattern")) {
             (None, Some(_)) => None,
-            (None, None) if keys.misspelt("pattern").is_some() => None,
-            _ => keys.require("topics", INPUT_EXAMPLE, self.reader),
+            (None, None) if fields.misspelt("pattern").is_some() => None,
+            _ => fields.require("topics", self.reader),
         };
-        if let (Some(_), Some(second)) = (topics, keys.get("pattern")) {
+        if let (Some(_), Some(second)) = (topics, fields.get("pattern")) {
             let message = "an input has `topics` or a `pattern`, not both".to_owned();
             let help = "remove one of them; a pattern can name topics too: `^(payments|refunds)$`";
             self.reader.mistake(second.key_place, message, "there are `topics` already", help);
         }
-        let doubled = topics.is_some() && keys.get("pattern").is_some();
-        let topics = topics.and_then(|field| self.reader.list(field, TOPICS)).unwrap_or_default();
-        let has_exclude = keys.get("exclude").is_some();
-        let excluded = keys.get("exclude").and_then(|field| self.reader.list(field, exclude)).unwrap_or_default();
+        let doubled = topics.is_some() && fields.get("pattern").is_some();
+        let topics = topics.and_then(|field| self.reader.list(field)).unwrap_or_default();
+        let has_exclude = fields.get("exclude").is_some();
+        let excluded = fields.get("exclude").and_then(|field| self.reader.list(field)).unwrap_or_default();
         let formats = choices(Format::ALL, Format::as_str);
         let starts = choices(Start::ALL, Start::as_str);
         let mut format = |key: &str| {
-            let field = keys.get(key);
-            let read = field.and_then(|field| self.reader.choice(field, &formats, &[]));
+            let field = fields.get(key);
+            let read = field.and_then(|field| self.reader.choice(field, &formats));
             (read.is_some() || field.is_none(), read)
         };
         let ((key_known, key_format), (value_known, value_format)) = (format("key_format"), format("value_format"));
         let topics_known = !(doubled || has_exclude && excluded.is_empty());
         InputSpec {
             topics_known,
-            topics: topics.iter().filter_map(|field| self.reader.text(field, TOPICS)).collect(),
-            pattern: keys.get("pattern").and_then(|field| self.reader.text(field, pattern)),
-            pattern_place: keys.get("pattern").map(Field::place).or(keys.misspelt("pattern")),
-            exclude: excluded.iter().filter_map(|field| self.reader.text(field, exclude)).collect(),
-            exclude_place: keys.get("exclude").map(|field| field.key_place),
+            topics: topics.iter().filter_map(|field| self.reader.text(field)).collect(),
+            pattern: fields.get("pattern").and_then(|field| self.reader.text(field)),
+            pattern_place: fields.get("pattern").map(Field::place).or(fields.misspelt("pattern")),
+            exclude: excluded.iter().filter_map(|field| self.reader.text(field)).collect(),
+            exclude_place: fields.get("exclude").map(|field| field.key_place),
             key_format,
             value_format,
             formats_known: key_known && value_known,
-            start: keys.get("start").and_then(|field| self.reader.choice(field, &starts, &[])),
+            start: fields.get("start").and_then(|field| self.reader.choice(field, &starts)),
         }
     }
 
@@ -246,7 +198,7 @@ impl SpecReader<'_, '_> {
         // What stands there misspelt is read for its own mistakes; that it says nothing beside the rest is not told of it.
         let is_right = |key: &str| top.misspelt(key).is_none();
         let mut action = |key: &str| {
-            let read = top.get(key).and_then(|field| self.reader.choice(field, &actions, &[]));
+            let read = top.get(key).and_then(|field| self.reader.choice(field, &actions));
             read.filter(|_| is_right(key))
         };
         ActionSpecs {
@@ -259,30 +211,27 @@ impl SpecReader<'_, '_> {
             unsendable: action("on_unsendable"),
             null_value: top
                 .get("on_null_value")
-                .and_then(|field| self.reader.choice(field, &null_choices(), &[]))
+                .and_then(|field| self.reader.choice(field, &null_choices()))
                 .filter(|_| is_right("on_null_value")),
         }
     }
 
     /// The output's topic, and what of records that it holds.
     fn written_to(&mut self, field: &Field<'_>) -> (Option<Placed<Text>>, Option<Placed<Existing>>) {
-        const EXAMPLE: &str = "output: {topic: payments.unique}";
-        let keys = self.reader.fields(field, OUTPUT, Shape { what: "a mapping", example: EXAMPLE });
-        let Some(keys) = keys else { return (None, None) };
-        let topic = keys.require("topic", EXAMPLE, self.reader);
-        let shape = Shape { what: "a topic's name", example: EXAMPLE };
+        let Some(fields) = self.reader.fields(field, &keys::OUTPUT) else { return (None, None) };
+        let topic = fields.require("topic", self.reader);
         let existing = choices(Existing::ALL, Existing::as_str);
         (
-            topic.and_then(|field| self.reader.text(field, shape)),
-            keys.get("existing").and_then(|field| self.reader.choice(field, &existing, &[])),
+            topic.and_then(|field| self.reader.text(field)),
+            fields.get("existing").and_then(|field| self.reader.choice(field, &existing)),
         )
     }
 
     /// The topic of `dead_letter` or `audit`.
-    fn topic(&mut self, field: &Field<'_>, example: &str) -> Option<Placed<Text>> {
-        let keys = self.reader.fields(field, TOPIC, Shape { what: "a mapping", example })?;
-        let topic = keys.require("topic", example, self.reader)?;
-        self.reader.text(topic, Shape { what: "a topic's name", example })
+    fn topic(&mut self, field: &Field<'_>, mapping: &'static Mapping) -> Option<Placed<Text>> {
+        let fields = self.reader.fields(field, mapping)?;
+        let topic = fields.require("topic", self.reader)?;
+        self.reader.text(topic)
     }
 }
 

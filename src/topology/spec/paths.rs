@@ -2,11 +2,10 @@
 
 use crate::dedup::path::{Number, Problem};
 use crate::dedup::{Path, Places, Scalar, Source};
-use crate::yaml::read::{Keys, did_you_mean};
+use crate::topology::keys;
+use crate::yaml::keys::Type;
+use crate::yaml::read::did_you_mean;
 use crate::yaml::{Field, Place, Placed, Reader, Shape, Value};
-
-/// What may stand in the place of a path where several are tried.
-pub const PLACES: Keys<'static> = Keys { known: &["first_of"], later: &[] };
 
 /// Where a path begins.
 pub const SOURCES: &[&str] = &["key", "value", "header", "meta"];
@@ -27,32 +26,32 @@ pub struct PathSpec {
 
 impl SpecReader<'_, '_> {
     /// A path to something scalar.
-    pub fn path(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Placed<Path>> {
-        self.path_for(field, shape, false)
+    pub fn path(&mut self, field: &Field<'_>) -> Option<Placed<Path>> {
+        self.path_for(field, false)
     }
 
     /// A path to JSON.
-    pub fn json_path(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Placed<Path>> {
-        self.path_for(field, shape, true)
+    pub fn json_path(&mut self, field: &Field<'_>) -> Option<Placed<Path>> {
+        self.path_for(field, true)
     }
 
-    fn path_for(&mut self, field: &Field<'_>, shape: Shape<'_>, json: bool) -> Option<Placed<Path>> {
-        let path = read_path(field, shape, self.reader)?;
+    fn path_for(&mut self, field: &Field<'_>, json: bool) -> Option<Placed<Path>> {
+        let path = read_path(field, self.reader)?;
         self.paths.push(PathSpec { path: path.clone(), json });
         Some(path)
     }
 
     /// A path, or `{first_of: [PATH, ...]}`.
-    pub fn places(&mut self, field: &Field<'_>, shape: Shape<'_>, json: bool) -> Option<Places> {
+    pub fn places(&mut self, field: &Field<'_>, json: bool) -> Option<Places> {
         if !matches!(field.node.value, Value::Mapping(_)) {
-            return Some(vec![self.path_for(field, shape, json)?.value]);
+            return Some(vec![self.path_for(field, json)?.value]);
         }
-        if self.is_split_path(field, shape) {
+        if self.is_split_path(field) {
             return None;
         }
-        let keys = self.reader.fields(field, PLACES, shape)?;
-        let Some(first_of) = keys.get("first_of") else {
-            self.nothing_known(field, shape);
+        let fields = self.reader.fields(field, &keys::PLACES)?;
+        let Some(first_of) = fields.get("first_of") else {
+            self.nothing_known(field);
             return None;
         };
         self.place_list(first_of, json)
@@ -60,9 +59,8 @@ impl SpecReader<'_, '_> {
 
     /// The paths of a `first_of`.
     pub fn place_list(&mut self, field: &Field<'_>, json: bool) -> Option<Places> {
-        let shape = Shape { what: "a list of paths", example: "first_of: [value.id, value.uuid]" };
-        let items = self.reader.list(field, shape)?;
-        let places: Vec<_> = items.iter().filter_map(|item| self.path_for(item, shape, json)).collect();
+        let items = self.reader.list(field)?;
+        let places: Vec<_> = items.iter().filter_map(|item| self.path_for(item, json)).collect();
         for (index, place) in places.iter().enumerate() {
             if places[..index].iter().any(|other| other.value == place.value) {
                 let message = format!("`{}` stands in `{}` twice", place.value, field.name);
@@ -74,15 +72,15 @@ impl SpecReader<'_, '_> {
     }
 
     /// A text, a number, true or false.
-    pub fn scalar(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Placed<Scalar>> {
+    pub fn scalar(&mut self, field: &Field<'_>) -> Option<Placed<Scalar>> {
         let Value::Scalar { plain, text: written } = &field.node.value else {
-            self.reader.wrong(field, shape);
+            self.reader.wrong(field);
             return None;
         };
         if !plain && written.is_empty() {
             return Some(Placed { value: Scalar::Text(String::new()), place: field.place() });
         }
-        let text = self.reader.text(field, shape)?;
+        let text = self.reader.text(field)?;
         let scalar = match text.value.reveal() {
             "true" if *plain => Scalar::Bool(true),
             "false" if *plain => Scalar::Bool(false),
@@ -95,10 +93,10 @@ impl SpecReader<'_, '_> {
     }
 
     /// A list of texts, numbers, true or false.
-    pub fn scalars(&mut self, field: &Field<'_>, shape: Shape<'_>) -> Option<Vec<Placed<Scalar>>> {
-        let items = self.reader.list(field, shape)?;
-        let item = Shape { what: "a text, a number, true or false", ..shape };
-        let scalars: Vec<_> = items.iter().filter_map(|field| self.scalar(field, item)).collect();
+    pub fn scalars(&mut self, field: &Field<'_>) -> Option<Vec<Placed<Scalar>>> {
+        let items = self.reader.list(field)?;
+        let item = |field: &Field<'_>| self.scalar(&field.described(Type::Scalar.what()));
+        let scalars: Vec<_> = items.iter().filter_map(item).collect();
         for (index, scalar) in scalars.iter().enumerate() {
             if scalars[..index].iter().any(|other| other.value == scalar.value) {
                 let message = format!("{} stands in `{}` twice", scalar.value, field.name);
@@ -110,14 +108,13 @@ impl SpecReader<'_, '_> {
 
     /// The value of `{const: x}` as a path.
     pub fn constant(&mut self, field: &Field<'_>) -> Option<Placed<Path>> {
-        let shape = Shape { what: "a text, a number, true or false", example: "{const: payments}" };
-        let scalar = self.scalar(field, shape)?;
+        let scalar = self.scalar(field)?;
         let path = Path { source: Source::Const(scalar.value), steps: Vec::new() };
         Some(Placed { value: path, place: scalar.place })
     }
 
     /// Whether a path was written as a mapping, e.g. `{header: id}`; then that is reported.
-    pub fn is_split_path(&mut self, field: &Field<'_>, shape: Shape<'_>) -> bool {
+    pub fn is_split_path(&mut self, field: &Field<'_>) -> bool {
         let Value::Mapping(entries) = &field.node.value else { return false };
         let [only] = entries.as_slice() else { return false };
         let Value::Scalar { text, .. } = &only.node.value else { return false };
@@ -125,29 +122,29 @@ impl SpecReader<'_, '_> {
             return false;
         }
         let help = format!("write it as one text: `{}.{text}`", only.key);
-        let message = format!("`{}` must be {}", field.name, shape.what);
+        let message = format!("`{}` must be {}", field.name, field.shape.what);
         self.reader.mistake(only.key_place, message, "this is a mapping", help);
         true
     }
 
     /// Notes that a mapping holds nothing that says what it is, unless another key stood there and is
     /// reported already.
-    pub fn nothing_known(&mut self, field: &Field<'_>, shape: Shape<'_>) {
+    pub fn nothing_known(&mut self, field: &Field<'_>) {
         if matches!(&field.node.value, Value::Mapping(entries) if entries.is_empty()) {
-            self.reader.wrong(field, shape);
+            self.reader.wrong(field);
         }
     }
 }
 
-fn read_path(field: &Field<'_>, shape: Shape<'_>, reader: &mut Reader<'_>) -> Option<Placed<Path>> {
-    let text = reader.text(field, shape)?;
+fn read_path(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Placed<Path>> {
+    let text = reader.text(field)?;
     let written = text.value.reveal();
     let error = match Path::parse(written) {
         Ok(value) => return Some(Placed { value, place: text.place }),
         Err(error) => error,
     };
     if text.value.is_secret() {
-        reader.wrong_text(&field.name, &text, Shape { what: "a path", ..shape });
+        reader.wrong_text(&field.name, &text, Shape { what: "a path", ..field.shape });
         return None;
     }
     // In a text without quotes the place of the trouble is known to the byte.
@@ -168,7 +165,7 @@ fn read_path(field: &Field<'_>, shape: Shape<'_>, reader: &mut Reader<'_>) -> Op
                 format!("a field of the value is `value.{written}`, one of the key `key.{written}`"),
             ),
         },
-        _ => ("here".to_owned(), format!("write e.g. `{}`", shape.example)),
+        _ => ("here".to_owned(), format!("write e.g. `{}`", field.shape.example)),
     };
     reader.mistake(place, format!("`{}`: {error}", field.name), label, help);
     None

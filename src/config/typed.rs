@@ -1,0 +1,87 @@
+//! A setting's text as the types that there are.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::yaml::{Placed, Reader, Shape, Text, units};
+
+use super::layers::Setting;
+
+/// A takeover waits for the transaction timeout at worst; a transaction must end well before it.
+const COMMIT_INTERVAL_MS_MAX: i64 = 5_000;
+
+/// A setting's text as the types that there are.
+pub struct Typed<'a, 'r> {
+    /// The setting.
+    pub setting: &'a Setting,
+    /// Where its mistakes go.
+    pub reader: &'a mut Reader<'r>,
+}
+
+impl Typed<'_, '_> {
+    fn convert<T>(&mut self, what: &str, example: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let name = &self.setting.name;
+        let example = format!("{name}: {example}");
+        let converted = self.reader.convert(name, &self.setting.text, Shape { what, example: &example }, parse);
+        converted.map(|placed: Placed<T>| placed.value)
+    }
+
+    /// One of a few words.
+    pub fn choice<T: Copy>(&mut self, choices: &[(&str, T)]) -> Option<T> {
+        let chosen = self.reader.choose(&self.setting.name, &self.setting.text, choices);
+        chosen.map(|placed| placed.value)
+    }
+
+    /// A whole number within these bounds.
+    pub fn integer<T>(&mut self, min: T, max: T, example: T) -> Option<T>
+    where
+        T: Copy + std::str::FromStr + PartialOrd + std::fmt::Display,
+    {
+        let what = format!("a whole number from {min} to {max}");
+        let parse = |text: &str| text.parse().ok().filter(|value| (min..=max).contains(value));
+        self.convert(&what, &example.to_string(), parse)
+    }
+
+    /// A number of bytes within these bounds.
+    pub fn size(&mut self, min: u64, max: u64, example: &str) -> Option<u64> {
+        let mut what = format!("a size of at least {}", units::show_size_bytes(min));
+        if max < u64::MAX {
+            what += &format!(", at most {}", units::show_size_bytes(max));
+        }
+        self.convert(&what, example, |text| units::size_bytes(text).filter(|bytes| (min..=max).contains(bytes)))
+    }
+
+    /// How long a transaction may last, in milliseconds.
+    pub fn interval_ms(&mut self) -> Option<u64> {
+        let what = format!("a duration with its unit, from 1ms to {}", units::show_duration_ms(COMMIT_INTERVAL_MS_MAX));
+        let parse = |text: &str| units::duration_ms(text).filter(|ms| (1..=COMMIT_INTERVAL_MS_MAX).contains(ms));
+        self.convert(&what, "200ms", parse)?.try_into().ok()
+    }
+
+    /// A folder's path.
+    pub fn path(&mut self, example: &str) -> Option<PathBuf> {
+        // Nobody expands a tilde here, and a folder of that name is not what is meant.
+        let parse = |text: &str| (!text.is_empty() && !text.starts_with('~')).then(|| PathBuf::from(text));
+        self.convert("a folder's path, without `~`", example, parse)
+    }
+
+    /// An address, or `None` for `off`.
+    pub fn http(&mut self) -> Option<Option<SocketAddr>> {
+        let parse = |text: &str| if text == "off" { Some(None) } else { text.parse().ok().map(Some) };
+        self.convert("an address and a port, or `off`", "127.0.0.1:9464", parse)
+    }
+
+    /// A level, or a filter.
+    pub fn level(&mut self) -> Option<String> {
+        let text: &Text = &self.setting.text.value;
+        let is_filter = text.reveal().contains(['=', ',']);
+        if !is_filter {
+            let levels = ["error", "warn", "info", "debug", "trace"].map(|level| (level, level));
+            return self.choice(&levels).map(str::to_owned);
+        }
+        let parse = |text: &str| EnvFilter::try_new(text).ok().map(|_| text.to_owned());
+        self.convert("a level, or a filter", "info,ratchet::engine=debug", parse)
+    }
+}

@@ -1,0 +1,564 @@
+//! Every key that a topology may hold: what it takes, what holds where it is left out, and what it means. The reader,
+//! the schema and the tables of docs/topologies.md are made of these.
+
+use crate::dedup::{Action, Format, MissingPart, Reads, Reason, Refresh, TimeUnit, Verdict, VersionKind};
+use crate::yaml::keys::{Key, Mapping, Omitted, Type};
+
+use super::spec::{limits, null_choices};
+use super::{Existing, Start, presets};
+
+/// The words of a type that has `ALL` and `as_str`.
+macro_rules! words {
+    ($type:ty) => {
+        Type::Words(|| <$type>::ALL.iter().map(|value| value.as_str().to_owned()).collect())
+    };
+}
+
+const NAME: Type = Type::Text("a text");
+const TOPIC: Type = Type::Text("a topic's name");
+const PATH: Type = Type::Defined("a path", "path");
+const PATHS: Type = Type::List("a list of paths", &PATH);
+const PLACE: Type = Type::Defined("a path, or `{first_of: [...]}`", "places");
+const IDENTITY_OF: Type = Type::Defined("a path, or a list of paths", "identity");
+const ACTION: Type = words!(Action);
+const EMPTY_MEANS_MISSING: Type = Type::List("a list of values that count as missing", &Type::Scalar);
+const KIND: Type = Type::List("a list of what stands there", &Type::Scalar);
+const LIMIT: Type = Type::Size("a size from 1B to 16MiB");
+const OFFSET: Type = Type::Integer("a whole number from 0", 0, i64::MAX as u64);
+
+/// The top of a topology.
+pub static TOP: Mapping = Mapping {
+    any_of: &["identity", "preset"],
+    ..Mapping::of(&[
+        Key::required(
+            "name",
+            Type::Pattern("a name", "^[a-z0-9-]{1,60}$"),
+            "name: payments",
+            "1 to 60 of `a-z`, `0-9`, `-`. Group, changelogs and transactional ids derive from it",
+        ),
+        Key::optional(
+            "preset",
+            Type::Words(|| {
+                presets::names().chain(presets::ALL.iter().map(|preset| preset.name.to_owned())).collect()
+            }),
+            "preset: debezium-postgres@2",
+            "the blocks for [one kind of change events](#presets), e.g. `debezium-postgres@2`. A block that the topology \
+             writes itself replaces the preset's; `input` is merged key by key",
+        ),
+        Key::required("input", Type::mapping(&INPUT), "input: {topics: [payments]}", "the topics to read, and how"),
+        Key::optional(
+            "identity",
+            IDENTITY_OF,
+            "identity: value.order_id",
+            "[which thing a record is about](#identity): one part, or a list of parts",
+        )
+        .or(Omitted::Words("required, or a preset")),
+        Key::optional(
+            "version",
+            Type::OneOrList("a mapping, or a list of them", &Type::Defined("a mapping, or a list of them", "version_part")),
+            "version: {of: value.version, as: integer}",
+            "[which record of an identity is newer](#version): one part, or a list of parts compared in order",
+        ),
+        Key::optional(
+            "epoch",
+            Type::OneOrList("a path, or a list of paths", &Type::Defined("a path, or a list of paths", "epoch_part")),
+            "epoch: [value.server_id]",
+            "[the scope of versions](#epoch): versions compare only where all of it is equal",
+        ),
+        Key::optional(
+            "kinds",
+            Type::mapping(&KINDS),
+            "kinds: {of: value.op, delete: [d]}",
+            "[which kind of change](#kinds-of-change) a record is",
+        ),
+        Key::optional(
+            "retention",
+            Type::AnyOf("a duration or `forever`", &[Type::Words(|| vec!["forever".to_owned()]), Type::Duration]),
+            "retention: 30d",
+            "[how long an identity is remembered](#retention), in stream time: a duration, or `forever`",
+        )
+        .or(Omitted::Words("`7d`; with a version `forever`")),
+        Key::optional(
+            "refresh",
+            words!(Refresh),
+            "refresh: on_forward",
+            "when that time starts over: `on_forward` or `on_duplicate`",
+        )
+        .or(Omitted::Is("on_forward")),
+        Key::optional(
+            "future_max",
+            Type::Duration,
+            "future_max: 1h",
+            "how far a timestamp may lie in the future, by this host's clock and by [Kafka's](guarantees.md#time)",
+        )
+        .or(Omitted::Words("`1h`, or a tenth of the retention if that is less")),
+        Key::optional(
+            "limits",
+            Type::mapping(&LIMITS),
+            "limits: {record_bytes: 1MiB}",
+            "[how large a record may be](limits.md#of-a-record): `record_bytes`, `key_bytes`, `header_bytes`, \
+             `identity_bytes`, `json_depth`",
+        )
+        .or(Omitted::Words("16 MiB, 1 MiB, 1 MiB, 64 KiB, 128")),
+        Key::required("output", Type::mapping(&OUTPUT), "output: {topic: payments.unique}", "where new records go"),
+        Key::optional(
+            "dead_letter",
+            Type::mapping(&DEAD_LETTER),
+            "dead_letter: {topic: payments.failed}",
+            "where records go that a person should look at",
+        )
+        .or(Omitted::Words("`<name>.dead_letter`")),
+        Key::optional(
+            "audit",
+            Type::mapping(&AUDIT),
+            "audit: {topic: payments.audit}",
+            "where every drop is explained",
+        ),
+        Key::optional(
+            "on_invalid",
+            ACTION,
+            "on_invalid: dead_letter",
+            "the record cannot be read or believed",
+        )
+        .or(Omitted::Is("dead_letter")),
+        Key::optional("on_missing", ACTION, "on_missing: dead_letter", "a part of the identity is missing or null")
+            .or(Omitted::Is("dead_letter")),
+        Key::optional(
+            "on_null_value",
+            Type::Words(|| null_choices().into_iter().map(|(word, _)| word.to_owned()).collect()),
+            "on_null_value: dead_letter",
+            "the value is null (a tombstone). Besides the four there is `follow_delete`: forward it if the delete before \
+             it was forwarded, else drop it",
+        )
+        .or(Omitted::Is("dead_letter")),
+        Key::optional("on_equal", ACTION, "on_equal: drop", "its version is the one remembered; only with a version")
+            .or(Omitted::Is("drop")),
+        Key::optional(
+            "on_missing_version",
+            ACTION,
+            "on_missing_version: forward",
+            "it has no version, or null; only with a version",
+        )
+        .or(Omitted::Is("forward")),
+        Key::optional(
+            "on_epoch_change",
+            ACTION,
+            "on_epoch_change: forward",
+            "it begins an epoch; only with an epoch, or a version `as: binlog`",
+        )
+        .or(Omitted::Is("forward")),
+        Key::optional("on_late", ACTION, "on_late: dead_letter", "it is older than the retention horizon")
+            .or(Omitted::Is("dead_letter")),
+        Key::optional(
+            "on_unsendable",
+            Type::Words(|| {
+                let sendable = |action: &&Action| **action != Action::Forward;
+                Action::ALL.iter().filter(sendable).map(|action| action.as_str().to_owned()).collect()
+            }),
+            "on_unsendable: dead_letter",
+            "the output refuses it for good: too large, timestamp out of the topic's range; cannot be `forward`",
+        )
+        .or(Omitted::Is("dead_letter")),
+        Key::optional(
+            "partitioned_by_identity",
+            Type::Boolean,
+            "partitioned_by_identity: true",
+            "`true`: records of one identity are always in one partition; the producer sees to it",
+        )
+        .or(Omitted::Is("false")),
+        Key::optional(
+            "tests",
+            Type::List("a list of tests", &Type::Mapping("a list of tests", &CASE)),
+            "tests: [{name: a retry is dropped, given: [{value: {id: 1}}], expect: [forwarded]}]",
+            "[records, and what should become of them](#tests); `ratchet test` runs them",
+        ),
+    ])
+};
+
+/// `input`.
+pub static INPUT: Mapping = Mapping {
+    one_of: &["topics", "pattern"],
+    ..Mapping::of(&[
+        Key::optional(
+            "topics",
+            Type::List("a list of topics", &Type::Text("a topic")),
+            "topics: [payments, refunds]",
+            "a list of topics; each has a changelog of its own",
+        )
+        .or(Omitted::Words("required, or a pattern")),
+        Key::optional(
+            "pattern",
+            Type::Text("a regular expression"),
+            r"pattern: '^shop\.public\..+$'",
+            "a regular expression: every topic whose name contains a match, also topics created later",
+        ),
+        Key::optional(
+            "exclude",
+            Type::List("a list of regular expressions", &Type::Text("a regular expression")),
+            r"exclude: ['\.tmp$']",
+            "a list of regular expressions: topics to leave out",
+        ),
+        Key::optional(
+            "key_format",
+            words!(Format),
+            "key_format: json",
+            "`bytes`, `json`, or `connect_json`, which looks through what Kafka Connect and Avro wrap around JSON",
+        )
+        .or(Omitted::Is("bytes")),
+        Key::optional("value_format", words!(Format), "value_format: json", "the same for values")
+            .or(Omitted::Is("json")),
+        Key::optional(
+            "start",
+            words!(Start),
+            "start: earliest",
+            "where a group starts that has never committed: `earliest` or `latest`. The position is remembered at once, \
+             even if nothing has arrived yet",
+        )
+        .or(Omitted::Is("earliest")),
+    ])
+};
+
+/// `output`.
+pub static OUTPUT: Mapping = Mapping::of(&[
+    Key::required(
+        "topic",
+        TOPIC,
+        "output: {topic: payments.unique}",
+        "a topic; `{topic}` in it stands for the input topic",
+    ),
+    Key::optional(
+        "existing",
+        words!(Existing),
+        "existing: append",
+        "what to do if the output holds records before the topology starts, or another topology of the run writes there: \
+         `refuse`, or `append` to write behind them",
+    )
+    .or(Omitted::Is("refuse")),
+]);
+
+/// `dead_letter`.
+pub static DEAD_LETTER: Mapping = Mapping::of(&[Key::required(
+    "topic",
+    TOPIC,
+    "dead_letter: {topic: payments.failed}",
+    "the topic for records that a person should look at",
+)]);
+
+/// `audit`.
+pub static AUDIT: Mapping = Mapping::of(&[Key::required(
+    "topic",
+    TOPIC,
+    "audit: {topic: payments.audit}",
+    "a topic in which every drop is explained",
+)]);
+
+/// `limits`.
+pub static LIMITS: Mapping = Mapping::of(&[
+    Key::optional("record_bytes", LIMIT, "record_bytes: 256KiB", "key, value and headers together; at most 16 MiB")
+        .or(Omitted::Is("16MiB")),
+    Key::optional("key_bytes", LIMIT, "key_bytes: 256KiB", "the key").or(Omitted::Is("1MiB")),
+    Key::optional("header_bytes", LIMIT, "header_bytes: 256KiB", "all headers together, 8 bytes for each included")
+        .or(Omitted::Is("1MiB")),
+    Key::optional(
+        "identity_bytes",
+        LIMIT,
+        "identity_bytes: 256KiB",
+        "the identity's encoding, before a long one is hashed",
+    )
+    .or(Omitted::Is("64KiB")),
+    Key::optional(
+        "json_depth",
+        Type::Integer("a number from 1 to 512", 1, limits::JSON_DEPTH_MAX as u64),
+        "json_depth: 64",
+        "how deep JSON may be nested; `[]` is 1 deep",
+    )
+    .or(Omitted::Is("128")),
+]);
+
+/// A part of an identity, where it is a mapping.
+pub static PART: Mapping = Mapping {
+    one_of: &["const", "content", "fingerprint", "bucket", "first_of", "rows"],
+    needs: &[("except", "fingerprint"), ("named", "rows"), ("rows", "named")],
+    ..Mapping::of(&[
+        Key::optional("const", Type::Scalar, "{const: payments}", "always the same; beside other parts only"),
+        Key::optional(
+            "content",
+            PATH,
+            "{content: value.after}",
+            "the JSON that stands there, whatever it is: the order of fields and the space between them do not matter, types \
+             do",
+        ),
+        Key::optional(
+            "fingerprint",
+            PATH,
+            "{fingerprint: value, except: [value.sent_at]}",
+            "SHA-256 of the canonical JSON ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)) that stands there, without \
+             what `except` names. One deviation: a number that a double cannot hold exactly is written with its exact digits \
+             instead of being rounded, so that two ids never become one",
+        ),
+        Key::optional("except", PATHS, "except: [value.sent_at]", "places in it to leave out"),
+        Key::optional(
+            "bucket",
+            Type::Duration,
+            "{bucket: 1h}",
+            "the tumbling bucket that the record's timestamp falls into: one of a kind in each hour",
+        ),
+        Key::optional(
+            "first_of",
+            Type::List("a list of alternatives", &IDENTITY_OF),
+            "{first_of: [value.uuid, [value.shop, value.number]]}",
+            "the first alternative of which no part is missing",
+        ),
+        Key::optional(
+            "rows",
+            Type::Defined("a path", "places"),
+            "{rows: value.data, named: [id]}",
+            "these fields of an object, or of each object of an array; `named: value.pkNames` reads their names from the \
+             record",
+        ),
+        Key::optional(
+            "named",
+            Type::AnyOf(
+                "a list of fields' names, or the path of one",
+                &[PATH, Type::List("a list of fields' names", &Type::Text("a field's name"))],
+            ),
+            "{rows: value.data, named: [id]}",
+            "the names of the fields that identify a row, or where they stand",
+        ),
+    ])
+};
+
+/// Where several places are tried in place of a path.
+pub static PLACES: Mapping = Mapping::of(&[Key::required(
+    "first_of",
+    PATHS,
+    "first_of: [value.id, value.uuid]",
+    "the first of these that is there and not null",
+)]);
+
+/// A part of a version.
+pub static VERSION: Mapping = Mapping::of(&[
+    Key::required("of", PLACE, "version: {of: value.version, as: integer}", "a path, or `{first_of: [...]}`"),
+    Key::required(
+        "as",
+        words!(VersionKind),
+        "version: {of: value.version, as: integer}",
+        "how it is read and compared",
+    ),
+    Key::optional(
+        "at_least",
+        PLACE,
+        "{of: value.lsn, at_least: value.sequence, as: integer}",
+        "with `as: integer`, a path or `{first_of: [...]}`: a part that is less than what stands there is raised to it. An \
+         integer, or an array of integers and nulls, also as text, of which the greatest counts; nothing, where there is \
+         none",
+    ),
+    Key::optional("none", EMPTY_MEANS_MISSING, "none: [0]", "a list of values that count as missing"),
+    Key::optional(
+        "lenient",
+        Type::Boolean,
+        "lenient: true",
+        "`true`: a value that cannot be read counts as missing, instead of making the record invalid",
+    )
+    .or(Omitted::Is("false")),
+    Key::optional("required", Type::Boolean, "required: true", "`true`: without this part the record has no version")
+        .or(Omitted::Is("false")),
+    Key::optional(
+        "missing",
+        words!(MissingPart),
+        "missing: lowest",
+        "`lowest` or `highest`: where the part sorts when it is missing",
+    )
+    .or(Omitted::Is("lowest")),
+    Key::optional(
+        "unit",
+        words!(TimeUnit),
+        "unit: ms",
+        "with `as: timestamp`, what a number counts: `s`, `ms`, `us` or `ns`",
+    )
+    .or(Omitted::Is("ms")),
+]);
+
+/// A part of an epoch, where it is a mapping.
+pub static EPOCH_PART: Mapping = Mapping {
+    one_of: &["of", "const"],
+    needs: &[("none", "of")],
+    ..Mapping::of(&[
+        Key::optional("of", PLACE, "epoch: [{of: value.server_id, none: [0]}]", "a path, or `{first_of: [...]}`"),
+        Key::optional("none", EMPTY_MEANS_MISSING, "none: [0]", "a list of values that count as missing"),
+        Key::optional(
+            "const",
+            Type::Scalar,
+            "{const: payments}",
+            "always the same; changing it by hand begins a new epoch",
+        ),
+    ])
+};
+
+/// `kinds`.
+pub static KINDS: Mapping = Mapping::of(&[
+    Key::required(
+        "of",
+        PLACE,
+        "kinds: {of: value.op, delete: [d]}",
+        "where the kind stands: a path, or `{first_of: [...]}`",
+    ),
+    Key::optional(
+        "delete",
+        KIND,
+        "delete: [d]",
+        "it is forwarded like any change, and its identity then owes a tombstone",
+    ),
+    Key::optional(
+        "read",
+        KIND,
+        "read: [r]",
+        "a snapshot's read. A streamed change beats it, whatever their versions; another read, by version",
+    ),
+    Key::optional(
+        "reads",
+        words!(Reads),
+        "reads: lose",
+        "what becomes of a read where a streamed change is known: `lose` (`snapshot_read`), or `by_version`: it wins if its \
+         version is greater than all that is known, and then stays known, so that it is not forwarded twice. The second \
+         repairs what was changed while the connector was down with its offsets lost, for such changes exist only as reads. \
+         It is no part of the rules' digest: it may be switched before such a snapshot",
+    )
+    .or(Omitted::Is("lose")),
+    Key::optional(
+        "truncate",
+        KIND,
+        "truncate: [t]",
+        "all rows of a table are gone. Its identity is `table`; rows of that table with a lower version are stale \
+         (`table_truncated`). This holds within one partition",
+    ),
+    Key::optional(
+        "message",
+        KIND,
+        "message: [m]",
+        "an event of its own. Seen again it is a duplicate; it is never stale",
+    ),
+    Key::optional(
+        "table",
+        Type::OneOrList("a path, or a list of paths", &Type::AnyOf("a path, or a list of paths", &[PATH, Type::Mapping("a path, or a list of paths", &TABLE_PART)])),
+        "table: [value.source.schema, value.source.table]",
+        "what together names the table: a path, `{first_of: [...]}` or `{const: x}`, or a list of these; a missing part is \
+         null",
+    ),
+]);
+
+/// A part of a table's name, where it is a mapping.
+pub static TABLE_PART: Mapping = Mapping::of(&[
+    Key::optional(
+        "first_of",
+        PATHS,
+        "first_of: [value.id, value.uuid]",
+        "the first of these that is there and not null",
+    ),
+    Key::optional("const", Type::Scalar, "{const: payments}", "always the same"),
+]);
+
+/// A test.
+pub static CASE: Mapping = Mapping::of(&[
+    Key::required("name", NAME, "name: a retried charge is dropped", "what the test shows"),
+    Key::required(
+        "given",
+        Type::AnyOf(
+            "a list of records, or a file",
+            &[
+                Type::List("a list of records, or a file", &Type::Mapping("a record", &RECORD)),
+                Type::Mapping("a list of records, or a file", &GIVEN_FILE),
+            ],
+        ),
+        "given: [{value: {id: 1}}]` or `given: {file: records.jsonl}",
+        "the records, in order; or `{file: PATH, envelope: kcat}`, a file of lines beside the topology",
+    ),
+    Key::required(
+        "expect",
+        Type::List(
+            "a list of verdicts, one for each record",
+            &Type::AnyOf("a verdict", &[words!(Verdict), Type::Mapping("a verdict", &EXPECTED)]),
+        ),
+        "expect: [forwarded, duplicate]",
+        "for each record a verdict, or `{verdict: ..., reason: ...}`",
+    ),
+    Key::optional(
+        "output",
+        Type::Numbers("a list of numbers of given records, from 0"),
+        "output: [0, 2]",
+        "which given records come out, by number from 0, in order",
+    )
+    .or(Omitted::Words("not checked")),
+    Key::optional(
+        "entries",
+        Type::List("a list of entries", &Type::Mapping("a list of entries", &ENTRY)),
+        "entries: [{identity: [7], version: 3}]",
+        "what is remembered in the end: the named entries must be, in any order",
+    )
+    .or(Omitted::Words("not checked")),
+]);
+
+/// `given`, where it is a file.
+pub static GIVEN_FILE: Mapping = Mapping::of(&[
+    Key::required(
+        "file",
+        Type::Text("a file's path"),
+        "given: {file: records.jsonl, envelope: kcat}",
+        "a file of records, one a line; a relative path starts at the topology's folder",
+    ),
+    Key::optional(
+        "envelope",
+        Type::Words(|| vec![KCAT.to_owned()]),
+        "envelope: kcat",
+        "how the lines are wrapped: as `kcat -J` prints them. Without it, a line is a value",
+    ),
+]);
+/// Lines as `kcat -J` prints them.
+pub const KCAT: &str = "kcat";
+
+/// A given record.
+pub static RECORD: Mapping = Mapping::of(&[
+    Key::optional(
+        "value",
+        Type::Any("a value"),
+        "value: {id: 1}",
+        "a mapping or a list is JSON, its numbers with their exact digits; a text is those bytes or, where values are JSON, \
+         a JSON string; numbers, `true` and `false` without quotes are those",
+    )
+    .or(Omitted::Words("null")),
+    Key::optional("key", Type::Any("a value"), "key: k", "written as the value is").or(Omitted::Words("null")),
+    Key::optional("headers", Type::Texts, "headers: {delivery-id: a1}", "a mapping of texts").or(Omitted::Words("none")),
+    Key::optional(
+        "timestamp",
+        Type::Time,
+        "timestamp: 2026-01-01T00:00:00Z",
+        "a time or milliseconds; `null` for a record without one",
+    )
+    .or(Omitted::Is("2020-01-01T00:00:00Z")),
+    Key::optional("topic", Type::Text("a topic"), "topic: payments", "the topic; needed where the input is a pattern")
+        .or(Omitted::Words("the first of the input's")),
+    Key::optional(
+        "partition",
+        Type::Integer("a whole number from 0", 0, i32::MAX as u64),
+        "partition: 0",
+        "the partition",
+    )
+    .or(Omitted::Is("0")),
+    Key::optional("offset", OFFSET, "offset: 0", "the offset").or(Omitted::Words("the next one of the partition")),
+]);
+
+/// An expectation, where it is a mapping.
+pub static EXPECTED: Mapping = Mapping::of(&[
+    Key::required("verdict", words!(Verdict), "{verdict: stale, reason: version_older}", "what becomes of the record"),
+    Key::optional("reason", words!(Reason), "{verdict: stale, reason: version_older}", "why"),
+]);
+
+/// An expected entry.
+pub static ENTRY: Mapping = Mapping::of(&[
+    Key::required("identity", Type::Any("a value"), "{identity: [7], version: 3}", "its parts"),
+    Key::optional("version", Type::Any("a value"), "{identity: [7], version: 3}", "its version")
+        .or(Omitted::Words("not checked")),
+]);
+
+#[cfg(test)]
+mod tests;

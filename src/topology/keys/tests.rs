@@ -1,0 +1,149 @@
+//! Goal: the tables of the documentation are those of the keys, and what they say of defaults is true.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::topology::tests::load_text;
+
+/// The tables of the reference: their names there, their heads, and their rows.
+fn tables() -> Vec<(&'static str, &'static str, Vec<String>)> {
+    const KEYS: &str = "key | what | default";
+    let is_action = |key: &&Key| key.name.starts_with("on_");
+    let actions = TOP.keys.iter().filter(is_action).map(|key| row("", key)).collect();
+    let parts = PART.keys.iter().filter(|key| PART.one_of.contains(&key.name));
+    let part = |key: &Key| format!("| `{}` | {} |\n", key.example, key.about);
+    let path = "| a path | the scalar that stands there |\n".to_owned();
+    vec![
+        ("topology", KEYS, TOP.keys.iter().filter(|key| !is_action(key)).flat_map(flat).collect()),
+        ("identity", "part | is", [path].into_iter().chain(parts.map(part)).collect()),
+        ("version", KEYS, rows(&VERSION)),
+        ("kinds", KEYS, rows(&KINDS)),
+        ("actions", "key | when | default", actions),
+        ("test", KEYS, rows(&CASE)),
+        ("record", KEYS, rows(&RECORD)),
+    ]
+}
+
+fn rows(mapping: &Mapping) -> Vec<String> {
+    mapping.keys.iter().map(|key| row("", key)).collect()
+}
+
+/// The rows of a key at the top: those of the keys below it, but of what has a section or a page of its own.
+fn flat(key: &Key) -> Vec<String> {
+    match key.takes {
+        Type::Mapping(_, of) if !key.about.starts_with('[') => {
+            let prefix = format!("{}.", key.name);
+            let is_left_out = key.default != Omitted::Refused;
+            let default = |below: &Key| match below.default {
+                Omitted::Refused if is_left_out => key.default,
+                own => own,
+            };
+            of.keys.iter().map(|below| row(&prefix, &Key { default: default(below), ..copy(below) })).collect()
+        }
+        _ => vec![row("", key)],
+    }
+}
+
+fn copy(key: &Key) -> Key {
+    Key { name: key.name, takes: key.takes, example: key.example, default: key.default, about: key.about }
+}
+
+fn row(prefix: &str, key: &Key) -> String {
+    let default = match key.default {
+        Omitted::Refused => "required".to_owned(),
+        Omitted::Nothing => "none".to_owned(),
+        Omitted::Is(value) => format!("`{value}`"),
+        Omitted::Words(words) => words.to_owned(),
+    };
+    format!("| `{prefix}{}` | {} | {default} |\n", key.name, key.about)
+}
+
+/// `page` with this table between its marks.
+fn with_table(page: &str, name: &str, heads: &str, rows: &[String]) -> String {
+    let (start, end) = (format!("<!-- keys of {name} -->\n"), "<!-- end of keys -->");
+    let (before, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no {start:?} in the reference"));
+    let (_, after) = rest.split_once(end).unwrap();
+    let line = "|---".repeat(heads.split('|').count());
+    let table = format!("| {heads} |\n{line}|\n{}", rows.concat());
+    format!("{before}{start}{table}{end}{after}")
+}
+
+#[test]
+fn the_reference_has_the_tables_of_the_keys() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/topologies.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let now =
+        tables().into_iter().fold(page.clone(), |page, (name, heads, rows)| with_table(&page, name, heads, &rows));
+    if std::env::var_os("RATCHET_GOLDEN").is_some_and(|word| word == "write") {
+        std::fs::write(&path, &now).unwrap();
+    } else {
+        assert!(now == page, "docs/topologies.md has other tables than src/topology/keys.rs: run `make schema`");
+    }
+}
+
+#[test]
+fn every_key_is_described_in_one_clause_or_more() {
+    let all = [
+        &TOP,
+        &INPUT,
+        &OUTPUT,
+        &DEAD_LETTER,
+        &AUDIT,
+        &LIMITS,
+        &PART,
+        &PLACES,
+        &VERSION,
+        &EPOCH_PART,
+        &KINDS,
+        &TABLE_PART,
+        &CASE,
+        &GIVEN_FILE,
+        &RECORD,
+        &EXPECTED,
+        &ENTRY,
+    ];
+    for key in all.iter().flat_map(|mapping| mapping.keys) {
+        assert!(!key.about.is_empty() && !key.about.ends_with('.'), "{}: {}", key.name, key.about);
+        assert!(key.example.contains(key.name) || key.example.contains(':'), "{}: {}", key.name, key.example);
+    }
+    for mapping in all {
+        let named =
+            mapping.one_of.iter().chain(mapping.any_of).chain(mapping.needs.iter().flat_map(|(one, two)| [one, two]));
+        for name in named {
+            assert!(mapping.key(name).is_some(), "{name}");
+        }
+    }
+}
+
+/// The topology of this text, all of it.
+#[track_caller]
+fn meaning(text: &str) -> String {
+    let loaded = load_text(text).unwrap_or_else(|diagnostics| panic!("{text}\n{}", diagnostics.render(false)));
+    format!("{:?}", loaded.topology)
+}
+
+#[test]
+fn a_default_that_is_written_out_changes_nothing() {
+    let plain = "name: t\nidentity: key\nversion: [{of: value.v, as: timestamp}, {of: value.w, as: integer}]\nepoch: [value.e]\nkinds: {of: value.op, delete: [d], read: [r]}\nretention: 30d\n\
+                 input: {topics: [in]}\noutput: {topic: out}\nlimits: {record_bytes: 16MiB}\n\
+                 tests: [{name: a, given: [{value: {v: 1}}], expect: [forwarded]}]\n";
+    let places = [
+        (&TOP, "[forwarded]}]\n", "[forwarded]}]\n{}\n"),
+        (&INPUT, "{topics: [in]", "{topics: [in], {}"),
+        (&OUTPUT, "{topic: out", "{topic: out, {}"),
+        (&LIMITS, "{record_bytes: 16MiB", "{{}"),
+        (&VERSION, "{of: value.v, as: timestamp", "{of: value.v, as: timestamp, {}"),
+        (&KINDS, "read: [r]", "read: [r], {}"),
+        (&RECORD, "{value: {v: 1}", "{value: {v: 1}, {}"),
+    ];
+    let mut tried = 0;
+    for (mapping, written, with) in places {
+        for key in mapping.keys {
+            let Omitted::Is(default) = key.default else { continue };
+            let text = plain.replace(written, &with.replace("{}", &format!("{}: {default}", key.name)));
+            assert_eq!(meaning(&text), meaning(plain), "{}", key.name);
+            tried += 1;
+        }
+    }
+    assert!(tried >= 25, "only {tried} defaults are tried");
+}
