@@ -3,12 +3,14 @@
 
 use sha2::{Digest, Sha256};
 
-use super::path::{Path, Scalar, Source};
+use super::path::{Path, Scalar};
 use super::vocabulary::{Action, Format, MissingPart, Reads, Refresh, TimeUnit, VersionKind};
 
 mod canonical;
+mod part;
 mod problems;
 
+pub use part::{Names, Part};
 pub use problems::Error;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -124,46 +126,6 @@ impl Identity {
     pub fn of_paths(paths: impl IntoIterator<Item = Path>) -> Self {
         Self { parts: paths.into_iter().map(Part::Scalar).collect() }
     }
-}
-
-/// A part of an identity.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The scalar that stands there.
-    Scalar(Path),
-    /// The JSON that stands there, whatever it is: the order of fields and the space between them do not
-    /// matter, types do.
-    Content(Path),
-    /// SHA-256 of the canonical JSON (RFC 8785) that stands there.
-    Fingerprint {
-        /// The document, or a part of it.
-        of: Path,
-        /// Places in it that are left out.
-        except: Vec<Path>,
-    },
-    /// The tumbling bucket of this length that the record's timestamp falls into.
-    Bucket {
-        /// Milliseconds.
-        ms: i64,
-    },
-    /// The first alternative of which no part is missing.
-    FirstOf(Vec<Vec<Part>>),
-    /// Fields of an object, or of each object of an array: then the record is one of several rows.
-    Rows {
-        /// The object or array.
-        of: Places,
-        /// The fields' names.
-        named: Names,
-    },
-}
-
-/// The names of the fields that identify a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Names {
-    /// Always these.
-    Given(Vec<String>),
-    /// Those in the array of texts that stands there.
-    At(Path),
 }
 
 /// What says which record is newer: one value, or several that are compared one after the other.
@@ -331,34 +293,6 @@ impl Rules {
             paths.extend(kinds.of.iter().chain(kinds.table.iter().flatten()));
         }
         paths
-    }
-}
-
-impl Part {
-    /// Whether it is the same for all records.
-    pub fn is_constant(&self) -> bool {
-        match self {
-            Part::Scalar(path) => matches!(path.source, Source::Const(_)),
-            Part::FirstOf(alternatives) => alternatives.iter().flatten().all(Part::is_constant),
-            Part::Content(_) | Part::Fingerprint { .. } | Part::Bucket { .. } | Part::Rows { .. } => false,
-        }
-    }
-
-    fn collect_paths<'a>(&'a self, paths: &mut Vec<&'a Path>) {
-        match self {
-            Part::Scalar(path) | Part::Content(path) => paths.push(path),
-            Part::Fingerprint { of, except } => paths.extend([of].into_iter().chain(except)),
-            Part::Bucket { .. } => {}
-            Part::FirstOf(alternatives) => {
-                alternatives.iter().flatten().for_each(|part| part.collect_paths(paths));
-            }
-            Part::Rows { of, named } => {
-                paths.extend(of);
-                if let Names::At(path) = named {
-                    paths.push(path);
-                }
-            }
-        }
     }
 }
 

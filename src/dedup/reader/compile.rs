@@ -1,11 +1,12 @@
 //! Rules with everything resolved that does not depend on a record: which ways lead into which document, and
 //! what is compared with what.
 
-use crate::dedup::fingerprint::Except;
 use crate::dedup::json::{Place, Scanner};
 use crate::dedup::number;
 use crate::dedup::path::{Path, Scalar, Source};
-use crate::dedup::rules::{Kinds, Names, Part, Rules, VersionPart};
+use crate::dedup::rules::{Kinds, Rules, VersionPart};
+
+use super::identity::PartPlan;
 use crate::dedup::vocabulary::{Format, Kind, MissingPart, TimeUnit, VersionKind};
 
 /// Recursion through a document ends here, whatever the limits say.
@@ -40,25 +41,6 @@ pub(super) enum Word {
     /// In canonical form.
     Number(Vec<u8>),
     Text(Vec<u8>),
-}
-
-/// See [`Part`].
-#[derive(Debug)]
-pub(super) enum PartPlan {
-    Scalar(Spot),
-    Content(Spot),
-    Fingerprint { of: Spot, except: Except },
-    Bucket { ms: i64, timestamp: Path },
-    FirstOf(Vec<Vec<PartPlan>>),
-    Rows { of: Vec<Spot>, named: NamesPlan },
-}
-
-/// See [`Names`].
-#[derive(Debug)]
-pub(super) enum NamesPlan {
-    /// Sorted, each once.
-    Given(Vec<Vec<u8>>),
-    At(Spot),
 }
 
 /// See [`VersionPart`].
@@ -117,7 +99,7 @@ pub(super) fn compile(rules: &Rules) -> (Plan, Option<Scanner>, Option<Scanner>)
 }
 
 /// The ways into the documents that were needed so far.
-struct Ways<'r> {
+pub(super) struct Ways<'r> {
     rules: &'r Rules,
     key: Vec<&'r [String]>,
     value: Vec<&'r [String]>,
@@ -133,13 +115,13 @@ impl<'r> Ways<'r> {
     }
 
     /// Where a scalar stands: a key or value without steps is its raw bytes.
-    fn spot(&mut self, path: &'r Path) -> Spot {
+    pub(super) fn spot(&mut self, path: &'r Path) -> Spot {
         let target = if path.is_inside() { self.inside(path) } else { None };
         Spot { target: target.unwrap_or_else(|| whole(&path.source)), path: path.clone() }
     }
 
     /// Where a document stands: a key or value without steps is one, unless its format is bytes.
-    fn document(&mut self, path: &'r Path) -> Spot {
+    pub(super) fn document(&mut self, path: &'r Path) -> Spot {
         self.deep = true;
         let format = match path.source {
             Source::Key => self.rules.key_format,
@@ -163,41 +145,6 @@ impl<'r> Ways<'r> {
 
     fn spots(&mut self, paths: &'r [Path]) -> Vec<Spot> {
         paths.iter().map(|path| self.spot(path)).collect()
-    }
-
-    fn parts(&mut self, parts: &'r [Part]) -> Vec<PartPlan> {
-        parts.iter().map(|part| self.part(part)).collect()
-    }
-
-    fn part(&mut self, part: &'r Part) -> PartPlan {
-        match part {
-            Part::Scalar(path) => PartPlan::Scalar(self.spot(path)),
-            Part::Content(path) => PartPlan::Content(self.document(path)),
-            Part::Fingerprint { of, except } => {
-                let inside = except.iter().filter_map(|path| path.within(of));
-                PartPlan::Fingerprint { of: self.document(of), except: Except::new(inside) }
-            }
-            Part::Bucket { ms } => {
-                let timestamp = Path { source: Source::Timestamp, steps: Vec::new() };
-                PartPlan::Bucket { ms: (*ms).max(1), timestamp }
-            }
-            Part::FirstOf(alternatives) => {
-                PartPlan::FirstOf(alternatives.iter().map(|parts| self.parts(parts)).collect())
-            }
-            Part::Rows { of, named } => {
-                let of = of.iter().map(|path| self.document(path)).collect();
-                let named = match named {
-                    Names::Given(names) => {
-                        let mut names: Vec<_> = names.iter().map(|name| name.clone().into_bytes()).collect();
-                        names.sort_unstable();
-                        names.dedup();
-                        NamesPlan::Given(names)
-                    }
-                    Names::At(path) => NamesPlan::At(self.document(path)),
-                };
-                PartPlan::Rows { of, named }
-            }
-        }
     }
 
     fn version(&mut self, part: &'r VersionPart) -> VersionPlan {

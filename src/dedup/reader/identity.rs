@@ -1,20 +1,78 @@
-//! Reads identities: a part after the other into the arena, rows aside until all is read.
+//! Reads identities: a part after the other into the arena, rows aside until all is read. What each part needs of a
+//! record is settled once, as a plan.
 
 use std::ops::Range;
 
-use crate::dedup::fingerprint::{self, fingerprint};
+use crate::dedup::fingerprint::{self, Except, fingerprint};
 use crate::dedup::identity;
 use crate::dedup::json::{self, Kind as TokenKind, Tape};
-use crate::dedup::path::Path;
-use crate::dedup::rules::Limits;
+use crate::dedup::path::{Path, Source};
+use crate::dedup::rules::{Limits, Names, Part};
 
 use super::Refusal;
-use super::compile::{NamesPlan, PartPlan, Spot};
+use super::compile::{Spot, Ways};
 use super::refusal;
 use super::view::{Value, View};
 
 /// More names of a row's fields are not read.
 const NAMES_MAX: usize = 64;
+
+/// See [`Part`].
+#[derive(Debug)]
+pub(super) enum PartPlan {
+    Scalar(Spot),
+    Content(Spot),
+    Fingerprint { of: Spot, except: Except },
+    Bucket { ms: i64, timestamp: Path },
+    FirstOf(Vec<Vec<PartPlan>>),
+    Rows { of: Vec<Spot>, named: NamesPlan },
+}
+
+/// See [`Names`].
+#[derive(Debug)]
+pub(super) enum NamesPlan {
+    /// Sorted, each once.
+    Given(Vec<Vec<u8>>),
+    At(Spot),
+}
+
+impl<'r> Ways<'r> {
+    /// The plans of these parts.
+    pub(super) fn parts(&mut self, parts: &'r [Part]) -> Vec<PartPlan> {
+        parts.iter().map(|part| self.part(part)).collect()
+    }
+
+    fn part(&mut self, part: &'r Part) -> PartPlan {
+        match part {
+            Part::Scalar(path) => PartPlan::Scalar(self.spot(path)),
+            Part::Content(path) => PartPlan::Content(self.document(path)),
+            Part::Fingerprint { of, except } => {
+                let inside = except.iter().filter_map(|path| path.within(of));
+                PartPlan::Fingerprint { of: self.document(of), except: Except::new(inside) }
+            }
+            Part::Bucket { ms } => {
+                let timestamp = Path { source: Source::Timestamp, steps: Vec::new() };
+                PartPlan::Bucket { ms: (*ms).max(1), timestamp }
+            }
+            Part::FirstOf(alternatives) => {
+                PartPlan::FirstOf(alternatives.iter().map(|parts| self.parts(parts)).collect())
+            }
+            Part::Rows { of, named } => {
+                let of = of.iter().map(|path| self.document(path)).collect();
+                let named = match named {
+                    Names::Given(names) => {
+                        let mut names: Vec<_> = names.iter().map(|name| name.clone().into_bytes()).collect();
+                        names.sort_unstable();
+                        names.dedup();
+                        NamesPlan::Given(names)
+                    }
+                    Names::At(path) => NamesPlan::At(self.document(path)),
+                };
+                PartPlan::Rows { of, named }
+            }
+        }
+    }
+}
 
 /// Scratch space for identities.
 #[derive(Debug, Default)]

@@ -3,8 +3,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{EpochPart, Kinds, Names, Part, Rules, Version, VersionPart};
-use crate::dedup::path::{Path, Scalar, Source};
+use super::{EpochPart, Kinds, Rules, Version, VersionPart};
+use crate::dedup::path::{Path, Source};
 use crate::dedup::vocabulary::{MissingPart, VersionKind};
 
 impl Rules {
@@ -31,7 +31,7 @@ impl Rules {
 }
 
 /// `[a, b]`.
-struct Listed<'a, T>(&'a [T]);
+pub(super) struct Listed<'a, T>(pub &'a [T]);
 
 impl<T: Display> Display for Listed<'_, T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -40,34 +40,6 @@ impl<T: Display> Display for Listed<'_, T> {
             write!(f, "{}{item}", if i == 0 { "" } else { ", " })?;
         }
         f.write_str("]")
-    }
-}
-
-impl Display for Part {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Part::Scalar(path) => write!(f, "{path}"),
-            Part::Content(path) => write!(f, "{{content: {path}}}"),
-            Part::Fingerprint { of, except } => write!(f, "{{fingerprint: {of}, except: {}}}", Listed(except)),
-            Part::Bucket { ms } => write!(f, "{{bucket: {ms}ms}}"),
-            Part::FirstOf(alternatives) => {
-                let alternatives: Vec<_> = alternatives.iter().map(|parts| Listed(parts)).collect();
-                write!(f, "{{first_of: {}}}", Listed(&alternatives))
-            }
-            Part::Rows { of, named } => write!(f, "{{rows: {}, named: {named}}}", Listed(of)),
-        }
-    }
-}
-
-impl Display for Names {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Names::Given(names) => {
-                let names: Vec<_> = names.iter().map(|name| Scalar::Text(name.clone())).collect();
-                write!(f, "{}", Listed(&names))
-            }
-            Names::At(path) => write!(f, "{path}"),
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What about rules contradicts itself.
 
-use super::{Kinds, Names, Part, Rules, VersionPart};
+use super::part::{self, Part};
+use super::{Kinds, Rules, VersionPart};
 use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::vocabulary::{Format, MissingPart, TimeUnit, VersionKind};
 
@@ -115,8 +116,8 @@ impl Rules {
             problems.push(Error::ConstantIdentity);
         }
         self.paths().into_iter().for_each(|path| problems.extend(self.path_problem(path)));
-        self.identity.parts.iter().for_each(|part| self.part_problems(part, &mut problems));
-        if count_rows(&self.identity.parts) > 1 {
+        self.identity.parts.iter().for_each(|part| part.problems(self, &mut problems));
+        if part::rows(&self.identity.parts) > 1 {
             problems.push(Error::SeveralRows);
         }
         if let Some(version) = &self.version {
@@ -148,35 +149,8 @@ impl Rules {
         (format == Format::Bytes).then(|| Error::InsideBytes { path: path.to_string(), what })
     }
 
-    fn part_problems(&self, part: &Part, problems: &mut Vec<Error>) {
-        match part {
-            Part::Scalar(_) => {}
-            Part::Content(path) => problems.extend(self.document_problem("content", path)),
-            Part::Fingerprint { of, except } => {
-                problems.extend(self.document_problem("fingerprint", of));
-                let outside = except.iter().filter(|path| path.within(of).is_none());
-                problems
-                    .extend(outside.map(|path| Error::ExceptOutside { path: path.to_string(), of: of.to_string() }));
-            }
-            Part::Bucket { ms } => problems.extend((*ms < 1).then_some(Error::NoBucket)),
-            Part::FirstOf(alternatives) => {
-                problems.extend(empty("first_of", "alternative", alternatives));
-                alternatives.iter().for_each(|parts| problems.extend(empty("first_of", "path", parts)));
-                alternatives.iter().flatten().for_each(|part| self.part_problems(part, problems));
-            }
-            Part::Rows { of, named } => {
-                problems.extend(empty("rows", "path", of));
-                of.iter().for_each(|path| problems.extend(self.document_problem("rows", path)));
-                match named {
-                    Names::Given(names) => problems.extend(empty("named", "field", names)),
-                    Names::At(path) => problems.extend(self.document_problem("named", path)),
-                }
-            }
-        }
-    }
-
     /// Why there is no document; what is inside of bytes is told of every path.
-    fn document_problem(&self, form: &'static str, path: &Path) -> Option<Error> {
+    pub(super) fn document_problem(&self, form: &'static str, path: &Path) -> Option<Error> {
         let format = match path.source {
             Source::Key => self.key_format,
             Source::Value => self.value_format,
@@ -187,18 +161,8 @@ impl Rules {
     }
 }
 
-fn empty<T>(what: &'static str, of: &'static str, list: &[T]) -> Option<Error> {
+pub(super) fn empty<T>(what: &'static str, of: &'static str, list: &[T]) -> Option<Error> {
     list.is_empty().then_some(Error::Empty { what, of })
-}
-
-/// The most rows' parts that an identity can have.
-fn count_rows(parts: &[Part]) -> usize {
-    let count = |part: &Part| match part {
-        Part::Rows { .. } => 1,
-        Part::FirstOf(alternatives) => alternatives.iter().map(|parts| count_rows(parts)).max().unwrap_or(0),
-        _ => 0,
-    };
-    parts.iter().map(count).sum()
 }
 
 fn version_problems(part: &VersionPart, problems: &mut Vec<Error>) {

@@ -56,8 +56,8 @@ fn contradictions_are_told() {
     assert_eq!(rules(&[], None).problems(), [Error::NoIdentity]);
     let inside_bytes = Error::InsideBytes { path: "key.id".to_owned(), what: "key" };
     assert_eq!(rules(&["value.a"], Some("key.id")).problems(), [inside_bytes]);
-    let constant = Path { source: Source::Const(crate::dedup::Scalar::Bool(true)), steps: vec![] };
-    let inside = Path { source: Source::Topic, steps: vec!["x".to_owned()] };
+    let constant = Path { source: crate::dedup::Source::Const(crate::dedup::Scalar::Bool(true)), steps: vec![] };
+    let inside = Path { source: crate::dedup::Source::Topic, steps: vec!["x".to_owned()] };
     let of = |paths: Vec<Path>| Rules::new(Identity::of_paths(paths), None).problems();
     assert_eq!(of(vec![constant.clone()]), [Error::ConstantIdentity]);
     assert_eq!(of(vec![constant, inside]), [Error::InsideScalar { path: "meta.topic.x".to_owned() }]);

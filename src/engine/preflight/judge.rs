@@ -3,7 +3,7 @@
 
 use crate::cluster::{CommittedOffset, Denied, Rights, TopicDescription};
 use crate::config::{self, Create};
-use crate::dedup::{Part, Path, Retention, Rules, Source};
+use crate::dedup::{Path, Retention, Rules, Source};
 use crate::engine::plan::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP};
 use crate::format::{self, OffsetMetadata};
 use crate::mistakes::{self, Mistake};
@@ -500,15 +500,7 @@ fn kept_for(topic: &TopicDescription) -> i64 {
 /// Whether identity or version depend on the record's timestamp.
 fn reads_time(rules: &Rules) -> bool {
     let is_time = |path: &Path| path.source == Source::Timestamp;
-    rules.paths().into_iter().any(is_time) || rules.identity.parts.iter().any(has_bucket)
-}
-
-fn has_bucket(part: &Part) -> bool {
-    match part {
-        Part::Bucket { .. } => true,
-        Part::FirstOf(alternatives) => alternatives.iter().flatten().any(has_bucket),
-        _ => false,
-    }
+    rules.paths().into_iter().any(is_time) || rules.identity.parts.iter().any(|part| part.bucket_ms().is_some())
 }
 
 #[cfg(test)]

@@ -173,7 +173,7 @@ impl Compiler<'_> {
             self.mistake(place, message, "no delete is known", help);
         }
         let identity = &self.spec.identity;
-        if identity.whole && !identity.parts.iter().all(|part| rules::is_outside_value(&part.value)) {
+        if identity.whole && !identity.parts.iter().all(|part| part.value.is_outside_value()) {
             let message = "`follow_delete` needs an identity that is not read from the value".to_owned();
             let help = format!("name what identifies the key, e.g. `identity: {{content: key}}`, or {HELP}");
             self.mistake(place, message, "a null value has nothing in it", help);
@@ -213,9 +213,7 @@ impl Compiler<'_> {
     fn buckets(&mut self, retention_ms: i64) {
         let spec = self.spec;
         for part in &spec.identity.parts {
-            if let crate::dedup::Part::Bucket { ms } = part.value
-                && ms > retention_ms
-            {
+            if let Some(ms) = part.value.bucket_ms().filter(|ms| *ms > retention_ms) {
                 let message = format!(
                     "the bucket lasts longer than the retention, which is {}",
                     units::show_duration_ms(retention_ms)
@@ -245,7 +243,7 @@ impl Compiler<'_> {
     /// Duplicates are recognised within one partition only.
     fn partitioning(&mut self) {
         let identity = &self.spec.identity;
-        let has_key = identity.parts.iter().any(|part| rules::holds_key(&part.value));
+        let has_key = identity.parts.iter().any(|part| part.value.holds_key());
         if has_key || self.spec.partitioned_by_identity || !identity.whole {
             return;
         }

@@ -1,51 +1,10 @@
 //! What identity, version, epoch and kinds cannot mean.
 
-use crate::dedup::{Format, Part, Path, Source, VersionKind, VersionPart};
+use crate::dedup::{Format, Part, Source, VersionKind, VersionPart};
 use crate::yaml::Place;
 
 use super::Compiler;
 use crate::topology::spec::KindsSpec;
-
-/// Whether a part can be read of a record whose value is null.
-pub fn is_outside_value(part: &Part) -> bool {
-    let outside = |path: &Path| path.source != Source::Value;
-    match part {
-        Part::Scalar(path) | Part::Content(path) | Part::Fingerprint { of: path, .. } => outside(path),
-        Part::Bucket { .. } => true,
-        Part::FirstOf(alternatives) => alternatives.iter().any(|parts| parts.iter().all(is_outside_value)),
-        Part::Rows { of, .. } => of.iter().any(outside),
-    }
-}
-
-/// Whether records of one such part always have the same key.
-pub fn holds_key(part: &Part) -> bool {
-    let whole = |path: &Path| path.source == Source::Key && !path.is_inside();
-    match part {
-        Part::Scalar(path) | Part::Content(path) => whole(path),
-        Part::Fingerprint { of, except } => whole(of) && except.is_empty(),
-        Part::FirstOf(alternatives) => alternatives.iter().all(|parts| parts.iter().any(holds_key)),
-        Part::Bucket { .. } | Part::Rows { .. } => false,
-    }
-}
-
-/// Whether a part is read from the key alone, where a record has one.
-pub fn is_of_key(part: &Part) -> bool {
-    match part {
-        Part::Scalar(path) | Part::Content(path) | Part::Fingerprint { of: path, .. } => path.source == Source::Key,
-        Part::FirstOf(alternatives) => alternatives.first().is_some_and(|parts| parts.iter().all(is_of_key)),
-        Part::Bucket { .. } | Part::Rows { .. } => false,
-    }
-}
-
-/// Whether a part does not tell one record of a partition from another.
-fn says_nothing(part: &Part) -> bool {
-    match part {
-        Part::Scalar(path) => matches!(path.source, Source::Const(_) | Source::Topic | Source::Partition),
-        Part::Bucket { .. } => true,
-        Part::FirstOf(alternatives) => alternatives.iter().flatten().all(says_nothing),
-        Part::Content(_) | Part::Fingerprint { .. } | Part::Rows { .. } => false,
-    }
-}
 
 impl Compiler<'_> {
     /// Whether versions have a scope.
@@ -121,7 +80,7 @@ impl Compiler<'_> {
             let help = "write one, e.g. `{rows: {first_of: [value.after, value.before]}, named: [id]}`";
             self.mistake(second.place, message, "another one", help);
         }
-        if self.spec.identity.whole && parts.iter().all(|part| says_nothing(&part.value)) {
+        if self.spec.identity.whole && parts.iter().all(|part| part.value.is_same_within_a_partition()) {
             let message = "`identity` is the same for all records of a partition".to_owned();
             let help = "name what says which thing a record is about, e.g. `identity: value.order_id`";
             self.mistake(self.spec.identity_place, message, "all but the first would be duplicates", help);
@@ -144,7 +103,7 @@ impl Compiler<'_> {
             let help = "put what is never missing last";
             self.mistake(place, message, "that one is never missing", help);
         }
-        let same = |parts: &Vec<Part>| !parts.is_empty() && parts.iter().all(says_nothing);
+        let same = |parts: &Vec<Part>| !parts.is_empty() && parts.iter().all(Part::is_same_within_a_partition);
         if alternatives.iter().any(same) && !alternatives.iter().all(same) {
             let message = "an alternative of this `first_of` is the same for all records of a partition".to_owned();
             let help = "records that have nothing else would be one thing: remove it, and see `on_missing`";

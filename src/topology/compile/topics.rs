@@ -2,7 +2,7 @@
 
 use crate::yaml::{Place, Placed, Text};
 
-use super::{Compiler, rules, samples, shown};
+use super::{Compiler, samples, shown};
 use crate::topology::{Input, Pattern, Preset, names};
 
 /// Output, dead letter and audit.
@@ -109,8 +109,8 @@ impl Compiler<'_> {
             None => false,
         };
         let tells_table = self.preset.is_some_and(Preset::names_tables_in_keys);
-        let by_key = !self.spec.identity.parts.is_empty()
-            && self.spec.identity.parts.iter().all(|part| rules::is_of_key(&part.value));
+        let by_key =
+            !self.spec.identity.parts.is_empty() && self.spec.identity.parts.iter().all(|part| part.value.is_of_key());
         let has_deletes = self.spec.kinds.as_ref().is_some_and(|kinds| kinds.key("delete").is_some());
         if !several || output.value.reveal().contains(names::TEMPLATE) || tells_table || !by_key || !has_deletes {
             return;

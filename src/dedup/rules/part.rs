@@ -1,0 +1,193 @@
+//! A part of an identity: what there is of them, and all that can be said of one without a record. How one is read of a
+//! record stands in `reader/identity.rs`.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::canonical::Listed;
+use super::problems::{Error, empty};
+use super::{Places, Rules};
+use crate::dedup::path::{Path, Scalar, Source};
+
+/// A part of an identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The scalar that stands there.
+    Scalar(Path),
+    /// The JSON that stands there, whatever it is: the order of fields and the space between them do not
+    /// matter, types do.
+    Content(Path),
+    /// SHA-256 of the canonical JSON (RFC 8785) that stands there.
+    Fingerprint {
+        /// The document, or a part of it.
+        of: Path,
+        /// Places in it that are left out.
+        except: Vec<Path>,
+    },
+    /// The tumbling bucket of this length that the record's timestamp falls into.
+    Bucket {
+        /// Milliseconds.
+        ms: i64,
+    },
+    /// The first alternative of which no part is missing.
+    FirstOf(Vec<Vec<Part>>),
+    /// Fields of an object, or of each object of an array: then the record is one of several rows.
+    Rows {
+        /// The object or array.
+        of: Places,
+        /// The fields' names.
+        named: Names,
+    },
+}
+
+/// The names of the fields that identify a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Always these.
+    Given(Vec<String>),
+    /// Those in the array of texts that stands there.
+    At(Path),
+}
+
+impl Part {
+    /// Whether it is the same for all records.
+    pub fn is_constant(&self) -> bool {
+        match self {
+            Self::Scalar(path) => matches!(path.source, Source::Const(_)),
+            Self::FirstOf(alternatives) => alternatives.iter().flatten().all(Self::is_constant),
+            Self::Content(_) | Self::Fingerprint { .. } | Self::Bucket { .. } | Self::Rows { .. } => false,
+        }
+    }
+
+    /// Whether it does not tell one record of a partition from another.
+    pub fn is_same_within_a_partition(&self) -> bool {
+        match self {
+            Self::Scalar(path) => matches!(path.source, Source::Const(_) | Source::Topic | Source::Partition),
+            Self::Bucket { .. } => true,
+            Self::FirstOf(alternatives) => alternatives.iter().flatten().all(Self::is_same_within_a_partition),
+            Self::Content(_) | Self::Fingerprint { .. } | Self::Rows { .. } => false,
+        }
+    }
+
+    /// Whether it can be read of a record whose value is null.
+    pub fn is_outside_value(&self) -> bool {
+        let outside = |path: &Path| path.source != Source::Value;
+        match self {
+            Self::Scalar(path) | Self::Content(path) | Self::Fingerprint { of: path, .. } => outside(path),
+            Self::Bucket { .. } => true,
+            Self::FirstOf(alternatives) => alternatives.iter().any(|parts| parts.iter().all(Self::is_outside_value)),
+            Self::Rows { of, .. } => of.iter().any(outside),
+        }
+    }
+
+    /// Whether records of one such part always have the same key.
+    pub fn holds_key(&self) -> bool {
+        let whole = |path: &Path| path.source == Source::Key && !path.is_inside();
+        match self {
+            Self::Scalar(path) | Self::Content(path) => whole(path),
+            Self::Fingerprint { of, except } => whole(of) && except.is_empty(),
+            Self::FirstOf(alternatives) => alternatives.iter().all(|parts| parts.iter().any(Self::holds_key)),
+            Self::Bucket { .. } | Self::Rows { .. } => false,
+        }
+    }
+
+    /// Whether it is read from the key alone, where a record has one.
+    pub fn is_of_key(&self) -> bool {
+        match self {
+            Self::Scalar(path) | Self::Content(path) | Self::Fingerprint { of: path, .. } => path.source == Source::Key,
+            Self::FirstOf(alternatives) => alternatives.first().is_some_and(|parts| parts.iter().all(Self::is_of_key)),
+            Self::Bucket { .. } | Self::Rows { .. } => false,
+        }
+    }
+
+    /// The length of its longest bucket, in milliseconds; `None` where it has none.
+    pub fn bucket_ms(&self) -> Option<i64> {
+        match self {
+            Self::Bucket { ms } => Some(*ms),
+            Self::FirstOf(alternatives) => alternatives.iter().flatten().filter_map(Self::bucket_ms).max(),
+            Self::Scalar(_) | Self::Content(_) | Self::Fingerprint { .. } | Self::Rows { .. } => None,
+        }
+    }
+
+    /// Appends its paths, in the order in which they are written.
+    pub(super) fn collect_paths<'a>(&'a self, paths: &mut Vec<&'a Path>) {
+        match self {
+            Self::Scalar(path) | Self::Content(path) => paths.push(path),
+            Self::Fingerprint { of, except } => paths.extend([of].into_iter().chain(except)),
+            Self::Bucket { .. } => {}
+            Self::FirstOf(alternatives) => alternatives.iter().flatten().for_each(|part| part.collect_paths(paths)),
+            Self::Rows { of, named } => {
+                paths.extend(of);
+                if let Names::At(path) = named {
+                    paths.push(path);
+                }
+            }
+        }
+    }
+
+    /// Appends what about it contradicts itself or the rules.
+    pub(super) fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
+        match self {
+            Self::Scalar(_) => {}
+            Self::Content(path) => problems.extend(rules.document_problem("content", path)),
+            Self::Fingerprint { of, except } => {
+                problems.extend(rules.document_problem("fingerprint", of));
+                let outside = except.iter().filter(|path| path.within(of).is_none());
+                problems
+                    .extend(outside.map(|path| Error::ExceptOutside { path: path.to_string(), of: of.to_string() }));
+            }
+            Self::Bucket { ms } => problems.extend((*ms < 1).then_some(Error::NoBucket)),
+            Self::FirstOf(alternatives) => {
+                problems.extend(empty("first_of", "alternative", alternatives));
+                alternatives.iter().for_each(|parts| problems.extend(empty("first_of", "path", parts)));
+                alternatives.iter().flatten().for_each(|part| part.problems(rules, problems));
+            }
+            Self::Rows { of, named } => {
+                problems.extend(empty("rows", "path", of));
+                of.iter().for_each(|path| problems.extend(rules.document_problem("rows", path)));
+                match named {
+                    Names::Given(names) => problems.extend(empty("named", "field", names)),
+                    Names::At(path) => problems.extend(rules.document_problem("named", path)),
+                }
+            }
+        }
+    }
+}
+
+/// The most parts that make rows which an identity of these can have.
+pub(super) fn rows(parts: &[Part]) -> usize {
+    let count = |part: &Part| match part {
+        Part::Rows { .. } => 1,
+        Part::FirstOf(alternatives) => alternatives.iter().map(|parts| rows(parts)).max().unwrap_or(0),
+        Part::Scalar(_) | Part::Content(_) | Part::Fingerprint { .. } | Part::Bucket { .. } => 0,
+    };
+    parts.iter().map(count).sum()
+}
+
+impl Display for Part {
+    /// As the rules' digest has it: this must not change.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scalar(path) => write!(f, "{path}"),
+            Self::Content(path) => write!(f, "{{content: {path}}}"),
+            Self::Fingerprint { of, except } => write!(f, "{{fingerprint: {of}, except: {}}}", Listed(except)),
+            Self::Bucket { ms } => write!(f, "{{bucket: {ms}ms}}"),
+            Self::FirstOf(alternatives) => {
+                let alternatives: Vec<_> = alternatives.iter().map(|parts| Listed(parts)).collect();
+                write!(f, "{{first_of: {}}}", Listed(&alternatives))
+            }
+            Self::Rows { of, named } => write!(f, "{{rows: {}, named: {named}}}", Listed(of)),
+        }
+    }
+}
+
+impl Display for Names {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Names::Given(names) => {
+                let names: Vec<_> = names.iter().map(|name| Scalar::Text(name.clone())).collect();
+                write!(f, "{}", Listed(&names))
+            }
+            Names::At(path) => write!(f, "{path}"),
+        }
+    }
+}
