@@ -24,7 +24,7 @@ fi
 
 seeds=$(mktemp -d)
 trap 'rm -rf "$seeds"' EXIT
-mkdir -p "$seeds"/{paths,versions,envelopes,yaml,persisted}
+mkdir -p "$seeds"/{paths,versions,envelopes,yaml,persisted,batches}
 
 # A seed a line, so that each is one record.
 find tests/corpus/files tests/data topologies/samples -type f 2>/dev/null | sort | while read -r file; do
@@ -46,7 +46,16 @@ for name in entries positions store-metas offsets; do
     kind=$((kind + 1))
 done
 
-for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted lanes}; do
+# Led by a byte that says what it is, as well: headers, two records, two messages of before Kafka 0.11, frames and blocks.
+batch=0
+for bytes in '\x00\x04\x04id\x02v\x02n\x01' '\x01\x0c\0\0\0\x01\x01\0\x0c\0\0\0\x01\x01\0' \
+    '\x01\0\0\0\0\0\0\0\x01\0\0\0\x0e\0\0\0\0\0\0\0\0\0\0\0\0\0\0' '\x02\x1f\x8b\x08\0\0\0\0\0\0\0\0\x01\0\0' \
+    '\x02\x04\x22\x4d\x18\x64\x40\xa7\x05\0\0\0\x01\x02\x03\x04\x05\0\0\0\0' '\x02\0\0\0\x04\x80\x01\0\0'; do
+    batch=$((batch + 1))
+    printf '%b' "$bytes" >"$seeds/batches/$batch"
+done
+
+for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted batches lanes}; do
     if [[ $target == lanes ]]; then
         say "fuzz: lanes for ${FUZZ_SECONDS:-30} s"
         RATCHET_TEST_FUZZ_SECONDS=${FUZZ_SECONDS:-30} cargo test --release --locked --test bounds -- --nocapture lanes:: ||

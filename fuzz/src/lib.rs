@@ -7,12 +7,16 @@
 pub mod dedup;
 #[path = "../../src/format.rs"]
 pub mod format;
+#[path = "../../src/cluster/kafka/native/unpack/heads.rs"]
+pub mod heads;
 #[path = "../../src/mistakes.rs"]
 pub mod mistakes;
 #[path = "../../src/record.rs"]
 pub mod record;
 #[path = "../../src/topology/mod.rs"]
 pub mod topology;
+#[path = "../../src/cluster/kafka/wire.rs"]
+pub mod wire;
 #[path = "../../src/words.rs"]
 pub mod words;
 #[path = "../../src/yaml/mod.rs"]

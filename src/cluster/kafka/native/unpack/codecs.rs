@@ -11,16 +11,14 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use super::super::super::wire::count_records;
+use super::heads::{LZ4_MAGIC, gzip_wish, lz4_wish, snappy_chunk, snappy_size};
 use super::room::{Claim, NOTE_BYTES, Refusal};
 
 /// What memory is got for at least.
 const CAPACITY_MIN: usize = 1 << 10;
-/// gzip's largest ratio, about.
-const GZIP_RATIO_MAX: usize = 1032;
 /// A window of 32 KiB, and a head of gzip or of zlib, whichever is there.
 const GZIP_WINDOW: c_int = 15 + 32;
 const LZ4F_VERSION: c_uint = 100;
-const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 /// `ZSTD_CONTENTSIZE_ERROR`.
 const ZSTD_SIZE_ERROR: u64 = u64::MAX - 1;
 
@@ -159,14 +157,6 @@ impl Drop for Inflater {
     }
 }
 
-/// gzip's trailer says the size, or what is left of it beyond 4 GiB.
-fn gzip_wish(input: &[u8]) -> usize {
-    let guess = input.len().saturating_mul(4);
-    let said = input.last_chunk::<4>().filter(|_| input.starts_with(&[0x1f, 0x8b]));
-    let said = said.map(|size| u32::from_le_bytes(*size) as usize);
-    said.filter(|size| *size <= input.len().saturating_mul(GZIP_RATIO_MAX)).unwrap_or(guess)
-}
-
 pub(super) fn gzip(input: &[u8]) -> Result<Unpacked, Failure> {
     let mut inflater = Inflater::new().ok_or(Refusal::NoRoom)?;
     let stream = inflater.0.as_mut_ptr();
@@ -205,32 +195,6 @@ impl Drop for Lz4 {
         // SAFETY: owned.
         unsafe { LZ4F_freeDecompressionContext(self.0) };
     }
-}
-
-/// The most that a frame can unpack to: its head says the size, or else its blocks have theirs. `None` where it is no frame.
-fn lz4_wish(frame: &[u8]) -> Option<usize> {
-    if !frame.starts_with(&LZ4_MAGIC) {
-        return None;
-    }
-    let number = |at: usize| frame.get(at..)?.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize);
-    let (flags, sizes) = (*frame.get(4)?, *frame.get(5)?);
-    if flags & 0x08 != 0 {
-        let said = u64::from_le_bytes(*frame.get(6..)?.first_chunk()?);
-        // Zero stands for not known.
-        if said > 0 {
-            return Some(usize::try_from(said).unwrap_or(usize::MAX));
-        }
-    }
-    let block_bytes_max = 1_usize << (8 + 2 * u32::from(sizes >> 4 & 7));
-    let head = 7 + if flags & 0x08 != 0 { 8 } else { 0 } + if flags & 0x01 != 0 { 4 } else { 0 };
-    let checksum = if flags & 0x10 != 0 { 4 } else { 0 };
-    let (mut at, mut wish) = (head, 0_usize);
-    while let Some(size) = number(at).filter(|size| *size > 0) {
-        let (stored, bytes) = (size >> 31 != 0, size & 0x7fff_ffff);
-        wish = wish.saturating_add(if stored { bytes } else { block_bytes_max });
-        at = at.saturating_add(4 + checksum + bytes);
-    }
-    Some(wish)
 }
 
 pub(super) fn lz4(input: &[u8]) -> Result<Unpacked, Failure> {
@@ -347,18 +311,6 @@ fn zstd_stream(input: &[u8]) -> Result<Unpacked, Failure> {
     }
 }
 
-/// What a block of snappy says that it unpacks to, which it has to.
-pub(super) fn snappy_size(block: &[u8]) -> Option<usize> {
-    let mut size = 0_u64;
-    for (place, byte) in block.iter().take(5).enumerate() {
-        size |= u64::from(byte & 0x7f) << (7 * place);
-        if *byte < 0x80 {
-            return u32::try_from(size).ok().map(|size| size as usize);
-        }
-    }
-    None
-}
-
 /// Unpacks a block of snappy.
 ///
 /// # Safety
@@ -367,12 +319,6 @@ pub(super) unsafe fn snappy_block(block: &[u8], to: *mut c_char) -> bool {
     let from = libc::iovec { iov_base: block.as_ptr().cast_mut().cast(), iov_len: block.len() };
     // SAFETY: by the caller's promise; the input is only read.
     unsafe { rd_kafka_snappy_uncompress_iov(&from, 1, block.len(), to) == 0 }
-}
-
-/// The next block of those that Java's library writes, each behind its length, and what is behind it.
-fn snappy_chunk(chunks: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = chunks.split_first_chunk::<4>()?;
-    rest.split_at_checked(u32::from_be_bytes(*length) as usize)
 }
 
 /// The blocks that Java's library writes, without their head.

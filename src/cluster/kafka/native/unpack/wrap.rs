@@ -14,6 +14,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::super::super::errors::Code;
 use super::codecs::{self, Failure, Unpacked};
+use super::heads;
 use super::room::Claim;
 
 /// What Java's library writes before its first block of snappy: librdkafka has taken it away.
@@ -207,7 +208,7 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompressed_length(
 ) -> bool {
     keep(None);
     // SAFETY: by the caller's promise.
-    let Some(size) = codecs::snappy_size(unsafe { input(from.cast(), len) }) else { return false };
+    let Some(size) = heads::snappy_size(unsafe { input(from.cast(), len) }) else { return false };
     let mut claim = Claim::new();
     if let Err(refusal) = claim.add(size as u64) {
         super::note(len, refusal);
@@ -226,7 +227,7 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompress(from: *const c_char, len:
     let last = LAST.take();
     // SAFETY: by the caller's promise.
     let block = unsafe { input(from.cast(), len) };
-    let Some((size, Last { mut claim, .. })) = codecs::snappy_size(block).zip(last) else { return NO_INPUT };
+    let Some((size, Last { mut claim, .. })) = heads::snappy_size(block).zip(last) else { return NO_INPUT };
     // SAFETY: by the caller's promise.
     if !unsafe { codecs::snappy_block(block, to) } {
         return NO_INPUT;
