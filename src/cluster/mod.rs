@@ -403,6 +403,12 @@ pub trait Cluster: Clone + Send + Sync + 'static {
         Ok(found.map(|found| TopicOutline { id: found.id, partition_count: found.partition_count }))
     }
 
+    /// Where the first transaction begins that is open on `partition`, which nobody gets beyond who reads committed records;
+    /// `None` where none is, or where the cluster does not tell.
+    fn open_transaction(&self, _partition: &TopicPartition) -> Result<Option<i64>, Error> {
+        Ok(None)
+    }
+
     /// The names of all topics that may be seen, internal ones included, in any order.
     fn list_topics(&self) -> Result<Vec<String>, Error>;
 

@@ -16,6 +16,7 @@ use crate::topology::Topology;
 use super::catalog::Catalog;
 use super::claims::Ids;
 use super::clock::Clock;
+use super::held_up::HeldUp;
 
 /// What all lanes of a topology share.
 pub struct Context {
@@ -47,6 +48,8 @@ pub struct Context {
     pub look_now: AtomicBool,
     /// The input topics whose tasks were at work in this process: all that they need was allowed.
     pub proven: Proven,
+    /// The tasks that wait for what is there and does not come.
+    pub held_up: HeldUp,
     /// The transactional ids that its lanes write under.
     pub ids: Ids,
     /// What time it is.

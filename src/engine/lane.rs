@@ -36,6 +36,8 @@ const IDLE_WAIT: Duration = Duration::from_millis(20);
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 /// How often stores are flushed, so that a quiet one does not keep an old position on disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a lane is at its stores' files in a row, before it looks after its group again: disks may be slow.
+const DISK_SLICE: Duration = Duration::from_millis(500);
 /// How often gauges are brought up to date.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -107,6 +109,10 @@ pub struct Lane<C: Cluster> {
     /// How often topics were seen to have been given more partitions, when that was last looked at.
     growths: u64,
     flushed_at: Duration,
+    /// The tasks whose stores are still to be flushed this time.
+    to_flush: Vec<TaskId>,
+    /// The task whose restore is next: the others have had their slice.
+    restore_next: TaskId,
     gauged_at: Duration,
 }
 
@@ -152,6 +158,8 @@ impl<C: Cluster> Lane<C> {
             rechecked,
             growths: 0,
             flushed_at: now,
+            to_flush: Vec::new(),
+            restore_next: 0,
             gauged_at: Duration::ZERO,
             context,
         })
@@ -215,21 +223,33 @@ impl<C: Cluster> Lane<C> {
             self.gauged_at = now;
             let wall_ms = self.context.clock.wall_ms();
             for task in self.tasks.values_mut() {
-                gauge(task, self.member.end(&task.input), wall_ms);
+                let end = self.member.end(&task.input);
+                self.context.held_up.note(&task.input, stands_at(task, end), now);
+                gauge(task, end, wall_ms);
                 task.letters.say_if_due(&task.input, &self.context.topology.dead_letter, now);
             }
         }
         self.report();
-        if now.saturating_sub(self.flushed_at) < FLUSH_INTERVAL {
-            return;
+        if now.saturating_sub(self.flushed_at) >= FLUSH_INTERVAL {
+            self.flushed_at = now;
+            self.to_flush = self.tasks_in(|phase| matches!(phase, Phase::Running));
         }
-        self.flushed_at = now;
-        for task in self.tasks.values().filter(|task| matches!(task.phase, Phase::Running)) {
-            if let Some(held) = &task.held
-                && let Err(error) = held.store.flush()
-            {
-                tracing::warn!(task = %task.input, reason = %error, "store not flushed");
-            }
+        // A transaction that waited for a slow disk would time out.
+        while !self.to_flush.is_empty()
+            && !self.transactor.is_open()
+            && self.context.clock.monotonic().saturating_sub(now) < DISK_SLICE
+        {
+            self.flush_next();
+        }
+    }
+
+    /// Flushes the store of the next task that is due, if it is still at work.
+    fn flush_next(&mut self) {
+        let Some(task) = self.to_flush.pop().and_then(|id| self.tasks.get(&id)) else { return };
+        if let (Phase::Running, Some(held)) = (&task.phase, &task.held)
+            && let Err(error) = held.store.flush()
+        {
+            tracing::warn!(task = %task.input, reason = %error, "store not flushed");
         }
     }
 
@@ -250,6 +270,12 @@ impl<C: Cluster> Lane<C> {
             restoring: count(&|task| !at_rest(task)),
         });
     }
+}
+
+/// Where a task at work waits for what is there and does not come.
+fn stands_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
+    let next = task.committed.next;
+    end.filter(|end| matches!(task.phase, Phase::Running) && *end > next).map(|_| next)
 }
 
 fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {

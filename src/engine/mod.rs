@@ -37,7 +37,9 @@ pub mod claims;
 pub mod clock;
 pub mod context;
 pub mod crash;
+mod disks;
 pub mod feeding;
+pub mod held_up;
 pub mod hold;
 pub mod isolate;
 mod judge;
@@ -64,6 +66,8 @@ use catalog::Catalog;
 use claims::Ids;
 use clock::{Clock, SystemClock};
 use context::{Context, Proven, backoff};
+use disks::Disks;
+use held_up::HeldUp;
 use lane::{Ended, Lane};
 use panics::caught;
 use preflight::unreached::told;
@@ -210,6 +214,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             recreated: AtomicU64::new(0),
             look_now: AtomicBool::new(false),
             proven: Proven::default(),
+            held_up: HeldUp::default(),
             ids: Ids::default(),
             clock: clock.clone(),
         };
@@ -223,7 +228,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         }
         jobs.push(Job::start(cluster, Arc::new(context), config.lanes, &stop));
     }
-    supervise(&jobs, until_drained, &stop);
+    supervise(&jobs, until_drained, &stop, &health, &*clock);
     jobs.into_iter().map(Job::end).fold(outcome, Result::and)
 }
 
@@ -312,9 +317,11 @@ impl Job {
     }
 }
 
-/// Waits until the run is to end, and says so to the lanes.
-fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool) {
+/// Waits until the run is to end, and says so to the lanes; tells meanwhile of disks that do not answer.
+fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool, health: &Health, clock: &dyn Clock) {
+    let mut disks = Disks::default();
     while !stop.load(Ordering::Relaxed) {
+        disks.look(health, clock.monotonic());
         if jobs.iter().all(Job::is_over) || (until_drained && jobs.iter().all(Job::is_drained)) {
             stop.store(true, Ordering::Relaxed);
         }

@@ -24,7 +24,7 @@ use crate::topology::Input;
 
 use super::context::Context;
 use super::preflight::Preflight;
-use super::{SUPERVISE_INTERVAL, feeding, pause};
+use super::{SUPERVISE_INTERVAL, feeding, held_up, pause};
 
 /// How often the cluster is asked about the topics.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(2);
@@ -58,6 +58,7 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
 pub fn look<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed) {
     let by_pattern = matches!(context.topology.input, Input::Pattern { .. });
     check_topics(cluster, context, by_pattern, noticed);
+    held_up::look(cluster, context);
     if by_pattern {
         if let Err(error) = find_new(cluster, context) {
             tracing::debug!(topology = context.topology.name, reason = %error.message, "new topics not looked for");

@@ -1,8 +1,8 @@
 //! Whether this instance can be counted on: what `/readyz` answers from.
 //!
 //! Ready means: at least one lane was started, every lane has joined its group, no task is being restored
-//! for the first time since it was assigned, no topic that should be read was refused, and nothing that panicked is
-//! still to begin anew. A restore after an aborted transaction does not
+//! for the first time since it was assigned, no topic that should be read was refused, every disk answers, and nothing
+//! that panicked is still to begin anew. A restore after an aborted transaction does not
 //! make an instance unready: it is short, and nobody else could do the work meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,8 @@ struct Known {
     refused: BTreeSet<(String, String)>,
     /// Topologies whose watch has panicked and not gone round since.
     panicked: BTreeSet<String>,
+    /// Whether a disk does not answer.
+    disk_stalls: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,6 +74,11 @@ impl Health {
     /// A lane has panicked, and has not joined again.
     pub fn lane_panicked(&self, topology: &str, lane: usize) {
         self.known().lanes.insert((topology.to_owned(), lane), Lane::Panicked);
+    }
+
+    /// A disk does not answer, or does again.
+    pub fn disk_stalls(&self, stalls: bool) {
+        self.known().disk_stalls = stalls;
     }
 
     /// A topology's watch has panicked, or has gone round.
@@ -173,7 +180,12 @@ impl Health {
             ok: false,
             detail: "has panicked; the log says where",
         });
-        lanes.chain(tasks).chain(refused).chain(panicked).collect()
+        let disk = known.disk_stalls.then(|| Check {
+            name: "disk".to_owned(),
+            ok: false,
+            detail: "does not answer; the log says which",
+        });
+        lanes.chain(tasks).chain(refused).chain(panicked).chain(disk).collect()
     }
 
     /// A thread that panicked with the lock held left at worst an outdated check, so its poison is ignored.
@@ -218,6 +230,17 @@ mod tests {
         health.watch_panicked("payments", true);
         assert!(!is_ready(&health));
         health.watch_panicked("payments", false);
+        assert!(is_ready(&health));
+    }
+
+    #[test]
+    fn a_disk_that_stalls_is_not_ready_until_it_answers() {
+        let health = Health::new();
+        health.lane_joined("payments", 0, true);
+        health.disk_stalls(true);
+        let failing: Vec<_> = health.ready().into_iter().filter(|check| !check.ok).collect();
+        assert_eq!((failing.len(), failing[0].name.as_str()), (1, "disk"));
+        health.disk_stalls(false);
         assert!(is_ready(&health));
     }
 

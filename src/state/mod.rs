@@ -5,6 +5,7 @@
 //!   [`LoadBuffer`]: what a restore has read of the changelog
 //! - [`aside`]: what becomes of a store that cannot be built upon; [`Survey`]: what a state folder holds, only looked at
 //! - [`Memory`]: what all stores of a process share; [`Registry`]: which of them are open
+//! - [`longest_stall`]: the disk that has not answered for long
 //! - [`simulated`]: stores that are on no disk, for simulations
 //!
 //! Invariants:
@@ -29,6 +30,7 @@ mod overlay;
 mod registry;
 mod rocks;
 pub mod simulated;
+mod stalls;
 mod store;
 mod survey;
 
@@ -38,6 +40,7 @@ pub use load::{LoadBuffer, key_head};
 pub use memory::Memory;
 pub use overlay::Overlay;
 pub use registry::{Claim, Registry};
+pub use stalls::{Stall, longest as longest_stall};
 pub use store::Store;
 pub use survey::{Found, StoreReader, Survey};
 

@@ -17,6 +17,7 @@ use rocksdb::{
 use super::build::{self, Built, UnderWay, Work};
 use super::load::LoadBuffer;
 use super::memory::RocksMemory;
+use super::stalls::Waiting;
 use super::{Error, dir};
 use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
 
@@ -55,6 +56,7 @@ impl Rocks {
         dir::create_dir(dir)?;
         // RocksDB knows its locks by name within a process: one folder must have one name.
         let dir = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
+        let _waiting = Waiting::for_disk(&dir, "open");
         let db = open_db(&dir, memory)?;
         let memory = memory.clone();
         let opened =
@@ -99,6 +101,7 @@ impl Rocks {
 
     /// See [`super::Store::get_sorted`].
     pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+        let _waiting = Waiting::for_disk(&self.dir, "look up");
         let db = &self.db;
         let family = column_family(db);
         for (chunk, keys) in keys.chunks(GET_KEYS_MAX).enumerate() {
@@ -131,6 +134,7 @@ impl Rocks {
             match outcome? {
                 Built::Records(buffer) => self.write(buffer.iter(), buffer.bytes(), &meta)?,
                 Built::File(file) => {
+                    let _waiting = Waiting::for_disk(&self.dir, "load");
                     self.hold_compactions()?;
                     build::ingest(&self.db, &self.dir, &file)?;
                     // After the file: a crash in between leaves the older meta, from which all is read again.
@@ -174,6 +178,7 @@ impl Rocks {
 
     /// Brings all that was written to the disk.
     pub fn flush(&self) -> Result<(), Error> {
+        let _waiting = Waiting::for_disk(&self.dir, "flush");
         let db = &self.db;
         let options = FlushOptions::default();
         db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.failed(&error))
@@ -186,6 +191,7 @@ impl Rocks {
         keys_max: usize,
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<Vec<u8>>, Error> {
+        let _waiting = Waiting::for_disk(&self.dir, "read");
         let db = &self.db;
         let mut options = ReadOptions::default();
         // A walk through everything must not push out what lookups need.
@@ -240,6 +246,7 @@ impl Rocks {
         bytes: usize,
         meta: &StoreMeta,
     ) -> Result<(), Error> {
+        let _waiting = Waiting::for_disk(&self.dir, "write");
         let db = &self.db;
         let mut options = WriteOptions::default();
         options.disable_wal(true);

@@ -15,6 +15,8 @@ mod checker;
 mod clock;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
+#[path = "../support/disk.rs"]
+mod disk;
 #[path = "../support/hostile.rs"]
 mod hostile;
 #[path = "../support/job.rs"]
@@ -54,5 +56,6 @@ mod rebalances;
 mod restores;
 mod rights;
 mod secrets;
+mod stalls;
 mod takeovers;
 mod unreached;

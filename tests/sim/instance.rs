@@ -9,6 +9,7 @@ use ratchet::config::{Commit, Create, Topics};
 use ratchet::engine::catalog::Catalog;
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::{Context, Proven, backoff};
+use ratchet::engine::held_up::HeldUp;
 use ratchet::engine::lane::{self, Ended, Lane};
 use ratchet::engine::preflight::{Admitted, Preflight};
 use ratchet::engine::status::LaneStatus;
@@ -77,6 +78,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         recreated: AtomicU64::new(0),
         look_now: AtomicBool::new(false),
         clock: Arc::new(process.clone()),
+        held_up: HeldUp::default(),
         proven: Proven::default(),
         ids: Ids::default(),
     }

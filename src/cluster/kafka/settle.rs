@@ -95,7 +95,7 @@ impl Askers {
     }
 
     /// The client that sees the last stable offsets.
-    fn stable_ends(&self) -> Result<Arc<Client>, Error> {
+    pub fn stable_ends(&self) -> Result<Arc<Client>, Error> {
         make_once(&self.stable_ends, || Client::new(&self.brief()))
     }
 

@@ -14,7 +14,7 @@ use crate::engine::transact::{Aborted, Transactor};
 use crate::engine::trouble::{Cause, Trouble};
 use crate::mistakes::{self, Mistake};
 
-use super::Lane;
+use super::{DISK_SLICE, Lane};
 
 /// How many tasks of a lane load at once: each takes memory for what it gathers.
 pub(in crate::engine) const LOADS_MAX: usize = 4;
@@ -150,11 +150,20 @@ impl<C: Cluster> Lane<C> {
         if !self.restoring {
             return Ok(());
         }
-        let restoring = self.tasks_in(|phase| {
+        let mut restoring = self.tasks_in(|phase| {
             matches!(phase, Phase::Waiting { .. } | Phase::Settling(_) | Phase::Claiming { .. } | Phase::Loading(_))
         });
         self.restoring = !restoring.is_empty();
+        let began = self.context.clock.monotonic();
+        // Those go first that had no slice last time.
+        let first = restoring.partition_point(|id| *id < self.restore_next);
+        restoring.rotate_left(first);
+        self.restore_next = 0;
         for id in restoring {
+            if self.context.clock.monotonic().saturating_sub(began) >= DISK_SLICE {
+                (self.restore_next, self.loading) = (id, true);
+                break;
+            }
             let may_load = self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < LOADS_MAX;
             let task = self.tasks.get_mut(&id).expect("listed above");
             let step = || restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);

@@ -1,0 +1,85 @@
+//! Tells of disks that do not answer: whoever waits for one says nothing itself.
+
+use std::time::Duration;
+
+use crate::observe::Health;
+use crate::state::{self, Stall};
+
+/// How often a disk that still does not answer is told of.
+const TELL_INTERVAL: Duration = Duration::from_secs(30);
+/// For how long no call may have stalled before the disk counts as one that answers: the next call may take as long.
+const CALM_MIN: Duration = Duration::from_secs(15);
+
+/// What is known of disks.
+#[derive(Default)]
+pub struct Disks {
+    /// When a call was last seen to stall, and when that was last told; `None` while disks answer.
+    stalled: Option<(Duration, Duration)>,
+}
+
+impl Disks {
+    /// Looks whether a call to a disk has been under way for long; `now` is by the monotonic clock.
+    pub fn look(&mut self, health: &Health, now: Duration) {
+        self.hear(state::longest_stall(), health, now);
+    }
+
+    fn hear(&mut self, stall: Option<Stall>, health: &Health, now: Duration) {
+        match (stall, &mut self.stalled) {
+            (None, None) => {}
+            (None, Some((seen, _))) => {
+                if now.saturating_sub(*seen) >= CALM_MIN {
+                    self.stalled = None;
+                    health.disk_stalls(false);
+                    tracing::info!("the disk answers again");
+                }
+            }
+            (Some(stall), None) => {
+                self.stalled = Some((now, now));
+                health.disk_stalls(true);
+                tell(&stall);
+            }
+            (Some(stall), Some((seen, told))) => {
+                *seen = now;
+                if now.saturating_sub(*told) >= TELL_INTERVAL {
+                    *told = now;
+                    tell(&stall);
+                }
+            }
+        }
+    }
+}
+
+fn tell(stall: &Stall) {
+    tracing::warn!(
+        folder = %stall.path.display(),
+        doing = stall.what,
+        waited_s = stall.lasts.as_secs(),
+        "a disk does not answer: a lane waits for it, with all of its tasks; once that has lasted for \
+         max.poll.interval.ms, its partitions go to others"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_answers_again_once_no_call_has_stalled_for_a_while() {
+        let (mut disks, health) = (Disks::default(), Health::new());
+        health.lane_joined("payments", 0, true);
+        let mut hear = |at: u64, stalls: bool| {
+            let stall = Stall { path: PathBuf::from("store"), what: "flush", lasts: Duration::from_secs(6) };
+            disks.hear(stalls.then_some(stall), &health, Duration::from_secs(at));
+            health.ready().iter().all(|check| check.ok)
+        };
+        assert!(hear(100, false));
+        // One call after the other: in between none has been under way for long.
+        for at in (106..200).step_by(6) {
+            assert!(!hear(at, true) && !hear(at + 1, false));
+        }
+        assert!(!hear(210, false) && hear(220, false));
+        assert!(!hear(221, true), "and stalls anew");
+    }
+}
