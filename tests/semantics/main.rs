@@ -9,4 +9,5 @@ mod docs;
 mod presets;
 mod properties;
 mod real;
+mod redelivery;
 mod task;

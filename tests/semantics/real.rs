@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::corpus::golden::{self, Golden};
 use crate::corpus::shapes::Raw;
+use crate::task::Given;
+
+const CAPTURES: [&str; 2] = ["postgres", "mariadb"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cdc-real")
@@ -35,11 +38,22 @@ fn topics(capture: &str) -> Vec<String> {
     topics
 }
 
+/// Every topic of every capture: its name, a topology, and its records.
+pub fn histories() -> Vec<(String, String, Vec<Given>)> {
+    let of = |path: String| {
+        let given = Golden::given(&folder().join(format!("golden/{path}.txt")), &path, &records);
+        given.into_iter().map(move |(topology, records)| (path.clone(), topology, records))
+    };
+    let paths =
+        |capture: &str| topics(capture).into_iter().map(|topic| format!("{capture}/{topic}")).collect::<Vec<_>>();
+    CAPTURES.into_iter().flat_map(paths).flat_map(of).collect()
+}
+
 /// Each topic of both captures is judged as its golden file says.
 #[test]
 fn every_topic_is_judged_as_its_golden_file_says() {
     let mut problems = Vec::new();
-    for capture in ["postgres", "mariadb"] {
+    for capture in CAPTURES {
         let topics = topics(capture);
         assert_eq!(topics.len(), 3, "{capture}");
         for topic in topics {

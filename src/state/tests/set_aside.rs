@@ -49,6 +49,20 @@ fn what_stands_aside_is_removed_alone() {
 }
 
 #[test]
+fn nothing_is_set_aside_or_put_back_outside_a_state_folder() {
+    let (outside, memory) = (tempfile::tempdir().unwrap(), small_memory());
+    let dir = outside.path().join("a/b/c");
+    built(&dir, &[("a", Some("1"))], 1);
+    let before = holds(&dir);
+    assert!(matches!(aside::set_aside(&dir, &memory), Err(Error::Unmarked { .. })));
+    assert!(!aside::aside_of(&dir).exists());
+    fs::rename(&dir, aside::aside_of(&dir)).unwrap();
+    assert!(matches!(aside::put_back(&dir, &memory), Err(Error::Unmarked { .. })));
+    assert!(!dir.exists());
+    assert_eq!(holds(&aside::aside_of(&dir)), before);
+}
+
+#[test]
 fn a_survey_finds_stores_of_all_slots_and_changes_nothing() {
     let (root, state, dir) = task_dir();
     let second = StateDir::claim(root.path()).unwrap();

@@ -56,13 +56,7 @@ impl Scenario<'_> {
             self.kafka.delete(&format!("ratchet.{FORMER}.{}.changelog", self.database.topic(table)));
         }
         self.work(Kinds::All);
-        self.await_delivered();
-        self.connect.stop();
-        self.await_drained(NEW, &mut operator);
-        operator.stop();
-        for table in &TABLES {
-            self.check_output(table);
-        }
+        self.end_right(NEW, &mut operator);
     }
 
     /// Into the same output, whose readers never see a row go back.
@@ -85,13 +79,7 @@ impl Scenario<'_> {
         self.tell("4. let the connector take an incremental snapshot");
         self.take_an_incremental_snapshot();
         self.work(Kinds::All);
-        self.await_delivered();
-        self.connect.stop();
-        self.await_drained(NEW, &mut operator);
-        operator.stop();
-        for table in &TABLES {
-            self.check_output(table);
-        }
+        self.end_right(NEW, &mut operator);
     }
 
     /// Runs the former topology until rows are missing in its output, and no other rules are taken by its name.

@@ -69,6 +69,17 @@ impl Golden {
         }
     }
 
+    /// The file at `path` as the golden file in `place` has it judged: for each block a topology, and the records.
+    pub fn given(place: &Path, path: &str, read: &dyn Fn(&str) -> Vec<Raw>) -> Vec<(String, Vec<Given>)> {
+        let text = fs::read_to_string(place).expect("the golden file is there");
+        let golden = Self::parse(&text).unwrap_or_else(|problem| panic!("{}: {problem}", place.display()));
+        let of = |block: &Block| {
+            let topology = super::topology(block.get("judged by").unwrap_or_default()).expect("it is there");
+            (topology, block.records(read(path), read, true))
+        };
+        golden.blocks.iter().map(of).collect()
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let mut golden = Golden { about: Vec::new(), blocks: Vec::new() };
         for line in text.lines().filter(|line| !line.trim().is_empty()) {

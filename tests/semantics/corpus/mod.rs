@@ -61,6 +61,18 @@ fn none() -> Vec<(String, String)> {
         .collect()
 }
 
+/// Every file that has records: its name, a topology, and the records for that.
+pub fn histories() -> Vec<(String, String, Vec<Given>)> {
+    let read = |path: &str| shapes::records(&file(path));
+    let names = files_in("golden").into_iter().filter(|name| name != "none.txt");
+    let of = |name: String| {
+        let path = name.strip_suffix(".txt").expect("golden files end in .txt").to_owned();
+        let given = Golden::given(&folder().join("golden").join(&name), &path, &read);
+        given.into_iter().map(move |(topology, records)| (path.clone(), topology, records))
+    };
+    names.flat_map(of).collect()
+}
+
 /// Every preset and every topology of the corpus, by name.
 fn all_topologies() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = files_in("topologies")
