@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::checker::{Fate, check, read_store};
+use crate::cluster::Fresh;
 use crate::job::Job;
 use crate::load::things;
 use crate::operator::{Operator, Options};
@@ -42,6 +43,12 @@ fn drain(job: &Job, label: &str) -> Operator {
     operator
 }
 
+/// What somebody does by mistake.
+fn delete_changelog(job: &Job) {
+    job.kafka.delete(&job.changelog());
+    within(DEADLINE, "the changelog to be gone", || job.kafka.partitions(&job.changelog()).is_none().then_some(()));
+}
+
 #[test]
 fn a_deleted_changelog_is_not_created_anew_and_no_store_is_touched() {
     let job = Job::new("last-copy", 2);
@@ -51,8 +58,7 @@ fn a_deleted_changelog_is_not_created_anew_and_no_store_is_touched() {
         send(version);
         drain(&job, label).state_dir().to_owned()
     });
-    job.kafka.delete(&job.changelog());
-    within(DEADLINE, "the changelog to be gone", || job.kafka.partitions(&job.changelog()).is_none().then_some(()));
+    delete_changelog(&job);
     let before = states.clone().map(|state| tables(&state));
     for label in ["a", "b", "a"] {
         let mut operator = Operator::start(&job, label);
@@ -81,8 +87,7 @@ fn without_group_and_changelog_a_store_that_remembers_is_not_forgotten() {
     job.send(things(0, 0..100, 1));
     let state = drain(&job, "a").state_dir().to_owned();
     job.kafka.delete_group(&job.group());
-    job.kafka.delete(&job.changelog());
-    within(DEADLINE, "the changelog to be gone", || job.kafka.partitions(&job.changelog()).is_none().then_some(()));
+    delete_changelog(&job);
     let before = tables(&state);
     let mut operator = Operator::start(&job, "a");
     operator.await_error(&["does not exist", "stores remember", &store(&job, &state, 0).display().to_string()]);
@@ -105,17 +110,60 @@ fn without_group_and_changelog_a_store_that_remembers_is_not_forgotten() {
     assert_eq!(job.output().len(), 200);
 }
 
+/// The stores of both partitions, each in the other's place: neither can be built upon.
+fn swapped(job: &Job, state: &Path) -> [PathBuf; 2] {
+    let [zero, one] = [0, 1].map(|partition| store(job, state, partition));
+    let between = zero.with_file_name("between");
+    for (from, to) in [(&zero, &between), (&one, &zero), (&between, &one)] {
+        fs::rename(from, to).expect("a folder can be renamed beside itself");
+    }
+    [zero, one]
+}
+
+/// Where a store stands that was set aside for the one in this folder.
+fn aside_of(store: &Path) -> PathBuf {
+    format!("{}.aside", store.display()).into()
+}
+
+#[test]
+fn what_stands_aside_comes_back_where_what_was_built_for_it_is_damaged() {
+    let job = Job::new("damaged-beside", 2);
+    job.send(things(0, 0..300, 1).chain(things(1, 300..600, 1)));
+    let state = drain(&job, "a").state_dir().to_owned();
+    let stores = swapped(&job, &state);
+    let before = stores.each_ref().map(|store| read_store(store));
+    let crash = |point| {
+        let crashing = Options { crash_at: Some(point), ..Options::default() };
+        Operator::start_with(&job, "a", &crashing).await_crash();
+    };
+    crash("during_restore");
+    let beside: Vec<usize> = (0..2).filter(|&n| aside_of(&stores[n]).exists()).collect();
+    assert!(!beside.is_empty(), "none was set aside");
+    for &n in &beside {
+        fs::remove_file(stores[n].join("CURRENT")).expect("it was being built");
+    }
+    // What is damaged gives way to what stands aside, which is never removed for it.
+    crash("before_put_back");
+    for &n in &beside {
+        let (aside, back) = (aside_of(&stores[n]), &stores[n]);
+        let found = if aside.exists() { read_store(&aside) } else { read_store(back) };
+        assert!(found == before[n], "{} holds something else now", back.display());
+    }
+    job.send(things(0, 0..300, 1).chain(things(1, 300..600, 1)));
+    drain(&job, "a");
+    assert!(stores.iter().all(|store| !aside_of(store).exists()), "one still stands aside");
+    let found = check(&job, &[&state]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (600, 600), "{found:?}");
+    assert_eq!(found.stores_current, 2, "{found:?}");
+}
+
 #[test]
 fn a_store_that_is_replaced_is_removed_only_when_the_other_is_complete() {
     let job = Job::new("replaced", 2);
     job.send(things(0, 0..300, 1).chain(things(1, 300..600, 1)));
     let state = drain(&job, "a").state_dir().to_owned();
     for (round, crash_at) in ["store_set_aside", "during_restore", "before_aside_removed"].into_iter().enumerate() {
-        let [zero, one] = [0, 1].map(|partition| store(&job, &state, partition));
-        let between = zero.with_file_name("between");
-        for (from, to) in [(&zero, &between), (&one, &zero), (&between, &one)] {
-            fs::rename(from, to).expect("a folder can be renamed beside itself");
-        }
+        let [zero, one] = swapped(&job, &state);
         job.send(things(0, 0..300, 1).chain(things(1, 300..600, 1)));
         let before = [&zero, &one].map(|folder| read_store(folder));
         let crashing = Options { crash_at: Some(crash_at), ..Options::default() };
@@ -129,8 +177,7 @@ fn a_store_that_is_replaced_is_removed_only_when_the_other_is_complete() {
         assert!(before.iter().all(|store| after.contains(store)), "{crash_at}");
         let operator = drain(&job, "a");
         for partition in 0..2 {
-            let aside = format!("{}.aside", store(&job, &state, partition).display());
-            assert!(!Path::new(&aside).exists(), "{crash_at}: {}", operator.tail());
+            assert!(!aside_of(&store(&job, &state, partition)).exists(), "{crash_at}: {}", operator.tail());
         }
         let found = check(&job, &[&state]);
         assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (600, 600 * (round + 1)), "{found:?}");
@@ -158,12 +205,11 @@ fn a_changelog_is_written_anew_from_the_stores_and_goes_on_with_nothing_twice_an
     // More than one transaction's entries in the first partition, some in the second, nothing in the third.
     job.send(things(0, 0..12_000, 1).chain(things(1, 12_000..12_100, 1)));
     let state = drain(&job, "a").state_dir().to_owned();
-    job.kafka.delete(&job.changelog());
-    within(DEADLINE, "the changelog to be gone", || job.kafka.partitions(&job.changelog()).is_none().then_some(()));
+    delete_changelog(&job);
     // Those of the third partition's have nothing to lose.
     let stores = || [0, 1].map(|partition| tables(&store(&job, &state, partition)));
     let before = stores();
-    // Not while somebody may be at work, nor without a store that is needed.
+    // Not without a store that is needed.
     let holder = job.path("elsewhere");
     let (code, said) = rebuild(&job, &holder, &[], None);
     assert!(code == Some(2) && said.contains(":0: no store stands") && said.contains(":1: no store stands"), "{said}");
@@ -195,14 +241,42 @@ fn a_changelog_is_written_anew_from_the_stores_and_goes_on_with_nothing_twice_an
 }
 
 #[test]
+fn a_changelog_is_not_written_anew_beside_who_is_at_work_nor_over_what_another_has_written() {
+    let mut job = Job::new("not-rebuilt", 2);
+    job.compacted = true;
+    job.send(things(0, 0..100, 1).chain(things(1, 100..200, 1)));
+    let mut operator = Operator::start(&job, "a");
+    job.await_drained(DEADLINE);
+    let state = operator.state_dir().to_owned();
+    let (code, said) = rebuild(&job, &state, &[], None);
+    assert!(code == Some(1) && said.contains("is in use"), "{said}");
+    let is_refused = |state: &Path, words: &[&str]| {
+        let (code, said) = rebuild(&job, state, &[], None);
+        assert!(code == Some(2) && words.iter().all(|words| said.contains(words)), "{words:?}: {said}");
+    };
+    is_refused(&job.path("elsewhere"), &["has members", "stop all instances"]);
+    operator.stop();
+    delete_changelog(&job);
+    job.kafka.create(&job.changelog(), 2, &[("cleanup.policy", "compact")]);
+    job.kafka.send(&job.changelog(), [Fresh::new(1, "another's", "words")]);
+    is_refused(&state, &[":1:0 holds what the store does not", "delete the topic"]);
+    job.kafka.delete_compacted_records(&job.changelog(), &[0, 1]);
+    is_refused(&state, &[":1 begins at offset 1", "delete the topic"]);
+    delete_changelog(&job);
+    let (code, said) = rebuild(&job, &state, &[], None);
+    assert_eq!(code, Some(0), "{said}");
+    drain(&job, "a");
+    assert_eq!(check(&job, &[&state]).count(Fate::Forwarded), 200);
+}
+
+#[test]
 fn where_the_group_is_gone_too_the_store_that_came_furthest_is_taken_if_that_is_said() {
     let mut job = Job::new("rebuilt-alone", 1);
     job.compacted = true;
     job.send(things(0, 0..100, 1));
     let state = drain(&job, "a").state_dir().to_owned();
     job.kafka.delete_group(&job.group());
-    job.kafka.delete(&job.changelog());
-    within(DEADLINE, "the changelog to be gone", || job.kafka.partitions(&job.changelog()).is_none().then_some(()));
+    delete_changelog(&job);
     let (code, said) = rebuild(&job, &state, &[], None);
     assert!(code == Some(2) && said.contains("--without-group") && said.contains("to offset 100"), "{said}");
     let (code, said) = rebuild(&job, &state, &["--without-group"], None);
