@@ -57,9 +57,11 @@ fn a_record_that_panics_stops_its_task_on_each_instance_and_no_other() {
 
 /// A single lane panics once at `point` under load, and everything comes right.
 fn panics_once_at(point: &str, words: &[&str]) {
-    let theme = format!("panic-{}", point.split(':').next().unwrap_or_default().replace('_', "-"));
+    let theme = format!("panic-{}", point.trim_end_matches(":panic").replace(['_', ':'], "-"));
     let mut job = Job::new(&theme, 2);
     job.worker.push("lanes: 1".to_owned());
+    // Nothing that is left open may be waited for.
+    job.properties.insert("producer.transaction.timeout.ms".to_owned(), "600000".to_owned());
     let mut load = Load::new(Random::seeded(point), 2, 500);
     job.send(load.records(2000));
     let feed = Feed::start(&job, load, 500);
@@ -79,6 +81,12 @@ fn panics_once_at(point: &str, words: &[&str]) {
 #[test]
 fn a_lane_that_panics_before_its_commit_is_made_anew() {
     panics_once_at("after_sends:3:panic", &["lane begins anew", "panic drill at after_sends"]);
+}
+
+/// Nothing that was committed names the id of that transaction: the lane ends it itself.
+#[test]
+fn a_lane_that_panics_in_its_first_transaction_leaves_nothing_open() {
+    panics_once_at("after_sends:1:panic", &["lane begins anew", "panic drill at after_sends"]);
 }
 
 #[test]
