@@ -34,8 +34,41 @@
 //!
 //! # Position record and store meta
 //!
-//! A format byte, then the struct's fields in order by bincode's standard configuration (version 2:
-//! little-endian varints, zigzag for signed numbers, lengths before sequences).
+//! A format byte, then the fields in order, as bincode 2 writes them by its standard configuration:
+//!
+//! - `varint`: an unsigned number: below 251 one byte; else `fb` and 2 bytes, `fc` and 4, `fd` and 8, little-endian
+//! - `zigzag`: a signed number as the varint of 2 n, or of -2 n - 1 where it is negative
+//! - `bytes`: their count as a varint, then they; a `list` likewise: the count, then the items
+//! - `optional`: `00`, or `01` and the value
+//!
+//! | position record | bytes |
+//! |---|---|
+//! | format | [`POSITION_FORMAT`], 1 byte |
+//! | token: lane | varint |
+//! | token: transaction | varint |
+//! | token: changelog id | 16 bytes |
+//! | token: partition | zigzag |
+//! | owner | bytes, UTF-8 |
+//! | input id | 16 bytes |
+//! | processed | list of: from zigzag, to zigzag |
+//! | stream time | zigzag |
+//! | horizon | zigzag |
+//! | rules digest | 32 bytes |
+//! | generation | varint |
+//! | task count | varint |
+//! | truncates | varint |
+//! | scopes | list of: bytes, segments, reached |
+//! | segments of a scope | list of: above optional bytes, began zigzag |
+//! | reached of a scope | list of: offset zigzag, version bytes |
+//!
+//! | store meta | bytes |
+//! |---|---|
+//! | format | [`STORE_META_FORMAT`], 1 byte |
+//! | changelog id | 16 bytes |
+//! | partition | zigzag |
+//! | changelog offset | zigzag |
+//! | token | optional: the four fields of a token as above |
+//! | synced at | zigzag |
 //!
 //! # Committed offset's metadata
 //!

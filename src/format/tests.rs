@@ -99,6 +99,110 @@ fn position_record_bytes_stay_what_they_are() {
     assert_eq!(hex(&bytes), golden.concat().replace(' ', ""));
 }
 
+/// The rows of a table of this module's documentation, without its heads.
+fn documented(head: &str) -> Vec<(String, String)> {
+    let lines = include_str!("../format.rs").lines().skip_while(|line| *line != format!("//! | {head} | bytes |"));
+    let rows = lines.skip(2).map_while(|line| line.strip_prefix("//! | ")?.strip_suffix(" |")?.split_once(" | "));
+    rows.map(|(name, bytes)| (name.to_owned(), bytes.to_owned())).collect()
+}
+
+/// Bytes as the documentation says that they are written, without bincode; each with its row's name and how it is written.
+#[derive(Default)]
+struct ByHand {
+    rows: Vec<(String, String)>,
+    bytes: Vec<u8>,
+}
+
+impl ByHand {
+    fn row(&mut self, name: &str, how: &str, bytes: &[u8]) {
+        self.rows.push((name.to_owned(), how.to_owned()));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn token(&mut self, token: &Token) {
+        self.row("token: lane", "varint", &varint(token.lane));
+        self.row("token: transaction", "varint", &varint(token.transaction));
+        self.row("token: changelog id", "16 bytes", &token.changelog_id);
+        self.row("token: partition", "zigzag", &zigzag(token.partition.into()));
+    }
+}
+
+fn varint(number: u64) -> Vec<u8> {
+    match number {
+        0..251 => vec![number as u8],
+        251..=0xffff => [&[0xfb][..], &(number as u16).to_le_bytes()].concat(),
+        0x1_0000..=0xffff_ffff => [&[0xfc][..], &(number as u32).to_le_bytes()].concat(),
+        _ => [&[0xfd][..], &number.to_le_bytes()].concat(),
+    }
+}
+
+fn zigzag(number: i64) -> Vec<u8> {
+    let doubled = if number < 0 { -2 * i128::from(number) - 1 } else { 2 * i128::from(number) };
+    varint(u64::try_from(doubled).unwrap())
+}
+
+fn counted(bytes: &[u8]) -> Vec<u8> {
+    [varint(bytes.len() as u64).as_slice(), bytes].concat()
+}
+
+fn list<T>(items: &[T], item: impl Fn(&T) -> Vec<u8>) -> Vec<u8> {
+    let items: Vec<Vec<u8>> = items.iter().map(item).collect();
+    [varint(items.len() as u64), items.concat()].concat()
+}
+
+fn position_by_hand(record: &PositionRecord) -> ByHand {
+    let mut out = ByHand::default();
+    out.row("format", "[`POSITION_FORMAT`], 1 byte", &[POSITION_FORMAT]);
+    out.token(&record.token);
+    out.row("owner", "bytes, UTF-8", &counted(record.owner.as_bytes()));
+    out.row("input id", "16 bytes", &record.input_id);
+    let range = |(from, to): &(i64, i64)| [zigzag(*from), zigzag(*to)].concat();
+    out.row("processed", "list of: from zigzag, to zigzag", &list(&record.processed, range));
+    out.row("stream time", "zigzag", &zigzag(record.stream_time));
+    out.row("horizon", "zigzag", &zigzag(record.horizon));
+    out.row("rules digest", "32 bytes", &record.rules_digest);
+    out.row("generation", "varint", &varint(record.generation.into()));
+    out.row("task count", "varint", &varint(record.task_count.into()));
+    out.row("truncates", "varint", &varint(record.truncates));
+    let above = |above: &Option<Vec<u8>>| above.as_ref().map_or(vec![0], |above| [vec![1], counted(above)].concat());
+    let segment = |segment: &Segment| [above(&segment.above), zigzag(segment.began)].concat();
+    let reached = |reached: &Reached| [zigzag(reached.offset), counted(&reached.version)].concat();
+    let scope =
+        |scope: &Scope| [counted(&scope.bytes), list(&scope.segments, segment), list(&scope.reached, reached)].concat();
+    out.row("scopes", "list of: bytes, segments, reached", &list(&record.scopes, scope));
+    out.row("segments of a scope", "list of: above optional bytes, began zigzag", &[]);
+    out.row("reached of a scope", "list of: offset zigzag, version bytes", &[]);
+    out
+}
+
+fn meta_by_hand(meta: &StoreMeta) -> ByHand {
+    let mut out = ByHand::default();
+    out.row("format", "[`STORE_META_FORMAT`], 1 byte", &[STORE_META_FORMAT]);
+    out.row("changelog id", "16 bytes", &meta.changelog_id);
+    out.row("partition", "zigzag", &zigzag(meta.partition.into()));
+    out.row("changelog offset", "zigzag", &zigzag(meta.changelog_offset));
+    let mut token = ByHand { bytes: vec![u8::from(meta.token.is_some())], ..ByHand::default() };
+    meta.token.iter().for_each(|it| token.token(it));
+    out.row("token", "optional: the four fields of a token as above", &token.bytes);
+    out.row("synced at", "zigzag", &zigzag(meta.synced_at));
+    out
+}
+
+#[test]
+fn documented_tables_are_how_records_and_metas_are_written() {
+    let written = position_by_hand(&position());
+    assert_eq!(written.rows, documented("position record"));
+    assert_eq!(hex(&written.bytes), hex(&position().encode()));
+    for token in [None, Some(token())] {
+        let (changelog_offset, synced_at) = (i64::MAX, -1);
+        let meta = StoreMeta { changelog_id: [3; 16], partition: 70_000, changelog_offset, token, synced_at };
+        let written = meta_by_hand(&meta);
+        assert_eq!(written.rows, documented("store meta"));
+        assert_eq!(hex(&written.bytes), hex(&meta.encode()));
+        assert_eq!(StoreMeta::decode(&written.bytes), Ok(meta));
+    }
+}
+
 #[test]
 fn a_later_format_is_told_apart_from_damage() {
     let mut bytes = position().encode();
@@ -210,6 +314,18 @@ proptest! {
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         prop_assert_eq!(EntryRef::decode(&bytes), Ok(entry));
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_written_as_documented(
+        processed in proptest::collection::vec(any::<(i64, i64)>(), 0..300),
+        (lane, transaction, truncates) in any::<(u64, u64, u64)>(),
+        (partition, generation) in any::<(i32, u32)>(),
+        owner in ".{0,300}",
+    ) {
+        let token = Token { lane, transaction, partition, ..token() };
+        let record = PositionRecord { token, owner, processed, truncates, generation, ..position() };
+        prop_assert_eq!(position_by_hand(&record).bytes, record.encode());
     }
 
     #[test]
