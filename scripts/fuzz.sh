@@ -24,7 +24,7 @@ fi
 
 seeds=$(mktemp -d)
 trap 'rm -rf "$seeds"' EXIT
-mkdir -p "$seeds"/{paths,versions,envelopes,yaml,persisted,batches}
+mkdir -p "$seeds"/{paths,versions,envelopes,yaml,persisted,batches,raised}
 
 # A seed a line, so that each is one record.
 find tests/corpus/files tests/data topologies/samples -type f 2>/dev/null | sort | while read -r file; do
@@ -55,7 +55,11 @@ for bytes in '\x00\x04\x04id\x02v\x02n\x01' '\x01\x0c\0\0\0\x01\x01\0\x0c\0\0\0\
     printf '%b' "$bytes" >"$seeds/batches/$batch"
 done
 
-for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted batches lanes}; do
+# Integers that another is raised to, as the connectors write them.
+grep -rhoE '\[\\?"[0-9]+\\?"(, ?\\?"[0-9]+\\?")*\]' tests/corpus/files 2>/dev/null | tr -d '\\' | sort -u | head -100 |
+    awk -v to="$seeds/raised/" '{ out = to NR; printf "\0\0\0\0\0\0\0\0%s", $0 > out; close(out) }'
+
+for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted batches raised lanes}; do
     if [[ $target == lanes ]]; then
         say "fuzz: lanes for ${FUZZ_SECONDS:-30} s"
         RATCHET_TEST_FUZZ_SECONDS=${FUZZ_SECONDS:-30} cargo test --release --locked --test bounds -- --nocapture lanes:: ||

@@ -105,11 +105,11 @@ fn a_bomb_of_snappy_is_refused() {
     is_refused("snappy", 6);
 }
 
-/// Each unpacks to less than the bound, all together to many times as much.
+/// Each unpacks to less than the bound, all together to many times as much; and all of them come in one answer.
 #[test]
 fn many_small_bombs_come_through_one_after_the_other() {
-    const BATCHES: usize = 12;
-    let job = job("bombs-many", 4);
+    const BATCHES: usize = 50;
+    let job = job("bombs-many", 2);
     let mut operator = start(&job);
     let mut properties = vec![("compression.type", "gzip")];
     properties.extend(ONE_BATCH);
@@ -118,18 +118,16 @@ fn many_small_bombs_come_through_one_after_the_other() {
     // All of it is there when it is fetched.
     operator.freeze();
     for batch in 0..BATCHES {
-        for partition in 0..job.partitions() {
-            for _ in 0..100 {
-                let value = format!("{{\"id\":\"many-{partition}-{batch}\",\"version\":1,\"zeros\":\"{zeros}\"}}");
-                writer.send(&job.input, &Fresh::new(partition, "many", value).at(now_ms()));
-            }
+        for _ in 0..100 {
+            let value = format!("{{\"id\":\"many-{batch}\",\"version\":1,\"zeros\":\"{zeros}\"}}");
+            writer.send(&job.input, &Fresh::new(0, "many", value).at(now_ms()));
         }
         writer.flush();
     }
     operator.thaw();
     job.await_drained(DEADLINE);
     operator.assert_running();
-    assert_eq!(job.output().len(), 4 * (10 + BATCHES), "one of each batch is new");
+    assert_eq!(job.output().len(), 2 * 10 + BATCHES, "one of each batch is new");
     println!("many: peak {} MiB", operator.memory_peak_bytes() / MIB);
     operator.stop();
 }
