@@ -438,6 +438,12 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// Reads `partition` from `offset` on.
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, Error>;
 
+    /// The same, of an input whose offsets are committed in `group`: refused like [`Member::start`] where the partition
+    /// does not hold any more what was read of it up to there.
+    fn reader_for(&self, _group: &str, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, Error> {
+        self.reader(partition, offset)
+    }
+
     /// Starts asking what [`Settled`] lists, its time only if so asked. Where the text beside the committed offset names an
     /// owner that `fencing` allows to be fenced, its transaction is ended meanwhile.
     fn settle(

@@ -53,14 +53,14 @@ pub struct Isolated<C: Cluster> {
 }
 
 impl<C: Cluster> Isolated<C> {
-    /// The means to go on from `next`.
+    /// The means to go on from `next`, which `group` has committed.
     pub fn new(
         cluster: &C,
-        input: &TopicPartition,
-        next: i64,
+        group: &str,
+        (input, next): (&TopicPartition, i64),
         transactor: Transactor<C>,
     ) -> Result<Self, cluster::Error> {
-        let reader = cluster.reader(input, next)?;
+        let reader = cluster.reader_for(group, input, next)?;
         Ok(Self { transactor, reader, batch: C::Batch::default(), sealed: false })
     }
 

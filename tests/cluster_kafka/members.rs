@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::{Batch, Member};
-use ratchet::cluster::{Cluster, GroupEvent, Kind, Member as _, RecordBatch};
+use ratchet::cluster::{Cluster, GroupEvent, Kind, Member as _, Reader as _, RecordBatch};
 
 use crate::common::*;
 use crate::random::Random;
@@ -111,11 +111,14 @@ fn the_last_records_epoch_is_committed_beside_the_offset() {
     assert_eq!(poll_records(&mut member, 3).len(), 3);
     let mut producer = cluster.producer(&unique("tx")).unwrap();
     commit(&mut producer, &member, &[], &[commit_of(&from, 2, "in between")]);
-    assert_eq!(committed_epoch(&group, &from, 2), None, "what was not asked for is not made up");
+    assert_eq!(committed_epoch(&group, &from, 2), Some(0));
     commit(&mut producer, &member, &[], &[commit_of(&from, 3, "all")]);
     assert_eq!(committed_epoch(&group, &from, 3), Some(0));
     // As a claim does, by a process that has read nothing.
+    member.leave().unwrap();
     let other = crate::common::cluster();
+    let mut member = other.member(&group, &[Arc::clone(&input)]).unwrap();
+    assert_eq!(joined(&mut member), std::slice::from_ref(&from));
     eventually("the offset to stand", || {
         other.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap().remove(0)
     });
@@ -126,6 +129,77 @@ fn the_last_records_epoch_is_committed_beside_the_offset() {
         committed.filter(|committed| committed.metadata == "claimed")
     });
     assert_eq!(committed_epoch(&group, &from, 3), Some(0));
+    commit(&mut producer, &member, &[], &[commit_of(&from, 5, "never read")]);
+    assert_eq!(committed_epoch(&group, &from, 5), None, "what was not told is not made up");
+}
+
+#[test]
+fn an_offset_before_which_reading_was_halted_is_committed_with_its_epoch() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let from = at(&input, 0);
+    write(&from, numbered(3));
+    let (group, mut member) = lone_member(&cluster, &input);
+    member.start(&from, 0).unwrap();
+    assert_eq!(poll_records(&mut member, 3).len(), 3);
+    member.pause(&from).unwrap();
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    commit(&mut producer, &member, &[], &[commit_of(&from, 2, "before the third")]);
+    assert_eq!(committed_epoch(&group, &from, 2), Some(0));
+}
+
+#[test]
+fn what_is_read_outside_of_the_group_for_it_is_committed_with_its_epoch() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let from = at(&input, 0);
+    write(&from, numbered(3));
+    let (group, member) = lone_member(&cluster, &input);
+    let mut reader = cluster.reader_for(&group, &from, 0).unwrap();
+    let mut batch = Batch::default();
+    eventually("a record", || {
+        reader.read(&mut batch, 1, STEP).unwrap();
+        (batch.len() == 1).then_some(())
+    });
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    commit(&mut producer, &member, &[], &[commit_of(&from, 1, "alone")]);
+    assert_eq!(committed_epoch(&group, &from, 1), Some(0));
+}
+
+#[test]
+fn what_is_read_outside_of_the_group_is_compared_with_what_was_read_in_it() {
+    let (cluster, input, group) = (cluster(), topic("in", 1), unique("group"));
+    let from = at(&input, 0);
+    write(&from, numbered(5));
+    commit_in_epoch(&group, &from, 3, 7);
+    cluster.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap();
+    let mut reader = cluster.reader_for(&group, &from, 3).unwrap();
+    let mut batch = Batch::default();
+    let error = eventually("a refusal", || reader.read(&mut batch, 10, STEP).err());
+    assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
+    assert!(error.message.contains("does not hold any more what was read of it up to offset 3"), "{error}");
+    assert_eq!(batch.len(), 0, "nothing is read on");
+}
+
+#[test]
+fn groups_of_one_process_are_each_compared_with_what_they_have_read() {
+    let (cluster, input) = (cluster(), topic("in", 1));
+    let from = at(&input, 0);
+    write(&from, numbered(5));
+    let [lost, whole] = ["lost", "whole"].map(unique);
+    // One has read under a leader that nobody knows any more, the other under the one that is.
+    for (group, epoch) in [(&lost, 7), (&whole, 0)] {
+        commit_in_epoch(group, &from, 3, epoch);
+        cluster.committed(group, std::slice::from_ref(&from), PATIENCE).unwrap();
+    }
+    let mut member = cluster.member(&lost, &[Arc::clone(&input)]).unwrap();
+    joined(&mut member);
+    member.start(&from, 3).unwrap();
+    let mut batch = Batch::default();
+    let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
+    assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
+    let mut member = cluster.member(&whole, &[Arc::clone(&input)]).unwrap();
+    joined(&mut member);
+    member.start(&from, 3).unwrap();
+    assert_eq!(poll_records(&mut member, 2).len(), 2);
 }
 
 #[test]

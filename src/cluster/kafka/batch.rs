@@ -70,6 +70,12 @@ impl Incoming<'_> {
         self.message.offset
     }
 
+    /// The epoch of the leader that has written the record; negative where it is not told.
+    pub fn epoch(&self) -> i32 {
+        // SAFETY: the message is alive, and only read.
+        unsafe { rd::rd_kafka_message_leader_epoch(self.message) }
+    }
+
     /// The error that it stands for, if it is no record, or none that can be read.
     pub fn failure(&self) -> Option<Failure> {
         if let Some(unreadable) = self.unreadable {

@@ -76,7 +76,7 @@ impl Fences {
         let (fences, owned) = (Arc::clone(self), id.to_owned());
         let put_up = move || {
             let began = Instant::now();
-            let opened = Producer::open(&fences.properties, &owned, &Arc::default()).map(drop);
+            let opened = Producer::open(&fences.properties, &owned).map(drop);
             fences.ids().done(&owned, opened.is_ok());
             let took_ms = began.elapsed().as_millis() as u64;
             match opened {

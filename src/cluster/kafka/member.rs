@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rdkafka::bindings as rd;
 
 use super::batch::Batch;
-use super::epochs::Epochs;
+use super::epochs::{Epochs, Stretches};
 use super::errors::{Code, Failure};
 use super::native::{Client, List, Queue, Signal, c_millis};
 use super::properties::Properties;
@@ -53,7 +53,10 @@ pub struct Member {
 }
 
 /// Proof of a membership as of some moment. See [`cluster::Member::metadata`].
-pub struct Metadata(NonNull<rd::rd_kafka_consumer_group_metadata_t>);
+pub struct Metadata {
+    raw: NonNull<rd::rd_kafka_consumer_group_metadata_t>,
+    epochs: Arc<Epochs>,
+}
 
 // SAFETY: plain memory that is owned.
 unsafe impl Send for Metadata {}
@@ -61,21 +64,26 @@ unsafe impl Send for Metadata {}
 impl Metadata {
     /// The C handle.
     pub(super) fn raw(&self) -> *const rd::rd_kafka_consumer_group_metadata_t {
-        self.0.as_ptr()
+        self.raw.as_ptr()
+    }
+
+    /// What is known for the group of the epochs before its offsets.
+    pub(super) fn epochs(&self) -> &Epochs {
+        &self.epochs
     }
 }
 
 impl Drop for Metadata {
     fn drop(&mut self) {
         // SAFETY: owned.
-        unsafe { rd::rd_kafka_consumer_group_metadata_destroy(self.0.as_ptr()) }
+        unsafe { rd::rd_kafka_consumer_group_metadata_destroy(self.raw.as_ptr()) }
     }
 }
 
 impl Member {
     /// Joins the group of `properties` and subscribes to `topics`. What it reads is compared with the `epochs` that are
-    /// known, and noted there.
-    pub(super) fn join(properties: &Properties, topics: &[Arc<str>], epochs: &Arc<Epochs>) -> Result<Self, Error> {
+    /// known for the group, and noted there.
+    pub(super) fn join(properties: &Properties, topics: &[Arc<str>], epochs: Arc<Epochs>) -> Result<Self, Error> {
         let client = Client::new(properties)?;
         let lane = Queue::new(&client);
         lane.wake_on_events();
@@ -83,7 +91,7 @@ impl Member {
             client,
             lane,
             slots: Slots::default(),
-            epochs: Arc::clone(epochs),
+            epochs,
             pending: None,
             troubles: Vec::new(),
             told: None,
@@ -168,7 +176,7 @@ impl Member {
     pub(super) fn membership(&self) -> Option<Metadata> {
         // SAFETY: the client is alive; what is returned is owned.
         let raw = NonNull::new(unsafe { rd::rd_kafka_consumer_group_metadata(self.client.raw()) });
-        let metadata = Metadata(raw?);
+        let metadata = Metadata { raw: raw?, epochs: Arc::clone(&self.epochs) };
         // SAFETY: the metadata is alive, and its strings with it.
         let id = unsafe { rd::rd_kafka_consumer_group_metadata_member_id(metadata.raw()) };
         // SAFETY: as above; an id ends with a zero.
@@ -224,33 +232,6 @@ impl Member {
         failure.map_or(Ok(()), |failure| Err(failure.plain("letting partitions go")))
     }
 
-    /// Where the epoch is known, the broker is asked first whether it still has what was read up to there.
-    fn seek(&self, partition: &TopicPartition, offset: i64, epoch: Option<i32>) -> Result<(), Error> {
-        let deadline = Instant::now() + SEEK_DEADLINE;
-        loop {
-            let mut list = List::new(1);
-            list.push_in_epoch(partition, offset, epoch, None)?;
-            // SAFETY: client and list are alive for the call; the error is taken over.
-            let failure = unsafe {
-                Failure::take(rd::rd_kafka_seek_partitions(self.client.raw(), list.raw(), c_millis(SEEK_DEADLINE)))
-            };
-            let failure = failure.or_else(|| list.failure().map(|(_, failure)| failure));
-            let Some(failure) = failure else { return Ok(()) };
-            // The fetcher comes up a moment after the assignment.
-            let coming_up = matches!(
-                failure.code,
-                Code::RD_KAFKA_RESP_ERR__STATE
-                    | Code::RD_KAFKA_RESP_ERR__PREV_IN_PROGRESS
-                    | Code::RD_KAFKA_RESP_ERR__IN_PROGRESS
-                    | Code::RD_KAFKA_RESP_ERR__TIMED_OUT
-            );
-            if !coming_up || Instant::now() >= deadline {
-                return Err(Error::new(Kind::Retry, format!("starting {partition} at {offset}: {failure}")));
-            }
-            thread::sleep(SEEK_PAUSE);
-        }
-    }
-
     fn set_paused(&self, partition: &TopicPartition, paused: bool) -> Result<(), Error> {
         let failure = self.on_partition(partition, 0, |client, list| {
             // SAFETY: client and list are alive for the call.
@@ -265,14 +246,16 @@ impl Member {
         failure.map_or(Ok(()), |failure| Err(failure.plain(format_args!("{what} {partition}"))))
     }
 
-    /// Notes how far the partitions were read, and in which leaders' epochs.
-    fn note_epochs(&self) -> Result<(), Error> {
-        let list = List::of(&self.slots.started(), -1)?;
+    /// Notes under which leaders the transaction markers were written that the partitions' positions have passed.
+    fn note_markers(&self) -> Result<(), Error> {
+        let list = List::of(&self.slots.positioned(), -1)?;
         // SAFETY: client and list are alive for the call.
         let failure = Failure::of(unsafe { rd::rd_kafka_position(self.client.raw(), list.raw()) });
         for element in list.iter().filter(|element| failure.is_none() && element.failure().is_none()) {
-            if let Some(epoch) = element.epoch().filter(|_| element.offset() >= 0) {
-                self.epochs.note_read(&element.partition(), element.offset(), epoch);
+            if let Some(epoch) = element.epoch().filter(|_| element.offset() > 0) {
+                let mut passed = Stretches::default();
+                passed.read(element.offset() - 1, epoch);
+                self.epochs.note_read(&element.partition(), &mut passed);
             }
         }
         Ok(())
@@ -284,6 +267,32 @@ impl Member {
         let failure = Failure::of(unsafe { rd::rd_kafka_position(self.client.raw(), list.raw()) });
         let position = list.iter().next().filter(|element| element.failure().is_none())?.offset();
         (failure.is_none() && position >= 0).then_some(position)
+    }
+}
+
+/// Has the partition read from `offset` on. Where the epoch of the record before is known, the broker is asked first whether it still has what was read up to there.
+pub(super) fn seek(client: &Client, partition: &TopicPartition, offset: i64, epoch: Option<i32>) -> Result<(), Error> {
+    let deadline = Instant::now() + SEEK_DEADLINE;
+    loop {
+        let mut list = List::new(1);
+        list.push_in_epoch(partition, offset, epoch, None)?;
+        // SAFETY: client and list are alive for the call; the error is taken over.
+        let failure =
+            unsafe { Failure::take(rd::rd_kafka_seek_partitions(client.raw(), list.raw(), c_millis(SEEK_DEADLINE))) };
+        let failure = failure.or_else(|| list.failure().map(|(_, failure)| failure));
+        let Some(failure) = failure else { return Ok(()) };
+        // The fetcher comes up a moment after the assignment.
+        let coming_up = matches!(
+            failure.code,
+            Code::RD_KAFKA_RESP_ERR__STATE
+                | Code::RD_KAFKA_RESP_ERR__PREV_IN_PROGRESS
+                | Code::RD_KAFKA_RESP_ERR__IN_PROGRESS
+                | Code::RD_KAFKA_RESP_ERR__TIMED_OUT
+        );
+        if !coming_up || Instant::now() >= deadline {
+            return Err(Error::new(Kind::Retry, format!("starting {partition} at {offset}: {failure}")));
+        }
+        thread::sleep(SEEK_PAUSE);
     }
 }
 
@@ -304,6 +313,7 @@ impl cluster::Member for Member {
         let Self { lane, slots, troubles, .. } = self;
         let partitions = Arc::clone(&slots.partitions);
         batch.fill(lane, &partitions, records_max, wait, |message| slots.sort(message, troubles));
+        slots.iter_mut().for_each(|(partition, slot)| self.epochs.note_read(partition, &mut slot.read));
         Ok(None)
     }
 
@@ -331,7 +341,7 @@ impl cluster::Member for Member {
     }
 
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
-        let epoch = self.epochs.before(partition, offset);
+        let epoch = self.epochs.begin(partition, offset);
         let slot = self.slots.find(partition)?;
         slot.started = false;
         if epoch.is_some() && slot.truncated == Some(offset) {
@@ -342,7 +352,7 @@ impl cluster::Member for Member {
             // one means assigning it anew, which the group could take for the answer to a rebalance.
             return Err(Error::new(Kind::Fenced, format!("{partition} can only be read again by a new member")));
         }
-        self.seek(partition, offset, epoch)?;
+        seek(&self.client, partition, offset, epoch)?;
         // Once more: had an earlier fetcher of this partition still been stopping, it took the queue back.
         self.take_queue(partition)?;
         self.set_paused(partition, false)?;
@@ -378,7 +388,7 @@ impl cluster::Member for Member {
     fn metadata(&self) -> Result<Metadata, Error> {
         let unjoined =
             || Error::new(Kind::Abort, "the member has not joined its group yet: its commits would not be fenced");
-        self.note_epochs()?;
+        self.note_markers()?;
         let metadata = self.membership().ok_or_else(unjoined)?;
         // SAFETY: the metadata is alive.
         let generation = unsafe { rd::rd_kafka_consumer_group_metadata_generation_id(metadata.raw()) };

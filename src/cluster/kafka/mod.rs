@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::epochs::Epochs;
+use self::epochs::Groups;
 use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{Askers, Stability};
@@ -62,7 +62,7 @@ struct Inner {
     reader: Properties,
     producer: Properties,
     askers: Arc<Askers>,
-    epochs: Arc<Epochs>,
+    epochs: Arc<Groups>,
     fences: Arc<Fences>,
 }
 
@@ -103,7 +103,7 @@ impl Kafka {
         }
         producer.delivery_timeout_ms()?;
         native::allow(queues.unpacked_bytes);
-        let epochs = Arc::new(Epochs::default());
+        let epochs = Arc::new(Groups::default());
         let askers = Arc::new(Askers::new(&member, &epochs));
         let fences = Arc::new(Fences::new(&producer));
         Ok(Self { inner: Arc::new(Inner { member, reader, producer, askers, epochs, fences }) })
@@ -176,15 +176,19 @@ impl Cluster for Kafka {
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
         // The first partitions come in a moment: what is asked then shall find its connections made.
         self.inner.askers.warm_up(group, topics);
-        Member::join(&self.inner.member.with("group.id", group), topics, &self.inner.epochs)
+        Member::join(&self.inner.member.with("group.id", group), topics, self.inner.epochs.of(group))
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
-        Producer::open(&self.inner.producer, transactional_id, &self.inner.epochs)
+        Producer::open(&self.inner.producer, transactional_id)
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
-        Reader::open(&self.inner.reader, partition, offset)
+        Reader::open(&self.inner.reader, partition, offset, None)
+    }
+
+    fn reader_for(&self, group: &str, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
+        Reader::open(&self.inner.reader, partition, offset, Some(self.inner.epochs.of(group)))
     }
 
     fn settle(

@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 use rdkafka::bindings as rd;
 
-use super::epochs::Epochs;
 use super::errors::{Code, Failure};
 use super::member::Metadata;
 use super::native::{Client, List, Listener, Topic, c_millis, c_string};
@@ -58,7 +57,6 @@ pub struct Producer {
     client: Arc<Client>,
     caller: Caller,
     reports: Arc<Reports>,
-    epochs: Arc<Epochs>,
     topics: HashMap<Box<str>, Topic, ahash::RandomState>,
     delivery_timeout: Duration,
     transaction_timeout: Duration,
@@ -97,9 +95,8 @@ fn connect(client: &Client) {
 }
 
 impl Producer {
-    /// Opens a producer; whatever was open under its id has been aborted. It commits the `epochs` that are known of the
-    /// offsets.
-    pub(super) fn open(properties: &Properties, id: &str, epochs: &Arc<Epochs>) -> Result<Self, Error> {
+    /// Opens a producer; whatever was open under its id has been aborted.
+    pub(super) fn open(properties: &Properties, id: &str) -> Result<Self, Error> {
         let transaction_timeout = Duration::from_millis(properties.transaction_timeout_ms()?);
         let delivery_timeout = Duration::from_millis(properties.delivery_timeout_ms()?);
         let reports = Arc::new(Reports::default());
@@ -134,7 +131,6 @@ impl Producer {
             client,
             caller,
             reports,
-            epochs: Arc::clone(epochs),
             topics,
             delivery_timeout,
             transaction_timeout,
@@ -295,10 +291,10 @@ impl cluster::Producer for Producer {
         const WHAT: &str = "committing the transaction";
         let mut list = List::new(offsets.len());
         for OffsetCommit { partition, committed } in offsets {
-            let epoch = self.epochs.before(partition, committed.offset);
+            let epoch = group.epochs().before(partition, committed.offset);
             list.push_in_epoch(partition, committed.offset, epoch, Some(&committed.metadata))?;
             // A claim or a release commits it once more.
-            self.epochs.note_committed(partition, committed.offset, epoch);
+            group.epochs().note_committed(partition, committed.offset, epoch);
         }
         let asked = Instant::now();
         self.reports.asked_to_end(asked);

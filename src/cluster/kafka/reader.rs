@@ -13,10 +13,12 @@ use std::time::Duration;
 use rdkafka::bindings as rd;
 
 use super::batch::{Batch, Incoming};
+use super::epochs::{Epochs, Stretches};
 use super::errors::{Code, Failure};
+use super::member::seek;
 use super::native::{Client, Queue, Signal, Topic, c_string};
 use super::properties::Properties;
-use super::slots::{is_fetched_again, unreadable};
+use super::slots::{is_fetched_again, truncated, unreadable};
 #[cfg(doc)]
 use crate::cluster::Kind;
 use crate::cluster::{self, Error};
@@ -32,19 +34,28 @@ pub struct Reader {
     queue: Queue,
     topic: Topic,
     place: Place,
+    epochs: Option<Arc<Epochs>>,
 }
 
 /// Where a reader stands, and what it has met there.
 struct Place {
     position: i64,
+    /// What was returned and is not noted yet, if it is to be.
+    read: Option<Stretches>,
     trouble: Option<Error>,
     /// Whether librdkafka goes on behind the trouble, where nobody may.
     is_stuck: bool,
 }
 
 impl Reader {
-    /// Reads `partition` from `offset` on.
-    pub(super) fn open(properties: &Properties, partition: &TopicPartition, offset: i64) -> Result<Self, Error> {
+    /// Reads `partition` from `offset` on. What is read for a group is compared with the `epochs` that are known for it,
+    /// and noted there.
+    pub(super) fn open(
+        properties: &Properties,
+        partition: &TopicPartition,
+        offset: i64,
+        epochs: Option<Arc<Epochs>>,
+    ) -> Result<Self, Error> {
         let properties = properties.with("enable.partition.eof", "true").with("fetch.wait.max.ms", FETCH_WAIT_MS);
         let client = Client::new(&properties)?;
         let queue = Queue::new(&client);
@@ -61,8 +72,14 @@ impl Reader {
             return Err(failure.plain(what()));
         }
         let partitions = Arc::from([partition.clone()]);
-        let place = Place { position: offset, trouble: None, is_stuck: false };
-        Ok(Self { partition: partition.clone(), partitions, queue, topic, place })
+        let read = epochs.is_some().then(Stretches::default);
+        let place = Place { position: offset, read, trouble: None, is_stuck: false };
+        let reader = Self { partition: partition.clone(), partitions, queue, topic, place, epochs };
+        let known = reader.epochs.as_ref().and_then(|epochs| epochs.begin(partition, offset));
+        if known.is_some() {
+            seek(reader.queue.client(), partition, offset, known)?;
+        }
+        Ok(reader)
     }
 
     /// What the client tells of the cluster; the loss of one connection is its own business.
@@ -87,11 +104,16 @@ impl Place {
         let Some(failure) = message.failure() else {
             let new = message.offset() >= self.position;
             self.position = self.position.max(message.offset() + 1);
+            if let Some(read) = &mut self.read {
+                read.read(message.offset(), message.epoch());
+            }
             return new;
         };
         if failure.code == Code::RD_KAFKA_RESP_ERR__PARTITION_EOF {
             // Everything before this offset has come before this message.
             self.position = self.position.max(message.offset());
+        } else if failure.is_truncation() {
+            self.trouble = Some(truncated(partition, self.position));
         } else if !is_fetched_again(&failure) {
             self.is_stuck = message.is_passed_over();
             self.trouble = Some(unreadable(partition, self.position, &failure));
@@ -113,8 +135,11 @@ impl cluster::Reader for Reader {
         if let Some(trouble) = self.place.take_trouble() {
             return Err(trouble);
         }
-        let Self { partition, partitions, queue, place, .. } = self;
+        let Self { partition, partitions, queue, place, epochs, .. } = self;
         batch.fill(queue, partitions, records_max, wait, |message| place.sort(message, partition).then_some(0));
+        if let (Some(epochs), Some(read)) = (epochs, &mut place.read) {
+            epochs.note_read(partition, read);
+        }
         // What came before the trouble is returned first.
         if !cluster::RecordBatch::is_empty(batch) {
             return Ok(());

@@ -21,7 +21,7 @@ use rdkafka::bindings as rd;
 
 use super::admin;
 use super::crew::{Crew, Next, Question};
-use super::epochs::Epochs;
+use super::epochs::Groups;
 use super::errors::{Code, Failure};
 use super::fences::Fences;
 use super::native::{Client, Element, List, c_millis, c_string};
@@ -64,13 +64,13 @@ pub(super) struct Askers {
     ends: OnceLock<Arc<Client>>,
     stable_ends: OnceLock<Arc<Client>>,
     groups: Mutex<HashMap<(String, Stability), Arc<Client>>>,
-    epochs: Arc<Epochs>,
+    epochs: Arc<Groups>,
     crew: Arc<Crew>,
 }
 
 impl Askers {
     /// Clients with a consumer's properties, which note what they hear of epochs.
-    pub fn new(properties: &Properties, epochs: &Arc<Epochs>) -> Self {
+    pub fn new(properties: &Properties, epochs: &Arc<Groups>) -> Self {
         // A stable fetch is told "not yet" and asks again after the backoff: by default that is late by up
         // to half a second.
         let properties = properties.with("retry.backoff.ms", "10").with("retry.backoff.max.ms", "20");
@@ -123,7 +123,7 @@ impl Askers {
             // What goes wrong here is met again, and told, where an answer is needed.
             let ends = [askers.ends(), askers.stable_ends()].map(|client| watermarks(&client?, &probe, ANSWER));
             let one = std::slice::from_ref(&probe);
-            let groups = [Stability::Plain, Stability::Stable].map(|kind| askers.committed(&group, kind, one, ANSWER));
+            let groups = [Stability::Plain, Stability::Stable].map(|kind| askers.peek(&group, kind, one, ANSWER));
             let fine = ends.iter().all(Result::is_ok) && groups.iter().all(Result::is_ok);
             tracing::debug!(fine, "the clients that ask are connected");
         });
@@ -132,7 +132,7 @@ impl Askers {
         }
     }
 
-    /// What `group` has committed for `partitions`.
+    /// What `group` has committed for `partitions`, for whoever goes on from there: the epochs are noted.
     pub fn committed(
         &self,
         group: &str,
@@ -140,6 +140,23 @@ impl Askers {
         partitions: &[TopicPartition],
         wait: Duration,
     ) -> Result<Vec<Option<CommittedOffset>>, Error> {
+        let Some(list) = self.peek(group, stability, partitions, wait)? else {
+            return Ok(vec![None; partitions.len()]);
+        };
+        let epochs = self.epochs.of(group);
+        let there = list.iter().filter(|element| element.offset() >= 0);
+        there.for_each(|element| epochs.note_answer(&element.partition(), element.offset(), element.epoch()));
+        Ok(list.iter().map(read).collect())
+    }
+
+    /// What `group` has committed for `partitions`, whoever is at work; `None` where there is no such group.
+    fn peek(
+        &self,
+        group: &str,
+        stability: Stability,
+        partitions: &[TopicPartition],
+        wait: Duration,
+    ) -> Result<Option<List>, Error> {
         let client = self.group(group, stability)?;
         let list = List::of(partitions, -1)?;
         let what = format!("asking for the offsets of the group {group}");
@@ -149,7 +166,7 @@ impl Askers {
             None => client.answered(),
             Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => {
                 client.answered();
-                return Ok(vec![None; partitions.len()]);
+                return Ok(None);
             }
             Some(failure) => return Err(client.explain(failure).plain(what)),
         }
@@ -157,14 +174,14 @@ impl Askers {
         if let Some((partition, failure)) = list.failure() {
             return Err(failure.plain(format_args!("{what}, {partition}")));
         }
-        let read = |element: Element<'_>| {
-            (element.offset() >= 0).then(|| {
-                self.epochs.note_committed(&element.partition(), element.offset(), element.epoch());
-                CommittedOffset { offset: element.offset(), metadata: element.metadata() }
-            })
-        };
-        Ok(list.iter().map(read).collect())
+        Ok(Some(list))
     }
+}
+
+/// What was committed, as it was answered.
+fn read(element: Element<'_>) -> Option<CommittedOffset> {
+    let there = element.offset() >= 0;
+    there.then(|| CommittedOffset { offset: element.offset(), metadata: element.metadata() })
 }
 
 fn make_once(
@@ -337,8 +354,8 @@ impl Takeover {
     /// whether that was told. Whatever goes wrong here costs time and nothing else.
     fn fence_former_owner(&self) -> bool {
         let one = std::slice::from_ref(&self.input);
-        let committed = match self.askers.committed(&self.group, Stability::Plain, one, self.patience) {
-            Ok(mut committed) => committed.pop().flatten(),
+        let committed = match self.askers.peek(&self.group, Stability::Plain, one, self.patience) {
+            Ok(list) => list.and_then(|list| list.iter().next().and_then(read)),
             Err(error) => {
                 tracing::debug!("the former owner of {} is not known: {error}", self.input);
                 return false;

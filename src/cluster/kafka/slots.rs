@@ -11,6 +11,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use super::batch::Incoming;
+use super::epochs::Stretches;
 use super::errors::{Code, Failure};
 use super::native::{Refusal, allowed_bytes, c_string, refusal};
 use crate::cluster::{Error, Kind};
@@ -33,11 +34,22 @@ pub(super) struct Slot {
     pub stopped: bool,
     /// The offset that it stood at when the broker did not have what was read up to there any more.
     pub truncated: Option<i64>,
+    /// What was returned and is not noted yet among the group's epochs.
+    pub read: Stretches,
 }
 
 impl Slot {
     fn new(name: CString) -> Self {
-        Self { name, started: false, next: 0, returned: false, trusted: true, stopped: false, truncated: None }
+        Self {
+            name,
+            started: false,
+            next: 0,
+            returned: false,
+            trusted: true,
+            stopped: false,
+            truncated: None,
+            read: Stretches::default(),
+        }
     }
 }
 
@@ -61,10 +73,15 @@ impl Slots {
         self.position(partition).map(|index| &self.slots[index])
     }
 
-    /// The partitions that are read.
-    pub fn started(&self) -> Vec<TopicPartition> {
+    /// The partitions that are read and whose position in librdkafka can be believed.
+    pub fn positioned(&self) -> Vec<TopicPartition> {
         let both = self.partitions.iter().zip(&self.slots);
-        both.filter(|(_, slot)| slot.started).map(|(partition, _)| partition.clone()).collect()
+        both.filter(|(_, slot)| slot.started && slot.trusted).map(|(partition, _)| partition.clone()).collect()
+    }
+
+    /// All that are assigned, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&TopicPartition, &mut Slot)> {
+        self.partitions.iter().zip(&mut self.slots)
     }
 
     /// An assigned partition, to be changed.
@@ -133,6 +150,7 @@ impl Slots {
         }
         slot.next = message.offset() + 1;
         slot.returned = true;
+        slot.read.read(message.offset(), message.epoch());
         // librdkafka's position is behind what it gave last.
         slot.trusted = true;
         Some(index)

@@ -220,7 +220,8 @@ impl<C: Cluster> Lane<C> {
         let transactional_id = format!("{}-i{}", self.transactional_id, self.isolations);
         let transactor =
             Transactor::new(transactional_id, self.random.wrapping_add(self.isolations), self.context.ids.clone());
-        let isolated = Isolated::new(&self.cluster, &task.input, task.committed.next, transactor)?;
+        let (group, from) = (self.context.topology.group(), (&task.input, task.committed.next));
+        let isolated = Isolated::new(&self.cluster, &group, from, transactor)?;
         task.set_phase(Phase::Isolated(Box::new(isolated)));
         Ok(())
     }
