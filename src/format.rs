@@ -87,6 +87,9 @@ pub const POSITION_KEY: &[u8] = &[0x00];
 pub const KIND_IDENTITY: u8 = 0x10;
 /// Leads the key of an identity that is stored as its SHA-256.
 pub const KIND_IDENTITY_DIGEST: u8 = 0x11;
+/// What a store's meta has for its changelog offset once the changelog was seen to have lost what the store has applied:
+/// the store stands beyond whatever the changelog holds.
+pub const CHANGELOG_LOST: i64 = i64::MAX;
 /// The key of the store's own position; never in a changelog.
 pub const STORE_META_KEY: &[u8] = &[0xff, b'm'];
 
@@ -378,7 +381,7 @@ pub struct StoreMeta {
     pub changelog_id: [u8; 16],
     /// The changelog's partition.
     pub partition: i32,
-    /// The next changelog offset to read.
+    /// The next changelog offset to read, or [`CHANGELOG_LOST`].
     pub changelog_offset: i64,
     /// The transaction that the store is the result of; `None` while it is being restored.
     pub token: Option<Token>,

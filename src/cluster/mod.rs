@@ -287,6 +287,12 @@ pub trait Producer: Send {
         Ok(())
     }
 
+    /// Says that what is reported of `number` has to come to stand at `offset` or beyond, in the open transaction. Where
+    /// something does not, what stood there is lost: [`Producer::commit`] then answers [`Kind::Abort`], nothing is
+    /// committed, and [`Producer::take_delivered`] tells where it came to stand. Where a partition's end never falls
+    /// back, there is nothing to be seen to.
+    fn expect_from(&mut self, _number: u64, _offset: i64) {}
+
     /// How many records are handed over and neither delivered nor failed.
     fn in_flight(&self) -> usize;
 

@@ -14,6 +14,7 @@ use crate::record::TopicPartition;
 
 use super::claims::Naming;
 use super::context::{Context, backoff};
+use super::fallback;
 use super::process::{Scratch, process};
 use super::task::{Phase, Task, TaskId, Tasks};
 use super::transact::{Aborted, Transactor};
@@ -117,7 +118,12 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
         Err(trouble) => {
             task.set_phase(Phase::Waiting { until: Duration::ZERO });
             task.unsettle();
-            let Aborted { undelivered, .. } = isolated.transactor.abort(means.cluster, &trouble.cause, means.metrics);
+            let Aborted { undelivered, delivered, .. } =
+                isolated.transactor.abort(means.cluster, &trouble.cause, means.metrics);
+            if let Some(fallen_back) = fallback::told(means.tasks, &delivered) {
+                return Outcome::SetBack(fallen_back.cause);
+            }
+            let task = means.tasks.get_mut(&id).expect("still there");
             let refused = undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
             let tried = isolated.batch.len();
             Outcome::SetBack(learn(means.context, task, refused, tried).unwrap_or(trouble.cause))

@@ -38,6 +38,7 @@ pub mod clock;
 pub mod context;
 pub mod crash;
 mod disks;
+pub mod fallback;
 pub mod feeding;
 pub mod held_up;
 pub mod hold;

@@ -187,11 +187,11 @@ pub enum Refusal {
         /// Why the store has to be rebuilt.
         reason: String,
     },
-    /// The changelog has lost its last records, or was recreated under a task at work.
+    /// The changelog has lost its last records.
     #[error(
-        "the changelog holds nothing behind offset {end}, and the store has applied it up to {stands}: its last records \
+        "the changelog held nothing behind offset {end}, and the store has applied it up to {stands}: its last records \
          were lost (by an unclean leader election, say), and the store, which is left as it is, may be the only one that \
-         knows them; bring the changelog back, or {ANEW}"
+         knows them; {LOST_HELP}, or {ANEW}"
     )]
     ChangelogShrunk {
         /// Up to where the store has applied it.
@@ -199,6 +199,12 @@ pub enum Refusal {
         /// Up to where it goes.
         end: i64,
     },
+    /// The same, as its task has seen it at work; however much the changelog holds by now.
+    #[error(
+        "the changelog has lost records that the store has applied (by an unclean leader election, say), as was seen while \
+         the task was at work; the store, which is left as it is, may be the only one that knows them; {LOST_HELP}, or {ANEW}"
+    )]
+    ChangelogTailLost,
     /// The input was deleted and created again.
     #[error(
         "the input topic was recreated: its id was {known} and is {found}, so its offsets mean other records; \

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Kind, Settled, Settling};
-use crate::format::{OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::format::{CHANGELOG_LOST, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::mistakes::{self, Mistake};
 use crate::state::{self, Store};
 
@@ -196,6 +196,7 @@ fn begin<C: Cluster>(
             let offset = meta.map_or(settled.changelog_start, |meta| meta.changelog_offset);
             return finish(context, task, &settled, offset);
         }
+        Standing::Beyond { stands: CHANGELOG_LOST, .. } => return Err(Refusal::ChangelogTailLost.into()),
         Standing::Beyond { stands, end } => {
             let lost = Refusal::ChangelogShrunk { stands, end };
             task.beyond += 1;

@@ -15,7 +15,8 @@ use crate::record::Headers;
 use super::claims::{Commitment, Ids, InUse};
 use super::context::Context;
 use super::crash;
-use super::plan::{self, Refusal};
+use super::fallback;
+use super::plan;
 use super::process::Added;
 use super::task::{Task, TaskId, Tasks};
 use super::trouble::{Cause, Trouble};
@@ -54,6 +55,8 @@ pub struct Aborted {
     pub ended: bool,
     /// The tasks whose records could not be delivered, and whether they were refused for good.
     pub undelivered: Vec<(TaskId, bool, String)>,
+    /// Where those of its changelog records have come to stand whose delivery is reported.
+    pub delivered: Vec<(TaskId, i64)>,
 }
 
 impl<C: Cluster> Transactor<C> {
@@ -202,8 +205,10 @@ impl<C: Cluster> Transactor<C> {
             }
             let wrong = mistakes::made(Mistake::ChangelogPartitionWrong).then(|| task.next_changelog());
             let changelog = wrong.as_ref().unwrap_or(&task.changelog);
+            // Behind all that the store has applied, or what stood there is lost.
+            producer.expect_from(id, task.changelog_offset);
             if !mistakes::made(Mistake::PositionNotLast) {
-                producer.send_all(id, changelog, task.overlay.iter()).map_err(Trouble::cluster)?;
+                fallback::send(producer, id, changelog, &task.overlay).map_err(Trouble::cluster)?;
             }
             let last = Message {
                 topic: &task.changelog.topic,
@@ -215,7 +220,7 @@ impl<C: Cluster> Transactor<C> {
             };
             producer.send(Ticket { number: id, report: true }, &last).map_err(Trouble::cluster)?;
             if mistakes::made(Mistake::PositionNotLast) {
-                producer.send_all(id, changelog, task.overlay.iter()).map_err(Trouble::cluster)?;
+                fallback::send(producer, id, changelog, &task.overlay).map_err(Trouble::cluster)?;
             }
             task.overlay.put(POSITION_KEY, Some(&position));
         }
@@ -284,7 +289,7 @@ impl<C: Cluster> Transactor<C> {
         let ending = open.as_ref().is_some_and(|open| open.ending);
         let touched = open.map(|open| open.touched).unwrap_or_default();
         let Some(mut producer) = self.producer.take() else {
-            return Aborted { touched, ended: true, undelivered: Vec::new() };
+            return Aborted { touched, ended: true, undelivered: Vec::new(), delivered: Vec::new() };
         };
         let undelivered = undelivered(&mut producer);
         let known = match cause {
@@ -297,14 +302,14 @@ impl<C: Cluster> Transactor<C> {
             metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
         }
         let ended = known && (!was_open || mistakes::made(Mistake::AbortSkipped) || producer.abort().is_ok());
+        let delivered = producer.take_delivered();
         // One that could not even begin says the same for ever, whatever was mended meanwhile: a right, say.
         let could_begin = was_open || !matches!(cause, Cause::Cluster(_));
         let is_fit = ended && could_begin && (!ending || producer.is_fit()) && undelivered.is_empty();
         if is_fit || mistakes::made(Mistake::ProducerUsedOn) {
             producer.take_failures();
-            producer.take_delivered();
             self.producer = Some(producer);
-            return Aborted { touched, ended: true, undelivered };
+            return Aborted { touched, ended: true, undelivered, delivered };
         }
         drop(producer);
         self.in_use = None;
@@ -312,7 +317,7 @@ impl<C: Cluster> Transactor<C> {
         // still arrive, and would begin, and even commit, one of them anew under an epoch that nobody has ended.
         cluster.fence(&self.id());
         self.renewals += 1;
-        Aborted { touched, ended: false, undelivered }
+        Aborted { touched, ended: false, undelivered, delivered }
     }
 }
 
@@ -383,10 +388,5 @@ fn apply<C: Cluster>(
     if mistakes::made(Mistake::StoreErrorIgnored) {
         return Ok(());
     }
-    written.map_err(|error| Trouble::state(id, error))?;
-    // Behind what was there, it would be further. The store goes on saying how far it had come.
-    match position.filter(|offset| *offset < stands) {
-        Some(end) => Err(Trouble::refused(id, Refusal::ChangelogShrunk { stands, end }.to_string())),
-        None => Ok(()),
-    }
+    written.map_err(|error| Trouble::state(id, error))
 }

@@ -70,6 +70,32 @@ fn wanted_deliveries_are_reported_with_their_offsets() {
 }
 
 #[test]
+fn what_comes_to_stand_where_others_stood_is_not_committed() {
+    let (cluster, input, output) = (cluster(), topic("in", 1), topic("out", 1));
+    let (group, member) = lone_member(&cluster, &input);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    let (from, to) = (at(&input, 0), at(&output, 0));
+    commit(&mut producer, &member, &[message(&to, "a", "first")], &[commit_of(&from, 1, "first")]);
+    producer.begin().unwrap();
+    // As if more had stood there than the first record and its marker.
+    producer.expect_from(7, 3);
+    for value in ["lost", "and more"] {
+        producer.send(Ticket { number: 7, report: true }, &message(&to, "a", value)).unwrap();
+    }
+    let error = producer.commit(&[commit_of(&from, 2, "lost")], member.metadata().unwrap()).unwrap_err();
+    assert_eq!(error.kind, Kind::Abort, "{error}");
+    assert_eq!(producer.take_delivered(), [(7, 2), (7, 3)]);
+    producer.abort().unwrap();
+    // What was expected of one transaction is not of the next; and what stands where it is expected is committed.
+    producer.begin().unwrap();
+    producer.expect_from(7, 4);
+    producer.send(Ticket { number: 7, report: true }, &message(&to, "a", "second")).unwrap();
+    producer.commit(&[commit_of(&from, 2, "second")], member.metadata().unwrap()).unwrap();
+    assert_eq!(values(&to, "read_committed"), ["first", "second"]);
+    assert_eq!(offset_of(&cluster, &group, &from).metadata, "second");
+}
+
+#[test]
 fn a_member_that_has_not_joined_has_no_proof() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let member = cluster.member(&unique("group"), &[Arc::clone(&input)]).unwrap();

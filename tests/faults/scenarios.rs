@@ -95,6 +95,11 @@ pub static SCENARIOS: &[Scenario] = &[
     fault("unclean-input-frozen", "the same under an instance that sees it late", elections::of_the_input_frozen),
     fault("unclean-input-later", "the same before an instance starts", elections::of_the_input_later),
     fault("unclean-changelog", "a replica that lags elected for the changelog", elections::of_the_changelog),
+    fault(
+        "unclean-changelog-frozen",
+        "the same under an instance that sees it late",
+        elections::of_the_changelog_frozen,
+    ),
     fault("unclean-changelog-later", "the same before an instance starts", elections::of_the_changelog_later),
     fault("disk-full", "no space left while stores are rebuilt, until some is made", disk::full),
     fault("disk-full-at-work", "no space left under stores at work, until some is made", disk::full_at_work),

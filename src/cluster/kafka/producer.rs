@@ -178,6 +178,22 @@ impl Producer {
         .map_err(|error| if error.kind == Kind::Unknown { Error::new(Kind::Abort, error.message) } else { error })
     }
 
+    /// Waits until it is known where the records have come to stand, on the calls' thread, if that matters. Of one that
+    /// failed the end of the transaction tells.
+    fn check_deliveries(client: &Client, reports: &Reports, deadline: Instant) -> Result<(), Error> {
+        if !reports.expects() {
+            return Ok(());
+        }
+        while !client.flush(FLUSH_AHEAD) && !reports.has_failed() {
+            if Instant::now() >= deadline {
+                return Err(Error::new(Kind::Abort, "the records were not delivered in time"));
+            }
+        }
+        let Some((number, offset)) = reports.fallen_back() else { return Ok(()) };
+        let message = format!("a record of number {number} has come to stand at offset {offset}, where others stood");
+        Err(Error::new(Kind::Abort, message))
+    }
+
     /// Ends the transaction, on the calls' thread.
     fn end(client: &Client, deadline: Instant) -> Result<(), Error> {
         until(deadline, |wait| {
@@ -217,6 +233,7 @@ impl cluster::Producer for Producer {
         if let Some(ended) = self.ended {
             std::thread::sleep(ended.pause(Instant::now()));
         }
+        self.reports.begun();
         let begun = self.caller.call(ATTEMPT + GRACE, |client| {
             // SAFETY: the client is alive; the error is taken over.
             unsafe { Failure::take(rd::rd_kafka_begin_transaction(client.raw())) }
@@ -269,6 +286,10 @@ impl cluster::Producer for Producer {
         }
     }
 
+    fn expect_from(&mut self, number: u64, offset: i64) {
+        self.reports.expect_from(number, offset);
+    }
+
     fn in_flight(&self) -> usize {
         // Counts a record until its report was recorded.
         // SAFETY: the client is alive.
@@ -302,9 +323,10 @@ impl cluster::Producer for Producer {
         let phase = Arc::new(AtomicU8::new(PREPARING));
         let shared = Arc::clone(&phase);
         let answered = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&answered);
+        let (told, reports) = (Arc::clone(&answered), Arc::clone(&self.reports));
         let pending = self.caller.begin(self.transaction_timeout + GRACE, move |client| {
             Self::add_offsets(client, &list, &group, deadline, &told)?;
+            Self::check_deliveries(client, &reports, deadline)?;
             let may_end = shared.compare_exchange(PREPARING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok();
             if !may_end {
                 return Err(Error::new(Kind::Abort, "the commit was given up before the transaction ended"));

@@ -8,6 +8,7 @@
 //! **Failure**: a thread that panics takes its producer along: no other transaction is begun on it. A call that outlasts its watchdog is given up: its result is never looked at, no other call
 //! is made, and both threads end when it returns.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -35,6 +36,8 @@ pub(super) struct Reports {
 struct Told {
     failures: Vec<DeliveryFailure>,
     delivered: Vec<(u64, i64)>,
+    /// Where what is reported of each number has to come to stand, at least.
+    expected: HashMap<u64, i64>,
     /// When the last transaction was asked to end, and when that was answered.
     ending: Option<(Instant, Option<Instant>)>,
     doubted: bool,
@@ -54,6 +57,28 @@ impl Reports {
         if wanted && offset >= 0 {
             self.lock().delivered.push((number, offset));
         }
+    }
+
+    /// A transaction begins: nothing is expected of it yet.
+    pub fn begun(&self) {
+        self.lock().expected.clear();
+    }
+
+    /// What is reported of this number has to come to stand at this offset or beyond.
+    pub fn expect_from(&self, number: u64, offset: i64) {
+        self.lock().expected.insert(number, offset);
+    }
+
+    /// Whether anything is expected of where records come to stand.
+    pub fn expects(&self) -> bool {
+        !self.lock().expected.is_empty()
+    }
+
+    /// What has come to stand below where it was expected.
+    pub fn fallen_back(&self) -> Option<(u64, i64)> {
+        let told = self.lock();
+        let is_below = |(number, offset): &&(u64, i64)| told.expected.get(number).is_some_and(|from| offset < from);
+        told.delivered.iter().find(is_below).copied()
     }
 
     /// Whether there are failures since the last call of [`Reports::take_failures`].
@@ -298,6 +323,25 @@ mod tests {
         reports.asked_to_end(start);
         reports.broke(after(60_000));
         assert!(reports.is_doubted(), "it was not answered yet");
+    }
+
+    #[test]
+    fn what_comes_to_stand_below_where_it_was_expected_is_told_for_its_transaction() {
+        let reports = Reports::default();
+        let deliver = |number, report, offset| reports.delivered(Reports::opaque(Ticket { number, report }), offset);
+        reports.begun();
+        assert!(!reports.expects());
+        reports.expect_from(1, 10);
+        reports.expect_from(2, 20);
+        assert!(reports.expects());
+        deliver(1, true, 10);
+        deliver(1, false, 9);
+        deliver(3, true, 0);
+        assert_eq!(reports.fallen_back(), None);
+        deliver(2, true, 19);
+        assert_eq!(reports.fallen_back(), Some((2, 19)));
+        reports.begun();
+        assert_eq!(reports.fallen_back(), None);
     }
 
     #[test]

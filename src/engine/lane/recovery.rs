@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, Kind, Member};
 use crate::engine::claims::Commitment;
 use crate::engine::context::backoff;
+use crate::engine::fallback;
 use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
 use crate::engine::panics::{Panic, caught};
 use crate::engine::process::Scratch;
@@ -22,8 +23,9 @@ pub(in crate::engine) const LOADS_MAX: usize = 4;
 impl<C: Cluster> Lane<C> {
     /// Aborts the open transaction and sends its tasks through their restore.
     pub(super) fn way_back(&mut self, trouble: Trouble) {
-        let Aborted { touched, ended, undelivered } =
+        let Aborted { touched, ended, undelivered, delivered } =
             self.transactor.abort(&self.cluster, &trouble.cause, &self.metrics);
+        let fallen_back = fallback::told(&mut self.tasks, &delivered);
         tracing::warn!(
             topology = self.context.topology.name, reason = %trouble.cause, tasks = touched.len(),
             "transaction aborted; its tasks restore"
@@ -54,6 +56,7 @@ impl<C: Cluster> Lane<C> {
         } else if trouble.task.is_some() {
             self.on_task_trouble(trouble);
         }
+        fallen_back.into_iter().for_each(|trouble| self.on_task_trouble(trouble));
     }
 
     /// Deliberate mistakes: whether a task goes on without a restore.

@@ -18,6 +18,8 @@ use crate::yaml::tests::Fake;
 mod audited;
 mod bounded;
 mod existing;
+mod fallback;
+mod faulty;
 mod isolated;
 mod patterns;
 mod progress;

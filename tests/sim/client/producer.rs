@@ -127,6 +127,16 @@ impl Producer {
         }
     }
 
+    /// Nothing may have come to stand where others stood.
+    fn check_deliveries(&self) -> Result<(), Error> {
+        let line = self.line();
+        let is_below = |(number, offset): &&(u64, i64)| line.expected.get(number).is_some_and(|from| offset < from);
+        match line.delivered.iter().find(is_below) {
+            None => Ok(()),
+            Some((_, offset)) => Err(Error::new(Kind::Abort, format!("a record has come to stand at offset {offset}"))),
+        }
+    }
+
     fn add_offsets(&mut self, offsets: &[OffsetCommit], group: &Metadata, deadline: Time) -> Result<(), Error> {
         let failed = |(_, broken): (Action, Broken)| {
             // Whatever this was, nothing has been committed.
@@ -162,6 +172,7 @@ impl Producer {
         // The records go out meanwhile, and are waited for by what ends the transaction.
         self.add_offsets(offsets, group, deadline)?;
         self.flush(deadline)?;
+        self.check_deliveries()?;
         let number = self.process.lock().broker.coordinator.number(&self.who.id);
         match self.ask("end commit", deadline, |broker, who| broker.end_transaction(who, true)) {
             Ok(epoch) => {
@@ -214,6 +225,7 @@ impl cluster::Producer for Producer {
         if self.in_doubt() {
             return Err(Error::new(Kind::Fenced, "a connection broke while the last transaction ended"));
         }
+        self.line().expected.clear();
         match &self.line().failed {
             Some((_, message)) => Err(Error::new(Kind::Fenced, message.clone())),
             None => Ok(()),
@@ -248,6 +260,10 @@ impl cluster::Producer for Producer {
         let thread = self.line().thread;
         self.process.wake(thread);
         Ok(())
+    }
+
+    fn expect_from(&mut self, number: u64, offset: i64) {
+        self.line().expected.insert(number, offset);
     }
 
     fn in_flight(&self) -> usize {

@@ -44,6 +44,8 @@ pub struct Line {
     pub sequences: BTreeMap<Partition, i32>,
     pub failures: Vec<DeliveryFailure>,
     pub delivered: Vec<(u64, i64)>,
+    /// Where what is reported of each number has to come to stand, at least.
+    pub expected: BTreeMap<u64, i64>,
     /// Why the transaction, or the producer, has failed.
     pub failed: Option<(Action, String)>,
     /// When the last transaction was asked to end, and when that was answered.

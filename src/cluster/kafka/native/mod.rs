@@ -197,10 +197,11 @@ impl Client {
     }
 
     /// Has what a producer holds sent at once rather than after its linger, and waits for the deliveries, `wait` at
-    /// the most.
-    pub fn flush(&self, wait: Duration) {
+    /// the most; says whether nothing is on its way any more.
+    pub fn flush(&self, wait: Duration) -> bool {
         // SAFETY: the client is alive; what is not delivered in time goes on being sent.
-        unsafe { rd::rd_kafka_flush(self.raw.as_ptr(), c_millis(wait)) };
+        let flushed = unsafe { rd::rd_kafka_flush(self.raw.as_ptr(), c_millis(wait)) };
+        flushed == Code::RD_KAFKA_RESP_ERR_NO_ERROR
     }
 
     /// The first offset and the end of a partition, asked for.

@@ -1,0 +1,62 @@
+//! A changelog whose end falls back under a task at work: a replica that lacked records has become the leader.
+//!
+//! A transaction's records stand behind all that the task's store has applied. Where the first of them comes to stand
+//! elsewhere, others were lost, however many are written now: so its delivery is reported, and compared before anything
+//! is committed. The group then goes on naming a transaction that the changelog does not hold any more, which is refused
+//! on every instance. The store holds that transaction, and would be called current, or built upon, by the next start:
+//! so it says of itself what was seen.
+//!
+//! **Failure**: a store that cannot be told so looks as if it were only behind. The task is refused all the same, until
+//! the process ends.
+
+use crate::cluster::{self, Cluster, Message, Producer, Ticket};
+use crate::format::{CHANGELOG_LOST, StoreMeta};
+use crate::record::{Headers, TopicPartition};
+use crate::state::{self, Overlay};
+
+use super::hold::Held;
+use super::plan::Refusal;
+use super::task::{TaskId, Tasks};
+use super::trouble::Trouble;
+
+/// Sends a task's changelog records; where the first one comes to stand is reported.
+pub fn send<P: Producer>(
+    producer: &mut P,
+    id: TaskId,
+    changelog: &TopicPartition,
+    overlay: &Overlay,
+) -> Result<(), cluster::Error> {
+    let mut entries = overlay.iter();
+    let Some((key, value)) = entries.next() else { return Ok(()) };
+    let first = Message {
+        topic: &changelog.topic,
+        partition: changelog.partition,
+        key: Some(key),
+        value,
+        headers: Headers::default(),
+        timestamp: None,
+    };
+    producer.send(Ticket { number: id, report: true }, &first)?;
+    producer.send_all(id, changelog, entries)
+}
+
+/// The trouble of the task of whose transaction, which was aborted, something was delivered to where its changelog held
+/// what its store has applied.
+pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Option<Trouble> {
+    let (id, end) = delivered.iter().copied().find(|(id, offset)| {
+        let stands = tasks.get(id).map(|task| task.changelog_offset);
+        stands.is_some_and(|stands| *offset < stands)
+    })?;
+    let task = tasks.get_mut(&id)?;
+    if let Some(Err(error)) = task.held.as_mut().map(note) {
+        tracing::error!(task = %task.input, reason = %error, "the store was not told that its changelog has lost records");
+    }
+    Some(Trouble::refused(id, Refusal::ChangelogShrunk { stands: task.changelog_offset, end }.to_string()))
+}
+
+/// Has the store say, on the disk too, that it stands beyond whatever the changelog holds.
+fn note(held: &mut Held) -> Result<(), state::Error> {
+    let Some(meta) = held.store.meta()? else { return Ok(()) };
+    held.store.set_meta(&StoreMeta { changelog_offset: CHANGELOG_LOST, ..meta })?;
+    held.store.flush()
+}

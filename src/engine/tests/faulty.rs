@@ -1,0 +1,197 @@
+//! A cluster with faults that an embedded one does not have by itself.
+
+use std::sync::atomic::{AtomicI64, AtomicU32};
+
+use super::*;
+use crate::cluster::{CommittedOffset, DeliveryFailure, Fencing, OffsetCommit, Rights, Ticket, TopicDescription};
+use crate::record::TopicPartition;
+
+/// What goes wrong.
+#[derive(Default)]
+pub struct Faults {
+    /// The output topic that fails a task at the first record that is sent there.
+    pub failing_output: Option<&'static str>,
+    /// How often something was sent there.
+    pub sent: AtomicU32,
+    /// The input topic that cannot be read outside of the group.
+    pub unreadable: Option<&'static str>,
+    /// How often it was tried.
+    pub read: AtomicU32,
+    /// By how many offsets the end of each changelog has fallen back.
+    pub fallen_back: AtomicI64,
+}
+
+/// A cluster with faults.
+#[derive(Clone)]
+pub struct Faulty {
+    pub inner: Embedded,
+    pub faults: Arc<Faults>,
+}
+
+pub struct FaultyProducer {
+    inner: <Embedded as Cluster>::Producer,
+    faults: Arc<Faults>,
+    /// Where what is reported of a number has to come to stand, at least.
+    expected: Vec<(u64, i64)>,
+    /// How many records of the open transaction the changelog was sent.
+    logged: i64,
+    delivered: Vec<(u64, i64)>,
+}
+
+pub struct FaultyReader(<Embedded as Cluster>::Reader, Option<(TopicPartition, Arc<Faults>)>);
+
+impl cluster::Producer for FaultyProducer {
+    type Metadata = <Embedded as Cluster>::Metadata;
+
+    fn id(&self) -> &str {
+        self.inner.id()
+    }
+
+    fn begin(&mut self) -> Result<(), cluster::Error> {
+        (self.expected, self.logged) = (Vec::new(), 0);
+        self.inner.begin()
+    }
+
+    fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), cluster::Error> {
+        if Some(message.topic) == self.faults.failing_output && self.faults.sent.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Err(cluster::Error::new(Kind::Abort, "the output is not there"));
+        }
+        let fallen_back = self.faults.fallen_back.load(Ordering::SeqCst);
+        if message.topic.ends_with(".changelog") {
+            let end = self.expected.iter().find(|(number, _)| *number == ticket.number).map_or(0, |(_, end)| *end);
+            // The marker of the transaction before stands there.
+            let stands = end + 1 - fallen_back + self.logged;
+            self.logged += 1;
+            if ticket.report && fallen_back > 0 {
+                self.delivered.push((ticket.number, stands));
+            }
+        }
+        self.inner.send(ticket, message)
+    }
+
+    fn expect_from(&mut self, number: u64, offset: i64) {
+        self.expected.push((number, offset));
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.inner.has_failed()
+    }
+
+    fn take_failures(&mut self) -> Vec<DeliveryFailure> {
+        self.inner.take_failures()
+    }
+
+    fn take_delivered(&mut self) -> Vec<(u64, i64)> {
+        let own = std::mem::take(&mut self.delivered);
+        if own.is_empty() { self.inner.take_delivered() } else { own }
+    }
+
+    fn commit(&mut self, offsets: &[OffsetCommit], group: Self::Metadata) -> Result<(), cluster::Error> {
+        let is_below = |(number, at): &(u64, i64)| self.expected.iter().any(|(of, from)| of == number && at < from);
+        if self.delivered.iter().any(is_below) {
+            return Err(cluster::Error::new(Kind::Abort, "a record has come to stand where others stood"));
+        }
+        self.inner.commit(offsets, group)
+    }
+
+    fn abort(&mut self) -> Result<(), cluster::Error> {
+        self.inner.abort()
+    }
+}
+
+impl cluster::Reader for FaultyReader {
+    type Batch = <Embedded as Cluster>::Batch;
+
+    fn read(&mut self, batch: &mut Self::Batch, records_max: usize, wait: Duration) -> Result<(), cluster::Error> {
+        let Some((input, faults)) = &self.1 else { return self.0.read(batch, records_max, wait) };
+        faults.read.fetch_add(1, Ordering::SeqCst);
+        Err(cluster::Error::new(Kind::Refused, format!("{input} cannot be read at offset 0")).of(input))
+    }
+
+    fn position(&self) -> i64 {
+        self.0.position()
+    }
+}
+
+impl Cluster for Faulty {
+    type Batch = <Embedded as Cluster>::Batch;
+    type Metadata = <Embedded as Cluster>::Metadata;
+    type Member = <Embedded as Cluster>::Member;
+    type Producer = FaultyProducer;
+    type Reader = FaultyReader;
+    type Settling = <Embedded as Cluster>::Settling;
+
+    const IS_SHARED: bool = false;
+
+    fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, cluster::Error> {
+        self.inner.describe_topic(topic)
+    }
+
+    fn list_topics(&self) -> Result<Vec<String>, cluster::Error> {
+        self.inner.list_topics()
+    }
+
+    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, cluster::Error> {
+        self.inner.holds_records(topic, partition_count)
+    }
+
+    fn group_rights(&self, group: &str) -> Result<Option<Rights>, cluster::Error> {
+        self.inner.group_rights(group)
+    }
+
+    fn members_of(&self, group: &str) -> Result<usize, cluster::Error> {
+        self.inner.members_of(group)
+    }
+
+    fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), cluster::Error> {
+        self.inner.create_topic(topic)
+    }
+
+    fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, cluster::Error> {
+        self.inner.member(group, topics)
+    }
+
+    fn producer(&self, transactional_id: &str) -> Result<Self::Producer, cluster::Error> {
+        Ok(FaultyProducer {
+            inner: self.inner.producer(transactional_id)?,
+            faults: Arc::clone(&self.faults),
+            expected: Vec::new(),
+            logged: 0,
+            delivered: Vec::new(),
+        })
+    }
+
+    fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, cluster::Error> {
+        let is_unreadable = Some(&*partition.topic) == self.faults.unreadable;
+        let fault = is_unreadable.then(|| (partition.clone(), Arc::clone(&self.faults)));
+        Ok(FaultyReader(self.inner.reader(partition, offset)?, fault))
+    }
+
+    fn settle(
+        &self,
+        group: &str,
+        input: &TopicPartition,
+        changelog: &TopicPartition,
+        fencing: &Fencing,
+        asks_time: bool,
+    ) -> Self::Settling {
+        self.inner.settle(group, input, changelog, fencing, asks_time)
+    }
+
+    fn fence(&self, transactional_id: &str) {
+        self.inner.fence(transactional_id);
+    }
+
+    fn committed(
+        &self,
+        group: &str,
+        partitions: &[TopicPartition],
+        wait: Duration,
+    ) -> Result<Vec<Option<CommittedOffset>>, cluster::Error> {
+        self.inner.committed(group, partitions, wait)
+    }
+}
