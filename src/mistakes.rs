@@ -122,6 +122,8 @@ mistakes! {
     TruncatedRebuilt,
     /// a store that cannot be built upon is removed before another is complete
     StoreNotSetAside,
+    /// a store that is complete and behind is loaded into as it is
+    WholeStoreLoadedInto,
     /// a changelog that is gone is created anew although the group has committed transactions of it
     ChangelogCreatedAnew,
     /// where the input goes on is not recorded, if nothing before it was processed

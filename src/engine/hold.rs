@@ -3,7 +3,8 @@
 //!
 //! Such a store may be the last copy of what it remembers. So it is set aside ([`crate::state::aside`]), another is
 //! built in its place, and it is removed only when that one is complete and the task goes on with it
-//! ([`Held::settle`]). A refusal puts it back ([`Held::give_back`]). Killed in between, the process finds both when it
+//! ([`Held::settle`]). A refusal puts it back ([`Held::give_back`]). Of one that is only behind, and complete, a copy
+//! stands aside in the same way, unless what it lacks is written as one. Killed in between, the process finds both when it
 //! starts again, and goes on building: a store that was built names a transaction only once it is complete.
 
 use crate::cluster::{Cluster, Settled};
@@ -60,6 +61,18 @@ impl Held {
         let Self { store, claim, .. } = self;
         drop(store);
         replace(context, claim, from, (reason, is_whole))
+    }
+
+    /// Keeps a copy of the store, which is complete, before it is loaded into.
+    pub fn keep_copy(&self, context: &Context) -> Result<(), Setback> {
+        let (dir, memory) = (self.claim.path(), &context.memory);
+        if aside::stands_aside(dir, memory)? {
+            // For the sake of this one, or of one like it: killed before that was removed, or before it was loaded into.
+            aside::remove_aside(dir, memory)?;
+        }
+        aside::keep_copy(&self.store, dir, memory)?;
+        crash::point(crash::Point::StoreSetAside);
+        Ok(())
     }
 
     /// The position record of the store that stands aside; `None` where there is none, or it cannot be read.

@@ -33,6 +33,8 @@ pub struct Loading<C: Cluster> {
     buffer: Option<LoadBuffer>,
     /// Loads that the store was given and has not taken over.
     under_way: usize,
+    /// Whether the store is complete as it is, and nothing of the load is in it.
+    is_whole: bool,
     from: i64,
     /// When what the load builds upon was synced: until the load has ended the store is no younger.
     synced_at: i64,
@@ -54,18 +56,20 @@ pub enum Progress {
         settled: Settled,
         /// Up to where the changelog was read.
         position: i64,
+        /// What the store lacks of that, where it was complete before and takes this as one.
+        rest: Option<LoadBuffer>,
     },
 }
 
 impl<C: Cluster> Loading<C> {
-    /// Begins to read `changelog` from `from` on, into a store that was told so.
+    /// Begins to read `changelog` from `from` on, into a store that was told so, or one that `is_whole` and shall be told
+    /// so when it is written to.
     pub fn new(
         context: &Context,
         cluster: &C,
         changelog: &TopicPartition,
         settled: Settled,
-        from: i64,
-        synced_at: i64,
+        (from, synced_at, is_whole): (i64, i64, bool),
     ) -> Result<Self, Setback> {
         let wrong =
             mistakes::made(Mistake::RestoreFromOtherPartition).then(|| TopicPartition::new(changelog.topic.clone(), 0));
@@ -77,6 +81,7 @@ impl<C: Cluster> Loading<C> {
             reader,
             buffer: None,
             under_way: 0,
+            is_whole,
             from,
             synced_at,
             records: 0,
@@ -179,17 +184,34 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
         )));
     }
     let read_all = if mistakes::made(Mistake::RestoreToLastRecord) { last_end >= end } else { position >= end };
+    if read_all && loading.is_whole {
+        let store = &task.held.as_ref().expect("claimed before").store;
+        if loading.buffer.as_ref().is_none_or(|rest| store.takes_at_once(rest)) {
+            let rest = loading.buffer.take();
+            return Ok(loaded(&task.input.clone(), loading, now, rest));
+        }
+    }
     let full = loading.buffer.as_ref().filter(|buffer| read_all || !buffer.has_room(READ_RECORDS_MAX));
     if full.is_some_and(|buffer| !buffer.is_empty()) {
-        hand_over(task, if mistakes::made(Mistake::LoadPositionAhead) { end } else { position })?;
+        hand_over(context, task, if mistakes::made(Mistake::LoadPositionAhead) { end } else { position })?;
     }
     let Phase::Loading(loading) = &task.phase else { return Ok(Progress::Waiting) };
     if !read_all || loading.under_way > 0 {
         return Ok(if worked { Progress::Worked } else { Progress::Waiting });
     }
-    let took = now.saturating_sub(loading.began);
+    Ok(loaded(&task.input, loading, now, None))
+}
+
+/// All was read, and, but for the `rest`, is in the store.
+fn loaded<C: Cluster>(
+    input: &TopicPartition,
+    loading: &Loading<C>,
+    now: Duration,
+    rest: Option<LoadBuffer>,
+) -> Progress {
+    let (took, position) = (now.saturating_sub(loading.began), loading.position());
     tracing::info!(
-        task = %task.input,
+        task = %input,
         records = loading.records,
         from = loading.from,
         to = position,
@@ -197,14 +219,22 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
         records_per_second = (loading.records as f64 / took.as_secs_f64().max(0.001)) as u64,
         "store restored"
     );
-    Ok(Progress::Loaded { settled: loading.settled.clone(), position })
+    Progress::Loaded { settled: loading.settled.clone(), position, rest }
 }
 
-/// Hands what was read so far to the store.
-fn hand_over<C: Cluster>(task: &mut Task<C>, position: i64) -> Result<(), Setback> {
+/// Hands what was read so far to the store. Of one that is complete, a copy is kept first: from then on it is not.
+fn hand_over<C: Cluster>(context: &Context, task: &mut Task<C>, position: i64) -> Result<(), Setback> {
     let Phase::Loading(loading) = &mut task.phase else { return Ok(()) };
-    let (synced_at, Some(buffer)) = (loading.synced_at, loading.buffer.take()) else { return Ok(()) };
+    let (from, synced_at, Some(buffer)) = (loading.from, loading.synced_at, loading.buffer.take()) else {
+        return Ok(());
+    };
     loading.under_way += 1;
+    if std::mem::take(&mut loading.is_whole) {
+        let meta = task.store_meta(from, None, synced_at);
+        let held = task.held.as_mut().expect("claimed before");
+        held.keep_copy(context)?;
+        held.store.begin_load(&meta)?;
+    }
     let meta = task.store_meta(position, None, synced_at);
     Ok(task.held.as_mut().expect("claimed before").store.load(buffer, meta)?)
 }

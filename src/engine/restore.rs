@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, Kind, Settled, Settling};
 use crate::format::{CHANGELOG_LOST, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::mistakes::{self, Mistake};
-use crate::state::{self, Store};
+use crate::state::{self, LoadBuffer, Store};
 
 use super::claims::Commitment;
 use super::context::{Context, backoff};
@@ -121,7 +121,7 @@ pub fn step<C: Cluster>(
         Phase::Loading(_) => match load::step(context, task, batch)? {
             Progress::Waiting => Ok(Slice::Waiting),
             Progress::Worked => Ok(Slice::Worked),
-            Progress::Loaded { settled, position } => finish(context, task, &settled, position),
+            Progress::Loaded { settled, position, rest } => finish(context, task, &settled, (position, rest)),
         },
         Phase::Running | Phase::Isolated(_) | Phase::Failed => Ok(Slice::Waiting),
     }
@@ -194,7 +194,7 @@ fn begin<C: Cluster>(
     let (from, synced_at) = match standing {
         Standing::Current => {
             let offset = meta.map_or(settled.changelog_start, |meta| meta.changelog_offset);
-            return finish(context, task, &settled, offset);
+            return finish(context, task, &settled, (offset, None));
         }
         Standing::Beyond { stands: CHANGELOG_LOST, .. } => return Err(Refusal::ChangelogTailLost.into()),
         Standing::Beyond { stands, end } => {
@@ -214,16 +214,19 @@ fn begin<C: Cluster>(
             return Ok(Slice::Worked);
         }
     };
-    let token = committed.filter(|_| mistakes::made(Mistake::TokenInRestore));
-    let meta = task.store_meta(from, token, synced_at);
-    task.held.as_mut().expect("claimed before").store.begin_load(&meta)?;
     if from >= settled.changelog_end {
-        return finish(context, task, &settled, from);
+        return finish(context, task, &settled, (from, None));
+    }
+    let is_whole = meta.is_some_and(|meta| meta.token.is_some()) && !mistakes::made(Mistake::WholeStoreLoadedInto);
+    if !is_whole {
+        let token = committed.filter(|_| mistakes::made(Mistake::TokenInRestore));
+        let meta = task.store_meta(from, token, synced_at);
+        task.held.as_mut().expect("claimed before").store.begin_load(&meta)?;
     }
     task.restored = true;
     tracing::info!(task = %task.input, from, to = settled.changelog_end, "restoring the store from the changelog");
     task.metrics.restore_remaining(settled.changelog_end - from);
-    let loading = Loading::new(context, cluster, &task.changelog, settled, from, synced_at)?;
+    let loading = Loading::new(context, cluster, &task.changelog, settled, (from, synced_at, is_whole))?;
     task.set_phase(Phase::Loading(Box::new(loading)));
     Ok(Slice::Worked)
 }
@@ -248,7 +251,8 @@ fn position_record(store: &Store) -> Result<Option<PositionRecord>, Setback> {
     Ok(Some(PositionRecord::decode(&bytes).map_err(Refusal::of_record)?))
 }
 
-/// The store holds what the changelog holds: learns from the position record where the input goes on.
+/// The store holds what the changelog holds below an offset, but for the `rest`: learns from the position record where
+/// the input goes on, and only then writes.
 ///
 /// Of a task that was held up while another owner went on, the cleaner may have removed what it was about to read, as
 /// superseded: its store lacks that and is named all the same. It is never built upon without what superseded it, since
@@ -257,10 +261,13 @@ fn finish<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
     settled: &Settled,
-    changelog_offset: i64,
+    (changelog_offset, rest): (i64, Option<LoadBuffer>),
 ) -> Result<Slice, Setback> {
     let held = task.held.as_mut().expect("claimed before");
-    let position = position_record(&held.store)?;
+    let position = match rest.as_ref().and_then(|rest| rest.last(POSITION_KEY)) {
+        Some(bytes) => bytes.map(PositionRecord::decode).transpose().map_err(Refusal::of_record)?,
+        None => position_record(&held.store)?,
+    };
     if position.is_none() {
         plan::check_former(settled, task.input.partition, held.former(context)?.as_ref())?;
     }
@@ -268,7 +275,10 @@ fn finish<C: Cluster>(
     let token = position.as_ref().map(|position| position.token);
     let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());
     let held = task.held.as_mut().expect("claimed before");
-    held.store.set_meta(&meta)?;
+    match rest {
+        Some(rest) => held.store.apply(rest, &meta)?,
+        None => held.store.set_meta(&meta)?,
+    }
     held.settle(context)?;
     task.changelog_offset = changelog_offset;
     task.beyond = 0;

@@ -146,6 +146,12 @@ impl LoadBuffer {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
+    /// What was added last under `key`, `None` for a tombstone; `None` where nothing was.
+    pub fn last(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        let entry = self.entries.iter().rev().find(|entry| entry.key(&self.bytes) == key)?;
+        Some(entry.value(&self.bytes))
+    }
+
     /// Whether `key` is there. Only after [`LoadBuffer::sort`].
     pub(super) fn contains(&self, key: &[u8]) -> bool {
         let head = key_head(key);

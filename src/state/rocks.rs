@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
     ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions,
 };
@@ -112,6 +113,17 @@ impl Rocks {
             }
         }
         Ok(())
+    }
+
+    /// See [`super::Store::takes_at_once`].
+    pub fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
+        buffer.bytes() < self.ingest_bytes_min
+    }
+
+    /// See [`super::Store::copy`]. The table files are linked.
+    pub fn copy(&self, to: &Path) -> Result<(), Error> {
+        let copied = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(to));
+        copied.map_err(|error| self.failed(&error))
     }
 
     /// Forgets what is on its way.

@@ -294,6 +294,24 @@ impl Simulated {
         Ok(())
     }
 
+    /// See [`super::Store::takes_at_once`].
+    pub fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
+        buffer.bytes() < self.file_bytes_min
+    }
+
+    /// See [`super::Store::copy`].
+    pub fn copy(&self, to: &Path) -> Result<(), Error> {
+        self.read()?;
+        self.flush()?;
+        let folders = &mut self.disk.lock().folders;
+        if folders.contains_key(to) {
+            return Err(Error::Io { path: to.to_owned(), reason: "File exists".to_owned() });
+        }
+        let kept = folders.get(&self.dir).map(|folder| folder.kept.clone()).unwrap_or_default();
+        folders.insert(to.to_owned(), Folder { kept, ..Folder::default() });
+        Ok(())
+    }
+
     /// Forgets what is on its way.
     pub fn drop_loads(&mut self) {
         self.under_way.clear();

@@ -6,7 +6,9 @@
 //!
 //! A load breaks that rule, because table files reach the disk at once: so [`Store::begin_load`] makes sure
 //! first that the meta on disk names no transaction. A store that was killed while loading is partly ahead
-//! of its meta's changelog offset, never behind, and reading the changelog again from there mends it.
+//! of its meta's changelog offset, never behind, and reading the changelog again from there mends it. Of a store that was
+//! whole, a copy is kept first ([`super::aside`]); what little it lacks, most of the time, is written as one instead
+//! ([`Store::apply`]).
 //!
 //! What RocksDB does of this is in [`super::rocks`]; a simulation has [`super::simulated`] in its place.
 
@@ -17,7 +19,7 @@ use super::load::{LoadBuffer, key_head};
 use super::memory::Place;
 use super::rocks::Rocks;
 use super::simulated::Simulated;
-use super::{Error, Memory, Overlay};
+use super::{Error, Memory, Overlay, build};
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::mistakes::{self, Mistake};
 
@@ -124,6 +126,23 @@ impl Store {
         assert!(self.loading, "a load begins with begin_load");
         assert!(meta.token.is_none(), "a store that is being restored is the result of no transaction");
         ask!(&mut self.files, files => files.load(buffer, meta))
+    }
+
+    /// Whether [`Store::apply`] takes all of this: no more than is written as one.
+    pub fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
+        ask!(&self.files, files => files.takes_at_once(buffer))
+    }
+
+    /// Takes all that a restore has read, and where the store then stands, as one: like [`Store::commit`], and without
+    /// [`Store::begin_load`].
+    pub fn apply(&mut self, mut buffer: LoadBuffer, meta: &StoreMeta) -> Result<(), Error> {
+        build::sort(&mut buffer, self.path())?;
+        self.write(buffer.iter(), buffer.bytes(), meta)
+    }
+
+    /// Makes a copy of the store in the folder `to`, which is not there yet; whole, and on the disk, when this returns.
+    pub(super) fn copy(&self, to: &Path) -> Result<(), Error> {
+        ask!(&self.files, files => files.copy(to))
     }
 
     /// Brings what was loaded and is ready into the store; says how many loads are not. After an error the store is

@@ -16,6 +16,7 @@ use crate::topology::{Existing, Input, Pattern, Start};
 use crate::yaml::tests::Fake;
 
 mod audited;
+mod behind;
 mod bounded;
 mod existing;
 mod fallback;

@@ -35,6 +35,29 @@ fn what_was_set_aside_comes_back_as_it_was() {
 }
 
 #[test]
+fn a_copy_is_what_the_store_was_and_shares_nothing_with_it() {
+    let (_root, _state, dir) = task_dir();
+    let memory = small_memory();
+    built(&dir, &[("a", Some("1")), ("b", Some("1"))], 1);
+    let before = holds(&dir);
+    // As it is left behind where the process is killed while a copy is made.
+    let unfinished = dir.with_file_name(format!("{}.aside.tmp", dir.file_name().unwrap().to_str().unwrap()));
+    fs::create_dir(&unfinished).unwrap();
+    fs::write(unfinished.join("000007.sst"), "half of it").unwrap();
+    aside::recover(&dir, &memory).unwrap();
+    assert!(!unfinished.exists());
+    let mut store = Store::open(&dir, &memory).unwrap();
+    aside::keep_copy(&store, &dir, &memory).unwrap();
+    assert!(aside::keep_copy(&store, &dir, &memory).is_err(), "the first copy is never overwritten");
+    store.commit(&overlay_of(&[("a", Some("2")), ("b", None)]), &meta(2)).unwrap();
+    drop(store);
+    assert_eq!(holds(&aside::aside_of(&dir)), before);
+    aside::remove_built(&dir, &memory).unwrap();
+    aside::recover(&dir, &memory).unwrap();
+    assert_eq!(holds(&dir), before);
+}
+
+#[test]
 fn what_stands_aside_is_removed_alone() {
     let (_root, _state, dir) = task_dir();
     let memory = small_memory();

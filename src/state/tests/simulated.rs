@@ -19,6 +19,8 @@ enum Op {
     BeginLoad,
     Load { records: Records, as_file: bool },
     FinishLoads,
+    Apply(Records),
+    KeepCopy,
     Flush,
     SetAside,
     PutBack,
@@ -56,6 +58,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::BeginLoad),
         6 => (records(), any::<bool>()).prop_map(|(records, as_file)| Op::Load { records, as_file }),
         2 => Just(Op::FinishLoads),
+        2 => records().prop_map(Op::Apply),
+        2 => Just(Op::KeepCopy),
         2 => Just(Op::Flush),
         2 => Just(Op::SetAside),
         1 => Just(Op::PutBack),
@@ -120,6 +124,16 @@ impl Side {
                 format!("{loaded:?} {:?}", store.finish_loads())
             }
             Op::FinishLoads | Op::Load { .. } => format!("{:?} {:?}", store.finish_loads(), store.take_loaded()),
+            Op::Apply(records) => {
+                let mut buffer = LoadBuffer::new();
+                records.iter().for_each(|(key, value)| buffer.put(key, value.as_deref()));
+                self.is_loading = false;
+                format!("{:?}", store.apply(buffer, &meta(at)))
+            }
+            Op::KeepCopy => {
+                let kept = aside::keep_copy(store, &self.dir, &self.memory);
+                format!("{:?} {:?}", kept.map_err(|_| "refused"), aside::stands_aside(&self.dir, &self.memory))
+            }
             Op::Flush => format!("{:?}", store.flush()),
             Op::SetAside | Op::PutBack | Op::PutBackOver | Op::RemoveAside | Op::Recover => {
                 self.store = None;

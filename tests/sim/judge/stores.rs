@@ -59,7 +59,8 @@ pub fn read(stores: &Stores, rules: &Rules, partitions: i32) -> Vec<Held> {
 }
 
 /// What was in a store when a process began is there still when it has ended, in its place or set aside: as it was, or
-/// with what was committed since. Unless the one in its place is the result of a transaction: then that is whole.
+/// with what was committed since, and the result of a transaction if it was one. Unless the one in its place is that: then
+/// it is whole.
 pub fn check_kept(lives: &[Life], history: &History, ruling: &mut Ruling) {
     for Life { before, after } in lives {
         let of = |all: &[Held], folder: &Partition, is_aside: bool| {
@@ -76,6 +77,11 @@ pub fn check_kept(lives: &[Life], history: &History, ruling: &mut Ruling) {
             let is_whole = built.as_ref().and_then(meta_of).is_some_and(|meta| meta.token.is_some());
             if is_whole {
                 continue;
+            }
+            let names_one = |state: &State| meta_of(state).is_some_and(|meta| meta.token.is_some());
+            if names_one(&stood) && !set_aside.as_ref().is_some_and(names_one) {
+                let expected = "a store that is the result of a transaction, in its place or set aside";
+                ruling.tell(11, folder, None, expected, "neither, where there was one");
             }
             let lost = |now: &State| lost_of(&stood, now, history);
             let missed = [built.unwrap_or_default(), set_aside.unwrap_or_default()].map(|now| lost(&now));

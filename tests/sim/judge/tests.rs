@@ -414,10 +414,15 @@ fn what_a_store_held_is_there_until_another_is_whole() {
     let mut later = both.clone();
     later.remove(STORE_META_KEY);
     let later = play.with_meta(later, None, 4);
-    assert_eq!(play.judged_life(&stood, &later, None), []);
-    let mut lacking = later;
+    let in_restore = play.with_meta(entries, None, 0);
+    assert_eq!(play.judged_life(&in_restore, &later, None), []);
+    let mut lacking = later.clone();
     lacking.remove(transactions[0].changes[0].key.as_deref().unwrap());
-    assert_invariant(11, &play.judged_life(&stood, &lacking, None));
+    assert_invariant(11, &play.judged_life(&in_restore, &lacking, None));
+    // A store that was the result of a transaction is that still, or a copy of it is.
+    assert_eq!(play.judged_life(&stood, &later, Some(&stood)), []);
+    assert_invariant(11, &play.judged_life(&stood, &later, None));
+    assert_invariant(11, &play.judged_life(&stood, &later, Some(&in_restore)));
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub fn wanted() -> Option<Mistake> {
 /// A mistake, the profile whose seeds show it, and within how many of them it has to be seen.
 type Case = (Mistake, &'static str, u64);
 
-const CASES: [Case; 47] = [
+const CASES: [Case; 48] = [
     (StoreBeforeCommit, "falling", 100),
     (MetaBeforeEntries, "falling", 200),
     (StoreErrorIgnored, "sick", 500),
@@ -74,6 +74,7 @@ const CASES: [Case; 47] = [
     (ChangelogAdopted, "upset", 500),
     (TruncatedRebuilt, "upset", 500),
     (StoreNotSetAside, "sick", 2_000),
+    (WholeStoreLoadedInto, "falling", 500),
     (ChangelogCreatedAnew, "upset", 200),
     (PositionNotRecorded, "late", 500),
 ];

@@ -1,0 +1,98 @@
+//! Goal: a store that is only behind is complete still where what is read of the changelog leads to a refusal: it may be
+//! the last good copy.
+
+use super::*;
+use crate::cluster::CommittedOffset;
+use crate::format::{OffsetMetadata, PositionRecord, StoreMeta};
+use crate::record::TopicPartition;
+use crate::state::Survey;
+
+const INPUT: &str = "orders";
+const OUTPUT: &str = "clean";
+/// So many entries are more than a store takes as one.
+const MANY: usize = 20_000;
+
+/// Those of the stores that are the result of a transaction, in their places or set aside: where they stand, and what
+/// they remember of the input.
+fn whole(site: &Site) -> Vec<(StoreMeta, PositionRecord)> {
+    let found = Survey::of_folder(&site.config().state_dir).stores("shop", INPUT).unwrap();
+    let read = found.iter().map(|store| store.read().unwrap().unwrap());
+    let read = read.map(|store| (store.meta().unwrap().unwrap(), store.position().unwrap().unwrap()));
+    read.filter(|(meta, _)| meta.token.is_some()).collect()
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+fn send_things(site: &Site, count: usize) {
+    let padding = "x".repeat(80);
+    let values: Vec<String> = (0..count).map(|n| format!(r#"{{"id":"{padding}{n}","version":1}}"#)).collect();
+    for chunk in values.chunks(1_000) {
+        let messages: Vec<Message<'_>> = chunk
+            .iter()
+            .map(|value| Message {
+                topic: INPUT,
+                partition: 0,
+                key: None,
+                value: Some(value.as_bytes()),
+                headers: Headers::default(),
+                timestamp: Some(2_000),
+            })
+            .collect();
+        site.cluster.append(INPUT, 0, &messages).unwrap();
+    }
+}
+
+/// Puts an old copy of the store in place, behind by so many records, and has the group name a transaction that the
+/// changelog does not hold.
+fn refuse_behind(records: usize) {
+    let site = Site::new();
+    let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
+    site.send(INPUT, "before", &[1]);
+    site.drain(&topology).unwrap();
+    let (state, kept) = (site.config().state_dir, site.folder.path().join("kept"));
+    copy(&state, &kept);
+    let before = whole(&site);
+    assert_eq!(before.len(), 1);
+    send_things(&site, records);
+    site.drain(&topology).unwrap();
+    assert_ne!(whole(&site), before);
+    std::fs::remove_dir_all(&state).unwrap();
+    copy(&kept, &state);
+    let partition = TopicPartition::new(INPUT, 0);
+    let found = site.cluster.committed("ratchet.shop", std::slice::from_ref(&partition), WAIT_MAX).unwrap();
+    let committed = found[0].clone().unwrap();
+    let mut metadata = OffsetMetadata::parse(&committed.metadata).unwrap().unwrap();
+    metadata.token.lane ^= 1;
+    let unknown = CommittedOffset { offset: committed.offset + 2, metadata: metadata.to_string() };
+    site.cluster.reset_offset("ratchet.shop", &partition, Some(unknown)).unwrap();
+    let ended = site.drain(&topology);
+    assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{ended:?}");
+    assert_eq!(whole(&site), before, "the copy is gone");
+    // What is mended is gone on from.
+    site.cluster.reset_offset("ratchet.shop", &partition, Some(committed)).unwrap();
+    site.drain(&topology).unwrap();
+    let stores = whole(&site);
+    assert_eq!(stores.len(), 1, "{stores:?}");
+    assert_ne!(stores, before);
+    assert_eq!(site.values(OUTPUT).len(), 1 + records);
+}
+
+#[test]
+fn a_store_that_is_behind_by_little_is_complete_after_a_refusal() {
+    refuse_behind(3);
+}
+
+#[test]
+fn a_store_that_is_behind_by_much_is_complete_after_a_refusal() {
+    refuse_behind(MANY);
+}
