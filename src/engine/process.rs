@@ -9,6 +9,7 @@ use super::catalog::Topics;
 use super::context::Context;
 use super::crash;
 use super::judge::{Judge, Judgement};
+use super::panics::AtHand;
 use super::plan;
 use super::task::{Task, TaskId};
 use super::trouble::{Cause, Trouble};
@@ -27,9 +28,9 @@ impl Scratch {
         Self { judge: Judge::new(context), headers: HeaderBuf::default(), explanation: Vec::new() }
     }
 
-    /// The offset of the record at hand, where [`process`] has panicked.
-    pub fn at_hand(&self) -> Option<i64> {
-        self.judge.at_hand
+    /// The record at hand, where [`process`] has panicked.
+    pub fn at_hand(&self) -> AtHand {
+        self.judge.at_hand.map_or(AtHand::Nothing, AtHand::Record)
     }
 }
 
@@ -51,6 +52,21 @@ pub struct Added {
 /// stops at, or one at which the task has panicked too often, is left unprocessed, with all that follow it, and
 /// [`Task::stop_at`] says why. So is one of which clocks have to be asked ([`Task::present`]).
 pub fn process<C: Cluster>(
+    context: &Context,
+    id: TaskId,
+    task: &mut Task<C>,
+    batch: &C::Batch,
+    indices: &[usize],
+    producer: &mut C::Producer,
+    scratch: &mut Scratch,
+) -> Result<Added, Trouble> {
+    let processed = process_all(context, id, task, batch, indices, producer, scratch);
+    // Whatever has come of it: a panic elsewhere is not the record's at which this has stopped.
+    scratch.judge.at_hand = None;
+    processed
+}
+
+fn process_all<C: Cluster>(
     context: &Context,
     id: TaskId,
     task: &mut Task<C>,
@@ -109,7 +125,6 @@ pub fn process<C: Cluster>(
         task.pending.next = record.offset + 1;
         added.records += 1;
     }
-    judge.at_hand = None;
     if indices.len() < all.len() && !task.is_halted() {
         let offset = batch.record(all[indices.len()]).offset;
         task.stop_at = Some(format!("{}:{offset}: {}", task.input, task.panics));

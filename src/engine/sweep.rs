@@ -88,6 +88,9 @@ pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize,
     let told = Walked { walked, removed: expired.len() as u64, remaining: cursor.is_some().then(left) };
     sweep.walks.at(context.clock.monotonic(), told, &task.input, &task.metrics);
     sweep.walking = cursor.is_some();
+    if !sweep.walking {
+        task.panics.walk_ended();
+    }
     sweep.cursor = cursor;
     sweep.removed += expired.len() as u64;
     for key in &expired {

@@ -3,7 +3,7 @@
 
 use crate::{cluster, state};
 
-use super::panics::Panic;
+use super::panics::{AtHand, Panic};
 use super::task::TaskId;
 
 /// Why a transaction cannot be finished.
@@ -26,8 +26,8 @@ pub enum Cause {
     Refused(String),
     /// The task has panicked.
     Panicked {
-        /// With the record at this offset at hand, if any was.
-        at: Option<i64>,
+        /// What was at hand.
+        at: AtHand,
         /// What was caught.
         panic: Panic,
     },
@@ -44,8 +44,8 @@ impl Trouble {
         Self { task: Some(task), cause: Cause::State(error) }
     }
 
-    /// A task has panicked, with the record at this offset at hand.
-    pub fn panicked(task: TaskId, at: Option<i64>, panic: Panic) -> Self {
+    /// A task has panicked, with this at hand.
+    pub fn panicked(task: TaskId, at: AtHand, panic: Panic) -> Self {
         Self { task: Some(task), cause: Cause::Panicked { at, panic } }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Member, Producer, RecordBatch};
 use crate::engine::claims::{self, Naming};
-use crate::engine::panics::caught;
+use crate::engine::panics::{AtHand, caught};
 use crate::engine::process::process;
 use crate::engine::sweep;
 use crate::engine::task::{Phase, Task, TaskId};
@@ -122,7 +122,7 @@ impl<C: Cluster> Lane<C> {
             Ok(Ok(0)) => return,
             Ok(Ok(_)) => self.touch(id),
             Ok(Err(error)) => Err(Trouble::state(id, error)),
-            Err(panic) => Err(Trouble::panicked(id, None, panic)),
+            Err(panic) => Err(Trouble::panicked(id, AtHand::Walk, panic)),
         };
         if let Err(trouble) = swept {
             self.way_back(trouble);

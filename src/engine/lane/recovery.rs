@@ -7,7 +7,7 @@ use crate::engine::claims::Commitment;
 use crate::engine::context::backoff;
 use crate::engine::fallback;
 use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
-use crate::engine::panics::{Panic, caught};
+use crate::engine::panics::{AtHand, Panic, caught};
 use crate::engine::process::Scratch;
 use crate::engine::restore::{self, Setback, Slice};
 use crate::engine::task::{Phase, TaskId};
@@ -86,9 +86,9 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// A task has panicked, with the record at `at` at hand: it is made anew with all that it has changed, and tries
+    /// A task has panicked, with this at hand: it is made anew with all that it has changed, and tries
     /// again, or stops, if it was once too often. Its transaction was given up before.
-    fn on_panic(&mut self, id: TaskId, at: Option<i64>, panic: &Panic) {
+    fn on_panic(&mut self, id: TaskId, at: AtHand, panic: &Panic) {
         self.scratch = Scratch::new(&self.context);
         (self.batch, self.restore_batch) = (C::Batch::default(), C::Batch::default());
         let Some(mut former) = self.tasks.remove(&id) else { return };
@@ -96,12 +96,12 @@ impl<C: Cluster> Lane<C> {
         let wait = backoff(former.panics.times().saturating_sub(1));
         let until = self.context.clock.monotonic() + wait;
         tracing::error!(
-            task = %former.input, at, reason = %panic, times = former.panics.times(),
+            task = %former.input, at = at.record(), reason = %panic, times = former.panics.times(),
             "the task panicked; it is made anew"
         );
         let mut task = former.anew(&self.context, until);
         // A record that is to blame is not processed, but what comes before it is.
-        if task.panics.are_too_many() && task.panics.stop_before().is_none_or(|_| at.is_none()) {
+        if task.panics.are_too_many() && task.panics.stop_before().is_none_or(|_| at.record().is_none()) {
             task.fail(&format!("{}: {}", task.input, task.panics));
         }
         self.restoring = true;
@@ -173,7 +173,7 @@ impl<C: Cluster> Lane<C> {
             let stepped = match caught(step) {
                 Ok(stepped) => stepped,
                 Err(panic) => {
-                    self.on_panic(id, None, &panic);
+                    self.on_panic(id, AtHand::Nothing, &panic);
                     continue;
                 }
             };
