@@ -376,6 +376,38 @@ impl Fencing {
     }
 }
 
+/// Of what a [`Settled`] is to tell.
+#[derive(Clone, Debug)]
+pub struct Inquiry {
+    /// The group.
+    pub group: String,
+    /// The input partition.
+    pub input: TopicPartition,
+    /// Its changelog.
+    pub changelog: TopicPartition,
+    /// Whose transactions may be ended.
+    pub fencing: Fencing,
+    /// Whether the changelog's time is wanted.
+    pub asks_time: bool,
+    /// Whether an earlier answer is doubted: a broker that does not lead a partition any more, and does not know it, may
+    /// have given it. Then it is first asked anew who leads.
+    pub is_doubted: bool,
+}
+
+impl Inquiry {
+    /// An inquiry that ends nobody's transactions.
+    pub fn of(group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Self {
+        Self {
+            group: group.to_owned(),
+            input: input.clone(),
+            changelog: changelog.clone(),
+            fencing: Fencing::default(),
+            asks_time: false,
+            is_doubted: false,
+        }
+    }
+}
+
 /// A [`Settled`] in the making.
 pub trait Settling: Send {
     /// The answer, once it is there. Never blocks. Not to be called again after an answer.
@@ -418,8 +450,9 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// The names of all topics that may be seen, internal ones included, in any order.
     fn list_topics(&self) -> Result<Vec<String>, Error>;
 
-    /// Whether any of a topic's `partition_count` partitions holds something: records, or what is left of transactions.
-    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error>;
+    /// A partition's first offset and its end (its high watermark): what lies between are records, or what is left of
+    /// transactions.
+    fn bounds(&self, partition: &TopicPartition) -> Result<(i64, i64), Error>;
 
     /// What this client may do with `group`, which need not exist; `None` where the cluster does not say.
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error>;
@@ -450,16 +483,9 @@ pub trait Cluster: Clone + Send + Sync + 'static {
         self.reader(partition, offset)
     }
 
-    /// Starts asking what [`Settled`] lists, its time only if so asked. Where the text beside the committed offset names an
-    /// owner that `fencing` allows to be fenced, its transaction is ended meanwhile.
-    fn settle(
-        &self,
-        group: &str,
-        input: &TopicPartition,
-        changelog: &TopicPartition,
-        fencing: &Fencing,
-        asks_time: bool,
-    ) -> Self::Settling;
+    /// Starts asking what [`Settled`] lists. Where the text beside the committed offset names an owner that may be fenced,
+    /// its transaction is ended meanwhile.
+    fn settle(&self, inquiry: Inquiry) -> Self::Settling;
 
     /// Begins to end whatever is open under this transactional id, whose producer is gone; never waits for it.
     fn fence(&self, transactional_id: &str);
@@ -473,6 +499,10 @@ pub trait Cluster: Clone + Send + Sync + 'static {
         wait: Duration,
     ) -> Result<Vec<Option<CommittedOffset>>, Error>;
 }
+
+/// For how long a topic that is not known is asked for again: brokers hear of a new topic one after the other, and one
+/// that lags behind answers like one that is right.
+pub const MISSING_WAIT: Duration = Duration::from_secs(10);
 
 /// What to do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

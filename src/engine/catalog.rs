@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cluster::TopicId;
 
+use super::plan::Refusal;
+
 /// What was learnt of one input topic's topics before it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topics {
@@ -25,6 +27,25 @@ pub struct Topics {
     pub audit_partitions: i32,
 }
 
+/// What was given more partitions, and how many it has now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// The input itself.
+    Input(u32),
+    /// Its changelog.
+    Changelog(u32),
+}
+
+impl Growth {
+    /// Why none of the tasks goes on, each of which has begun with `known` partitions.
+    pub fn refusal(self, known: u32) -> Refusal {
+        match self {
+            Self::Input(found) => Refusal::Rescaled { known, found },
+            Self::Changelog(found) => Refusal::ChangelogGrown { known, found },
+        }
+    }
+}
+
 /// The input topics, by name.
 #[derive(Debug, Default)]
 pub struct Catalog {
@@ -37,8 +58,8 @@ pub struct Catalog {
 struct Known {
     topics: HashMap<Arc<str>, Topics>,
     refused: BTreeMap<String, String>,
-    /// How many partitions topics have that were given more while they were read.
-    grown: HashMap<Arc<str>, u32>,
+    /// The topics that were given more partitions while they were read, or whose changelogs were.
+    grown: HashMap<Arc<str>, Growth>,
 }
 
 impl Catalog {
@@ -92,21 +113,28 @@ impl Catalog {
         }
     }
 
-    /// A topic that is read has so many partitions now, more than it began with. Answers whether that is news.
-    pub fn grow(&self, topic: &str, partition_count: u32) -> bool {
+    /// A topic that is read, or its changelog, has so many partitions now, if they are more than it began with. Answers
+    /// whether that is news.
+    pub fn grow(&self, topic: &str, growth: Growth) -> bool {
         let mut known = self.known();
-        if known.topics.get(topic).is_none_or(|topics| partition_count <= topics.task_count) {
+        let (Growth::Input(found) | Growth::Changelog(found)) = growth;
+        if known.topics.get(topic).is_none_or(|topics| found <= topics.task_count) {
             return false;
         }
-        let seen = known.grown.insert(Arc::from(topic), partition_count);
-        if seen != Some(partition_count) {
+        let seen = known.grown.get(topic).copied();
+        // The input's is told, whatever was seen of the changelog.
+        if matches!((seen, growth), (Some(Growth::Input(_)), Growth::Changelog(_))) {
+            return false;
+        }
+        known.grown.insert(Arc::from(topic), growth);
+        if seen != Some(growth) {
             self.growths.fetch_add(1, Ordering::Release);
         }
         seen.is_none()
     }
 
-    /// How many partitions a topic has that was given more; `None` where it has as many as at the beginning.
-    pub fn grown(&self, topic: &str) -> Option<u32> {
+    /// What was given more partitions; `None` where there are as many as at the beginning.
+    pub fn grown(&self, topic: &str) -> Option<Growth> {
         self.known().grown.get(topic).copied()
     }
 

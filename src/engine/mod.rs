@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind, embedded::Embedded, kafka::Kafka};
+use crate::cluster::{self, Cluster, Kind, MISSING_WAIT, embedded::Embedded, kafka::Kafka};
 use crate::config::{ClusterKind, Config};
 use crate::observe::{Health, Metrics};
 use crate::state::{self, Memory, Registry, StateDir, Survey};
@@ -77,6 +77,8 @@ use status::LaneStatus;
 
 /// How often the supervisor looks after its lanes.
 const SUPERVISE_INTERVAL: Duration = Duration::from_millis(20);
+/// How often a topic that is not known is asked for again.
+const MISSING_INTERVAL: Duration = Duration::from_millis(500);
 /// A lane that has worked for so long begins anew without a long pause.
 const LANE_LASTED: Duration = Duration::from_secs(60);
 /// How often in a row a lane may panic, before it is given up.
@@ -242,6 +244,7 @@ fn look<C: Cluster>(
     stop: &AtomicBool,
 ) -> Result<Admitted, cluster::Error> {
     let mut attempt = 0;
+    let mut missed = None;
     loop {
         let looked = preflight.reach().map_err(|error| told(config, error)).and_then(|()| preflight.begin());
         match looked {
@@ -249,6 +252,17 @@ fn look<C: Cluster>(
                 tracing::warn!(topology = topology.name, reason = %error.message, "cannot start yet; trying again");
                 pause(clock, backoff(attempt), stop);
                 attempt += 1;
+            }
+            Err(error) if C::IS_SHARED && error.is_missing && !stop.load(Ordering::Relaxed) => {
+                let now = clock.monotonic();
+                if missed.is_none() {
+                    let name = &topology.name;
+                    tracing::warn!(topology = name, reason = %error.message, "a topic is not known; asking again for a while");
+                }
+                if now.saturating_sub(*missed.get_or_insert(now)) >= MISSING_WAIT {
+                    return Err(error);
+                }
+                pause(clock, MISSING_INTERVAL, stop);
             }
             looked => return looked,
         }

@@ -5,11 +5,14 @@
 //! Source offsets alone prove nothing: groups are reset, topics recreated, folders swapped. The token decides.
 
 use crate::cluster::{CommittedOffset, Settled, TopicId};
-use crate::dedup::{self, Epochs, Progress, Ranges};
+use crate::dedup::{Epochs, Progress, Ranges};
 use crate::format::{self, OffsetMetadata, PositionRecord, StoreMeta, Token};
 use crate::mistakes::{self, Mistake};
 use crate::topology::Start;
-use crate::words::counted;
+
+mod refusal;
+
+pub use refusal::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, Refusal};
 
 /// What a store needs before it can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,167 +132,6 @@ pub enum Origin {
     Reset,
     /// The group's offset is gone; the position record tells where it stood.
     GroupDeleted,
-}
-
-/// What to do about an offset that another program has committed in the group.
-pub const FOREIGN_OFFSET_HELP: &str = "stop the program that commits in this group, then reset the group to \
-    earliest: what was processed is not forwarded again";
-
-/// How a topology begins anew. Whoever only renames it gets all that is still in the input into the same output again.
-pub const ANEW: &str = "give the topology a new name and a new output topic to begin anew: a new name remembers \
-    nothing, so all that is still in the input is forwarded once more";
-
-/// What to do about a changelog that is gone while what stood in it is remembered elsewhere, before [`ANEW`].
-pub const LOST_HELP: &str = "bring the changelog back, or write it anew from the stores by `ratchet changelog rebuild`";
-
-/// What a task must not go on from. Each says what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The committed transaction is not the changelog's last.
-    #[error(
-        "the changelog does not hold the transaction {committed} that the group has committed (it holds {found}): \
-         it was deleted, truncated or recreated, and the store cannot be rebuilt from it; {LOST_HELP}, or {ANEW}"
-    )]
-    ChangelogLost {
-        /// The committed token.
-        committed: Token,
-        /// The last position record's token, or `nothing`.
-        found: String,
-    },
-    /// The changelog was deleted and created again, perhaps while its task was at work.
-    #[error(
-        "the changelog was recreated: its id was {known} and is {found}, so it does not hold all that was remembered; \
-         {LOST_HELP}, or {ANEW}"
-    )]
-    ChangelogRecreated {
-        /// The id that the last transaction knew.
-        known: TopicId,
-        /// The id that the topic has.
-        found: TopicId,
-    },
-    /// The changelog holds nothing, and the group neither, but the store remembers what was processed.
-    #[error(
-        "the changelog holds no transaction and the group names none, but a store of this input remembers what was \
-         processed up to offset {processed}: {LOST_HELP}, or {ANEW}"
-    )]
-    StoreOutlived {
-        /// Up to which offset of the input.
-        processed: i64,
-    },
-    /// The changelog's first records were removed, and the store does not hold what was in them.
-    #[error(
-        "the changelog begins at offset {start}: its first records were removed, and the store cannot be rebuilt \
-         without them ({reason}); bring back the store that holds them, or {ANEW}"
-    )]
-    ChangelogTruncated {
-        /// The changelog's first offset.
-        start: i64,
-        /// Why the store has to be rebuilt.
-        reason: String,
-    },
-    /// The changelog has lost its last records.
-    #[error(
-        "the changelog held nothing behind offset {end}, and the store has applied it up to {stands}: its last records \
-         were lost (by an unclean leader election, say), and the store, which is left as it is, may be the only one that \
-         knows them; {LOST_HELP}, or {ANEW}"
-    )]
-    ChangelogShrunk {
-        /// Up to where the store has applied it.
-        stands: i64,
-        /// Up to where it goes.
-        end: i64,
-    },
-    /// The same, as its task has seen it at work; however much the changelog holds by now.
-    #[error(
-        "the changelog has lost records that the store has applied (by an unclean leader election, say), as was seen while \
-         the task was at work; the store, which is left as it is, may be the only one that knows them; {LOST_HELP}, or {ANEW}"
-    )]
-    ChangelogTailLost,
-    /// The input was deleted and created again.
-    #[error(
-        "the input topic was recreated: its id was {known} and is {found}, so its offsets mean other records; \
-         {ANEW}"
-    )]
-    InputRecreated {
-        /// The id that the position record knows.
-        known: TopicId,
-        /// The id that the topic has.
-        found: TopicId,
-    },
-    /// The entries were made by other rules.
-    #[error(
-        "the changelog was written with other rules (digest {found}, these rules' is {ours}): identities or versions \
-         have changed their meaning; bring its former rules back, or {ANEW}"
-    )]
-    OtherRules {
-        /// The short digest in the position record.
-        found: String,
-        /// The short digest of the rules at hand.
-        ours: String,
-    },
-    /// The number of partitions has changed.
-    #[error(
-        "the input had {} and has {found}: records of one identity may be on another partition now; {ANEW}",
-        counted(*known, "partition")
-    )]
-    Rescaled {
-        /// The count in the position record.
-        known: u32,
-        /// The input's count.
-        found: u32,
-    },
-    /// Records were removed before they were read.
-    #[error(
-        "the next offset to read, {next}, is no longer retained (the input begins at {start}): the records between were \
-         removed unread; to accept their loss, stop all instances and reset the group to an offset that is there"
-    )]
-    InputTruncated {
-        /// The next offset to read.
-        next: i64,
-        /// The input's first retained offset.
-        start: i64,
-    },
-    /// The input is shorter than what was read of it.
-    #[error(
-        "the next offset to read, {next}, is beyond the input's end {end}: the input has lost records; \
-         {ANEW} (a reset of the group is not enough: what is written now would count as processed up to offset {next})"
-    )]
-    InputShrunk {
-        /// The next offset to read.
-        next: i64,
-        /// The input's end.
-        end: i64,
-    },
-    /// A later release was at work.
-    #[error("{0}; start the release that wrote it or a later one, or {ANEW}")]
-    LaterFormat(format::Error),
-    /// Another program has committed an offset.
-    #[error("{0}, so it is not ratchet's; {FOREIGN_OFFSET_HELP}")]
-    ForeignOffset(format::Error),
-    /// Another program has written an entry or a position record.
-    #[error("{0}: another program writes to the changelog: stop it, and {ANEW}")]
-    ForeignRecord(format::Error),
-    /// Too many skipped stretches.
-    #[error(transparent)]
-    TooManyRanges(#[from] dedup::progress::Error),
-}
-
-impl Refusal {
-    /// What the text beside a committed offset cannot be read for.
-    pub fn of_metadata(error: format::Error) -> Self {
-        match error {
-            format::Error::Format { .. } => Self::LaterFormat(error),
-            format::Error::Damaged { .. } => Self::ForeignOffset(error),
-        }
-    }
-
-    /// What a record of the changelog cannot be read for.
-    pub fn of_record(error: format::Error) -> Self {
-        match error {
-            format::Error::Format { .. } => Self::LaterFormat(error),
-            format::Error::Damaged { .. } => Self::ForeignRecord(error),
-        }
-    }
 }
 
 /// What a task knows of itself when it resumes.

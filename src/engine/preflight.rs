@@ -18,6 +18,7 @@ pub mod beginning;
 pub mod creation;
 pub mod facts;
 pub mod finding;
+pub mod former;
 pub mod judge;
 pub mod online;
 pub mod unreached;
@@ -87,10 +88,15 @@ impl<'a, C: Cluster> Preflight<'a, C> {
                 Err(error) if self.judge.topology.input.named().is_empty() => {
                     admitted.refused.insert(facts.input.name.clone(), error.message);
                 }
-                Err(error) => wrong.push(error.message),
+                Err(error) => wrong.push(error),
             }
         }
-        if wrong.is_empty() { Ok(admitted) } else { Err(refused(wrong.join("; "))) }
+        if wrong.is_empty() {
+            return Ok(admitted);
+        }
+        let are_missing = wrong.iter().all(|error| error.is_missing);
+        let words: Vec<String> = wrong.into_iter().map(|error| error.message).collect();
+        Err(refused(words.join("; ")).of_missing(are_missing))
     }
 
     /// Whether a topology that has read nothing yet may begin with these topics, which have come.
@@ -185,15 +191,18 @@ fn most_partitions(all: &[Facts]) -> Option<i32> {
     all.iter().filter_map(|facts| facts.input.there()).map(|input| input.partition_count).max()
 }
 
-/// Logs warnings; everything that is refused, at once, is the error.
+/// Logs warnings; everything that is refused, at once, is the error, which says so if it is all for want of topics.
 fn say(topology: &Topology, findings: Vec<Finding>) -> Result<(), cluster::Error> {
-    let mut wrong = Vec::new();
+    let (mut wrong, mut are_missing) = (Vec::new(), true);
     for finding in findings {
         match finding.severity {
-            Severity::Refused => wrong.push(finding.to_string()),
+            Severity::Refused => {
+                are_missing &= finding.is_missing;
+                wrong.push(finding.to_string());
+            }
             Severity::Warning => tracing::warn!(topology = topology.name, help = finding.help, "{}", finding.message),
             Severity::Note => tracing::debug!(topology = topology.name, help = finding.help, "{}", finding.message),
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(refused(wrong.join("; "))) }
+    if wrong.is_empty() { Ok(()) } else { Err(refused(wrong.join("; ")).of_missing(are_missing)) }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind, Settled, Settling};
+use crate::cluster::{self, Cluster, Inquiry, Kind, Settled, Settling};
 use crate::format::{CHANGELOG_LOST, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::mistakes::{self, Mistake};
 use crate::state::{self, LoadBuffer, Store};
@@ -22,9 +22,9 @@ use crate::topology::Start;
 /// How long the store's former holder in this process may take to let go of it.
 const CLAIM_WAIT: Duration = Duration::from_secs(30);
 
-/// How often a restore looks at a changelog that ends before where the store stands: a broker that led it before, and
-/// does not know yet that it does so no more, may have answered.
-const BEYOND_TIMES_MAX: u32 = 5;
+/// How often a restore asks again where it is refused for what a broker has answered ([`Refusal::is_doubtful`]): within
+/// some three seconds.
+const DOUBTS_MAX: u32 = 5;
 
 /// What a slice has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub enum Slice {
 pub enum Setback {
     /// Never: a person has to do something.
     Refused(String),
+    /// Likewise, if brokers go on saying so.
+    Doubted(String),
     /// A right is missing: never, unless it was there before.
     Denied(String),
     /// The store cannot be used as it is: another is to be built in its place.
@@ -73,7 +75,8 @@ impl From<state::Error> for Setback {
 
 impl From<Refusal> for Setback {
     fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal.to_string())
+        let reason = refusal.to_string();
+        if refusal.is_doubtful() { Self::Doubted(reason) } else { Self::Refused(reason) }
     }
 }
 
@@ -90,11 +93,8 @@ pub fn step<C: Cluster>(
     match &mut task.phase {
         Phase::Waiting { until } if now < *until => Ok(Slice::Waiting),
         Phase::Waiting { .. } => {
-            let group = context.topology.group();
             task.restored = false;
-            let (fencing, asks_time) = (context.fencing(), task.present.asks());
-            let settling = cluster.settle(&group, &task.input, &task.changelog, &fencing, asks_time);
-            task.set_phase(Phase::Settling(settling));
+            task.set_phase(Phase::Settling(cluster.settle(inquiry(context, task))));
             Ok(Slice::Worked)
         }
         Phase::Settling(settling) => match settling.poll() {
@@ -127,19 +127,31 @@ pub fn step<C: Cluster>(
     }
 }
 
+/// What a task asks before all else.
+pub fn inquiry<C: Cluster>(context: &Context, task: &Task<C>) -> Inquiry {
+    Inquiry {
+        fencing: context.fencing(),
+        asks_time: task.present.asks(),
+        is_doubted: task.doubted > 0,
+        ..Inquiry::of(&context.topology.group(), &task.input, &task.changelog)
+    }
+}
+
 /// Sends the task back to the beginning of its restore after a setback, or stops it.
 pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Setback) {
     // After an error of its disk a store is opened anew.
     let held = task.held.take();
     match setback {
         Setback::Refused(reason) => return stop(context, task, held, reason),
+        Setback::Doubted(reason) if task.doubted >= DOUBTS_MAX => return stop(context, task, held, reason),
         Setback::Denied(reason) if !context.proven.has(&task.input.topic) => return stop(context, task, held, reason),
         // Whether another may be built in its place is known when the task has settled again.
         Setback::Damaged(reason) => {
             task.damaged = Some(reason.clone());
             task.attempts += 1;
         }
-        Setback::Later(reason) | Setback::Denied(reason) => {
+        Setback::Later(reason) | Setback::Denied(reason) | Setback::Doubted(reason) => {
+            task.doubted += u32::from(matches!(setback, Setback::Doubted(_)));
             let wait = backoff(task.attempts);
             task.attempts += 1;
             tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore set back");
@@ -197,12 +209,7 @@ fn begin<C: Cluster>(
             return finish(context, task, &settled, (offset, None));
         }
         Standing::Beyond { stands: CHANGELOG_LOST, .. } => return Err(Refusal::ChangelogTailLost.into()),
-        Standing::Beyond { stands, end } => {
-            let lost = Refusal::ChangelogShrunk { stands, end };
-            task.beyond += 1;
-            let may_be_late = task.beyond <= BEYOND_TIMES_MAX;
-            return Err(if may_be_late { Setback::Later(lost.to_string()) } else { lost.into() });
-        }
+        Standing::Beyond { stands, end } => return Err(Refusal::ChangelogShrunk { stands, end }.into()),
         // Other tasks have the memory for loads. Nothing was done to the store yet.
         _ if !may_load => return Ok(Slice::Waiting),
         Standing::Behind { from, synced_at } => (from, synced_at),
@@ -281,7 +288,7 @@ fn finish<C: Cluster>(
     }
     held.settle(context)?;
     task.changelog_offset = changelog_offset;
-    task.beyond = 0;
+    task.doubted = 0;
     task.unsettled = false;
     task.commitment = settled.committed.as_ref().and_then(Commitment::read);
     task.present.learn(settled.changelog_time);

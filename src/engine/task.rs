@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Settled, TopicId};
-use crate::dedup::{Progress, Reason, Verdict};
+use crate::dedup::Progress;
 use crate::format::{PositionRecord, StoreMeta, Token};
 use crate::mistakes::{self, Mistake};
-use crate::observe::{Health, Phase as PhaseName, TaskMetrics};
+use crate::observe::{Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
 use crate::state::Overlay;
 
@@ -27,6 +27,12 @@ use super::load::Loading;
 use super::panics::Panics;
 use super::present::{Disagreement, Present};
 use super::sweep::Sweep;
+
+mod presence;
+mod tally;
+
+use presence::Presence;
+use tally::Tally;
 
 /// A lane's own number for a task, never used twice; what delivery reports are told apart by.
 pub type TaskId = u64;
@@ -94,28 +100,6 @@ impl Clone for Position {
     }
 }
 
-/// What a transaction has decided, counted once it is committed.
-#[derive(Debug, Default)]
-pub struct Tally {
-    counts: Vec<(Verdict, Reason, u64)>,
-}
-
-impl Tally {
-    /// Counts one record.
-    pub fn add(&mut self, verdict: Verdict, reason: Reason) {
-        match self.counts.iter_mut().find(|(v, r, _)| (*v, *r) == (verdict, reason)) {
-            Some((_, _, count)) => *count += 1,
-            None => self.counts.push((verdict, reason, 1)),
-        }
-    }
-
-    fn publish(&mut self, metrics: &TaskMetrics) {
-        for (verdict, reason, count) in self.counts.drain(..) {
-            metrics.records(verdict, reason, count);
-        }
-    }
-}
-
 /// One input partition's work.
 pub struct Task<C: Cluster> {
     /// The input partition.
@@ -178,8 +162,8 @@ pub struct Task<C: Cluster> {
     pub drained_at: Option<i64>,
     /// The timestamp of the last record read.
     pub last_timestamp: Option<i64>,
-    /// How often in a row the store was seen to stand beyond the changelog's end.
-    pub beyond: u32,
+    /// How often in a row it was refused for what a broker has answered, and has asked again.
+    pub doubted: u32,
     /// How often in a row the way back has failed.
     pub attempts: u32,
     /// How it has panicked since it last came past the place.
@@ -198,27 +182,6 @@ fn recorded(processed: &[(i64, i64)], next: i64) -> Vec<(i64, i64)> {
         all.push((next, next));
     }
     all
-}
-
-/// A task's place among the health checks, for as long as a lane has it.
-struct Presence {
-    health: Health,
-    topology: String,
-    input: TopicPartition,
-}
-
-impl Presence {
-    fn new(context: &Context, input: &TopicPartition) -> Self {
-        let (health, topology) = (context.health.clone(), context.topology.name.clone());
-        health.task_assigned(&topology, input);
-        Self { health, topology, input: input.clone() }
-    }
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        self.health.task_released(&self.topology, &self.input);
-    }
 }
 
 impl<C: Cluster> Task<C> {
@@ -256,7 +219,7 @@ impl<C: Cluster> Task<C> {
             stop_at: None,
             drained_at: None,
             last_timestamp: None,
-            beyond: 0,
+            doubted: 0,
             attempts: 0,
             panics: Panics::default(),
             present: Present::default(),
@@ -341,7 +304,7 @@ impl<C: Cluster> Task<C> {
             self.overlay.clear();
         }
         self.pending.clone_from(&self.committed);
-        self.tally.counts.clear();
+        self.tally.clear();
         self.letters.rewind();
         self.token = None;
         self.stop_at = None;

@@ -8,6 +8,8 @@
 //! partition to another. When more are seen, all tasks of the topic stop, on every instance: by this look, which comes
 //! at once where the group rebalances, or by the first of the new partitions that a lane is given.
 //!
+//! Likewise where its changelog is given more, by hand.
+//!
 //! A broker may be behind, and tell of fewer partitions, of no topic or of no id: nothing follows from that.
 //!
 //! Where the input is a pattern, topics that it means come and go: one that has come is looked at as all were at
@@ -22,6 +24,7 @@ use crate::cluster::{self, Cluster, Kind};
 use crate::state::Survey;
 use crate::topology::Input;
 
+use super::catalog::Growth;
 use super::context::Context;
 use super::preflight::Preflight;
 use super::{SUPERVISE_INTERVAL, feeding, held_up, pause};
@@ -94,14 +97,14 @@ fn check_topics<C: Cluster>(cluster: &C, context: &Context, by_pattern: bool, no
                         context.recreated.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                Some(found) if is_input => {
+                Some(found) => {
                     let count = found.partition_count.unsigned_abs();
-                    if context.topics.grow(name, count) {
+                    let growth = if is_input { Growth::Input(count) } else { Growth::Changelog(count) };
+                    if context.topics.grow(&input, growth) {
                         let known = topics.task_count;
                         tracing::error!(topic = name, known, found = count, "the topic was given more partitions");
                     }
                 }
-                Some(_) => {}
             }
             noticed.missing.remove(name);
         }

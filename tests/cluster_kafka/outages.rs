@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::{Batch, Kafka};
-use ratchet::cluster::{Cluster, Fencing, Kind, Member as _, NewTopic, Producer as _, RecordBatch, Settling as _};
+use ratchet::cluster::{Cluster, Inquiry, Kind, Member as _, NewTopic, Producer as _, RecordBatch, Settling as _};
 
 use crate::common::*;
 use crate::support::Broker;
@@ -129,7 +129,7 @@ fn a_login_that_was_right_once_is_no_refusal_for_good() {
     broker.set_password("ratchet", "another-secret");
     // Who is connected stays so.
     broker.restart();
-    let settle = || cluster.settle("group", &at(&input, 0), &at(&changelog, 0), &Fencing::default(), false);
+    let settle = || cluster.settle(Inquiry::of("group", &at(&input, 0), &at(&changelog, 0)));
     let mut settling = settle();
     let described = cluster.describe_topic("missing").unwrap_err();
     let produced = cluster.producer("tx").err().unwrap();

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::Kafka;
-use ratchet::cluster::{Cluster, Fencing, Kind, Producer as _, Settled, Settling as _};
+use ratchet::cluster::{Cluster, Inquiry, Kind, Producer as _, Settled, Settling as _};
 use ratchet::record::TopicPartition;
 use rdkafka::producer::Producer as _;
 
 use crate::common::*;
 
 fn settled(cluster: &Kafka, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Settled {
-    let mut settling = cluster.settle(group, input, changelog, &Fencing::default(), false);
+    let mut settling = cluster.settle(Inquiry::of(group, input, changelog));
     eventually("to be settled", || settling.poll()).unwrap()
 }
 
@@ -48,7 +48,7 @@ fn it_waits_for_offsets_that_are_pending() {
     offsets.add_partition_offset(&input, 0, rdkafka::Offset::Offset(9)).unwrap();
     // The member's own proof, so that the group's coordinator takes it.
     foreign.send_offsets_to_transaction(&offsets, &joined_elsewhere(&group), PATIENCE).unwrap();
-    let mut settling = cluster.settle(&group, &from, &at(&log, 0), &Fencing::default(), false);
+    let mut settling = cluster.settle(Inquiry::of(&group, &from, &at(&log, 0)));
     stays_open(&mut settling, Duration::from_millis(700));
     // A plain look does not wait.
     let plain = cluster.committed(&group, &[from], Duration::from_secs(5)).unwrap();
@@ -73,7 +73,7 @@ fn it_waits_for_changelog_writes_that_are_open() {
     let changelog = at(&log, 0);
     let foreign = foreign_transaction(60_000);
     write_in(&foreign, &changelog, "open");
-    let mut settling = cluster.settle(&unique("group"), &at(&input, 0), &changelog, &Fencing::default(), false);
+    let mut settling = cluster.settle(Inquiry::of(&unique("group"), &at(&input, 0), &changelog));
     stays_open(&mut settling, Duration::from_millis(700));
     foreign.abort_transaction(PATIENCE).unwrap();
     let settled = eventually("to be settled", || settling.poll()).unwrap();
@@ -113,7 +113,7 @@ fn many_partitions_settle_at_once_on_a_bounded_number_of_threads() {
     let group = unique("group");
     settled(&cluster, &group, &at(&input, 0), &at(&log, 0));
     let started = Instant::now();
-    let settle = |p| cluster.settle(&group, &at(&input, p), &at(&log, p), &Fencing::default(), false);
+    let settle = |p| cluster.settle(Inquiry::of(&group, &at(&input, p), &at(&log, p)));
     let mut all: Vec<_> = (0..PARTITIONS).map(settle).collect();
     let mut threads = 0;
     eventually("all to be settled", || {
@@ -135,7 +135,7 @@ fn topics_that_are_not_known_yet_are_asked_for_again() {
         let late: Arc<str> = unique("late").into();
         let of = |is_late: bool| at(if is_late { &late } else { &known }, 0);
         let (input, changelog) = (of(unknown_input), of(!unknown_input));
-        let mut settling = cluster.settle(&unique("group"), &input, &changelog, &Fencing::default(), false);
+        let mut settling = cluster.settle(Inquiry::of(&unique("group"), &input, &changelog));
         stays_open(&mut settling, Duration::from_millis(700));
         create(&late, 1, &[]);
         let settled = eventually("to be settled", || settling.poll()).unwrap();
@@ -148,7 +148,7 @@ fn topics_that_are_not_known_yet_are_asked_for_again() {
 fn a_changelog_that_does_not_exist_is_refused() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let missing: Arc<str> = unique("missing").into();
-    let mut settling = cluster.settle(&unique("group"), &at(&input, 0), &at(&missing, 0), &Fencing::default(), false);
+    let mut settling = cluster.settle(Inquiry::of(&unique("group"), &at(&input, 0), &at(&missing, 0)));
     let error = eventually("an answer", || settling.poll()).unwrap_err();
     assert_eq!(error.kind, Kind::Refused, "{error}");
     assert!(error.message.contains(&*missing), "{error}");

@@ -173,14 +173,35 @@ fn partitions_are_added(job: &Job, heard_by: &str) {
         operator.terminate();
         assert_eq!(operator.await_exit(DEADLINE).code(), Some(1), "{}", operator.tail());
     }
-    assert_eq!((job.output().len(), job.committed()), (read, committed), "something came out afterwards");
+    assert_eq!((job.output().len(), job.committed()), (read, committed.clone()), "something came out afterwards");
     let mut again = Operator::start(job, "a");
     again.await_error(&["topology refused", "must be equal", "partitions were added", "new name", "new output topic"]);
     assert_eq!(again.await_exit(DEADLINE).code(), Some(1));
     // Somebody tries to help it along.
     job.kafka.add_partitions(&job.changelog(), 4);
-    let again = Operator::start(job, "a");
-    again.await_error(&["task stopped", "had 2 partitions and has 4", "new name"]);
+    let mut again = Operator::start(job, "a");
+    again.await_error(&["topology refused", "had 2 partitions and has 4", "new name", "new output topic"]);
+    assert_eq!(again.await_exit(DEADLINE).code(), Some(1));
+    assert_eq!((job.output().len(), job.committed()), (read, committed), "something came out of the new ones");
+}
+
+#[test]
+fn partitions_that_are_added_to_a_changelog_by_hand_stop_the_whole_topology() {
+    let job = Job::new("grown-changelog", 2);
+    let mut operator = Operator::start(&job, "a");
+    job.send([thing(0, "x", now_ms()), thing(1, "y", now_ms())]);
+    job.await_drained(DEADLINE);
+    job.kafka.add_partitions(&job.changelog(), 3);
+    let words = ["added to it by hand", "ratchet changelog rebuild", "new name"];
+    for partition in 0..2 {
+        let task = format!("{}:{partition}", job.input);
+        operator.await_error(&["task stopped", &task, "had 2 partitions and has 3", words[0], words[1], words[2]]);
+    }
+    operator.terminate();
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1), "{}", operator.tail());
+    let mut again = Operator::start(&job, "a");
+    again.await_error(&["topology refused", "must be equal", words[0], words[1], words[2]]);
+    assert_eq!(again.await_exit(DEADLINE).code(), Some(1));
 }
 
 #[test]

@@ -59,11 +59,8 @@ fn work(cluster: &Embedded, job: &Job<'_>, mut store: Store, progress: &mut dyn 
         if let Some(GroupEvent::Assigned(partitions)) = event {
             member.accept_assigned(&partitions).unwrap();
             for partition in &partitions {
-                let settled = cluster
-                    .settle(GROUP, partition, partition, &crate::cluster::Fencing::default(), false)
-                    .poll()
-                    .unwrap()
-                    .unwrap();
+                let settled =
+                    cluster.settle(crate::cluster::Inquiry::of(GROUP, partition, partition)).poll().unwrap().unwrap();
                 member.start(partition, settled.committed.map_or(0, |committed| committed.offset)).unwrap();
             }
             continue;

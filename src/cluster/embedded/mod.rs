@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Cluster, CommittedOffset, Error, Fencing, NewTopic, Rights, Settled, TopicDescription};
+use super::{Cluster, CommittedOffset, Error, Inquiry, NewTopic, Rights, Settled, TopicDescription};
 use crate::record::TopicPartition;
 use broker::Broker;
 
@@ -156,13 +156,9 @@ impl Cluster for Embedded {
         Ok(self.broker.state()?.topics.keys().map(ToString::to_string).collect())
     }
 
-    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error> {
-        for partition in 0..partition_count {
-            if self.start(topic, partition)? < self.end(topic, partition)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    fn bounds(&self, partition: &TopicPartition) -> Result<(i64, i64), Error> {
+        let (topic, number) = (&partition.topic, partition.partition);
+        Ok((self.start(topic, number)?, self.end(topic, number)?))
     }
 
     fn group_rights(&self, _group: &str) -> Result<Option<Rights>, Error> {
@@ -189,15 +185,8 @@ impl Cluster for Embedded {
         Reader::open(&self.broker, partition, offset)
     }
 
-    fn settle(
-        &self,
-        group: &str,
-        input: &TopicPartition,
-        changelog: &TopicPartition,
-        _fencing: &Fencing,
-        _asks_time: bool,
-    ) -> Settling {
-        Settling { answer: Some(self.broker.settled(group, input, changelog)) }
+    fn settle(&self, inquiry: Inquiry) -> Settling {
+        Settling { answer: Some(self.broker.settled(&inquiry.group, &inquiry.input, &inquiry.changelog)) }
     }
 
     /// Nothing to do: what a producer had open ended with it.

@@ -23,7 +23,7 @@ use self::epochs::Groups;
 use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{Askers, Stability};
-use super::{Cluster, CommittedOffset, Error, Fencing, NewTopic, Rights, TopicDescription, TopicOutline};
+use super::{Cluster, CommittedOffset, Error, Inquiry, NewTopic, Rights, TopicDescription, TopicOutline};
 use crate::record::TopicPartition;
 
 mod admin;
@@ -146,15 +146,8 @@ impl Cluster for Kafka {
         admin::list(&self.inner.askers.ends()?)
     }
 
-    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error> {
-        let client = self.inner.askers.ends()?;
-        for partition in (0..partition_count).map(|number| TopicPartition::new(topic, number)) {
-            let (start, end) = settle::watermarks(&client, &partition, settle::ANSWER)?;
-            if start < end {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    fn bounds(&self, partition: &TopicPartition) -> Result<(i64, i64), Error> {
+        settle::watermarks(&self.inner.askers.ends()?, partition, settle::ANSWER)
     }
 
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error> {
@@ -191,16 +184,9 @@ impl Cluster for Kafka {
         Reader::open(&self.inner.reader, partition, offset, Some(self.inner.epochs.of(group)))
     }
 
-    fn settle(
-        &self,
-        group: &str,
-        input: &TopicPartition,
-        changelog: &TopicPartition,
-        fencing: &Fencing,
-        asks_time: bool,
-    ) -> Settling {
+    fn settle(&self, inquiry: Inquiry) -> Settling {
         let Inner { askers, fences, .. } = &*self.inner;
-        Settling::start(askers, fences, group, input, changelog, fencing, asks_time)
+        Settling::start(askers, fences, inquiry)
     }
 
     fn fence(&self, transactional_id: &str) {

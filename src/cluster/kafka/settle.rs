@@ -27,15 +27,13 @@ use super::fences::Fences;
 use super::native::{Client, Element, List, c_millis, c_string};
 use super::properties::Properties;
 use super::threads::spawn;
-use crate::cluster::{self, CommittedOffset, Error, Fencing, Kind, Settled, TopicId};
+use crate::cluster::{self, CommittedOffset, Error, Inquiry, Kind, MISSING_WAIT, Settled, TopicId};
 use crate::format::OffsetMetadata;
 use crate::record::TopicPartition;
 
 /// How long settling may take in all: the longest transaction, the broker's scan for those that timed
 /// out, and room for a broker that restarts.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// For how long a topic that is not known is asked for again.
-const MISSING_WAIT: Duration = Duration::from_secs(10);
 /// How long one answer may take at the most. At first less, and twice as long with each that did not come: where nobody
 /// answers, others are not held up for long.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
@@ -203,25 +201,13 @@ pub struct Settling {
 
 impl Settling {
     /// Starts asking, and looks for an owner to be fenced.
-    pub(super) fn start(
-        askers: &Arc<Askers>,
-        fences: &Arc<Fences>,
-        group: &str,
-        input: &TopicPartition,
-        changelog: &TopicPartition,
-        fencing: &Fencing,
-        asks_time: bool,
-    ) -> Self {
+    pub(super) fn start(askers: &Arc<Askers>, fences: &Arc<Fences>, inquiry: Inquiry) -> Self {
         let (done, answer) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicBool::new(false));
         let takeover = Takeover {
             askers: Arc::clone(askers),
             fences: Arc::clone(fences),
-            group: group.to_owned(),
-            input: input.clone(),
-            changelog: changelog.clone(),
-            fencing: fencing.clone(),
-            asks_time,
+            inquiry,
             deadline: Instant::now() + DEADLINE,
             dropped: Arc::clone(&dropped),
             done: done.clone(),
@@ -257,11 +243,7 @@ impl Drop for Settling {
 struct Takeover {
     askers: Arc<Askers>,
     fences: Arc<Fences>,
-    group: String,
-    input: TopicPartition,
-    changelog: TopicPartition,
-    fencing: Fencing,
-    asks_time: bool,
+    inquiry: Inquiry,
     deadline: Instant,
     dropped: Arc<AtomicBool>,
     done: Sender<Result<Settled, Error>>,
@@ -277,6 +259,8 @@ struct Takeover {
 /// What is known so far; it is asked for in this order.
 #[derive(Default)]
 struct Learnt {
+    /// Whether it was asked anew who leads.
+    leaders: bool,
     /// Whether the former owner was looked for.
     owner: bool,
     committed: Option<Option<CommittedOffset>>,
@@ -314,30 +298,34 @@ impl Question for Takeover {
 impl Takeover {
     /// Asks for what is not known yet; `None` while it has to wait for others' transactions.
     fn ask(&mut self) -> Result<Option<Settled>, Error> {
+        if self.inquiry.is_doubted && !std::mem::replace(&mut self.learnt.leaders, true) {
+            self.ask_for_leaders()?;
+        }
         if !self.learnt.owner && self.learnt.committed.is_none() {
             self.learnt.owner = self.fence_former_owner();
         }
         let committed = match &self.learnt.committed {
             Some(committed) => committed.clone(),
             None => {
-                let one = std::slice::from_ref(&self.input);
-                let mut found = self.askers.committed(&self.group, Stability::Stable, one, self.patience)?;
+                let one = std::slice::from_ref(&self.inquiry.input);
+                let mut found = self.askers.committed(&self.inquiry.group, Stability::Stable, one, self.patience)?;
                 self.learnt.committed.insert(found.pop().flatten()).clone()
             }
         };
         let (askers, patience) = (&self.askers, self.patience);
         let ends = |partition| watermarks(&askers.ends()?, partition, patience);
         // Only now: an input never ends before the offset that was committed.
-        let input_id = known(&mut self.learnt.input_id, || topic_id(askers, &self.input))?;
-        let (input_start, input_end) = known(&mut self.learnt.input, || ends(&self.input))?;
-        let (changelog_start, changelog_end) = known(&mut self.learnt.changelog, || ends(&self.changelog))?;
+        let input_id = known(&mut self.learnt.input_id, || topic_id(askers, &self.inquiry.input))?;
+        let (input_start, input_end) = known(&mut self.learnt.input, || ends(&self.inquiry.input))?;
+        let (changelog_start, changelog_end) = known(&mut self.learnt.changelog, || ends(&self.inquiry.changelog))?;
         if !self.learnt.is_stable && !self.is_stable(changelog_end)? {
             return Ok(None);
         }
         self.learnt.is_stable = true;
-        let changelog_id = known(&mut self.learnt.changelog_id, || topic_id(&self.askers, &self.changelog))?;
+        let changelog_id = known(&mut self.learnt.changelog_id, || topic_id(&self.askers, &self.inquiry.changelog))?;
         // Only now: the markers of all that was open are there.
-        let changelog_time = if self.asks_time { latest_time(&self.askers.ends()?, &self.changelog)? } else { None };
+        let changelog_time =
+            if self.inquiry.asks_time { latest_time(&self.askers.ends()?, &self.inquiry.changelog)? } else { None };
         Ok(Some(Settled {
             committed,
             input_id,
@@ -350,20 +338,31 @@ impl Takeover {
         }))
     }
 
+    /// Asks who leads the partitions. A client asks whom it knows to lead for as long as that one answers, and one that
+    /// was cut off from the other brokers does: with what it knew then.
+    fn ask_for_leaders(&self) -> Result<(), Error> {
+        for client in [self.askers.ends()?, self.askers.stable_ends()?] {
+            for partition in [&self.inquiry.input, &self.inquiry.changelog] {
+                client.ask_for_topic(&c_string(&partition.topic)?, LEADER_ANSWER);
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the transaction of whoever is named beside the offset that was committed last, pending ones aside; says
     /// whether that was told. Whatever goes wrong here costs time and nothing else.
     fn fence_former_owner(&self) -> bool {
-        let one = std::slice::from_ref(&self.input);
-        let committed = match self.askers.peek(&self.group, Stability::Plain, one, self.patience) {
+        let one = std::slice::from_ref(&self.inquiry.input);
+        let committed = match self.askers.peek(&self.inquiry.group, Stability::Plain, one, self.patience) {
             Ok(list) => list.and_then(|list| list.iter().next().and_then(read)),
             Err(error) => {
-                tracing::debug!("the former owner of {} is not known: {error}", self.input);
+                tracing::debug!("the former owner of {} is not known: {error}", self.inquiry.input);
                 return false;
             }
         };
         let metadata = committed.and_then(|committed| OffsetMetadata::parse(&committed.metadata).ok().flatten());
         let owner = metadata.and_then(|metadata| metadata.owner);
-        if let Some(owner) = owner.filter(|owner| self.fencing.allows(owner)) {
+        if let Some(owner) = owner.filter(|owner| self.inquiry.fencing.allows(owner)) {
             self.fences.fence(&owner);
         }
         true
@@ -371,16 +370,16 @@ impl Takeover {
 
     /// Whether the changelog's last stable offset has reached `end`: all that was open is decided.
     fn is_stable(&mut self, end: i64) -> Result<bool, Error> {
-        let (_, stable) = watermarks(&self.askers.stable_ends()?, &self.changelog, self.patience)?;
+        let (_, stable) = watermarks(&self.askers.stable_ends()?, &self.inquiry.changelog, self.patience)?;
         if stable < end && self.is_over() {
             let message = format!(
                 "a transaction has been open on {} for {} s (last stable offset {stable}, end {end}): it must end or \
                  time out first; one that hangs for good, as brokers before Kafka 3.6 may leave behind, is found by \
                  kafka-transactions.sh find-hanging --topic {} --partition {}, and ended by its abort",
-                self.changelog,
+                self.inquiry.changelog,
                 DEADLINE.as_secs(),
-                self.changelog.topic,
-                self.changelog.partition
+                self.inquiry.changelog.topic,
+                self.inquiry.changelog.partition
             );
             return Err(Error::new(Kind::Retry, message));
         }

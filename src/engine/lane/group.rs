@@ -1,10 +1,12 @@
 //! A lane's place in its group: partitions come and go, and reading fails.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::cluster::{self, Cluster, GroupEvent, Kind, Member};
+use crate::engine::catalog::Growth;
 use crate::engine::claims::Naming;
-use crate::engine::plan::Refusal;
+use crate::engine::restore;
 use crate::engine::task::{Phase, Task, TaskId};
 use crate::engine::trouble::{Cause, Trouble};
 use crate::mistakes::{self, Mistake};
@@ -121,11 +123,11 @@ impl<C: Cluster> Lane<C> {
         let grown = |task: &Task<C>| self.context.topics.grown(&task.input.topic);
         let stopped = |task: &Task<C>| matches!(task.phase, Phase::Failed);
         let concerned = self.tasks.iter().filter(|(_, task)| !stopped(task));
-        let concerned: Vec<(TaskId, u32)> = concerned.filter_map(|(id, task)| Some((*id, grown(task)?))).collect();
+        let concerned: Vec<(TaskId, Growth)> = concerned.filter_map(|(id, task)| Some((*id, grown(task)?))).collect();
         if concerned.iter().any(|(id, _)| self.transactor.touches(*id)) {
             self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, "partitions were added to a topic")));
         }
-        for (id, found) in concerned {
+        for (id, growth) in concerned {
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             if let Phase::Isolated(isolated) = &mut task.phase {
                 isolated.abandon(&self.cluster, &self.metrics);
@@ -133,7 +135,7 @@ impl<C: Cluster> Lane<C> {
             if let Err(error) = self.member.pause(&task.input) {
                 tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
             }
-            task.fail(&Refusal::Rescaled { known: task.topics.task_count, found }.to_string());
+            task.fail(&growth.refusal(task.topics.task_count).to_string());
         }
     }
 
@@ -154,15 +156,13 @@ impl<C: Cluster> Lane<C> {
             return Err(cluster::Error::new(Kind::Fenced, format!("{partition} was assigned and is read no more")));
         };
         let task_count = topics.task_count;
-        let group = self.context.topology.group();
-        let changelog = TopicPartition::new(self.context.topology.changelog(&partition.topic), partition.partition);
-        let settling = self.cluster.settle(&group, &partition, &changelog, &self.context.fencing(), false);
-        let mut task = Task::new(&self.context, partition, topics, Phase::Settling(settling));
+        let mut task = Task::new(&self.context, partition, topics, Phase::Waiting { until: Duration::ZERO });
+        task.set_phase(Phase::Settling(self.cluster.settle(restore::inquiry(&self.context, &task))));
         if task.input.partition >= task_count as i32 {
-            self.context.topics.grow(&task.input.topic, task.input.partition as u32 + 1);
+            self.context.topics.grow(&task.input.topic, Growth::Input(task.input.partition as u32 + 1));
         }
-        if let Some(found) = self.context.topics.grown(&task.input.topic) {
-            task.fail(&Refusal::Rescaled { known: task_count, found }.to_string());
+        if let Some(growth) = self.context.topics.grown(&task.input.topic) {
+            task.fail(&growth.refusal(task_count).to_string());
         }
         self.restoring = true;
         self.tasks.insert(self.next_id, task);

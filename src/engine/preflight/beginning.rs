@@ -5,6 +5,7 @@
 //! its name: an instance creates that before it writes. One that has begun is never refused for this.
 
 use crate::cluster::{self, Cluster, Kind};
+use crate::record::TopicPartition;
 use crate::topology::{Existing, Topology};
 
 use super::facts::{Facts, Seen};
@@ -23,7 +24,7 @@ pub fn problem_with<C: Cluster>(
         inputs.iter().filter_map(|facts| Some((&facts.output.name, facts.output.there()?))).collect();
     outputs.dedup_by_key(|(name, _)| *name);
     for (name, output) in outputs {
-        if !cluster.holds_records(name, output.partition_count)? {
+        if !holds_records(cluster, name, output.partition_count)? {
             continue;
         }
         // Asked behind the output: what stands in it may be of another instance, which has begun meanwhile.
@@ -38,6 +39,17 @@ pub fn problem_with<C: Cluster>(
         return Ok(Some(finding(topology, name)));
     }
     Ok(None)
+}
+
+/// Whether any of a topic's partitions holds something: records, or what is left of transactions.
+fn holds_records<C: Cluster>(cluster: &C, topic: &str, partition_count: i32) -> Result<bool, cluster::Error> {
+    for partition in (0..partition_count).map(|number| TopicPartition::new(topic, number)) {
+        let (start, end) = cluster.bounds(&partition)?;
+        if start < end {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn finding(topology: &Topology, output: &str) -> Finding {

@@ -10,6 +10,8 @@ use crate::record::TopicPartition;
 use crate::state::{self, Survey};
 use crate::topology::Topology;
 
+use super::former;
+
 /// How long to wait for committed offsets that a transaction is pending on; the restore waits for longer.
 const COMMITTED_WAIT: Duration = Duration::from_secs(15);
 
@@ -86,6 +88,8 @@ pub struct Facts {
     /// Where the changelog is missing: the stores on this machine that remember what was processed of the input, each
     /// in words.
     pub stores: Vec<String>,
+    /// How many partitions the input had when the topology was last at work, where that was looked at.
+    pub former_count: Option<u32>,
 }
 
 impl Facts {
@@ -106,7 +110,7 @@ impl Facts {
     ) -> Result<Self, cluster::Error> {
         let input = Named::ask(cluster, topic.to_owned())?;
         let output = Named::ask(cluster, topology.output_topic(topic))?;
-        let changelog = Named::ask(cluster, topology.changelog(topic))?;
+        let mut changelog = Named::ask(cluster, topology.changelog(topic))?;
         let partition_count = input.there().map_or(0, |input| input.partition_count);
         let partitions: Vec<_> = (0..partition_count).map(|partition| TopicPartition::new(topic, partition)).collect();
         let committed = committed(cluster, &topology.group(), &partitions, rights)?;
@@ -118,8 +122,14 @@ impl Facts {
                     "the changelog does not exist, and whether the group has committed anything cannot be told yet";
                 return Err(cluster::Error::new(Kind::Retry, words));
             }
+            // Once more, behind what tells of it: another instance may have created it, and committed, meanwhile.
+            changelog = Named::ask(cluster, changelog.name)?;
         }
-        Ok(Self { input, output, changelog, committed, stores })
+        let former_count = match (changelog.there(), &committed) {
+            (Some(there), Ok(committed)) => former::count(cluster, (&changelog.name, there), committed)?,
+            _ => None,
+        };
+        Ok(Self { input, output, changelog, committed, stores, former_count })
     }
 }
 

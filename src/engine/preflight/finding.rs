@@ -22,22 +22,29 @@ pub struct Finding {
     pub message: String,
     /// What to do about it.
     pub help: String,
+    /// Whether it is that a topic is not known: the broker that was asked may not have heard of it yet.
+    pub is_missing: bool,
 }
 
 impl Finding {
     /// The topology cannot run so.
     pub fn refused(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { severity: Severity::Refused, message: message.into(), help: help.into() }
+        Self { severity: Severity::Refused, message: message.into(), help: help.into(), is_missing: false }
+    }
+
+    /// The topology cannot run without this topic, which is not known.
+    pub fn missing(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { is_missing: true, ..Self::refused(message, help) }
     }
 
     /// Something may come out otherwise than expected.
     pub fn warning(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, message: message.into(), help: help.into() }
+        Self { severity: Severity::Warning, ..Self::refused(message, help) }
     }
 
     /// Good to know.
     pub fn note(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { severity: Severity::Note, message: message.into(), help: help.into() }
+        Self { severity: Severity::Note, ..Self::refused(message, help) }
     }
 
     /// Whether the topology cannot run so.

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::cluster::{
-    self, Cluster, CommittedOffset, Fencing, Kind, NewTopic, Settled, Settling, TopicDescription, embedded::Embedded,
-    kafka::Kafka,
+    self, Cluster, CommittedOffset, Fencing, Inquiry, Kind, NewTopic, Settled, Settling, TopicDescription,
+    embedded::Embedded, kafka::Kafka,
 };
 use crate::config::{self, ClusterKind, Config};
 use crate::record::TopicPartition;
@@ -294,7 +294,7 @@ fn await_settled<C: Cluster>(
     changelog: &TopicPartition,
 ) -> Result<Settled, Error> {
     let fencing = Fencing { prefix: topology.transactional_ids(), in_use: Vec::new() };
-    let mut settling = cluster.settle(&topology.group(), input, changelog, &fencing, false);
+    let mut settling = cluster.settle(Inquiry { fencing, ..Inquiry::of(&topology.group(), input, changelog) });
     loop {
         match settling.poll() {
             Some(answer) => return Ok(answer?),

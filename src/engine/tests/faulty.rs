@@ -3,8 +3,13 @@
 use std::sync::atomic::{AtomicI64, AtomicU32};
 
 use super::*;
-use crate::cluster::{CommittedOffset, DeliveryFailure, Fencing, OffsetCommit, Rights, Ticket, TopicDescription};
+use crate::cluster::{
+    CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, Rights, Settled, Ticket, TopicDescription,
+};
 use crate::record::TopicPartition;
+
+/// What is told otherwise by a broker that does not know that it was replaced.
+pub type Outdated = fn(&mut Settled);
 
 /// What goes wrong.
 #[derive(Default)]
@@ -19,6 +24,12 @@ pub struct Faults {
     pub read: AtomicU32,
     /// By how many offsets the end of each changelog has fallen back.
     pub fallen_back: AtomicI64,
+    /// What a broker tells that does not know that it was replaced, and how often such a one is asked.
+    pub outdated: Option<(Outdated, AtomicU32)>,
+    /// A topic that a broker has not heard of which is asked so often.
+    pub unheard_of: Option<(&'static str, AtomicU32)>,
+    /// How often an answer was doubted.
+    pub doubted: AtomicU32,
 }
 
 /// A cluster with faults.
@@ -37,6 +48,8 @@ pub struct FaultyProducer {
     logged: i64,
     delivered: Vec<(u64, i64)>,
 }
+
+pub struct FaultySettling(<Embedded as Cluster>::Settling, Arc<Faults>);
 
 pub struct FaultyReader(<Embedded as Cluster>::Reader, Option<(TopicPartition, Arc<Faults>)>);
 
@@ -103,6 +116,18 @@ impl cluster::Producer for FaultyProducer {
     }
 }
 
+impl cluster::Settling for FaultySettling {
+    fn poll(&mut self) -> Option<Result<Settled, cluster::Error>> {
+        let mut answer = self.0.poll();
+        if let (Some(Ok(settled)), Some((tell, times))) = (&mut answer, &self.1.outdated)
+            && times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        {
+            tell(settled);
+        }
+        answer
+    }
+}
+
 impl cluster::Reader for FaultyReader {
     type Batch = <Embedded as Cluster>::Batch;
 
@@ -123,11 +148,16 @@ impl Cluster for Faulty {
     type Member = <Embedded as Cluster>::Member;
     type Producer = FaultyProducer;
     type Reader = FaultyReader;
-    type Settling = <Embedded as Cluster>::Settling;
+    type Settling = FaultySettling;
 
-    const IS_SHARED: bool = false;
+    const IS_SHARED: bool = true;
 
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, cluster::Error> {
+        if let Some((_, times)) = self.faults.unheard_of.as_ref().filter(|(name, _)| *name == topic)
+            && times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        {
+            return Ok(None);
+        }
         self.inner.describe_topic(topic)
     }
 
@@ -135,8 +165,8 @@ impl Cluster for Faulty {
         self.inner.list_topics()
     }
 
-    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, cluster::Error> {
-        self.inner.holds_records(topic, partition_count)
+    fn bounds(&self, partition: &TopicPartition) -> Result<(i64, i64), cluster::Error> {
+        self.inner.bounds(partition)
     }
 
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, cluster::Error> {
@@ -171,15 +201,9 @@ impl Cluster for Faulty {
         Ok(FaultyReader(self.inner.reader(partition, offset)?, fault))
     }
 
-    fn settle(
-        &self,
-        group: &str,
-        input: &TopicPartition,
-        changelog: &TopicPartition,
-        fencing: &Fencing,
-        asks_time: bool,
-    ) -> Self::Settling {
-        self.inner.settle(group, input, changelog, fencing, asks_time)
+    fn settle(&self, inquiry: Inquiry) -> FaultySettling {
+        self.faults.doubted.fetch_add(u32::from(inquiry.is_doubted), Ordering::SeqCst);
+        FaultySettling(self.inner.settle(inquiry), Arc::clone(&self.faults))
     }
 
     fn fence(&self, transactional_id: &str) {

@@ -18,6 +18,7 @@ use crate::yaml::tests::Fake;
 mod audited;
 mod behind;
 mod bounded;
+mod doubted;
 mod existing;
 mod fallback;
 mod faulty;
@@ -25,6 +26,7 @@ mod isolated;
 mod patterns;
 mod progress;
 mod remembered;
+mod unheard;
 
 /// How long anything may take that is waited for.
 const WAIT_MAX: Duration = Duration::from_secs(60);

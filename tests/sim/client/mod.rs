@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ratchet::cluster::{Cluster, CommittedOffset, Error, Fencing, Kind, NewTopic, Rights, TopicDescription, TopicId};
+use ratchet::cluster::{Cluster, CommittedOffset, Error, Inquiry, Kind, NewTopic, Rights, TopicDescription, TopicId};
 use ratchet::record::TopicPartition;
 
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Settings, Time};
@@ -137,13 +137,9 @@ impl Cluster for Sim {
         self.ask("list topics", |broker| Ok(broker.topics.names().map(|name| name.to_string()).collect()))
     }
 
-    fn holds_records(&self, topic: &str, partition_count: i32) -> Result<bool, Error> {
-        let topic = topic.to_owned();
-        self.ask("ends of all", move |broker| {
-            let ends = |number| broker.ends(&Partition::new(topic.as_str(), number), Isolation::Uncommitted);
-            let ends: Vec<(i64, i64)> = (0..partition_count).map(ends).collect::<Result<_, _>>()?;
-            Ok(ends.into_iter().any(|(start, end)| start < end))
-        })
+    fn bounds(&self, partition: &TopicPartition) -> Result<(i64, i64), Error> {
+        let partition = theirs(partition);
+        self.ask("bounds", move |broker| broker.ends(&partition, Isolation::Uncommitted))
     }
 
     fn group_rights(&self, _group: &str) -> Result<Option<Rights>, Error> {
@@ -185,22 +181,15 @@ impl Cluster for Sim {
         Ok(Reader::open(self.process.clone(), partition.clone(), offset))
     }
 
-    fn settle(
-        &self,
-        group: &str,
-        input: &TopicPartition,
-        changelog: &TopicPartition,
-        fencing: &Fencing,
-        asks_time: bool,
-    ) -> Settling {
+    fn settle(&self, inquiry: Inquiry) -> Settling {
         Settling::start(settle::Question {
             process: self.process.clone(),
             fences: self.fences.clone(),
-            group: group.into(),
-            input: theirs(input),
-            changelog: theirs(changelog),
-            fencing: fencing.clone(),
-            asks_time,
+            group: inquiry.group.as_str().into(),
+            input: theirs(&inquiry.input),
+            changelog: theirs(&inquiry.changelog),
+            fencing: inquiry.fencing,
+            asks_time: inquiry.asks_time,
         })
     }
 

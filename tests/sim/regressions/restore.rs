@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet::cluster::{Cluster, Fencing, Kind, Member as _};
+use ratchet::cluster::{Cluster, Inquiry, Kind, Member as _};
 use ratchet::config::Commit;
 use ratchet::dedup::Epochs;
 use ratchet::engine::claims::Ids;
@@ -450,7 +450,7 @@ impl<'a> Site<'a> {
     /// A task that knows nothing yet.
     fn begun(&self) -> Task<Sim> {
         let (input, changelog) = (ours(&self.input), ours(&self.changelog));
-        let settling = self.sim.settle(GROUP, &input, &changelog, &Fencing::default(), false);
+        let settling = self.sim.settle(Inquiry::of(GROUP, &input, &changelog));
         let topics = self.context.topics.get(INPUT).expect("it was admitted");
         Task::new(&self.context, input, topics, Phase::Settling(settling))
     }

@@ -71,8 +71,7 @@ fn take(cluster: &Embedded, member: &mut Member, event: &GroupEvent) {
 }
 
 fn rewind(cluster: &Embedded, member: &mut Member, partition: &TopicPartition) {
-    let settled =
-        cluster.settle("g", partition, partition, &crate::cluster::Fencing::default(), false).poll().unwrap().unwrap();
+    let settled = cluster.settle(crate::cluster::Inquiry::of("g", partition, partition)).poll().unwrap().unwrap();
     member.start(partition, settled.committed.map_or(0, |committed| committed.offset)).unwrap();
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cluster::{CommittedOffset, TopicId};
-use crate::dedup::{Identity, Path};
+use crate::dedup::{Identity, Part, Path, Retention, Rules};
 use crate::engine::preflight::finding::Severity;
+use crate::format::OffsetMetadata;
 use crate::topology::{Existing, Input, Start};
 
 const DAY_MS: i64 = 86_400_000;
@@ -59,6 +60,7 @@ fn sound() -> Facts {
         changelog: there("log", changelog),
         committed: Ok(vec![None; 3]),
         stores: Vec::new(),
+        former_count: None,
     }
 }
 
@@ -366,4 +368,29 @@ fn what_the_group_has_committed() {
     let ours = OffsetMetadata { token, digest, owner: None }.to_string();
     let facts = Facts { committed: Ok(vec![committed(&ours), committed("")]), ..sound() };
     assert_eq!(judged(&topology(), &facts), []);
+}
+
+#[test]
+fn an_input_that_was_grown_with_its_changelog_is_refused() {
+    let (topology, settings) = (topology(), settings());
+    let mut facts = sound();
+    facts.former_count = Some(3);
+    assert_eq!(judge(&topology, &settings).input(&facts), []);
+    facts.former_count = Some(2);
+    let [found] = &judge(&topology, &settings).input(&facts)[..] else { panic!("one finding") };
+    assert!(found.is_refused() && found.message.contains("had 2 partitions and has 3"), "{found}");
+    assert!(found.help.contains("new output topic"), "{found}");
+}
+
+#[test]
+fn only_what_may_not_have_been_heard_of_is_called_missing() {
+    let (topology, settings) = (topology(), settings());
+    let mut facts = sound();
+    facts.input.seen = Seen::Missing;
+    let of = |facts: &Facts| judge(&topology, &settings).input(facts).into_iter().filter(Finding::is_refused).collect();
+    let found: Vec<Finding> = of(&facts);
+    assert!(found.iter().all(|finding| finding.is_missing) && !found.is_empty(), "{found:?}");
+    facts.output.seen = Seen::Withheld { words: "no".to_owned(), denied: None };
+    let found: Vec<Finding> = of(&facts);
+    assert!(found.iter().any(|finding| finding.is_missing) && !found.iter().all(|finding| finding.is_missing));
 }

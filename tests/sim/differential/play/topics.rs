@@ -11,7 +11,7 @@
 //!   `settled S => OFFSET/TEXT FIRST..END` the committed offset and the input's ends
 
 use ratchet::cluster::{
-    Cluster, CommittedOffset, Error, Fencing, NewTopic, Reader as _, RecordBatch as _, Settling as _,
+    Cluster, CommittedOffset, Error, Inquiry, NewTopic, Reader as _, RecordBatch as _, Settling as _,
 };
 use ratchet::record::TopicPartition;
 
@@ -105,7 +105,7 @@ impl<C: Cluster, G: Ground> Play<C, G> {
         Some(match words {
             ["settle", name, group, input, changelog] => {
                 let (group, input, changelog) = (self.ground.name(group), self.at(input), self.at(changelog));
-                let settling = self.cluster.settle(&group, &input, &changelog, &Fencing::default(), false);
+                let settling = self.cluster.settle(Inquiry::of(&group, &input, &changelog));
                 self.settlings.insert((*name).to_owned(), settling);
                 "ok".to_owned()
             }

@@ -1,0 +1,61 @@
+//! Goal: what one broker tells that does not know that it was replaced refuses nobody: it is asked again, and others are.
+
+use std::sync::atomic::AtomicU32;
+
+use super::faulty::{Faults, Faulty, Outdated};
+use super::*;
+use crate::cluster::TopicId;
+
+const INPUT: &str = "orders";
+const OUTPUT: &str = "clean";
+
+/// Processes two records, and two more with such answers at first, by a store or without.
+fn go_on(tell: Outdated, times: u32, is_stored: bool) -> (Result<(), Error>, Arc<Faults>, usize) {
+    let site = Site::new();
+    let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
+    site.send(INPUT, "a", &[1, 2]);
+    site.drain(&topology).unwrap();
+    site.send(INPUT, "a", &[2, 3, 4]);
+    if !is_stored {
+        std::fs::remove_dir_all(site.config().state_dir).unwrap();
+    }
+    let faults = Arc::new(Faults { outdated: Some((tell, AtomicU32::new(times))), ..Faults::default() });
+    let options = Options {
+        config: site.config(),
+        topologies: vec![topology],
+        until_drained: true,
+        stop: Arc::new(AtomicBool::new(false)),
+        metrics: Metrics::new(),
+        health: Health::new(),
+    };
+    let ended = run_on(&Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) }, options);
+    (ended, faults, site.values(OUTPUT).len())
+}
+
+/// What such a broker may tell; whether the store is there.
+const OUTDATED: [(Outdated, bool); 5] = [
+    (|settled| settled.input_end = 1, true),
+    (|settled| settled.input_id = TopicId([9; 16]), true),
+    (|settled| settled.changelog_id = TopicId([9; 16]), true),
+    (|settled| settled.changelog_end = 1, true),
+    (|settled| settled.changelog_end = 0, false),
+];
+
+#[test]
+fn what_an_outdated_broker_tells_is_asked_again() {
+    for (nth, (tell, is_stored)) in OUTDATED.into_iter().enumerate() {
+        let (ended, faults, forwarded) = go_on(tell, 2, is_stored);
+        assert!(ended.is_ok(), "{nth}: {ended:?}");
+        assert_eq!(forwarded, 4, "{nth}");
+        assert_eq!(faults.doubted.load(Ordering::SeqCst), 2, "{nth}");
+    }
+}
+
+#[test]
+fn what_all_go_on_telling_is_believed() {
+    for (nth, (tell, is_stored)) in OUTDATED.into_iter().enumerate() {
+        let (ended, _, forwarded) = go_on(tell, u32::MAX, is_stored);
+        assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{nth}: {ended:?}");
+        assert_eq!(forwarded, 2, "{nth}");
+    }
+}

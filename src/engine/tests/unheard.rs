@@ -1,0 +1,58 @@
+//! Goal: a topic that a broker has not heard of yet is asked for again, whatever it is to the topology.
+
+use std::sync::atomic::AtomicU32;
+
+use super::faulty::{Faults, Faulty};
+use super::*;
+
+const INPUT: &str = "orders";
+const OUTPUT: &str = "clean";
+const CHANGELOG: &str = "ratchet.shop.orders.changelog";
+
+/// Goes on where a topic is not known when it is asked for so often.
+fn go_on(topic: &'static str, times: u32) -> (Result<(), Error>, u32, usize) {
+    let site = Site::new();
+    let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
+    site.send(INPUT, "a", &[1, 2]);
+    site.drain(&topology).unwrap();
+    site.send(INPUT, "a", &[3]);
+    let faults = Arc::new(Faults { unheard_of: Some((topic, AtomicU32::new(times))), ..Faults::default() });
+    let mut config = site.config();
+    config.topics.create = config::Create::Internal;
+    let options = Options {
+        config,
+        topologies: vec![topology],
+        until_drained: true,
+        stop: Arc::new(AtomicBool::new(false)),
+        metrics: Metrics::new(),
+        health: Health::new(),
+    };
+    let ended = run_on(&Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) }, options);
+    let left = faults.unheard_of.as_ref().map_or(0, |(_, left)| left.load(Ordering::SeqCst));
+    (ended, left, site.values(OUTPUT).len())
+}
+
+#[test]
+fn a_changelog_that_another_instance_has_just_created_and_used_is_found() {
+    // Once, before the group was asked.
+    let (ended, left, forwarded) = go_on(CHANGELOG, 1);
+    assert!(ended.is_ok(), "{ended:?}");
+    assert_eq!((left, forwarded), (0, 3));
+}
+
+#[test]
+fn a_topic_that_a_broker_has_not_heard_of_yet_is_asked_for_again() {
+    for topic in [INPUT, OUTPUT, CHANGELOG] {
+        let (ended, left, forwarded) = go_on(topic, 3);
+        assert!(ended.is_ok(), "{topic}: {ended:?}");
+        assert_eq!((left, forwarded), (0, 3), "{topic}");
+    }
+}
+
+#[test]
+fn a_topic_that_nobody_hears_of_is_refused() {
+    let (ended, _, forwarded) = go_on(INPUT, u32::MAX);
+    let Err(Error::Topology { reason, .. }) = ended else { panic!("{ended:?}") };
+    assert!(reason.contains("input topic \"orders\" does not exist"), "{reason}");
+    assert_eq!(forwarded, 2);
+}
