@@ -162,6 +162,15 @@ fn what_is_read_outside_of_the_group_for_it_is_committed_with_its_epoch() {
     let mut producer = cluster.producer(&unique("tx")).unwrap();
     commit(&mut producer, &member, &[], &[commit_of(&from, 1, "alone")]);
     assert_eq!(committed_epoch(&group, &from, 1), Some(0));
+    // Compared, and found to be there, it goes on.
+    let mut reader = cluster.reader_for(&group, &from, 1).unwrap();
+    let mut read = Vec::new();
+    eventually("the others", || {
+        reader.read(&mut batch, 10, STEP).unwrap();
+        read.extend(seen(&batch));
+        (read.len() == 2).then_some(())
+    });
+    assert_eq!(read, [(0, 1, "v1".to_owned()), (0, 2, "v2".to_owned())]);
 }
 
 #[test]
