@@ -314,7 +314,9 @@ impl Takeover {
         };
         let (askers, patience) = (&self.askers, self.patience);
         let ends = |partition| watermarks(&askers.ends()?, partition, patience);
-        // Only now: an input never ends before the offset that was committed.
+        // Only now: an input never ends before the offset that was committed. Of a topic that is recreated between two
+        // questions the ends may be one's and the id the other's: that looks recreated, or as if it had lost records, is
+        // doubted for that, and asked again as a whole.
         let input_id = known(&mut self.learnt.input_id, || topic_id(askers, &self.inquiry.input))?;
         let (input_start, input_end) = known(&mut self.learnt.input, || ends(&self.inquiry.input))?;
         let (changelog_start, changelog_end) = known(&mut self.learnt.changelog, || ends(&self.inquiry.changelog))?;
