@@ -150,8 +150,15 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
             task.damaged = Some(reason.clone());
             task.attempts += 1;
         }
-        Setback::Later(reason) | Setback::Denied(reason) | Setback::Doubted(reason) => {
-            task.doubted += u32::from(matches!(setback, Setback::Doubted(_)));
+        // However long other trouble has lasted: a refusal is not to be late for it.
+        Setback::Doubted(reason) => {
+            let wait = backoff(task.doubted);
+            task.doubted += 1;
+            tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore doubted; asking again");
+            task.rewind();
+            return task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
+        }
+        Setback::Later(reason) | Setback::Denied(reason) => {
             let wait = backoff(task.attempts);
             task.attempts += 1;
             tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore set back");
