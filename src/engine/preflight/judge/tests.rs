@@ -262,8 +262,7 @@ fn who_stamps_records() {
         change(&mut facts.output, |output| output.stamps = true);
     });
     says(Warning, &["input topic \"in\" stamps", "read the timestamp"], |topology, facts| {
-        let identity =
-            Identity { parts: vec![crate::dedup::Part::FirstOf(vec![vec![crate::dedup::Part::Bucket { ms: 1 }]])] };
+        let identity = Identity { parts: vec![Part::FirstOf(vec![vec![Part::Bucket { ms: 1 }]])] };
         topology.rules = Arc::new(Rules { identity, ..(*topology.rules).clone() });
         change(&mut facts.input, |input| input.stamps = true);
     });
