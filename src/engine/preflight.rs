@@ -18,7 +18,6 @@ pub mod beginning;
 pub mod creation;
 pub mod facts;
 pub mod finding;
-pub mod former;
 pub mod judge;
 pub mod online;
 pub mod unreached;

@@ -10,8 +10,6 @@ use crate::record::TopicPartition;
 use crate::state::{self, Survey};
 use crate::topology::Topology;
 
-use super::former;
-
 /// How long to wait for committed offsets that a transaction is pending on; the restore waits for longer.
 const COMMITTED_WAIT: Duration = Duration::from_secs(15);
 
@@ -88,8 +86,6 @@ pub struct Facts {
     /// Where the changelog is missing: the stores on this machine that remember what was processed of the input, each
     /// in words.
     pub stores: Vec<String>,
-    /// How many partitions the input had when the topology was last at work, where that was looked at.
-    pub former_count: Option<u32>,
 }
 
 impl Facts {
@@ -125,11 +121,7 @@ impl Facts {
             // Once more, behind what tells of it: another instance may have created it, and committed, meanwhile.
             changelog = Named::ask(cluster, changelog.name)?;
         }
-        let former_count = match (changelog.there(), &committed) {
-            (Some(there), Ok(committed)) => former::count(cluster, (&changelog.name, there), committed)?,
-            _ => None,
-        };
-        Ok(Self { input, output, changelog, committed, stores, former_count })
+        Ok(Self { input, output, changelog, committed, stores })
     }
 }
 

@@ -106,9 +106,6 @@ impl Judge<'_> {
         if let Some(changelog) = facts.changelog.there() {
             memory::changelog_itself(facts, input, changelog, &mut findings);
         }
-        if let (Some(input), Some(former)) = (input, facts.former_count) {
-            memory::rescaled(&facts.input.name, input, former, &mut findings);
-        }
         self.committed(facts, &mut findings);
         findings
     }

@@ -77,20 +77,6 @@ impl Judge<'_> {
     }
 }
 
-/// What is to be said of an input that had another count of partitions when the topology was last at work.
-pub(super) fn rescaled(name: &str, input: &TopicDescription, former: u32, findings: &mut Vec<Finding>) {
-    if former != input.partition_count.unsigned_abs() {
-        findings.push(Finding::refused(
-            format!(
-                "input topic {name:?} had {} and has {}: records of one identity may be on another partition now",
-                counted(former, "partition"),
-                input.partition_count
-            ),
-            ANEW,
-        ));
-    }
-}
-
 /// What is to be said of the changelog's own settings.
 pub(super) fn changelog_itself(
     facts: &Facts,

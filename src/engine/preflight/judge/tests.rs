@@ -60,7 +60,6 @@ fn sound() -> Facts {
         changelog: there("log", changelog),
         committed: Ok(vec![None; 3]),
         stores: Vec::new(),
-        former_count: None,
     }
 }
 
@@ -367,18 +366,6 @@ fn what_the_group_has_committed() {
     let ours = OffsetMetadata { token, digest, owner: None }.to_string();
     let facts = Facts { committed: Ok(vec![committed(&ours), committed("")]), ..sound() };
     assert_eq!(judged(&topology(), &facts), []);
-}
-
-#[test]
-fn an_input_that_was_grown_with_its_changelog_is_refused() {
-    let (topology, settings) = (topology(), settings());
-    let mut facts = sound();
-    facts.former_count = Some(3);
-    assert_eq!(judge(&topology, &settings).input(&facts), []);
-    facts.former_count = Some(2);
-    let [found] = &judge(&topology, &settings).input(&facts)[..] else { panic!("one finding") };
-    assert!(found.is_refused() && found.message.contains("had 2 partitions and has 3"), "{found}");
-    assert!(found.help.contains("new output topic"), "{found}");
 }
 
 #[test]
