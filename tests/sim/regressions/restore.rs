@@ -155,8 +155,8 @@ fn a_changelog_that_has_lost_its_last_records_is_refused_and_the_store_stays_as_
                 };
                 looks += 1;
                 restore::set_back(&site.context, &mut task, &setback);
-                if let Setback::Refused(reason) = setback {
-                    refusal = Some(reason);
+                if matches!(task.phase, Phase::Failed) {
+                    refusal = Some(reason_of(setback));
                 }
             }
             assert!(matches!(task.phase, Phase::Failed));
@@ -170,6 +170,14 @@ fn a_changelog_that_has_lost_its_last_records_is_refused_and_the_store_stays_as_
         assert!(looks > 1, "it was refused at once, seed {seed}");
         assert_eq!((&after.entries, after.position, after.named), (&before.entries, before.position, before.named));
         assert_eq!(after.entries, BTreeMap::from([entry(0, 1), entry(1, 2)]), "seed {seed}");
+    }
+}
+
+/// Why a task was stopped: at once, or when it had asked again.
+fn reason_of(setback: Setback) -> String {
+    match setback {
+        Setback::Refused(reason) | Setback::Doubted(reason) => reason,
+        other => panic!("{other:?} stops no task"),
     }
 }
 
@@ -430,8 +438,9 @@ impl<'a> Site<'a> {
             match restore::step(&self.context, &self.sim, task, &mut Batch::default(), true) {
                 Err(setback) => {
                     restore::set_back(&self.context, task, &setback);
-                    let Setback::Refused(reason) = setback else { continue };
-                    return reason;
+                    if matches!(task.phase, Phase::Failed) {
+                        return reason_of(setback);
+                    }
                 }
                 Ok(slice) => assert_ne!(slice, Slice::Ready, "it is gone on with"),
             }
