@@ -11,6 +11,7 @@ use ratchet::engine::claims::Ids;
 use ratchet::engine::context::{Context, Proven, backoff};
 use ratchet::engine::held_up::HeldUp;
 use ratchet::engine::lane::{self, Ended, Lane};
+use ratchet::engine::panics::caught;
 use ratchet::engine::preflight::{Admitted, Preflight};
 use ratchet::engine::status::LaneStatus;
 use ratchet::engine::watch::{self, Noticed, WATCH_INTERVAL};
@@ -118,7 +119,10 @@ fn watch(context: &Context, sim: &Sim, stop: &AtomicBool) {
         if stop.load(Ordering::Relaxed) || sim.process.is_dead() {
             return;
         }
-        watch::look(sim, context, &mut noticed);
+        // As the engine's own watch: what panics there begins anew.
+        if caught(|| watch::look(sim, context, &mut noticed)).is_err() {
+            noticed = Noticed::default();
+        }
     }
 }
 
