@@ -70,6 +70,16 @@ pub struct Message<'a> {
     pub timestamp: Option<i64>,
 }
 
+impl Message<'_> {
+    /// What a producer holds of it in memory until it is delivered, in bytes: more than is sent, since each header is an
+    /// allocation of its own (`rd_kafka_header_t`, and its place in librdkafka's list).
+    pub fn held_bytes(&self) -> usize {
+        const HEADER_BYTES: usize = 80;
+        let parts = [self.key, self.value].map(|part| part.map_or(0, <[u8]>::len));
+        parts[0] + parts[1] + self.headers.as_bytes().len() + self.headers.iter().count() * HEADER_BYTES
+    }
+}
+
 /// What a sender wants to know a record by when its delivery is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {

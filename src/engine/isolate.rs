@@ -15,7 +15,7 @@ use crate::record::TopicPartition;
 use super::claims::Naming;
 use super::context::{Context, backoff};
 use super::fallback;
-use super::process::{Scratch, process};
+use super::process::{Portion, Scratch, process};
 use super::task::{Phase, Task, TaskId, Tasks};
 use super::transact::{Aborted, Transactor};
 use super::trouble::{Cause, Trouble};
@@ -186,7 +186,8 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     let task = tasks.get_mut(&id).expect("still there");
     isolated.transactor.touch(context, id).map_err(Trouble::cluster)?;
     let producer = isolated.transactor.producer();
-    let added = process(context, id, task, &isolated.batch, &indices, producer, scratch)?;
+    let portion = Portion { batch: &isolated.batch, indices: &indices, room: usize::MAX };
+    let added = process(context, id, task, &portion, producer, scratch)?;
     isolated.transactor.add(added);
     isolated.transactor.seal(context, tasks)?;
     isolated.sealed = true;

@@ -34,12 +34,22 @@ impl Scratch {
     }
 }
 
+/// A task's records of a batch.
+pub struct Portion<'a, B> {
+    /// The batch.
+    pub batch: &'a B,
+    /// Which of its records, in offset order.
+    pub indices: &'a [usize],
+    /// How many bytes the transaction has room for. The record that takes the last of them is still processed.
+    pub room: usize,
+}
+
 /// What a batch has added to a transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Added {
-    /// Records decided.
+    /// Records decided: the first of those that were to be.
     pub records: usize,
-    /// Bytes sent.
+    /// Bytes that the producer holds of what was sent.
     pub bytes: usize,
     /// Records sent to the dead letter topic.
     pub dead_letters: u64,
@@ -47,20 +57,20 @@ pub struct Added {
     pub epoch_changes: u64,
 }
 
-/// Takes the records at `indices` of `batch`, all of the task's partition and in offset order, through the
-/// task. After an error the transaction must be aborted and the task rewound. A record that an action `fail`
-/// stops at, or one at which the task has panicked too often, is left unprocessed, with all that follow it, and
-/// [`Task::stop_at`] says why. So is one of which clocks have to be asked ([`Task::present`]).
+/// Takes a task's records through it. After an error the transaction must be aborted and the task rewound.
+///
+/// A record that an action `fail` stops at, or one at which the task has panicked too often, is left unprocessed, with
+/// all that follow it, and [`Task::stop_at`] says why. So is one of which clocks have to be asked ([`Task::present`]).
+/// Records for which the transaction has no room are left unprocessed, too; [`Added::records`] says how many are done.
 pub fn process<C: Cluster>(
     context: &Context,
     id: TaskId,
     task: &mut Task<C>,
-    batch: &C::Batch,
-    indices: &[usize],
+    portion: &Portion<'_, C::Batch>,
     producer: &mut C::Producer,
     scratch: &mut Scratch,
 ) -> Result<Added, Trouble> {
-    let processed = process_all(context, id, task, batch, indices, producer, scratch);
+    let processed = process_all(context, id, task, portion, producer, scratch);
     // Whatever has come of it: a panic elsewhere is not the record's at which this has stopped.
     scratch.judge.at_hand = None;
     processed
@@ -70,14 +80,13 @@ fn process_all<C: Cluster>(
     context: &Context,
     id: TaskId,
     task: &mut Task<C>,
-    batch: &C::Batch,
-    indices: &[usize],
+    portion: &Portion<'_, C::Batch>,
     producer: &mut C::Producer,
     scratch: &mut Scratch,
 ) -> Result<Added, Trouble> {
     let Scratch { judge, headers, explanation } = scratch;
-    let all = indices;
-    let indices = before_panics(task, batch, all);
+    let Portion { batch, indices: all, room } = *portion;
+    let indices = before_panics::<C>(task, batch, all);
     judge.read(task, batch, indices);
     judge.look_up(task).map_err(|error| Trouble::state(id, error))?;
     let mut added = Added::default();
@@ -124,8 +133,11 @@ fn process_all<C: Cluster>(
         task.last_timestamp = record.timestamp.or(task.last_timestamp);
         task.pending.next = record.offset + 1;
         added.records += 1;
+        if added.bytes >= room {
+            break;
+        }
     }
-    if indices.len() < all.len() && !task.is_halted() {
+    if indices.len() < all.len() && added.records == indices.len() && !task.is_halted() {
         let offset = batch.record(all[indices.len()]).offset;
         task.stop_at = Some(format!("{}:{offset}: {}", task.input, task.panics));
     }
@@ -207,8 +219,7 @@ impl<P: Producer> Outlet<'_, P> {
     fn send(&mut self, message: &Message<'_>) -> Result<Option<String>, Trouble> {
         match self.producer.send(Ticket { number: self.id, report: false }, message) {
             Ok(()) => {
-                let lengths = [message.key, message.value].map(|part| part.map_or(0, <[u8]>::len));
-                self.added.bytes += lengths[0] + lengths[1] + message.headers.as_bytes().len();
+                self.added.bytes += message.held_bytes();
                 Ok(None)
             }
             Err(error) if error.kind == Kind::Refused => Ok(Some(error.message)),

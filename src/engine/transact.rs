@@ -112,6 +112,12 @@ impl<C: Cluster> Transactor<C> {
             || open.added.bytes >= context.commit.bytes_max
     }
 
+    /// How many bytes the open transaction has room for.
+    pub fn room(&self, context: &Context) -> usize {
+        let used = self.open.as_ref().map_or(0, |open| open.added.bytes);
+        context.commit.bytes_max.saturating_sub(used)
+    }
+
     /// Opens a transaction if none is, and takes `task` into it.
     pub fn touch(&mut self, context: &Context, task: TaskId) -> Result<(), cluster::Error> {
         if self.open.is_none() {

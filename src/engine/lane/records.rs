@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Member, Producer, RecordBatch};
 use crate::engine::claims::{self, Naming};
 use crate::engine::panics::{AtHand, caught};
-use crate::engine::process::process;
+use crate::engine::process::{Portion, process};
 use crate::engine::sweep;
 use crate::engine::task::{Phase, Task, TaskId};
 use crate::engine::trouble::Trouble;
@@ -17,10 +17,6 @@ impl<C: Cluster> Lane<C> {
         self.share_out();
         let shares = std::mem::take(&mut self.shares);
         for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
-            // The commit before a claim may have stopped it or sent it to its restore: it reads them again.
-            if !self.is_at_work(*id) {
-                continue;
-            }
             if let Err(trouble) = self.process_share(*id, indices) {
                 // The other tasks' records were read and not processed: they read them again.
                 self.way_back(trouble);
@@ -77,11 +73,27 @@ impl<C: Cluster> Lane<C> {
         self.tasks.get(&id).is_some_and(|task| matches!(task.phase, Phase::Running))
     }
 
-    pub(super) fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Trouble> {
+    /// Takes a task's records through it: in one transaction, or in several where there is no room in one.
+    fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Trouble> {
+        let mut rest = indices;
+        // A commit, also that before a claim, may stop the task or send it to its restore: it reads the rest again.
+        while !rest.is_empty() && self.is_at_work(id) && !self.tasks[&id].is_halted() {
+            let done = self.process_part(id, rest)?;
+            rest = &rest[done..];
+            if !rest.is_empty() && !self.tasks[&id].is_halted() {
+                self.finish()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As many of the records as the open transaction has room for; how many.
+    fn process_part(&mut self, id: TaskId, indices: &[usize]) -> Result<usize, Trouble> {
         self.touch(id)?;
         let Self { context, transactor, tasks, batch, scratch, .. } = self;
+        let portion = Portion { batch, indices, room: transactor.room(context) };
         let (producer, task) = (transactor.producer(), tasks.get_mut(&id).expect("shares are of tasks at hand"));
-        let processed = caught(|| process(context, id, task, batch, indices, producer, scratch));
+        let processed = caught(|| process(context, id, task, &portion, producer, scratch));
         let added = processed.unwrap_or_else(|panic| Err(Trouble::panicked(id, scratch.at_hand(), panic)))?;
         self.transactor.add(added);
         let task = self.tasks.get_mut(&id).expect("processed above");
@@ -89,7 +101,7 @@ impl<C: Cluster> Lane<C> {
             self.member.end(&task.input).into_iter().for_each(|end| task.present.reach(end));
             self.member.pause(&task.input).map_err(Trouble::cluster)?;
         }
-        Ok(())
+        Ok(added.records)
     }
 
     /// Takes transaction markers and other gaps at the end of the input into the position, so that a committed

@@ -202,3 +202,36 @@ fn records_at_the_limits_are_taken_and_those_beyond_are_dead_letters() {
         }
     }
 }
+
+/// How many transactions an instance with little memory needs for records that are as large when they are sent, with this
+/// many headers each.
+fn transactions(header_count: usize) -> usize {
+    const HEADERS_BYTES: usize = 90_000;
+    let site = Site::new();
+    let mut headers = HeaderBuf::default();
+    let value = vec![b'h'; HEADERS_BYTES / header_count - 9];
+    (0..header_count).for_each(|_| headers.push(b"h", Some(&value)));
+    for number in 0..100 {
+        let value = format!(r#"{{"id":"{number}","version":1}}"#);
+        let message = Message {
+            topic: "orders",
+            partition: 0,
+            key: None,
+            value: Some(value.as_bytes()),
+            headers: headers.as_headers(),
+            timestamp: Some(1_000),
+        };
+        site.cluster.append("orders", 0, &[message]).unwrap();
+    }
+    let topology = topology(Input::Topics(vec!["orders".to_owned()]), "clean");
+    site.drain(&topology).unwrap();
+    assert_eq!(site.cluster.read_all("clean", 0).unwrap().len(), 100);
+    let changelog = site.cluster.read_all(&topology.changelog("orders"), 0).unwrap();
+    changelog.iter().filter(|record| record.key.as_deref() == Some(crate::format::POSITION_KEY)).count()
+}
+
+#[test]
+fn a_transaction_of_many_headers_ends_before_they_fill_the_memory() {
+    let (few, many) = (transactions(10), transactions(10_000));
+    assert!(many >= 3 * few, "{many} transactions, {few} where there are few headers");
+}
