@@ -154,7 +154,9 @@ fn show_places(places: &[Path]) -> String {
 fn show_version(version: &Version) -> String {
     let part = |part: &crate::dedup::VersionPart| {
         let at_least = part.at_least.as_ref().map(|places| format!(", at least {}", show_places(places)));
-        format!("{} as {}{}", show_places(&part.of), part.kind, at_least.unwrap_or_default())
+        let min = part.min.map(|min| format!(", from {min} on"));
+        let kind = part.kind;
+        format!("{} as {kind}{}{}", show_places(&part.of), at_least.unwrap_or_default(), min.unwrap_or_default())
     };
     version.parts.iter().map(part).collect::<Vec<_>>().join(", then ")
 }

@@ -152,6 +152,9 @@ pub struct VersionPart {
     pub at_least: Option<Places>,
     /// How it is read.
     pub kind: VersionKind,
+    /// The least integer that it can be: a record with less is invalid. No part of the digest: what is remembered reads
+    /// the same.
+    pub min: Option<i64>,
     /// What a number counts, where the kind is [`VersionKind::Timestamp`].
     pub unit: TimeUnit,
     /// Values that count as missing.
@@ -171,6 +174,7 @@ impl VersionPart {
             of: vec![path],
             at_least: None,
             kind,
+            min: None,
             unit: TimeUnit::Milliseconds,
             none: Vec::new(),
             lenient: false,
@@ -272,7 +276,7 @@ impl Rules {
     }
 
     /// SHA-256 over what the entries depend on. Two rules with the same digest can share a state; the
-    /// retention, the actions and the limits may change under it.
+    /// retention, the actions, the limits and the least that a part of the version can be may change under it.
     ///
     /// What is hashed is this text, in UTF-8, each line ended by a line feed: `ratchet rules 1`;
     /// `key_format: ` and `value_format: ` with their words; a line `identity: PART` for each part, in

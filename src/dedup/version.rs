@@ -69,6 +69,8 @@ pub(super) enum NotVersion {
     TextTooLong(usize),
     /// A moment between two nanoseconds.
     TooFine,
+    /// Less than this, which is the least that it can be.
+    TooLow(i64),
 }
 
 /// Appends the encoding of the decimal integer `text`: digits, with at most a minus sign before them;

@@ -304,5 +304,6 @@ fn known<'a>(
 }
 
 fn refused(context: &Context, refusal: &Refusal) -> Judgement {
-    Judgement { decision: dedup::refuse(&context.rules, refusal), message: Cow::Owned(refusal.message.clone()) }
+    let message = Cow::Owned(context.topology.refusal(refusal).into_owned());
+    Judgement { decision: dedup::refuse(&context.rules, refusal), message }
 }

@@ -97,7 +97,7 @@ pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<O
         }
         let model = partitions.model(&captured.topic, captured.partition);
         let decision = model.judge(&captured.record(), wall_ms);
-        judged.push(Some(Judged::new(captured, &decision, Told::of(model))));
+        judged.push(Some(Judged::new(captured, &decision, Told::of(model, topology))));
         if decision.action == Action::Fail {
             stopped.insert(task);
         }

@@ -1,6 +1,7 @@
 //! What a model says of the record that it judged last, as JSON text.
 
 use crate::dedup::{Kind, Model};
+use crate::topology::Topology;
 
 /// What was read of a record and what it was compared with; each as JSON text, `None` where there is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,15 +21,15 @@ pub struct Told {
 }
 
 impl Told {
-    /// What `model` has to say of the last record.
-    pub fn of(model: &Model) -> Self {
+    /// What `model` has to say of the last record, by this topology's rules.
+    pub fn of(model: &Model, topology: &Topology) -> Self {
         Self {
             kind: model.kind().map(Kind::as_str),
             identity: model.identity(),
             version: model.version(),
             epoch: model.epoch(),
             against: model.against().map(str::to_owned),
-            refusal: model.refusal().map(|refusal| refusal.message.clone()),
+            refusal: model.refusal().map(|refusal| topology.refusal(refusal).into_owned()),
         }
     }
 }

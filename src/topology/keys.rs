@@ -24,7 +24,7 @@ const ACTION: Type = words!(Action);
 const EMPTY_MEANS_MISSING: Type = Type::List("a list of values that count as missing", &Type::Scalar);
 const KIND: Type = Type::List("a list of what stands there", &Type::Scalar);
 const LIMIT: Type = Type::Size("a size from 1B to 16MiB");
-const OFFSET: Type = Type::Integer("a whole number from 0", 0, i64::MAX as u64);
+const FROM_0: Type = Type::Integer("a whole number from 0", 0, i64::MAX as u64);
 
 /// The top of a topology.
 pub static TOP: Mapping = Mapping {
@@ -353,6 +353,12 @@ pub static VERSION: Mapping = Mapping::of(&[
          integer, or an array of integers and nulls, also as text, of which the greatest counts; nothing, where there is \
          none",
     ),
+    Key::optional(
+        "min",
+        FROM_0,
+        "min: 0",
+        "with `as: integer`, the least that it can be: less makes the record invalid. It is no part of the rules' digest",
+    ),
     Key::optional("none", EMPTY_MEANS_MISSING, "none: [0]", "a list of values that count as missing"),
     Key::optional(
         "lenient",
@@ -544,7 +550,7 @@ pub static RECORD: Mapping = Mapping::of(&[
         "the partition",
     )
     .or(Omitted::Is("0")),
-    Key::optional("offset", OFFSET, "offset: 0", "the offset").or(Omitted::Words("the next one of the partition")),
+    Key::optional("offset", FROM_0, "offset: 0", "the offset").or(Omitted::Words("the next one of the partition")),
 ]);
 
 /// An expectation, where it is a mapping.

@@ -41,7 +41,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dedup::{Reason, Rules};
+use crate::dedup::{Reason, Refusal, Rules};
 pub use cases::TestCase;
 pub use input::{Input, Pattern};
 pub use presets::Preset;
@@ -166,16 +166,24 @@ impl Topology {
     }
 
     /// What its preset says to do about records that get this reason.
-    pub fn hint(&self, reason: Reason) -> Option<String> {
-        let preset = self.preset.as_deref().and_then(Preset::find)?;
-        preset.without_version().filter(|_| reason == Reason::VersionMissing)
+    pub fn hint(&self, reason: Reason) -> Option<&'static str> {
+        presets::hint(self.preset.as_deref()?, reason)
     }
 
     /// The reason in words, with [`Topology::hint`] where there is one.
     pub fn meaning(&self, reason: Reason) -> Cow<'static, str> {
+        self.with_hint(reason, reason.meaning())
+    }
+
+    /// Why a record cannot be judged, with [`Topology::hint`] where there is one.
+    pub fn refusal<'a>(&self, refusal: &'a Refusal) -> Cow<'a, str> {
+        self.with_hint(refusal.reason, &refusal.message)
+    }
+
+    fn with_hint<'a>(&self, reason: Reason, words: &'a str) -> Cow<'a, str> {
         match self.hint(reason) {
-            Some(hint) => format!("{}: {}", reason.meaning(), hint.trim()).into(),
-            None => reason.meaning().into(),
+            Some(hint) => format!("{words}: {hint}").into(),
+            None => words.into(),
         }
     }
 

@@ -2,21 +2,23 @@
 //!
 //! A preset is a fragment of a topology's YAML, embedded from `presets/NAME@NUMBER.yaml` and read by the same
 //! reader. A block that the topology has itself stands in place of the preset's, whole; `input` is put
-//! together key by key. Three keys are a preset's only: `notes`, what to know and to set at the source;
-//! `without_version`, what to say of a record that has no version; and `warning`, for a topology that does not
-//! write the block `unless` itself.
+//! together key by key. Four keys are a preset's only: `notes`, what to know and to set at the source;
+//! `without_version` and `malformed_version`, what to say of a record that has no version, or one that cannot be one;
+//! and `warning`, for a topology that does not write the block `unless` itself.
 //!
 //! **Invariant.** A numbered preset never changes its meaning: what is remembered under it must stay readable.
 //! A change is a new number.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
+use crate::dedup::Reason;
 use crate::yaml::read::{clipped, did_you_mean, listed};
 use crate::yaml::tree::{self, Entry};
 use crate::yaml::{Field, File, Node, Place, Reader, Shape, Value};
 
 /// Keys that only a preset has.
-const OWN_KEYS: &[&str] = &["notes", "without_version", "warning"];
+const OWN_KEYS: &[&str] = &["notes", "without_version", "malformed_version", "warning"];
 
 /// A preset.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,7 @@ pub const ALL: &[Preset] = presets![
     "debezium-db2" 1,
     "debezium-informix" 1,
     "debezium-mariadb" 1,
+    "debezium-mariadb" 2,
     "debezium-mongodb" 1,
     "debezium-mysql" 1,
     "debezium-oracle" 1,
@@ -59,6 +62,21 @@ pub const ALL: &[Preset] = presets![
     "ogg" 2,
     "ticdc" 1,
 ];
+
+/// What presets say of records that get a reason, by their name and number. Read once: it is asked of every such record.
+static HINTS: LazyLock<HashMap<(String, Reason), String>> = LazyLock::new(|| {
+    let keys = [(Reason::VersionMissing, "without_version"), (Reason::VersionMalformed, "malformed_version")];
+    let hint = |preset: &Preset, reason, key| match preset.own(key)?.value {
+        Value::Scalar { text, .. } => Some(((preset.pinned(), reason), text.trim().to_owned())),
+        _ => None,
+    };
+    ALL.iter().flat_map(|preset| keys.iter().filter_map(move |(reason, key)| hint(preset, *reason, key))).collect()
+});
+
+/// What the preset of this name and number says to do about records that get this reason.
+pub fn hint(pinned: &str, reason: Reason) -> Option<&'static str> {
+    HINTS.get(&(pinned.to_owned(), reason)).map(String::as_str)
+}
 
 /// Every preset's name with its number.
 pub fn names() -> impl Iterator<Item = String> {
@@ -106,14 +124,6 @@ impl Preset {
         match self.own("notes") {
             Some(Node { value: Value::List(items), .. }) => items.iter().filter_map(text).collect(),
             _ => Vec::new(),
-        }
-    }
-
-    /// What to set at the source where records have no version.
-    pub fn without_version(&self) -> Option<String> {
-        match self.own("without_version")?.value {
-            Value::Scalar { text, .. } => Some(text),
-            _ => None,
         }
     }
 

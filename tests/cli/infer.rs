@@ -86,7 +86,7 @@ const SYSTEMS: [(&str, &str); 16] = [
         r#"{"before":null,"after":{"id":1},"source":{"connector":"mysql","name":"s","db":"d","table":"t","server_id":1,"file":"mysql-bin.000003","pos":154,"row":0},"op":"c","ts_ms":1}"#,
     ),
     (
-        "debezium-mariadb@1",
+        "debezium-mariadb@2",
         r#"{"before":null,"after":{"id":1},"source":{"connector":"mariadb","name":"s","db":"d","table":"t","server_id":1,"file":"mariadb-bin.000003","pos":154,"row":0},"op":"c","ts_ms":1}"#,
     ),
     (

@@ -6,6 +6,7 @@ mod commit_order;
 mod conformance;
 mod corpus;
 mod docs;
+mod mariadb;
 mod presets;
 mod properties;
 mod real;

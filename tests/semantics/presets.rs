@@ -104,7 +104,7 @@ fn debezium_postgres_with_its_sequence() {
 /// The file's number decides before the position, and a snapshot is of no server.
 #[test]
 fn debezium_mysql_and_mariadb() {
-    for preset in ["debezium-mysql@1", "debezium-mariadb@1"] {
+    for preset in ["debezium-mysql@1", "debezium-mariadb@1", "debezium-mariadb@2"] {
         tells_the_story(preset, &|at, is_read| {
             let file = format!("mysql-bin.{:06}", 999_997 + at);
             json!({"source": {"file": file, "pos": 100 - at, "row": 0, "server_id": if is_read { 0 } else { 7 }}})

@@ -111,7 +111,7 @@ fn propose_and_try(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tried)
     for (reason, what) in [(Reason::IdentityMissing, "identity"), (Reason::VersionMissing, "version")] {
         let count = tried.of_reason(reason);
         if count > 0 {
-            let hint = topology.hint(reason).map_or_else(String::new, |hint| format!(": {}", hint.trim()));
+            let hint = topology.hint(reason).map_or_else(String::new, |hint| format!(": {hint}"));
             let topics = tried.topics_of(reason, sample);
             let of = format!("{count} of {}", counted(sample.records.len(), "record"));
             proposal.unsure.push(format!("{of} {} no {what}{topics}{hint}", agreeing(count, "has", "have")));
@@ -154,7 +154,8 @@ impl Tried {
             *tried.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
             *tried.topics.entry((decision.reason, record.topic.to_owned())).or_default() += 1;
             if decision.verdict == Verdict::Invalid && tried.refusal.is_none() {
-                let words = Told::of(model).refusal.unwrap_or_else(|| topology.meaning(decision.reason).into_owned());
+                let refusal = Told::of(model, topology).refusal;
+                let words = refusal.unwrap_or_else(|| topology.meaning(decision.reason).into_owned());
                 tried.refusal = Some(format!("{words} ({})", decision.reason));
             }
         }

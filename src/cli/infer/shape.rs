@@ -105,7 +105,7 @@ fn debezium(connector: &str) -> Option<&'static str> {
     Some(match connector {
         "postgresql" => "debezium-postgres@2",
         "mysql" => "debezium-mysql@1",
-        "mariadb" => "debezium-mariadb@1",
+        "mariadb" => "debezium-mariadb@2",
         "sqlserver" => "debezium-sqlserver@1",
         "oracle" => "debezium-oracle@2",
         "mongodb" => "debezium-mongodb@1",

@@ -39,7 +39,9 @@ pub struct Facts {
     /// Those that have one.
     pub versioned: u64,
     /// What the preset says of records without a version.
-    pub without_version: Option<String>,
+    pub without_version: Option<&'static str>,
+    /// What it says of what cannot be one; it stands in the refusals.
+    pub malformed_version: Option<&'static str>,
     /// Versions below the highest of their partition.
     pub falls: u64,
     /// Those of them that were forwarded, and not for the second time.
@@ -133,6 +135,7 @@ fn all_invalid(facts: &Facts) -> Option<String> {
         Reason::ValueMalformed => "if values are no JSON, write `value_format: bytes` under `input`",
         Reason::KeyMalformed => "if keys are no JSON, write `key_format: bytes` under `input`",
         Reason::IdentityNotScalar => "name a field inside it, or take all of it by `{content: PATH}`",
+        Reason::VersionMalformed if facts.malformed_version.is_some() => "`--explain` tells of each",
         Reason::VersionMalformed => "change `version`, or its `as`, to what these records have",
         Reason::VersionMissing => "change `version` to what these records have, or leave it out",
         Reason::NullValue => "write what to do with null values: `on_null_value`",
@@ -202,7 +205,7 @@ fn too_coarse(facts: &Facts) -> Option<String> {
 fn versions_missing(facts: &Facts) -> Option<String> {
     (facts.has_version && facts.identified > 0 && facts.versioned == 0).then(|| {
         let change = "change `version` to a field that these records have";
-        let change = facts.without_version.as_deref().unwrap_or(change);
+        let change = facts.without_version.unwrap_or(change);
         format!("no record has a version, so nothing is known to be old: {change}")
     })
 }
@@ -328,7 +331,7 @@ mod tests {
     fn versions_that_are_missing_everywhere_are_told() {
         assert!(only(&Facts { versioned: 0, ..judged(3) }).contains("no record has a version"));
         assert_eq!(hints(&Facts { versioned: 0, has_version: false, ..judged(3) }), [""; 0]);
-        let without_version = Some("write a position".to_owned());
+        let without_version = Some("write a position");
         assert!(only(&Facts { versioned: 0, without_version, ..judged(3) }).contains("known to be old: write a pos"));
     }
 
@@ -388,6 +391,15 @@ mod tests {
             assert!(hint.contains("it is so") && hint.contains(change), "{hint}");
             assert_eq!(hints(&Facts { reasons: 2, ..facts }), [""; 0]);
         }
+    }
+
+    #[test]
+    fn where_the_preset_says_what_to_do_about_malformed_versions_nothing_else_is_advised() {
+        let refusal = Some((Reason::VersionMalformed, "it is too low: set it".to_owned()));
+        let malformed_version = Some("set it");
+        let facts = Facts { records: 4, invalid: 4, reasons: 1, refusal, malformed_version, ..Facts::default() };
+        assert_eq!(only(&facts).matches("`version`").count(), 0);
+        assert!(only(&Facts { malformed_version: None, ..facts }).contains("change `version`"));
     }
 
     #[test]

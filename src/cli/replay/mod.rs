@@ -146,8 +146,8 @@ impl Replay {
             partitions: Partitions::new(&topology.rules),
             place: (topic, args.partition.unwrap_or(0), 0),
             summary: args.summary.then(|| {
-                let without_version = topology.hint(Reason::VersionMissing).map(|hint| hint.trim().to_owned());
-                Summary::new(&topology.rules, without_version)
+                let said = [Reason::VersionMissing, Reason::VersionMalformed].map(|reason| topology.hint(reason));
+                Summary::new(&topology.rules, said)
             }),
             foreign: BTreeSet::new(),
             topology,
@@ -210,7 +210,7 @@ impl Replay {
             self.foreign.insert(record.topic.to_owned());
         }
         let is_told = self.explain || self.summary.is_some() || decision.action == Action::Fail;
-        let told = if is_told { Told::of(model) } else { Told::default() };
+        let told = if is_told { Told::of(model, &self.topology) } else { Told::default() };
         if let Some(summary) = &mut self.summary {
             let version = model.version_bytes();
             summary.add(&Seen { record: &record, decision: &decision, told: &told, version });

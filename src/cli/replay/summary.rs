@@ -69,8 +69,8 @@ struct Stream {
 }
 
 impl Summary {
-    /// Nothing was judged yet. `without_version` is what the preset says of records without one.
-    pub fn new(rules: &Rules, without_version: Option<String>) -> Self {
+    /// Nothing was judged yet. The preset says this of records without a version, and of what cannot be one.
+    pub fn new(rules: &Rules, [without_version, malformed_version]: [Option<&'static str>; 2]) -> Self {
         let null_value = match rules.actions.null_value {
             OnNull::Act(action) => action.as_str(),
             OnNull::FollowDelete => hints::FOLLOW_DELETE,
@@ -83,7 +83,7 @@ impl Summary {
             versions: Known::default(),
             streams: BTreeMap::new(),
             epochs: BTreeSet::new(),
-            facts: Facts { on_null_value: null_value, without_version, ..Facts::default() },
+            facts: Facts { on_null_value: null_value, without_version, malformed_version, ..Facts::default() },
             lines: 0,
         }
     }
@@ -301,7 +301,7 @@ mod tests {
     fn summary() -> Summary {
         let path = |text: &str| Path::parse(text).unwrap();
         let rules = Rules::new(Identity::of_paths([path("value.id")]), Some(Version::integer(path("value.v"))));
-        Summary::new(&rules, None)
+        Summary::new(&rules, [None; 2])
     }
 
     fn add(summary: &mut Summary, place: (&str, i32), told: &Told, version: Option<&[u8]>, decision: &Decision) {

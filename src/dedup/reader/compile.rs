@@ -5,6 +5,7 @@ use crate::dedup::json::{Place, Scanner};
 use crate::dedup::number;
 use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::rules::{Kinds, Rules, VersionPart};
+use crate::dedup::version;
 
 use super::identity::PartPlan;
 use crate::dedup::vocabulary::{Format, Kind, MissingPart, TimeUnit, VersionKind};
@@ -50,6 +51,8 @@ pub(super) struct VersionPlan {
     /// Empty where the part is not raised.
     pub at_least: Vec<Spot>,
     pub kind: VersionKind,
+    /// The least that it can be, and that as a version's bytes.
+    pub min: Option<(i64, Vec<u8>)>,
     pub unit: TimeUnit,
     pub none: Vec<Word>,
     pub lenient: bool,
@@ -148,14 +151,19 @@ impl<'r> Ways<'r> {
     }
 
     fn version(&mut self, part: &'r VersionPart) -> VersionPlan {
-        let VersionPart { of, at_least, kind, unit, none, lenient, required, missing } = part;
+        let VersionPart { of, at_least, kind, min, unit, none, lenient, required, missing } = part;
         let of = match kind {
             VersionKind::Sequence => self.arrays(of),
             _ => self.spots(of),
         };
         let at_least = self.arrays(at_least.as_deref().unwrap_or_default());
-        let (kind, unit, none) = (*kind, *unit, words(none));
-        VersionPlan { of, at_least, kind, unit, none, lenient: *lenient, required: *required, missing: *missing }
+        let min = min.filter(|_| *kind == VersionKind::Integer).map(|min| {
+            let mut bytes = Vec::new();
+            version::push_i64(min, &mut bytes);
+            (min, bytes)
+        });
+        let (kind, unit, none, missing) = (*kind, *unit, words(none), *missing);
+        VersionPlan { of, at_least, kind, min, unit, none, lenient: *lenient, required: *required, missing }
     }
 
     /// Where arrays may stand: the key or the value may be one.

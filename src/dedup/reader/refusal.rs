@@ -128,6 +128,7 @@ fn not_a_part(path: &Path, expected: &str, error: NotVersion, digits_max: usize)
             format!("`{path}`, the version, takes {bytes} bytes, more than the limit of {TEXT_BYTES_MAX}")
         }
         NotVersion::TooFine => format!("`{path}`, the version, is a moment between two nanoseconds"),
+        NotVersion::TooLow(min) => format!("`{path}`, the version, is less than {min}, the least that it can be"),
     };
     Refusal::new(Reason::VersionMalformed, message)
 }

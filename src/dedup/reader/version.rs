@@ -46,7 +46,7 @@ impl<'a> Versions<'a, '_> {
                 arena.push(PRESENT);
             }
             let start = arena.len();
-            let is_there = match self.part(part, arena) {
+            let is_there = match self.part(part, start, arena) {
                 Err(_) if part.lenient => false,
                 read => read?,
             };
@@ -70,8 +70,8 @@ impl<'a> Versions<'a, '_> {
         Ok(any && required)
     }
 
-    /// Appends one part's bytes: whether it is there.
-    fn part(&mut self, part: &'a VersionPlan, arena: &mut Vec<u8>) -> Result<bool, Refusal> {
+    /// Appends one part's bytes at `start`, the arena's end: whether it is there.
+    fn part(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<bool, Refusal> {
         let Scratch { limbs, text, digits, tape, bases } = &mut *self.scratch;
         let Some((spot, value)) = find(self.view, &part.of, &part.none, text) else { return Ok(false) };
         let (limits, kind) = (self.limits, part.kind);
@@ -82,7 +82,7 @@ impl<'a> Versions<'a, '_> {
             Value::Missing => return Ok(false),
             Value::Integer(value) if kind == VersionKind::Integer => {
                 version::push_i64(value, arena);
-                return Ok(true);
+                return not_less(part, &arena[start..]).map(|()| true).map_err(refuse);
             }
             Value::Integer(value) => number::format_i64(value, &mut number),
             Value::Number(text) | Value::Text(text) | Value::Bytes(text) => text,
@@ -115,6 +115,7 @@ impl<'a> Versions<'a, '_> {
                 _ => version::push_timestamp_number(bytes, part.unit, digits_max, digits, limbs, arena),
             },
         }
+        .and_then(|()| not_less(part, &arena[start..]))
         .map_err(refuse)?;
         Ok(true)
     }
@@ -173,6 +174,14 @@ impl<'a> Versions<'a, '_> {
 
 /// The first of these that is there, not null, and none of the values that count as missing.
 #[inline]
+/// Whether these bytes of a part are not less than the least that it can be.
+fn not_less(part: &VersionPlan, bytes: &[u8]) -> Result<(), NotVersion> {
+    match &part.min {
+        Some((min, least)) if bytes < least.as_slice() => Err(NotVersion::TooLow(*min)),
+        _ => Ok(()),
+    }
+}
+
 fn find<'a>(view: View<'a>, of: &'a [Spot], none: &'a [Word], scratch: &mut Vec<u8>) -> Option<(&'a Spot, Value<'a>)> {
     view.first(of, |value| none.iter().any(|word| value.is(word, scratch)))
 }

@@ -51,7 +51,7 @@ impl Display for Version {
 
 impl Display for VersionPart {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { of, at_least, kind, unit, none, lenient, required, missing } = self;
+        let Self { of, at_least, kind, min: _, unit, none, lenient, required, missing } = self;
         write!(f, "{kind} {}", Listed(of))?;
         if let Some(at_least) = at_least {
             write!(f, " at least {}", Listed(at_least))?;

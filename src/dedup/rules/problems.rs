@@ -74,9 +74,11 @@ pub enum Error {
         /// The part's first path.
         path: String,
     },
-    /// A part that is raised, and that is no integer.
-    #[error("`at_least` belongs to `as: integer`, and `{path}` is read `as: {kind}`")]
-    AtLeastWithoutInteger {
+    /// A part with what only integers can have.
+    #[error("`{key}` belongs to `as: integer`, and `{path}` is read `as: {kind}`")]
+    WithoutInteger {
+        /// What only integers can have.
+        key: &'static str,
         /// The part's first path.
         path: String,
         /// How it is read.
@@ -169,8 +171,10 @@ fn version_problems(part: &VersionPart, problems: &mut Vec<Error>) {
     problems.extend(empty("of", "path", &part.of));
     problems.extend(part.at_least.as_ref().and_then(|places| empty("at_least", "path", places)));
     let path = part.of.first().map(Path::to_string).unwrap_or_default();
-    if part.at_least.is_some() && part.kind != VersionKind::Integer {
-        problems.push(Error::AtLeastWithoutInteger { path: path.clone(), kind: part.kind });
+    for (key, is_given) in [("at_least", part.at_least.is_some()), ("min", part.min.is_some())] {
+        if is_given && part.kind != VersionKind::Integer {
+            problems.push(Error::WithoutInteger { key, path: path.clone(), kind: part.kind });
+        }
     }
     if part.required && part.missing == MissingPart::Highest {
         problems.push(Error::RequiredHighest { path: path.clone() });

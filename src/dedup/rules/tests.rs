@@ -96,13 +96,15 @@ fn contradictions_of_documents_lists_and_kinds_are_told() {
         ..VersionPart::new(path("value.v"), VersionKind::Hex)
     };
     let at_least = Some(vec![]);
-    rules.version = Some(Version { parts: vec![VersionPart { unit: TimeUnit::Seconds, at_least, ..part }] });
+    rules.version =
+        Some(Version { parts: vec![VersionPart { unit: TimeUnit::Seconds, at_least, min: Some(0), ..part }] });
     let named = "value.v".to_owned();
     assert_eq!(
         rules.problems(),
         [
             Error::Empty { what: "at_least", of: "path" },
-            Error::AtLeastWithoutInteger { path: named.clone(), kind: VersionKind::Hex },
+            Error::WithoutInteger { key: "at_least", path: named.clone(), kind: VersionKind::Hex },
+            Error::WithoutInteger { key: "min", path: named.clone(), kind: VersionKind::Hex },
             Error::RequiredHighest { path: named.clone() },
             Error::UnitWithoutTimestamp { path: named, kind: VersionKind::Hex }
         ]

@@ -161,6 +161,11 @@ fn lived_through(limits: Limits) -> (usize, Vec<String>) {
     send_all(&site, &around_limits(&limits, 1));
     site.drain(&topology).unwrap();
     assert_eq!(site.cluster.read_all("clean", 0).unwrap().len(), forwarded, "what is beyond a limit is not forwarded");
+    (forwarded, letters(&site))
+}
+
+/// The reasons and messages of the dead letters.
+fn letters(site: &Site) -> Vec<String> {
     let said = |record: StoredRecord| {
         let header = |name: &[u8]| {
             let header = record.headers.as_headers().last(name).and_then(|header| header.value).unwrap();
@@ -168,7 +173,27 @@ fn lived_through(limits: Limits) -> (usize, Vec<String>) {
         };
         format!("{}: {}", header(b"__ratchet.errors.reason"), header(b"__ratchet.errors.message"))
     };
-    (forwarded, site.cluster.read_all("shop-dead", 0).unwrap().into_iter().map(said).collect())
+    site.cluster.read_all("shop-dead", 0).unwrap().into_iter().map(said).collect()
+}
+
+#[test]
+fn a_dead_letter_says_what_the_preset_has_to_say_of_its_version() {
+    let site = Site::new();
+    for topic in ["orders", "clean", "shop-dead"] {
+        site.create(topic, 1, &[]);
+    }
+    let mut topology = topology(Input::Topics(vec!["orders".to_owned()]), "clean");
+    topology.preset = Some("debezium-mariadb@2".to_owned());
+    let mut rules = (*topology.rules).clone();
+    rules.version.as_mut().unwrap().parts[0].min = Some(4);
+    topology.rules = Arc::new(rules);
+    site.send("orders", "a", &[5, 3, 4]);
+    site.drain(&topology).unwrap();
+    assert_eq!(site.cluster.read_all("clean", 0).unwrap().len(), 1);
+    let letters = letters(&site);
+    let [letter] = letters.as_slice() else { panic!("{letters:?}") };
+    assert!(letter.starts_with("version_malformed: `value.version`, the version, is less than 4"), "{letter}");
+    assert!(letter.contains("set `binlog_legacy_event_pos=ON`"), "{letter}");
 }
 
 #[test]

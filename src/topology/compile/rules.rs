@@ -130,8 +130,10 @@ impl Compiler<'_> {
                 let message = "this part stands in `version` twice".to_owned();
                 self.mistake(spec.place, message, "again", "remove one of them");
             }
-            if let Some(place) = spec.at_least.filter(|_| part.kind != VersionKind::Integer) {
-                let message = format!("`at_least` says nothing of `as: {}`", part.kind);
+            let of_integers = [("at_least", spec.at_least), ("min", spec.min.as_ref().map(|min| min.place))];
+            let of_integers = of_integers.into_iter().filter(|_| part.kind != VersionKind::Integer);
+            for (key, place) in of_integers.filter_map(|(key, place)| Some((key, place?))) {
+                let message = format!("`{key}` says nothing of `as: {}`", part.kind);
                 self.mistake(place, message, "never looked at", "remove it, or write `as: integer`");
             }
             if let Some(unit) = spec.unit.as_ref().filter(|_| part.kind != VersionKind::Timestamp) {

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::*;
-use crate::dedup::{Action, Format, OnNull, Part, Reason};
+use crate::dedup::{Action, Format, OnNull, Part, Reader, Reading, Reason};
+use crate::record::{HeaderBuf, Record};
 use crate::topology::tests::{golden_file, load_text};
 use crate::topology::{Loaded, Topology};
 
@@ -34,7 +35,8 @@ fn every_preset_that_is_there_is_known_and_loads() {
         assert_eq!(loaded.topology.preset, Some(preset.pinned()));
         assert_eq!(loaded.topology.rules.problems(), []);
         assert!(!preset.notes().is_empty(), "{} has no notes", preset.pinned());
-        assert!(preset.without_version().is_some(), "{} does not say why there is no version", preset.pinned());
+        let without_version = hint(&preset.pinned(), Reason::VersionMissing);
+        assert!(without_version.is_some(), "{} does not say why there is no version", preset.pinned());
         assert!(preset.text.starts_with("# "), "{} does not say why it is as it is", preset.pinned());
     }
 }
@@ -51,7 +53,9 @@ fn a_numbered_preset_never_changes_its_meaning() {
             rules.refresh,
             rules.actions
         );
-        golden_file(&format!("presets/{}.txt", preset.pinned()), &meaning);
+        let parts = rules.version.iter().flat_map(|version| &version.parts);
+        let least = parts.filter_map(|part| Some(format!("least: {} {}\n", part.min?, part)));
+        golden_file(&format!("presets/{}.txt", preset.pinned()), &(meaning + &least.collect::<String>()));
     }
 }
 
@@ -68,7 +72,7 @@ fn only_what_a_person_must_decide_is_warned_of() {
 }
 
 /// What drops good changes in databases that are set up as usual.
-const DROPPING: [&str; 2] = ["canal@1", "debezium-postgres@1"];
+const DROPPING: [&str; 3] = ["canal@1", "debezium-mariadb@1", "debezium-postgres@1"];
 
 /// `check` prints notes; a page is read later, if at all.
 #[test]
@@ -76,6 +80,8 @@ fn what_a_page_says_may_drop_changes_is_a_note_too() {
     let risks = [
         ("canal", "canal.instance.gtidon=true"),
         ("debezium-mariadb", "binlog_legacy_event_pos"),
+        ("debezium-mysql", "binlog_legacy_event_pos"),
+        ("maxwell", "binlog_legacy_event_pos"),
         ("debezium-mongodb", "provide.transaction.metadata=true"),
         ("debezium-mysql", "binlog_transaction_compression"),
         ("debezium-oracle", "OpenLogReplicator"),
@@ -161,6 +167,39 @@ fn a_const_raised_as_its_page_shows_goes_on_with_what_is_remembered() {
         }
     }
     assert!(raised > 5, "{raised}");
+}
+
+/// A topology by the first number goes on by the second one, with what it remembers.
+#[test]
+fn debezium_mariadb_2_goes_on_with_what_1_remembers() {
+    let [first, second] = [1, 2].map(|number| topology(&format!("debezium-mariadb@{number}")).rules);
+    assert_ne!(first.version, second.version);
+    assert_eq!(first.digest(), second.digest());
+}
+
+#[test]
+fn a_position_that_cannot_be_one_is_told_what_to_set() {
+    let why = |preset: &str, value: &str| {
+        let topology = topology(preset);
+        let mut reader = Reader::new(topology.rules.clone());
+        let value = Some(value.as_bytes());
+        let (headers, key) = (HeaderBuf::default(), Some(&br#"{"id":1}"#[..]));
+        let (headers, timestamp) = (headers.as_headers(), Some(1));
+        let record = Record { topic: "in", partition: 0, offset: 0, timestamp, key, value, headers };
+        match reader.read(&record, &mut Vec::new()) {
+            Reading::Refused(refusal) => topology.refusal(&refusal).into_owned(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mariadb = why("debezium-mariadb@2", r#"{"op":"u","source":{"file":"binlog.000003","pos":-58,"row":0}}"#);
+    assert!(
+        mariadb.starts_with("`value.source.pos`, the version, is less than 0, the least that it can be: "),
+        "{mariadb}"
+    );
+    let maxwell = why("maxwell@1", r#"{"type":"update","position":"binlog.000003:-58"}"#);
+    for why in [mariadb, maxwell] {
+        assert!(why.contains("set `binlog_legacy_event_pos=ON`"), "{why}");
+    }
 }
 
 #[test]

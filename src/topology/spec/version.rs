@@ -15,6 +15,7 @@ pub struct VersionPartSpec {
     pub place: Place,
     /// Where `at_least` stands.
     pub at_least: Option<Place>,
+    pub min: Option<Placed<i64>>,
     pub required: Option<Placed<bool>>,
     pub missing: Option<Placed<MissingPart>>,
     pub unit: Option<Placed<TimeUnit>>,
@@ -55,6 +56,8 @@ impl SpecReader<'_, '_> {
             .and_then(|field| self.reader.choice(field, &choices(VersionKind::ALL, VersionKind::as_str)));
         let at_least = fields.get("at_least");
         let raised = at_least.map(|field| self.places(field, false));
+        let min_of = |text: &str| text.parse().ok().filter(|min: &i64| *min >= 0);
+        let min = fields.get("min").and_then(|field| self.reader.parsed(field, min_of));
         let none = self.none(fields.get("none"));
         let lenient = fields.get("lenient").and_then(|field| self.reader.boolean(field));
         let required = fields.get("required").and_then(|field| self.reader.boolean(field));
@@ -70,6 +73,7 @@ impl SpecReader<'_, '_> {
                 None => None,
             },
             kind: kind?.value,
+            min: min.as_ref().map(|min| min.value),
             unit: unit.as_ref().map_or(TimeUnit::Milliseconds, |unit| unit.value),
             none: none?,
             lenient: lenient.is_some_and(|lenient| lenient.value),
@@ -80,6 +84,7 @@ impl SpecReader<'_, '_> {
             part,
             place: field.place(),
             at_least: at_least.map(Field::place),
+            min,
             required,
             missing,
             unit,

@@ -46,11 +46,18 @@ fn any_form() -> impl Strategy<Value = Rules> {
         prop::collection::vec(prop::collection::vec(inner, 0..3), 0..3).prop_map(Part::FirstOf)
     });
     let places = || prop::collection::vec(part.clone(), 0..3);
-    let version = (places(), prop::option::of(places()), prop::sample::select(VersionKind::ALL), any::<bool>());
-    let version = version.prop_map(|(of, at_least, kind, required)| VersionPart {
+    let version = (
+        places(),
+        prop::option::of(places()),
+        prop::sample::select(VersionKind::ALL),
+        any::<bool>(),
+        prop::option::of(-3_i64..3),
+    );
+    let version = version.prop_map(|(of, at_least, kind, required, min)| VersionPart {
         of,
         at_least,
         required,
+        min,
         ..VersionPart::new(path("value"), kind)
     });
     let formats = prop::sample::select(Format::ALL);

@@ -80,6 +80,57 @@ fn what_a_lenient_part_cannot_read_is_missing() {
     assert_eq!(of(r#"["00-1",{}]"#), None);
 }
 
+/// What a part says that is no less than `min`.
+fn no_less_than(min: i64, part: VersionPart, v: &str) -> Result<Option<String>, Refusal> {
+    let parts = vec![VersionPart { min: Some(min), ..part }];
+    let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts }));
+    told(&rules, &record(0, format!(r#"{{"v":{v}}}"#).as_bytes())).map(|told| told.version)
+}
+
+#[test]
+fn a_part_below_its_least_is_malformed() {
+    let part = || VersionPart::new(path("value.v"), VersionKind::Integer);
+    for v in ["-1", r#""-1""#, r#""-0001""#, r#""\u002d58""#, "-9223372036854775808", "-99999999999999999999"] {
+        let refusal = no_less_than(0, part(), v).unwrap_err();
+        assert_eq!(refusal.reason, Reason::VersionMalformed, "{v}");
+        assert_eq!(refusal.message, "`value.v`, the version, is less than 0, the least that it can be");
+        let lenient = VersionPart { lenient: true, ..part() };
+        assert_eq!(no_less_than(0, lenient, v).unwrap(), None, "{v}");
+        // What it would be raised to does not make it one.
+        let raised = VersionPart { at_least: Some(paths(&["value.v", "meta.offset"])), ..part() };
+        assert!(no_less_than(0, raised, v).is_err(), "{v}");
+    }
+    for v in ["0", "-0", r#""-0""#, "1", r#""007""#, "99999999999999999999", "null"] {
+        assert_eq!(no_less_than(0, part(), v), no_less_than(i64::MIN, part(), v), "{v}");
+        assert!(no_less_than(0, part(), v).is_ok(), "{v}");
+    }
+    let none = vec![Scalar::Number(Number::parse("-1").unwrap())];
+    assert_eq!(no_less_than(0, VersionPart { none, ..part() }, "-1").unwrap(), None);
+    // In a tuple, too.
+    let [first, second] = integers();
+    let second = VersionPart { min: Some(5), ..second };
+    assert!(tuple([first.clone(), second.clone()], "[4,5]").is_some());
+    let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: vec![first, second] }));
+    assert!(told(&rules, &record(0, b"[9,4]")).unwrap_err().message.contains("`value.1`"));
+}
+
+proptest! {
+    /// Compared with integers that are read another way.
+    #[test]
+    fn a_least_refuses_what_is_less_and_changes_nothing_else(
+        min in prop_oneof![any::<i64>(), -300_i64..300],
+        v in prop_oneof![any::<i128>(), any::<i64>().prop_map(i128::from), (-300_i128..300)],
+        is_text in any::<bool>(),
+    ) {
+        let part = || VersionPart::new(path("value.v"), VersionKind::Integer);
+        let text = if is_text { format!("\"{v}\"") } else { v.to_string() };
+        match no_less_than(min, part(), &text) {
+            Ok(version) => prop_assert!(v >= i128::from(min) && version == Some(v.to_string())),
+            Err(refusal) => prop_assert!(v < i128::from(min) && refusal.reason == Reason::VersionMalformed),
+        }
+    }
+}
+
 /// What a part says that is at least `value.s`, where `value.v` is 5.
 fn at_least_5(s: &str) -> Result<String, Refusal> {
     let at_least = Some(paths(&["value.none", "value.s"]));
