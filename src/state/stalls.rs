@@ -41,7 +41,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The call that has been under way for longest, if that is longer than [`STALL_MIN`].
+/// The call that has been under way for longest, if that is longer than `STALL_MIN`.
 pub fn longest() -> Option<Stall> {
     longest_of(&under_way(), now())
 }

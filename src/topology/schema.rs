@@ -1,6 +1,6 @@
 //! The JSON Schema of a topology's YAML, for editors that complete and check it.
 //!
-//! Its keys, their words and descriptions come from [`keys`], as the reader's do.
+//! Its keys, their words and descriptions come from `keys.rs`, as the reader's do.
 //! It describes the shape: what values mean together only `ratchet check` can tell.
 
 use serde_json::{Map, Value, json};

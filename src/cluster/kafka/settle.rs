@@ -193,7 +193,7 @@ fn make_once(
     }
 }
 
-/// A [`Settled`] in the making, asked for by the [`Crew`]. See [`cluster::Settling`].
+/// A [`Settled`] in the making, asked for by the `Crew`. See [`cluster::Settling`].
 pub struct Settling {
     answer: Receiver<Result<Settled, Error>>,
     dropped: Arc<AtomicBool>,

@@ -1,6 +1,6 @@
 //! What is to be said of the topics that a topology works with: each rule once, pure, for `run` and for
 //! `check --online` alike. Here what is said of any topic, and of the group's rights; what matters of records that go
-//! through in [`forwarding`], of what is remembered in [`memory`].
+//! through in `forwarding`, of what is remembered in `memory`.
 
 use crate::cluster::{Denied, Rights, TopicDescription};
 use crate::config::{self, Create};
