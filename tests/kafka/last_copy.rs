@@ -195,7 +195,10 @@ fn rebuild(job: &Job, state: &Path, more: &[&str], crash_at: Option<&str>) -> (O
     }
     command.envs(crash_at.map(|point| ("RATCHET_CRASH_AT", point)));
     let output = command.output().expect("the program can be started");
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    // Errors are wrapped, and where depends on how long the paths in them are.
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = said.lines().map(|line| line.trim_start_matches([' ', '│'])).collect();
+    (output.status.code(), lines.join(" "))
 }
 
 #[test]
