@@ -86,7 +86,11 @@ fn process_all<C: Cluster>(
 ) -> Result<Added, Trouble> {
     let Scratch { judge, headers, explanation } = scratch;
     let Portion { batch, indices: all, room } = *portion;
-    let indices = before_panics::<C>(task, batch, all);
+    let stops = task.stops_before();
+    let indices = match &stops {
+        None => all,
+        Some((offset, _)) => &all[..all.partition_point(|&index| batch.record(index).offset < *offset)],
+    };
     judge.read(task, batch, indices);
     judge.look_up(task).map_err(|error| Trouble::state(id, error))?;
     let mut added = Added::default();
@@ -97,7 +101,7 @@ fn process_all<C: Cluster>(
         crash::record(record.topic, record.partition, record.offset);
         let judgement = judge
             .judge(context, task, position, &record, wall_ms)
-            .map_err(|error| Trouble::refused(id, format!("{}: {}", task.input, plan::Refusal::of_record(error))))?;
+            .map_err(|error| Trouble::refused_at(id, record.offset, plan::Refusal::of_record(error).to_string()))?;
         let Some(judgement) = judgement else {
             let last = all.last().map_or(record.offset, |&last| batch.record(last).offset);
             task.present.doubt(record.offset, record.timestamp.unwrap_or_default(), last + 1);
@@ -127,7 +131,7 @@ fn process_all<C: Cluster>(
         if decision.reason != Reason::Unsendable {
             added.epoch_changes += judge
                 .remember(task, position, &record)
-                .map_err(|error| Trouble::refused(id, format!("{}:{}: {error}", task.input, record.offset)))?;
+                .map_err(|error| Trouble::refused_at(id, record.offset, error.to_string()))?;
         }
         task.tally.add(decision.verdict, decision.reason);
         task.last_timestamp = record.timestamp.or(task.last_timestamp);
@@ -137,19 +141,12 @@ fn process_all<C: Cluster>(
             break;
         }
     }
-    if indices.len() < all.len() && added.records == indices.len() && !task.is_halted() {
+    let is_next = indices.len() < all.len() && added.records == indices.len() && !task.is_halted();
+    if let Some((_, reason)) = stops.filter(|_| is_next) {
         let offset = batch.record(all[indices.len()]).offset;
-        task.stop_at = Some(format!("{}:{offset}: {}", task.input, task.panics));
+        task.stop_at = Some(format!("{}:{offset}: {reason}", task.input));
     }
     Ok(added)
-}
-
-/// Those of the records that come before the one at which the task has panicked too often.
-fn before_panics<'a, C: Cluster>(task: &Task<C>, batch: &C::Batch, indices: &'a [usize]) -> &'a [usize] {
-    match task.panics.stop_before() {
-        None => indices,
-        Some(offset) => &indices[..indices.partition_point(|&index| batch.record(index).offset < offset)],
-    }
 }
 
 /// Where the records of a transaction go.
@@ -193,10 +190,7 @@ impl<P: Producer> Outlet<'_, P> {
         match decision.action {
             Action::DeadLetter => self.dead_letter(task, record, Reason::Unsendable, &refusal.message)?,
             Action::Fail => {
-                return Err(Trouble::refused(
-                    self.id,
-                    format!("{}:{}: {}", task.input, record.offset, refusal.message),
-                ));
+                return Err(Trouble::refused_at(self.id, record.offset, refusal.message));
             }
             Action::Forward | Action::Drop => {}
         }
@@ -267,11 +261,8 @@ impl<P: Producer> Outlet<'_, P> {
         let refusal = self.send(&letter)?;
         *self.headers = headers;
         if let Some(refusal) = refusal {
-            let (topic, partition, offset) = (record.topic, record.partition, record.offset);
-            return Err(Trouble::refused(
-                self.id,
-                format!("{topic}:{partition}:{offset}: the dead letter topic refuses the record too: {refusal}"),
-            ));
+            let reason = format!("the dead letter topic refuses the record too: {refusal}");
+            return Err(Trouble::refused_at(self.id, record.offset, reason));
         }
         self.added.dead_letters += 1;
         task.letters.add(record, reason, message);
@@ -300,10 +291,8 @@ impl<P: Producer> Outlet<'_, P> {
         match self.send(&explanation)? {
             None => Ok(()),
             Some(refusal) => {
-                let (topic, partition, offset) = (record.topic, record.partition, record.offset);
-                let reason =
-                    format!("{topic}:{partition}:{offset}: the audit topic refuses what explains it: {refusal}");
-                Err(Trouble::refused(self.id, reason))
+                let reason = format!("the audit topic refuses what explains it: {refusal}");
+                Err(Trouble::refused_at(self.id, record.offset, reason))
             }
         }
     }

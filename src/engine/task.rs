@@ -156,8 +156,10 @@ pub struct Task<C: Cluster> {
     pub quarantine: Option<Quarantine>,
     /// How far the sweeper has walked.
     pub sweep: Sweep,
-    /// The record at which an action `fail` stops the task, and why.
+    /// Why the open transaction stops before a record, at which the task stops: an action `fail`, say.
     pub stop_at: Option<String>,
+    /// The record before which the next transaction stops for good, and why.
+    pub refused_at: Option<(i64, String)>,
     /// The wall clock, milliseconds since the epoch, when all was last found read.
     pub drained_at: Option<i64>,
     /// The timestamp of the last record read.
@@ -217,6 +219,7 @@ impl<C: Cluster> Task<C> {
             quarantine: None,
             sweep: Sweep::default(),
             stop_at: None,
+            refused_at: None,
             drained_at: None,
             last_timestamp: None,
             doubted: 0,
@@ -247,6 +250,12 @@ impl<C: Cluster> Task<C> {
     pub fn set_phase(&mut self, phase: Phase<C>) {
         self.phase = phase;
         self.metrics.phase(self.phase.name());
+    }
+
+    /// The record before which the task is to stop for good, and why; all before it is processed.
+    pub fn stops_before(&self) -> Option<(i64, String)> {
+        let panicked = self.panics.stop_before().map(|at| (at, self.panics.to_string()));
+        self.refused_at.iter().cloned().chain(panicked).min_by_key(|(at, _)| *at)
     }
 
     /// Says that the task is at work.
@@ -373,6 +382,7 @@ impl<C: Cluster> Task<C> {
         self.token = None;
         self.attempts = 0;
         self.panics.pass(self.committed.next);
+        self.refused_at = self.refused_at.take().filter(|(at, _)| *at >= self.committed.next);
         if self.present.pass(self.committed.next) {
             tracing::info!(task = %self.input, "clocks agree again: the task goes on");
             self.report_clocks(None);

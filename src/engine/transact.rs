@@ -300,7 +300,7 @@ impl<C: Cluster> Transactor<C> {
         let undelivered = undelivered(&mut producer);
         let known = match cause {
             Cause::Cluster(error) => matches!(error.kind, Kind::Abort | Kind::Refused | Kind::Retry),
-            Cause::State(_) | Cause::Refused(_) => true,
+            Cause::State(_) | Cause::Refused(_) | Cause::RefusedAt(..) => true,
             // The producer's memory may be half changed.
             Cause::Panicked { .. } => false,
         };

@@ -24,6 +24,8 @@ pub enum Cause {
     State(state::Error),
     /// The task must not go on.
     Refused(String),
+    /// The task must not go on with the record at this offset: what comes before it is processed.
+    RefusedAt(i64, String),
     /// The task has panicked.
     Panicked {
         /// What was at hand.
@@ -53,6 +55,11 @@ impl Trouble {
     pub fn refused(task: TaskId, reason: impl Into<String>) -> Self {
         Self { task: Some(task), cause: Cause::Refused(reason.into()) }
     }
+
+    /// A task must not go on with the record at this offset.
+    pub fn refused_at(task: TaskId, offset: i64, reason: impl Into<String>) -> Self {
+        Self { task: Some(task), cause: Cause::RefusedAt(offset, reason.into()) }
+    }
 }
 
 impl std::fmt::Display for Cause {
@@ -60,7 +67,7 @@ impl std::fmt::Display for Cause {
         match self {
             Self::Cluster(error) => error.fmt(f),
             Self::State(error) => error.fmt(f),
-            Self::Refused(reason) => reason.fmt(f),
+            Self::Refused(reason) | Self::RefusedAt(_, reason) => reason.fmt(f),
             Self::Panicked { panic, .. } => write!(f, "panicked: {panic}"),
         }
     }

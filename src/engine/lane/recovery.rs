@@ -80,6 +80,8 @@ impl<C: Cluster> Lane<C> {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         match trouble.cause {
             Cause::Refused(reason) => task.fail(&reason),
+            // What comes before was in the transaction that was given up.
+            Cause::RefusedAt(at, reason) => task.refused_at = Some((at, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Panicked { at, panic } => self.on_panic(id, at, &panic),
@@ -257,7 +259,7 @@ impl<C: Cluster> Lane<C> {
                             );
                             None
                         }
-                        Cause::State(_) | Cause::Refused(_) | Cause::Panicked { .. } => Some(id),
+                        Cause::State(_) | Cause::Refused(_) | Cause::RefusedAt(..) | Cause::Panicked { .. } => Some(id),
                     };
                     self.restart(id);
                     self.on_task_trouble(Trouble { task, cause });

@@ -144,3 +144,16 @@ fn a_task_that_stops_at_a_record_has_not_seen_its_time() {
     let position = crate::format::PositionRecord::decode(position.unwrap().value.as_deref().unwrap()).unwrap();
     assert_eq!((position.processed, position.stream_time), (vec![(0, 1)], 1_000));
 }
+
+/// The records that come before it in its transaction were given up with it, at each start anew.
+#[test]
+fn what_comes_before_a_record_of_a_scope_too_many_is_processed() {
+    const SCOPES: usize = crate::dedup::epochs::SCOPES_MAX;
+    let site = Site::new();
+    site.create("rows", 1, &[]);
+    let lines: Vec<String> = (0..SCOPES + 20).map(|n| format!("x{n} c server{n} rows 1")).collect();
+    send(&site, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let outcome = site.drain(&changes());
+    assert!(matches!(outcome, Err(Error::Tasks { tasks: 1, .. })), "{outcome:?}");
+    assert_eq!(site.values("clean").len(), SCOPES);
+}
