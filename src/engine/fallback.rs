@@ -9,6 +9,8 @@
 //! **Failure**: a store that cannot be told so looks as if it were only behind. The task is refused all the same, until
 //! the process ends.
 
+use std::collections::BTreeMap;
+
 use crate::cluster::{self, Cluster, Message, Producer, Ticket};
 use crate::format::{CHANGELOG_LOST, StoreMeta};
 use crate::record::{Headers, TopicPartition};
@@ -40,18 +42,21 @@ pub fn send<P: Producer>(
     producer.send_all(id, changelog, entries)
 }
 
-/// The trouble of the task of whose transaction, which was aborted, something was delivered to where its changelog held
-/// what its store has applied.
-pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Option<Trouble> {
-    let (id, end) = delivered.iter().copied().find(|(id, offset)| {
-        let stands = tasks.get(id).map(|task| task.changelog_offset);
-        stands.is_some_and(|stands| *offset < stands)
-    })?;
-    let task = tasks.get_mut(&id)?;
-    if let Some(Err(error)) = task.held.as_mut().map(note) {
-        tracing::error!(task = %task.input, reason = %error, "the store was not told that its changelog has lost records");
+/// The troubles of the tasks of whose transaction, which was aborted, something was delivered to where their changelogs
+/// held what their stores have applied. One broker that has lost its last records may have led several of them.
+pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Vec<Trouble> {
+    let mut ends: BTreeMap<TaskId, i64> = BTreeMap::new();
+    for (id, offset) in delivered {
+        ends.entry(*id).and_modify(|end| *end = *offset.min(end)).or_insert(*offset);
     }
-    Some(Trouble::refused(id, Refusal::ChangelogShrunk { stands: task.changelog_offset, end }.to_string()))
+    let fallen_back = |(id, end): (TaskId, i64)| {
+        let task = tasks.get_mut(&id).filter(|task| end < task.changelog_offset)?;
+        if let Some(Err(error)) = task.held.as_mut().map(note) {
+            tracing::error!(task = %task.input, reason = %error, "the store was not told that its changelog has lost records");
+        }
+        Some(Trouble::refused(id, Refusal::ChangelogShrunk { stands: task.changelog_offset, end }.to_string()))
+    };
+    ends.into_iter().filter_map(fallen_back).collect()
 }
 
 /// Has the store say, on the disk too, that it stands beyond whatever the changelog holds.

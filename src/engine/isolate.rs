@@ -120,7 +120,7 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
             task.unsettle();
             let Aborted { undelivered, delivered, .. } =
                 isolated.transactor.abort(means.cluster, &trouble.cause, means.metrics);
-            if let Some(fallen_back) = fallback::told(means.tasks, &delivered) {
+            if let Some(fallen_back) = fallback::told(means.tasks, &delivered).pop() {
                 return Outcome::SetBack(fallen_back.cause);
             }
             let task = means.tasks.get_mut(&id).expect("still there");

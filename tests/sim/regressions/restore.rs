@@ -10,6 +10,7 @@ use ratchet::config::Commit;
 use ratchet::dedup::Epochs;
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::Context;
+use ratchet::engine::fallback;
 use ratchet::engine::restore::{self, Setback, Slice};
 use ratchet::engine::task::{Phase, Task, Tasks};
 use ratchet::engine::transact::Transactor;
@@ -232,6 +233,22 @@ fn a_position_record_that_could_not_be_read_is_refused_before_anything_is_sent()
     let Cause::Refused(reason) = &trouble.cause else { panic!("{:?}", trouble.cause) };
     assert!(reason.contains("could not be read back") && reason.contains("`epoch`"), "{reason}");
     assert_eq!((trouble.task, end), (Some(0), 0));
+}
+
+/// Only the first of them was: the others went on behind what was lost.
+#[test]
+fn every_task_of_a_transaction_whose_changelog_has_fallen_back_is_refused() {
+    let refused = alone(1, |process| {
+        let site = Site::new(process);
+        let mut tasks: Tasks<Sim> = (0..4).map(|id| (id, site.begun())).collect();
+        tasks.values_mut().for_each(|task| task.changelog_offset = 9);
+        // Of the third nothing is known; to the fourth nothing has happened.
+        let troubles = fallback::told(&mut tasks, &[(0, 5), (1, 8), (1, 12), (3, 9)]);
+        troubles.into_iter().map(|trouble| (trouble.task, trouble.cause.to_string())).collect::<Vec<_>>()
+    });
+    let of: Vec<_> = refused.iter().map(|(task, _)| *task).collect();
+    assert_eq!(of, [Some(0), Some(1)], "{refused:?}");
+    assert!(refused[0].1.contains("behind offset 5") && refused[1].1.contains("behind offset 8"), "{refused:?}");
 }
 
 /// One that is current waited until those that had to read their changelogs had done so.
