@@ -135,7 +135,8 @@ impl<C: Cluster> Loading<C> {
 
 /// Takes what is ready into the store and reads a slice of the changelog. The position that a load names is where
 /// reading stood when it was handed to the store, which keeps their order: so after a crash all that is missing
-/// lies behind the store's position.
+/// lies behind the store's position. What files that outlived it hold of that tells of no position: the record comes with
+/// what says where the store stands.
 pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch) -> Result<Progress, Setback> {
     let store = &mut task.held.as_mut().expect("claimed before").store;
     let under_way = store.take_loaded()?;

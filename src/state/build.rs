@@ -4,6 +4,9 @@
 //! in the order in which they were handed in, so that the later record of a key wins. A file has the name of
 //! nothing that RocksDB knows until then.
 //!
+//! **Invariant**: no file has a position record. Files outlive a crash that the store's meta behind them does not; the
+//! position record comes with the meta, and so never tells of more than the meta does.
+//!
 //! **Failure**: an error, a panic too, is told when the store asks for the file. A store that is dropped waits for the file
 //! that is being written for it, and takes back what was not begun: no thread writes into its folder afterwards.
 
@@ -50,8 +53,8 @@ pub(super) struct Work {
 
 /// What has become of it.
 pub(super) enum Built {
-    /// A file to be taken over.
-    File(TableFile),
+    /// A file to be taken over, and the position record, if there is one, which is to come with the meta.
+    File(TableFile, LoadBuffer),
     /// Too little for a file: sorted only.
     Records(LoadBuffer),
 }
@@ -153,10 +156,14 @@ fn build(work: Work) -> Result<Built, Error> {
     let Work { mut buffer, dir, options, file_bytes_min } = work;
     let bytes = buffer.bytes();
     sort(&mut buffer, &dir)?;
-    if bytes < file_bytes_min || buffer.is_empty() {
+    if bytes < file_bytes_min {
         return Ok(Built::Records(buffer));
     }
-    write(&dir, &options, &buffer).map(Built::File)
+    let position = buffer.split_position();
+    if buffer.is_empty() {
+        return Ok(Built::Records(position));
+    }
+    Ok(Built::File(write(&dir, &options, &buffer)?, position))
 }
 
 /// Puts what was gathered for the store in `dir` in order; says so if it is not a changelog's.

@@ -6,6 +6,7 @@
 //! the file is [`super::build`]'s.
 
 use super::memory::Room;
+use crate::format::POSITION_KEY;
 use crate::mistakes::{self, Mistake};
 
 /// What an entry is taken to be, key and value: buffers have room for as many as then fill them.
@@ -154,9 +155,24 @@ impl LoadBuffer {
 
     /// Whether `key` is there. Only after [`LoadBuffer::sort`].
     pub(super) fn contains(&self, key: &[u8]) -> bool {
+        self.find(key).is_some()
+    }
+
+    fn find(&self, key: &[u8]) -> Option<usize> {
         let head = key_head(key);
         let of = |entry: &Entry| entry.head.cmp(&head).then_with(|| entry.key(&self.bytes).cmp(key));
-        self.entries.binary_search_by(of).is_ok()
+        self.entries.binary_search_by(of).ok()
+    }
+
+    /// Takes the position record out, into a buffer of its own, which is empty where there is none. Only after
+    /// [`LoadBuffer::sort`].
+    pub(super) fn split_position(&mut self) -> Self {
+        let mut position = Self::new();
+        if let Some(at) = self.find(POSITION_KEY) {
+            let entry = self.entries.remove(at);
+            position.put(entry.key(&self.bytes), entry.value(&self.bytes));
+        }
+        position
     }
 
     /// Sorts by key and drops all but the last record of each.

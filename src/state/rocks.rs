@@ -145,12 +145,12 @@ impl Rocks {
             let meta = self.under_way.pop_front().expect("it is the first").meta.clone();
             match outcome? {
                 Built::Records(buffer) => self.write(buffer.iter(), buffer.bytes(), &meta)?,
-                Built::File(file) => {
+                Built::File(file, position) => {
                     let _waiting = Waiting::for_disk(&self.dir, "load");
                     self.hold_compactions()?;
                     build::ingest(&self.db, &self.dir, &file)?;
                     // After the file: a crash in between leaves the older meta, from which all is read again.
-                    self.write(std::iter::empty(), 0, &meta)?;
+                    self.write(position.iter(), position.bytes(), &meta)?;
                 }
             }
         }

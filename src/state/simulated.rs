@@ -336,10 +336,11 @@ impl Simulated {
                 break;
             }
             let Some(UnderWay { built, is_file, meta, .. }) = self.under_way.pop_front() else { break };
-            let buffer = built?;
+            let mut buffer = built?;
             if is_file {
+                let position = buffer.split_position();
                 self.ingest(&buffer)?;
-                self.write(std::iter::empty(), 0, &meta)?;
+                self.write(position.iter(), position.bytes(), &meta)?;
             } else {
                 self.write(buffer.iter(), buffer.bytes(), &meta)?;
             }

@@ -1,5 +1,6 @@
 //! A process that writes to a store is killed by SIGKILL at any moment: what is found then is the state
-//! after some commit, whole, or a store that says that it is being restored, and restoring mends it.
+//! after some commit, whole, or a store that says that it is being restored, and restoring mends it. Its position
+//! record is the one of where it says that it stands.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -21,15 +22,24 @@ fn record(offset: usize) -> (Vec<u8>, Option<Vec<u8>>) {
     (entry_key(&(random / 5 % 2000).to_string()), value)
 }
 
+/// The position record of what ends at `offset`.
+fn position(offset: usize) -> Vec<u8> {
+    offset.to_be_bytes().to_vec()
+}
+
 fn state_at(offset: usize) -> Map {
     let mut map = Map::new();
     (0..offset).map(record).for_each(|(key, value)| apply(&mut map, &key, value.as_deref()));
+    if offset > 0 {
+        map.insert(POSITION_KEY.to_owned(), position(offset));
+    }
     map
 }
 
 fn commit(store: &mut Store, from: usize, to: usize) {
     let mut overlay = Overlay::new();
     (from..to).map(record).for_each(|(key, value)| overlay.put(&key, value.as_deref()));
+    overlay.put(POSITION_KEY, Some(&position(to)));
     store.commit(&overlay, &meta(to)).unwrap();
 }
 
@@ -37,6 +47,7 @@ fn load(store: &mut Store, from: usize, to: usize) {
     store.set_ingest_bytes_min(if mix(from).is_multiple_of(2) { 0 } else { usize::MAX });
     let mut buffer = LoadBuffer::new();
     (from..to).map(record).for_each(|(key, value)| buffer.put(&key, value.as_deref()));
+    buffer.put(POSITION_KEY, Some(&position(to)));
     store.load(buffer, loading(to)).unwrap();
 }
 
@@ -104,6 +115,7 @@ fn killed_at_any_moment() {
             assert!(contents(&store).unwrap() == state_at(at), "not the state after commit {at}");
         } else {
             restoring += 1;
+            assert_eq!(store.get(POSITION_KEY).unwrap(), (at > 0).then(|| position(at)), "ahead of where it stands");
             store.begin_load(&loading(at)).unwrap();
             load(&mut store, at, at + AHEAD_MAX / 2);
             load(&mut store, at + AHEAD_MAX / 2, at + AHEAD_MAX);

@@ -182,6 +182,24 @@ fn reason_of(setback: Setback) -> String {
     }
 }
 
+/// What a restore had brought into files was there after a crash, and where the store stood was not: with a changelog that
+/// had lost the rest meanwhile there was nothing left to read, and whatever part of it the store held was gone on with.
+#[test]
+fn a_store_ahead_of_its_position_is_not_whole_where_the_changelog_has_lost_the_rest() {
+    let refusal = alone(1, |process| {
+        let site = Site::new(process);
+        site.commit(1, &[entry(0, 1)]);
+        site.commit(2, &[entry(1, 2)]);
+        let mut task = site.settled();
+        site.restore(&mut task);
+        site.disk.crash(|_| 0);
+        drop(task);
+        process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(0);
+        site.refused(&mut site.begun())
+    });
+    assert!(refusal.contains("does not hold the transaction"), "{refusal}");
+}
+
 /// A store that could not be built upon was emptied before it was known that its task could go on, and it was the last
 /// copy.
 #[test]
