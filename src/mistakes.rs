@@ -128,6 +128,18 @@ mistakes! {
     ChangelogCreatedAnew,
     /// where the input goes on is not recorded, if nothing before it was processed
     PositionNotRecorded,
+    /// a store that stands beyond its changelog's end is worked on
+    ChangelogEndNotCompared,
+    /// where a transaction's changelog records come to stand is not looked at
+    DeliveryNotCompared,
+    /// a longer retention moves the horizon back
+    HorizonMovedBack,
+    /// more ranges of offsets are kept than may be
+    RangesUnbounded,
+    /// more scopes of versions are kept than may be
+    ScopesUnbounded,
+    /// what looks like the future by the host's clock is set aside, and Kafka's time not asked for
+    KafkaTimeNotAsked,
 }
 
 #[cfg(feature = "mistakes")]

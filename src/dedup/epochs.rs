@@ -18,7 +18,9 @@
 //!
 //! **Failure.** The scopes are bounded in number and size: [`Error`] says what to do. Nothing was changed then.
 
+use super::progress::Bounds;
 use crate::format::{Reached, Scope, Segment};
+use crate::mistakes::{self, Mistake};
 
 /// More scopes are not kept: an epoch is something that changes a few times in a topology's life.
 pub const SCOPES_MAX: usize = 256;
@@ -32,17 +34,17 @@ pub const BYTES_MAX: usize = 512 << 10;
 pub enum Error {
     /// The epoch names what changes all the time.
     #[error(
-        "the records are of more than {SCOPES_MAX} scopes: `epoch` must name what changes seldom, such as a server or a \
+        "the records are of more than {0} scopes: `epoch` must name what changes seldom, such as a server or a \
          timeline; correct it and give the topology a new name and a new output topic, or say what else to do with `on_epoch_change`"
     )]
-    TooManyScopes,
+    TooManyScopes(usize),
     /// Two scopes take turns.
     #[error(
-        "the scopes of the records have taken turns more than {SEGMENTS_MAX} times: two sources write to this partition \
+        "the scopes of the records have taken turns more than {0} times: two sources write to this partition \
          at once; separate them by a part of the identity under a new topology name, or say what else to do with \
          `on_epoch_change`"
     )]
-    TooManySegments,
+    TooManySegments(usize),
     /// The scopes' parts or the versions are very long.
     #[error(
         "the scopes of the records and their versions take more than {BYTES_MAX} bytes: name shorter parts for `epoch` \
@@ -110,9 +112,11 @@ impl Step {
 }
 
 /// The scopes that a task has seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Epochs {
     scopes: Vec<Scope>,
+    scopes_max: usize,
+    segments_max: usize,
     /// The greatest `began` of all segments, or more.
     newest: i64,
     /// The scope that was seen last: most likely the next record's.
@@ -127,22 +131,32 @@ impl PartialEq for Epochs {
 
 impl Clone for Epochs {
     fn clone(&self) -> Self {
-        Self { scopes: self.scopes.clone(), newest: self.newest, latest: self.latest }
+        Self { scopes: self.scopes.clone(), ..*self }
     }
 
     fn clone_from(&mut self, source: &Self) {
-        self.scopes.clone_from(&source.scopes);
-        (self.newest, self.latest) = (source.newest, source.latest);
+        let Self { scopes, scopes_max, segments_max, newest, latest } = source;
+        self.scopes.clone_from(scopes);
+        (self.scopes_max, self.segments_max) = (*scopes_max, *segments_max);
+        (self.newest, self.latest) = (*newest, *latest);
+    }
+}
+
+impl Default for Epochs {
+    fn default() -> Self {
+        let Bounds { scopes_max, segments_max, .. } = Bounds::USUAL;
+        Self { scopes: Vec::new(), scopes_max, segments_max, newest: 0, latest: 0 }
     }
 }
 
 impl Epochs {
     /// What a position record holds. A scope without a segment, which is never written, is one that has just begun.
-    pub fn from_scopes(mut scopes: Vec<Scope>) -> Self {
+    pub fn from_scopes(mut scopes: Vec<Scope>, bounds: &Bounds) -> Self {
         for scope in scopes.iter_mut().filter(|scope| scope.segments.is_empty()) {
             scope.segments.push(Segment { above: None, began: i64::MAX });
         }
-        let mut epochs = Self { scopes, newest: i64::MIN, latest: 0 };
+        let Bounds { scopes_max, segments_max, .. } = *bounds;
+        let mut epochs = Self { scopes, scopes_max, segments_max, newest: i64::MIN, latest: 0 };
         epochs.find_newest();
         epochs
     }
@@ -159,7 +173,7 @@ impl Epochs {
 
     /// The number that a scope which was not seen yet would get.
     pub(super) fn next(&self) -> u16 {
-        // `note` refuses more than SCOPES_MAX.
+        // `note` refuses more than SCOPES_MAX at the most.
         self.scopes.len() as u16
     }
 
@@ -229,8 +243,8 @@ impl Epochs {
     }
 
     fn open(&mut self, scope: &[u8], version: &[u8], offset: i64) -> Result<u16, Error> {
-        if self.scopes.len() >= SCOPES_MAX {
-            return Err(Error::TooManyScopes);
+        if self.scopes.len() >= self.scopes_max && !mistakes::made(Mistake::ScopesUnbounded) {
+            return Err(Error::TooManyScopes(self.scopes_max));
         }
         self.check_room(scope.len() + version.len())?;
         self.scopes.push(Scope {
@@ -272,8 +286,8 @@ impl Epochs {
     /// Whether one more segment, and this many bytes, can be kept.
     fn check_room(&self, bytes: usize) -> Result<(), Error> {
         let segments = || self.scopes.iter().flat_map(|scope| &scope.segments);
-        if segments().count() >= SEGMENTS_MAX {
-            return Err(Error::TooManySegments);
+        if segments().count() >= self.segments_max {
+            return Err(Error::TooManySegments(self.segments_max));
         }
         let bounds: usize = segments().filter_map(|segment| segment.above.as_ref()).map(Vec::len).sum();
         let reached = self.scopes.iter().flat_map(|scope| &scope.reached).map(|reached| reached.version.len());

@@ -75,7 +75,7 @@ pub use epochs::Epochs;
 pub use identity::{describe as describe_identity, describe_scope};
 pub use model::Model;
 pub use path::{Number, Path, Scalar, Source};
-pub use progress::{Progress, RANGES_MAX, Ranges};
+pub use progress::{Bounds, Progress, RANGES_MAX, Ranges};
 pub use reader::{Candidate, Reader, Reading, Refusal};
 pub use rules::{
     Actions, Epoch, EpochPart, Identity, Kinds, Limits, Names, OnNull, Part, Places, Retention, Rules, Version,

@@ -4,6 +4,7 @@
 //! It is part of the task's state: a transaction works on a copy, which is kept when it commits.
 
 use crate::format::NO_TIME;
+use crate::mistakes::{self, Mistake};
 
 use super::decide::{Decision, Judged, Remember};
 use super::epochs::{self, Epochs};
@@ -13,29 +14,56 @@ use super::vocabulary::Kind;
 /// More ranges than any group is reset to leave behind.
 pub const RANGES_MAX: usize = 1024;
 
+/// How much of a past is kept at the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Ranges of offsets that were processed.
+    pub ranges_max: usize,
+    /// Scopes.
+    pub scopes_max: usize,
+    /// Segments, of all scopes together.
+    pub segments_max: usize,
+}
+
+impl Bounds {
+    /// Those that hold wherever ratchet runs. Only the simulation sets others, so that they are met.
+    pub const USUAL: Self =
+        Self { ranges_max: RANGES_MAX, scopes_max: epochs::SCOPES_MAX, segments_max: epochs::SEGMENTS_MAX };
+}
+
 /// A past that cannot be kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Each reset of the group that skips records leaves one more range.
     #[error(
-        "the processed offsets fall apart into more than {RANGES_MAX} ranges, because the group was reset to skip records \
+        "the processed offsets fall apart into more than {0} ranges, because the group was reset to skip records \
          again and again; begin anew under another topology name"
     )]
-    TooManyRanges,
+    TooManyRanges(usize),
 }
 
 /// Offsets, as ascending ranges that neither overlap nor touch; each holds its first offset and not its
 /// second.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Ranges(Vec<(i64, i64)>);
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ranges {
+    pairs: Vec<(i64, i64)>,
+    most: usize,
+}
 
 impl Clone for Ranges {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { pairs: self.pairs.clone(), most: self.most }
     }
 
     fn clone_from(&mut self, source: &Self) {
-        self.0.clone_from(&source.0);
+        self.pairs.clone_from(&source.pairs);
+        self.most = source.most;
+    }
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self::within(&Bounds::USUAL)
     }
 }
 
@@ -45,9 +73,14 @@ impl Ranges {
         Self::default()
     }
 
+    /// No offsets, and never more ranges than `bounds` allow.
+    pub fn within(bounds: &Bounds) -> Self {
+        Self { pairs: Vec::new(), most: bounds.ranges_max }
+    }
+
     /// The offsets of these ranges, which may come in any order, overlap or be empty.
-    pub fn from_pairs(pairs: impl IntoIterator<Item = (i64, i64)>) -> Result<Self, Error> {
-        let mut ranges = Self::new();
+    pub fn from_pairs(pairs: impl IntoIterator<Item = (i64, i64)>, bounds: &Bounds) -> Result<Self, Error> {
+        let mut ranges = Self::within(bounds);
         for (from, to) in pairs {
             ranges.add_range(from, to)?;
         }
@@ -56,26 +89,26 @@ impl Ranges {
 
     /// The ranges, ascending and apart.
     pub fn as_pairs(&self) -> &[(i64, i64)] {
-        &self.0
+        &self.pairs
     }
 
     /// Whether `offset` is among them.
     pub fn contains(&self, offset: i64) -> bool {
         // Almost always the question is about the offset that follows the last range.
-        match self.0.last() {
+        match self.pairs.last() {
             None => false,
             Some(&(from, to)) if offset >= from => offset < to,
             Some(_) => {
-                let after = self.0.partition_point(|&(from, _)| from <= offset);
-                after.checked_sub(1).is_some_and(|i| offset < self.0[i].1)
+                let after = self.pairs.partition_point(|&(from, _)| from <= offset);
+                after.checked_sub(1).is_some_and(|i| offset < self.pairs[i].1)
             }
         }
     }
 
     /// Whether all offsets from `from` up to, and not including, `to` are among them.
     pub fn contains_all(&self, from: i64, to: i64) -> bool {
-        let after = self.0.partition_point(|&(start, _)| start <= from);
-        from >= to || after.checked_sub(1).is_some_and(|i| to <= self.0[i].1)
+        let after = self.pairs.partition_point(|&(start, _)| start <= from);
+        from >= to || after.checked_sub(1).is_some_and(|i| to <= self.pairs[i].1)
     }
 
     /// Adds one offset: the range that ends there grows, or a new one begins.
@@ -87,16 +120,17 @@ impl Ranges {
     /// on from `from`: transaction markers and compacted gaps inside it hold no record and never will. On
     /// an error nothing was added.
     pub fn add_range(&mut self, from: i64, to: i64) -> Result<(), Error> {
-        if self.0.len() >= RANGES_MAX && from < to && !self.touches(from, to) {
-            return Err(Error::TooManyRanges);
+        let is_full = self.pairs.len() >= self.most && !mistakes::made(Mistake::RangesUnbounded);
+        if is_full && from < to && !self.touches(from, to) {
+            return Err(Error::TooManyRanges(self.most));
         }
         self.insert(from, to);
         Ok(())
     }
 
     fn touches(&self, from: i64, to: i64) -> bool {
-        let first = self.0.partition_point(|&(_, end)| end < from);
-        self.0.get(first).is_some_and(|&(start, _)| start <= to)
+        let first = self.pairs.partition_point(|&(_, end)| end < from);
+        self.pairs.get(first).is_some_and(|&(start, _)| start <= to)
     }
 
     /// [`Ranges::add_range`] without the bound.
@@ -104,7 +138,7 @@ impl Ranges {
         if from >= to {
             return;
         }
-        if let Some((start, end)) = self.0.last_mut()
+        if let Some((start, end)) = self.pairs.last_mut()
             && *start <= from
             && from <= *end
         {
@@ -112,14 +146,14 @@ impl Ranges {
             return;
         }
         // All ranges that overlap or touch [from, to) become one with it.
-        let first = self.0.partition_point(|&(_, end)| end < from);
-        let last = self.0.partition_point(|&(start, _)| start <= to);
-        let merged = match self.0.get(first..last) {
+        let first = self.pairs.partition_point(|&(_, end)| end < from);
+        let last = self.pairs.partition_point(|&(start, _)| start <= to);
+        let merged = match self.pairs.get(first..last) {
             Some([(start, end)]) => ((*start).min(from), (*end).max(to)),
             Some([(start, _), .., (_, end)]) => ((*start).min(from), (*end).max(to)),
             _ => (from, to),
         };
-        self.0.splice(first..last, [merged]);
+        self.pairs.splice(first..last, [merged]);
     }
 }
 
@@ -179,7 +213,9 @@ impl Progress {
         if let Retention::For { ms } = rules.retention
             && self.stream_time != NO_TIME
         {
-            self.horizon = self.horizon.max(self.stream_time.saturating_sub(ms));
+            let horizon = self.stream_time.saturating_sub(ms);
+            let moves_back = mistakes::made(Mistake::HorizonMovedBack);
+            self.horizon = if moves_back { horizon } else { self.horizon.max(horizon) };
         }
     }
 

@@ -14,8 +14,10 @@
 use crate::cluster::kafka::Queues;
 use crate::config::Commit;
 
-use super::lane::LOADS_MAX;
+use super::limits::Limits;
 
+/// How many tasks of a lane load at once.
+const LOADS_MAX: u64 = Limits::USUAL.loads_max as u64;
 /// Shares that the memory is divided into.
 const SHARES: u64 = 8;
 /// Shares of the stores.
@@ -47,7 +49,7 @@ impl Budget {
         let at_most = |most: usize, room: u64| usize::try_from(room).map_or(most, |room| most.min(room.max(1)));
         Self {
             stores_bytes: share * STORES_SHARES,
-            queues: Queues { member_bytes: of_lane, reader_bytes: of_lane / LOADS_MAX as u64, unpacked_bytes },
+            queues: Queues { member_bytes: of_lane, reader_bytes: of_lane / LOADS_MAX, unpacked_bytes },
             commit: Commit {
                 interval_ms: commit.interval_ms,
                 records_max: at_most(commit.records_max, part / RECORD_BYTES),
@@ -70,7 +72,7 @@ mod tests {
                 let budget =
                     Budget::new(memory, 0, lanes, Commit { records_max: usize::MAX, bytes_max: usize::MAX, ..COMMIT });
                 let of_lane = budget.queues.member_bytes
-                    + budget.queues.reader_bytes * LOADS_MAX as u64
+                    + budget.queues.reader_bytes * LOADS_MAX
                     + budget.commit.records_max as u64 * RECORD_BYTES
                     + budget.commit.bytes_max as u64;
                 let all = budget.stores_bytes + of_lane * lanes as u64;

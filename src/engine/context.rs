@@ -17,6 +17,7 @@ use super::catalog::Catalog;
 use super::claims::Ids;
 use super::clock::Clock;
 use super::held_up::HeldUp;
+use super::limits::Limits;
 
 /// What all lanes of a topology share.
 pub struct Context {
@@ -52,6 +53,8 @@ pub struct Context {
     pub held_up: HeldUp,
     /// The transactional ids that its lanes write under.
     pub ids: Ids,
+    /// Bounds of the lanes' work.
+    pub limits: Limits,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
 }

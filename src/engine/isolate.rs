@@ -20,9 +20,6 @@ use super::task::{Phase, Task, TaskId, Tasks};
 use super::transact::{Aborted, Transactor};
 use super::trouble::{Cause, Trouble};
 
-/// Records in one transaction of an isolated task.
-const RECORDS_MAX: usize = 500;
-
 /// Why and until where a task is isolated. Outlives its restores.
 #[derive(Clone, Debug)]
 pub struct Quarantine {
@@ -38,8 +35,9 @@ pub struct Quarantine {
 
 impl Quarantine {
     /// For a task whose records up to `until` were in a transaction that could not be delivered.
-    pub fn new(until: i64, refused: bool) -> Self {
-        let records_max = if refused { RECORDS_MAX / 2 } else { RECORDS_MAX };
+    pub fn new(context: &Context, until: i64, refused: bool) -> Self {
+        let most = context.limits.isolated_records_max;
+        let records_max = if refused { (most / 2).max(1) } else { most };
         Self { until, records_max, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
     }
 }
@@ -209,7 +207,7 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isola
     if let Some(quarantine) = &mut task.quarantine {
         quarantine.attempts = 0;
         quarantine.unsendable = None;
-        quarantine.records_max = (quarantine.records_max * 2).min(RECORDS_MAX);
+        quarantine.records_max = (quarantine.records_max * 2).min(means.context.limits.isolated_records_max);
     }
     match troubles.into_iter().next() {
         None => Ok(Outcome::Worked),

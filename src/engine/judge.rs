@@ -180,7 +180,8 @@ impl Judge {
         if let Some(refusal) = dedup::check_time(rules, progress, record.timestamp, wall_ms) {
             // Where the topics are this process's own there is no other clock.
             let is_future = |at| task.present.is_future(record.offset, at, rules.future_max_ms);
-            let is_certain = !C::IS_SHARED || record.timestamp.is_some_and(is_future);
+            let is_certain =
+                !C::IS_SHARED || mistakes::made(Mistake::KafkaTimeNotAsked) || record.timestamp.is_some_and(is_future);
             return Ok(is_certain.then(|| refused(context, &refusal)));
         }
         let before = (progress.stream_time, progress.horizon);

@@ -26,10 +26,6 @@ mod group;
 mod records;
 mod recovery;
 
-pub(super) use recovery::LOADS_MAX;
-
-/// Records taken in one poll.
-const POLL_RECORDS_MAX: usize = 4096;
 /// How long an idle lane waits for a record before it looks after the group again.
 const IDLE_WAIT: Duration = Duration::from_millis(20);
 /// How long a lane waits that has restores or isolated tasks to look after.
@@ -168,7 +164,7 @@ impl<C: Cluster> Lane<C> {
     /// Does what there is to do, waiting some milliseconds for records where there is nothing.
     pub fn step(&mut self) -> Result<(), cluster::Error> {
         let wait = self.wait();
-        match self.member.poll(&mut self.batch, POLL_RECORDS_MAX, wait) {
+        match self.member.poll(&mut self.batch, self.context.limits.poll_records_max, wait) {
             Ok(None) => {}
             Ok(Some(event)) => self.on_event(event)?,
             Err(error) => self.on_poll_error(error)?,

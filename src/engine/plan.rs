@@ -5,7 +5,7 @@
 //! Source offsets alone prove nothing: groups are reset, topics recreated, folders swapped. The token decides.
 
 use crate::cluster::{CommittedOffset, Settled, TopicId};
-use crate::dedup::{Epochs, Progress, Ranges};
+use crate::dedup::{Bounds, Epochs, Progress, Ranges};
 use crate::format::{self, OffsetMetadata, PositionRecord, StoreMeta, Token};
 use crate::mistakes::{self, Mistake};
 use crate::topology::Start;
@@ -69,7 +69,7 @@ pub fn examine(
     if meta.partition != partition && !mistakes::made(Mistake::PartitionNotCompared) {
         return unusable(format!("it belongs to partition {}", meta.partition));
     }
-    if meta.changelog_offset > settled.changelog_end {
+    if meta.changelog_offset > settled.changelog_end && !mistakes::made(Mistake::ChangelogEndNotCompared) {
         return Standing::Beyond { stands: meta.changelog_offset, end: settled.changelog_end };
     }
     // One marker ends the store's last transaction. If there is more, then of this task's aborted ones, or of
@@ -143,6 +143,8 @@ pub struct Own<'a> {
     pub task_count: u32,
     /// Where to begin when nothing was ever processed.
     pub start: Start,
+    /// How much of its past it keeps.
+    pub bounds: &'a Bounds,
 }
 
 /// What the text beside the committed offset says, if ratchet wrote it; refused where that alone is reason enough. To
@@ -183,7 +185,7 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
     let metadata = check_committed(settled, own)?;
     let recorded = position.map(|p| p.processed.as_slice()).unwrap_or_default();
     let stood = recorded.last().map(|&(_, end)| end);
-    let processed = Ranges::from_pairs(recorded.iter().copied())?;
+    let processed = Ranges::from_pairs(recorded.iter().copied(), own.bounds)?;
     if let Some(metadata) = &metadata {
         let is_held = position.map(|position| &position.token) == Some(&metadata.token);
         // Requests of a former transaction that come late can commit its offset once more (KIP-890), and a
@@ -223,7 +225,7 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
         horizon: position.map_or(i64::MIN, |position| position.horizon),
         processed,
         truncates: position.map_or(0, |position| position.truncates),
-        epochs: Epochs::from_scopes(position.map(|position| position.scopes.clone()).unwrap_or_default()),
+        epochs: Epochs::from_scopes(position.map(|position| position.scopes.clone()).unwrap_or_default(), own.bounds),
     };
     Ok(Resumption { next, progress, origin })
 }

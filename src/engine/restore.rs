@@ -182,7 +182,12 @@ fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held>, r
 
 /// What the task knows of itself.
 fn own<'a, C: Cluster>(context: &'a Context, task: &Task<C>) -> Own<'a> {
-    Own { rules_digest: &context.rules_digest, task_count: task.topics.task_count, start: context.topology.start }
+    Own {
+        rules_digest: &context.rules_digest,
+        task_count: task.topics.task_count,
+        start: context.topology.start,
+        bounds: &context.limits.kept,
+    }
 }
 
 /// Decides what the store needs.

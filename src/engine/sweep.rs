@@ -15,8 +15,6 @@ use super::progress::{Walked, Walks};
 use super::task::{Phase, Task};
 use crate::state;
 
-/// Keys looked at in one slice.
-const SLICE_KEYS_MAX: usize = 2_000;
 /// A walk begins when stream time has moved on by this part of the retention.
 const WALK_SHARE: i64 = 16;
 /// ... but by no less than this.
@@ -74,7 +72,7 @@ pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize,
     let progress = by_wall.as_ref().unwrap_or(progress);
     let mut walked = 0;
     let mut expired: Vec<Vec<u8>> = Vec::new();
-    let cursor = held.store.scan(sweep.cursor.as_deref(), SLICE_KEYS_MAX, |key, value| {
+    let cursor = held.store.scan(sweep.cursor.as_deref(), context.limits.sweep_keys_max, |key, value| {
         walked += 1;
         // An entry of another format is left for its record to meet: that stops the task with the reason.
         let entry = EntryRef::decode(value);

@@ -5,6 +5,8 @@
 //! at five times the speed of the next best way); for a small one the file would not pay. Sorting and writing
 //! the file is [`super::build`]'s.
 
+use std::sync::Arc;
+
 use super::memory::Room;
 use crate::format::POSITION_KEY;
 use crate::mistakes::{self, Mistake};
@@ -28,8 +30,13 @@ enum Bound {
     None,
     /// The memory that it may take, given back with it.
     Room(Room),
-    /// What one read brings.
-    OneRead,
+    /// On a simulated disk: as much as comes or what one read brings, and a place among the buffers that there may be.
+    Simulated {
+        /// Whether it is full as soon as there is anything in it.
+        one_read: bool,
+        /// Given back with it.
+        _place: Arc<()>,
+    },
 }
 
 #[derive(Clone, Copy)]
@@ -90,9 +97,10 @@ impl LoadBuffer {
         }
     }
 
-    /// An empty buffer that is full as soon as there is anything in it.
-    pub(super) fn for_one_read() -> Self {
-        Self { bound: Bound::OneRead, ..Self::default() }
+    /// An empty buffer of a simulated disk, that has this place among them; where it is for `one_read`, it is full as
+    /// soon as there is anything in it.
+    pub(super) fn simulated(one_read: bool, place: Arc<()>) -> Self {
+        Self { bound: Bound::Simulated { one_read, _place: place }, ..Self::default() }
     }
 
     /// Whether so many records more, of the usual size, still fit.
@@ -103,7 +111,7 @@ impl LoadBuffer {
                 let most = records_in(room);
                 self.entries.len() + records <= most && self.bytes.len() + records * ENTRY_BYTES <= most * ENTRY_BYTES
             }
-            Bound::OneRead => self.is_empty(),
+            Bound::Simulated { one_read, .. } => !one_read || self.is_empty(),
         }
     }
 
@@ -128,7 +136,7 @@ impl LoadBuffer {
     pub(super) fn room_bytes(&self) -> usize {
         match &self.bound {
             Bound::Room(room) => room.bytes(),
-            Bound::None | Bound::OneRead => 0,
+            Bound::None | Bound::Simulated { .. } => 0,
         }
     }
 

@@ -98,7 +98,7 @@ impl Memory {
     pub fn load_buffer(&self) -> Option<LoadBuffer> {
         match &self.0 {
             Place::Rocks(memory) => Loads::take(&memory.loads).map(LoadBuffer::within),
-            Place::Simulated(disk) => Some(disk.load_buffer()),
+            Place::Simulated(disk) => disk.load_buffer(),
         }
     }
 

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::load::LoadBuffer;
 use super::memory::Place;
@@ -34,6 +34,10 @@ struct Disk {
     /// How many more writes are taken by each store while nothing can be flushed; `None` while there is space.
     full: Option<u32>,
     loads: Loads,
+    /// A place for each buffer that there is.
+    buffers: Vec<Weak<()>>,
+    /// How often there was none.
+    turned_away: u64,
     opened: u64,
 }
 
@@ -44,6 +48,8 @@ pub struct Loads {
     pub file_bytes_min: usize,
     /// Whether each read of the changelog is a load of its own.
     pub one_read: bool,
+    /// How many buffers there may be at once, of all stores together; 0 is any number.
+    pub buffers_max: usize,
 }
 
 /// A store's files, and what is to be written to them.
@@ -147,9 +153,23 @@ impl SimulatedDisk {
         assert!(former.is_none_or(|former| former.holder.is_none()), "{} is open", dir.display());
     }
 
-    /// A buffer for a load.
-    pub(super) fn load_buffer(&self) -> LoadBuffer {
-        if self.lock().loads.one_read { LoadBuffer::for_one_read() } else { LoadBuffer::new() }
+    /// A buffer for a load; `None` while others have all that there may be.
+    pub(super) fn load_buffer(&self) -> Option<LoadBuffer> {
+        let mut guard = self.lock();
+        let Disk { loads, buffers, turned_away, .. } = &mut *guard;
+        buffers.retain(|place| place.strong_count() > 0);
+        if loads.buffers_max > 0 && buffers.len() >= loads.buffers_max {
+            *turned_away += 1;
+            return None;
+        }
+        let place = Arc::new(());
+        buffers.push(Arc::downgrade(&place));
+        Some(LoadBuffer::simulated(loads.one_read, place))
+    }
+
+    /// How often a load had to wait for another's buffer.
+    pub fn turned_away(&self) -> u64 {
+        self.lock().turned_away
     }
 
     /// Every change is made by a call that does not panic.

@@ -473,7 +473,7 @@ fn too_many_scopes_are_refused_and_change_nothing() {
     let before = progress.clone();
     let judged = Judged { scope: Some(b"one more"), offset: 1000, ..versioned_by(b"\x80") };
     let decision = decide(&rules, &progress, &judged, Known::default());
-    assert_eq!(progress.note(&judged, &decision), Err(TooMuch::TooManyScopes));
+    assert_eq!(progress.note(&judged, &decision), Err(TooMuch::TooManyScopes(crate::dedup::epochs::SCOPES_MAX)));
     assert_eq!(progress, before);
 }
 

@@ -215,7 +215,7 @@ fn what_was_seen_reads_back_and_decides_alike() {
          1 x b 9 epoch_changed!
          2 x a 7 epoch_changed!",
     );
-    let again = Epochs::from_scopes(task.progress.epochs.scopes().to_vec());
+    let again = Epochs::from_scopes(task.progress.epochs.scopes().to_vec(), &Bounds::USUAL);
     assert_eq!(again, task.progress.epochs);
     for (offset, scope, version) in [(3, b"a", 7), (3, b"b", 9), (3, b"b", 10), (1, b"b", 1)] {
         let number = again.number(scope);
@@ -247,7 +247,7 @@ fn scopes_that_take_turns_or_take_too_much_are_refused_and_change_nothing() {
     };
     let turns_max = SEGMENTS_MAX as i64 - 2;
     assert!((0..turns_max).all(|turn| turn_of(turn).is_ok()));
-    assert_eq!(turn_of(turns_max), Err(Error::TooManySegments));
+    assert_eq!(turn_of(turns_max), Err(Error::TooManySegments(SEGMENTS_MAX)));
     let mut epochs = Epochs::default();
     assert_eq!(see(&mut epochs, &vec![0; BYTES_MAX], b"\x80", 0), Err(Error::TooLong));
     assert!(epochs.is_empty());

@@ -19,7 +19,7 @@ fn a_continuous_read_is_one_range() {
 
 #[test]
 fn a_skip_begins_a_new_range_and_filling_it_joins_them() {
-    let mut ranges = Ranges::from_pairs([(20, 30), (0, 10)]).unwrap();
+    let mut ranges = Ranges::from_pairs([(20, 30), (0, 10)], &Bounds::USUAL).unwrap();
     assert_eq!(ranges.as_pairs(), [(0, 10), (20, 30)]);
     ranges.add_range(10, 15).unwrap();
     ranges.add_range(15, 18).unwrap();
@@ -33,8 +33,8 @@ fn a_skip_begins_a_new_range_and_filling_it_joins_them() {
 
 #[test]
 fn ranges_are_bounded_and_full_ones_still_grow() {
-    let mut ranges = Ranges::from_pairs((0..RANGES_MAX as i64).map(|i| (i * 3, i * 3 + 1))).unwrap();
-    assert_eq!(ranges.add(100_000), Err(Error::TooManyRanges));
+    let mut ranges = Ranges::from_pairs((0..RANGES_MAX as i64).map(|i| (i * 3, i * 3 + 1)), &Bounds::USUAL).unwrap();
+    assert_eq!(ranges.add(100_000), Err(Error::TooManyRanges(RANGES_MAX)));
     assert_eq!(ranges.as_pairs().len(), RANGES_MAX);
     ranges.add(1).unwrap();
     ranges.add(2).unwrap();
@@ -57,7 +57,7 @@ proptest! {
             prop_assert!(ranges.as_pairs().iter().all(|(from, to)| from < to));
             prop_assert!(ranges.as_pairs().windows(2).all(|pair| pair[0].1 < pair[1].0));
         }
-        prop_assert_eq!(Ranges::from_pairs(ranges.as_pairs().iter().rev().copied()), Ok(ranges));
+        prop_assert_eq!(Ranges::from_pairs(ranges.as_pairs().iter().rev().copied(), &Bounds::USUAL), Ok(ranges));
     }
 }
 

@@ -17,9 +17,6 @@ use crate::mistakes::{self, Mistake};
 
 use super::{DISK_SLICE, Lane};
 
-/// How many tasks of a lane load at once: each takes memory for what it gathers.
-pub(in crate::engine) const LOADS_MAX: usize = 4;
-
 impl<C: Cluster> Lane<C> {
     /// Aborts the open transaction and sends its tasks through their restore.
     pub(super) fn way_back(&mut self, trouble: Trouble) {
@@ -46,13 +43,14 @@ impl<C: Cluster> Lane<C> {
             let failure = undelivered.iter().find(|(of, _, _)| *of == id && !fenced);
             if let (Some((_, refused, message)), Some(task)) = (failure, self.tasks.get_mut(&id)) {
                 tracing::warn!(task = %task.input, reason = %message, "the output fails this task; it goes on alone");
-                task.quarantine = Some(Quarantine::new(task.pending.next, *refused));
+                task.quarantine = Some(Quarantine::new(&self.context, task.pending.next, *refused));
             }
             self.restart(id);
         }
         if let (Some(task), Cause::Cluster(_)) = (trouble.task.and_then(|id| self.tasks.get_mut(&id)), &trouble.cause) {
             tracing::warn!(task = %task.input, reason = %trouble.cause, "the output fails this task; it goes on alone");
-            task.quarantine.get_or_insert_with(|| Quarantine::new(task.committed.next + 1, false));
+            let until = task.committed.next + 1;
+            task.quarantine.get_or_insert_with(|| Quarantine::new(&self.context, until, false));
         } else if trouble.task.is_some() {
             self.on_task_trouble(trouble);
         }
@@ -169,7 +167,8 @@ impl<C: Cluster> Lane<C> {
                 (self.restore_next, self.loading) = (id, true);
                 break;
             }
-            let may_load = self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < LOADS_MAX;
+            let may_load =
+                self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < self.context.limits.loads_max;
             let task = self.tasks.get_mut(&id).expect("listed above");
             let step = || restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
             let stepped = match caught(step) {

@@ -75,7 +75,11 @@ fn standing(settled: &Settled, meta: &StoreMeta, committed: Option<&Token>) -> S
 }
 
 fn go_on(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resumption, Refusal> {
-    resume(settled, position, Own { rules_digest: &DIGEST, task_count: 4, start: Start::Earliest })
+    resume(
+        settled,
+        position,
+        Own { rules_digest: &DIGEST, task_count: 4, start: Start::Earliest, bounds: &Bounds::USUAL },
+    )
 }
 
 #[test]
@@ -190,7 +194,7 @@ fn an_offset_that_went_back_over_what_the_sweeper_has_committed_is_gone_on_from(
 #[test]
 fn an_offset_that_went_back_to_where_processing_began_is_gone_on_from() {
     // A first transaction that has processed nothing: a beginning at the end, or a stop before the first record.
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest };
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
     for (recorded, next, origin) in [
         (&[(0, 300)][..], 0, Origin::Reset),
         (&[(700, 700)], 700, Origin::Committed),
@@ -225,7 +229,7 @@ fn a_fresh_task_begins_where_the_topology_says() {
     let settled = settled(None);
     let resumption = go_on(&settled, None).unwrap();
     assert_eq!((resumption.next, resumption.origin), (0, Origin::Fresh));
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest };
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
     assert_eq!(resume(&settled, None, own).unwrap().next, 1000);
 }
 
@@ -254,14 +258,14 @@ fn a_reset_group_is_read_from_its_offset_and_what_was_processed_is_known() {
 
 #[test]
 fn a_deleted_group_resumes_from_the_position_record_never_from_start() {
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest };
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
     let resumption = resume(&settled(None), Some(&position(9, &[(0, 300)])), own).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::GroupDeleted));
 }
 
 #[test]
 fn a_position_is_known_also_where_nothing_was_processed_before_it() {
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest };
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
     // A first start on an idle input; a reset back into what had been skipped, or on over more.
     let cases: [(&[(i64, i64)], i64); 4] = [
         (&[(700, 700)], 700),
@@ -315,7 +319,8 @@ fn a_recreated_input_is_refused_also_at_the_same_offset() {
 
 #[test]
 fn other_rules_and_another_partition_count_are_refused() {
-    let own = |digest, task_count| Own { rules_digest: digest, task_count, start: Start::Earliest };
+    let own =
+        |digest, task_count| Own { rules_digest: digest, task_count, start: Start::Earliest, bounds: &Bounds::USUAL };
     let settled_now = settled(committed(300, metadata(token(9))));
     let position = position(9, &[(0, 300)]);
     let other = resume(&settled_now, Some(&position), own(&[4; 32], 4));

@@ -259,7 +259,7 @@ proptest! {
 
     #[test]
     fn so_is_a_simulated_one(ops in proptest::collection::vec(op(), 1..60), one_read: bool) {
-        let disk = SimulatedDisk::new(Loads { file_bytes_min: 0, one_read });
+        let disk = SimulatedDisk::new(Loads { one_read, ..Loads::default() });
         follow(World::new(Some(disk)), ops);
     }
 }
