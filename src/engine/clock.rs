@@ -1,6 +1,10 @@
 //! Time, handed in: the engine never asks the machine itself, so that a simulation can.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How soon.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What time it is.
 pub trait Clock: Send + Sync {
@@ -8,6 +12,8 @@ pub trait Clock: Send + Sync {
     fn monotonic(&self) -> Duration;
     /// Milliseconds since the epoch by the wall clock; may jump.
     fn wall_ms(&self) -> i64;
+    /// Waits for so long, or until soon after `stop` is set.
+    fn wait(&self, length: Duration, stop: &AtomicBool);
 }
 
 /// The machine's clocks.
@@ -32,5 +38,16 @@ impl Clock for SystemClock {
     fn wall_ms(&self) -> i64 {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn wait(&self, length: Duration, stop: &AtomicBool) {
+        let until = self.monotonic() + length;
+        while !stop.load(Ordering::Relaxed) {
+            let left = until.saturating_sub(self.monotonic());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::park_timeout(left.min(LOOK_INTERVAL));
+        }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! - [`run`] supervises: it looks at the topics ([`preflight`]), starts the lanes and stops them; the [`catalog`] has
 //!   the topics that are read, [`feeding`] says which they may be
-//! - [`budget`] divides the memory
+//! - [`budget`] divides the memory, and [`limits`] bound what is done at once
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] puts it into a transaction
 //! - [`restore`] is the one way back, [`plan`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
@@ -46,6 +46,7 @@ pub mod isolate;
 mod judge;
 pub mod lane;
 pub mod letters;
+pub mod limits;
 pub mod load;
 pub mod panics;
 pub mod plan;
@@ -70,6 +71,7 @@ use context::{Context, Proven, backoff};
 use disks::Disks;
 use held_up::HeldUp;
 use lane::{Ended, Lane};
+use limits::Limits;
 use panics::caught;
 use preflight::unreached::told;
 use preflight::{Admitted, Preflight};
@@ -81,8 +83,6 @@ const SUPERVISE_INTERVAL: Duration = Duration::from_millis(20);
 const MISSING_INTERVAL: Duration = Duration::from_millis(500);
 /// A lane that has worked for so long begins anew without a long pause.
 const LANE_LASTED: Duration = Duration::from_secs(60);
-/// How often in a row a lane may panic, before it is given up.
-const LANE_PANICS_MAX: u32 = 5;
 
 /// What a run is given.
 pub struct Options {
@@ -135,6 +135,16 @@ pub enum Error {
         name: String,
         /// How many.
         topics: usize,
+    },
+    /// A thread could not be had.
+    #[error(
+        "the thread {name} could not be started: {reason}; raise the limit of threads (ulimit -u, pids.max), or run fewer lanes"
+    )]
+    Thread {
+        /// What it was for.
+        name: String,
+        /// The system's words.
+        reason: String,
     },
     /// A lane panicked again and again, or as it was to end.
     #[error("a lane of topology {name} has panicked and was given up; the log says where")]
@@ -219,6 +229,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             proven: Proven::default(),
             held_up: HeldUp::default(),
             ids: Ids::default(),
+            limits: Limits::USUAL,
             clock: clock.clone(),
         };
         if context.topology.input.named().is_empty() {
@@ -229,7 +240,13 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             let input = context.topology.input.to_string();
             tracing::warn!(topology = context.topology.name, input, "no topic to read yet; waiting for one");
         }
-        jobs.push(Job::start(cluster, Arc::new(context), config.lanes, &stop));
+        let (job, started) = Job::start(cluster, Arc::new(context), config.lanes, &stop);
+        jobs.push(job);
+        if let Err(error) = started {
+            stop.store(true, Ordering::Relaxed);
+            outcome = outcome.and(Err(error));
+            break;
+        }
     }
     supervise(&jobs, until_drained, &stop, &health, &*clock);
     jobs.into_iter().map(Job::end).fold(outcome, Result::and)
@@ -250,7 +267,7 @@ fn look<C: Cluster>(
         match looked {
             Err(error) if error.kind != Kind::Refused && !stop.load(Ordering::Relaxed) => {
                 tracing::warn!(topology = topology.name, reason = %error.message, "cannot start yet; trying again");
-                pause(clock, backoff(attempt), stop);
+                clock.wait(backoff(attempt), stop);
                 attempt += 1;
             }
             Err(error) if C::IS_SHARED && error.is_missing && !stop.load(Ordering::Relaxed) => {
@@ -262,7 +279,7 @@ fn look<C: Cluster>(
                 if now.saturating_sub(*missed.get_or_insert(now)) >= MISSING_WAIT {
                     return Err(error);
                 }
-                pause(clock, MISSING_INTERVAL, stop);
+                clock.wait(MISSING_INTERVAL, stop);
             }
             looked => return looked,
         }
@@ -273,7 +290,7 @@ fn look<C: Cluster>(
 struct Job {
     context: Arc<Context>,
     lanes: Vec<RunningLane>,
-    watch: JoinHandle<()>,
+    watch: Option<JoinHandle<()>>,
 }
 
 struct RunningLane {
@@ -282,18 +299,29 @@ struct RunningLane {
 }
 
 impl Job {
-    fn start<C: Cluster>(cluster: &C, context: Arc<Context>, lanes: usize, stop: &Arc<AtomicBool>) -> Self {
-        let (watched, clients, ends) = (context.clone(), cluster.clone(), stop.clone());
-        let watch = std::thread::spawn(move || keep_watch(&clients, &watched, &ends));
-        let lanes = (0..lanes.max(1))
-            .map(|index| {
-                let status = Arc::new(LaneStatus::default());
-                let (context, cluster, stop, told) = (context.clone(), cluster.clone(), stop.clone(), status.clone());
-                let thread = std::thread::spawn(move || work(&context, &cluster, index, &told, &stop));
-                RunningLane { status, thread }
-            })
-            .collect();
-        Self { context, lanes, watch }
+    /// What could be started, and an error where that is not all: the system may have no more threads.
+    fn start<C: Cluster>(
+        cluster: &C,
+        context: Arc<Context>,
+        lanes: usize,
+        stop: &Arc<AtomicBool>,
+    ) -> (Self, Result<(), Error>) {
+        let mut job = Self { context, lanes: Vec::new(), watch: None };
+        let started = (0..lanes.max(1)).try_for_each(|index| job.start_lane(cluster, index, stop));
+        let started = started.and_then(|()| {
+            let (watched, clients, ends) = (job.context.clone(), cluster.clone(), stop.clone());
+            job.watch = Some(spawn("watch".to_owned(), move || keep_watch(&clients, &watched, &ends))?);
+            Ok(())
+        });
+        (job, started)
+    }
+
+    fn start_lane<C: Cluster>(&mut self, cluster: &C, index: usize, stop: &Arc<AtomicBool>) -> Result<(), Error> {
+        let status = Arc::new(LaneStatus::default());
+        let (context, cluster, stop, told) = (self.context.clone(), cluster.clone(), stop.clone(), status.clone());
+        let body = move || work(&context, &cluster, index, &told, rand::random, &stop);
+        self.lanes.push(RunningLane { status, thread: spawn(format!("lane-{index}"), body)? });
+        Ok(())
     }
 
     /// Whether everything that there is to read was committed, or will never be.
@@ -321,7 +349,7 @@ impl Job {
             });
             stopped += lane.status.counts().failed;
         }
-        if watch.join().is_err() {
+        if watch.is_some_and(|watch| watch.join().is_err()) {
             outcome = outcome.and(Err(Error::Panicked { name: name.clone() }));
         }
         outcome.and(match (stopped, context.topics.refused_count()) {
@@ -330,6 +358,14 @@ impl Job {
             (tasks, _) => Err(Error::Tasks { name, tasks }),
         })
     }
+}
+
+/// A thread of this name, if there can be one.
+fn spawn<T: Send + 'static>(name: String, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, Error> {
+    std::thread::Builder::new()
+        .name(name.clone())
+        .spawn(body)
+        .map_err(|error| Error::Thread { name, reason: error.to_string() })
 }
 
 /// Waits until the run is to end, and says so to the lanes; tells meanwhile of disks that do not answer.
@@ -345,22 +381,24 @@ fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool, health: &Heal
 }
 
 /// The watch's thread: begins anew after a panic, which has left nothing behind but what others wait for.
-fn keep_watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
+pub fn keep_watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let mut attempt = 0;
     while let Err(panic) = caught(|| watch::watch(cluster, context, stop)) {
         context.health.watch_panicked(&context.topology.name, true);
         tracing::error!(topology = context.topology.name, reason = %panic, "the watch panicked; it begins anew");
-        pause(&*context.clock, backoff(attempt), stop);
+        context.clock.wait(backoff(attempt), stop);
         attempt += 1;
     }
 }
 
-/// A lane's thread: makes the lane, steps it, and makes it anew where it cannot go on.
-fn work<C: Cluster>(
+/// A lane's thread: makes the lane, steps it, and makes it anew where it cannot go on. `random` is another number each time,
+/// which no other lane of any process comes to have.
+pub fn work<C: Cluster>(
     context: &Arc<Context>,
     cluster: &C,
     index: usize,
     status: &Arc<LaneStatus>,
+    random: impl Fn() -> u64,
     stop: &AtomicBool,
 ) -> Result<(), Ended> {
     let (mut attempt, mut panics) = (0, 0);
@@ -370,7 +408,7 @@ fn work<C: Cluster>(
     while !stop.load(Ordering::Relaxed) {
         let joined_at = context.clock.monotonic();
         let join = || {
-            let joined = Lane::join(context.clone(), cluster.clone(), index, rand::random(), status.clone());
+            let joined = Lane::join(context.clone(), cluster.clone(), index, random(), status.clone());
             has_joined |= joined.is_ok();
             joined
         };
@@ -388,7 +426,7 @@ fn work<C: Cluster>(
             Ended::Panicked(_) => {
                 panics += 1;
                 context.health.lane_panicked(topology, index);
-                if panics >= LANE_PANICS_MAX || stop.load(Ordering::Relaxed) {
+                if panics >= context.limits.lane_panics_max || stop.load(Ordering::Relaxed) {
                     tracing::error!(topology, lane = index, %reason, panics, "lane given up");
                     status.set(status::Counts::default());
                     return Err(reason);
@@ -396,17 +434,9 @@ fn work<C: Cluster>(
                 tracing::error!(topology, lane = index, %reason, panics, "lane begins anew");
             }
         }
-        pause(&*context.clock, backoff(attempt), stop);
+        context.clock.wait(backoff(attempt), stop);
     }
     Ok(())
-}
-
-/// Waits, unless the run is to end.
-fn pause(clock: &dyn Clock, length: Duration, stop: &AtomicBool) {
-    let until = clock.monotonic() + length;
-    while clock.monotonic() < until && !stop.load(Ordering::Relaxed) {
-        std::thread::park_timeout(SUPERVISE_INTERVAL);
-    }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use crate::topology::Input;
 use super::catalog::Growth;
 use super::context::Context;
 use super::preflight::Preflight;
-use super::{SUPERVISE_INTERVAL, feeding, held_up, pause};
+use super::{SUPERVISE_INTERVAL, feeding, held_up};
 
 /// How often the cluster is asked about the topics.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     loop {
         let until = context.clock.monotonic() + WATCH_INTERVAL;
         while context.clock.monotonic() < until && !context.look_now.swap(false, Ordering::Relaxed) {
-            pause(&*context.clock, SUPERVISE_INTERVAL, stop);
+            context.clock.wait(SUPERVISE_INTERVAL, stop);
             if stop.load(Ordering::Relaxed) {
                 return;
             }

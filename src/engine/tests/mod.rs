@@ -26,6 +26,7 @@ mod isolated;
 mod patterns;
 mod progress;
 mod remembered;
+mod threads;
 mod unheard;
 
 /// How long anything may take that is waited for.
