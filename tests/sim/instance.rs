@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ratchet::cluster::{self, Kind};
 use ratchet::config::{Commit, Create, Topics};
@@ -10,11 +10,10 @@ use ratchet::engine::catalog::Catalog;
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::{Context, Proven, backoff};
 use ratchet::engine::held_up::HeldUp;
-use ratchet::engine::lane::{self, Ended, Lane};
+use ratchet::engine::limits::Limits;
 use ratchet::engine::panics::caught;
 use ratchet::engine::preflight::{Admitted, Preflight};
-use ratchet::engine::status::LaneStatus;
-use ratchet::engine::watch::{self, Noticed, WATCH_INTERVAL};
+use ratchet::engine::{self, keep_watch};
 use ratchet::observe::{Health, Metrics};
 use ratchet::state::{Registry, Survey};
 use ratchet::topology::Topology;
@@ -34,6 +33,7 @@ pub struct Plan {
     pub topology: Topology,
     pub lanes: usize,
     pub commit: Commit,
+    pub limits: Limits,
 }
 
 /// A running instance.
@@ -78,6 +78,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         health: Health::new(),
         recreated: AtomicU64::new(0),
         look_now: AtomicBool::new(false),
+        limits: plan.limits,
         clock: Arc::new(process.clone()),
         held_up: HeldUp::default(),
         proven: Proven::default(),
@@ -104,46 +105,18 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>)
     };
     let context = Arc::new(context(process, plan, stores, admitted));
     let (watched, asks, ends) = (context.clone(), sim.clone(), stop.clone());
-    process.spawn(move || watch(&watched, &asks, &ends));
+    process.spawn(move || keep_watch(&asks, &watched, &ends));
+    let at_work = Arc::new(AtomicUsize::new(plan.lanes));
     for index in 0..plan.lanes {
-        let (context, sim, stop) = (context.clone(), sim.clone(), stop.clone());
-        process.spawn(move || work(&context, &sim, index, &stop));
-    }
-}
-
-/// What looks at the topics, waiting by the world's time.
-fn watch(context: &Context, sim: &Sim, stop: &AtomicBool) {
-    let mut noticed = Noticed::default();
-    loop {
-        sim.process.sleep(WATCH_INTERVAL.as_micros() as Time);
-        if stop.load(Ordering::Relaxed) || sim.process.is_dead() {
-            return;
-        }
-        // As the engine's own watch: what panics there begins anew.
-        if caught(|| watch::look(sim, context, &mut noticed)).is_err() {
-            noticed = Noticed::default();
-        }
-    }
-}
-
-/// A lane's thread: `ratchet::engine`'s `work`, waiting by the world's time.
-fn work(context: &Arc<Context>, sim: &Sim, index: usize, stop: &AtomicBool) {
-    let process = &sim.process;
-    let mut attempt = 0;
-    while !stop.load(Ordering::Relaxed) && !process.is_dead() {
-        let joined_at = process.now();
-        let random = process.lock().random.next();
-        let status = Arc::new(LaneStatus::default());
-        let join = || Lane::join(context.clone(), sim.clone(), index, random, status);
-        let Err(ended) = lane::live(join, stop) else { return };
-        process.lock().note("lane ended", format_args!("{ended}"));
-        match &ended {
-            Ended::Trouble(error) if error.kind == Kind::Refused => return,
-            Ended::Trouble(_) => {}
-            Ended::Panicked(panic) => heard::lane_panicked(&panic.to_string()),
-        }
-        let lasted = process.now() - joined_at > 60 * crate::kafka::SECOND;
-        attempt = if lasted { 0 } else { attempt + 1 };
-        process.sleep(backoff(attempt).as_micros() as Time);
+        let (context, sim, stop, at_work) = (context.clone(), sim.clone(), stop.clone(), at_work.clone());
+        process.spawn(move || {
+            let random = || sim.process.lock().random.next();
+            let ended = caught(|| engine::work(&context, &sim, index, &Arc::default(), random, &stop));
+            sim.process.lock().note("lane over", format_args!("{ended:?}"));
+            // Without a lane the process ends, and whoever keeps it starts another.
+            if at_work.fetch_sub(1, Ordering::Relaxed) == 1 {
+                stop.store(true, Ordering::Relaxed);
+            }
+        });
     }
 }

@@ -43,6 +43,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ratchet::config::Commit;
+use ratchet::dedup::Retention;
 use ratchet::topology::{Start, Topology};
 
 use cut::Cut;
@@ -59,6 +60,19 @@ static TOPOLOGIES: LazyLock<[Topology; 4]> = LazyLock::new(|| {
     })
 });
 
+/// What the topology's releases are, one after the other.
+fn plans(profile: &Profile) -> Vec<Arc<Plan>> {
+    let first = plan(profile);
+    let other = profile.release_retention_ms.map(|ms| {
+        let mut topology = first.topology.clone();
+        let retention = Retention::For { ms };
+        let rules = Arc::make_mut(&mut topology.rules);
+        (rules.retention, rules.future_max_ms) = (retention, retention.default_future_max_ms());
+        Plan { topology, ..first.clone() }
+    });
+    [first].into_iter().chain(other).map(Arc::new).collect()
+}
+
 fn plan(profile: &Profile) -> Plan {
     let mut topology = TOPOLOGIES[profile.input as usize].clone();
     if profile.latest {
@@ -67,7 +81,7 @@ fn plan(profile: &Profile) -> Plan {
     // Some records take more than this, some less: now the one bound is met first, now the other.
     let bytes_max = profile.commit_records * 64;
     let commit = Commit { interval_ms: 100, records_max: profile.commit_records, bytes_max };
-    Plan { topology, lanes: profile.lanes, commit }
+    Plan { topology, lanes: profile.lanes, commit, limits: profile.limits }
 }
 
 /// An environment of one file.
@@ -103,7 +117,7 @@ fn play_cut(seed: u64, draw: Draw, cut: &Cut, tell: bool) -> Outcome {
     if tell {
         println!("{profile:?}");
     }
-    run(seed, &Arc::new(plan(&profile)), profile, cut, tell)
+    run(seed, &plans(&profile), profile, cut, tell)
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -1,5 +1,8 @@
 //! What a seed is like: how large it is, and what goes wrong.
 
+use ratchet::dedup::Bounds;
+use ratchet::engine::limits::Limits;
+
 use crate::input;
 use crate::kafka::Protocol;
 use crate::random::Random;
@@ -22,6 +25,11 @@ pub enum Upheaval {
     ChangelogRecreated,
     /// The changelog is deleted. Refused at each start, and not created anew, where anything was ever committed.
     ChangelogDeleted,
+    /// The changelog loses its last records, as where a replica that lacked them becomes the leader. Refused where a
+    /// transaction that was committed is among them: nothing is committed behind the gap, and no store is touched.
+    ChangelogTailLost,
+    /// The same while tasks are at work.
+    ChangelogTailLostAtWork,
     /// The input is deleted and created again while nobody reads. Refused: nothing of the new one comes out, where
     /// anything of the former was ever processed.
     InputRecreated,
@@ -35,12 +43,14 @@ pub enum Upheaval {
 
 impl Upheaval {
     /// Those of the group and of the changelog.
-    pub const OF_STATE: [Self; 5] = [
+    pub const OF_STATE: [Self; 7] = [
         Self::GroupReset,
         Self::GroupDeleted,
         Self::ChangelogTruncated,
         Self::ChangelogRecreated,
         Self::ChangelogDeleted,
+        Self::ChangelogTailLost,
+        Self::ChangelogTailLostAtWork,
     ];
     /// Those of what is read.
     pub const OF_INPUT: [Self; 4] = [Self::GroupLatest, Self::InputRecreated, Self::InputLost, Self::InputGrown];
@@ -50,13 +60,14 @@ impl Upheaval {
         match self {
             Self::GroupReset | Self::GroupLatest | Self::GroupDeleted => false,
             Self::ChangelogTruncated | Self::ChangelogRecreated | Self::ChangelogDeleted => true,
+            Self::ChangelogTailLost | Self::ChangelogTailLostAtWork => true,
             Self::InputRecreated | Self::InputLost | Self::InputGrown => true,
         }
     }
 
     /// Whether all instances are down meanwhile.
     pub fn needs_rest(self) -> bool {
-        self != Self::InputGrown
+        !matches!(self, Self::InputGrown | Self::ChangelogTailLostAtWork)
     }
 }
 
@@ -92,6 +103,9 @@ pub struct Profile {
     pub poison: bool,
     /// The input loses records that were read, and only those (retention, DeleteRecords). Nothing may come of it.
     pub trims: u64,
+    /// Another retention, milliseconds, that a later release of the topology has; instances are replaced one by one, perhaps
+    /// back again, and not all of them.
+    pub release_retention_ms: Option<i64>,
     /// Something that people do to the cluster.
     pub upheaval: Option<Upheaval>,
     /// Whether reading begins at the input's end (`start: latest`), and the input is idle at first.
@@ -100,9 +114,25 @@ pub struct Profile {
     pub transactional: bool,
     /// Whether the changelog is an administrator's own, from which the cleaner removes tombstones soon.
     pub tombstones_go: bool,
+    /// How much lanes do at once, and how much of a past is kept.
+    pub limits: Limits,
     /// Which transaction protocol producers speak: librdkafka the first, other clients the second.
     pub protocol: Protocol,
     pub wire: Wire,
+}
+
+/// Bounds of the lanes' work that are met; those of what is kept are as ever.
+fn limits(random: &mut Random) -> Limits {
+    let mut one_of = |all: [usize; 4]| all[random.below(4) as usize];
+    let usual = Limits::USUAL;
+    Limits {
+        poll_records_max: one_of([1, 5, usual.poll_records_max, usual.poll_records_max]),
+        loads_max: one_of([1, 2, usual.loads_max, usual.loads_max]),
+        sweep_keys_max: one_of([1, 2, 5, usual.sweep_keys_max]),
+        isolated_records_max: one_of([1, 2, 5, usual.isolated_records_max]),
+        lane_panics_max: one_of([1, 2, 5, 5]) as u32,
+        kept: usual.kept,
+    }
 }
 
 /// Draws a profile.
@@ -129,9 +159,11 @@ impl Profile {
     /// Nothing goes wrong.
     pub fn calm(random: &mut Random) -> Self {
         // Drawn apart: all else is as it would be.
-        let commit_records = [1, 7, 100, 100][Random::new(!random.clone().next()).below(4) as usize];
+        let mut apart = Random::new(!random.clone().next());
+        let commit_records = [1, 7, 100, 100][apart.below(4) as usize];
         Self {
             commit_records,
+            limits: limits(&mut apart),
             input: input::Kind::Versions,
             odd_records: true,
             laden: false,
@@ -149,6 +181,7 @@ impl Profile {
             panics: 0,
             poison: false,
             trims: 0,
+            release_retention_ms: None,
             upheaval: None,
             latest: false,
             transactional: false,
@@ -165,6 +198,7 @@ impl Profile {
             || self.upheaval.is_some()
             || self.trims > 0
             || self.panics > 0
+            || self.release_retention_ms.is_some()
             || self.poison
             || request_lost + answer_lost + late + slow + silenced > 0
     }
@@ -205,7 +239,7 @@ impl Profile {
 
     /// Groups and changelogs that are changed under it.
     pub fn upset(random: &mut Random) -> Self {
-        let upheaval = Upheaval::OF_STATE[random.below(5) as usize];
+        let upheaval = Upheaval::OF_STATE[random.below(Upheaval::OF_STATE.len() as u64) as usize];
         Self { upheaval: Some(upheaval), poison: false, ..Self::sick(random) }
     }
 
@@ -214,18 +248,40 @@ impl Profile {
         let trims = random.below(5);
         let upheaval = random.permille(800).then(|| Upheaval::OF_INPUT[random.below(4) as usize]);
         let transactional = random.permille(500);
-        Self { trims, upheaval, transactional, poison: false, ..Self::wild(random) }
+        // Drawn apart: all else is as it would be. One that skips records leaves a second range.
+        let is_bounded = Random::new(random.clone().next()).permille(400) && upheaval == Some(Upheaval::GroupLatest);
+        let drawn = Self { trims, upheaval, transactional, poison: false, ..Self::wild(random) };
+        let ranges_max = if is_bounded { 1 } else { Bounds::USUAL.ranges_max };
+        drawn.keeping(Bounds { ranges_max, ..Bounds::USUAL })
     }
 
     /// What `odd` has, with messages that are forgotten soon. To a clock that is behind by more than a tenth of the retention
     /// every record is of the future.
     pub fn forgetful(random: &mut Random) -> Self {
-        Self { input: input::Kind::Messages, ..Self::odd(random) }
+        // Drawn apart: all else is as it would be.
+        let mut apart = Random::new(random.clone().next());
+        let other = [200, 700, 2_000, 60_000][apart.below(4) as usize];
+        let release_retention_ms = apart.permille(500).then_some(other);
+        Self { input: input::Kind::Messages, release_retention_ms, ..Self::odd(random) }
     }
 
     /// All that of `wild`, with versions that begin again with each epoch.
     pub fn epochal(random: &mut Random) -> Self {
-        Self { input: input::Kind::Epochs, ..Self::wild(random) }
+        // Drawn apart: all else is as it would be.
+        let mut apart = Random::new(random.clone().next());
+        let drawn = Self { input: input::Kind::Epochs, ..Self::wild(random) };
+        match apart.below(4) {
+            0 => drawn.keeping(Bounds { scopes_max: apart.between(1, 4) as usize, ..Bounds::USUAL }),
+            1 => drawn.keeping(Bounds { segments_max: apart.between(1, 6) as usize, ..Bounds::USUAL }),
+            _ => drawn,
+        }
+    }
+
+    /// The same with other bounds of what is kept. A task that meets one stops, which is no mistake then: nothing else
+    /// stops any.
+    fn keeping(self, kept: Bounds) -> Self {
+        let poison = self.poison && kept == Bounds::USUAL;
+        Self { limits: Limits { kept, ..self.limits }, poison, ..self }
     }
 
     /// All that of `odd`, with changes of a table's rows.

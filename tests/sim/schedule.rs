@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use ratchet::dedup::Bounds;
+
 use crate::coroutine::Strand;
 use crate::cut::Cut;
 use crate::input;
@@ -35,8 +37,8 @@ const IDLE: Time = 6 * SECOND;
 const RECOVERY: Time = 120 * SECOND;
 /// How long it is watched where the state is lost.
 const REFUSAL: Time = 20 * SECOND;
-/// The same where a record has its task stopped.
-const POISONED: Time = 60 * SECOND;
+/// The same where a record may have its task stopped.
+const STOPPED: Time = 60 * SECOND;
 /// How often it is looked whether everything is read.
 const LOOK: Time = 50 * MS;
 
@@ -74,6 +76,8 @@ enum Fault {
     Freeze(usize, Time),
     /// It leaves by itself, and comes back.
     Depart(usize),
+    /// The same, and it is another release's then.
+    Replace(usize),
     Start(usize),
     TransactionsMove(Time),
     GroupsMove(Time),
@@ -100,7 +104,10 @@ enum Fault {
 /// One seed under way.
 struct Run<'a> {
     world: World,
-    plan: &'a Arc<Plan>,
+    /// The topology's releases, one after the other.
+    plans: &'a [Arc<Plan>],
+    /// Which of them each instance is of.
+    releases: Vec<usize>,
     profile: Profile,
     /// What each instance's state is kept in, whatever process it is at the time.
     stores: Vec<Stores>,
@@ -154,14 +161,15 @@ fn begin(seed: u64, profile: &Profile, cut: &Cut, tell: bool) -> World {
 }
 
 /// Runs a seed, or a part of it; `tell` prints what happens.
-pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, cut: &Cut, tell: bool) -> Outcome {
+pub fn run(seed: u64, plans: &[Arc<Plan>], profile: Profile, cut: &Cut, tell: bool) -> Outcome {
     // What a former seed's end has left is none of this one's.
     heard::take();
     let world = begin(seed, &profile, cut, tell);
     let stores = (0..profile.instances).map(|_| Stores::of(seed, &mut world.lock().random)).collect();
     let mut run = Run {
         world,
-        plan,
+        plans,
+        releases: vec![0; profile.instances],
         profile,
         stores,
         strands: Vec::new(),
@@ -185,6 +193,7 @@ pub fn run(seed: u64, plan: &Arc<Plan>, profile: Profile, cut: &Cut, tell: bool)
     };
     run.history.tombstones_go = profile.tombstones_go;
     run.history.starts_latest = profile.latest;
+    run.history.bounds = profile.limits.kept;
     if profile.latest {
         run.feed_at = run.feeding.below(IDLE);
     }
@@ -228,8 +237,11 @@ impl Run<'_> {
             let (at, what) = self.next();
             self.world.lock().broker.now = at;
             let is_lost = self.profile.upheaval.is_some_and(Upheaval::is_loss);
-            let recovery = if self.poison.is_some() { POISONED } else { RECOVERY };
-            if at > TROUBLE + if is_lost { REFUSAL } else { recovery } {
+            let stops = self.poison.is_some() || self.history.bounds != Bounds::USUAL;
+            let recovery = if stops { STOPPED } else { RECOVERY };
+            let has_lost_tail =
+                matches!(self.profile.upheaval, Some(Upheaval::ChangelogTailLost | Upheaval::ChangelogTailLostAtWork));
+            if at > TROUBLE + if is_lost && !has_lost_tail { REFUSAL } else { recovery } {
                 if is_lost {
                     self.world.lock().reach(coverage::LOSS_REFUSED);
                 }

@@ -35,6 +35,8 @@ impl Stores {
         let loads = Loads {
             file_bytes_min: [0, 1 << 10, usize::MAX][random.below(3) as usize],
             one_read: random.permille(500),
+            // Drawn apart: all else is as it would be.
+            buffers_max: [0, 1, 2][Random::new(!seed).below(3) as usize],
         };
         if are_real(seed) {
             // Where files are in memory, if there is such a place: a crash is none of the machine's here.
@@ -64,6 +66,14 @@ impl Stores {
         match self {
             Self::Real(_, memory) => memory.clone(),
             Self::Simulated(disk) => disk.memory(),
+        }
+    }
+
+    /// How often a load had to wait for another's buffer.
+    pub fn turned_away(&self) -> u64 {
+        match self {
+            Self::Real(..) => 0,
+            Self::Simulated(disk) => disk.turned_away(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! that is dead neither waits nor asks: its objects can be dropped without a trace.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -75,6 +76,8 @@ pub struct ProcessState {
     pub is_dead: bool,
     pub frozen_until: Time,
     pub wall_offset_ms: i64,
+    /// Which of the topology's releases it is of.
+    pub release: usize,
     /// After how many more calls of the engine's one panics.
     pub panics_after: Option<u64>,
 }
@@ -413,5 +416,12 @@ impl Clock for Process {
     fn wall_ms(&self) -> i64 {
         self.strike();
         self.lock().wall_ms(self.number)
+    }
+
+    fn wait(&self, length: Duration, stop: &AtomicBool) {
+        let until = self.now() + length.as_micros() as Time;
+        while self.now() < until && !stop.load(Ordering::Relaxed) && !self.is_dead() {
+            self.sleep_until(until.min(self.now() + 20 * MS));
+        }
     }
 }

@@ -38,6 +38,12 @@ pub const EPOCH_CHANGED: &str = "a transaction knew more than one epoch";
 pub const REFUSED: &str = "a task was refused";
 pub const FULL_AT_COMMIT: &str = "a disk was full at a commit";
 pub const DAMAGE_MET: &str = "a damaged store was met";
+pub const TWO_RELEASES: &str = "a partition was taken over by another release";
+pub const TAIL_MISSED: &str = "a changelog that had lost its last records was met";
+pub const RANGES_MET: &str = "a task stopped for too many ranges of offsets";
+pub const SCOPES_MET: &str = "a task stopped for too many scopes of versions";
+pub const SEGMENTS_MET: &str = "a task stopped for too many turns of scopes";
+pub const TURNED_AWAY: &str = "a load waited for another's buffer";
 pub const REBUILT: &str = "a store that could not be built upon was rebuilt";
 pub const ISOLATED: &str = "a task whose output failed went on alone";
 pub const RESET_MET: &str = "a reset group was met";
@@ -45,6 +51,8 @@ pub const DELETED_MET: &str = "a deleted group was met";
 pub const LOSS_REFUSED: &str = "what could not be had back was not gone on from";
 pub const TASK_PANICKED: &str = "a task panicked and was made anew";
 pub const LANE_PANICKED: &str = "a lane panicked and was made anew";
+pub const LANE_GIVEN_UP: &str = "a lane was given up that had panicked too often";
+pub const WATCH_PANICKED: &str = "the watch panicked and began anew";
 pub const POISON_STOPPED: &str = "a record that panics stopped its task, and no other";
 pub const CLOCK_DOUBTED: &str = "a task waited until its host's clock was right";
 pub const WIPED: &str = "all stores were wiped and restored";
@@ -88,7 +96,9 @@ pub const SITUATIONS: &[Situation] = &[
     of("falling", "a crash took commits back from a store", "the simulated disk falls back"),
     of("falling", WIPED, "the schedule does it when all is drained"),
     of("falling", TASK_PANICKED, "the engine says so"),
-    of("falling", LANE_PANICKED, "what ends a lane says so"),
+    of("falling", LANE_PANICKED, "the engine says so"),
+    of("falling", LANE_GIVEN_UP, "the engine says so"),
+    of("falling", WATCH_PANICKED, "the engine says so"),
     of("falling", POISON_STOPPED, "the judge finds the group before it, and all other partitions drained"),
     of("wild", FENCED_RESTORING, "a producer is fenced while its process reads a changelog"),
     of("wild", TIMED_OUT, "a scan of the coordinator's has ended one"),
@@ -131,6 +141,9 @@ pub const SITUATIONS: &[Situation] = &[
     of("upset", "the changelog was truncated", "the schedule does it"),
     of("upset", "the changelog was recreated", "the schedule does it"),
     of("upset", "the changelog was deleted", "the schedule does it"),
+    of("upset", "the changelog lost its last records", "the schedule does it"),
+    of("upset", "the changelog lost its last records while tasks were at work", "the schedule does it"),
+    of("upset", TAIL_MISSED, "the engine says so"),
     of("upset", REFUSED, "the engine says so"),
     of("upset", LOSS_REFUSED, "not everything is read after such a loss"),
     of("uprooted", "the input lost records that were read", "the schedule does it"),
@@ -141,10 +154,16 @@ pub const SITUATIONS: &[Situation] = &[
     of("odd", "a wall clock was set", "the schedule does it"),
     of("odd", "a record of the far future was set aside", "the judge's model does it"),
     of("forgetful", CLOCK_DOUBTED, "the engine says so"),
+    of("forgetful", "an instance was replaced by one of another release", "the schedule does it"),
+    of("forgetful", TWO_RELEASES, "position records of one partition name owners of both"),
     of("odd", "a transaction of the input was aborted", "the schedule does it"),
     of("odd", "the cleaner removed records of the changelog", "a pass finds some"),
     of("swept", "the cleaner removed tombstones of the changelog", "a pass finds some"),
     of("forgetful", SWEEP_ABORTED, "an aborted record of the changelog has no value"),
+    of("uprooted", RANGES_MET, "the engine says so"),
+    of("epochal", SCOPES_MET, "the engine says so"),
+    of("epochal", SEGMENTS_MET, "the engine says so"),
+    of("falling", TURNED_AWAY, "the simulated disk counts it"),
     of("epochal", EPOCH_CHANGED, "a position record has several scopes"),
 ];
 
@@ -193,6 +212,11 @@ pub struct Memory {
 impl Memory {
     pub fn opened(&mut self, id: &Arc<str>, process: usize) {
         self.owners.insert(id.clone(), process);
+    }
+
+    /// The transactional ids whose producers were opened by processes of which `is_one` says so.
+    pub fn owners(&self, is_one: impl Fn(usize) -> bool) -> impl Iterator<Item = &Arc<str>> {
+        self.owners.iter().filter(move |(_, process)| is_one(**process)).map(|(id, _)| id)
     }
 
     pub fn reads(&mut self, process: usize) {

@@ -17,12 +17,14 @@ pub enum Relation {
     ComesBack(i64),
 }
 
+#[derive(Clone)]
 struct Segment {
     /// Its versions are above this; `None` is the first one's.
     above: Option<i128>,
     began: i64,
 }
 
+#[derive(Clone)]
 struct Scope {
     name: String,
     segments: Vec<Segment>,
@@ -54,10 +56,15 @@ impl Scope {
 }
 
 /// All scopes, in the order in which they were first seen.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Scopes(Vec<Scope>);
 
 impl Scopes {
+    /// How many there are, and how many segments of them.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.0.len(), self.0.iter().map(|scope| scope.segments.len()).sum())
+    }
+
     pub fn number(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|scope| scope.name == name)
     }

@@ -67,14 +67,6 @@ pub fn start_refused() {
     HEARD.with_borrow_mut(|heard| heard.start_refused = true);
 }
 
-/// A lane has panicked, and is made anew.
-pub fn lane_panicked(words: &str) {
-    HEARD.with_borrow_mut(|heard| {
-        *heard.seen.entry(coverage::LANE_PANICKED).or_default() += 1;
-        heard.panicked(words);
-    });
-}
-
 impl Heard {
     fn panicked(&mut self, words: &str) {
         if !words.starts_with(MEANT) {
@@ -87,6 +79,9 @@ impl Heard {
 pub fn waits() {
     COMMITTED.set(false);
 }
+
+/// How the end of a lane that has panicked is told.
+const LANE_PANICKED: &str = "panicked: ";
 
 struct Ear;
 
@@ -112,11 +107,26 @@ impl Said {
         let situation = match &self.message[..] {
             "task stopped" => {
                 heard.refused.insert(self.task);
-                coverage::REFUSED
+                match &self.reason {
+                    reason if reason.contains("the processed offsets fall apart") => coverage::RANGES_MET,
+                    reason if reason.contains("the records are of more than") => coverage::SCOPES_MET,
+                    reason if reason.contains("have taken turns more than") => coverage::SEGMENTS_MET,
+                    reason if reason.contains("records that the store has applied") => coverage::TAIL_MISSED,
+                    reason if reason.contains("and the store has applied it up to") => coverage::TAIL_MISSED,
+                    _ => coverage::REFUSED,
+                }
             }
             "the task panicked; it is made anew" => {
                 heard.panicked(&self.reason);
                 coverage::TASK_PANICKED
+            }
+            "lane begins anew" | "lane given up" if self.reason.starts_with(LANE_PANICKED) => {
+                heard.panicked(&self.reason[LANE_PANICKED.len()..]);
+                if self.message == "lane given up" { coverage::LANE_GIVEN_UP } else { coverage::LANE_PANICKED }
+            }
+            "the watch panicked; it begins anew" => {
+                heard.panicked(&self.reason);
+                coverage::WATCH_PANICKED
             }
             "restore set back" if is_full && COMMITTED.take() => coverage::FULL_AT_COMMIT,
             "store is damaged; rebuilding it from the changelog" => coverage::DAMAGE_MET,

@@ -3,11 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ratchet::dedup::Bounds;
+
 use crate::kafka::{Broker, Committed, Partition, Record, Repeater};
 use crate::profile::Upheaval;
 
-use super::Ruling;
+use super::bytes::{self, POSITION_KEY};
 use super::rules::Rules;
+use super::{Ruling, runs};
 
 /// A record with who wrote it.
 #[derive(Clone, Debug)]
@@ -24,8 +27,33 @@ pub struct Written {
 pub struct Changelog {
     pub records: BTreeMap<i64, Written>,
     next: i64,
-    /// It was deleted while a transaction was open on it: what became of that cannot be known.
+    /// It was deleted, or lost its last records, while a transaction was open on it: what became of that cannot be known.
     pub is_cut: bool,
+    /// From here on it has lost transactions that were committed; nothing may be committed behind that.
+    pub lost_from: Option<i64>,
+    /// Where something was.
+    behind_loss: Vec<i64>,
+    /// Behind the last position record that was lost.
+    stood: i64,
+    /// Where its last records were cut off.
+    pub cut: Option<i64>,
+}
+
+impl Changelog {
+    /// Where a transaction was committed whose records have come to stand where others had stood that a store has applied.
+    /// Behind that, a changelog that was written to since it lost records shows nothing of it.
+    pub fn overwritten(&self) -> Option<i64> {
+        self.behind_loss.first().copied().filter(|first| *first < self.stood)
+    }
+
+    fn names(&self, token: &str) -> bool {
+        self.records.values().any(|written| {
+            let record = &written.record;
+            let value = record.value.clone().filter(|_| record.key.as_deref() == Some(POSITION_KEY));
+            let found = value.and_then(|value| runs::decoded(move || bytes::position(&value).token.text()));
+            found.is_some_and(|found| found == token)
+        })
+    }
 }
 
 /// What the group was seen to have committed for one partition of the input.
@@ -48,6 +76,10 @@ pub struct History {
     pub tombstones_go: bool,
     /// Whether reading begins at the input's end.
     pub starts_latest: bool,
+    /// The retention of a later release, and the owners that are of it.
+    pub release: (Option<i64>, BTreeSet<String>),
+    /// How much of its past a task may keep: it stops before there is more.
+    pub bounds: Bounds,
     upheavals: BTreeSet<Upheaval>,
     /// By the partition's number.
     committed: Vec<Commits>,
@@ -57,6 +89,8 @@ pub struct History {
     refused: BTreeSet<String>,
     /// The input's partitions of which something cannot be had back.
     lost: BTreeSet<i32>,
+    /// Those whose changelogs have lost their last records.
+    tails: BTreeSet<i32>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
     /// Whether the changelog was deleted although the group had committed transactions of it, or the output was written.
@@ -74,11 +108,14 @@ impl History {
             changelogs: BTreeMap::new(),
             tombstones_go: false,
             starts_latest: false,
+            release: (None, BTreeSet::new()),
+            bounds: Bounds::USUAL,
             upheavals: BTreeSet::new(),
             committed: (0..partitions).map(of).collect(),
             ahead_ms: 0,
             refused: BTreeSet::new(),
             lost: BTreeSet::new(),
+            tails: BTreeSet::new(),
             start_refused: false,
             has_lost_changelog: false,
             ruling: Ruling::default(),
@@ -94,6 +131,8 @@ impl History {
                 let next = log.examine(kept.next, |offset, producer, record, is_aborted| {
                     if is_aborted {
                         aborted += u64::from(record.value.is_none());
+                    } else if kept.lost_from.is_some() {
+                        kept.behind_loss.push(offset);
                     } else {
                         kept.records.insert(offset, Written { producer, record: record.clone(), is_cleaned: false });
                     }
@@ -161,8 +200,54 @@ impl History {
                     kept.is_cut = log.stable_end() < log.end();
                 }
             }
-            Upheaval::ChangelogTruncated | Upheaval::GroupLatest | Upheaval::InputLost | Upheaval::InputGrown => {}
+            Upheaval::ChangelogTruncated | Upheaval::ChangelogTailLost | Upheaval::ChangelogTailLostAtWork => {}
+            Upheaval::GroupLatest | Upheaval::InputLost | Upheaval::InputGrown => {}
         }
+    }
+
+    /// A partition of the changelog is about to lose all from `cut` on, where no transaction is cut in two. Says whether any
+    /// is lost that was committed and told of records.
+    pub fn lose_tail(&mut self, broker: &Broker, number: i32, cut: i64) -> bool {
+        let Some(topic) = broker.topics.get(self.rules.changelog) else { return false };
+        let kept = self.changelogs.entry((number, topic.id)).or_default();
+        let end_of = |(_, written): (&i64, &Written)| {
+            let record = &written.record;
+            let value = record.value.clone().filter(|_| record.key.as_deref() == Some(POSITION_KEY))?;
+            runs::decoded(move || bytes::position(&value).processed.last().map(|range| range.1)).flatten()
+        };
+        let stood = kept.records.range(..cut).filter_map(end_of).next_back();
+        let mut lost = kept.records.range(cut..).filter_map(end_of).peekable();
+        let is_lost = lost.peek().is_some();
+        // Of what a sweeper has removed nobody is told by the group's offset.
+        let is_swept = is_lost && lost.all(|end| Some(end) == stood);
+        kept.is_cut |= is_swept;
+        kept.lost_from = (is_lost && !is_swept).then_some(cut);
+        kept.cut = Some(cut);
+        let is_position = |(_, written): &(&i64, &Written)| written.record.key.as_deref() == Some(POSITION_KEY);
+        kept.stood = kept.records.range(cut..).filter(is_position).next_back().map_or(cut, |(offset, _)| offset + 1);
+        kept.next = kept.next.min(cut);
+        self.tails.insert(number);
+        self.lost.insert(number);
+        is_lost && !is_swept
+    }
+
+    /// Of a changelog that has lost its last records it cannot be told what was in it where those of a transaction are among
+    /// them that was open, and was committed later; nor where it has grown again to where stores stand.
+    pub fn forgive_tails(&mut self) {
+        for number in &self.tails {
+            let seen = self.committed.iter().filter(|commits| commits.input.number == *number);
+            let seen = seen.flat_map(|commits| &commits.seen);
+            let tokens: Vec<&str> = seen.filter_map(|committed| committed.metadata.split(' ').nth(1)).collect();
+            for (_, kept) in self.changelogs.range_mut((*number, 0)..=(*number, u128::MAX)) {
+                kept.is_cut |= !kept.behind_loss.is_empty() || tokens.iter().any(|token| !kept.names(token));
+            }
+        }
+    }
+
+    /// For how long an identity is remembered by this owner.
+    pub fn retention_ms(&self, owner: &str) -> Option<i64> {
+        let (later, owners) = &self.release;
+        if owners.contains(owner) { *later } else { self.rules.retention_ms }
     }
 
     /// A clock was set, so far from the right time.
@@ -188,9 +273,7 @@ impl History {
 
     /// Whether the changelog may be less than the state.
     pub fn had_changelog_loss(&self) -> bool {
-        [Upheaval::ChangelogTruncated, Upheaval::ChangelogRecreated, Upheaval::ChangelogDeleted]
-            .iter()
-            .any(|upheaval| self.had(*upheaval))
+        Upheaval::OF_STATE.into_iter().any(|upheaval| upheaval.is_loss() && self.had(upheaval))
     }
 
     /// Whether people have set the group's offsets.

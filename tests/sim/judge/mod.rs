@@ -28,6 +28,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ratchet::dedup::Bounds;
+
 use crate::kafka::{Broker, Partition, Record};
 
 mod audit;
@@ -185,16 +187,29 @@ pub fn is_drained(broker: &Broker, history: &History) -> bool {
 /// What is late: not read, or left open. To be called when everything was read, or the time for it is over.
 pub fn liveness(broker: &Broker, history: &History) -> Vec<Violation> {
     let mut ruling = Ruling::default();
-    for (partition, expected, found) in Case::new(broker, history).lags() {
-        if !history.excuses(&partition) {
+    let case = Case::new(broker, history);
+    for (partition, expected, found) in case.lags() {
+        let is_input = *partition.topic == *case.rules.input;
+        let is_full = || is_input && partition::meets_bound(&case, partition.number).is_some();
+        let is_excused = history.excuses(&partition) || history.was_refused(&partition) && is_full();
+        if !is_excused {
             ruling.tell(10, &partition, None, expected, found);
         }
     }
     ruling.violations
 }
 
-/// Where a task was stopped for a record at which it panics: what is wrong unless all that comes before that is
-/// committed, and the record is not. `None` where none was.
+/// The records with which there would be more of a past than may be kept, by partition.
+pub fn bounds_met(broker: &Broker, history: &History) -> Vec<(i32, i64)> {
+    if history.bounds == Bounds::USUAL {
+        return Vec::new();
+    }
+    let case = Case::new(broker, history);
+    (0..case.partitions).filter_map(|number| Some((number, partition::meets_bound(&case, number)?))).collect()
+}
+
+/// Where a task was stopped for a record at which it panics, or which it has no room to remember: what is wrong unless
+/// all that comes before that is committed, and the record is not. `None` where none was.
 pub fn stopped_at(broker: &Broker, history: &History, (number, offset): (i32, i64)) -> Option<Option<Violation>> {
     let case = Case::new(broker, history);
     let input = Partition::new(case.rules.input, number);
@@ -209,7 +224,7 @@ pub fn stopped_at(broker: &Broker, history: &History, (number, offset): (i32, i6
         invariant: 10,
         partition: input,
         offset: Some(offset),
-        expected: "the group to stand right before the record that panics".to_owned(),
+        expected: "the group to stand right before the record at which its task stopped".to_owned(),
         found: committed.to_string(),
     }))
 }

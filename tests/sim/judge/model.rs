@@ -10,7 +10,7 @@ use crate::kafka::{Bytes, Record};
 
 use super::bytes;
 use super::epochs::{Relation, Scopes};
-use super::rules::Rules;
+use super::rules::{Rules, future_max_ms};
 
 /// Keys and values, as a changelog or a store has to hold them.
 pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -55,6 +55,8 @@ impl Entry {
 /// One partition's state.
 pub struct Model<'a> {
     rules: &'a Rules,
+    /// For how long an identity is remembered, by whoever decides now; `None` is for ever.
+    pub retention_ms: Option<i64>,
     entries: HashMap<Vec<u8>, Entry>,
     /// The highest timestamp seen.
     pub stream_time: i64,
@@ -64,18 +66,22 @@ pub struct Model<'a> {
     pub truncates: u64,
     changed: BTreeSet<Vec<u8>>,
     scopes: Scopes,
+    /// What there would have been of them with the last record that the output has refused.
+    tried: (usize, usize),
 }
 
 impl<'a> Model<'a> {
     pub fn new(rules: &'a Rules) -> Self {
         Self {
             rules,
+            retention_ms: rules.retention_ms,
             entries: HashMap::new(),
             stream_time: -1,
             horizon: i64::MIN,
             truncates: 0,
             changed: BTreeSet::new(),
             scopes: Scopes::default(),
+            tried: (0, 0),
         }
     }
 
@@ -87,7 +93,7 @@ impl<'a> Model<'a> {
         }
         if let Some(timestamp) = record.timestamp {
             self.stream_time = self.stream_time.max(timestamp);
-            if let Some(retention) = self.rules.retention_ms {
+            if let Some(retention) = self.retention_ms {
                 self.horizon = self.horizon.max(self.stream_time - retention);
             }
         }
@@ -112,7 +118,13 @@ impl<'a> Model<'a> {
         };
         let verdict = if verdict == Verdict::Forwarded { self.sent(record) } else { verdict };
         if let Verdict::DeadLettered(_) = verdict {
-            // It did not come out: nothing of it is remembered, and what comes again is as new as it was.
+            // It did not come out: nothing of it is remembered, and what comes again is as new as it was. Whether there is
+            // room for it is looked at before it is sent.
+            if let (Some(name), Some(version)) = (&scope, version) {
+                let mut tried = self.scopes.clone();
+                tried.see(name, version, offset, came_back);
+                self.tried = tried.counts();
+            }
             return verdict;
         }
         let number = scope.as_deref().map(|name| self.scopes.number_or_next(name));
@@ -206,7 +218,7 @@ impl<'a> Model<'a> {
 
     fn is_disbelieved(&self, timestamp: Option<i64>, (least, most): (i64, i64), was: bool) -> bool {
         let Some(timestamp) = timestamp.filter(|timestamp| *timestamp > self.stream_time) else { return false };
-        let limit = self.rules.future_max_ms();
+        let limit = future_max_ms(self.retention_ms);
         timestamp > most + limit || (was && timestamp > least + limit)
     }
 
@@ -222,6 +234,13 @@ impl<'a> Model<'a> {
         is_expired && self.entries.remove(key).is_some()
     }
 
+    /// How many scopes there were at the most, and how many segments of them, those for a record that the output
+    /// refuses included.
+    pub fn scopes_tried(&self) -> (usize, usize) {
+        let (scopes, segments) = self.scopes.counts();
+        (scopes.max(self.tried.0), segments.max(self.tried.1))
+    }
+
     /// Whether there is an entry, expired or not.
     pub fn knows(&self, key: &[u8]) -> bool {
         self.entries.contains_key(key)
@@ -233,7 +252,7 @@ impl<'a> Model<'a> {
     }
 
     fn is_expired(&self, entry: &Entry) -> bool {
-        let Some(retention) = self.rules.retention_ms else { return false };
+        let Some(retention) = self.retention_ms else { return false };
         entry.last_seen >= 0 && entry.last_seen + retention < self.stream_time
     }
 }

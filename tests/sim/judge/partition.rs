@@ -1,6 +1,8 @@
 //! One input partition: the model is taken along the changelog's transactions, and what each has written is compared
 //! with what changes in the model.
 
+use ratchet::dedup::Bounds;
+
 use crate::kafka::{Partition, Record};
 
 use super::audit::Explanations;
@@ -21,6 +23,12 @@ pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanatio
     let (letters, explanations) = aside;
     let input = Partition::new(case.rules.input, number);
     let changelog = Partition::new(case.rules.changelog, number);
+    for (_, kept) in case.history.changelogs(number) {
+        if let (Some(from), Some(first)) = (kept.lost_from, kept.overwritten()) {
+            let expected = format!("nothing committed behind what was lost from {from} on");
+            ruling.tell(6, &changelog, first, expected, "a record");
+        }
+    }
     if case.history.changelogs(number).any(|(_, changelog)| changelog.is_cut) {
         // What became of the transaction that was open is written nowhere.
         explanations.forgive(number);
@@ -33,10 +41,17 @@ pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanatio
             let expected = format!("to refuse a changelog that is not {}", former.position.token.text());
             ruling.tell(6, &changelog, first.at, expected, "a transaction in a changelog that was recreated");
         }
-        runs.iter().for_each(|run| check_names(case, run, (number, id), ruling));
+        for run in &runs {
+            check_names(case, run, (number, id), ruling);
+            check_bounds(case, run, &changelog, ruling);
+        }
         all.extend(runs);
     }
     let was_reset = case.history.had_reset();
+    let takes_over = |pair: &[Run<'_>]| {
+        case.history.retention_ms(&pair[0].position.owner) != case.history.retention_ms(&pair[1].position.owner)
+    };
+    all.windows(2).filter(|pair| takes_over(pair)).for_each(|_| ruling.see(super::coverage::TWO_RELEASES));
     runs::check_order(&all, &changelog, was_reset, ruling);
     let records = case.committed(&input);
     check_beginning(&all, &records, (&input, was_reset || case.history.starts_latest), ruling);
@@ -46,6 +61,7 @@ pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanatio
     let mut done: Vec<(i64, i64)> = Vec::new();
     for run in &all {
         let processed = &run.position.processed;
+        model.retention_ms = case.history.retention_ms(&run.position.owner);
         let is_new = |seen: &&Seen| runs::contains(processed, seen.offset) && !runs::contains(&done, seen.offset);
         for source in records.iter().filter(is_new) {
             let since = source.record.timestamp.unwrap_or(i64::MAX);
@@ -123,6 +139,36 @@ fn check_names(case: &Case<'_>, run: &Run<'_>, (number, id): (i32, u128), ruling
             format!("{found:?}"),
         );
     }
+}
+
+/// No more of a past is kept than may be.
+fn check_bounds(case: &Case<'_>, run: &Run<'_>, changelog: &Partition, ruling: &mut Ruling) {
+    let Bounds { ranges_max, scopes_max, segments_max } = case.history.bounds;
+    let position = &run.position;
+    let ranges = position.processed.iter().filter(|(from, to)| from < to).count();
+    let segments = position.scopes.iter().map(|scope| scope.segments.len()).sum();
+    let kept = [
+        ("ranges", ranges, ranges_max),
+        ("scopes", position.scopes.len(), scopes_max),
+        ("segments", segments, segments_max),
+    ];
+    for (what, found, most) in kept.into_iter().filter(|(_, found, most)| found > most) {
+        ruling.tell(4, changelog, run.at, format!("{most} {what} at the most"), format!("{found}"));
+    }
+}
+
+/// The first record of a partition's input with which there are more scopes, or more segments of them, than may be kept.
+pub fn meets_bound(case: &Case<'_>, number: i32) -> Option<i64> {
+    let Bounds { scopes_max, segments_max, .. } = case.history.bounds;
+    let mut model = Model::new(case.rules);
+    let wall_ms = case.history.wall_ms(case.broker, i64::MAX);
+    let records = case.committed(&Partition::new(case.rules.input, number));
+    let met = records.iter().find(|seen| {
+        model.apply(seen.offset, &seen.record, wall_ms, false);
+        let (scopes, segments) = model.scopes_tried();
+        scopes > scopes_max || segments > segments_max
+    });
+    met.map(|seen| seen.offset)
 }
 
 /// Nothing at the input's beginning was left out.

@@ -64,10 +64,8 @@ const EPOCHS: Rules = Rules { epoch: Some("epoch"), forwards_null: true, ..SHOP 
 /// Changes of a table's rows; what is dropped is explained.
 const CHANGES: Rules = Rules { has_changes: true, audit: Some("shop.audit"), ..SHOP };
 
-impl Rules {
-    /// How far beyond the wall clock a timestamp may be.
-    pub fn future_max_ms(&self) -> i64 {
-        const HOUR_MS: i64 = 3_600_000;
-        self.retention_ms.map_or(HOUR_MS, |retention| HOUR_MS.min(retention / 10))
-    }
+/// How far beyond the wall clock a timestamp may be, with this retention.
+pub fn future_max_ms(retention_ms: Option<i64>) -> i64 {
+    const HOUR_MS: i64 = 3_600_000;
+    retention_ms.map_or(HOUR_MS, |retention| HOUR_MS.min(retention / 10))
 }

@@ -220,16 +220,33 @@ fn check_current(
     }
 }
 
-/// A store that is being restored.
+/// A store that is being restored. Where the changelog has lost its last records, whatever has taken their place need not be
+/// in it.
 fn check_restoring(
     folder: &Partition,
     meta: &StoreMeta,
     (state, changelog): (&State, &Changelog),
     ruling: &mut Ruling,
 ) {
-    let base = fold(changelog, meta.changelog_offset);
+    let mut found = Ruling::default();
+    check_restored(folder, meta.changelog_offset, (state, changelog), &mut found);
+    let cut = changelog.cut.filter(|cut| *cut < meta.changelog_offset && !found.violations.is_empty());
+    if let Some(cut) = cut {
+        let mut since = Ruling::default();
+        check_restored(folder, cut, (state, changelog), &mut since);
+        if since.violations.is_empty() {
+            found = since;
+        }
+    }
+    ruling.violations.extend(found.violations);
+    found.seen.into_iter().for_each(|(situation, times)| *ruling.seen.entry(situation).or_default() += times);
+}
+
+/// A store that was restored up to an offset.
+fn check_restored(folder: &Partition, below: i64, (state, changelog): (&State, &Changelog), ruling: &mut Ruling) {
+    let base = fold(changelog, below);
     let mut later: BTreeMap<&[u8], Vec<Option<&[u8]>>> = BTreeMap::new();
-    for (_, written) in changelog.records.range(meta.changelog_offset..) {
+    for (_, written) in changelog.records.range(below..) {
         let key = written.record.key.as_deref().unwrap_or_default();
         later.entry(key).or_default().push(written.record.value.as_deref());
     }
@@ -241,14 +258,14 @@ fn check_restoring(
         if found == meant {
             continue;
         }
-        if later.contains_key(key) && missed_superseded(changelog, meta.changelog_offset, key, found) {
+        if later.contains_key(key) && missed_superseded(changelog, below, key, found) {
             continue;
         }
         is_ahead = true;
         if !later.get(key).is_some_and(|values| values.contains(&found)) {
             let expected = format!("{} -> {meant:02x?}, or what was committed later", text(Some(key)));
             let invariant = if found.is_some() { 8 } else { 5 };
-            ruling.tell(invariant, folder, meta.changelog_offset, expected, format!("{found:02x?}"));
+            ruling.tell(invariant, folder, below, expected, format!("{found:02x?}"));
         }
     }
     if is_ahead {

@@ -3,7 +3,7 @@
 //! Invariants: offsets are never used twice; a producer has at most one transaction open; nothing at or beyond
 //! the first open transaction is given to a reader of committed records.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::{Bytes, Code, Time};
 
@@ -98,11 +98,36 @@ impl Log {
         self.start
     }
 
-    /// Loses all from `offset` on, as where a replica becomes the leader that never had it.
+    /// Loses all from `offset` on, as where a replica becomes the leader that never had it. What it knows of producers is
+    /// what its own records tell (`ProducerStateManager.truncateAndReload`).
     pub fn lose_tail(&mut self, offset: i64) {
         self.entries.retain(|entry| entry.offset < offset);
         self.end = self.end.min(offset);
-        self.known.clear();
+        self.aborted.retain(|aborted| aborted.last < offset);
+        let entries = &self.entries;
+        self.known.retain(|producer, known| {
+            let mut own = entries.iter().rev().filter(|entry| entry.producer == Some(*producer)).peekable();
+            let is_known = own.peek().is_some();
+            known.batches.retain(|(_, _, base)| *base < offset);
+            known.open = own.take_while(|entry| matches!(entry.body, Body::Record(_))).last().map(|entry| entry.offset);
+            is_known
+        });
+    }
+
+    /// The offsets at which nothing would be cut in two: no transaction has begun below and ended, or will end, beyond.
+    pub fn seams(&self) -> Vec<i64> {
+        let (mut open, mut seams) = (BTreeSet::new(), vec![self.start]);
+        for entry in &self.entries {
+            match (&entry.body, entry.producer) {
+                (Body::Record(_), Some(producer)) => drop(open.insert(producer)),
+                (Body::Marker, Some(producer)) => drop(open.remove(&producer)),
+                (_, None) => {}
+            }
+            if open.is_empty() {
+                seams.push(entry.offset + 1);
+            }
+        }
+        seams
     }
 
     /// The high watermark: the offset after the last record or marker.

@@ -28,7 +28,7 @@ pub fn wanted() -> Option<Mistake> {
 /// A mistake, the profile whose seeds show it, and within how many of them it has to be seen.
 type Case = (Mistake, &'static str, u64);
 
-const CASES: [Case; 48] = [
+const CASES: [Case; 54] = [
     (StoreBeforeCommit, "falling", 100),
     (MetaBeforeEntries, "falling", 200),
     (StoreErrorIgnored, "sick", 500),
@@ -77,6 +77,12 @@ const CASES: [Case; 48] = [
     (WholeStoreLoadedInto, "falling", 500),
     (ChangelogCreatedAnew, "upset", 200),
     (PositionNotRecorded, "late", 500),
+    (ChangelogEndNotCompared, "upset", 2_000),
+    (DeliveryNotCompared, "upset", 500),
+    (HorizonMovedBack, "forgetful", 500),
+    (RangesUnbounded, "uprooted", 500),
+    (ScopesUnbounded, "epochal", 100),
+    (KafkaTimeNotAsked, "forgetful", 500),
 ];
 
 const INTRODUCTION: &str = "\

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use ratchet::cluster::{Cluster, Inquiry, Kind, Member as _};
 use ratchet::config::Commit;
-use ratchet::dedup::Epochs;
+use ratchet::dedup::{Bounds, Epochs};
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::Context;
 use ratchet::engine::fallback;
+use ratchet::engine::limits::Limits;
 use ratchet::engine::restore::{self, Setback, Slice};
 use ratchet::engine::task::{Phase, Task, Tasks};
 use ratchet::engine::transact::Transactor;
@@ -241,7 +242,7 @@ fn a_position_record_that_could_not_be_read_is_refused_before_anything_is_sent()
         site.restore(&mut task);
         let reached = (0..43_700).map(|offset| Reached { offset, version: vec![1] }).collect();
         let scope = Scope { bytes: vec![4], segments: vec![Segment { above: None, began: 0 }], reached };
-        task.pending.progress.epochs = Epochs::from_scopes(vec![scope]);
+        task.pending.progress.epochs = Epochs::from_scopes(vec![scope], &Bounds::USUAL);
         let mut lane = Lane::with(&site, task);
         let end = site.changelog_end();
         let trouble = lane.commit(2, entry(1, 2)).expect_err("it could not be read");
@@ -389,6 +390,7 @@ impl<'a> Site<'a> {
             topology: TOPOLOGIES[input::Kind::Versions as usize].clone(),
             lanes: 1,
             commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
+            limits: Limits::USUAL,
         };
         let sim = Sim::new(process.clone());
         let disk = SimulatedDisk::new(Loads::default());

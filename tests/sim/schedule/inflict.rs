@@ -35,6 +35,13 @@ impl Run<'_> {
                     instance.stop.store(true, Ordering::Relaxed);
                 }
             }
+            Fault::Replace(who) => {
+                self.releases[who] = 1 - self.releases[who];
+                self.world.lock().reach("an instance was replaced by one of another release");
+                if let Some(instance) = &self.instances[who] {
+                    instance.stop.store(true, Ordering::Relaxed);
+                }
+            }
             Fault::TransactionsMove(length) => {
                 self.world.lock().broker.take_away(Place::TransactionCoordinator, now + length)
             }
@@ -91,7 +98,10 @@ impl Run<'_> {
     /// Starts a process with what stands in its stores.
     pub(super) fn start(&mut self, who: usize) {
         self.begun_with[who] = self.read_stores(who);
-        self.instances[who] = Some(Instance::start(&self.world, self.plan, &self.stores[who]));
+        let release = self.releases[who];
+        let instance = Instance::start(&self.world, &self.plans[release], &self.stores[who]);
+        self.world.lock().processes[instance.process.number].release = release;
+        self.instances[who] = Some(instance);
     }
 
     /// What stands in the stores of a process that is not there.

@@ -100,6 +100,9 @@ impl Run<'_> {
         self.history.start_refused |= heard.start_refused;
         heard.seen.into_iter().for_each(|(situation, times)| *state.reached.entry(situation).or_default() += times);
         let late = judge::liveness(&state.broker, &self.history);
+        let full = judge::bounds_met(&state.broker, &self.history);
+        let full = full.into_iter().filter_map(|place| judge::stopped_at(&state.broker, &self.history, place));
+        let full: Vec<_> = full.flatten().collect();
         let poisoned = self.poison.and_then(|place| judge::stopped_at(&state.broker, &self.history, place));
         if poisoned.as_ref().is_some_and(Option::is_none) && late.is_empty() {
             state.reach(coverage::POISON_STOPPED);
@@ -109,11 +112,16 @@ impl Run<'_> {
             let Some(marker) = state.broker.markers().into_iter().next() else { break };
             state.broker.write_marker(&marker);
         }
+        let later = state.memory.owners(|process| state.processes[process].release > 0);
+        self.history.release = (self.profile.release_retention_ms, later.map(ToString::to_string).collect());
+        self.history.look(&state.broker);
+        self.history.forgive_tails();
         let mut ruling = self.ledger.judge(&mut state.broker, |broker| judge::examine(broker, &mut self.history));
         self.ledger.check_refused(|input| self.history.was_refused(input), &mut ruling);
         let is_stopped = |input: &Partition| self.history.was_refused(input) || self.history.start_refused;
         self.ledger.check_stopped(self.profile.partitions, is_stopped, &mut ruling);
         ruling.violations.extend(late);
+        ruling.violations.extend(full);
         ruling.violations.extend(poisoned.flatten());
         let input = Partition::new(input::INPUT, 0);
         heard.panics.into_iter().for_each(|words| ruling.tell(10, &input, None, "no panic", words));
@@ -128,6 +136,10 @@ impl Run<'_> {
         judge::stores::judge(std::mem::take(&mut self.held), &self.history, &mut ruling);
         judge::stores::check_kept(&self.lives, &self.history, &mut ruling);
         outcome.wrong = ruling.told();
+        let turned_away = self.stores.iter().map(Stores::turned_away).sum();
+        if turned_away > 0 {
+            outcome.reached.insert(coverage::TURNED_AWAY, turned_away);
+        }
         ruling.seen.into_iter().for_each(|(situation, times)| *outcome.reached.entry(situation).or_default() += times);
         outcome
     }

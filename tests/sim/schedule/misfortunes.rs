@@ -16,6 +16,7 @@ impl Fault {
     fn instance(&self) -> Option<usize> {
         match self {
             Self::Crash(who) | Self::Freeze(who, _) | Self::Depart(who) | Self::Start(who) => Some(*who),
+            Self::Replace(who) => Some(*who),
             Self::Clock(who, _) | Self::Disk(who, _) | Self::Panic(who, _) => Some(*who),
             _ => None,
         }
@@ -32,7 +33,8 @@ pub(super) fn frame(profile: &Profile, random: &mut Random) -> Misfortune {
     let mut faults: Misfortune =
         (0..profile.instances).map(|instance| (random.below(500 * MS), Fault::Start(instance))).collect();
     faults.push((if profile.is_troubled() { TROUBLE } else { SECOND }, Fault::Calm));
-    if profile.crashes + profile.departures + profile.disks > 0 {
+    let replaced = u64::from(profile.release_retention_ms.is_some());
+    if profile.crashes + profile.departures + profile.disks + profile.panics + replaced > 0 {
         faults.extend((0..profile.instances).map(|instance| (TROUBLE + 4 * SECOND, Fault::Start(instance))));
     }
     faults
@@ -87,6 +89,15 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
         let (when, who) = (at(&mut apart), some(&mut apart));
         let calls = apart.between(1, 200);
         all.push(vec![(when, Fault::Panic(who, calls))]);
+    }
+    if profile.release_retention_ms.is_some() {
+        for who in 0..instances {
+            for _ in 0..[1, 1, 1, 2, 0][apart.below(5) as usize] {
+                let when = at(&mut apart);
+                let back = when + apart.between(SECOND / 2, 2 * SECOND);
+                all.push(vec![(when, Fault::Replace(who)), (back, Fault::Start(who))]);
+            }
+        }
     }
     all.extend((0..profile.trims).map(|_| vec![(at(random), Fault::Trim)]));
     upheaval::draw(profile, random, &mut all);

@@ -10,7 +10,7 @@ use crate::kafka::{Committed, MS, Partition, SECOND, Time};
 use crate::profile::{Profile, Upheaval};
 use crate::random::Random;
 use crate::stores::Stores;
-use crate::world::Wire;
+use crate::world::{State, Wire};
 
 use super::misfortunes::Misfortune;
 use super::{Fault, Run};
@@ -165,6 +165,24 @@ impl Run<'_> {
                     }
                 }
                 (removed > 0).then_some("the changelog was truncated")
+            }
+            Upheaval::ChangelogTailLost | Upheaval::ChangelogTailLostAtWork => {
+                let mut lost = 0;
+                for number in partitions {
+                    let State { broker, random, .. } = &mut *state;
+                    let Some(log) = broker.topics.log(&changelog(number)) else { continue };
+                    // Mostly near the end.
+                    let seams = log.seams();
+                    let cut = seams[seams.len() - 1 - random.below(seams.len().min(8) as u64) as usize];
+                    if cut < log.end() && random.permille(700) {
+                        lost += i64::from(self.history.lose_tail(broker, number, cut));
+                        broker.topics.log_mut(&changelog(number)).expect("looked at above").lose_tail(cut);
+                    }
+                }
+                (lost > 0).then_some(match upheaval {
+                    Upheaval::ChangelogTailLost => "the changelog lost its last records",
+                    _ => "the changelog lost its last records while tasks were at work",
+                })
             }
             Upheaval::ChangelogRecreated => {
                 let ends = |number: &i32| state.broker.topics.log(&changelog(*number)).map_or(0, |log| log.end());

@@ -60,6 +60,11 @@ impl Run<'_> {
             if state.broker.commit_offsets(&input::GROUP.into(), ("", -1), &latest).is_ok() {
                 skipped += end - stood.offset;
                 self.ledger.skip(number, stood.offset..end);
+                // What is read from there on is a range of its own.
+                let has_read = !stood.metadata.is_empty() && stood.offset > 0;
+                if self.history.bounds.ranges_max == 1 && has_read && end > stood.offset {
+                    self.history.lose(number);
+                }
             }
         }
         (skipped > 0).then_some("the group was set to the input's end, and skipped records")
