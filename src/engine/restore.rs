@@ -169,8 +169,8 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
     task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
 }
 
-/// Stops a task that is refused; its store is put back as it was.
-fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held>, reason: &str) {
+/// Stops a task that is refused; the store that it `held` is put back as it was.
+pub fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held>, reason: &str) {
     if let Some(Err(error)) = held.map(|held| held.give_back(context)) {
         tracing::error!(
             task = %task.input, reason = %error,

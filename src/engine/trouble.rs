@@ -67,7 +67,8 @@ impl std::fmt::Display for Cause {
         match self {
             Self::Cluster(error) => error.fmt(f),
             Self::State(error) => error.fmt(f),
-            Self::Refused(reason) | Self::RefusedAt(_, reason) => reason.fmt(f),
+            Self::Refused(reason) => reason.fmt(f),
+            Self::RefusedAt(at, reason) => write!(f, "offset {at}: {reason}"),
             Self::Panicked { panic, .. } => write!(f, "panicked: {panic}"),
         }
     }

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use super::memory::Place;
 use super::rocks::Rocks;
 use super::simulated::Simulated;
+use super::stalls::Waiting;
 use super::{Error, Memory, Store, dir};
 
 /// What the name of a folder ends in that holds a store set aside.
@@ -110,6 +111,7 @@ fn rename(from: &Path, to: &Path, memory: &Memory) -> Result<(), Error> {
         Place::Rocks(_) => {
             let failed = |error: io::Error| Error::from_io(from, &error);
             dir::removable(from)?;
+            let _waiting = Waiting::for_disk(from, "rename");
             // Over a folder that holds something a rename fails: what stands aside is never overwritten.
             fs::rename(from, to).map_err(failed)?;
             from.parent().map_or(Ok(()), sync)
@@ -120,6 +122,7 @@ fn rename(from: &Path, to: &Path, memory: &Memory) -> Result<(), Error> {
 
 /// Brings what was renamed or made in a folder to the disk.
 fn sync(folder: &Path) -> Result<(), Error> {
+    let _waiting = Waiting::for_disk(folder, "sync");
     let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| Error::from_io(folder, &error))
 }

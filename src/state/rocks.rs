@@ -86,6 +86,7 @@ impl Rocks {
             return Ok(());
         }
         let dir = dir::removable(dir)?;
+        let _waiting = Waiting::for_disk(&dir, "remove");
         // Takes RocksDB's lock, which removing the folder alone would not.
         DB::destroy(&Options::default(), &dir).map_err(|error| Error::from_rocksdb(&dir, &error))?;
         match fs::remove_dir_all(&dir) {
@@ -96,6 +97,7 @@ impl Rocks {
 
     /// The value under `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let _waiting = Waiting::for_disk(&self.dir, "look up");
         let db = &self.db;
         db.get_cf(&column_family(db), key).map_err(|error| self.failed(&error))
     }
@@ -122,6 +124,7 @@ impl Rocks {
 
     /// See [`super::Store::copy`]. The table files are linked.
     pub fn copy(&self, to: &Path) -> Result<(), Error> {
+        let _waiting = Waiting::for_disk(&self.dir, "copy");
         let copied = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(to));
         copied.map_err(|error| self.failed(&error))
     }
@@ -313,6 +316,16 @@ impl Rocks {
     #[cfg(test)]
     pub fn set_ingest_bytes_min(&mut self, bytes: usize) {
         self.ingest_bytes_min = bytes;
+    }
+}
+
+impl Drop for Rocks {
+    /// Closing brings to the disk what was written since the last flush: it may stall like any call.
+    fn drop(&mut self) {
+        let _waiting = Waiting::for_disk(&self.dir, "close");
+        self.drop_loads();
+        // One that fails has been told by the writes, and whoever opens the store next reads what it lacks again.
+        let _ = self.db.flush_cf_opt(&column_family(&self.db), &FlushOptions::default());
     }
 }
 

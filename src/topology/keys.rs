@@ -357,7 +357,7 @@ pub static VERSION: Mapping = Mapping::of(&[
         "min",
         FROM_0,
         "min: 0",
-        "with `as: integer`, the least that it can be: less makes the record invalid. It is no part of the rules' digest",
+        "with `as: integer`, the least that it can be, 0 or more: less makes the record invalid, or counts as missing where it is `lenient`. It is no part of the rules' digest",
     ),
     Key::optional("none", EMPTY_MEANS_MISSING, "none: [0]", "a list of values that count as missing"),
     Key::optional(

@@ -270,7 +270,8 @@ impl Member {
     }
 }
 
-/// Has the partition read from `offset` on. Where the epoch of the record before is known, the broker is asked first whether it still has what was read up to there.
+/// Has the partition read from `offset` on. Where the epoch of the record before is known, the broker is asked first
+/// whether it still has what was read up to there.
 pub(super) fn seek(client: &Client, partition: &TopicPartition, offset: i64, epoch: Option<i32>) -> Result<(), Error> {
     let deadline = Instant::now() + SEEK_DEADLINE;
     loop {

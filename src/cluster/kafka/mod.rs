@@ -4,8 +4,10 @@
 //! - `native`: librdkafka's objects with owners, and nothing of Kafka's meaning
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory; `wire`: what is read of Kafka's own bytes beside it
-//! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the same names
-//! - `settle` (with its `crew`), `admin`: the questions of a takeover, and about topics; `fences` ends dead owners' transactions
+//! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
+//!   same names
+//! - `settle` (with its `crew`), `admin`: the questions of a takeover, and about topics; `fences` ends dead owners'
+//!   transactions
 //!
 //! Invariants: uncommitted records are never read; an offset moves through a transaction only, with the
 //! membership of that moment; automatic commits, resets and topic creation are off.

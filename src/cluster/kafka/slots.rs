@@ -223,8 +223,8 @@ pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Fail
             Kind::Refused,
             format!(
                 "{partition} cannot be read at offset {offset}: {failure}; if the batch there unpacks to more than \
-                 receive.message.max.bytes, raise that below kafka:; else it is damaged on the brokers: bring it back \
-                 from another replica, or give up what is in it (docs/operations.md says how)"
+                 receive.message.max.bytes, raise that below kafka:; else the batch, or a record's headers, are damaged on \
+                 the brokers: bring them back from another replica, or give up what is in it (docs/operations.md says how)"
             ),
         )
         .of(partition),

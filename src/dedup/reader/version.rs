@@ -172,8 +172,6 @@ impl<'a> Versions<'a, '_> {
     }
 }
 
-/// The first of these that is there, not null, and none of the values that count as missing.
-#[inline]
 /// Whether these bytes of a part are not less than the least that it can be.
 fn not_less(part: &VersionPlan, bytes: &[u8]) -> Result<(), NotVersion> {
     match &part.min {
@@ -182,6 +180,8 @@ fn not_less(part: &VersionPlan, bytes: &[u8]) -> Result<(), NotVersion> {
     }
 }
 
+/// The first of these that is there, not null, and none of the values that count as missing.
+#[inline]
 fn find<'a>(view: View<'a>, of: &'a [Spot], none: &'a [Word], scratch: &mut Vec<u8>) -> Option<(&'a Spot, Value<'a>)> {
     view.first(of, |value| none.iter().any(|word| value.is(word, scratch)))
 }

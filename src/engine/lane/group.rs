@@ -135,7 +135,8 @@ impl<C: Cluster> Lane<C> {
             if let Err(error) = self.member.pause(&task.input) {
                 tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
             }
-            task.fail(&growth.refusal(task.topics.task_count).to_string());
+            let (held, refusal) = (task.held.take(), growth.refusal(task.topics.task_count));
+            restore::stop(&self.context, task, held, &refusal.to_string());
         }
     }
 

@@ -99,10 +99,12 @@ impl<C: Cluster> Lane<C> {
             task = %former.input, at = at.record(), reason = %panic, times = former.panics.times(),
             "the task panicked; it is made anew"
         );
+        let held = former.held.take();
         let mut task = former.anew(&self.context, until);
         // A record that is to blame is not processed, but what comes before it is.
         if task.panics.are_too_many() && task.panics.stop_before().is_none_or(|_| at.record().is_none()) {
-            task.fail(&format!("{}: {}", task.input, task.panics));
+            let reason = format!("{}: {}", task.input, task.panics);
+            restore::stop(&self.context, &mut task, held, &reason);
         }
         self.restoring = true;
         self.tasks.insert(self.next_id, task);
