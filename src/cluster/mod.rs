@@ -452,8 +452,8 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     }
 
     /// Where the first transaction begins that is open on `partition`, which nobody gets beyond who reads committed records;
-    /// `None` where none is, or where the cluster does not tell.
-    fn open_transaction(&self, _partition: &TopicPartition) -> Result<Option<i64>, Error> {
+    /// `None` where none is, or where the cluster does not tell. Takes no longer than `wait`.
+    fn open_transaction(&self, _partition: &TopicPartition, _wait: Duration) -> Result<Option<i64>, Error> {
         Ok(None)
     }
 

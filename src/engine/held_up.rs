@@ -22,8 +22,9 @@ const NOTED_MAX: Duration = Duration::from_secs(10);
 const ASK_INTERVAL: Duration = Duration::from_secs(30);
 /// How often it is told of one task.
 const TELL_INTERVAL: Duration = Duration::from_secs(600);
-/// How many tasks are asked about in one look: a leader that is gone takes its time.
-const ASKED_MAX: usize = 4;
+/// How long an answer may take: the watch waits for it, and the end of the process for the watch. A leader that is gone
+/// gives none.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The tasks that stand with more to be read ahead of them.
 #[derive(Default)]
@@ -59,8 +60,9 @@ impl HeldUp {
         }
     }
 
-    /// The tasks to be asked about now, and where they stand since when.
-    fn due(&self, now: Duration) -> Vec<(TopicPartition, Stands)> {
+    /// The task to be asked about now, and where it stands since when: of those that are due, the one that was not asked
+    /// about for longest.
+    fn due(&self, now: Duration) -> Option<(TopicPartition, Stands)> {
         let mut all = self.all();
         all.retain(|_, stands| now.saturating_sub(stands.noted) < NOTED_MAX);
         let passed = |at: Option<Duration>, interval| at.is_none_or(|at| now.saturating_sub(at) >= interval);
@@ -69,12 +71,10 @@ impl HeldUp {
                 && passed(stands.asked, ASK_INTERVAL)
                 && passed(stands.told, TELL_INTERVAL)
         };
-        let due = all.iter_mut().filter(|(_, stands)| is_due(stands)).take(ASKED_MAX);
-        let asked = due.map(|(partition, stands)| {
-            stands.asked = Some(now);
-            (partition.clone(), *stands)
-        });
-        asked.collect()
+        let due = all.iter_mut().filter(|(_, stands)| is_due(stands));
+        let (partition, stands) = due.min_by_key(|(_, stands)| stands.asked)?;
+        stands.asked = Some(now);
+        Some((partition.clone(), *stands))
     }
 
     fn told(&self, partition: &TopicPartition, now: Duration) {
@@ -84,18 +84,17 @@ impl HeldUp {
     }
 }
 
-/// Asks about tasks that have stood for long, and tells of those that stand before a transaction.
+/// Asks about one task that has stood for long, and tells of it where it stands before a transaction.
 pub fn look<C: Cluster>(cluster: &C, context: &Context) {
     let now = context.clock.monotonic();
-    for (partition, stands) in context.held_up.due(now) {
-        match cluster.open_transaction(&partition) {
-            Ok(Some(open)) if open <= stands.next => {
-                context.held_up.told(&partition, now);
-                tell(&partition, open, now.saturating_sub(stands.since));
-            }
-            Ok(_) => tracing::debug!(task = %partition, "it stands, and before no transaction"),
-            Err(error) => tracing::debug!(task = %partition, reason = %error.message, "not asked why it stands"),
+    let Some((partition, stands)) = context.held_up.due(now) else { return };
+    match cluster.open_transaction(&partition, PATIENCE) {
+        Ok(Some(open)) if open <= stands.next => {
+            context.held_up.told(&partition, now);
+            tell(&partition, open, now.saturating_sub(stands.since));
         }
+        Ok(_) => tracing::debug!(task = %partition, "it stands, and before no transaction"),
+        Err(error) => tracing::debug!(task = %partition, reason = %error.message, "not asked why it stands"),
     }
 }
 
@@ -119,7 +118,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn due(held_up: &HeldUp, at: u32) -> usize {
-        held_up.due(SECOND * at).len()
+        usize::from(held_up.due(SECOND * at).is_some())
     }
 
     #[test]
@@ -156,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn few_are_asked_about_at_once_and_all_in_the_end() {
+    fn one_is_asked_about_at_a_time_and_all_in_turn() {
         let held_up = HeldUp::default();
-        let all: Vec<_> = (0..10).map(|partition| TopicPartition::new("in", partition)).collect();
-        let note = |at: u32| all.iter().for_each(|partition| held_up.note(partition, Some(7), SECOND * at));
-        (0..=60).step_by(5).for_each(note);
-        let looks = [60, 62, 64, 66].map(|at| {
-            note(at);
-            due(&held_up, at)
-        });
-        assert_eq!(looks, [4, 4, 2, 0]);
+        let all: Vec<_> = (0..40).map(|partition| TopicPartition::new("in", partition)).collect();
+        let mut asked = Vec::new();
+        for at in (0..220).step_by(2) {
+            all.iter().for_each(|partition| held_up.note(partition, Some(7), SECOND * at));
+            asked.extend(held_up.due(SECOND * at).map(|(partition, _)| partition));
+        }
+        // More than can be asked about in the time after which one is due again: nobody is left out for that.
+        assert_eq!(asked, [&all[..], &all[..]].concat());
     }
 }

@@ -29,7 +29,7 @@ use super::context::Context;
 use super::preflight::Preflight;
 use super::{SUPERVISE_INTERVAL, feeding, held_up};
 
-/// How often the cluster is asked about the topics.
+/// How often the cluster is asked about the topics, from one look's beginning to the next one's.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What looks have come to notice.
@@ -44,25 +44,30 @@ pub struct Noticed {
 /// Asks until the run ends. What the cluster does not answer is asked again.
 pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let mut noticed = Noticed::default();
+    let mut looked_at = context.clock.monotonic();
     loop {
-        let until = context.clock.monotonic() + WATCH_INTERVAL;
+        let until = looked_at + WATCH_INTERVAL;
         while context.clock.monotonic() < until && !context.look_now.swap(false, Ordering::Relaxed) {
             context.clock.wait(SUPERVISE_INTERVAL, stop);
             if stop.load(Ordering::Relaxed) {
                 return;
             }
         }
-        look(cluster, context, &mut noticed);
+        looked_at = context.clock.monotonic();
+        look(cluster, context, &mut noticed, stop);
         context.health.watch_panicked(&context.topology.name, false);
     }
 }
 
-/// Looks once at what is read, and at what has come.
-pub fn look<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed) {
+/// Looks once at what is read, and at what has come; no further where the run is to end.
+fn look<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed, stop: &AtomicBool) {
     let by_pattern = matches!(context.topology.input, Input::Pattern { .. });
-    check_topics(cluster, context, by_pattern, noticed);
-    held_up::look(cluster, context);
-    if by_pattern {
+    check_topics(cluster, context, by_pattern, noticed, stop);
+    let ends = || stop.load(Ordering::Relaxed);
+    if !ends() {
+        held_up::look(cluster, context);
+    }
+    if by_pattern && !ends() {
         if let Err(error) = find_new(cluster, context) {
             tracing::debug!(topology = context.topology.name, reason = %error.message, "new topics not looked for");
         }
@@ -71,8 +76,17 @@ pub fn look<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed) {
 }
 
 /// Whether the topics that are read are those that the lanes began with.
-fn check_topics<C: Cluster>(cluster: &C, context: &Context, by_pattern: bool, noticed: &mut Noticed) {
+fn check_topics<C: Cluster>(
+    cluster: &C,
+    context: &Context,
+    by_pattern: bool,
+    noticed: &mut Noticed,
+    stop: &AtomicBool,
+) {
     for input in context.topics.names() {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
         let Some(topics) = context.topics.get(&input) else { continue };
         let changelog = context.topology.changelog(&input);
         for (name, known) in [(&*input, topics.input_id), (&changelog, topics.changelog_id)] {

@@ -186,3 +186,20 @@ fn a_coordinator_that_was_given_up_may_come_back() {
     assert_eq!(cluster.describe_topic("missing").unwrap(), None);
     std::thread::sleep(Duration::from_secs(1));
 }
+
+#[test]
+fn a_frozen_broker_is_asked_for_open_transactions_for_as_long_as_is_said() {
+    let broker = Broker::start();
+    let cluster = connect(&broker, &[]);
+    let partition = at(&create(&cluster, "in"), 0);
+    let wait = Duration::from_secs(1);
+    // The clients know who leads, as those of a process that has worked for long.
+    eventually("an answer", || cluster.open_transaction(&partition, wait).ok());
+    broker.freeze();
+    let started = Instant::now();
+    let asked = cluster.open_transaction(&partition, wait);
+    assert!(started.elapsed() < wait * 2, "{:?}", started.elapsed());
+    assert!(asked.is_err(), "{asked:?}");
+    broker.thaw();
+    eventually("an answer again", || cluster.open_transaction(&partition, wait).ok());
+}

@@ -137,11 +137,8 @@ impl Cluster for Kafka {
         Ok(outline.map(|found| TopicOutline { id: found.id, partition_count: found.partition_count }))
     }
 
-    fn open_transaction(&self, partition: &TopicPartition) -> Result<Option<i64>, Error> {
-        // In this order: what is committed meanwhile is not taken for open.
-        let (_, end) = settle::watermarks(&self.inner.askers.ends()?, partition, settle::ANSWER)?;
-        let (_, stable) = settle::watermarks(&self.inner.askers.stable_ends()?, partition, settle::ANSWER)?;
-        Ok((stable < end).then_some(stable))
+    fn open_transaction(&self, partition: &TopicPartition, wait: Duration) -> Result<Option<i64>, Error> {
+        settle::open_transaction(&self.inner.askers, partition, wait)
     }
 
     fn list_topics(&self) -> Result<Vec<String>, Error> {

@@ -453,6 +453,31 @@ pub(super) fn watermarks(
     }
 }
 
+/// Where the first transaction begins that is open on `partition`, asked for within `wait`.
+pub(super) fn open_transaction(
+    askers: &Askers,
+    partition: &TopicPartition,
+    wait: Duration,
+) -> Result<Option<i64>, Error> {
+    let until = Instant::now() + wait;
+    // In this order: what is committed meanwhile is not taken for open.
+    let end = end_before(&askers.ends()?, partition, until)?;
+    let stable = end_before(&askers.stable_ends()?, partition, until)?;
+    Ok((stable < end).then_some(stable))
+}
+
+/// The end of a partition, for who must not wait for longer than `until`. Where that is not enough, what is left goes to
+/// learning who leads the partition now: whoever asks again may be answered.
+fn end_before(client: &Arc<Client>, partition: &TopicPartition, until: Instant) -> Result<i64, Error> {
+    let topic = c_string(&partition.topic)?;
+    let left = until.saturating_duration_since(Instant::now());
+    let asked = client.query_watermarks(&topic, partition.partition, left / 4 * 3);
+    asked.map(|(_, end)| end).map_err(|failure| {
+        client.ask_for_topic(&topic, until.saturating_duration_since(Instant::now()));
+        client.explain(failure).plain(format_args!("asking for the end of {partition}"))
+    })
+}
+
 /// The latest timestamp of anything in `partition`, transaction markers included; `None` where it is empty, or brokers are
 /// too old to tell (before Kafka 3.0).
 fn latest_time(client: &Arc<Client>, partition: &TopicPartition) -> Result<Option<i64>, Error> {

@@ -4,12 +4,15 @@ use std::sync::atomic::{AtomicI64, AtomicU32};
 
 use super::*;
 use crate::cluster::{
-    CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, Rights, Settled, Ticket, TopicDescription,
+    CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, Rights, Settled, Ticket, TopicDescription, TopicOutline,
 };
 use crate::record::TopicPartition;
 
 /// What is told otherwise by a broker that does not know that it was replaced.
 pub type Outdated = fn(&mut Settled);
+
+/// Told of each look at a topic, and of each question about a transaction, which nobody answers and which may take so long.
+pub type Watched = Box<dyn Fn(Option<Duration>) + Send + Sync>;
 
 /// What goes wrong.
 #[derive(Default)]
@@ -30,6 +33,8 @@ pub struct Faults {
     pub unheard_of: Option<(&'static str, AtomicU32)>,
     /// How often an answer was doubted.
     pub doubted: AtomicU32,
+    /// Who is told what the watch asks.
+    pub watched: Option<Watched>,
 }
 
 /// A cluster with faults.
@@ -159,6 +164,17 @@ impl Cluster for Faulty {
             return Ok(None);
         }
         self.inner.describe_topic(topic)
+    }
+
+    fn outline_topic(&self, topic: &str) -> Result<Option<TopicOutline>, cluster::Error> {
+        self.faults.watched.iter().for_each(|watched| watched(None));
+        self.inner.outline_topic(topic)
+    }
+
+    fn open_transaction(&self, partition: &TopicPartition, wait: Duration) -> Result<Option<i64>, cluster::Error> {
+        let Some(watched) = &self.faults.watched else { return self.inner.open_transaction(partition, wait) };
+        watched(Some(wait));
+        Err(cluster::Error::new(Kind::Retry, "the leader is gone"))
     }
 
     fn list_topics(&self) -> Result<Vec<String>, cluster::Error> {

@@ -28,6 +28,7 @@ mod progress;
 mod remembered;
 mod threads;
 mod unheard;
+mod watched;
 
 /// How long anything may take that is waited for.
 const WAIT_MAX: Duration = Duration::from_secs(60);

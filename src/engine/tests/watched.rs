@@ -1,0 +1,125 @@
+//! Goal: the watch looks as often as is promised, also while leaders that it asks are gone, and holds no end up.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use super::faulty::{Faults, Faulty, Watched};
+use super::*;
+use crate::record::TopicPartition;
+
+const INPUT: &str = "orders";
+
+/// A clock that whoever waits puts forward.
+#[derive(Default)]
+pub struct Hand(AtomicU64);
+
+impl Hand {
+    pub fn forward(&self, length: Duration) {
+        self.0.fetch_add(length.as_millis() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Hand {
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.monotonic().as_millis() as i64
+    }
+
+    fn wait(&self, length: Duration, stop: &AtomicBool) {
+        if !stop.load(Ordering::Relaxed) {
+            self.forward(length);
+        }
+    }
+}
+
+/// What the lanes of a run of one input share.
+fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
+    let topology = topology(Input::Topics(vec![INPUT.to_owned()]), "clean");
+    let described = site.cluster.outline_topic(INPUT).unwrap().unwrap();
+    let topics = catalog::Topics {
+        input_id: described.id,
+        changelog_id: described.id,
+        task_count: described.partition_count.unsigned_abs(),
+        delete_retention_ms: 0,
+        dead_letter_partitions: 1,
+        audit_partitions: 1,
+    };
+    let config = site.config();
+    Context {
+        rules: topology.rules.clone(),
+        rules_digest: topology.rules.digest(),
+        topology,
+        topics: Catalog::new([(Arc::from(INPUT), topics)].into(), BTreeMap::new()),
+        topic_settings: config.topics,
+        commit: config.commit,
+        state_dir: Arc::new(StateDir::claim(&config.state_dir).unwrap()),
+        memory: Memory::new(config.memory_bytes),
+        registry: Registry::default(),
+        metrics: Metrics::new(),
+        health: Health::new(),
+        recreated: AtomicU64::new(0),
+        look_now: AtomicBool::new(false),
+        proven: Proven::default(),
+        held_up: HeldUp::default(),
+        ids: Ids::default(),
+        limits: Limits::USUAL,
+        clock,
+    }
+}
+
+/// Watches until `look` answers that this is enough; it is told when each look began, and when each question about a
+/// transaction ended that nobody answered.
+fn watch_until(enough: impl Fn(&[Duration], &[Duration]) -> bool + Send + Sync + 'static) -> (Vec<Duration>, Duration) {
+    let site = Site::new();
+    site.create(INPUT, 1, &[]);
+    let clock = Arc::new(Hand::default());
+    let context = Arc::new(context(&site, clock.clone()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let looks = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let (noted, ends, at, shared) = (looks.clone(), stop.clone(), clock.clone(), context.clone());
+    let watched: Watched = Box::new(move |unanswered| {
+        let (began, asked) = &mut *noted.lock().unwrap();
+        if let Some(wait) = unanswered {
+            // As long as it takes where nobody says how long it may.
+            at.forward(wait.min(Duration::from_secs(7)));
+            asked.push(at.monotonic());
+        } else {
+            began.push(at.monotonic());
+            let tasks = (0..20).map(|partition| TopicPartition::new(INPUT, partition));
+            tasks.for_each(|task| shared.held_up.note(&task, Some(7), at.monotonic()));
+        }
+        if enough(began, asked) {
+            ends.store(true, Ordering::Relaxed);
+        }
+    });
+    let faults = Arc::new(Faults { watched: Some(watched), ..Faults::default() });
+    keep_watch(&Faulty { inner: site.cluster.clone(), faults }, &context, &stop);
+    let (began, _) = std::mem::take(&mut *looks.lock().unwrap());
+    (began, clock.monotonic())
+}
+
+#[test]
+fn leaders_that_are_gone_do_not_make_looks_rarer() {
+    let (began, _) = watch_until(|_, asked| asked.len() >= 30);
+    let mut gaps = began.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>();
+    gaps.dedup();
+    // The input and its changelog are looked at in each.
+    let usual = [Duration::ZERO, watch::WATCH_INTERVAL];
+    assert!(gaps.iter().all(|gap| usual.contains(gap)), "{gaps:?}");
+}
+
+#[test]
+fn a_run_that_ends_waits_for_one_question_at_most() {
+    for asked_before in [1, 2, 5] {
+        let (began, ended) = watch_until(move |_, asked| asked.len() >= asked_before);
+        let last = *began.last().unwrap();
+        assert!(ended - last <= Duration::from_secs(1), "it went on for {:?}", ended - last);
+    }
+    // Asked to end while it looks at the topics: nothing more is asked.
+    let (began, ended) = watch_until(|began, _| began.iter().any(|at| *at >= Duration::from_secs(100)));
+    assert_eq!(ended, *began.last().unwrap());
+}
