@@ -71,13 +71,18 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// What a producer holds of it in memory until it is delivered, in bytes: more than is sent, since each header is an
-    /// allocation of its own (`rd_kafka_header_t`, and its place in librdkafka's list).
+    /// What a producer holds of it in memory until it is delivered, in bytes.
     pub fn held_bytes(&self) -> usize {
-        const HEADER_BYTES: usize = 80;
-        let parts = [self.key, self.value].map(|part| part.map_or(0, <[u8]>::len));
-        parts[0] + parts[1] + self.headers.as_bytes().len() + self.headers.iter().count() * HEADER_BYTES
+        held_bytes(self.key, self.value, self.headers)
     }
+}
+
+/// What a producer holds of a record of these parts until it is delivered, in bytes: more than is sent, since each header
+/// is an allocation of its own (`rd_kafka_header_t`, and its place in librdkafka's list).
+pub fn held_bytes(key: Option<&[u8]>, value: Option<&[u8]>, headers: Headers<'_>) -> usize {
+    const HEADER_BYTES: usize = 80;
+    let parts = [key, value].map(|part| part.map_or(0, <[u8]>::len));
+    parts[0] + parts[1] + headers.as_bytes().len() + headers.iter().count() * HEADER_BYTES
 }
 
 /// What a sender wants to know a record by when its delivery is reported.

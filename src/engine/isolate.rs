@@ -15,7 +15,7 @@ use crate::record::TopicPartition;
 use super::claims::Naming;
 use super::context::{Context, backoff};
 use super::fallback;
-use super::process::{Portion, Scratch, process};
+use super::process::{Portion, Room, Scratch, process};
 use super::task::{Phase, Task, TaskId, Tasks};
 use super::transact::{Aborted, Transactor};
 use super::trouble::{Cause, Trouble};
@@ -184,7 +184,7 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     let task = tasks.get_mut(&id).expect("still there");
     isolated.transactor.touch(context, id).map_err(Trouble::cluster)?;
     let producer = isolated.transactor.producer();
-    let portion = Portion { batch: &isolated.batch, indices: &indices, room: usize::MAX };
+    let portion = Portion { batch: &isolated.batch, indices: &indices, room: Room::ANY };
     let added = process(context, id, task, &portion, producer, scratch)?;
     isolated.transactor.add(added);
     isolated.transactor.seal(context, tasks)?;

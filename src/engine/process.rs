@@ -1,6 +1,6 @@
 //! A batch's way through a task: judged record by record (`judge`), and sent where that says.
 
-use crate::cluster::{Cluster, Kind, Message, Producer, RecordBatch, Ticket};
+use crate::cluster::{self, Cluster, Kind, Message, Producer, RecordBatch, Ticket};
 use crate::dedup::{self, Action, Decision, Reason, Refusal, Verdict};
 use crate::mistakes::{self, Mistake};
 use crate::record::{HeaderBuf, Headers, Record};
@@ -40,9 +40,42 @@ pub struct Portion<'a, B> {
     pub batch: &'a B,
     /// Which of its records, in offset order.
     pub indices: &'a [usize],
-    /// How many bytes the transaction has room for. The record that takes the last of them is still processed.
-    pub room: usize,
+    /// What the transaction has room for.
+    pub room: Room,
 }
+
+/// What may still be put into a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Records decided.
+    pub records: usize,
+    /// Bytes that the producer holds of what is sent. The record that takes the last of them is still processed.
+    pub bytes: usize,
+    /// Bytes of records that are worth being read at once, of which the last ones may not find room: as many, or more where
+    /// only little is left. What does not come to be sent, duplicates, would otherwise be read and looked up one by one.
+    pub read_bytes: usize,
+}
+
+impl Room {
+    /// Room for whatever comes.
+    pub const ANY: Self = Self { records: usize::MAX, bytes: usize::MAX, read_bytes: usize::MAX };
+
+    /// How many of these records are to be read: those that there is room for, were each of them sent. What lies beyond
+    /// would be read again for the next transaction.
+    fn reach<B: RecordBatch>(&self, batch: &B, indices: &[usize]) -> usize {
+        let mut left = self.read_bytes;
+        let has_room = |index: &&usize| {
+            let had_room = left > 0;
+            let record = batch.record(**index);
+            left = left.saturating_sub(cluster::held_bytes(record.key, record.value, record.headers) + ADDED_BYTES);
+            had_room
+        };
+        indices.iter().take(self.records).take_while(has_room).count()
+    }
+}
+
+/// What a record may grow by on its way, about: as a dead letter it says why.
+const ADDED_BYTES: usize = 1 << 10;
 
 /// What a batch has added to a transaction.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,10 +120,11 @@ fn process_all<C: Cluster>(
     let Scratch { judge, headers, explanation } = scratch;
     let Portion { batch, indices: all, room } = *portion;
     let stops = task.stops_before();
-    let indices = match &stops {
+    let before_stop = match &stops {
         None => all,
         Some((offset, _)) => &all[..all.partition_point(|&index| batch.record(index).offset < *offset)],
     };
+    let indices = &before_stop[..room.reach(batch, before_stop)];
     judge.read(task, batch, indices);
     judge.look_up(task).map_err(|error| Trouble::state(id, error))?;
     let mut added = Added::default();
@@ -137,13 +171,13 @@ fn process_all<C: Cluster>(
         task.last_timestamp = record.timestamp.or(task.last_timestamp);
         task.pending.next = record.offset + 1;
         added.records += 1;
-        if added.bytes >= room {
+        if added.bytes >= room.bytes {
             break;
         }
     }
-    let is_next = indices.len() < all.len() && added.records == indices.len() && !task.is_halted();
+    let is_next = before_stop.len() < all.len() && added.records == before_stop.len() && !task.is_halted();
     if let Some((_, reason)) = stops.filter(|_| is_next) {
-        let offset = batch.record(all[indices.len()]).offset;
+        let offset = batch.record(all[before_stop.len()]).offset;
         task.stop_at = Some(format!("{}:{offset}: {reason}", task.input));
     }
     Ok(added)

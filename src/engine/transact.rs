@@ -17,9 +17,12 @@ use super::context::Context;
 use super::crash;
 use super::fallback;
 use super::plan;
-use super::process::Added;
+use super::process::{Added, Room};
 use super::task::{Task, TaskId, Tasks};
 use super::trouble::{Cause, Trouble};
+
+/// Records of so many bytes are read at once, though there be less room in the transaction.
+const READ_BYTES_MIN: usize = 64 << 10;
 
 /// A transactional producer and the transaction that may be open on it.
 pub struct Transactor<C: Cluster> {
@@ -107,15 +110,25 @@ impl<C: Cluster> Transactor<C> {
     pub fn is_due(&self, context: &Context) -> bool {
         let Some(open) = &self.open else { return false };
         let age = context.clock.monotonic().saturating_sub(open.since);
-        age >= Duration::from_millis(context.commit.interval_ms)
-            || open.added.records >= context.commit.records_max
-            || open.added.bytes >= context.commit.bytes_max
+        age >= Duration::from_millis(context.commit.interval_ms) || self.is_full(context)
     }
 
-    /// How many bytes the open transaction has room for.
-    pub fn room(&self, context: &Context) -> usize {
-        let used = self.open.as_ref().map_or(0, |open| open.added.bytes);
-        context.commit.bytes_max.saturating_sub(used)
+    /// Whether the open transaction takes nothing more.
+    pub fn is_full(&self, context: &Context) -> bool {
+        let room = self.room(context);
+        self.is_open() && (room.records == 0 || room.bytes == 0)
+    }
+
+    /// What the open transaction has room for, or the next one.
+    pub fn room(&self, context: &Context) -> Room {
+        let used = self.open.as_ref().map(|open| open.added).unwrap_or_default();
+        let (records_max, bytes_max) = (context.commit.records_max, context.commit.bytes_max);
+        let bytes = bytes_max.saturating_sub(used.bytes);
+        Room {
+            records: records_max.saturating_sub(used.records),
+            bytes,
+            read_bytes: bytes.max(READ_BYTES_MIN.min(bytes_max)),
+        }
     }
 
     /// Opens a transaction if none is, and takes `task` into it.

@@ -78,16 +78,18 @@ impl<C: Cluster> Lane<C> {
         let mut rest = indices;
         // A commit, also that before a claim, may stop the task or send it to its restore: it reads the rest again.
         while !rest.is_empty() && self.is_at_work(id) && !self.tasks[&id].is_halted() {
-            let done = self.process_part(id, rest)?;
-            rest = &rest[done..];
-            if !rest.is_empty() && !self.tasks[&id].is_halted() {
+            if self.transactor.is_full(&self.context) {
                 self.finish()?;
+            } else {
+                let done = self.process_part(id, rest)?;
+                rest = &rest[done..];
             }
         }
         Ok(())
     }
 
-    /// As many of the records as the open transaction has room for; how many.
+    /// The first of the records, as many as the open transaction is certain to have room for, or some more; how many. There
+    /// may be room for others then: what is dropped takes none.
     fn process_part(&mut self, id: TaskId, indices: &[usize]) -> Result<usize, Trouble> {
         self.touch(id)?;
         let Self { context, transactor, tasks, batch, scratch, .. } = self;

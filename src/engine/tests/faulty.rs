@@ -1,7 +1,8 @@
 //! A cluster with faults that an embedded one does not have by itself.
 
-use std::sync::atomic::{AtomicI64, AtomicU32};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
+use super::counted::{Counted, CountedMember};
 use super::*;
 use crate::cluster::{
     CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, Rights, Settled, Ticket, TopicDescription, TopicOutline,
@@ -33,6 +34,11 @@ pub struct Faults {
     pub unheard_of: Option<(&'static str, AtomicU32)>,
     /// How often an answer was doubted.
     pub doubted: AtomicU32,
+    /// An output topic, and how many records one transaction has written there at the most.
+    pub counted_output: Option<&'static str>,
+    pub sent_at_once_max: AtomicU32,
+    /// How often members' records were looked at.
+    pub looks: Arc<AtomicU64>,
     /// Who is told what the watch asks.
     pub watched: Option<Watched>,
 }
@@ -49,8 +55,9 @@ pub struct FaultyProducer {
     faults: Arc<Faults>,
     /// Where what is reported of a number has to come to stand, at least.
     expected: Vec<(u64, i64)>,
-    /// How many records of the open transaction the changelog was sent.
+    /// How many records of the open transaction the changelog was sent, and how many the counted output.
     logged: i64,
+    counted: u32,
     delivered: Vec<(u64, i64)>,
 }
 
@@ -66,13 +73,17 @@ impl cluster::Producer for FaultyProducer {
     }
 
     fn begin(&mut self) -> Result<(), cluster::Error> {
-        (self.expected, self.logged) = (Vec::new(), 0);
+        (self.expected, self.logged, self.counted) = (Vec::new(), 0, 0);
         self.inner.begin()
     }
 
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), cluster::Error> {
         if Some(message.topic) == self.faults.failing_output && self.faults.sent.fetch_add(1, Ordering::SeqCst) == 0 {
             return Err(cluster::Error::new(Kind::Abort, "the output is not there"));
+        }
+        if Some(message.topic) == self.faults.counted_output {
+            self.counted += 1;
+            self.faults.sent_at_once_max.fetch_max(self.counted, Ordering::SeqCst);
         }
         let fallen_back = self.faults.fallen_back.load(Ordering::SeqCst);
         if message.topic.ends_with(".changelog") {
@@ -134,10 +145,10 @@ impl cluster::Settling for FaultySettling {
 }
 
 impl cluster::Reader for FaultyReader {
-    type Batch = <Embedded as Cluster>::Batch;
+    type Batch = Counted;
 
     fn read(&mut self, batch: &mut Self::Batch, records_max: usize, wait: Duration) -> Result<(), cluster::Error> {
-        let Some((input, faults)) = &self.1 else { return self.0.read(batch, records_max, wait) };
+        let Some((input, faults)) = &self.1 else { return self.0.read(&mut batch.inner, records_max, wait) };
         faults.read.fetch_add(1, Ordering::SeqCst);
         Err(cluster::Error::new(Kind::Refused, format!("{input} cannot be read at offset 0")).of(input))
     }
@@ -148,9 +159,9 @@ impl cluster::Reader for FaultyReader {
 }
 
 impl Cluster for Faulty {
-    type Batch = <Embedded as Cluster>::Batch;
+    type Batch = Counted;
     type Metadata = <Embedded as Cluster>::Metadata;
-    type Member = <Embedded as Cluster>::Member;
+    type Member = CountedMember;
     type Producer = FaultyProducer;
     type Reader = FaultyReader;
     type Settling = FaultySettling;
@@ -198,7 +209,7 @@ impl Cluster for Faulty {
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, cluster::Error> {
-        self.inner.member(group, topics)
+        Ok(CountedMember { inner: self.inner.member(group, topics)?, looks: Arc::clone(&self.faults.looks) })
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Self::Producer, cluster::Error> {
@@ -207,6 +218,7 @@ impl Cluster for Faulty {
             faults: Arc::clone(&self.faults),
             expected: Vec::new(),
             logged: 0,
+            counted: 0,
             delivered: Vec::new(),
         })
     }

@@ -18,6 +18,7 @@ use crate::yaml::tests::Fake;
 mod audited;
 mod behind;
 mod bounded;
+mod counted;
 mod doubted;
 mod existing;
 mod fallback;
@@ -27,6 +28,7 @@ mod patterns;
 mod progress;
 mod remembered;
 mod threads;
+mod transactions;
 mod unheard;
 mod watched;
 
