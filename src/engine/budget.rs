@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 5/8 | the stores: blocks, write buffers, and the buffers of loads, for which blocks are evicted |
 //! | 1/8 | what members have fetched and lanes have not taken yet, over all lanes |
-//! | 1/8 | what restores have fetched and not taken yet, over all loads of all lanes |
+//! | 1/8 | what restores have fetched and not taken yet, over all loads of all lanes; what isolated tasks have fetched, and their transactions |
 //! | 1/8 | open transactions: overlays, and records on their way, over all lanes |
 //!
 //! What a process takes besides does not grow with its state, nor with its input: code, stacks, connections, the
@@ -15,9 +15,15 @@ use crate::cluster::kafka::Queues;
 use crate::config::Commit;
 
 use super::limits::Limits;
+use super::process::Room;
 
 /// How many tasks of a lane load at once.
 const LOADS_MAX: u64 = Limits::USUAL.loads_max as u64;
+/// How many isolated tasks of a lane are at work at once.
+const ISOLATED_MAX: u64 = Limits::USUAL.isolated_max as u64;
+/// A lane's share for loads and isolated tasks, in parts: two for each of their readers, one for the transaction of an
+/// isolated task.
+const READ_PARTS: u64 = 2 * (LOADS_MAX + ISOLATED_MAX) + ISOLATED_MAX;
 /// Shares that the memory is divided into.
 const SHARES: u64 = 8;
 /// Shares of the stores.
@@ -37,6 +43,8 @@ pub struct Budget {
     pub queues: Queues,
     /// When a transaction ends at the latest: as configured, or earlier where there is no room for so much.
     pub commit: Commit,
+    /// What a transaction of an isolated task has room for.
+    pub isolated_room: Room,
 }
 
 impl Budget {
@@ -46,15 +54,20 @@ impl Budget {
         let share = memory_bytes / SHARES;
         let of_lane = share / lanes.max(1) as u64;
         let part = of_lane / TRANSACTION_PARTS;
+        let isolated_part = of_lane / READ_PARTS / TRANSACTION_PARTS;
         let at_most = |most: usize, room: u64| usize::try_from(room).map_or(most, |room| most.min(room.max(1)));
         Self {
             stores_bytes: share * STORES_SHARES,
-            queues: Queues { member_bytes: of_lane, reader_bytes: of_lane / LOADS_MAX, unpacked_bytes },
+            queues: Queues { member_bytes: of_lane, reader_bytes: 2 * of_lane / READ_PARTS, unpacked_bytes },
             commit: Commit {
                 interval_ms: commit.interval_ms,
                 records_max: at_most(commit.records_max, part / RECORD_BYTES),
                 bytes_max: at_most(commit.bytes_max, part),
             },
+            isolated_room: Room::of(
+                at_most(commit.records_max, isolated_part / RECORD_BYTES),
+                at_most(commit.bytes_max, isolated_part),
+            ),
         }
     }
 }
@@ -72,7 +85,9 @@ mod tests {
                 let budget =
                     Budget::new(memory, 0, lanes, Commit { records_max: usize::MAX, bytes_max: usize::MAX, ..COMMIT });
                 let of_lane = budget.queues.member_bytes
-                    + budget.queues.reader_bytes * LOADS_MAX
+                    + budget.queues.reader_bytes * (LOADS_MAX + ISOLATED_MAX)
+                    + (budget.isolated_room.records as u64 * RECORD_BYTES + budget.isolated_room.bytes as u64)
+                        * ISOLATED_MAX
                     + budget.commit.records_max as u64 * RECORD_BYTES
                     + budget.commit.bytes_max as u64;
                 let all = budget.stores_bytes + of_lane * lanes as u64;

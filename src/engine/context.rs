@@ -18,6 +18,7 @@ use super::claims::Ids;
 use super::clock::Clock;
 use super::held_up::HeldUp;
 use super::limits::Limits;
+use super::process::Room;
 
 /// What all lanes of a topology share.
 pub struct Context {
@@ -33,6 +34,8 @@ pub struct Context {
     pub topic_settings: config::Topics,
     /// When a transaction ends at the latest.
     pub commit: Commit,
+    /// What a transaction of an isolated task has room for.
+    pub isolated_room: Room,
     /// Where the stores are.
     pub state_dir: Arc<StateDir>,
     /// The stores' shared memory.

@@ -5,6 +5,10 @@
 //! without a leader holds up its own input partition only. Where the cluster refuses what stands in a batch,
 //! the task tries half as many records, until the one is found; `on_unsendable` then applies to it. Once it
 //! has passed the trouble it returns to the shared transactions.
+//!
+//! A lane's tasks have a few places for that ([`super::limits::Limits::isolated_max`]), since each takes two clients with
+//! threads and memory of their own: who comes next is the lane's to say. A turn ends with the first trouble, and after
+//! [`IDLE_MAX`] in which nothing could be read.
 
 use std::time::Duration;
 
@@ -15,10 +19,13 @@ use crate::record::TopicPartition;
 use super::claims::Naming;
 use super::context::{Context, backoff};
 use super::fallback;
-use super::process::{Portion, Room, Scratch, process};
+use super::process::{Portion, Scratch, process};
 use super::task::{Phase, Task, TaskId, Tasks};
 use super::transact::{Aborted, Transactor};
 use super::trouble::{Cause, Trouble};
+
+/// For how long a task that has a place may find nothing to read while others wait for theirs.
+const IDLE_MAX: Duration = Duration::from_secs(2);
 
 /// Why and until where a task is isolated. Outlives its restores.
 #[derive(Clone, Debug)]
@@ -40,6 +47,11 @@ impl Quarantine {
         let records_max = if refused { (most / 2).max(1) } else { most };
         Self { until, records_max, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
     }
+
+    /// Whether it is time for the next try.
+    pub fn may_try(&self, now: Duration) -> bool {
+        now >= self.retry_at
+    }
 }
 
 /// An isolated task's means.
@@ -47,6 +59,11 @@ pub struct Isolated<C: Cluster> {
     transactor: Transactor<C>,
     reader: C::Reader,
     batch: C::Batch,
+    /// How many of the batch's records were taken through the task, and how many of them in the last transaction.
+    taken: usize,
+    tried: usize,
+    /// Since when there was nothing to read.
+    idle_since: Option<Duration>,
     /// Whether a sealed transaction waits for its deliveries.
     sealed: bool,
 }
@@ -60,7 +77,8 @@ impl<C: Cluster> Isolated<C> {
         transactor: Transactor<C>,
     ) -> Result<Self, cluster::Error> {
         let reader = cluster.reader_for(group, input, next)?;
-        Ok(Self { transactor, reader, batch: C::Batch::default(), sealed: false })
+        let batch = C::Batch::default();
+        Ok(Self { transactor, reader, batch, taken: 0, tried: 0, idle_since: None, sealed: false })
     }
 
     /// Gives up what is open, so that nobody has to wait for it to time out.
@@ -76,6 +94,8 @@ impl<C: Cluster> Isolated<C> {
 pub enum Outcome {
     /// Nothing to do yet.
     Waiting,
+    /// Nothing to read for long: others may have its place.
+    Idle,
     /// Something was done.
     Worked,
     /// The trouble is behind it: the task can share transactions again.
@@ -123,8 +143,7 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
             }
             let task = means.tasks.get_mut(&id).expect("still there");
             let refused = undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
-            let tried = isolated.batch.len();
-            Outcome::SetBack(learn(means.context, task, refused, tried).unwrap_or(trouble.cause))
+            Outcome::SetBack(learn(means.context, task, refused, isolated.tried).unwrap_or(trouble.cause))
         }
     }
 }
@@ -164,28 +183,36 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     let Means { context, cluster, tasks, scratch, member, metrics } = means;
     let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
     let quarantine = task.quarantine.as_ref().expect("an isolated task is in quarantine");
-    if context.clock.monotonic() < quarantine.retry_at {
-        return Ok(Outcome::Waiting);
-    }
     if task.committed.next >= quarantine.until {
         return Ok(Outcome::Recovered);
     }
     // A record that was found unsendable is dealt with alone.
     let records_max = if quarantine.unsendable.is_some() { 1 } else { quarantine.records_max };
-    isolated.reader.read(&mut isolated.batch, records_max, Duration::ZERO).map_err(Trouble::cluster)?;
-    if isolated.batch.is_empty() {
-        let passed = isolated.reader.position() >= quarantine.until;
-        return Ok(if passed { Outcome::Recovered } else { Outcome::Waiting });
+    if isolated.taken >= isolated.batch.len() {
+        isolated.taken = 0;
+        isolated.reader.read(&mut isolated.batch, records_max, Duration::ZERO).map_err(Trouble::cluster)?;
     }
+    if isolated.batch.is_empty() {
+        if isolated.reader.position() >= quarantine.until {
+            return Ok(Outcome::Recovered);
+        }
+        let now = context.clock.monotonic();
+        let idle = now.saturating_sub(*isolated.idle_since.get_or_insert(now));
+        return Ok(if idle >= IDLE_MAX { Outcome::Idle } else { Outcome::Waiting });
+    }
+    isolated.idle_since = None;
     isolated.transactor.prepare(cluster).map_err(Trouble::cluster)?;
-    let indices: Vec<usize> = (0..isolated.batch.len()).collect();
+    let indices: Vec<usize> = (isolated.taken..isolated.batch.len()).collect();
+    isolated.tried = indices.len();
     let naming = Naming { context, tasks, member, transactor: &mut isolated.transactor, metrics };
     naming.claim(id, |_| false).map_err(Trouble::cluster)?;
     let task = tasks.get_mut(&id).expect("still there");
     isolated.transactor.touch(context, id).map_err(Trouble::cluster)?;
     let producer = isolated.transactor.producer();
-    let portion = Portion { batch: &isolated.batch, indices: &indices, room: Room::ANY };
+    let portion = Portion { batch: &isolated.batch, indices: &indices, room: context.isolated_room };
     let added = process(context, id, task, &portion, producer, scratch)?;
+    isolated.tried = added.records;
+    isolated.taken += added.records;
     isolated.transactor.add(added);
     isolated.transactor.seal(context, tasks)?;
     isolated.sealed = true;

@@ -205,7 +205,8 @@ impl<C: Cluster> Lane<C> {
         if self.transactor.is_open() || self.loading {
             return Duration::ZERO;
         }
-        let busy = self.restoring || self.tasks.values().any(|task| matches!(task.phase, Phase::Isolated(_)));
+        let alone = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
+        let busy = self.restoring || self.tasks.values().any(alone);
         if busy { BUSY_WAIT } else { IDLE_WAIT }
     }
 
@@ -258,7 +259,9 @@ impl<C: Cluster> Lane<C> {
             !open && matches!(task.phase, Phase::Running) && end.is_some_and(|end| task.committed.next >= end)
         };
         let count = |of: &dyn Fn(&Task<C>) -> bool| self.tasks.values().filter(|task| of(task)).count();
-        let at_rest = |task: &Task<C>| matches!(task.phase, Phase::Running | Phase::Isolated(_) | Phase::Failed);
+        let at_rest = |task: &Task<C>| {
+            matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed)
+        };
         self.status.set(Counts {
             tasks: self.tasks.len(),
             drained: count(&drained),
@@ -278,7 +281,8 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {
     if let Some(held) = &task.held {
         task.metrics.state(held.store.entries_estimate(), held.store.bytes());
     }
-    let Some(end) = end.filter(|_| matches!(task.phase, Phase::Running | Phase::Isolated(_))) else { return };
+    let at_work = matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_));
+    let Some(end) = end.filter(|_| at_work) else { return };
     let records = (end - task.committed.next).max(0);
     if records == 0 {
         task.drained_at = Some(wall_ms);

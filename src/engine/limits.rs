@@ -12,6 +12,8 @@ pub struct Limits {
     pub loads_max: usize,
     /// Keys that the sweeper looks at in one slice.
     pub sweep_keys_max: usize,
+    /// How many tasks of a lane that are isolated are at work at once: each takes clients of its own.
+    pub isolated_max: usize,
     /// Records in one transaction of an isolated task.
     pub isolated_records_max: usize,
     /// How often in a row a lane may panic, before it is given up.
@@ -26,6 +28,7 @@ impl Limits {
         poll_records_max: 4096,
         loads_max: 4,
         sweep_keys_max: 2_000,
+        isolated_max: 4,
         isolated_records_max: 500,
         lane_panics_max: 5,
         kept: Bounds::USUAL,

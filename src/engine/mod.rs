@@ -222,6 +222,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             topics: Catalog::new(admitted.topics, BTreeMap::new()),
             topic_settings: config.topics,
             commit: budget.commit,
+            isolated_room: budget.isolated_room,
             state_dir: state_dir.clone(),
             memory: memory.clone(),
             registry: Registry::default(),

@@ -57,8 +57,10 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room for whatever comes.
-    pub const ANY: Self = Self { records: usize::MAX, bytes: usize::MAX, read_bytes: usize::MAX };
+    /// Room for so much.
+    pub fn of(records: usize, bytes: usize) -> Self {
+        Self { records, bytes, read_bytes: bytes }
+    }
 
     /// How many of these records are to be read: those that there is room for, were each of them sent. What lies beyond
     /// would be read again for the next transaction.

@@ -123,7 +123,7 @@ pub fn step<C: Cluster>(
             Progress::Worked => Ok(Slice::Worked),
             Progress::Loaded { settled, position, rest } => finish(context, task, &settled, (position, rest)),
         },
-        Phase::Running | Phase::Isolated(_) | Phase::Failed => Ok(Slice::Waiting),
+        Phase::Running | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed => Ok(Slice::Waiting),
     }
 }
 

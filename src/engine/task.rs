@@ -55,7 +55,12 @@ pub enum Phase<C: Cluster> {
     Loading(Box<Loading<C>>),
     /// Working in the lane's shared transactions.
     Running,
-    /// Working in transactions of its own, since the output has failed it.
+    /// To work in transactions of its own, since the output has failed it; waiting for its turn.
+    Queued {
+        /// Since when, on the monotonic clock.
+        since: Duration,
+    },
+    /// Working in transactions of its own.
     Isolated(Box<Isolated<C>>),
     /// Trying again later.
     Waiting {
@@ -73,7 +78,7 @@ impl<C: Cluster> Phase<C> {
             Self::Settling(_) | Self::Claiming { .. } | Self::Waiting { .. } => PhaseName::Settling,
             Self::Loading(_) => PhaseName::Restoring,
             Self::Running => PhaseName::Running,
-            Self::Isolated(_) => PhaseName::Isolated,
+            Self::Queued { .. } | Self::Isolated(_) => PhaseName::Isolated,
             Self::Failed => PhaseName::Failed,
         }
     }

@@ -13,6 +13,7 @@ use ratchet::engine::held_up::HeldUp;
 use ratchet::engine::limits::Limits;
 use ratchet::engine::panics::caught;
 use ratchet::engine::preflight::{Admitted, Preflight};
+use ratchet::engine::process::Room;
 use ratchet::engine::{self, keep_watch};
 use ratchet::observe::{Health, Metrics};
 use ratchet::state::{Registry, Survey};
@@ -71,6 +72,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         topics: Catalog::new(admitted.topics, BTreeMap::new()),
         topic_settings: TOPIC_SETTINGS,
         commit: plan.commit,
+        isolated_room: Room::of(plan.commit.records_max, plan.commit.bytes_max),
         state_dir: Arc::new(stores.state_dir()),
         memory: stores.memory(),
         registry: Registry::default(),

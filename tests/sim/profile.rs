@@ -125,10 +125,13 @@ pub struct Profile {
 fn limits(random: &mut Random) -> Limits {
     let mut one_of = |all: [usize; 4]| all[random.below(4) as usize];
     let usual = Limits::USUAL;
+    let poll_records_max = one_of([1, 5, usual.poll_records_max, usual.poll_records_max]);
+    let loads_max = one_of([1, 2, usual.loads_max, usual.loads_max]);
     Limits {
-        poll_records_max: one_of([1, 5, usual.poll_records_max, usual.poll_records_max]),
-        loads_max: one_of([1, 2, usual.loads_max, usual.loads_max]),
+        poll_records_max,
+        loads_max,
         sweep_keys_max: one_of([1, 2, 5, usual.sweep_keys_max]),
+        isolated_max: loads_max,
         isolated_records_max: one_of([1, 2, 5, usual.isolated_records_max]),
         lane_panics_max: one_of([1, 2, 5, 5]) as u32,
         kept: usual.kept,

@@ -110,7 +110,8 @@ impl<C: Cluster> Lane<C> {
         self.rechecked = recreated;
         self.batch = C::Batch::default();
         self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, "a topic was recreated")));
-        self.tasks_in(|phase| matches!(phase, Phase::Running)).into_iter().for_each(|id| self.restart(id));
+        let concerned = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Queued { .. }));
+        concerned.into_iter().for_each(|id| self.restart(id));
     }
 
     /// Stops all tasks of topics that were given more partitions: their records' identities have moved among them.
@@ -184,7 +185,9 @@ impl<C: Cluster> Lane<C> {
         let Self { context, cluster, tasks, transactor, member, transactional_id, metrics, .. } = self;
         ids.retain(|id| {
             // On its way back after an abort that was clean, as they are when the group moves on.
-            let idle = matches!(tasks[id].phase, Phase::Running | Phase::Waiting { .. } | Phase::Settling(_));
+            let phase = &tasks[id].phase;
+            let idle =
+                matches!(phase, Phase::Running | Phase::Queued { .. } | Phase::Waiting { .. } | Phase::Settling(_));
             idle && !tasks[id].unsettled
         });
         if transactor.is_open() || !transactor.is_prepared() {
@@ -205,7 +208,7 @@ impl<C: Cluster> Lane<C> {
         if let Phase::Isolated(isolated) = &mut task.phase {
             isolated.abandon(&self.cluster, &self.metrics);
         }
-        let running = matches!(task.phase, Phase::Running | Phase::Isolated(_));
+        let running = matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_));
         if let (true, Some(held)) = (running, &task.held)
             && let Err(error) = held.store.flush()
         {

@@ -221,6 +221,36 @@ impl<C: Cluster> Lane<C> {
             task.set_phase(Phase::Running);
             return Ok(());
         }
+        task.set_phase(Phase::Queued { since: self.context.clock.monotonic() });
+        Ok(())
+    }
+
+    /// Gives those tasks the means to work alone whose turn it is: the ones that have waited for longest, as many as may be
+    /// at work at once. Clients have threads and memory of their own.
+    fn admit(&mut self) {
+        let now = self.context.clock.monotonic();
+        let mut queue: Vec<(Duration, TaskId)> = Vec::new();
+        for (&id, task) in &self.tasks {
+            let may_try = task.quarantine.as_ref().is_none_or(|quarantine| quarantine.may_try(now));
+            if let Phase::Queued { since } = task.phase
+                && may_try
+            {
+                queue.push((since, id));
+            }
+        }
+        queue.sort_unstable();
+        let at_work = self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))).len();
+        let places = self.context.limits.isolated_max.saturating_sub(at_work);
+        for (_, id) in queue.into_iter().take(places) {
+            if let Err(error) = self.isolate(id) {
+                let task = self.tasks.get_mut(&id).expect("listed above");
+                restore::set_back(&self.context, task, &error.into());
+            }
+        }
+    }
+
+    fn isolate(&mut self, id: TaskId) -> Result<(), cluster::Error> {
+        let task = self.tasks.get_mut(&id).expect("listed by the caller");
         // Ids and tokens of its own each time: see the transactor's renewals.
         self.isolations += 1;
         let transactional_id = format!("{}-i{}", self.transactional_id, self.isolations);
@@ -233,6 +263,8 @@ impl<C: Cluster> Lane<C> {
     }
 
     pub(super) fn step_isolated(&mut self) {
+        self.admit();
+        let others_wait = !self.tasks_in(|phase| matches!(phase, Phase::Queued { .. })).is_empty();
         for id in self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))) {
             let Self { context, cluster, tasks, member, scratch, metrics, .. } = self;
             let means = &mut Means { context, cluster, tasks, member, scratch, metrics };
@@ -240,6 +272,9 @@ impl<C: Cluster> Lane<C> {
                 .unwrap_or_else(|panic| Outcome::SetBack(Cause::Panicked { at: self.scratch.at_hand(), panic }));
             match stepped {
                 Outcome::Waiting | Outcome::Worked => {}
+                // Nobody knows when there will be something to read: its turn comes again.
+                Outcome::Idle if others_wait => self.restart(id),
+                Outcome::Idle => {}
                 Outcome::Recovered => {
                     let task = self.tasks.get_mut(&id).expect("stepped above");
                     tracing::info!(task = %task.input, next = task.committed.next, "the output takes this task's records again");

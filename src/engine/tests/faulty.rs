@@ -1,6 +1,7 @@
 //! A cluster with faults that an embedded one does not have by itself.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
 use super::counted::{Counted, CountedMember};
 use super::*;
@@ -14,6 +15,18 @@ pub type Outdated = fn(&mut Settled);
 
 /// Told of each look at a topic, and of each question about a transaction, which nobody answers and which may take so long.
 pub type Watched = Box<dyn Fn(Option<Duration>) + Send + Sync>;
+
+/// An input's readers that are in no group.
+#[derive(Default)]
+pub struct Alone {
+    /// The input.
+    pub input: &'static str,
+    /// How many there are, and how many there were at the most.
+    pub now: AtomicU32,
+    pub max: AtomicU32,
+    /// The partitions below this one bring nothing.
+    pub silent_below: AtomicI32,
+}
 
 /// What goes wrong.
 #[derive(Default)]
@@ -37,6 +50,12 @@ pub struct Faults {
     /// An output topic, and how many records one transaction has written there at the most.
     pub counted_output: Option<&'static str>,
     pub sent_at_once_max: AtomicU32,
+    /// The output topic that takes nothing while it is down, and how often each partition was tried then.
+    pub output: Option<&'static str>,
+    pub is_down: AtomicBool,
+    pub tried: Mutex<BTreeMap<i32, u32>>,
+    /// Whose readers are counted.
+    pub alone: Alone,
     /// How often members' records were looked at.
     pub looks: Arc<AtomicU64>,
     /// Who is told what the watch asks.
@@ -59,11 +78,30 @@ pub struct FaultyProducer {
     logged: i64,
     counted: u32,
     delivered: Vec<(u64, i64)>,
+    failures: Vec<DeliveryFailure>,
 }
 
 pub struct FaultySettling(<Embedded as Cluster>::Settling, Arc<Faults>);
 
-pub struct FaultyReader(<Embedded as Cluster>::Reader, Option<(TopicPartition, Arc<Faults>)>);
+pub struct FaultyReader {
+    inner: <Embedded as Cluster>::Reader,
+    partition: TopicPartition,
+    faults: Arc<Faults>,
+}
+
+impl FaultyReader {
+    fn is_alone(&self) -> bool {
+        &*self.partition.topic == self.faults.alone.input
+    }
+}
+
+impl Drop for FaultyReader {
+    fn drop(&mut self) {
+        if self.is_alone() {
+            self.faults.alone.now.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
 
 impl cluster::Producer for FaultyProducer {
     type Metadata = <Embedded as Cluster>::Metadata;
@@ -84,6 +122,12 @@ impl cluster::Producer for FaultyProducer {
         if Some(message.topic) == self.faults.counted_output {
             self.counted += 1;
             self.faults.sent_at_once_max.fetch_max(self.counted, Ordering::SeqCst);
+        }
+        if Some(message.topic) == self.faults.output && self.faults.is_down.load(Ordering::SeqCst) {
+            *self.faults.tried.lock().unwrap().entry(message.partition).or_default() += 1;
+            let message = "the output is down".to_owned();
+            self.failures.push(DeliveryFailure { number: ticket.number, refused: false, message });
+            return Ok(());
         }
         let fallen_back = self.faults.fallen_back.load(Ordering::SeqCst);
         if message.topic.ends_with(".changelog") {
@@ -107,11 +151,11 @@ impl cluster::Producer for FaultyProducer {
     }
 
     fn has_failed(&self) -> bool {
-        self.inner.has_failed()
+        !self.failures.is_empty() || self.inner.has_failed()
     }
 
     fn take_failures(&mut self) -> Vec<DeliveryFailure> {
-        self.inner.take_failures()
+        self.failures.drain(..).chain(self.inner.take_failures()).collect()
     }
 
     fn take_delivered(&mut self) -> Vec<(u64, i64)> {
@@ -123,6 +167,9 @@ impl cluster::Producer for FaultyProducer {
         let is_below = |(number, at): &(u64, i64)| self.expected.iter().any(|(of, from)| of == number && at < from);
         if self.delivered.iter().any(is_below) {
             return Err(cluster::Error::new(Kind::Abort, "a record has come to stand where others stood"));
+        }
+        if !self.failures.is_empty() {
+            return Err(cluster::Error::new(Kind::Abort, "a record could not be delivered"));
         }
         self.inner.commit(offsets, group)
     }
@@ -148,13 +195,24 @@ impl cluster::Reader for FaultyReader {
     type Batch = Counted;
 
     fn read(&mut self, batch: &mut Self::Batch, records_max: usize, wait: Duration) -> Result<(), cluster::Error> {
-        let Some((input, faults)) = &self.1 else { return self.0.read(&mut batch.inner, records_max, wait) };
-        faults.read.fetch_add(1, Ordering::SeqCst);
-        Err(cluster::Error::new(Kind::Refused, format!("{input} cannot be read at offset 0")).of(input))
+        let Self { inner, partition, faults } = self;
+        if faults.unreadable == Some(&*partition.topic) {
+            faults.read.fetch_add(1, Ordering::SeqCst);
+            return Err(
+                cluster::Error::new(Kind::Refused, format!("{partition} cannot be read at offset 0")).of(partition)
+            );
+        }
+        if &*partition.topic == faults.alone.input
+            && partition.partition < faults.alone.silent_below.load(Ordering::SeqCst)
+        {
+            batch.inner = Default::default();
+            return Ok(());
+        }
+        inner.read(&mut batch.inner, records_max, wait)
     }
 
     fn position(&self) -> i64 {
-        self.0.position()
+        self.inner.position()
     }
 }
 
@@ -220,13 +278,18 @@ impl Cluster for Faulty {
             logged: 0,
             counted: 0,
             delivered: Vec::new(),
+            failures: Vec::new(),
         })
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, cluster::Error> {
-        let is_unreadable = Some(&*partition.topic) == self.faults.unreadable;
-        let fault = is_unreadable.then(|| (partition.clone(), Arc::clone(&self.faults)));
-        Ok(FaultyReader(self.inner.reader(partition, offset)?, fault))
+        let (partition, faults) = (partition.clone(), Arc::clone(&self.faults));
+        let reader = FaultyReader { inner: self.inner.reader(&partition, offset)?, partition, faults };
+        if reader.is_alone() {
+            let Alone { now, max, .. } = &self.faults.alone;
+            max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        }
+        Ok(reader)
     }
 
     fn settle(&self, inquiry: Inquiry) -> FaultySettling {

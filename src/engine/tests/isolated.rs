@@ -1,6 +1,7 @@
-//! Goal: a task that works alone gives up in front of what cannot be read, as the others do.
+//! Goal: a task that works alone gives up in front of what cannot be read, as the others do; and of many, few are at work
+//! at once, and none is left out.
 
-use super::faulty::{Faults, Faulty};
+use super::faulty::{Alone, Faults, Faulty};
 use super::*;
 
 const INPUT: &str = "orders";
@@ -36,4 +37,74 @@ fn a_task_that_works_alone_gives_up_in_front_of_what_cannot_be_read() {
     assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{ended:?}");
     assert_eq!(tried, 5);
     assert!(site.values(OUTPUT).is_empty());
+}
+
+/// A run of one lane whose output is down, until all its tasks are isolated.
+fn all_isolated(site: &Site, partition_count: i32, silent_below: i32) -> (Running, Arc<Faults>) {
+    for topic in [INPUT, OUTPUT] {
+        site.create(topic, partition_count, &[]);
+    }
+    for partition in 0..partition_count {
+        let values = ["a", "b", "c"].map(|id| format!(r#"{{"id":"{id}","version":1}}"#));
+        let messages = values.each_ref().map(|value| {
+            let (value, headers) = (Some(value.as_bytes()), Headers::default());
+            Message { topic: INPUT, partition, key: None, value, headers, timestamp: Some(1_000) }
+        });
+        site.cluster.append(INPUT, partition, &messages).unwrap();
+    }
+    let alone = Alone { input: INPUT, silent_below: silent_below.into(), ..Alone::default() };
+    let faults = Faults { output: Some(OUTPUT), is_down: true.into(), alone, ..Faults::default() };
+    let faults = Arc::new(faults);
+    let faulty = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
+    let (stop, health, metrics) = (Arc::new(AtomicBool::new(false)), Health::new(), Metrics::new());
+    let mut config = site.config();
+    config.lanes = 1;
+    let options = Options {
+        config,
+        topologies: vec![topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT)],
+        until_drained: false,
+        stop: stop.clone(),
+        metrics: metrics.clone(),
+        health: health.clone(),
+    };
+    let thread = std::thread::spawn(move || run_on(&faulty, options));
+    let tried = || faults.tried.lock().unwrap().values().filter(|times| **times > 3).count();
+    let is_first = || faults.tried.lock().unwrap().len() == partition_count as usize;
+    await_that("all to be tried alone", || is_first() && tried() + silent_below as usize >= partition_count as usize);
+    (Running { stop, health, metrics, thread }, faults)
+}
+
+fn forwarded(site: &Site, partitions: std::ops::Range<i32>) -> Vec<usize> {
+    partitions.map(|partition| site.cluster.read_all(OUTPUT, partition).unwrap().len()).collect()
+}
+
+#[test]
+fn of_many_isolated_tasks_few_are_at_work_at_once_and_all_in_the_end() {
+    let site = Site::new();
+    let (running, faults) = all_isolated(&site, 40, 40);
+    let isolated = |text: &str| text.lines().any(|line| line.contains("state=\"isolated\"") && line.ends_with(" 40"));
+    await_that("all to be called isolated", || isolated(&running.metrics.render()));
+    faults.alone.silent_below.store(0, Ordering::SeqCst);
+    // The first three records were tried together by the lane, and then again alone, each task in its turn.
+    let tried = || faults.tried.lock().unwrap().values().filter(|times| **times >= 9).count();
+    await_that("each to have two turns", || tried() == 40);
+    assert_eq!(faults.alone.max.load(Ordering::SeqCst), 4);
+    faults.is_down.store(false, Ordering::SeqCst);
+    await_that("all to be forwarded", || forwarded(&site, 0..40).iter().sum::<usize>() >= 120);
+    await_that("none to be isolated", || faults.alone.now.load(Ordering::SeqCst) == 0);
+    running.end().unwrap();
+    assert_eq!(forwarded(&site, 0..40), [3; 40]);
+    assert!(faults.alone.max.load(Ordering::SeqCst) <= 4);
+}
+
+#[test]
+fn isolated_tasks_that_have_nothing_to_read_let_the_others_work() {
+    let site = Site::new();
+    let (running, faults) = all_isolated(&site, 12, 6);
+    faults.is_down.store(false, Ordering::SeqCst);
+    await_that("the others to be forwarded", || forwarded(&site, 6..12) == [3; 6]);
+    assert_eq!(forwarded(&site, 0..6), [0; 6]);
+    faults.alone.silent_below.store(0, Ordering::SeqCst);
+    await_that("all to be forwarded", || forwarded(&site, 0..12) == [3; 12]);
+    running.end().unwrap();
 }
