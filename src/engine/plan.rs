@@ -4,7 +4,7 @@
 //!
 //! Source offsets alone prove nothing: groups are reset, topics recreated, folders swapped. The token decides.
 
-use crate::cluster::{CommittedOffset, Settled, TopicId};
+use crate::cluster::{Settled, TopicId};
 use crate::dedup::{Bounds, Epochs, Progress, Ranges};
 use crate::format::{self, OffsetMetadata, PositionRecord, StoreMeta, Token};
 use crate::mistakes::{self, Mistake};
@@ -12,7 +12,7 @@ use crate::topology::Start;
 
 mod refusal;
 
-pub use refusal::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, Refusal};
+pub use refusal::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, NOT_WITHOUT_A_COPY, Refusal};
 
 /// What a store needs before it can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,14 +187,8 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
     let stood = recorded.last().map(|&(_, end)| end);
     let processed = Ranges::from_pairs(recorded.iter().copied(), own.bounds)?;
     if let Some(metadata) = &metadata {
-        let is_held = position.map(|position| &position.token) == Some(&metadata.token);
-        // Requests of a former transaction that come late can commit its offset once more (KIP-890), and a
-        // coordinator can show an old one. A changelog that tells of the record before it, or that processing began
-        // there, holds that transaction and more; if only of the sweeper's, which takes the token on and the offset not.
-        let is_former = settled.committed.as_ref().is_some_and(|CommittedOffset { offset, .. }| {
-            processed.contains(offset - 1) || recorded.iter().any(|(from, _)| from == offset)
-        });
-        if !is_held && !is_former && !mistakes::made(Mistake::ChangelogAdopted) {
+        let offset = settled.committed.as_ref().map_or(0, |committed| committed.offset);
+        if !is_held(position, &metadata.token, offset) && !mistakes::made(Mistake::ChangelogAdopted) {
             let found = position.map_or("nothing".to_owned(), |position| position.token.to_string());
             return Err(Refusal::ChangelogLost { committed: metadata.token, found });
         }
@@ -228,6 +222,16 @@ pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>
         epochs: Epochs::from_scopes(position.map(|position| position.scopes.clone()).unwrap_or_default(), own.bounds),
     };
     Ok(Resumption { next, progress, origin })
+}
+
+/// Whether a changelog whose last position record this is holds the transaction that the group has committed with `offset`.
+///
+/// Requests of a former transaction that come late can commit its offset once more (KIP-890), and a coordinator can show
+/// an old one. A changelog that tells of the record before it, or that processing began there, holds that transaction and
+/// more; if only of the sweeper's, which takes the token on and the offset not.
+pub fn is_held(position: Option<&PositionRecord>, committed: &Token, offset: i64) -> bool {
+    let tells_of = |&(from, to): &(i64, i64)| from == offset || (from < offset && offset <= to);
+    position.is_some_and(|position| position.token == *committed || position.processed.iter().any(tells_of))
 }
 
 /// A changelog that was recreated under a task at work holds that task's later transactions, and only those.

@@ -10,6 +10,7 @@ use crate::cluster::Fresh;
 use crate::job::Job;
 use crate::load::things;
 use crate::operator::{Operator, Options};
+use crate::rebuild::{once_empty, rebuild};
 use crate::until::{DEADLINE, within};
 
 /// The table files of all stores below a state folder, byte for byte.
@@ -185,22 +186,6 @@ fn a_store_that_is_replaced_is_removed_only_when_the_other_is_complete() {
     }
 }
 
-/// `ratchet changelog rebuild` with this state folder and these further arguments, killed where `crash_at` says.
-fn rebuild(job: &Job, state: &Path, more: &[&str], crash_at: Option<&str>) -> (Option<i32>, String) {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ratchet"));
-    command.args(["changelog", "rebuild", &job.name]).arg(job.write_topology());
-    command.arg("--from-store").arg("--config").arg(job.write_config("rebuild", state)).args(more);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
-        command.env_remove(name);
-    }
-    command.envs(crash_at.map(|point| ("RATCHET_CRASH_AT", point)));
-    let output = command.output().expect("the program can be started");
-    // Errors are wrapped, and where depends on how long the paths in them are.
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = said.lines().map(|line| line.trim_start_matches([' ', '│'])).collect();
-    (output.status.code(), lines.join(" "))
-}
-
 #[test]
 fn a_changelog_is_written_anew_from_the_stores_and_goes_on_with_nothing_twice_and_nothing_lost() {
     let mut job = Job::new("rebuilt", 3);
@@ -223,10 +208,7 @@ fn a_changelog_is_written_anew_from_the_stores_and_goes_on_with_nothing_twice_an
     let operator = Operator::start(&job, "a");
     operator.await_error(&["task stopped", &format!("{}:0", job.input), "ratchet changelog rebuild"]);
     drop(operator);
-    let (code, said) = within(DEADLINE, "the group to be empty", || {
-        let (code, said) = rebuild(&job, &state, &[], None);
-        (!said.contains("has members")).then_some((code, said))
-    });
+    let (code, said) = once_empty(&job, &state);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("12000 entries; its input goes on at offset 12000"), "{said}");
     assert!(said.contains("nothing was ever processed"), "{said}");
@@ -288,4 +270,93 @@ fn where_the_group_is_gone_too_the_store_that_came_furthest_is_taken_if_that_is_
     drain(&job, "a");
     let found = check(&job, &[&state]);
     assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (200, 100), "{found:?}");
+}
+
+#[test]
+fn a_changelog_that_was_given_partitions_is_to_be_deleted_only_where_every_store_holds_what_it_holds() {
+    let mut job = Job::new("grown-last-copy", 2);
+    job.compacted = true;
+    let send = |version| job.send(things(0, 0..100, version).chain(things(1, 100..200, version)));
+    send(1);
+    drain(&job, "a");
+    send(2);
+    let mut operator = Operator::start(&job, "a");
+    job.await_drained(DEADLINE);
+    // What was applied last is not on its disk.
+    operator.kill();
+    let state = operator.state_dir().to_owned();
+    job.kafka.add_partitions(&job.changelog(), 3);
+    let is_kept = |state: &Path, words: &[&str]| {
+        let (code, said) = once_empty(&job, state);
+        assert!(code == Some(2) && words.iter().all(|words| said.contains(words)), "{words:?}: {said}");
+        assert!(said.contains("has 3 partitions") && said.contains("do not delete the topic"), "{said}");
+        assert!(!said.contains("give this command again"), "{said}");
+    };
+    is_kept(&job.path("elsewhere"), &[":0: no store stands", ":1: no store stands", "there is no other either"]);
+    is_kept(&state, &[":0: no store stands", ":1: no store stands", "slot-0"]);
+    let operator = Operator::start(&job, "a");
+    operator.await_error(&["added to it by hand", "ratchet changelog rebuild", "not without a copy"]);
+    drop(operator);
+    // Nor where the group is gone as well: what the changelog holds counts, and no store holds it.
+    job.kafka.delete_group(&job.group());
+    let (code, said) = rebuild(&job, &state, &["--without-group"], None);
+    assert!(
+        code == Some(2) && said.contains("do not delete the topic") && said.contains(":0: its changelog holds"),
+        "{said}"
+    );
+    assert_eq!(job.kafka.partitions(&job.changelog()), Some(3));
+}
+
+#[test]
+fn a_changelog_that_was_given_partitions_is_written_anew_once_it_is_deleted() {
+    let mut job = Job::new("grown-rebuilt", 2);
+    job.compacted = true;
+    job.send(things(0, 0..100, 1).chain(things(1, 100..200, 1)));
+    let state = drain(&job, "a").state_dir().to_owned();
+    job.kafka.add_partitions(&job.changelog(), 3);
+    let (one, elsewhere) = (store(&job, &state, 1), job.path("one"));
+    fs::rename(&one, &elsewhere).expect("nobody works with it");
+    let (code, said) = rebuild(&job, &state, &[], None);
+    assert!(
+        code == Some(2) && said.contains("do not delete the topic") && said.contains(":1: no store stands"),
+        "{said}"
+    );
+    assert!(!said.contains(":0: "), "{said}");
+    fs::rename(&elsewhere, &one).expect("nobody works with it");
+    let before = tables(&state);
+    let (code, said) = rebuild(&job, &state, &[], None);
+    let words =
+        ["has 3 partitions", "every store", "copy all state folders, delete the topic, and give this command again"];
+    assert!(code == Some(2) && words.iter().all(|words| said.contains(words)), "{said}");
+    assert_eq!(job.kafka.partitions(&job.changelog()), Some(3), "only people delete it");
+    delete_changelog(&job);
+    let (code, said) = rebuild(&job, &state, &[], None);
+    assert!(code == Some(0) && said.contains("100 entries; its input goes on at offset 100"), "{said}");
+    assert_eq!(tables(&state), before, "stores are only read");
+    job.send(things(0, 0..150, 1).chain(things(1, 150..300, 1)));
+    drain(&job, "a");
+    let found = check(&job, &[&state]);
+    assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (350, 150), "{found:?}");
+}
+
+#[test]
+fn a_changelog_without_the_transaction_that_the_group_has_committed_does_not_stand() {
+    let mut job = Job::new("not-held", 1);
+    job.compacted = true;
+    job.send(things(0, 0..100, 1));
+    let state = drain(&job, "a").state_dir().to_owned();
+    let (code, said) = rebuild(&job, &state, &[], None);
+    assert!(code == Some(0) && said.contains("stands"), "{said}");
+    // As if there had been one more.
+    let (offset, text) = job.kafka.group(&job.group()).committed(&job.input, 0).expect("it has committed");
+    let mut parts: Vec<String> = text.split('.').map(str::to_owned).collect();
+    let transaction = u64::from_str_radix(&parts[1], 16).expect("its number");
+    parts[1] = format!("{:x}", transaction + 1);
+    job.kafka.group(&job.group()).set(&job.input, 0, offset + 1, &parts.join("."));
+    let operator = Operator::start(&job, "a");
+    operator.await_error(&["does not hold the transaction", "ratchet changelog rebuild", "not without a copy"]);
+    drop(operator);
+    let (code, said) = once_empty(&job, &state);
+    let words = ["has lost records of partition 0", "do not delete the topic", ":0: no store stands"];
+    assert!(code == Some(2) && words.iter().all(|words| said.contains(words)), "{said}");
 }

@@ -31,6 +31,8 @@ mod operator;
 mod planted;
 #[path = "../support/random.rs"]
 mod random;
+#[path = "../support/rebuild.rs"]
+mod rebuild;
 #[path = "../support/screen.rs"]
 mod screen;
 #[path = "../support/until.rs"]

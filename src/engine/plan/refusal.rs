@@ -16,13 +16,19 @@ pub const ANEW: &str = "give the topology a new name and a new output topic to b
 /// What to do about a changelog that is gone while what stood in it is remembered elsewhere, before [`ANEW`].
 pub const LOST_HELP: &str = "bring the changelog back, or write it anew from the stores by `ratchet changelog rebuild`";
 
+/// What to do about a changelog that is there and cannot be gone on with, before [`ANEW`]: it may be the last copy of what
+/// no store holds.
+pub const NOT_WITHOUT_A_COPY: &str = "stop all instances and give `ratchet changelog rebuild`, which says whether the \
+    stores hold all that it held; only then, and not without a copy, delete it, and give the command again";
+
 /// What a task must not go on from. Each says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The committed transaction is not the changelog's last.
     #[error(
         "the changelog does not hold the transaction {committed} that the group has committed (it holds {found}): \
-         it was deleted, truncated or recreated, and the store cannot be rebuilt from it; {LOST_HELP}, or {ANEW}"
+         it was deleted, truncated or recreated, and the store cannot be rebuilt from it; bring the changelog back, or \
+         {NOT_WITHOUT_A_COPY}, or {ANEW}"
     )]
     ChangelogLost {
         /// The committed token.
@@ -65,7 +71,7 @@ pub enum Refusal {
     #[error(
         "the changelog held nothing behind offset {end}, and the store has applied it up to {stands}: its last records \
          were lost (by an unclean leader election, say), and the store, which is left as it is, may be the only one that \
-         knows them; {LOST_HELP}, or {ANEW}"
+         knows them; bring the changelog back, or {NOT_WITHOUT_A_COPY}, or {ANEW}"
     )]
     ChangelogShrunk {
         /// Up to where the store has applied it.
@@ -76,7 +82,9 @@ pub enum Refusal {
     /// The same, as its task has seen it at work; however much the changelog holds by now.
     #[error(
         "the changelog has lost records that the store has applied (by an unclean leader election, say), as was seen while \
-         the task was at work; the store, which is left as it is, may be the only one that knows them; {LOST_HELP}, or {ANEW}"
+         the task was at work; the store, which is left as it is, may be the only one that knows them, and stays refused \
+         even where they are back; {NOT_WITHOUT_A_COPY}, or bring the changelog back and move the store's folder away, so that \
+         it is rebuilt from the changelog, or {ANEW}"
     )]
     ChangelogTailLost,
     /// The input was deleted and created again.
@@ -114,8 +122,7 @@ pub enum Refusal {
     },
     /// The changelog was given more partitions while its tasks were at work.
     #[error(
-        "the changelog had {} and has {found}: partitions were added to it by hand; stop all instances, delete it, and \
-         write it anew from the stores by `ratchet changelog rebuild`, or {ANEW}",
+        "the changelog had {} and has {found}: partitions were added to it by hand; {NOT_WITHOUT_A_COPY}, or {ANEW}",
         counted(*known, "partition")
     )]
     ChangelogGrown {

@@ -1,10 +1,10 @@
-//! Which store a partition's changelog is written anew from: pure.
+//! Which store a partition's changelog is written anew from, and whether the one that is there has to be: pure.
 
 use std::path::PathBuf;
 
 use crate::cluster::{CommittedOffset, TopicId};
-use crate::engine::plan::{self, FOREIGN_OFFSET_HELP};
-use crate::format::{OffsetMetadata, PositionRecord, StoreMeta};
+use crate::engine::plan::{self, ANEW, FOREIGN_OFFSET_HELP};
+use crate::format::{CHANGELOG_LOST, OffsetMetadata, PositionRecord, StoreMeta};
 
 /// What is known of a store that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,25 +17,51 @@ pub struct Candidate {
     pub position: PositionRecord,
 }
 
+/// What is there of a partition's changelog.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Contents {
+    /// Its first offset that is retained.
+    pub start: i64,
+    /// Its end.
+    pub end: i64,
+    /// Its last position record.
+    pub last: Option<PositionRecord>,
+}
+
 /// What every store is held against.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct Known {
     /// The input's id.
     pub input_id: TopicId,
     /// The changelog's, where there is one.
     pub changelog_id: Option<TopicId>,
     /// The rules' digest.
-    pub rules_digest: &'a [u8; 32],
+    pub rules_digest: [u8; 32],
     /// The input's partition count.
     pub task_count: u32,
     /// Whether a store may be taken at its own word where the group has none.
     pub without_group: bool,
 }
 
+/// What is to be decided by.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The partition.
+    pub partition: i32,
+    /// What the group has committed for it.
+    pub committed: Option<&'a CommittedOffset>,
+    /// What its changelog holds, where it is there.
+    pub contents: Option<&'a Contents>,
+    /// The stores of its topic.
+    pub candidates: &'a [Candidate],
+    /// What holds for all partitions.
+    pub known: Known,
+}
+
 /// What is to be done for a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
-    /// Its changelog is the one that the group knows, or, where that knows none, the store.
+    /// Its changelog is the one that the group knows, or, where that knows none, the store; and it holds what they name.
     Stands,
     /// Nothing was ever processed of it, as far as anybody knows.
     Nothing,
@@ -48,32 +74,141 @@ pub enum Choice {
     },
 }
 
-/// Decides by what the group has committed for `partition` and by the stores of its topic; or says why nothing can be
-/// written.
-pub fn choose(
-    partition: i32,
-    committed: Option<&CommittedOffset>,
-    candidates: &[Candidate],
-    known: Known<'_>,
-) -> Result<Choice, String> {
-    let text = committed.map_or(Ok(None), |committed| OffsetMetadata::parse(&committed.metadata));
-    let text = text.map_err(|error| format!("{error}; {FOREIGN_OFFSET_HELP}"))?;
-    let whole = candidates.iter().filter(|found| {
-        found.meta.partition == partition
-            && found.meta.token == Some(found.position.token)
-            && found.position.token.partition == partition
-    });
-    let Some(text) = text else { return by_its_own_word(committed, whole, known) };
-    if known.changelog_id.is_some_and(|id| id.0 == text.token.changelog_id) {
-        return Ok(Choice::Stands);
+/// Why nothing can be written for a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// Its changelog is the one that the group, or a store, knows, and has lost what they name: why that is known.
+    Lost(String),
+    /// Something else.
+    Other(String),
+}
+
+impl From<String> for Problem {
+    fn from(words: String) -> Self {
+        Self::Other(words)
     }
-    if text.digest != OffsetMetadata::short_digest(known.rules_digest) {
+}
+
+/// Decides by what the group has committed, the changelog holds and the stores remember; or says why nothing can be
+/// written.
+pub fn choose(facts: Facts<'_>) -> Result<Choice, Problem> {
+    let text = text(facts.committed)?;
+    if let (Some(id), Some(contents)) = (facts.known.changelog_id, facts.contents) {
+        let named = match (&text, furthest(facts)) {
+            (Some(text), _) => Some(text.token.changelog_id),
+            (None, Some(store)) => Some(store.meta.changelog_id),
+            (None, None) => contents.last.as_ref().map(|_| id.0),
+        };
+        if named == Some(id.0) {
+            return gone_on_with(facts, text.as_ref(), contents);
+        }
+    }
+    Ok(choose_anew(facts)?)
+}
+
+/// What the text beside the committed offset says, if ratchet wrote it.
+fn text(committed: Option<&CommittedOffset>) -> Result<Option<OffsetMetadata>, String> {
+    let text = committed.map_or(Ok(None), |committed| OffsetMetadata::parse(&committed.metadata));
+    text.map_err(|error| format!("{error}; {FOREIGN_OFFSET_HELP}"))
+}
+
+/// The partition's stores that are the result of a transaction.
+fn whole<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> + Clone {
+    facts.candidates.iter().filter(move |found| {
+        found.meta.partition == facts.partition
+            && found.meta.token == Some(found.position.token)
+            && found.position.token.partition == facts.partition
+    })
+}
+
+/// Those of them that have applied more of the changelog than it holds by now, however long it is, or say so.
+fn beyond<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> {
+    let there = facts.known.changelog_id.zip(facts.contents);
+    whole(facts).filter(move |found| {
+        there.is_some_and(|(id, contents)| {
+            let is_unknown = |last: &PositionRecord| !covers(last, &found.position);
+            found.meta.changelog_id == id.0
+                && (found.meta.changelog_offset > contents.end || contents.last.as_ref().is_some_and(is_unknown))
+        })
+    })
+}
+
+/// Whether whoever stands at the one position knows all that the other tells of.
+fn covers(one: &PositionRecord, other: &PositionRecord) -> bool {
+    let within = |(from, to): &(i64, i64)| one.processed.iter().any(|(start, end)| start <= from && to <= end);
+    one.token == other.token || (one.input_id == other.input_id && other.processed.iter().all(within))
+}
+
+/// Whether the changelog that the group, or a store, names can be gone on with, by the rules of [`plan`].
+fn gone_on_with(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Contents) -> Result<Choice, Problem> {
+    let last = contents.last.as_ref();
+    if let Some(found) = beyond(facts).find(|found| !last.is_some_and(|last| covers(last, &found.position))) {
+        return Err(Problem::Lost(format!(
+            "the store {} has applied the transaction {}, which it does not hold",
+            found.path.display(),
+            found.position.token
+        )));
+    }
+    // Where its first records were removed, a store that has seen them goes on.
+    let was_cut = contents.start > 0 && last.is_none();
+    if let (Some(text), Some(committed)) = (text, facts.committed)
+        && !was_cut
+        && !plan::is_held(last, &text.token, committed.offset)
+    {
+        return Err(Problem::Lost(format!(
+            "it does not hold the transaction {} that the group has committed",
+            text.token
+        )));
+    }
+    match beyond(facts).next() {
+        Some(found) => Err(Problem::Other(format!(
+            "the changelog holds what the store {} has applied, but the store {}: move its folder away, and it is rebuilt \
+             from the changelog",
+            found.path.display(),
+            match found.meta.changelog_offset {
+                CHANGELOG_LOST => "says that records were lost".to_owned(),
+                stands => format!("stands beyond its end, at offset {stands}"),
+            }
+        ))),
+        None => Ok(Choice::Stands),
+    }
+}
+
+/// What is to be written where no changelog is there, or the one that is there is deleted first: nothing that it holds
+/// may be lost by that.
+pub fn choose_anew(facts: Facts<'_>) -> Result<Choice, String> {
+    let choice = from_stores(facts)?;
+    let from = match &choice {
+        Choice::Write { from, .. } => Some(&from.position),
+        _ => None,
+    };
+    let last = facts.contents.and_then(|contents| contents.last.as_ref());
+    if let Some(last) = last.filter(|last| !from.is_some_and(|from| covers(from, last))) {
+        return Err(format!(
+            "its changelog holds the transaction {}, and no store does that could take its place",
+            last.token
+        ));
+    }
+    if let Some(more) = beyond(facts).find(|found| !from.is_some_and(|from| covers(from, &found.position))) {
+        return Err(format!(
+            "the store {} stands at the transaction {}, beyond what the group has committed: the group has lost offsets too; \
+             {ANEW}",
+            more.path.display(),
+            more.position.token
+        ));
+    }
+    Ok(choice)
+}
+
+fn from_stores(facts: Facts<'_>) -> Result<Choice, String> {
+    let (committed, known) = (facts.committed, facts.known);
+    let Some(text) = text(committed)? else { return by_its_own_word(facts) };
+    if text.digest != OffsetMetadata::short_digest(&known.rules_digest) {
         return Err("its offset was committed under other rules: bring the topology's former rules back".to_owned());
     }
-    let at = whole.clone().find(|found| found.position.token == text.token);
-    let Some(from) = at else {
+    let Some(from) = whole(facts).find(|found| found.position.token == text.token) else {
         let others: Vec<String> =
-            whole.map(|found| format!("{} stands at {}", found.path.display(), found.position.token)).collect();
+            whole(facts).map(|found| format!("{} stands at {}", found.path.display(), found.position.token)).collect();
         let found = if others.is_empty() { "there is no other either".to_owned() } else { others.join(", ") };
         return Err(format!(
             "no store stands at the transaction {} that the group has committed ({found}): bring the state folder that \
@@ -86,38 +221,37 @@ pub fn choose(
     Ok(Choice::Write { from: Box::new(from.clone()), offset })
 }
 
+/// Up to where a store has processed the input.
+fn far(found: &Candidate, known: Known) -> Option<i64> {
+    plan::processed_of(&found.position, known.input_id)
+}
+
+/// The store that has come furthest.
+fn furthest<'a>(facts: Facts<'a>) -> Option<&'a Candidate> {
+    let tells = whole(facts).filter(|found| far(found, facts.known).is_some());
+    tells.max_by_key(|found| (far(found, facts.known), found.position.stream_time))
+}
+
 /// The group says nothing of a transaction: it was reset or deleted, or nothing was ever committed. What a store says
 /// of itself cannot be compared with anything then: another machine may have gone further.
-fn by_its_own_word<'a>(
-    committed: Option<&CommittedOffset>,
-    whole: impl Iterator<Item = &'a Candidate>,
-    known: Known<'_>,
-) -> Result<Choice, String> {
-    let far = |found: &&Candidate| plan::processed_of(&found.position, known.input_id);
-    let Some(from) =
-        whole.filter(|found| far(found).is_some()).max_by_key(|found| (far(found), found.position.stream_time))
-    else {
-        return Ok(Choice::Nothing);
-    };
-    let processed = far(&from).unwrap_or_default();
-    if known.changelog_id == Some(TopicId(from.meta.changelog_id)) {
-        return Ok(Choice::Stands);
-    }
-    if !known.without_group {
+fn by_its_own_word(facts: Facts<'_>) -> Result<Choice, String> {
+    let Some(from) = furthest(facts) else { return Ok(Choice::Nothing) };
+    let processed = far(from, facts.known).unwrap_or_default();
+    if !facts.known.without_group {
         return Err(format!(
             "the group has no transaction to compare the stores with, and {} has come furthest, to offset {processed}: if no \
              other machine has gone further, say --without-group; what one has forwarded beyond is forwarded again",
             from.path.display()
         ));
     }
-    check(from, known)?;
-    let offset =
-        committed.map_or(from.position.processed.last().map_or(processed, |last| last.1), |found| found.offset);
+    check(from, facts.known)?;
+    let went = from.position.processed.last().map_or(processed, |last| last.1);
+    let offset = facts.committed.map_or(went, |found| found.offset);
     Ok(Choice::Write { from: Box::new(from.clone()), offset })
 }
 
 /// Whether a store can be gone on with, its changelog aside.
-fn check(found: &Candidate, known: Known<'_>) -> Result<(), String> {
+fn check(found: &Candidate, known: Known) -> Result<(), String> {
     let (path, position) = (found.path.display(), &found.position);
     if position.input_id != known.input_id.0 {
         let (theirs, ours) = (TopicId(position.input_id), known.input_id);
@@ -125,7 +259,7 @@ fn check(found: &Candidate, known: Known<'_>) -> Result<(), String> {
             "the store {path} is of an input with the id {theirs}, and the input's is {ours}: it was recreated"
         ));
     }
-    if position.rules_digest != *known.rules_digest {
+    if position.rules_digest != known.rules_digest {
         return Err(format!("the store {path} was written with other rules: bring the topology's former rules back"));
     }
     if position.task_count != known.task_count {
@@ -136,101 +270,4 @@ fn check(found: &Candidate, known: Known<'_>) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::format::{NO_TIME, Token};
-
-    const DIGEST: [u8; 32] = [7; 32];
-    const INPUT: TopicId = TopicId([5; 16]);
-    const LOST: [u8; 16] = [3; 16];
-
-    fn token(transaction: u64) -> Token {
-        Token { lane: 1, transaction, changelog_id: LOST, partition: 2 }
-    }
-
-    fn store(name: &str, transaction: u64, processed: i64) -> Candidate {
-        let position = PositionRecord {
-            token: token(transaction),
-            owner: "o".to_owned(),
-            input_id: INPUT.0,
-            processed: vec![(0, processed)],
-            stream_time: NO_TIME,
-            horizon: i64::MIN,
-            rules_digest: DIGEST,
-            generation: 1,
-            task_count: 4,
-            truncates: 0,
-            scopes: Vec::new(),
-        };
-        let token = Some(token(transaction));
-        let meta = StoreMeta { changelog_id: LOST, partition: 2, changelog_offset: 9, token, synced_at: 0 };
-        Candidate { path: name.into(), meta, position }
-    }
-
-    fn known() -> Known<'static> {
-        Known { input_id: INPUT, changelog_id: None, rules_digest: &DIGEST, task_count: 4, without_group: false }
-    }
-
-    fn committed(transaction: u64, offset: i64) -> CommittedOffset {
-        let digest = OffsetMetadata::short_digest(&DIGEST);
-        CommittedOffset {
-            offset,
-            metadata: OffsetMetadata { token: token(transaction), digest, owner: None }.to_string(),
-        }
-    }
-
-    fn refused(committed: Option<&CommittedOffset>, stores: &[Candidate], known: Known<'_>) -> String {
-        choose(2, committed, stores, known).expect_err("nothing can be written")
-    }
-
-    #[test]
-    fn the_store_at_the_committed_transaction_is_taken_and_no_other() {
-        let stores = [store("old", 8, 80), store("right", 9, 90), store("restored", 10, 100)];
-        let chosen = choose(2, Some(&committed(9, 91)), &stores, known());
-        assert_eq!(chosen, Ok(Choice::Write { from: Box::new(stores[1].clone()), offset: 91 }));
-        let words = refused(Some(&committed(11, 91)), &stores, known());
-        assert!(words.contains(&token(11).to_string()) && words.contains("old stands at"), "{words}");
-        assert!(refused(Some(&committed(11, 91)), &[], known()).contains("no other either"));
-        // Another partition's, in a folder that was swapped; and one that is being restored.
-        let mut swapped = store("swapped", 9, 90);
-        swapped.meta.partition = 1;
-        let mut restoring = store("restoring", 9, 90);
-        restoring.meta.token = None;
-        assert!(refused(Some(&committed(9, 91)), &[swapped, restoring], known()).contains("no store stands"));
-    }
-
-    #[test]
-    fn a_changelog_that_the_group_knows_stands() {
-        let there = Known { changelog_id: Some(TopicId(LOST)), ..known() };
-        assert_eq!(choose(2, Some(&committed(9, 91)), &[store("s", 9, 90)], there), Ok(Choice::Stands));
-        // A group that was reset, or is gone: the changelog may be newer than any store, and is never written over.
-        for without_group in [false, true] {
-            let known = Known { without_group, ..there };
-            assert_eq!(choose(2, None, &[store("s", 9, 90)], known), Ok(Choice::Stands));
-        }
-        let another = Known { changelog_id: Some(TopicId([4; 16])), ..known() };
-        assert!(matches!(choose(2, Some(&committed(9, 91)), &[store("s", 9, 90)], another), Ok(Choice::Write { .. })));
-    }
-
-    #[test]
-    fn a_store_of_another_input_or_of_other_rules_is_refused() {
-        let (at, stores) = (committed(9, 91), [store("s", 9, 90)]);
-        assert!(refused(Some(&at), &stores, Known { input_id: TopicId([6; 16]), ..known() }).contains("recreated"));
-        assert!(refused(Some(&at), &stores, Known { rules_digest: &[8; 32], ..known() }).contains("other rules"));
-        assert!(refused(Some(&at), &stores, Known { task_count: 5, ..known() }).contains("partition count of 4"));
-        let foreign = CommittedOffset { offset: 1, metadata: "mine".to_owned() };
-        assert!(refused(Some(&foreign), &stores, known()).contains("stop the program"));
-    }
-
-    #[test]
-    fn without_the_group_s_word_the_store_that_came_furthest_is_taken_if_that_is_said() {
-        let stores = [store("near", 9, 90), store("far", 3, 120)];
-        let reset = CommittedOffset { offset: 40, metadata: String::new() };
-        for (committed, offset) in [(None, 120), (Some(&reset), 40)] {
-            assert!(refused(committed, &stores, known()).contains("far has come furthest, to offset 120"));
-            let chosen = choose(2, committed, &stores, Known { without_group: true, ..known() });
-            assert_eq!(chosen, Ok(Choice::Write { from: Box::new(stores[1].clone()), offset }));
-            assert_eq!(choose(2, committed, &[], known()), Ok(Choice::Nothing));
-        }
-    }
-}
+mod tests;

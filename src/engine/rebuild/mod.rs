@@ -5,6 +5,9 @@
 //! entries go into transactions of their own, and in the last one the position record goes with the group's offset,
 //! whose token names the new changelog. So a partition is written wholly or counts for nothing.
 //!
+//! A changelog that is there and cannot be gone on with (it was given partitions, or has lost its last records) has to be
+//! deleted first, by people: that is said only where every partition has a store that holds all that it holds.
+//!
 //! **Failure**: whatever was written of a partition is the same when it is written again: killed at any moment, the
 //! command is given once more. What else stands in the changelog is never written over.
 
@@ -20,6 +23,7 @@ use crate::config::{self, ClusterKind, Config};
 use crate::record::TopicPartition;
 use crate::state::{self, Found, StateDir, Survey};
 use crate::topology::Topology;
+use crate::words::counted;
 
 use super::clock::{Clock, SystemClock};
 use super::feeding;
@@ -27,9 +31,10 @@ use super::preflight::creation;
 use super::preflight::judge::Role;
 
 pub mod choose;
+mod look;
 mod write;
 
-use choose::{Candidate, Choice, Known, choose};
+use choose::{Candidate, Choice, Contents, Facts, Known, Problem, choose, choose_anew};
 use write::Writer;
 
 /// How long the group's offsets are waited for.
@@ -117,7 +122,11 @@ struct Plan {
     partition_count: i32,
     choices: BTreeMap<i32, Choice>,
     committed: Vec<Option<CommittedOffset>>,
+    /// What the changelog holds, of each partition; nothing where there is none.
+    contents: Vec<Contents>,
     found: Vec<Found>,
+    candidates: Vec<Candidate>,
+    known: Known,
     written: BTreeMap<i32, u64>,
 }
 
@@ -135,43 +144,83 @@ impl Plan {
         };
         let changelog = topology.changelog(input);
         let there = cluster.describe_topic(&changelog)?;
-        if let Some(there) = &there
-            && (there.partition_count != described.partition_count || there.cleanup_policy != "compact")
-        {
-            problems.push(format!(
-                "changelog topic {changelog:?} has {} partitions and cleanup.policy={}, its input has {} partitions: delete \
-                 it, and it is created as it has to be",
-                there.partition_count, there.cleanup_policy, described.partition_count
-            ));
-        }
         let partitions: Vec<_> = (0..described.partition_count).map(|p| TopicPartition::new(input, p)).collect();
         let committed = cluster.committed(&topology.group(), &partitions, COMMITTED_WAIT)?;
+        let contents = contents(cluster, topology, &partitions, (&changelog, there.as_ref()))?;
         let found = Survey::of_folder(&config.state_dir).stores(&topology.name, input)?;
         let candidates = candidates(&found)?;
         let known = Known {
             input_id: described.id,
             changelog_id: there.as_ref().map(|there| there.id),
-            rules_digest: &topology.rules.digest(),
+            rules_digest: topology.rules.digest(),
             task_count: described.partition_count.unsigned_abs(),
             without_group,
         };
-        let mut choices = BTreeMap::new();
-        for (partition, committed) in (0..).zip(&committed) {
-            match choose(partition, committed.as_ref(), &candidates, known) {
-                Ok(choice) => drop(choices.insert(partition, choice)),
-                Err(problem) => problems.push(format!("{input}:{partition}: {problem}")),
-            }
-        }
-        Ok(Self {
+        let mut plan = Self {
             input: input.to_owned(),
             changelog,
             described: there,
             partition_count: described.partition_count,
-            choices,
+            choices: BTreeMap::new(),
             committed,
+            contents,
             found,
+            candidates,
+            known,
             written: BTreeMap::new(),
-        })
+        };
+        plan.decide(problems);
+        Ok(plan)
+    }
+
+    /// What a partition's choice is made by.
+    fn facts(&self, partition: i32) -> Facts<'_> {
+        let index = partition as usize;
+        Facts {
+            partition,
+            committed: self.committed[index].as_ref(),
+            contents: self.contents.get(index),
+            candidates: &self.candidates,
+            known: self.known,
+        }
+    }
+
+    /// Chooses for each partition; or says what is wrong, and whether the changelog is to be deleted for it.
+    fn decide(&mut self, problems: &mut Vec<String>) {
+        let mut told = Vec::new();
+        let mut unfit = self.described.as_ref().and_then(|there| unfit(there, self.partition_count));
+        for partition in 0..self.partition_count {
+            match choose(self.facts(partition)) {
+                Ok(choice) => drop(self.choices.insert(partition, choice)),
+                Err(Problem::Lost(why)) => {
+                    unfit.get_or_insert_with(|| format!("has lost records of partition {partition} ({why})"));
+                }
+                Err(Problem::Other(problem)) => told.push(format!("{}:{partition}: {problem}", self.input)),
+            }
+        }
+        match unfit {
+            Some(why) => problems.extend(self.without(&format!("changelog topic {:?} {why}", self.changelog))),
+            None => problems.append(&mut told),
+        }
+    }
+
+    /// What is to be said where the changelog cannot be gone on with, nor be written to: whether it may be deleted. That
+    /// is of all its partitions, whichever of them it is about.
+    fn without(&self, why: &str) -> Vec<String> {
+        let missing: Vec<String> = (0..self.partition_count)
+            .filter_map(|partition| {
+                let problem = choose_anew(self.facts(partition)).err()?;
+                Some(format!("{}:{partition}: {problem}", self.input))
+            })
+            .collect();
+        if missing.is_empty() {
+            return vec![format!(
+                "{why}: every store that it can be written anew from is there; copy all state folders, delete the topic, and \
+                 give this command again"
+            )];
+        }
+        let first = format!("{why}: do not delete the topic, which may be the only copy, for not every store is there");
+        std::iter::once(first).chain(missing).collect()
     }
 
     /// The partitions that are to be written, with the store of each.
@@ -213,6 +262,37 @@ impl Plan {
         }
         all
     }
+}
+
+/// Why a changelog cannot be gone on with, whatever it holds.
+fn unfit(there: &TopicDescription, partition_count: i32) -> Option<String> {
+    if there.partition_count != partition_count {
+        let (has, input) = (counted(there.partition_count, "partition"), counted(partition_count, "partition"));
+        return Some(format!("has {has}, and its input has {input}"));
+    }
+    (there.cleanup_policy != "compact").then(|| {
+        format!(
+            "has cleanup.policy={}, under which entries get lost (if none was, set it to compact)",
+            there.cleanup_policy
+        )
+    })
+}
+
+/// What each of the input's partitions has in the changelog; nothing where that is not there.
+fn contents<C: Cluster>(
+    cluster: &C,
+    topology: &Topology,
+    inputs: &[TopicPartition],
+    (changelog, there): (&str, Option<&TopicDescription>),
+) -> Result<Vec<Contents>, Error> {
+    let count = there.map_or(0, |there| there.partition_count);
+    let here = inputs.iter().filter(|input| input.partition < count);
+    here.map(|input| {
+        let changelog = TopicPartition::new(changelog, input.partition);
+        let settled = await_settled(cluster, topology, input, &changelog)?;
+        look::contents(cluster, &changelog, &settled)
+    })
+    .collect()
 }
 
 /// Those of the stores that are the result of a transaction.
@@ -258,7 +338,11 @@ fn carry_out<C: Cluster>(
                     "{input}: the group has committed meanwhile: stop all instances, and try again"
                 ));
             }
-            writer.check_empty(cluster, &known, &changelog, open(plan, &from.path)?)?;
+            let store = open(plan, &from.path)?;
+            if let Some(obstacle) = writer.obstacle(cluster, &known, &changelog, &store)? {
+                let why = "another has written to it, or it is a part of the former one";
+                return Err(Error::Refused(plan.without(&format!("{obstacle}: {why}"))));
+            }
             settled.push((known, from, offset));
         }
     }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{
-    Cluster, CommittedOffset, GroupEvent, Kind, Member, Message, OffsetCommit, Producer, Reader, RecordBatch, Settled,
-    Ticket,
+    Cluster, CommittedOffset, GroupEvent, Kind, Member, Message, OffsetCommit, Producer, RecordBatch, Settled, Ticket,
 };
 use crate::engine::crash;
 use crate::format::{OffsetMetadata, POSITION_KEY, PositionRecord, Token};
@@ -14,15 +13,12 @@ use crate::state::StoreReader;
 use crate::topology::Topology;
 
 use super::choose::Candidate;
-use super::{Deadline, Error, refused};
+use super::{Deadline, Error, look, refused};
 
 /// How long it may take to become the group's only member.
 const JOIN_WAIT: Duration = Duration::from_secs(60);
-/// How long a changelog may bring nothing before its end.
-const READ_WAIT: Duration = Duration::from_secs(60);
-/// How long one poll or read waits.
+/// How long one poll waits.
 const POLL_WAIT: Duration = Duration::from_millis(20);
-const READ_RECORDS_MAX: usize = 2048;
 /// Entries in one transaction, and their bytes.
 const ENTRIES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 8 << 20;
@@ -65,44 +61,33 @@ impl<C: Cluster> Writer<C> {
         Ok(Self { member, producer, batch, lane, transactions: 0 })
     }
 
-    /// Whether a changelog holds nothing that the store does not: what an earlier try has written is the same.
-    pub fn check_empty(
+    /// What stands in the way of writing to a changelog: it holds what the store does not. What an earlier try has written
+    /// is the same.
+    pub fn obstacle(
         &mut self,
         cluster: &C,
         settled: &Settled,
         changelog: &TopicPartition,
-        store: StoreReader,
-    ) -> Result<(), Error> {
-        let delete = "another has written to it, or it is a part of the former one: delete the topic, and try again";
+        store: &StoreReader,
+    ) -> Result<Option<String>, Error> {
         if settled.changelog_start > 0 {
-            return refused(format!("{changelog} begins at offset {}: {delete}", settled.changelog_start));
+            return Ok(Some(format!("{changelog} begins at offset {}", settled.changelog_start)));
         }
-        if settled.changelog_end == 0 {
-            return Ok(());
-        }
-        let mut reader = cluster.reader(changelog, 0)?;
-        let mut batch = C::Batch::default();
-        let mut deadline = Deadline::after(READ_WAIT);
-        while reader.position() < settled.changelog_end {
+        let mut found = None;
+        look::read(cluster, changelog, (0, settled.changelog_end), |batch| {
             self.stay()?;
-            let before = reader.position();
-            reader.read(&mut batch, READ_RECORDS_MAX, POLL_WAIT)?;
-            for index in 0..batch.len() {
-                let record = batch.record(index);
+            for record in (0..batch.len()).map(|index| batch.record(index)) {
                 let same = match record.key {
                     Some(key) if key != POSITION_KEY => store.get(key)?.as_deref() == record.value,
                     _ => false,
                 };
-                if !same {
-                    return refused(format!("{changelog}:{} holds what the store does not: {delete}", record.offset));
+                if !same && found.is_none() {
+                    found = Some(format!("{changelog}:{} holds what the store does not", record.offset));
                 }
             }
-            if reader.position() > before {
-                deadline = Deadline::after(READ_WAIT);
-            }
-            deadline.check("reading what stands in the changelog")?;
-        }
-        Ok(())
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// Writes a partition: its entries, and in the last transaction its position record and the group's offset. Gives

@@ -1,7 +1,7 @@
 //! What is to be said of the changelog, and of what the group has committed: whether the one holds what the other names.
 
 use crate::cluster::{CommittedOffset, TopicDescription};
-use crate::engine::plan::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP};
+use crate::engine::plan::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, NOT_WITHOUT_A_COPY};
 use crate::engine::preflight::facts::{Facts, Seen};
 use crate::engine::preflight::finding::Finding;
 use crate::format::{self, OffsetMetadata};
@@ -96,10 +96,9 @@ pub(super) fn changelog_itself(
                 input.partition_count
             ),
             match facts.has_worked() {
-                true if changelog.partition_count > input.partition_count => format!(
-                    "partitions were added to it by hand: stop all instances, delete it, and write it anew from the stores by \
-                     `ratchet changelog rebuild`, or {ANEW}"
-                ),
+                true if changelog.partition_count > input.partition_count => {
+                    format!("partitions were added to it by hand: {NOT_WITHOUT_A_COPY}, or {ANEW}")
+                }
                 true => format!(
                     "partitions were added to the input, so records of one identity may be on another partition now: {ANEW}"
                 ),

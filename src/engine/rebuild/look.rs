@@ -1,0 +1,70 @@
+//! What a changelog holds: of one that is there it has to be known before anybody is told to delete it.
+
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Reader, RecordBatch, Settled};
+use crate::format::{POSITION_KEY, PositionRecord};
+use crate::record::TopicPartition;
+
+use super::choose::Contents;
+use super::{Deadline, Error, refused};
+
+/// How long a changelog may bring nothing before its end.
+const READ_WAIT: Duration = Duration::from_secs(60);
+/// How long one read waits.
+const POLL_WAIT: Duration = Duration::from_millis(20);
+const READ_RECORDS_MAX: usize = 2048;
+/// How many offsets before the end are read first. A transaction's position record is its last, so mostly it is there.
+const TAIL: i64 = 1_000;
+
+/// What there is between a changelog's start and its end, and its last position record.
+pub(super) fn contents<C: Cluster>(
+    cluster: &C,
+    changelog: &TopicPartition,
+    settled: &Settled,
+) -> Result<Contents, Error> {
+    let (start, end) = (settled.changelog_start, settled.changelog_end);
+    let (mut last, mut upto, mut span) = (None, end, TAIL);
+    while last.is_none() && upto > start {
+        let from = start.max(upto.saturating_sub(span));
+        read(cluster, changelog, (from, upto), |batch| {
+            for record in (0..batch.len()).map(|index| batch.record(index)).filter(|record| record.offset < upto) {
+                if record.key == Some(POSITION_KEY) {
+                    last = record.value.map(<[u8]>::to_vec);
+                }
+            }
+            Ok(())
+        })?;
+        (upto, span) = (from, span.saturating_mul(8));
+    }
+    match last.map(|bytes| PositionRecord::decode(&bytes)).transpose() {
+        Ok(last) => Ok(Contents { start, end, last }),
+        Err(error) => refused(format!("{changelog}: {error}")),
+    }
+}
+
+/// Reads what stands from one offset to another, below which nothing is open any more; `each` is called with every batch,
+/// empty ones included.
+pub(super) fn read<C: Cluster>(
+    cluster: &C,
+    changelog: &TopicPartition,
+    (from, to): (i64, i64),
+    mut each: impl FnMut(&C::Batch) -> Result<(), Error>,
+) -> Result<(), Error> {
+    if from >= to {
+        return Ok(());
+    }
+    let mut reader = cluster.reader(changelog, from)?;
+    let mut batch = C::Batch::default();
+    let mut deadline = Deadline::after(READ_WAIT);
+    while reader.position() < to {
+        let before = reader.position();
+        reader.read(&mut batch, READ_RECORDS_MAX, POLL_WAIT)?;
+        each(&batch)?;
+        if reader.position() > before {
+            deadline = Deadline::after(READ_WAIT);
+        }
+        deadline.check("reading what stands in the changelog")?;
+    }
+    Ok(())
+}
