@@ -20,7 +20,7 @@ use ratchet::state::{Registry, Survey};
 use ratchet::topology::Topology;
 
 use crate::client::Sim;
-use crate::judge::heard;
+use crate::judge::{coverage, heard};
 use crate::kafka::Time;
 use crate::stores::Stores;
 use crate::world::{Process, World};
@@ -97,6 +97,9 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>)
             Err(error) if error.kind == Kind::Refused || stop.load(Ordering::Relaxed) => {
                 process.lock().note("refused", format_args!("{error}"));
                 if error.kind == Kind::Refused {
+                    if error.message.contains("was committed under other rules") {
+                        process.lock().reach(coverage::OTHER_RULES_REFUSED);
+                    }
                     heard::start_refused();
                 }
                 return;

@@ -48,7 +48,7 @@ use ratchet::topology::{Start, Topology};
 
 use cut::Cut;
 use instance::Plan;
-use profile::{Draw, PROFILES, Profile};
+use profile::{Draw, PROFILES, Profile, Release};
 use random::Random;
 use schedule::{Outcome, run};
 
@@ -63,11 +63,17 @@ static TOPOLOGIES: LazyLock<[Topology; 4]> = LazyLock::new(|| {
 /// What the topology's releases are, one after the other.
 fn plans(profile: &Profile) -> Vec<Arc<Plan>> {
     let first = plan(profile);
-    let other = profile.release_retention_ms.map(|ms| {
+    let other = profile.release.map(|release| {
         let mut topology = first.topology.clone();
-        let retention = Retention::For { ms };
         let rules = Arc::make_mut(&mut topology.rules);
-        (rules.retention, rules.future_max_ms) = (retention, retention.default_future_max_ms());
+        if release == Release::Rules {
+            rules.version = None;
+        }
+        rules.retention = match release {
+            Release::Retention(ms) => Retention::For { ms },
+            Release::Rules => Retention::default_for(None),
+        };
+        rules.future_max_ms = rules.retention.default_future_max_ms();
         Plan { topology, ..first.clone() }
     });
     [first].into_iter().chain(other).map(Arc::new).collect()

@@ -103,9 +103,8 @@ pub struct Profile {
     pub poison: bool,
     /// The input loses records that were read, and only those (retention, DeleteRecords). Nothing may come of it.
     pub trims: u64,
-    /// Another retention, milliseconds, that a later release of the topology has; instances are replaced one by one, perhaps
-    /// back again, and not all of them.
-    pub release_retention_ms: Option<i64>,
+    /// A later release of the topology; instances are replaced one by one, perhaps back again, and not all of them.
+    pub release: Option<Release>,
     /// Something that people do to the cluster.
     pub upheaval: Option<Upheaval>,
     /// Whether reading begins at the input's end (`start: latest`), and the input is idle at first.
@@ -119,6 +118,15 @@ pub struct Profile {
     /// Which transaction protocol producers speak: librdkafka the first, other clients the second.
     pub protocol: Protocol,
     pub wire: Wire,
+}
+
+/// What another release of the topology has that is other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The retention, milliseconds.
+    Retention(i64),
+    /// The rules: it knows no versions. Its instances are refused where the others have begun, and are there for a while.
+    Rules,
 }
 
 /// Bounds of the lanes' work that are met; those of what is kept are as ever.
@@ -184,7 +192,7 @@ impl Profile {
             panics: 0,
             poison: false,
             trims: 0,
-            release_retention_ms: None,
+            release: None,
             upheaval: None,
             latest: false,
             transactional: false,
@@ -201,7 +209,7 @@ impl Profile {
             || self.upheaval.is_some()
             || self.trims > 0
             || self.panics > 0
-            || self.release_retention_ms.is_some()
+            || self.release.is_some()
             || self.poison
             || request_lost + answer_lost + late + slow + silenced > 0
     }
@@ -264,8 +272,8 @@ impl Profile {
         // Drawn apart: all else is as it would be.
         let mut apart = Random::new(random.clone().next());
         let other = [200, 700, 2_000, 60_000][apart.below(4) as usize];
-        let release_retention_ms = apart.permille(500).then_some(other);
-        Self { input: input::Kind::Messages, release_retention_ms, ..Self::odd(random) }
+        let release = apart.permille(500).then_some(Release::Retention(other));
+        Self { input: input::Kind::Messages, release, ..Self::odd(random) }
     }
 
     /// All that of `wild`, with versions that begin again with each epoch.
@@ -312,10 +320,12 @@ impl Profile {
 
     /// A wire that is often down, to one process also for seconds.
     pub fn stormy(random: &mut Random) -> Self {
+        // Drawn apart: all else is as it would be.
+        let release = Random::new(random.clone().next()).permille(400).then_some(Release::Rules);
         let mut upto = |most: u64| random.below(most);
         let wire =
             Wire { request_lost: upto(60), answer_lost: upto(60), late: upto(120), slow: upto(100), silenced: upto(8) };
-        Self { wire, ..Self::wild(random) }
+        Self { wire, release, ..Self::wild(random) }
     }
 }
 

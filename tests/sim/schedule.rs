@@ -78,6 +78,8 @@ enum Fault {
     Depart(usize),
     /// The same, and it is another release's then.
     Replace(usize),
+    /// The same, and it is the former release's again.
+    Return(usize),
     Start(usize),
     TransactionsMove(Time),
     GroupsMove(Time),

@@ -39,6 +39,7 @@ pub const REFUSED: &str = "a task was refused";
 pub const FULL_AT_COMMIT: &str = "a disk was full at a commit";
 pub const DAMAGE_MET: &str = "a damaged store was met";
 pub const TWO_RELEASES: &str = "a partition was taken over by another release";
+pub const OTHER_RULES_REFUSED: &str = "an instance with other rules was refused at its start";
 pub const TAIL_MISSED: &str = "a changelog that had lost its last records was met";
 pub const RANGES_MET: &str = "a task stopped for too many ranges of offsets";
 pub const SCOPES_MET: &str = "a task stopped for too many scopes of versions";
@@ -156,6 +157,7 @@ pub const SITUATIONS: &[Situation] = &[
     of("forgetful", CLOCK_DOUBTED, "the engine says so"),
     of("forgetful", "an instance was replaced by one of another release", "the schedule does it"),
     of("forgetful", TWO_RELEASES, "position records of one partition name owners of both"),
+    of("stormy", OTHER_RULES_REFUSED, "its preflight says so"),
     of("odd", "a transaction of the input was aborted", "the schedule does it"),
     of("odd", "the cleaner removed records of the changelog", "a pass finds some"),
     of("swept", "the cleaner removed tombstones of the changelog", "a pass finds some"),

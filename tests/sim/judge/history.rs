@@ -56,6 +56,13 @@ impl Changelog {
     }
 }
 
+/// Up to where a position record says that the input was processed.
+fn end_of(written: &Written) -> Option<i64> {
+    let record = &written.record;
+    let value = record.value.clone().filter(|_| record.key.as_deref() == Some(POSITION_KEY))?;
+    runs::decoded(move || bytes::position(&value).processed.last().map(|range| range.1)).flatten()
+}
+
 /// What the group was seen to have committed for one partition of the input.
 struct Commits {
     input: Partition,
@@ -205,16 +212,19 @@ impl History {
         }
     }
 
+    /// Whether a transaction that was committed is among what a partition of the changelog would lose from `cut` on.
+    pub fn would_lose(&self, broker: &Broker, number: i32, cut: i64) -> bool {
+        let topic = broker.topics.get(self.rules.changelog);
+        let kept = topic.and_then(|topic| self.changelogs.get(&(number, topic.id)));
+        kept.is_some_and(|kept| kept.records.range(cut..).any(|(_, written)| end_of(written).is_some()))
+    }
+
     /// A partition of the changelog is about to lose all from `cut` on, where no transaction is cut in two. Says whether any
     /// is lost that was committed and told of records.
     pub fn lose_tail(&mut self, broker: &Broker, number: i32, cut: i64) -> bool {
         let Some(topic) = broker.topics.get(self.rules.changelog) else { return false };
         let kept = self.changelogs.entry((number, topic.id)).or_default();
-        let end_of = |(_, written): (&i64, &Written)| {
-            let record = &written.record;
-            let value = record.value.clone().filter(|_| record.key.as_deref() == Some(POSITION_KEY))?;
-            runs::decoded(move || bytes::position(&value).processed.last().map(|range| range.1)).flatten()
-        };
+        let end_of = |(_, written): (&i64, &Written)| end_of(written);
         let stood = kept.records.range(..cut).filter_map(end_of).next_back();
         let mut lost = kept.records.range(cut..).filter_map(end_of).peekable();
         let is_lost = lost.peek().is_some();

@@ -93,6 +93,13 @@ pub fn check_kept(lives: &[Life], history: &History, ruling: &mut Ruling) {
     }
 }
 
+/// Which partition's changelog a store with these records has applied, and how far.
+pub fn stands<'a>(mut records: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<(i32, i64)> {
+    let (_, meta) = records.find(|(key, _)| *key == STORE_META_KEY)?;
+    let meta = meta.to_vec();
+    runs::decoded(move || bytes::store_meta(&meta)).map(|meta| (meta.partition, meta.changelog_offset))
+}
+
 fn meta_of(state: &State) -> Option<StoreMeta> {
     let meta = state.get(STORE_META_KEY)?.clone();
     runs::decoded(move || bytes::store_meta(&meta))

@@ -7,6 +7,7 @@ use crate::instance::Instance;
 use crate::judge;
 use crate::judge::stores::{Held, Life};
 use crate::kafka::{Partition, Place};
+use crate::profile::Release;
 
 use super::{Fault, Run};
 
@@ -30,17 +31,18 @@ impl Run<'_> {
                     self.world.lock().processes[instance.process.number].frozen_until = now + length;
                 }
             }
-            Fault::Depart(who) => {
-                if let Some(instance) = &self.instances[who] {
-                    instance.stop.store(true, Ordering::Relaxed);
-                }
-            }
+            Fault::Depart(who) => self.stop(who),
+            // Before anything was committed, other rules are as right as these.
+            Fault::Replace(_) if self.profile.release == Some(Release::Rules) && !self.all_have_begun() => {}
             Fault::Replace(who) => {
                 self.releases[who] = 1 - self.releases[who];
                 self.world.lock().reach("an instance was replaced by one of another release");
-                if let Some(instance) = &self.instances[who] {
-                    instance.stop.store(true, Ordering::Relaxed);
-                }
+                self.stop(who);
+            }
+            Fault::Return(who) if self.releases[who] == 0 => {}
+            Fault::Return(who) => {
+                self.releases[who] = 0;
+                self.stop(who);
             }
             Fault::TransactionsMove(length) => {
                 self.world.lock().broker.take_away(Place::TransactionCoordinator, now + length)
@@ -95,6 +97,22 @@ impl Run<'_> {
         }
     }
 
+    /// Asks an instance to end.
+    fn stop(&self, who: usize) {
+        if let Some(instance) = &self.instances[who] {
+            instance.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the group has committed something of every partition.
+    fn all_have_begun(&self) -> bool {
+        let state = self.world.lock();
+        (0..self.profile.partitions).all(|number| {
+            let committed = state.broker.groups.committed(input::GROUP, &Partition::new(input::INPUT, number), false);
+            matches!(committed, Ok(Some(committed)) if !committed.metadata.is_empty())
+        })
+    }
+
     /// Starts a process with what stands in its stores.
     pub(super) fn start(&mut self, who: usize) {
         self.begun_with[who] = self.read_stores(who);
@@ -105,7 +123,7 @@ impl Run<'_> {
     }
 
     /// What stands in the stores of a process that is not there.
-    fn read_stores(&self, who: usize) -> Vec<Held> {
+    pub(super) fn read_stores(&self, who: usize) -> Vec<Held> {
         judge::stores::read(&self.stores[who], self.history.rules, self.profile.partitions)
     }
 

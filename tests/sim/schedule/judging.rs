@@ -8,6 +8,7 @@ use crate::input;
 use crate::instance::Instance;
 use crate::judge::{self, Ruling, coverage, heard};
 use crate::kafka::{Partition, SECOND, Time};
+use crate::profile::Release;
 use crate::stores::Stores;
 
 use super::{Choices, Outcome, RECOVERY, Run, TROUBLE};
@@ -113,7 +114,11 @@ impl Run<'_> {
             state.broker.write_marker(&marker);
         }
         let later = state.memory.owners(|process| state.processes[process].release > 0);
-        self.history.release = (self.profile.release_retention_ms, later.map(ToString::to_string).collect());
+        let retention_ms = match self.profile.release {
+            Some(Release::Retention(ms)) => Some(ms),
+            Some(Release::Rules) | None => self.history.rules.retention_ms,
+        };
+        self.history.release = (retention_ms, later.map(ToString::to_string).collect());
         self.history.look(&state.broker);
         self.history.forgive_tails();
         let mut ruling = self.ledger.judge(&mut state.broker, |broker| judge::examine(broker, &mut self.history));

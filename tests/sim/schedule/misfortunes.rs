@@ -3,7 +3,7 @@
 
 use crate::input;
 use crate::kafka::{MS, SECOND, Time};
-use crate::profile::Profile;
+use crate::profile::{Profile, Release};
 use crate::random::Random;
 
 use super::{Fault, TROUBLE, upheaval};
@@ -16,7 +16,7 @@ impl Fault {
     fn instance(&self) -> Option<usize> {
         match self {
             Self::Crash(who) | Self::Freeze(who, _) | Self::Depart(who) | Self::Start(who) => Some(*who),
-            Self::Replace(who) => Some(*who),
+            Self::Replace(who) | Self::Return(who) => Some(*who),
             Self::Clock(who, _) | Self::Disk(who, _) | Self::Panic(who, _) => Some(*who),
             _ => None,
         }
@@ -33,7 +33,7 @@ pub(super) fn frame(profile: &Profile, random: &mut Random) -> Misfortune {
     let mut faults: Misfortune =
         (0..profile.instances).map(|instance| (random.below(500 * MS), Fault::Start(instance))).collect();
     faults.push((if profile.is_troubled() { TROUBLE } else { SECOND }, Fault::Calm));
-    let replaced = u64::from(profile.release_retention_ms.is_some());
+    let replaced = u64::from(profile.release.is_some());
     if profile.crashes + profile.departures + profile.disks + profile.panics + replaced > 0 {
         faults.extend((0..profile.instances).map(|instance| (TROUBLE + 4 * SECOND, Fault::Start(instance))));
     }
@@ -90,18 +90,34 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
         let calls = apart.between(1, 200);
         all.push(vec![(when, Fault::Panic(who, calls))]);
     }
-    if profile.release_retention_ms.is_some() {
-        for who in 0..instances {
-            for _ in 0..[1, 1, 1, 2, 0][apart.below(5) as usize] {
-                let when = at(&mut apart);
-                let back = when + apart.between(SECOND / 2, 2 * SECOND);
-                all.push(vec![(when, Fault::Replace(who)), (back, Fault::Start(who))]);
-            }
-        }
+    if let Some(release) = profile.release {
+        (0..instances).for_each(|who| replace(who, release, &mut apart, &mut all));
     }
     all.extend((0..profile.trims).map(|_| vec![(at(random), Fault::Trim)]));
     upheaval::draw(profile, random, &mut all);
     all
+}
+
+/// An instance is replaced by one of another release; one with other rules is there for a while only.
+fn replace(who: usize, release: Release, random: &mut Random, all: &mut Vec<Misfortune>) {
+    match release {
+        Release::Retention(_) => {
+            for _ in 0..[1, 1, 1, 2, 0][random.below(5) as usize] {
+                let when = random.between(300 * MS, TROUBLE - MS);
+                let back = when + random.between(SECOND / 2, 2 * SECOND);
+                all.push(vec![(when, Fault::Replace(who)), (back, Fault::Start(who))]);
+            }
+        }
+        Release::Rules if random.permille(700) => {
+            let when = random.between(2 * SECOND, TROUBLE - 2 * SECOND);
+            let there = when + random.below(SECOND);
+            let back = there + random.between(SECOND, 3 * SECOND);
+            let again = back + random.below(SECOND);
+            let other = [(when, Fault::Replace(who)), (there, Fault::Start(who))];
+            all.push(other.into_iter().chain([(back, Fault::Return(who)), (again, Fault::Start(who))]).collect());
+        }
+        Release::Rules => {}
+    }
 }
 
 /// For how long the changelog that is an administrator's own shows tombstones. Shorter than some freezes: who wakes up in the

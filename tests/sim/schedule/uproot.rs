@@ -35,12 +35,12 @@ impl Run<'_> {
             Upheaval::InputGrown => {
                 let more = self.profile.partitions + 2;
                 let mut state = self.world.lock();
-                state.broker.topics.add_partitions(input::INPUT, more).expect("the input stays");
-                // Whoever begins afterwards may begin with all of them.
-                if state.broker.topics.get(input::CHANGELOG).is_some() {
+                // Before anybody has begun it is as if it had had them all from the beginning.
+                state.broker.topics.get(input::CHANGELOG).is_some().then(|| {
+                    state.broker.topics.add_partitions(input::INPUT, more).expect("the input stays");
                     self.ledger.grow();
-                }
-                Some("the input was given more partitions")
+                    "the input was given more partitions"
+                })
             }
             other => unreachable!("{other:?} does nothing to the input"),
         };
