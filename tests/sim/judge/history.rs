@@ -234,7 +234,7 @@ impl History {
         kept.lost_from = (is_lost && !is_swept).then_some(cut);
         kept.cut = Some(cut);
         let is_position = |(_, written): &(&i64, &Written)| written.record.key.as_deref() == Some(POSITION_KEY);
-        kept.stood = kept.records.range(cut..).filter(is_position).next_back().map_or(cut, |(offset, _)| offset + 1);
+        kept.stood = kept.records.range(cut..).rfind(is_position).map_or(cut, |(offset, _)| offset + 1);
         kept.next = kept.next.min(cut);
         self.tails.insert(number);
         self.lost.insert(number);
