@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::faulty::{Faults, Faulty};
 use super::*;
 use crate::cluster::embedded::StoredRecord;
 use crate::dedup::{Limits, Reason, Verdict};
@@ -229,8 +230,8 @@ fn records_at_the_limits_are_taken_and_those_beyond_are_dead_letters() {
 }
 
 /// How many transactions an instance with little memory needs for records that are as large when they are sent, with this
-/// many headers each.
-fn transactions(header_count: usize) -> usize {
+/// many headers each; of a task that shares them, or of one that works alone since the output has failed it.
+fn transactions(header_count: usize, is_alone: bool) -> usize {
     const HEADERS_BYTES: usize = 90_000;
     let site = Site::new();
     let mut headers = HeaderBuf::default();
@@ -249,7 +250,16 @@ fn transactions(header_count: usize) -> usize {
         site.cluster.append("orders", 0, &[message]).unwrap();
     }
     let topology = topology(Input::Topics(vec!["orders".to_owned()]), "clean");
-    site.drain(&topology).unwrap();
+    let options = Options {
+        config: site.config(),
+        topologies: vec![topology.clone()],
+        until_drained: true,
+        stop: Arc::new(AtomicBool::new(false)),
+        metrics: Metrics::new(),
+        health: Health::new(),
+    };
+    let faults = Faults { failing_output: is_alone.then_some("clean"), ..Faults::default() };
+    run_on(&Faulty { inner: site.cluster.clone(), faults: Arc::new(faults) }, options).unwrap();
     assert_eq!(site.cluster.read_all("clean", 0).unwrap().len(), 100);
     let changelog = site.cluster.read_all(&topology.changelog("orders"), 0).unwrap();
     changelog.iter().filter(|record| record.key.as_deref() == Some(crate::format::POSITION_KEY)).count()
@@ -257,6 +267,12 @@ fn transactions(header_count: usize) -> usize {
 
 #[test]
 fn a_transaction_of_many_headers_ends_before_they_fill_the_memory() {
-    let (few, many) = (transactions(10), transactions(10_000));
+    let (few, many) = (transactions(10, false), transactions(10_000, false));
+    assert!(many >= 3 * few, "{many} transactions, {few} where there are few headers");
+}
+
+#[test]
+fn a_transaction_of_a_task_that_works_alone_ends_before_they_fill_the_memory() {
+    let (few, many) = (transactions(10, true), transactions(10_000, true));
     assert!(many >= 3 * few, "{many} transactions, {few} where there are few headers");
 }
