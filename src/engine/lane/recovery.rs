@@ -159,6 +159,10 @@ impl<C: Cluster> Lane<C> {
             matches!(phase, Phase::Waiting { .. } | Phase::Settling(_) | Phase::Claiming { .. } | Phase::Loading(_))
         });
         self.restoring = !restoring.is_empty();
+        if !self.restoring {
+            // What was read last takes memory, and what has read it on Kafka a client with its threads.
+            self.restore_batch = C::Batch::default();
+        }
         let began = self.context.clock.monotonic();
         // Those go first that had no slice last time.
         let first = restoring.partition_point(|id| *id < self.restore_next);

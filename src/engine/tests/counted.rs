@@ -1,6 +1,6 @@
-//! Batches of an embedded cluster that count how often their records are looked at.
+//! Batches of an embedded cluster that count how often their records are looked at, and how many of them are held.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::*;
 use crate::cluster::{Error, GroupEvent, Member, RecordBatch};
@@ -12,7 +12,28 @@ type InnerBatch = <Embedded as Cluster>::Batch;
 #[derive(Default)]
 pub struct Counted {
     pub inner: InnerBatch,
+    /// What a reader has read into it.
+    pub holding: Option<Holding>,
     looks: Arc<AtomicU64>,
+}
+
+/// So many records count for as long as it is there.
+pub struct Holding {
+    records: usize,
+    held: Arc<AtomicUsize>,
+}
+
+impl Holding {
+    pub fn new(records: usize, held: &Arc<AtomicUsize>) -> Self {
+        held.fetch_add(records, Ordering::SeqCst);
+        Self { records, held: Arc::clone(held) }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.records, Ordering::SeqCst);
+    }
 }
 
 /// A member whose batches count together.
@@ -45,7 +66,7 @@ impl Member for CountedMember {
     type Metadata = <Embedded as Cluster>::Metadata;
 
     fn poll(&mut self, batch: &mut Counted, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
-        batch.looks = Arc::clone(&self.looks);
+        (batch.looks, batch.holding) = (Arc::clone(&self.looks), None);
         self.inner.poll(&mut batch.inner, records_max, wait)
     }
 

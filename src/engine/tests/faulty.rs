@@ -1,12 +1,13 @@
 //! A cluster with faults that an embedded one does not have by itself.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 
-use super::counted::{Counted, CountedMember};
+use super::counted::{Counted, CountedMember, Holding};
 use super::*;
 use crate::cluster::{
-    CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, Rights, Settled, Ticket, TopicDescription, TopicOutline,
+    CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, RecordBatch, Rights, Settled, Ticket, TopicDescription,
+    TopicOutline,
 };
 use crate::record::TopicPartition;
 
@@ -47,6 +48,13 @@ pub struct Faults {
     pub unheard_of: Option<(&'static str, AtomicU32)>,
     /// How often an answer was doubted.
     pub doubted: AtomicU32,
+    /// Whether what is sent to the failing output for the second time panics.
+    pub panics_when_sent_again: bool,
+    /// A topic whose readers panic once they have read, from so many-th time on.
+    pub panicking_reader: Option<(&'static str, u32)>,
+    /// How many records are held that readers have read, and how many were when a reader was made, at the most.
+    pub held: Arc<AtomicUsize>,
+    pub held_before: AtomicUsize,
     /// An output topic, and how many records one transaction has written there at the most.
     pub counted_output: Option<&'static str>,
     pub sent_at_once_max: AtomicU32,
@@ -116,8 +124,12 @@ impl cluster::Producer for FaultyProducer {
     }
 
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), cluster::Error> {
-        if Some(message.topic) == self.faults.failing_output && self.faults.sent.fetch_add(1, Ordering::SeqCst) == 0 {
-            return Err(cluster::Error::new(Kind::Abort, "the output is not there"));
+        if Some(message.topic) == self.faults.failing_output {
+            match self.faults.sent.fetch_add(1, Ordering::SeqCst) {
+                0 => return Err(cluster::Error::new(Kind::Abort, "the output is not there")),
+                1 if self.faults.panics_when_sent_again => panic!("on purpose, at a record"),
+                _ => {}
+            }
         }
         if Some(message.topic) == self.faults.counted_output {
             self.counted += 1;
@@ -196,6 +208,7 @@ impl cluster::Reader for FaultyReader {
 
     fn read(&mut self, batch: &mut Self::Batch, records_max: usize, wait: Duration) -> Result<(), cluster::Error> {
         let Self { inner, partition, faults } = self;
+        batch.holding = None;
         if faults.unreadable == Some(&*partition.topic) {
             faults.read.fetch_add(1, Ordering::SeqCst);
             return Err(
@@ -208,7 +221,14 @@ impl cluster::Reader for FaultyReader {
             batch.inner = Default::default();
             return Ok(());
         }
-        inner.read(&mut batch.inner, records_max, wait)
+        inner.read(&mut batch.inner, records_max, wait)?;
+        batch.holding = Some(Holding::new(batch.len(), &faults.held));
+        if let Some((_, from)) = faults.panicking_reader.filter(|(topic, _)| *topic == &*partition.topic)
+            && faults.read.fetch_add(1, Ordering::SeqCst) + 1 >= from
+        {
+            panic!("on purpose, of a reader");
+        }
+        Ok(())
     }
 
     fn position(&self) -> i64 {
@@ -283,6 +303,7 @@ impl Cluster for Faulty {
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, cluster::Error> {
+        self.faults.held_before.fetch_max(self.faults.held.load(Ordering::SeqCst), Ordering::SeqCst);
         let (partition, faults) = (partition.clone(), Arc::clone(&self.faults));
         let reader = FaultyReader { inner: self.inner.reader(&partition, offset)?, partition, faults };
         if reader.is_alone() {

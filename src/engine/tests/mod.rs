@@ -24,6 +24,7 @@ mod existing;
 mod fallback;
 mod faulty;
 mod isolated;
+mod panics;
 mod patterns;
 mod progress;
 mod remembered;

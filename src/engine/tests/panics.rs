@@ -1,0 +1,80 @@
+//! Goal: a panic leaves nothing behind: no memory of what was read, and no blame for a record that has no part in it.
+
+use super::faulty::{Faults, Faulty};
+use super::*;
+
+const INPUT: &str = "orders";
+const OUTPUT: &str = "clean";
+const CHANGELOG: &str = "ratchet.shop.orders.changelog";
+
+/// An engine at work on a cluster with these faults.
+fn start(site: &Site, faults: Faults) -> (Running, Arc<Faults>) {
+    let faults = Arc::new(faults);
+    let (stop, health, metrics) = (Arc::new(AtomicBool::new(false)), Health::new(), Metrics::new());
+    let options = Options {
+        config: site.config(),
+        topologies: vec![topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT)],
+        until_drained: false,
+        stop: Arc::clone(&stop),
+        metrics: metrics.clone(),
+        health: health.clone(),
+    };
+    let faulty = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
+    let thread = std::thread::spawn(move || run_on(&faulty, options));
+    (Running { stop, health, metrics, thread }, faults)
+}
+
+/// A site with records that were processed, and no store of them.
+fn without_store() -> Site {
+    let site = Site::new();
+    site.send(INPUT, "a", &[1, 2, 3]);
+    site.drain(&topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT)).unwrap();
+    std::fs::remove_dir_all(site.config().state_dir).unwrap();
+    site
+}
+
+/// Whether the only task has stopped for good.
+fn stopped(running: &Running) -> bool {
+    let health = running.health.ready();
+    health.iter().any(|check| check.name == format!("task shop/{INPUT}:0") && check.detail.contains("stopped"))
+}
+
+#[test]
+fn what_a_restore_has_read_is_given_back_when_it_has_ended() {
+    let site = without_store();
+    let (running, faults) = start(&site, Faults::default());
+    await_that("the restore", || running.metric("ratchet_restored_records_total") > 0.0);
+    await_that("what it has read to be given back", || faults.held.load(Ordering::SeqCst) == 0);
+    running.end().unwrap();
+}
+
+#[test]
+fn what_a_restore_has_read_is_given_back_when_it_panics() {
+    let site = without_store();
+    let faults = Faults { panicking_reader: Some((CHANGELOG, 1)), ..Faults::default() };
+    let (running, faults) = start(&site, faults);
+    await_that("the task to stop", || stopped(&running));
+    assert_eq!(faults.read.load(Ordering::SeqCst), 3);
+    assert_eq!(faults.held_before.load(Ordering::SeqCst), 0, "it was held while the task restored again");
+    await_that("what was read last to be given back", || faults.held.load(Ordering::SeqCst) == 0);
+    assert!(matches!(running.end(), Err(Error::Tasks { tasks: 1, .. })));
+}
+
+#[test]
+fn a_record_that_has_panicked_is_not_blamed_for_panics_elsewhere() {
+    let site = Site::new();
+    site.send(INPUT, "a", &[1, 2, 3]);
+    // The output fails the task, which then works alone; the record panics there, and afterwards whoever reads.
+    let faults = Faults {
+        failing_output: Some(OUTPUT),
+        panics_when_sent_again: true,
+        panicking_reader: Some((INPUT, 2)),
+        ..Faults::default()
+    };
+    let (running, faults) = start(&site, faults);
+    await_that("the task to stop", || stopped(&running));
+    assert_eq!(faults.sent.load(Ordering::SeqCst), 2);
+    assert_eq!(faults.read.load(Ordering::SeqCst), 3, "with the record's own, three in a row");
+    assert!(matches!(running.end(), Err(Error::Tasks { tasks: 1, .. })));
+    assert!(site.values(OUTPUT).is_empty());
+}
