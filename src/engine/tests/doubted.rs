@@ -33,12 +33,20 @@ fn go_on(tell: Outdated, times: u32, is_stored: bool) -> (Result<(), Error>, Arc
 }
 
 /// What such a broker may tell; whether the store is there.
-const OUTDATED: [(Outdated, bool); 5] = [
+const OUTDATED: [(Outdated, bool); 6] = [
     (|settled| settled.input_end = 1, true),
     (|settled| settled.input_id = TopicId([9; 16]), true),
     (|settled| settled.changelog_id = TopicId([9; 16]), true),
     (|settled| settled.changelog_end = 1, true),
     (|settled| settled.changelog_end = 0, false),
+    // Of a changelog of that name that was deleted, and of a group that nothing was committed in yet: the store is set
+    // aside for it, and comes back.
+    (
+        |settled| {
+            (settled.changelog_id, settled.changelog_end, settled.committed) = (TopicId([9; 16]), 0, None);
+        },
+        true,
+    ),
 ];
 
 #[test]

@@ -75,7 +75,7 @@ fn a_taken_address_is_told_with_what_to_do() {
 
 /// Bounds that are reached soon.
 fn narrow() -> Bounds {
-    Bounds { connections: 4, head: Duration::from_millis(200), connection: WAIT_MAX }
+    Bounds { connections: 4, head: Duration::from_millis(200), connection: WAIT_MAX * 10 }
 }
 
 fn within(bounds: Bounds) -> Server {
