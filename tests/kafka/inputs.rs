@@ -71,6 +71,8 @@ fn records_that_are_set_aside_are_told_of_with_how_many_and_why() {
     job.send([thing(0, "good", 1)].into_iter().chain((1..RECORDS).map(framed)).chain([raw("{\"version\":1}")]));
     let mut operator = Operator::start(&job, "a");
     job.await_drained(DEADLINE);
+    // While it runs: who only hears of it at the end hears of it too late.
+    operator.await_line(&["set aside"], DEADLINE);
     operator.stop();
     let lines: Vec<_> =
         operator.log().into_iter().filter(|line| line["message"].to_string().contains("set aside")).collect();
