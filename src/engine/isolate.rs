@@ -8,7 +8,7 @@
 //!
 //! A lane's tasks have a few places for that ([`super::limits::Limits::isolated_max`]), since each takes two clients with
 //! threads and memory of their own: who comes next is the lane's to say. A turn ends with the first trouble, and after
-//! [`IDLE_MAX`] in which nothing could be read.
+//! `IDLE_MAX` in which nothing could be read.
 
 use std::time::Duration;
 

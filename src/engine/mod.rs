@@ -11,8 +11,8 @@
 //! - [`rebuild`] writes a changelog that is gone anew, from stores, while nobody is at work
 //! - [`audit`] explains what was dropped, and [`letters`] tell in the log of what was set aside; [`sweep`] removes what
 //!   has expired
-//! - [`watch`] sees topics come, go and be recreated, [`held_up`] tasks that stand before an open transaction, [`disks`]
-//!   those that do not answer, and [`fallback`] a changelog that has lost records; [`progress`] tells of work that takes
+//! - [`watch`] sees topics come, go and be recreated, [`held_up`] tasks that stand before an open transaction, `disks` those
+//!   that do not answer, and [`fallback`] a changelog that has lost records; [`progress`] tells of work that takes
 //!   long
 //! - [`panics`] are trouble like any other; [`present`] says what time it is
 //!
