@@ -69,6 +69,9 @@
 //! | changelog offset | zigzag |
 //! | token | optional: the four fields of a token as above |
 //! | synced at | zigzag |
+//! | position offset | optional zigzag |
+//!
+//! Format 1 of a store's meta, which is still read, ends before the position offset: it is not known of such a store.
 //!
 //! # Committed offset's metadata
 //!
@@ -98,7 +101,9 @@ pub const ENTRY_FORMAT: u8 = 1;
 /// The position record format that is written.
 pub const POSITION_FORMAT: u8 = 1;
 /// The store meta format that is written.
-pub const STORE_META_FORMAT: u8 = 1;
+pub const STORE_META_FORMAT: u8 = 2;
+/// The one before, which is still read: it tells nothing of where the position record stands.
+const STORE_META_FORMAT_FORMER: u8 = 1;
 
 /// A time of which nothing is known: no record had a timestamp yet.
 pub const NO_TIME: i64 = -1;
@@ -387,6 +392,25 @@ pub struct StoreMeta {
     pub token: Option<Token>,
     /// The wall clock, milliseconds since the epoch, when this was written.
     pub synced_at: i64,
+    /// Where in the changelog the position record stands that the store holds; `None` where that is not known.
+    pub position_offset: Option<i64>,
+}
+
+/// [`StoreMeta`] as its former format has it.
+#[derive(bincode::Decode)]
+struct FormerStoreMeta {
+    changelog_id: [u8; 16],
+    partition: i32,
+    changelog_offset: i64,
+    token: Option<Token>,
+    synced_at: i64,
+}
+
+impl From<FormerStoreMeta> for StoreMeta {
+    fn from(former: FormerStoreMeta) -> Self {
+        let FormerStoreMeta { changelog_id, partition, changelog_offset, token, synced_at } = former;
+        Self { changelog_id, partition, changelog_offset, token, synced_at, position_offset: None }
+    }
 }
 
 fn encode_struct(format: u8, value: impl bincode::Encode) -> Vec<u8> {
@@ -435,7 +459,11 @@ impl StoreMeta {
 
     /// Reads a store's meta.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        decode_struct("a store's meta", STORE_META_FORMAT, bytes)
+        const WHAT: &str = "a store's meta";
+        if bytes.first() == Some(&STORE_META_FORMAT_FORMER) {
+            return decode_struct::<FormerStoreMeta>(WHAT, STORE_META_FORMAT_FORMER, bytes).map(Self::from);
+        }
+        decode_struct(WHAT, STORE_META_FORMAT, bytes)
     }
 }
 

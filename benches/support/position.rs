@@ -4,7 +4,7 @@ use ratchet::format::{StoreMeta, Token};
 
 /// A store's position with, or without, the token of a transaction.
 pub fn meta(token: Option<Token>) -> StoreMeta {
-    StoreMeta { changelog_id: [0; 16], partition: 0, changelog_offset: 0, token, synced_at: 0 }
+    StoreMeta { changelog_id: [0; 16], partition: 0, changelog_offset: 0, token, synced_at: 0, position_offset: None }
 }
 
 /// The position of a store that is the result of a transaction.

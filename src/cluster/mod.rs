@@ -372,6 +372,36 @@ pub struct Settled {
     /// The latest timestamp below that end, in milliseconds since the epoch, of records and of the markers that brokers
     /// stamp; `None` where it was not asked for, or the cluster does not tell.
     pub changelog_time: Option<i64>,
+    /// What the changelog holds where it was to be looked at; `None` where it was not.
+    pub seen: Option<Seen>,
+}
+
+/// What a changelog holds from an offset on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The offset.
+    pub from: i64,
+    /// The first record there or behind; `None` where there is none, or the offset lies outside of the changelog.
+    pub first: Option<SeenRecord>,
+}
+
+/// A record that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenRecord {
+    /// Its offset.
+    pub offset: i64,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+}
+
+impl SeenRecord {
+    /// What is kept of a record.
+    pub fn of(record: &Record<'_>) -> Self {
+        let [key, value] = [record.key, record.value].map(|part| part.map(<[u8]>::to_vec));
+        Self { offset: record.offset, key, value }
+    }
 }
 
 /// Whose transactions a takeover may end, so that it need not wait for them to time out. What makes a takeover
@@ -407,6 +437,8 @@ pub struct Inquiry {
     /// Whether an earlier answer is doubted: a broker that does not lead a partition any more, and does not know it, may
     /// have given it. Then it is first asked anew who leads.
     pub is_doubted: bool,
+    /// From which offset on the changelog's first record is wanted, if any is.
+    pub looks_from: Option<i64>,
 }
 
 impl Inquiry {
@@ -419,6 +451,7 @@ impl Inquiry {
             fencing: Fencing::default(),
             asks_time: false,
             is_doubted: false,
+            looks_from: None,
         }
     }
 }

@@ -75,6 +75,11 @@ impl Held {
         Ok(())
     }
 
+    /// Where in the changelog the store's position record stands, where that is known.
+    pub fn position_offset(&self) -> Option<i64> {
+        self.store.meta().ok().flatten()?.position_offset
+    }
+
     /// The position record of the store that stands aside; `None` where there is none, or it cannot be read.
     pub fn former(&self, context: &Context) -> Result<Option<PositionRecord>, Setback> {
         if !aside::stands_aside(self.claim.path(), &context.memory)? {

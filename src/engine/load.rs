@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Reader, RecordBatch, Settled};
+use crate::format::POSITION_KEY;
 use crate::mistakes::{self, Mistake};
 use crate::record::TopicPartition;
 use crate::state::LoadBuffer;
@@ -38,6 +39,8 @@ pub struct Loading<C: Cluster> {
     from: i64,
     /// When what the load builds upon was synced: until the load has ended the store is no younger.
     synced_at: i64,
+    /// Where the last position record stands that the store has or is to have, where that is known.
+    position_offset: Option<i64>,
     records: u64,
     began: Duration,
     progressed: Duration,
@@ -53,9 +56,11 @@ pub enum Progress {
     /// The store holds what the changelog holds below `position`.
     Loaded {
         /// What was learnt before.
-        settled: Settled,
+        settled: Box<Settled>,
         /// Up to where the changelog was read.
         position: i64,
+        /// Where the last position record stands, where that is known.
+        position_offset: Option<i64>,
         /// What the store lacks of that, where it was complete before and takes this as one.
         rest: Option<LoadBuffer>,
     },
@@ -63,13 +68,14 @@ pub enum Progress {
 
 impl<C: Cluster> Loading<C> {
     /// Begins to read `changelog` from `from` on, into a store that was told so, or one that `is_whole` and shall be told
-    /// so when it is written to.
+    /// so when it is written to; where its position record stands is `position_offset`.
     pub fn new(
         context: &Context,
         cluster: &C,
         changelog: &TopicPartition,
         settled: Settled,
-        (from, synced_at, is_whole): (i64, i64, bool),
+        (from, position_offset): (i64, Option<i64>),
+        (synced_at, is_whole): (i64, bool),
     ) -> Result<Self, Setback> {
         let wrong =
             mistakes::made(Mistake::RestoreFromOtherPartition).then(|| TopicPartition::new(changelog.topic.clone(), 0));
@@ -84,6 +90,7 @@ impl<C: Cluster> Loading<C> {
             is_whole,
             from,
             synced_at,
+            position_offset,
             records: 0,
             began: now,
             progressed: now,
@@ -128,6 +135,9 @@ impl<C: Cluster> Loading<C> {
                 continue;
             }
             buffer.put(key, record.value);
+            if key == POSITION_KEY {
+                self.position_offset = Some(record.offset);
+            }
         }
         Ok(())
     }
@@ -220,7 +230,8 @@ fn loaded<C: Cluster>(
         records_per_second = (loading.records as f64 / took.as_secs_f64().max(0.001)) as u64,
         "store restored"
     );
-    Progress::Loaded { settled: loading.settled.clone(), position, rest }
+    let position_offset = loading.position_offset;
+    Progress::Loaded { settled: Box::new(loading.settled.clone()), position, position_offset, rest }
 }
 
 /// Hands what was read so far to the store. Of one that is complete, a copy is kept first: from then on it is not.
@@ -230,12 +241,14 @@ fn hand_over<C: Cluster>(context: &Context, task: &mut Task<C>, position: i64) -
         return Ok(());
     };
     loading.under_way += 1;
+    let position_offset = loading.position_offset;
     if std::mem::take(&mut loading.is_whole) {
-        let meta = task.store_meta(from, None, synced_at);
+        // Of the position record that it has, which stays until the load brings another.
+        let meta = task.store_meta((from, task.position_offset), None, synced_at);
         let held = task.held.as_mut().expect("claimed before");
         held.keep_copy(context)?;
         held.store.begin_load(&meta)?;
     }
-    let meta = task.store_meta(position, None, synced_at);
+    let meta = task.store_meta((position, position_offset), None, synced_at);
     Ok(task.held.as_mut().expect("claimed before").store.load(buffer, meta)?)
 }

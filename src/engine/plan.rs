@@ -11,8 +11,10 @@ use crate::mistakes::{self, Mistake};
 use crate::topology::Start;
 
 mod refusal;
+mod witness;
 
 pub use refusal::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, NOT_WITHOUT_A_COPY, Refusal};
+pub use witness::check_witness;
 
 /// What a store needs before it can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]

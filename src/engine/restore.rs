@@ -121,7 +121,10 @@ pub fn step<C: Cluster>(
         Phase::Loading(_) => match load::step(context, task, batch)? {
             Progress::Waiting => Ok(Slice::Waiting),
             Progress::Worked => Ok(Slice::Worked),
-            Progress::Loaded { settled, position, rest } => finish(context, task, &settled, (position, rest)),
+            Progress::Loaded { settled, position, position_offset, rest } => {
+                task.position_offset = position_offset;
+                finish(context, task, &settled, (position, rest))
+            }
         },
         Phase::Running | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed => Ok(Slice::Waiting),
     }
@@ -133,6 +136,7 @@ pub fn inquiry<C: Cluster>(context: &Context, task: &Task<C>) -> Inquiry {
         fencing: context.fencing(),
         asks_time: task.present.asks(),
         is_doubted: task.doubted > 0,
+        looks_from: task.held.as_ref().and_then(Held::position_offset),
         ..Inquiry::of(&context.topology.group(), &task.input, &task.changelog)
     }
 }
@@ -213,6 +217,13 @@ fn begin<C: Cluster>(
         wall_ms,
         task.topics.delete_retention_ms,
     );
+    task.position_offset = meta.as_ref().and_then(|meta| meta.position_offset);
+    if matches!(standing, Standing::Current | Standing::Behind { .. }) && !is_witnessed(task, &settled)? {
+        // Only an open store tells where to look.
+        task.set_phase(Phase::Settling(cluster.settle(inquiry(context, task))));
+        return Ok(Slice::Worked);
+    }
+    let held = task.held.as_ref().expect("claimed before");
     let reached = mistakes::made(Mistake::SourceOffsetAlone) && has_reached(&held.store, &settled)?;
     let standing = if reached { Standing::Current } else { standing };
     let (from, synced_at) = match standing {
@@ -239,15 +250,26 @@ fn begin<C: Cluster>(
     let is_whole = meta.is_some_and(|meta| meta.token.is_some()) && !mistakes::made(Mistake::WholeStoreLoadedInto);
     if !is_whole {
         let token = committed.filter(|_| mistakes::made(Mistake::TokenInRestore));
-        let meta = task.store_meta(from, token, synced_at);
+        let meta = task.store_meta((from, task.position_offset), token, synced_at);
         task.held.as_mut().expect("claimed before").store.begin_load(&meta)?;
     }
     task.restored = true;
     tracing::info!(task = %task.input, from, to = settled.changelog_end, "restoring the store from the changelog");
     task.metrics.restore_remaining(settled.changelog_end - from);
-    let loading = Loading::new(context, cluster, &task.changelog, settled, (from, synced_at, is_whole))?;
+    let stands = (from, task.position_offset);
+    let loading = Loading::new(context, cluster, &task.changelog, settled, stands, (synced_at, is_whole))?;
     task.set_phase(Phase::Loading(Box::new(loading)));
     Ok(Slice::Worked)
+}
+
+/// Whether the changelog was looked at for what the store has applied, if there is anything to be seen.
+fn is_witnessed<C: Cluster>(task: &Task<C>, settled: &Settled) -> Result<bool, Setback> {
+    let held = (settled.changelog_start, settled.changelog_end);
+    let Some(at) = task.position_offset.filter(|at| (held.0..held.1).contains(at)) else { return Ok(true) };
+    let Some(seen) = settled.seen.as_ref().filter(|seen| seen.from == at) else { return Ok(false) };
+    let store = &task.held.as_ref().expect("claimed before").store;
+    plan::check_witness(seen, store.get(POSITION_KEY)?.as_deref())?;
+    Ok(true)
 }
 
 /// A deliberate mistake's question: whether the store has come as far as the group's offset.
@@ -292,7 +314,7 @@ fn finish<C: Cluster>(
     }
     let resumption = plan::resume(settled, position.as_ref(), own(context, task))?;
     let token = position.as_ref().map(|position| position.token);
-    let meta = task.store_meta(changelog_offset, token, context.clock.wall_ms());
+    let meta = task.store_meta((changelog_offset, task.position_offset), token, context.clock.wall_ms());
     let held = task.held.as_mut().expect("claimed before");
     match rest {
         Some(rest) => held.store.apply(rest, &meta)?,

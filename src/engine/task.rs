@@ -151,6 +151,8 @@ pub struct Task<C: Cluster> {
     pub changelog_id: TopicId,
     /// The changelog offset up to which the store has applied it.
     pub changelog_offset: i64,
+    /// Where in the changelog the store's position record stands, where that is known.
+    pub position_offset: Option<i64>,
     /// What the group has committed, and whom it names; `None` where ratchet has committed nothing.
     pub commitment: Option<Commitment>,
     /// Whether it was in a transaction of which it is not known that it has ended.
@@ -218,6 +220,7 @@ impl<C: Cluster> Task<C> {
             unreadable: (0, 0),
             changelog_id: TopicId::default(),
             changelog_offset: 0,
+            position_offset: None,
             commitment: None,
             unsettled: false,
             token: None,
@@ -366,14 +369,21 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// Where the store stands, having applied the changelog below `changelog_offset`.
-    pub fn store_meta(&self, changelog_offset: i64, token: Option<Token>, wall_ms: i64) -> StoreMeta {
+    /// Where the store stands, having applied the changelog below `changelog_offset`, with the position record that stands
+    /// at `position_offset`.
+    pub fn store_meta(
+        &self,
+        (changelog_offset, position_offset): (i64, Option<i64>),
+        token: Option<Token>,
+        wall_ms: i64,
+    ) -> StoreMeta {
         StoreMeta {
             changelog_id: self.changelog_id.0,
             partition: self.input.partition,
             changelog_offset,
             token,
             synced_at: wall_ms,
+            position_offset,
         }
     }
 

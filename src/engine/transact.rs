@@ -293,8 +293,8 @@ impl<C: Cluster> Transactor<C> {
             if !mistakes::made(Mistake::CommitmentNotNoted) {
                 tasks.get_mut(&id).expect("looked at above").commitment = Some(commitment);
             }
-            let position = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).max();
-            if let Err(trouble) = apply(context, tasks, id, position) {
+            let offsets = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).collect();
+            if let Err(trouble) = apply(context, tasks, id, offsets) {
                 troubles.push(trouble);
             }
         }
@@ -355,7 +355,7 @@ fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Erro
 fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, touched: &[TaskId]) {
     for id in touched {
         let task = tasks.get_mut(id).expect("a lane commits only what it owns");
-        let meta = task.store_meta(task.changelog_offset, task.token, context.clock.wall_ms());
+        let meta = task.store_meta((task.changelog_offset, task.position_offset), task.token, context.clock.wall_ms());
         if let Some(held) = &mut task.held {
             let _ = held.store.commit(&task.overlay, &meta);
         }
@@ -386,24 +386,24 @@ fn commitment<C: Cluster>(context: &Context, task: &Task<C>, owner: &str) -> Com
     Commitment { offset: (task.pending.next - missing).max(0), metadata }
 }
 
-/// Applies what Kafka has committed to the task's store. `position` is the changelog offset of the position
-/// record; where the report is missing the store keeps its former position, from which it can be restored too.
-fn apply<C: Cluster>(
-    context: &Context,
-    tasks: &mut Tasks<C>,
-    id: TaskId,
-    position: Option<i64>,
-) -> Result<(), Trouble> {
+/// Applies what Kafka has committed to the task's store. `delivered` are the changelog offsets of its first and its last
+/// record there, which is the position record; where a report is missing the store does not know where that stands, and
+/// where all are it keeps its former position, from which it can be restored too.
+fn apply<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, id: TaskId, delivered: Vec<i64>) -> Result<(), Trouble> {
     let task = tasks.get_mut(&id).expect("a task leaves only between transactions");
     let stands = task.changelog_offset;
-    let changelog_offset = position.map_or(stands, |offset| stands.max(offset + 1));
+    let last = delivered.iter().copied().max();
+    let changelog_offset = last.map_or(stands, |offset| stands.max(offset + 1));
+    // One that is alone is first and last.
+    let position_offset = last.filter(|_| delivered.len() == task.overlay.len().min(2));
     let wall_ms = context.clock.wall_ms();
-    let meta = task.store_meta(changelog_offset, task.token, wall_ms);
+    let meta = task.store_meta((changelog_offset, position_offset), task.token, wall_ms);
     let held = task.held.as_mut().expect("a task at work holds its store");
     crash::point(crash::Point::DuringStoreWrite);
     let written = held.store.commit(&task.overlay, &meta);
     held.is_latest = written.is_ok();
     task.changelog_offset = changelog_offset;
+    task.position_offset = position_offset;
     task.settle_committed(wall_ms);
     if mistakes::made(Mistake::StoreErrorIgnored) {
         return Ok(());

@@ -185,6 +185,8 @@ fn meta_by_hand(meta: &StoreMeta) -> ByHand {
     meta.token.iter().for_each(|it| token.token(it));
     out.row("token", "optional: the four fields of a token as above", &token.bytes);
     out.row("synced at", "zigzag", &zigzag(meta.synced_at));
+    let position_offset = meta.position_offset.map_or(vec![0], |offset| [vec![1], zigzag(offset)].concat());
+    out.row("position offset", "optional zigzag", &position_offset);
     out
 }
 
@@ -193,9 +195,11 @@ fn documented_tables_are_how_records_and_metas_are_written() {
     let written = position_by_hand(&position());
     assert_eq!(written.rows, documented("position record"));
     assert_eq!(hex(&written.bytes), hex(&position().encode()));
-    for token in [None, Some(token())] {
-        let (changelog_offset, synced_at) = (i64::MAX, -1);
-        let meta = StoreMeta { changelog_id: [3; 16], partition: 70_000, changelog_offset, token, synced_at };
+    for (token, position_offset) in
+        [(None, None), (None, Some(7)), (Some(token()), None), (Some(token()), Some(70_000))]
+    {
+        let (changelog_offset, synced_at, changelog_id) = (i64::MAX, -1, [3; 16]);
+        let meta = StoreMeta { changelog_id, partition: 70_000, changelog_offset, token, synced_at, position_offset };
         let written = meta_by_hand(&meta);
         assert_eq!(written.rows, documented("store meta"));
         assert_eq!(hex(&written.bytes), hex(&meta.encode()));
@@ -230,7 +234,7 @@ fn a_later_format_is_refused_by_name() {
     let expected = [
         "an entry has format 2, this release reads 1",
         "a position record has format 2, this release reads 1",
-        "a store's meta has format 2, this release reads 1",
+        "a store's meta has format 3, this release reads 2",
         "the committed offset's metadata has format 2, this release reads 1",
         "the committed offset's metadata has format 4294967295, this release reads 1",
     ];

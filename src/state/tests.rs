@@ -40,7 +40,14 @@ fn meta(offset: usize) -> StoreMeta {
 
 /// Where a store stands that is being restored.
 fn loading(offset: usize) -> StoreMeta {
-    StoreMeta { changelog_id: [7; 16], partition: 0, changelog_offset: offset as i64, token: None, synced_at: 0 }
+    StoreMeta {
+        changelog_id: [7; 16],
+        partition: 0,
+        changelog_offset: offset as i64,
+        token: None,
+        synced_at: 0,
+        position_offset: None,
+    }
 }
 
 fn offset(meta: &StoreMeta) -> usize {

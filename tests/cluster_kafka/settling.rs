@@ -97,6 +97,58 @@ fn it_waits_for_a_dead_owner_until_its_transaction_times_out() {
     assert_eq!(values(&changelog, "read_committed"), Vec::<String>::new());
 }
 
+/// One client looks for all of them, as often as it is asked to.
+#[test]
+fn the_first_record_from_an_offset_on_is_seen() {
+    const PARTITIONS: i32 = 40;
+    let (cluster, input, log) = (cluster(), topic("in", PARTITIONS), topic("log", PARTITIONS));
+    let foreign = foreign_transaction(60_000);
+    (0..PARTITIONS).for_each(|number| write_in(&foreign, &at(&log, number), &format!("first {number}")));
+    foreign.commit_transaction(PATIENCE).unwrap();
+    foreign.begin_transaction().unwrap();
+    (0..PARTITIONS).for_each(|number| write_in(&foreign, &at(&log, number), "taken back"));
+    foreign.abort_transaction(PATIENCE).unwrap();
+    let (group, end) = (unique("group"), 5);
+    for number in 0..PARTITIONS {
+        settled(&cluster, &group, &at(&input, number), &at(&log, number));
+        write(&at(&log, number), [format!("last {number}")]);
+    }
+    // Beyond its marker stands what was aborted; the last one is followed by nothing.
+    let all = [(0, Some((0, "first"))), (1, Some((4, "last"))), (2, Some((4, "last"))), (end, None), (-1, None)];
+    for (from, expected) in all {
+        let ask = |number| {
+            let of = Inquiry::of(&group, &at(&input, number), &at(&log, number));
+            (number, cluster.settle(Inquiry { looks_from: Some(from), ..of }))
+        };
+        let asked: Vec<_> = (0..PARTITIONS).map(ask).collect();
+        for (number, mut settling) in asked {
+            let settled = eventually("to be settled", || settling.poll()).unwrap();
+            assert_eq!(settled.changelog_end, end);
+            let seen = settled.seen.expect("it was asked for");
+            let first = seen.first.map(|first| (first.offset, String::from_utf8(first.value.unwrap()).unwrap()));
+            assert_eq!(seen.from, from);
+            assert_eq!(first, expected.map(|(offset, which)| (offset, format!("{which} {number}"))), "from {from}");
+        }
+    }
+}
+
+/// Where all that follows was taken back, there is nothing.
+#[test]
+fn no_record_is_seen_where_nothing_was_committed() {
+    let (cluster, input, log) = (cluster(), topic("in", 1), topic("log", 1));
+    let changelog = at(&log, 0);
+    let foreign = foreign_transaction(60_000);
+    (0..9).for_each(|_| write_in(&foreign, &changelog, "taken back"));
+    foreign.abort_transaction(PATIENCE).unwrap();
+    for from in [0, 8] {
+        let of = Inquiry::of(&unique("group"), &at(&input, 0), &changelog);
+        let mut settling = cluster.settle(Inquiry { looks_from: Some(from), ..of });
+        let settled = eventually("to be settled", || settling.poll()).unwrap();
+        let seen = settled.seen.expect("it was asked for");
+        assert_eq!((settled.changelog_end, seen.from, seen.first), (10, from, None));
+    }
+}
+
 /// How many threads of this process ask.
 fn asking() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();

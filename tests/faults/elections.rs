@@ -36,6 +36,9 @@ enum Look {
     Frozen,
     /// It starts anew once more was written than was lost.
     Later,
+    /// It starts anew once more was written than was lost where the tail was, and taken back: as by one that was killed
+    /// before it has noticed.
+    Regrown,
 }
 
 /// Loses the tail of a topic, and waits for a refusal with these words; what came out until then has to be right. Then
@@ -58,24 +61,32 @@ fn lose(report: &mut Report, theme: &str, of: Of, look: Look, words: &[&str], ob
         match look {
             Look::AtWork => {}
             Look::Frozen => operator.freeze(),
-            Look::Later => operator.stop(),
+            Look::Later | Look::Regrown => operator.stop(),
         }
         elect_the_laggard(&mut three, &job, &topic);
         let left = job.kafka.bounds(&topic, 0).end;
         assert!(left < end, "nothing was lost: {left} of {end}");
         println!("{theme}: {left} of {end} offsets are left");
+        if look == Look::Regrown {
+            let stranger = job.kafka.transaction(&format!("{}-stranger", job.name), DEADLINE);
+            stranger.send(&topic, things(0, 0..3 * LOST, 1));
+            stranger.abort();
+            job.kafka.await_settled(&topic);
+            assert!(job.kafka.bounds(&topic, 0).end > end, "it has not grown again");
+        }
         // The input's loss is noticed without, the changelog's by the next transaction: one that ends before what was there,
         // or, while nobody looks, one that is larger than what was lost.
         let more = match look {
             Look::AtWork if topic == job.input => 0,
             Look::AtWork => LOST / 10,
             Look::Frozen | Look::Later => 3 * LOST,
+            Look::Regrown => 0,
         };
         job.send(things(0, KNOWN + LOST..KNOWN + LOST + more, 1));
         match look {
             Look::AtWork => {}
             Look::Frozen => operator.thaw(),
-            Look::Later => operator = Operator::start(&job, "a"),
+            Look::Later | Look::Regrown => operator = Operator::start(&job, "a"),
         }
         operator.await_error(words);
         report.injected(1);
@@ -165,4 +176,9 @@ pub fn of_the_changelog_frozen(report: &mut Report) {
 
 pub fn of_the_changelog_later(report: &mut Report) {
     lose(report, "changelog-tail-later", Job::changelog, Look::Later, CHANGELOG, begin_anew);
+}
+
+pub fn of_the_changelog_regrown(report: &mut Report) {
+    const WORDS: &[&str] = &["the position record at offset", "is gone", "new name"];
+    lose(report, "changelog-tail-regrown", Job::changelog, Look::Regrown, WORDS, begin_anew);
 }

@@ -101,6 +101,11 @@ pub static SCENARIOS: &[Scenario] = &[
         elections::of_the_changelog_frozen,
     ),
     fault("unclean-changelog-later", "the same before an instance starts", elections::of_the_changelog_later),
+    fault(
+        "unclean-changelog-regrown",
+        "the same before an instance starts, and as much written in its place",
+        elections::of_the_changelog_regrown,
+    ),
     fault("disk-full", "no space left while stores are rebuilt, until some is made", disk::full),
     fault("disk-full-at-work", "no space left under stores at work, until some is made", disk::full_at_work),
     fault("disk-corrupted", "every table of every store overwritten", disk::corrupted_tables),

@@ -56,15 +56,19 @@ pub fn position(position: &PositionRecord) -> Value {
     })
 }
 
-/// A store meta's fields.
+/// A store meta's fields; what format 1 does not have, where it is known.
 pub fn store_meta(meta: &StoreMeta) -> Value {
-    json!({
+    let mut fields = json!({
         "changelog_id": hex(&meta.changelog_id),
         "partition": meta.partition,
         "changelog_offset": meta.changelog_offset,
         "token": meta.token.as_ref().map(token),
         "synced_at": meta.synced_at,
-    })
+    });
+    if let Some(offset) = meta.position_offset {
+        fields["position_offset"] = offset.into();
+    }
+    fields
 }
 
 /// What stands beside a committed offset.

@@ -108,6 +108,6 @@ fn a_later_store_is_rebuilt() {
     let room = fixture.room(true);
     raise(&room.store(MET), STORE_META_KEY);
     room.append(&fixture.lines("after.jsonl"));
-    room.drain().ended(0).said(&["ids.in:0", "a store's meta has format 2, this release reads 1", "rebuilding it"]);
+    room.drain().ended(0).said(&["ids.in:0", "a store's meta has format 3, this release reads 2", "rebuilding it"]);
     assert_right(&fixture, &room);
 }

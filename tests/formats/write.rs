@@ -144,14 +144,18 @@ fn positions() -> Vec<Value> {
 }
 
 fn store_metas() -> Vec<Value> {
-    let at = |token| StoreMeta {
+    let at = |token, position_offset| StoreMeta {
         changelog_id: *b"0123456789abcdef",
         partition: 3,
         changelog_offset: 5_000_000_000,
         token,
         synced_at: 1_700_000_000_000,
+        position_offset,
     };
-    [at(None), at(Some(token(70_000)))].iter().map(|meta| line(&meta.encode(), decode::store_meta(meta))).collect()
+    [at(None, None), at(Some(token(70_000)), Some(4_999_999_999))]
+        .iter()
+        .map(|meta| line(&meta.encode(), decode::store_meta(meta)))
+        .collect()
 }
 
 fn offsets() -> Vec<Value> {

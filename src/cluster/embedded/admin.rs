@@ -11,7 +11,7 @@ use super::buffer::{Buffer, Taken};
 use super::layout::{self, OffsetMeta, PartitionMeta, TopicMeta};
 use super::topics::{self, Settings, Topic};
 use super::{Embedded, Settled};
-use crate::cluster::{Cluster, CommittedOffset, Error, Message, NewTopic, TopicId};
+use crate::cluster::{Cluster, CommittedOffset, Error, Inquiry, Message, NewTopic, Seen, SeenRecord, TopicId};
 use crate::record::TopicPartition;
 
 impl Embedded {
@@ -212,17 +212,14 @@ impl Broker {
         self.write(&writing, batch)
     }
 
-    pub(super) fn settled(
-        &self,
-        group: &str,
-        input: &TopicPartition,
-        changelog: &TopicPartition,
-    ) -> Result<Settled, Error> {
+    pub(super) fn settled(&self, inquiry: &Inquiry) -> Result<Settled, Error> {
+        let Inquiry { group, input, changelog, .. } = inquiry;
         let writing = self.writing();
         let committed = self.committed(&writing, group, input)?;
         let state = self.state()?;
         let (input_id, input_meta) = state.find(&input.topic, input.partition)?;
         let (changelog_id, changelog_meta) = state.find(&changelog.topic, changelog.partition)?;
+        let seen = inquiry.looks_from.map(|from| self.look(changelog, changelog_id, (&changelog_meta, from)));
         Ok(Settled {
             committed,
             input_id,
@@ -232,7 +229,22 @@ impl Broker {
             changelog_start: changelog_meta.start,
             changelog_end: changelog_meta.end,
             changelog_time: None,
+            seen: seen.transpose()?,
         })
+    }
+
+    /// The first record of a partition from an offset on, while nothing can be removed from it.
+    fn look(&self, of: &TopicPartition, id: TopicId, (meta, from): (&PartitionMeta, i64)) -> Result<Seen, Error> {
+        let mut first = None;
+        if (meta.start..meta.end).contains(&from) {
+            self.disk.scan(id, of.partition, from, meta.end).forward(|offset, encoded| {
+                let layout::Parts { key, value, .. } = layout::decode_record(encoded)?;
+                let [key, value] = [key, value].map(|part| part.map(<[u8]>::to_vec));
+                first = Some(SeenRecord { offset, key, value });
+                Ok(false)
+            })?;
+        }
+        Ok(Seen { from, first })
     }
 }
 

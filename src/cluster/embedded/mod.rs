@@ -186,7 +186,7 @@ impl Cluster for Embedded {
     }
 
     fn settle(&self, inquiry: Inquiry) -> Settling {
-        Settling { answer: Some(self.broker.settled(&inquiry.group, &inquiry.input, &inquiry.changelog)) }
+        Settling { answer: Some(self.broker.settled(&inquiry)) }
     }
 
     /// Nothing to do: what a producer had open ended with it.

@@ -6,7 +6,7 @@
 //! - `batch`: records, borrowed from librdkafka's memory; `wire`: what is read of Kafka's own bytes beside it
 //! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
 //!   same names
-//! - `settle` (with its `crew`), `admin`: the questions of a takeover, and about topics; `fences` ends dead owners'
+//! - `settle` (with its `crew` and `look`), `admin`: the questions of a takeover, and about topics; `fences` ends dead owners'
 //!   transactions
 //!
 //! Invariants: uncommitted records are never read; an offset moves through a transaction only, with the
@@ -35,6 +35,7 @@ mod epochs;
 mod errors;
 mod fences;
 mod leaving;
+mod look;
 mod member;
 mod native;
 mod producer;

@@ -27,6 +27,11 @@ use crate::record::TopicPartition;
 /// How long the broker holds a fetch that finds nothing: what follows the last record is known this late.
 const FETCH_WAIT_MS: &str = "10";
 
+/// What a client needs of properties whose readers hear where nothing more is.
+pub(super) fn telling_ends(properties: &Properties) -> Properties {
+    properties.with("enable.partition.eof", "true").with("fetch.wait.max.ms", FETCH_WAIT_MS)
+}
+
 /// A partition's reader. See [`cluster::Reader`].
 pub struct Reader {
     partition: TopicPartition,
@@ -56,11 +61,19 @@ impl Reader {
         offset: i64,
         epochs: Option<Arc<Epochs>>,
     ) -> Result<Self, Error> {
-        let properties = properties.with("enable.partition.eof", "true").with("fetch.wait.max.ms", FETCH_WAIT_MS);
-        let client = Client::new(&properties)?;
-        let queue = Queue::new(&client);
+        Self::on(&Client::new(&telling_ends(properties))?, partition, offset, epochs)
+    }
+
+    /// The same by a client that is there, with properties that are [`telling_ends`], and reads this partition nowhere else.
+    pub(super) fn on(
+        client: &Arc<Client>,
+        partition: &TopicPartition,
+        offset: i64,
+        epochs: Option<Arc<Epochs>>,
+    ) -> Result<Self, Error> {
+        let queue = Queue::new(client);
         let what = || format!("reading {partition}");
-        let topic = Topic::new(&client, &c_string(&partition.topic)?).map_err(|failure| failure.plain(what()))?;
+        let topic = Topic::new(client, &c_string(&partition.topic)?).map_err(|failure| failure.plain(what()))?;
         // SAFETY: topic and queue are alive, and stay so until reading is stopped.
         let started =
             unsafe { rd::rd_kafka_consume_start_queue(topic.raw(), partition.partition, offset, queue.raw()) };

@@ -24,8 +24,10 @@ use super::crew::{Crew, Next, Question};
 use super::epochs::Groups;
 use super::errors::{Code, Failure};
 use super::fences::Fences;
+use super::look::look;
 use super::native::{Client, Element, List, c_millis, c_string};
 use super::properties::Properties;
+use super::reader::telling_ends;
 use super::threads::spawn;
 use crate::cluster::{self, CommittedOffset, Error, Inquiry, Kind, MISSING_WAIT, Settled, TopicId};
 use crate::format::OffsetMetadata;
@@ -46,6 +48,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const LOOK_MIN: Duration = Duration::from_millis(2);
 /// The longest pause between two looks at the last stable offset.
 const LOOK_MAX: Duration = Duration::from_millis(50);
+
+/// How much is fetched for the sake of one record, a batch at the least.
+const LOOK_BYTES: &str = "4096";
 
 /// Whether a group's client waits until no transaction is pending on an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,9 +97,13 @@ impl Askers {
         self.properties.at_most("socket.timeout.ms", ANSWER.as_millis() as u64)
     }
 
-    /// The client that sees the last stable offsets.
+    /// The client that sees the last stable offsets, and looks at single records.
     pub fn stable_ends(&self) -> Result<Arc<Client>, Error> {
-        make_once(&self.stable_ends, || Client::new(&self.brief()))
+        make_once(&self.stable_ends, || {
+            let properties = telling_ends(&self.brief()).with("fetch.message.max.bytes", LOOK_BYTES);
+            // Brokers answer a connection's requests in order: a fetch that finds nothing must not hold up questions.
+            Client::new(&properties.with("fetch.wait.max.ms", "0"))
+        })
     }
 
     /// A client in `group` that never subscribes.
@@ -328,6 +337,10 @@ impl Takeover {
         // Only now: the markers of all that was open are there.
         let changelog_time =
             if self.inquiry.asks_time { latest_time(&self.askers.ends()?, &self.inquiry.changelog)? } else { None };
+        let seen = self.inquiry.looks_from.map(|from| {
+            let bounds = (changelog_start, changelog_end);
+            look(&self.askers.stable_ends()?, &self.inquiry.changelog, from, bounds, self.patience)
+        });
         Ok(Some(Settled {
             committed,
             input_id,
@@ -337,6 +350,7 @@ impl Takeover {
             changelog_start,
             changelog_end,
             changelog_time,
+            seen: seen.transpose()?,
         }))
     }
 

@@ -79,6 +79,16 @@ pub enum Refusal {
         /// Up to where it goes.
         end: i64,
     },
+    /// The changelog has lost its last records, and others were written since.
+    #[error(
+        "the changelog does not hold any more what the store has applied: the position record at offset {at} is gone; its \
+         last records were lost (by an unclean leader election, say) and others were written since, and the store, which \
+         is left as it is, may be the only one that knows them; bring the changelog back, or {NOT_WITHOUT_A_COPY}, or {ANEW}"
+    )]
+    ChangelogRewritten {
+        /// Where the store's position record stood.
+        at: i64,
+    },
     /// The same, as its task has seen it at work; however much the changelog holds by now.
     #[error(
         "the changelog has lost records that the store has applied (by an unclean leader election, say), as was seen while \
@@ -181,6 +191,7 @@ impl Refusal {
             | Self::ChangelogRecreated { .. }
             | Self::StoreOutlived { .. }
             | Self::ChangelogShrunk { .. }
+            | Self::ChangelogRewritten { .. }
             | Self::InputRecreated { .. }
             | Self::InputShrunk { .. } => true,
             Self::ChangelogTruncated { .. }

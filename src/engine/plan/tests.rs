@@ -1,7 +1,7 @@
 //! What only looks current is told from what is, and every position that must not be gone on from is refused.
 
 use super::*;
-use crate::cluster::CommittedOffset;
+use crate::cluster::{CommittedOffset, Seen, SeenRecord};
 use crate::format::{Reached, Scope, Segment};
 
 const CHANGELOG: TopicId = TopicId([1; 16]);
@@ -32,6 +32,7 @@ fn settled(committed: Option<CommittedOffset>) -> Settled {
         changelog_start: 0,
         changelog_end: 500,
         changelog_time: None,
+        seen: None,
     }
 }
 
@@ -47,6 +48,7 @@ fn meta(transaction: Option<u64>) -> StoreMeta {
         changelog_offset: 400,
         token: transaction.map(token),
         synced_at: 0,
+        position_offset: None,
     }
 }
 
@@ -121,6 +123,24 @@ fn a_store_beyond_the_changelogs_end_shows_that_the_changelog_has_lost_records()
     assert!(matches!(standing(&short, &foreign, Some(&token(9))), Standing::Unusable { .. }));
     let swapped = StoreMeta { partition: 1, ..meta(Some(9)) };
     assert!(matches!(standing(&short, &swapped, Some(&token(9))), Standing::Unusable { .. }));
+}
+
+#[test]
+fn what_the_changelog_holds_where_the_store_s_position_record_stood_shows_whether_it_has_lost_its_tail() {
+    let seen = |first: Option<(i64, &[u8], &[u8])>| {
+        let first = first.map(|(offset, key, value)| SeenRecord {
+            offset,
+            key: Some(key.to_vec()),
+            value: Some(value.to_vec()),
+        });
+        check_witness(&Seen { from: 398, first }, Some(b"its own"))
+    };
+    let rewritten = Err(Refusal::ChangelogRewritten { at: 398 });
+    assert_eq!(seen(Some((398, format::POSITION_KEY, b"its own"))), Ok(()));
+    assert_eq!(seen(Some((398, format::POSITION_KEY, b"another's"))), rewritten);
+    assert_eq!(seen(Some((398, b"other", b"its own"))), rewritten);
+    assert_eq!(seen(None), rewritten, "nothing is there that could have superseded it");
+    assert_eq!(seen(Some((399, b"other", b"later"))), Ok(()), "it may have been superseded");
 }
 
 #[test]

@@ -42,10 +42,13 @@ pub struct Faults {
     pub read: AtomicU32,
     /// By how many offsets the end of each changelog has fallen back.
     pub fallen_back: AtomicI64,
-    /// What a broker tells that does not know that it was replaced, and how often such a one is asked.
+    /// What a broker tells that does not know that it was replaced, and how often such a one is asked; what it is asked
+    /// further for the same task, as for what a changelog holds, it answers likewise.
     pub outdated: Option<(Outdated, AtomicU32)>,
     /// A topic that a broker has not heard of which is asked so often.
     pub unheard_of: Option<(&'static str, AtomicU32)>,
+    /// Whether the one that was asked last was such a one.
+    pub is_outdated: AtomicBool,
     /// How often an answer was doubted.
     pub doubted: AtomicU32,
     /// Whether what is sent to the failing output for the second time panics.
@@ -194,8 +197,8 @@ impl cluster::Producer for FaultyProducer {
 impl cluster::Settling for FaultySettling {
     fn poll(&mut self) -> Option<Result<Settled, cluster::Error>> {
         let mut answer = self.0.poll();
-        if let (Some(Ok(settled)), Some((tell, times))) = (&mut answer, &self.1.outdated)
-            && times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        if let (Some(Ok(settled)), Some((tell, _))) = (&mut answer, &self.1.outdated)
+            && self.1.is_outdated.load(Ordering::SeqCst)
         {
             tell(settled);
         }
@@ -314,7 +317,13 @@ impl Cluster for Faulty {
     }
 
     fn settle(&self, inquiry: Inquiry) -> FaultySettling {
-        self.faults.doubted.fetch_add(u32::from(inquiry.is_doubted), Ordering::SeqCst);
+        if inquiry.looks_from.is_none() {
+            self.faults.doubted.fetch_add(u32::from(inquiry.is_doubted), Ordering::SeqCst);
+            let is_outdated = self.faults.outdated.as_ref().is_some_and(|(_, times)| {
+                times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+            });
+            self.faults.is_outdated.store(is_outdated, Ordering::SeqCst);
+        }
         FaultySettling(self.inner.settle(inquiry), Arc::clone(&self.faults))
     }
 

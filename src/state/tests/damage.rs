@@ -112,7 +112,7 @@ fn meta_of_a_later_release_is_not_guessed_at() {
     db.put(crate::format::STORE_META_KEY, [99, 1, 2]).unwrap();
     drop(db);
     let Err(Error::Damaged { reason, .. }) = look(&dir) else { panic!("it is to be rebuilt") };
-    assert_eq!(reason, "a store's meta has format 99, this release reads 1");
+    assert_eq!(reason, "a store's meta has format 99, this release reads 2");
 }
 
 #[test]

@@ -190,6 +190,7 @@ impl Cluster for Sim {
             changelog: theirs(&inquiry.changelog),
             fencing: inquiry.fencing,
             asks_time: inquiry.asks_time,
+            looks_from: inquiry.looks_from,
         })
     }
 

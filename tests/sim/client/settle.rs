@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ratchet::cluster::{self, CommittedOffset, Error, Fencing, Kind, Settled, TopicId};
+use ratchet::cluster::{self, CommittedOffset, Error, Fencing, Kind, Seen, SeenRecord, Settled, TopicId};
 use ratchet::format::OffsetMetadata;
 use ratchet::mistakes::{self, Mistake};
 
@@ -37,6 +37,7 @@ pub struct Question {
     pub changelog: Partition,
     pub fencing: Fencing,
     pub asks_time: bool,
+    pub looks_from: Option<i64>,
 }
 
 impl Settling {
@@ -101,6 +102,10 @@ impl Asking {
             true => self.persist("latest time", move |broker| broker.latest_time(&of))?,
             false => None,
         };
+        let seen = match self.question.looks_from {
+            Some(from) => Some(self.look(from, (changelog_start, changelog_end))?),
+            None => None,
+        };
         let (input_id, input_start, input_end) = self.await_told(&told)?;
         Ok(Settled {
             committed,
@@ -111,7 +116,25 @@ impl Asking {
             changelog_start,
             changelog_end,
             changelog_time,
+            seen,
         })
+    }
+
+    /// The changelog's first committed record from an offset on.
+    fn look(&self, from: i64, (start, end): (i64, i64)) -> Result<Seen, Error> {
+        if !(start..end).contains(&from) {
+            return Ok(Seen { from, first: None });
+        }
+        let of = self.question.changelog.clone();
+        let first = self.persist("look", move |broker| {
+            let mut first = None;
+            broker.fetch(&of, from, Isolation::Committed, 1, |offset, record| {
+                let [key, value] = [&record.key, &record.value].map(|part| part.as_ref().map(|bytes| bytes.to_vec()));
+                first = Some(SeenRecord { offset, key, value });
+            })?;
+            Ok(first)
+        })?;
+        Ok(Seen { from, first: first.filter(|first| first.offset < end) })
     }
 
     /// The input topic's id, and the partition's first offset and end.

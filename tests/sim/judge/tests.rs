@@ -364,7 +364,14 @@ fn a_simulated_disk_is_read_as_it_is() {
     let disk = SimulatedDisk::new(Loads::default());
     let dir = disk.state_dir().task_dir(SHOP.name, &TopicPartition::new(SHOP.input, 0));
     let mut store = Store::open(&dir, &disk.memory()).unwrap();
-    let meta = StoreMeta { changelog_id: [1; 16], partition: 0, changelog_offset: 0, token: None, synced_at: 0 };
+    let meta = StoreMeta {
+        changelog_id: [1; 16],
+        partition: 0,
+        changelog_offset: 0,
+        token: None,
+        synced_at: 0,
+        position_offset: None,
+    };
     store.set_meta(&meta).unwrap();
     drop(store);
     assert!(disk.damage(&dir, 0));

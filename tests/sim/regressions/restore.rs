@@ -175,6 +175,64 @@ fn a_changelog_that_has_lost_its_last_records_is_refused_and_the_store_stays_as_
     }
 }
 
+/// A changelog that had lost its tail and had grown again, to where a store stood or beyond, was taken for the one that the
+/// store was made from: what it had lost was known to this store alone, and to no other that was built from it.
+#[test]
+fn a_changelog_that_has_lost_its_tail_and_has_grown_again_is_refused_and_the_store_stays_as_it_is() {
+    let regrown: [(&str, fn(&Site<'_>)); 3] = [
+        ("as long as before", |site| site.abort(7, 2)),
+        ("longer, and nothing of it committed", |site| site.abort(7, 9)),
+        ("longer, by one who has gone on without", |site| {
+            site.commit(3, &[entry(3, 3)]);
+            site.commit(4, &[entry(4, 4)]);
+        }),
+    ];
+    for ((how, grow), seed) in regrown.into_iter().flat_map(|how| (0..4).map(move |seed| (how, seed))) {
+        let (refusal, before, after, lost) = alone(seed, move |process| {
+            let site = Site::new(process);
+            site.commit(1, &[entry(0, 1)]);
+            let end = site.changelog_end();
+            site.commit(2, &[entry(1, 2)]);
+            let mut former = site.settled();
+            site.restore(&mut former);
+            drop(former);
+            let (before, stood) = (site.on_disk(), site.changelog_end());
+            process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
+            grow(&site);
+            assert!(site.changelog_end() >= stood, "it has not grown");
+            (site.refused(&mut site.begun()), before, site.on_disk(), end)
+        });
+        let words = format!("the position record at offset {} is gone", lost + 1);
+        for words in [&words, "is left as it is", "new output topic"] {
+            assert!(refusal.contains(words), "{how}, seed {seed}: {words:?} is missing: {refusal}");
+        }
+        assert!(!before.is_empty() && before == after, "{how}, seed {seed}");
+    }
+}
+
+/// Where the record that is looked for was superseded, and the cleaner has removed it, nothing is lost.
+#[test]
+fn a_store_whose_position_record_was_compacted_away_goes_on() {
+    for seed in 0..4 {
+        let (restored, last) = alone(seed, move |process| {
+            let site = Site::new(process);
+            site.commit(1, &[entry(0, 1)]);
+            let mut former = site.settled();
+            site.restore(&mut former);
+            drop(former);
+            site.commit(2, &[entry(1, 2)]);
+            let last = site.commit(3, &[entry(1, 3)]);
+            let (end, now) = (site.changelog_end(), process.now());
+            process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").compact(end, now, 0);
+            let mut task = site.begun();
+            site.restore(&mut task);
+            (Restored::of(&task), last)
+        });
+        assert_eq!((restored.position, restored.named), (Some(last), Some(last)), "seed {seed}");
+        assert_eq!(restored.entries, BTreeMap::from([entry(0, 1), entry(1, 3)]), "seed {seed}");
+    }
+}
+
 /// Why a task was stopped: at once, or when it had asked again.
 fn reason_of(setback: Setback) -> String {
     match setback {
@@ -440,6 +498,20 @@ impl<'a> Site<'a> {
         broker.end_transaction(&who, true).expect("nothing goes wrong");
         broker.markers().iter().for_each(|marker| assert!(broker.write_marker(marker)));
         token
+    }
+
+    /// Writes so many records to the changelog, and takes them back.
+    fn abort(&self, transaction: u8, count: u32) {
+        let broker = &mut self.process.lock().broker;
+        let id: Arc<str> = format!("ratchet.shop.{transaction}.0").into();
+        let (producer, epoch) = broker.init_producer(&id, SECOND).expect("nothing goes wrong");
+        let who = Identity { id, producer, epoch };
+        let records: Vec<_> =
+            (0..count).map(|_| Record { key: Some([0xee][..].into()), ..Record::default() }).collect();
+        broker.add_partitions(&who, std::slice::from_ref(&self.changelog)).expect("nothing goes wrong");
+        broker.produce(&who, &self.changelog, 0, &records).expect("nothing goes wrong");
+        broker.end_transaction(&who, false).expect("nothing goes wrong");
+        broker.markers().iter().for_each(|marker| assert!(broker.write_marker(marker)));
     }
 
     /// What the group has committed.

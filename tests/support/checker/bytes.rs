@@ -60,6 +60,7 @@ pub struct StoreMeta {
     pub changelog_offset: i64,
     pub token: Option<Token>,
     pub synced_at: i64,
+    pub position_offset: Option<i64>,
 }
 
 pub fn position(bytes: &[u8]) -> Position {
@@ -84,13 +85,14 @@ pub fn position(bytes: &[u8]) -> Position {
 
 pub fn store_meta(bytes: &[u8]) -> StoreMeta {
     let mut from = Cursor::new("a store's meta", bytes);
-    from.format(1);
+    from.format(2);
     let read = StoreMeta {
         changelog_id: from.array(),
         partition: from.signed() as i32,
         changelog_offset: from.signed(),
         token: (from.byte() != 0).then(|| from.token()),
         synced_at: from.signed(),
+        position_offset: (from.byte() != 0).then(|| from.signed()),
     };
     from.end();
     read

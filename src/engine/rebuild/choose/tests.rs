@@ -26,7 +26,14 @@ fn store(name: &str, transaction: u64, processed: i64) -> Candidate {
         scopes: Vec::new(),
     };
     let token = Some(token(transaction));
-    let meta = StoreMeta { changelog_id: LOST, partition: 2, changelog_offset: 9, token, synced_at: 0 };
+    let meta = StoreMeta {
+        changelog_id: LOST,
+        partition: 2,
+        changelog_offset: 9,
+        token,
+        synced_at: 0,
+        position_offset: Some(8),
+    };
     Candidate { path: name.into(), meta, position }
 }
 

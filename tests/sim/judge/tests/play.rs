@@ -176,7 +176,14 @@ impl Play {
             changelog_id,
             partition,
         });
-        let meta = format::StoreMeta { changelog_id, partition: 0, changelog_offset, token, synced_at: WALL_MS };
+        let meta = format::StoreMeta {
+            changelog_id,
+            partition: 0,
+            changelog_offset,
+            token,
+            synced_at: WALL_MS,
+            position_offset: None,
+        };
         state.insert(STORE_META_KEY.to_vec(), meta.encode());
         state
     }

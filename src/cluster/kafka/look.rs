@@ -1,0 +1,50 @@
+//! Looks at what a changelog holds from an offset on: its first committed record there, by a client that others ask with.
+//!
+//! **Failure**: what cannot be seen in time, or is not there any more, is [`Kind::Retry`]; a right that is missing is
+//! [`Kind::Refused`].
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::batch::Batch;
+use super::native::{Client, c_string};
+use super::reader::Reader;
+use crate::cluster::{Error, Kind, Reader as _, RecordBatch, Seen, SeenRecord};
+use crate::record::TopicPartition;
+
+/// How long a leader may take to answer what only wakes its connection up.
+const WAKE_DEADLINE: Duration = Duration::from_millis(100);
+
+/// What `changelog`, which holds `start` to `end`, all of it decided, has from `from` on.
+pub(super) fn look(
+    client: &Arc<Client>,
+    changelog: &TopicPartition,
+    from: i64,
+    (start, end): (i64, i64),
+    patience: Duration,
+) -> Result<Seen, Error> {
+    if !(start..end).contains(&from) {
+        return Ok(Seen { from, first: None });
+    }
+    let deadline = Instant::now() + patience;
+    let mut reader = Reader::on(client, changelog, from, None)?;
+    // The thread of the leader's connection sleeps for up to a second while nothing is fetched. The answer is of no
+    // interest: what is wrong there is met by the fetch, too.
+    let _ = client.query_watermarks(&c_string(&changelog.topic)?, changelog.partition, WAKE_DEADLINE);
+    let mut batch = Batch::default();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Records that were removed meanwhile are no reason to stop.
+        reader.read(&mut batch, 1, left).map_err(|error| match error.right {
+            true => error,
+            false => Error { kind: Kind::Retry, ..error },
+        })?;
+        let first = (!batch.is_empty()).then(|| SeenRecord::of(&batch.record(0)));
+        if first.is_some() || reader.position() >= end {
+            return Ok(Seen { from, first: first.filter(|first| first.offset < end) });
+        }
+        if left.is_zero() {
+            return Err(Error::new(Kind::Retry, format!("looking at {changelog} from offset {from} on: no answer")));
+        }
+    }
+}
