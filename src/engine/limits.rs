@@ -18,6 +18,9 @@ pub struct Limits {
     pub isolated_records_max: usize,
     /// How often in a row a lane may panic, before it is given up.
     pub lane_panics_max: u32,
+    /// How often a restore asks again where it is refused for what a broker has answered
+    /// ([`is_doubtful`](super::plan::Refusal::is_doubtful)).
+    pub doubts_max: u32,
     /// What is kept of a task's past.
     pub kept: Bounds,
 }
@@ -31,6 +34,8 @@ impl Limits {
         isolated_max: 4,
         isolated_records_max: 500,
         lane_panics_max: 5,
+        // Within some three seconds.
+        doubts_max: 5,
         kept: Bounds::USUAL,
     };
 }

@@ -22,10 +22,6 @@ use crate::topology::Start;
 /// How long the store's former holder in this process may take to let go of it.
 const CLAIM_WAIT: Duration = Duration::from_secs(30);
 
-/// How often a restore asks again where it is refused for what a broker has answered ([`Refusal::is_doubtful`]): within
-/// some three seconds.
-const DOUBTS_MAX: u32 = 5;
-
 /// What a slice has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slice {
@@ -147,7 +143,9 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
     let held = task.held.take();
     match setback {
         Setback::Refused(reason) => return stop(context, task, held, reason),
-        Setback::Doubted(reason) if task.doubted >= DOUBTS_MAX => return stop(context, task, held, reason),
+        Setback::Doubted(reason) if task.doubted >= context.limits.doubts_max => {
+            return stop(context, task, held, reason);
+        }
         Setback::Denied(reason) if !context.proven.has(&task.input.topic) => return stop(context, task, held, reason),
         // Whether another may be built in its place is known when the task has settled again.
         Setback::Damaged(reason) => {

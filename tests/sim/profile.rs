@@ -142,6 +142,8 @@ fn limits(random: &mut Random) -> Limits {
         isolated_max: loads_max,
         isolated_records_max: one_of([1, 2, 5, usual.isolated_records_max]),
         lane_panics_max: one_of([1, 2, 5, 5]) as u32,
+        // No simulated broker answers from before what it knows: nothing is right only because it was asked again.
+        doubts_max: one_of([0, 0, 1, usual.doubts_max as usize]) as u32,
         kept: usual.kept,
     }
 }
