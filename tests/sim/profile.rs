@@ -275,7 +275,10 @@ impl Profile {
         let mut apart = Random::new(random.clone().next());
         let other = [200, 700, 2_000, 60_000][apart.below(4) as usize];
         let release = apart.permille(500).then_some(Release::Retention(other));
-        Self { input: input::Kind::Messages, release, ..Self::odd(random) }
+        let drawn = Self::odd(random);
+        // An owner that remembers for longer may drop, and so pass, the record at which another one has stopped.
+        let poison = drawn.poison && release.is_none();
+        Self { input: input::Kind::Messages, release, poison, ..drawn }
     }
 
     /// All that of `wild`, with versions that begin again with each epoch.
