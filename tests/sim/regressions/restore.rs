@@ -179,7 +179,8 @@ fn a_changelog_that_has_lost_its_last_records_is_refused_and_the_store_stays_as_
 /// store was made from: what it had lost was known to this store alone, and to no other that was built from it.
 #[test]
 fn a_changelog_that_has_lost_its_tail_and_has_grown_again_is_refused_and_the_store_stays_as_it_is() {
-    let regrown: [(&str, fn(&Site<'_>)); 3] = [
+    type Grow = fn(&Site<'_>);
+    let regrown: [(&str, Grow); 3] = [
         ("as long as before", |site| site.abort(7, 2)),
         ("longer, and nothing of it committed", |site| site.abort(7, 9)),
         ("longer, by one who has gone on without", |site| {
