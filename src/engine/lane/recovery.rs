@@ -10,7 +10,7 @@ use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
 use crate::engine::panics::{AtHand, Panic, caught};
 use crate::engine::process::Scratch;
 use crate::engine::restore::{self, Setback, Slice};
-use crate::engine::task::{Phase, TaskId};
+use crate::engine::task::{Phase, Task, TaskId};
 use crate::engine::transact::{Aborted, Transactor};
 use crate::engine::trouble::{Cause, Trouble};
 use crate::mistakes::{self, Mistake};
@@ -232,25 +232,28 @@ impl<C: Cluster> Lane<C> {
     /// Gives those tasks the means to work alone whose turn it is: the ones that have waited for longest, as many as may be
     /// at work at once. Clients have threads and memory of their own.
     fn admit(&mut self) {
-        let now = self.context.clock.monotonic();
-        let mut queue: Vec<(Duration, TaskId)> = Vec::new();
-        for (&id, task) in &self.tasks {
-            let may_try = task.quarantine.as_ref().is_none_or(|quarantine| quarantine.may_try(now));
-            if let Phase::Queued { since } = task.phase
-                && may_try
-            {
-                queue.push((since, id));
-            }
-        }
-        queue.sort_unstable();
+        let queue = self.queue();
         let at_work = self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))).len();
         let places = self.context.limits.isolated_max.saturating_sub(at_work);
-        for (_, id) in queue.into_iter().take(places) {
+        for id in queue.into_iter().take(places) {
             if let Err(error) = self.isolate(id) {
                 let task = self.tasks.get_mut(&id).expect("listed above");
                 restore::set_back(&self.context, task, &error.into());
             }
         }
+    }
+
+    /// The tasks that may try to work alone by now, in the order of their turns.
+    fn queue(&self) -> Vec<TaskId> {
+        let now = self.context.clock.monotonic();
+        let waits = |(&id, task): (&TaskId, &Task<C>)| {
+            let may_try = task.quarantine.as_ref().is_none_or(|quarantine| quarantine.may_try(now));
+            let Phase::Queued { since } = task.phase else { return None };
+            may_try.then_some((since, id))
+        };
+        let mut queue: Vec<_> = self.tasks.iter().filter_map(waits).collect();
+        queue.sort_unstable();
+        queue.into_iter().map(|(_, id)| id).collect()
     }
 
     fn isolate(&mut self, id: TaskId) -> Result<(), cluster::Error> {
@@ -268,7 +271,7 @@ impl<C: Cluster> Lane<C> {
 
     pub(super) fn step_isolated(&mut self) {
         self.admit();
-        let others_wait = !self.tasks_in(|phase| matches!(phase, Phase::Queued { .. })).is_empty();
+        let others_wait = !self.queue().is_empty();
         for id in self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))) {
             let Self { context, cluster, tasks, member, scratch, metrics, .. } = self;
             let means = &mut Means { context, cluster, tasks, member, scratch, metrics };
@@ -276,8 +279,11 @@ impl<C: Cluster> Lane<C> {
                 .unwrap_or_else(|panic| Outcome::SetBack(Cause::Panicked { at: self.scratch.at_hand(), panic }));
             match stepped {
                 Outcome::Waiting | Outcome::Worked => {}
-                // Nobody knows when there will be something to read: its turn comes again.
-                Outcome::Idle if others_wait => self.restart(id),
+                // Nobody knows when there will be something to read: its turn comes again. It has not failed.
+                Outcome::Idle if others_wait => {
+                    self.tasks.get_mut(&id).expect("stepped above").attempts = 0;
+                    self.restart(id);
+                }
                 Outcome::Idle => {}
                 Outcome::Recovered => {
                     let task = self.tasks.get_mut(&id).expect("stepped above");
