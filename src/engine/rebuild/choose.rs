@@ -15,6 +15,8 @@ pub struct Candidate {
     pub meta: StoreMeta,
     /// Its position record.
     pub position: PositionRecord,
+    /// Whether its changelog, where that is there and as long, does not hold that any more where it stood.
+    pub is_missed: bool,
 }
 
 /// What is there of a partition's changelog.
@@ -128,7 +130,9 @@ fn beyond<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> {
         there.is_some_and(|(id, contents)| {
             let is_unknown = |last: &PositionRecord| !covers(last, &found.position);
             found.meta.changelog_id == id.0
-                && (found.meta.changelog_offset > contents.end || contents.last.as_ref().is_some_and(is_unknown))
+                && (found.meta.changelog_offset > contents.end
+                    || found.is_missed
+                    || contents.last.as_ref().is_some_and(is_unknown))
         })
     })
 }
@@ -136,7 +140,9 @@ fn beyond<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> {
 /// Whether whoever stands at the one position knows all that the other tells of.
 fn covers(one: &PositionRecord, other: &PositionRecord) -> bool {
     let within = |(from, to): &(i64, i64)| one.processed.iter().any(|(start, end)| start <= from && to <= end);
-    one.token == other.token || (one.input_id == other.input_id && other.processed.iter().all(within))
+    // An empty range tells where the input goes on, and of nothing that was processed.
+    let mut ranges = other.processed.iter().filter(|(from, to)| from < to);
+    one.token == other.token || (one.input_id == other.input_id && ranges.all(within))
 }
 
 /// Whether the changelog that the group, or a store, names can be gone on with, by the rules of [`plan`].
@@ -167,6 +173,8 @@ fn gone_on_with(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Cont
             found.path.display(),
             match found.meta.changelog_offset {
                 CHANGELOG_LOST => "says that records were lost".to_owned(),
+                _ if found.is_missed =>
+                    "has applied a transaction that was lost, and whose records were processed again".to_owned(),
                 stands => format!("stands beyond its end, at offset {stands}"),
             }
         ))),

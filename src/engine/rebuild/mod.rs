@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::cluster::{
-    self, Cluster, CommittedOffset, Fencing, Inquiry, Kind, NewTopic, Settled, Settling, TopicDescription,
+    self, Cluster, CommittedOffset, Fencing, Inquiry, Kind, NewTopic, Settled, Settling, TopicDescription, TopicId,
     embedded::Embedded, kafka::Kafka,
 };
 use crate::config::{self, ClusterKind, Config};
@@ -148,7 +148,12 @@ impl Plan {
         let committed = cluster.committed(&topology.group(), &partitions, COMMITTED_WAIT)?;
         let contents = contents(cluster, topology, &partitions, (&changelog, there.as_ref()))?;
         let found = Survey::of_folder(&config.state_dir).stores(&topology.name, input)?;
-        let candidates = candidates(&found)?;
+        let mut candidates = candidates(&found)?;
+        if let Some(there) = &there {
+            for candidate in &mut candidates {
+                candidate.is_missed = is_missed(cluster, &changelog, (there.id, &contents), candidate)?;
+            }
+        }
         let known = Known {
             input_id: described.id,
             changelog_id: there.as_ref().map(|there| there.id),
@@ -250,7 +255,7 @@ impl Plan {
         let mut all = Vec::new();
         for (partition, choice) in self.choices {
             let done = match choice {
-                Choice::Stands => "stands: its changelog is the one that the group knows".to_owned(),
+                Choice::Stands => "stands: its changelog holds what is known of it".to_owned(),
                 Choice::Nothing => "nothing was ever processed".to_owned(),
                 Choice::Write { from, offset } => format!(
                     "written anew from {}: {} entries; its input goes on at offset {offset}",
@@ -295,6 +300,24 @@ fn contents<C: Cluster>(
     .collect()
 }
 
+/// Whether the changelog, by its id and by what each of its partitions holds, has lost the store's last transaction and
+/// has grown again since.
+fn is_missed<C: Cluster>(
+    cluster: &C,
+    changelog: &str,
+    (id, contents): (TopicId, &[Contents]),
+    candidate: &Candidate,
+) -> Result<bool, Error> {
+    let meta = &candidate.meta;
+    let contents = contents.get(meta.partition as usize).filter(|_| meta.changelog_id == id.0);
+    let Some((contents, at)) = contents.zip(meta.position_offset) else { return Ok(false) };
+    if !(contents.start..contents.end).contains(&at) {
+        return Ok(false);
+    }
+    let changelog = TopicPartition::new(changelog, meta.partition);
+    Ok(!look::holds(cluster, &changelog, (at, contents.end), &candidate.position)?)
+}
+
 /// Those of the stores that are the result of a transaction.
 fn candidates(found: &[Found]) -> Result<Vec<Candidate>, Error> {
     let mut all = Vec::new();
@@ -304,7 +327,10 @@ fn candidates(found: &[Found]) -> Result<Vec<Candidate>, Error> {
             Ok(store.meta()?.zip(store.position()?))
         });
         match read {
-            Ok(Some((meta, position))) => all.push(Candidate { path: found.path.clone(), meta, position }),
+            Ok(Some((meta, position))) => {
+                let path = found.path.clone();
+                all.push(Candidate { path, meta, position, is_missed: false });
+            }
             Ok(None) => {}
             Err(state::Error::Damaged { path, reason }) => {
                 tracing::warn!(path = %path.display(), reason, "a store is damaged: nothing is taken from it");

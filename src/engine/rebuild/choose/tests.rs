@@ -34,7 +34,7 @@ fn store(name: &str, transaction: u64, processed: i64) -> Candidate {
         synced_at: 0,
         position_offset: Some(8),
     };
-    Candidate { path: name.into(), meta, position }
+    Candidate { path: name.into(), meta, position, is_missed: false }
 }
 
 fn known() -> Known {
@@ -151,6 +151,35 @@ fn a_changelog_that_has_lost_its_last_records_does_not_stand() {
             && words.contains("says that records were lost: move its folder away"),
         "{words}"
     );
+}
+
+/// The group was reset to before what was lost, and another instance has processed it again.
+#[test]
+fn a_store_is_to_be_moved_away_where_what_was_lost_was_processed_again() {
+    let mut stores = [store("s", 9, 91)];
+    stores[0].meta.changelog_offset = 40;
+    let (at, held) = (committed(12, 120), contents(50, 12, 120));
+    assert_eq!(with(&held, Some(&at), &stores), Ok(Choice::Stands));
+    stores[0].is_missed = true;
+    let Err(Problem::Other(words)) = with(&held, Some(&at), &stores) else { panic!("the store would be refused") };
+    assert!(words.contains("processed again: move its folder away"), "{words}");
+    // What nobody has processed again is lost.
+    let Err(Problem::Lost(words)) = with(&contents(50, 12, 85), Some(&committed(12, 85)), &stores) else {
+        panic!("the store knows more")
+    };
+    assert!(words.contains("the store s has applied"), "{words}");
+}
+
+/// Where its input was to begin says nothing of what was processed.
+#[test]
+fn a_store_that_has_processed_nothing_is_known_to_whoever_has_processed_more() {
+    let mut idle = store("idle", 3, 0);
+    idle.position.processed = vec![(700, 700)];
+    for changelog_offset in [9, 50] {
+        idle.meta.changelog_offset = changelog_offset;
+        let chosen = with(&contents(50, 12, 300), Some(&committed(12, 300)), std::slice::from_ref(&idle));
+        assert_eq!(chosen, Ok(Choice::Stands));
+    }
 }
 
 #[test]
