@@ -37,6 +37,9 @@ pub struct Loading<C: Cluster> {
     /// Whether the store is complete as it is, and nothing of the load is in it.
     is_whole: bool,
     from: i64,
+    /// Up to behind the last record that was read. What reading has passed over since was taken back: as long as the load
+    /// has not ended, nothing says that nothing else will stand there.
+    read_up_to: i64,
     /// When what the load builds upon was synced: until the load has ended the store is no younger.
     synced_at: i64,
     /// Where the last position record stands that the store has or is to have, where that is known.
@@ -89,6 +92,7 @@ impl<C: Cluster> Loading<C> {
             under_way: 0,
             is_whole,
             from,
+            read_up_to: from,
             synced_at,
             position_offset,
             records: 0,
@@ -143,8 +147,8 @@ impl<C: Cluster> Loading<C> {
     }
 }
 
-/// Takes what is ready into the store and reads a slice of the changelog. The position that a load names is where
-/// reading stood when it was handed to the store, which keeps their order: so after a crash all that is missing
+/// Takes what is ready into the store and reads a slice of the changelog. The position that a load names is behind the
+/// last record that was read when it was handed to the store, which keeps their order: so after a crash all that is missing
 /// lies behind the store's position. What files that outlived it hold of that tells of no position: the record comes with
 /// what says where the store stands.
 pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch) -> Result<Progress, Setback> {
@@ -152,7 +156,6 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
     let under_way = store.take_loaded()?;
     let Phase::Loading(loading) = &mut task.phase else { return Ok(Progress::Waiting) };
     let mut end = loading.settled.changelog_end;
-    let mut last_end = loading.from;
     let before = (loading.position(), loading.records, loading.under_way);
     if under_way < loading.under_way {
         crash::point(crash::Point::DuringLoad);
@@ -175,7 +178,7 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
             }
             break;
         }
-        last_end = batch.record(batch.len() - 1).offset + 1;
+        loading.read_up_to = (batch.record(batch.len() - 1).offset + 1).min(loading.settled.changelog_end);
         crash::point(crash::Point::DuringRestore);
     }
     let position = loading.position();
@@ -194,7 +197,8 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
             NO_PROGRESS_WAIT.as_secs()
         )));
     }
-    let read_all = if mistakes::made(Mistake::RestoreToLastRecord) { last_end >= end } else { position >= end };
+    let read_all =
+        if mistakes::made(Mistake::RestoreToLastRecord) { loading.read_up_to >= end } else { position >= end };
     if read_all && loading.is_whole {
         let store = &task.held.as_ref().expect("claimed before").store;
         if loading.buffer.as_ref().is_none_or(|rest| store.takes_at_once(rest)) {
@@ -204,7 +208,8 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
     }
     let full = loading.buffer.as_ref().filter(|buffer| read_all || !buffer.has_room(READ_RECORDS_MAX));
     if full.is_some_and(|buffer| !buffer.is_empty()) {
-        hand_over(context, task, if mistakes::made(Mistake::LoadPositionAhead) { end } else { position })?;
+        let read_up_to = loading.read_up_to;
+        hand_over(context, task, if mistakes::made(Mistake::LoadPositionAhead) { end } else { read_up_to })?;
     }
     let Phase::Loading(loading) = &task.phase else { return Ok(Progress::Waiting) };
     if !read_all || loading.under_way > 0 {

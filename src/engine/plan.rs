@@ -89,7 +89,19 @@ pub fn examine(
     if meta.changelog_offset < settled.changelog_end && wall_ms.saturating_sub(meta.synced_at) >= delete_retention_ms {
         return unusable("it was last written longer ago than the changelog keeps tombstones".to_owned());
     }
-    Standing::Behind { from: meta.changelog_offset, synced_at: meta.synced_at }
+    Standing::Behind { from: applied(meta), synced_at: meta.synced_at }
+}
+
+/// Up to where a store has applied what was committed. What it has passed over behind its position record was taken back,
+/// and a changelog that has lost that, and has grown again, may hold something else there.
+fn applied(meta: &StoreMeta) -> i64 {
+    let behind_position = meta.position_offset.filter(|_| meta.token.is_some()).map(|at| at + 1);
+    behind_position.map_or(meta.changelog_offset, |behind| behind.min(meta.changelog_offset))
+}
+
+/// Whether a store is of this task and of this changelog, however old it is.
+pub fn is_of(meta: &StoreMeta, settled: &Settled, partition: i32) -> bool {
+    meta.changelog_id == settled.changelog_id.0 && meta.partition == partition
 }
 
 /// Whether a store that cannot be built upon can be rebuilt from the changelog from offset `from` on, its start. The

@@ -216,7 +216,9 @@ fn begin<C: Cluster>(
         task.topics.delete_retention_ms,
     );
     task.position_offset = meta.as_ref().and_then(|meta| meta.position_offset);
-    if matches!(standing, Standing::Current | Standing::Behind { .. }) && !is_witnessed(task, &settled)? {
+    let is_own = meta.as_ref().is_some_and(|meta| plan::is_of(meta, &settled, task.input.partition));
+    // Before another is built in its place, for its age, say.
+    if is_own && !matches!(standing, Standing::Beyond { .. }) && !is_witnessed(task, &settled)? {
         // Only an open store tells where to look.
         task.set_phase(Phase::Settling(cluster.settle(inquiry(context, task))));
         return Ok(Slice::Worked);

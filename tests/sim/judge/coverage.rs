@@ -41,6 +41,7 @@ pub const DAMAGE_MET: &str = "a damaged store was met";
 pub const TWO_RELEASES: &str = "a partition was taken over by another release";
 pub const OTHER_RULES_REFUSED: &str = "an instance with other rules was refused at its start";
 pub const TAIL_MISSED: &str = "a changelog that had lost its last records was met";
+pub const TAIL_REGROWN: &str = "a changelog that had lost its last records, and had grown again, was met";
 pub const RANGES_MET: &str = "a task stopped for too many ranges of offsets";
 pub const SCOPES_MET: &str = "a task stopped for too many scopes of versions";
 pub const SEGMENTS_MET: &str = "a task stopped for too many turns of scopes";
@@ -145,6 +146,7 @@ pub const SITUATIONS: &[Situation] = &[
     of("upset", "the changelog lost its last records", "the schedule does it"),
     of("upset", "the changelog lost its last records while tasks were at work", "the schedule does it"),
     of("upset", TAIL_MISSED, "the engine says so"),
+    of("upset", TAIL_REGROWN, "the engine says so"),
     of("upset", REFUSED, "the engine says so"),
     of("upset", LOSS_REFUSED, "not everything is read after such a loss"),
     of("uprooted", "the input lost records that were read", "the schedule does it"),

@@ -113,6 +113,7 @@ impl Said {
                     reason if reason.contains("have taken turns more than") => coverage::SEGMENTS_MET,
                     reason if reason.contains("records that the store has applied") => coverage::TAIL_MISSED,
                     reason if reason.contains("and the store has applied it up to") => coverage::TAIL_MISSED,
+                    reason if reason.contains("any more what the store has applied") => coverage::TAIL_REGROWN,
                     _ => coverage::REFUSED,
                 }
             }

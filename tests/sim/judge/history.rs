@@ -212,13 +212,6 @@ impl History {
         }
     }
 
-    /// Whether a transaction that was committed is among what a partition of the changelog would lose from `cut` on.
-    pub fn would_lose(&self, broker: &Broker, number: i32, cut: i64) -> bool {
-        let topic = broker.topics.get(self.rules.changelog);
-        let kept = topic.and_then(|topic| self.changelogs.get(&(number, topic.id)));
-        kept.is_some_and(|kept| kept.records.range(cut..).any(|(_, written)| end_of(written).is_some()))
-    }
-
     /// A partition of the changelog is about to lose all from `cut` on, where no transaction is cut in two. Says whether any
     /// is lost that was committed and told of records.
     pub fn lose_tail(&mut self, broker: &Broker, number: i32, cut: i64) -> bool {

@@ -93,16 +93,17 @@ pub fn check_kept(lives: &[Life], history: &History, ruling: &mut Ruling) {
     }
 }
 
-/// Which partition's changelog a store with these records has applied, and how far.
-pub fn stands<'a>(mut records: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<(i32, i64)> {
-    let (_, meta) = records.find(|(key, _)| *key == STORE_META_KEY)?;
-    let meta = meta.to_vec();
-    runs::decoded(move || bytes::store_meta(&meta)).map(|meta| (meta.partition, meta.changelog_offset))
-}
-
 fn meta_of(state: &State) -> Option<StoreMeta> {
     let meta = state.get(STORE_META_KEY)?.clone();
     runs::decoded(move || bytes::store_meta(&meta))
+}
+
+/// Up to where a store that is the result of a transaction has to have applied its changelog. Where that has lost its last
+/// records, something else may stand where the store has passed over what was taken back: it goes on behind its position
+/// record.
+fn applied(meta: &StoreMeta, changelog: &Changelog) -> i64 {
+    let behind_position = meta.position_offset.filter(|_| changelog.cut.is_some()).map(|at| at + 1);
+    behind_position.map_or(meta.changelog_offset, |behind| behind.min(meta.changelog_offset))
 }
 
 /// A key of what stood that is not there any more, though nothing was committed in its place.
@@ -187,7 +188,7 @@ fn drop_swept(state: &mut State, (meta, changelog): (&StoreMeta, &Changelog)) {
 /// position. Only one that is held up while another owner goes on misses any, and whoever opens its store reads those
 /// records first.
 fn take_superseded(state: &mut State, (meta, changelog): (&StoreMeta, &Changelog)) {
-    let below = meta.changelog_offset;
+    let below = applied(meta, changelog);
     let later = changelog.records.range(below..).map(|(_, written)| written.record.key.as_deref().unwrap_or_default());
     let folded = fold(changelog, below);
     for key in later.collect::<BTreeSet<_>>() {
@@ -215,7 +216,7 @@ fn check_current(
         let found = format!("{}, of which the changelog has no position record", token.text());
         return ruling.tell(8, folder, meta.changelog_offset, "the result of a transaction that was committed", found);
     };
-    if let Some((passed, _)) = changelog.records.range(at + 1..meta.changelog_offset.max(at + 1)).next() {
+    if let Some((passed, _)) = changelog.records.range(at + 1..applied(meta, changelog).max(at + 1)).next() {
         let expected = format!("a position up to {passed}, whose record is not in the store");
         ruling.tell(5, folder, *passed, expected, format!("{}", meta.changelog_offset));
     }

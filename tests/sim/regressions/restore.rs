@@ -211,6 +211,57 @@ fn a_changelog_that_has_lost_its_tail_and_has_grown_again_is_refused_and_the_sto
     }
 }
 
+/// Whoever has gone on without what was lost, and the store that knows it is too old to be read up: it was set aside, and
+/// removed once another was complete.
+#[test]
+fn an_old_store_that_knows_what_was_lost_is_refused_and_stays_as_it_is() {
+    let (refusal, before, after) = alone(1, |process| {
+        let site = Site::new(process);
+        site.commit(1, &[entry(0, 1)]);
+        let end = site.changelog_end();
+        site.commit(2, &[entry(1, 2)]);
+        let mut former = site.settled();
+        site.restore(&mut former);
+        drop(former);
+        let before = site.on_disk();
+        process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
+        site.commit(3, &[entry(3, 3)]);
+        site.commit(4, &[entry(4, 4)]);
+        process.lock().processes.iter_mut().for_each(|process| process.wall_offset_ms = 7 * 24 * 3600 * 1000);
+        (site.refused(&mut site.begun()), before, site.on_disk())
+    });
+    assert!(refusal.contains("is gone") && refusal.contains("is left as it is"), "{refusal}");
+    assert!(!before.is_empty() && before == after);
+}
+
+/// The store stands behind what was taken back. The changelog has lost that, and nothing else, and holds what was committed
+/// since in its place: the store was gone on with from where it stood, and knew nothing of it.
+#[test]
+fn what_was_committed_where_something_was_taken_back_is_restored() {
+    for seed in 0..4 {
+        let (restored, last) = alone(seed, move |process| {
+            let site = Site::new(process);
+            site.commit(1, &[entry(0, 1)]);
+            let end = site.changelog_end();
+            site.abort(7, 9);
+            let mut former = site.settled();
+            site.restore(&mut former);
+            drop(former);
+            let stood = site.changelog_end();
+            process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
+            site.commit(2, &[entry(1, 2), entry(2, 2)]);
+            let last = site.commit(3, &(3..12).map(|n| entry(n, 3)).collect::<Vec<_>>());
+            assert!(site.changelog_end() > stood, "it has not grown");
+            let mut task = site.begun();
+            site.restore(&mut task);
+            (Restored::of(&task), last)
+        });
+        assert_eq!((restored.position, restored.named), (Some(last), Some(last)), "seed {seed}");
+        let first = [entry(0, 1), entry(1, 2), entry(2, 2)];
+        assert_eq!(restored.entries, first.into_iter().chain((3..12).map(|n| entry(n, 3))).collect(), "seed {seed}");
+    }
+}
+
 /// Where the record that is looked for was superseded, and the cleaner has removed it, nothing is lost.
 #[test]
 fn a_store_whose_position_record_was_compacted_away_goes_on() {

@@ -1,13 +1,11 @@
 //! What befalls an instance's disk, and what people do to groups and topics: those of the group and of the changelog;
 //! those of the input are in `uproot`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ratchet::state::simulated::StoreCopy;
 
 use crate::input;
-use crate::judge::stores::{self, Held};
 use crate::kafka::{Committed, MS, Partition, SECOND, Time};
 use crate::profile::{Profile, Upheaval};
 use crate::random::Random;
@@ -170,19 +168,13 @@ impl Run<'_> {
             }
             Upheaval::ChangelogTailLost | Upheaval::ChangelogTailLostAtWork => {
                 let mut lost = 0;
-                // While tasks are at work nobody can tell.
-                let stand = (upheaval == Upheaval::ChangelogTailLost).then(|| self.stand());
                 for number in partitions {
                     let State { broker, random, .. } = &mut *state;
                     let Some(log) = broker.topics.log(&changelog(number)) else { continue };
                     // Mostly near the end.
                     let seams = log.seams();
                     let cut = seams[seams.len() - 1 - random.below(seams.len().min(8) as u64) as usize];
-                    // Where no transaction is lost, a store that stands beyond would be gone on with, once the changelog
-                    // has grown to where it stands.
-                    let is_seen = self.history.would_lose(broker, number, cut)
-                        || stand.as_ref().is_some_and(|stand| stand.get(&number).is_none_or(|stand| *stand <= cut));
-                    if cut < log.end() && random.permille(700) && is_seen {
+                    if cut < log.end() && random.permille(700) {
                         lost += i64::from(self.history.lose_tail(broker, number, cut));
                         broker.topics.log_mut(&changelog(number)).expect("looked at above").lose_tail(cut);
                     }
@@ -213,19 +205,6 @@ impl Run<'_> {
         if let Some(situation) = reached {
             state.reach(situation);
         }
-    }
-
-    /// How far any store, or copy of one that may be put back, has applied each partition's changelog.
-    fn stand(&self) -> BTreeMap<i32, i64> {
-        let of_held = |held: Held| stores::stands(held.state.iter().map(|(key, value)| (&key[..], &value[..])));
-        let held = (0..self.stores.len()).flat_map(|who| self.read_stores(who)).filter_map(of_held);
-        let copied = self.copies.iter().flatten().filter_map(|(_, copy)| stores::stands(copy.records()));
-        let mut all = BTreeMap::new();
-        for (number, offset) in held.chain(copied) {
-            let furthest = all.entry(number).or_insert(offset);
-            *furthest = offset.max(*furthest);
-        }
-        all
     }
 
     /// Nothing goes wrong any more, disks have space, and clocks are right. After an upheaval, or where offsets went back, there is a
