@@ -89,7 +89,8 @@ pub fn examine(
     if meta.changelog_offset < settled.changelog_end && wall_ms.saturating_sub(meta.synced_at) >= delete_retention_ms {
         return unusable("it was last written longer ago than the changelog keeps tombstones".to_owned());
     }
-    Standing::Behind { from: applied(meta), synced_at: meta.synced_at }
+    // Records may have been removed up to where it stands.
+    Standing::Behind { from: applied(meta).max(settled.changelog_start), synced_at: meta.synced_at }
 }
 
 /// Up to where a store has applied what was committed. What it has passed over behind its position record was taken back,

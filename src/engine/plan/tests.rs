@@ -179,6 +179,23 @@ fn a_changelog_whose_first_records_were_removed_rebuilds_no_store() {
     assert_eq!(check_rebuild(0, "it is another changelog's"), Ok(()));
 }
 
+/// What stands between its position record and where it stands was taken back, or has come since, and may be gone.
+#[test]
+fn a_store_is_read_up_from_behind_its_position_record_where_that_is_retained() {
+    let from = |start, token, position_offset| {
+        let store = StoreMeta { position_offset, ..meta(token) };
+        match standing(&Settled { changelog_start: start, ..settled(None) }, &store, None) {
+            Standing::Behind { from, .. } => from,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(from(0, Some(9), Some(390)), 391);
+    assert_eq!(from(395, Some(9), Some(390)), 395);
+    assert_eq!(from(0, Some(9), Some(399)), 400);
+    assert_eq!(from(0, Some(9), None), 400, "a former release's");
+    assert_eq!(from(0, None, Some(390)), 400, "one that is being restored");
+}
+
 #[test]
 fn a_store_that_may_have_missed_tombstones_is_emptied_unless_it_is_current() {
     fn old(settled: &Settled, committed: Option<&Token>) -> Standing {
