@@ -125,6 +125,9 @@ impl Plain {
         let reached_it =
             self.history.iter().find(|(at, s, v)| *at > since && *s == scope && *v >= version).map(|(at, ..)| *at);
         let follower = reached_it.and_then(|at| others.iter().copied().filter(|began| *began > at).min());
+        // A beginning that is put before another one divides what the staircases have kept as one step.
+        let scopes: HashSet<u8> = self.segments.iter().map(|(scope, ..)| *scope).collect();
+        self.is_beyond.set(self.is_beyond.get() || (follower.is_some() && scopes.len() > 2));
         let began = follower.map_or(offset, |follower| follower - 1);
         let before = others.into_iter().filter(|other| *other <= began).max().unwrap();
         let change = self.segments.iter().map(|(.., began)| *began).filter(|began| *began > since).min();
