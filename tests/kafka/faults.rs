@@ -43,7 +43,11 @@ fn a_broker_that_restarts_under_load_is_sat_out() {
     let before = job.committed();
     broker.kill();
     broker.restart();
+    // What was in flight may have been committed by now: only what comes behind that shows that its transaction is over.
+    // A lone broker that is stopped before drops the markers that it owes, since no partition has a leader then, and leaves
+    // the transaction open for good.
     job.await_progress(&before, RECOVERY);
+    job.await_progress(&job.committed(), RECOVERY);
     let before = job.committed();
     broker.stop();
     broker.restart();
