@@ -7,8 +7,10 @@
 //! 3. [`Progress::advance`]: every other record moves stream time and horizon, whatever becomes of it.
 //! 4. [`super::Reader::read`]; what it refuses goes to [`refuse`].
 //! 5. [`decide`] for what was read, or for each row of it ([`spokesman`]).
-//! 6. Unless the action is [`Action::Fail`], which leaves everything as it was, or the output refuses the record:
-//!    [`Progress::note`], and what is to be remembered ([`Decision::encode_entry`]).
+//! 6. Unless the action is [`Action::Fail`], which leaves everything as it was, or the output refuses the record: what it
+//!    does to the scopes, and what is to be remembered ([`Decision::encode_entry`]).
+//!
+//! [`super::evaluate`] goes through all of them.
 //!
 //! What [`decide`] asks, in this order; the first answer counts:
 //!

@@ -237,9 +237,15 @@ impl Epochs {
                 scope
             }
         };
-        self.latest = usize::from(number);
-        self.see(version, offset);
+        self.seen(number, version, offset);
         Ok(())
+    }
+
+    /// Takes into account that a scope has reached a version: all of [`Epochs::note`] where the step begins nothing.
+    #[inline]
+    pub(super) fn seen(&mut self, scope: u16, version: &[u8], offset: i64) {
+        self.latest = usize::from(scope);
+        self.see(version, offset);
     }
 
     fn open(&mut self, scope: &[u8], version: &[u8], offset: i64) -> Result<u16, Error> {

@@ -4,6 +4,7 @@
 //! - [`Rules`] say how records are identified and versioned, compiled from a topology or put together by hand.
 //! - [`Reader`] reads identity and version out of a record's bytes in one pass, without a tree.
 //! - [`decide()`] compares them with what is remembered; [`mod@decide`] documents the order of all steps.
+//! - [`evaluate`] takes a record through all of that, over a memory that its caller has.
 //! - [`Progress`] is what of a task's past decides besides the entries; [`epochs`] says what is comparable.
 //! - [`Model`] runs all of it for one partition in memory.
 //!
@@ -55,6 +56,7 @@
 
 pub mod decide;
 pub mod epochs;
+pub mod evaluate;
 pub mod explain;
 mod fingerprint;
 pub mod identity;
@@ -72,6 +74,7 @@ pub mod written;
 
 pub use decide::{Against, Decision, Judged, Known, Remember, check_time, decide, is_expired, refuse, spokesman};
 pub use epochs::Epochs;
+pub use evaluate::{Evaluation, Evaluator, Memory, Subject};
 pub use identity::{describe as describe_identity, describe_scope};
 pub use model::Model;
 pub use path::{Number, Path, Scalar, Source};

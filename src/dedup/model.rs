@@ -4,15 +4,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::format::EntryRef;
 use crate::record::Record;
 
-use super::decide::{Decision, Judged, Known, check_time, decide, refuse, spokesman};
+use super::decide::Decision;
+use super::evaluate::{self, Evaluator, Memory, Subject};
+use super::explain;
 use super::progress::Progress;
 use super::reader::{Candidate, Reader, Reading, Refusal};
 use super::rules::Rules;
-use super::vocabulary::{Action, Kind, Reason, Verdict};
-use super::{epochs, explain};
+use super::vocabulary::{Action, Kind};
 
 /// Judges one partition's records, one after the other, and remembers all of them in memory.
 ///
@@ -21,8 +21,9 @@ use super::{epochs, explain};
 pub struct Model {
     rules: Arc<Rules>,
     reader: Reader,
+    evaluator: Evaluator,
     progress: Progress,
-    entries: HashMap<Box<[u8]>, Vec<u8>>,
+    entries: Entries,
     /// The offset after the last record.
     next: Option<i64>,
     /// What was read of the last record.
@@ -33,14 +34,29 @@ pub struct Model {
     refusal: Option<Refusal>,
 }
 
+/// All entries, by store key.
+#[derive(Debug, Default)]
+struct Entries(HashMap<Box<[u8]>, Vec<u8>>);
+
+impl<'a> Memory<'a> for &'a Entries {
+    fn identity(&self, _row: usize, key: &[u8]) -> Option<&'a [u8]> {
+        self.0.get(key).map(Vec::as_slice)
+    }
+
+    fn table(&self, row: usize, key: &[u8]) -> Option<&'a [u8]> {
+        self.identity(row, key)
+    }
+}
+
 impl Model {
     /// A task that has seen nothing yet.
     pub fn new(rules: Arc<Rules>) -> Self {
         Self {
             reader: Reader::new(Arc::clone(&rules)),
+            evaluator: Evaluator::default(),
             rules,
             progress: Progress::default(),
-            entries: HashMap::new(),
+            entries: Entries::default(),
             next: None,
             arena: Vec::new(),
             reading: None,
@@ -62,98 +78,30 @@ impl Model {
         wall_ms: i64,
         read: impl FnOnce(&mut Reader, &mut Vec<u8>) -> Reading,
     ) -> Decision {
-        self.arena.clear();
-        self.reading = None;
-        self.against = None;
-        self.refusal = None;
-        if self.progress.is_replayed(record.offset) {
+        let Self { rules, reader, evaluator, progress, entries, arena, .. } = self;
+        arena.clear();
+        let reading = evaluate::read(progress, record.offset, || read(reader, arena));
+        let subject = Subject { record, reading: reading.as_ref(), arena };
+        let evaluation = evaluator
+            .evaluate((rules, wall_ms), progress, subject, &&*entries, || true)
+            .expect("the model decodes what it encoded itself")
+            .expect("the wall clock is the only one");
+        let decision = evaluation.decision;
+        let against = evaluator.compared_with(progress, subject, &&*entries, decision);
+        self.against = against.map(|entry| explain::entry(&entry, &progress.epochs, rules));
+        if decision.action != Action::Fail {
+            evaluator.remember(progress, subject, |key, entry| {
+                entries.0.insert(key.into(), entry.to_vec());
+            });
+            if reading.is_some() {
+                let from = self.next.filter(|&from| from <= record.offset).unwrap_or(record.offset);
+                progress.processed.insert(from, record.offset.saturating_add(1));
+            }
             self.next = Some(record.offset.saturating_add(1));
-            return Decision::REPLAYED;
         }
-        let before = (self.progress.stream_time, self.progress.horizon);
-        let decision = self.judge_new(record, wall_ms, read);
-        if decision.action == Action::Fail {
-            (self.progress.stream_time, self.progress.horizon) = before;
-            return decision;
-        }
-        let next = record.offset.saturating_add(1);
-        let from = self.next.filter(|&from| from <= record.offset).unwrap_or(record.offset);
-        self.progress.processed.insert(from, next);
-        self.next = Some(next);
-        decision
-    }
-
-    fn judge_new(
-        &mut self,
-        record: &Record<'_>,
-        wall_ms: i64,
-        read: impl FnOnce(&mut Reader, &mut Vec<u8>) -> Reading,
-    ) -> Decision {
-        if let Some(refusal) = check_time(&self.rules, &self.progress, record.timestamp, wall_ms) {
-            return self.refuse(refusal);
-        }
-        self.progress.advance(&self.rules, record.timestamp);
-        match read(&mut self.reader, &mut self.arena) {
-            Reading::Refused(refusal) => return self.refuse(refusal),
-            reading => self.reading = Some(reading),
-        }
-        let decided: Vec<(Decision, Option<String>)> =
-            self.rows().iter().map(|row| self.decide_row(record, row)).collect();
-        let Some(decision) = spokesman(decided.iter().map(|(decision, _)| *decision)) else {
-            unreachable!("a record that was read has a row")
-        };
-        self.against = decided.iter().find(|(row, _)| *row == decision).and_then(|(_, against)| against.clone());
-        if decision.action != Action::Fail
-            && let Err(error) = self.remember(record, &decided)
-        {
-            self.refusal = Some(Refusal::new(Reason::EpochChanged, error.to_string()));
-            return Decision { action: Action::Fail, verdict: Verdict::Invalid, ..decision };
-        }
-        decision
-    }
-
-    /// What is decided of a row, and what it was compared with.
-    fn decide_row(&self, record: &Record<'_>, row: &Candidate) -> (Decision, Option<String>) {
-        let known = self.known(row);
-        let decision = decide(&self.rules, &self.progress, &Judged::of(row, &self.arena, record), known);
-        let against =
-            decision.compared_with(known).map(|entry| explain::entry(&entry, &self.progress.epochs, &self.rules));
-        (decision, against)
-    }
-
-    /// What is remembered of a row's identity and of its table.
-    fn known(&self, row: &Candidate) -> Known<'_> {
-        // The model decodes what it encoded itself.
-        let entry = |key: &[u8]| self.entries.get(key).and_then(|bytes| EntryRef::decode(bytes).ok());
-        let table = row.table.clone().filter(|_| self.progress.truncates > 0);
-        Known { entry: entry(&self.arena[row.key.clone()]), table: table.and_then(|key| entry(&self.arena[key])) }
-    }
-
-    /// Notes what was decided of the rows, and remembers their entries. On an error nothing was changed.
-    fn remember(&mut self, record: &Record<'_>, decided: &[(Decision, Option<String>)]) -> Result<(), epochs::Error> {
-        let rows = self.reading.as_ref().map(Reading::rows).unwrap_or_default();
-        let before = (decided.len() > 1).then(|| self.progress.clone());
-        for (row, (decision, _)) in rows.iter().zip(decided) {
-            if let Err(error) = self.progress.note(&Judged::of(row, &self.arena, record), decision) {
-                self.progress = before.unwrap_or_else(|| self.progress.clone());
-                return Err(error);
-            }
-        }
-        let mut entries = Vec::new();
-        for (row, (decision, _)) in rows.iter().zip(decided) {
-            let mut bytes = Vec::new();
-            let version = row.version.clone().map(|range| &self.arena[range]);
-            if decision.encode_entry(version, self.known(row).entry, &mut bytes) {
-                entries.push((self.arena[row.key.clone()].into(), bytes));
-            }
-        }
-        self.entries.extend(entries);
-        Ok(())
-    }
-
-    fn refuse(&mut self, refusal: Refusal) -> Decision {
-        let decision = refuse(&self.rules, &refusal);
-        self.refusal = Some(refusal);
+        let is_read = evaluation.refusal.is_none() || evaluation.full.is_some();
+        self.reading = reading.filter(|_| is_read);
+        self.refusal = evaluation.refusal;
         decision
     }
 
@@ -211,7 +159,7 @@ impl Model {
 
     /// Everything that is remembered, expired or not: store keys and entries, in no order.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        self.entries.iter().map(|(key, entry)| (&**key, entry.as_slice()))
+        self.entries.0.iter().map(|(key, entry)| (&**key, entry.as_slice()))
     }
 }
 

@@ -6,10 +6,8 @@
 use crate::format::NO_TIME;
 use crate::mistakes::{self, Mistake};
 
-use super::decide::{Decision, Judged, Remember};
-use super::epochs::{self, Epochs};
+use super::epochs::Epochs;
 use super::rules::{Retention, Rules};
-use super::vocabulary::Kind;
 
 /// More ranges than any group is reset to leave behind.
 pub const RANGES_MAX: usize = 1024;
@@ -217,17 +215,6 @@ impl Progress {
             let moves_back = mistakes::made(Mistake::HorizonMovedBack);
             self.horizon = if moves_back { horizon } else { self.horizon.max(horizon) };
         }
-    }
-
-    /// Takes a decision that was carried out into account. On an error nothing was changed.
-    #[inline]
-    pub fn note(&mut self, judged: &Judged<'_>, decision: &Decision) -> Result<(), epochs::Error> {
-        if let (Some(scope), Some(version)) = (judged.scope, judged.version) {
-            self.epochs.note(decision.step, scope, version, judged.offset)?;
-        }
-        let is_truncate = judged.kind == Kind::Truncate && matches!(decision.remember, Remember::Entry { .. });
-        self.truncates += u64::from(is_truncate);
-        Ok(())
     }
 }
 

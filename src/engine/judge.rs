@@ -1,17 +1,14 @@
-//! What becomes of a batch's records: read, look up, decide.
+//! What becomes of a batch's records: read, look up, evaluate.
 //!
 //! In three passes, so that the store is asked once for all keys of the batch, in ascending order: the fields
-//! are read out of every record; the entries that the overlay does not hold are fetched; then the records are
-//! decided one after the other in input order, each seeing what those before it have left in the overlay.
+//! are read out of every record; their entries are fetched; then the records are evaluated ([`dedup::evaluate`]) one
+//! after the other in input order, each seeing what those before it have left in the overlay.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::cluster::{Cluster, RecordBatch};
-use crate::dedup::{
-    self, Action, Candidate, Decision, Judged, Known, Progress, Reader, Reading, Reason, Refusal, explain,
-};
-use crate::format::{self, EntryRef};
+use crate::dedup::{Decision, Evaluation, Evaluator, Judged, Memory, Reader, Reading, Subject, evaluate, explain};
+use crate::format;
 use crate::mistakes::{self, Mistake};
 use crate::record::Record;
 use crate::state::{self, Overlay};
@@ -34,10 +31,7 @@ pub struct Judge {
     /// Where in `bytes` the entries of each record's rows are, and where each record's rows begin.
     found: Vec<Found>,
     first_rows: Vec<usize>,
-    /// What is decided of the record at hand, row by row.
-    decided: Vec<Decided>,
-    /// The entries to remember of it.
-    entries: Vec<u8>,
+    evaluator: Evaluator,
     /// The offset of the record at hand, for whoever catches a panic.
     pub at_hand: Option<i64>,
 }
@@ -61,19 +55,31 @@ struct Wanted {
     is_table: bool,
 }
 
-/// What is decided of a row.
-struct Decided {
-    decision: Decision,
-    /// Where the entry to remember is.
-    entry: Option<Range<usize>>,
+/// What a task remembers: what the overlay has, or else what the store had when it was asked.
+struct Remembered<'a> {
+    overlay: &'a Overlay,
+    bytes: &'a [u8],
+    /// By row of the record at hand.
+    found: &'a [Found],
 }
 
-/// What is to be done with a record, and the words for its dead letter.
-pub struct Judgement {
-    /// What is to be done.
-    pub decision: Decision,
-    /// Why, for people.
-    pub message: Cow<'static, str>,
+impl<'a> Remembered<'a> {
+    fn look(&self, key: &[u8], found: &Option<Range<usize>>) -> Option<&'a [u8]> {
+        let stored =
+            || found.clone().map(|range| &self.bytes[range]).filter(|_| !mistakes::made(Mistake::StoreNotAsked));
+        let written = self.overlay.get(key).filter(|_| !mistakes::made(Mistake::InBatchDuplicatesUnseen));
+        written.unwrap_or_else(stored)
+    }
+}
+
+impl<'a> Memory<'a> for Remembered<'a> {
+    fn identity(&self, row: usize, key: &[u8]) -> Option<&'a [u8]> {
+        self.look(key, &self.found[row].entry)
+    }
+
+    fn table(&self, row: usize, key: &[u8]) -> Option<&'a [u8]> {
+        self.look(key, &self.found[row].table)
+    }
 }
 
 impl Judge {
@@ -87,8 +93,7 @@ impl Judge {
             wanted: Vec::new(),
             found: Vec::new(),
             first_rows: Vec::new(),
-            decided: Vec::new(),
-            entries: Vec::new(),
+            evaluator: Evaluator::default(),
             at_hand: None,
         }
     }
@@ -104,8 +109,9 @@ impl Judge {
             self.at_hand = Some(record.offset);
             assert!(record.offset >= expected, "{}: offset {} came after {expected}", task.input, record.offset);
             expected = record.offset + 1;
-            let replayed = task.pending.progress.is_replayed(record.offset);
-            self.readings.push((!replayed).then(|| self.reader.read(&record, &mut self.arena)));
+            let Self { reader, arena, .. } = self;
+            let reading = evaluate::read(&task.pending.progress, record.offset, || reader.read(&record, arena));
+            self.readings.push(reading);
         }
         // What follows is done for all of them.
         self.at_hand = Some(task.pending.next);
@@ -159,8 +165,7 @@ impl Judge {
     }
 
     /// What is to be done with the record at `position` of those that were read; `None` where clocks have yet to be asked
-    /// whether it is of the future ([`super::present`]). The task's stream time moves with every record whose timestamp
-    /// can be believed, whatever becomes of it, except where the task stops.
+    /// whether it is of the future ([`super::present`]).
     pub fn judge<C: Cluster>(
         &mut self,
         context: &Context,
@@ -168,52 +173,18 @@ impl Judge {
         position: usize,
         record: &Record<'_>,
         wall_ms: i64,
-    ) -> Result<Option<Judgement>, format::Error> {
-        self.decided.clear();
-        self.entries.clear();
-        let Some(reading) = &self.readings[position] else {
-            let message = Cow::Borrowed(Reason::Replayed.meaning());
-            return Ok(Some(Judgement { decision: Decision::REPLAYED, message }));
-        };
+    ) -> Result<Option<Evaluation>, format::Error> {
+        let Self { evaluator, readings, arena, bytes, found, first_rows, .. } = self;
+        let Task { pending, overlay, present, .. } = task;
+        let subject = Subject { record, reading: readings[position].as_ref(), arena };
+        let memory = Remembered { overlay, bytes, found: &found[first_rows[position]..] };
         let rules = &context.rules;
-        let progress = &mut task.pending.progress;
-        if let Some(refusal) = dedup::check_time(rules, progress, record.timestamp, wall_ms) {
-            // Where the topics are this process's own there is no other clock.
-            let is_future = |at| task.present.is_future(record.offset, at, rules.future_max_ms);
-            let is_certain =
-                !C::IS_SHARED || mistakes::made(Mistake::KafkaTimeNotAsked) || record.timestamp.is_some_and(is_future);
-            return Ok(is_certain.then(|| refused(context, &refusal)));
-        }
-        let before = (progress.stream_time, progress.horizon);
-        progress.advance(rules, record.timestamp);
-        let judgement = match reading {
-            Reading::Refused(refusal) => refused(context, refusal),
-            reading => {
-                for (row, found) in reading.rows().iter().zip(&self.found[self.first_rows[position]..]) {
-                    let known = known(row, &self.arena, &task.overlay, found, &self.bytes, progress)?;
-                    let judged = Judged::of(row, &self.arena, record);
-                    let decision = dedup::decide(rules, progress, &judged, known);
-                    let start = self.entries.len();
-                    let has_entry = decision.encode_entry(judged.version, known.entry, &mut self.entries);
-                    self.decided.push(Decided { decision, entry: has_entry.then_some(start..self.entries.len()) });
-                }
-                let decision = match &self.decided[..] {
-                    [only] => only.decision,
-                    rows => {
-                        dedup::spokesman(rows.iter().map(|row| row.decision)).expect("a record that was read has a row")
-                    }
-                };
-                let message = match decision.action {
-                    Action::DeadLetter | Action::Fail => context.topology.meaning(decision.reason),
-                    Action::Forward | Action::Drop => decision.reason.meaning().into(),
-                };
-                Judgement { decision, message }
-            }
+        // Where the topics are this process's own there is no other clock.
+        let certainly = || {
+            let is_future = |at| present.is_future(record.offset, at, rules.future_max_ms);
+            !C::IS_SHARED || mistakes::made(Mistake::KafkaTimeNotAsked) || record.timestamp.is_some_and(is_future)
         };
-        if judgement.decision.action == Action::Fail {
-            (progress.stream_time, progress.horizon) = before;
-        }
-        Ok(Some(judgement))
+        evaluator.evaluate((rules, wall_ms), &mut pending.progress, subject, &memory, certainly)
     }
 
     /// What the audit says of the record that was judged last; to be asked before it is remembered.
@@ -228,13 +199,10 @@ impl Judge {
         let rows = self.readings[position].as_ref().map(Reading::rows).unwrap_or_default();
         let progress = &task.pending.progress;
         let identities: Vec<String> = rows.iter().map(|row| explain::identity(&self.arena[row.key.clone()])).collect();
-        let speaks = self.decided.iter().position(|row| row.decision == decision);
-        let against = speaks.and_then(|index| {
-            let found = &self.found[self.first_rows[position] + index];
-            // What could not be decoded was refused before.
-            let known = known(&rows[index], &self.arena, &task.overlay, found, &self.bytes, progress).ok()?;
-            decision.compared_with(known)
-        });
+        let subject = Subject { record, reading: self.readings[position].as_ref(), arena: &self.arena };
+        let memory =
+            Remembered { overlay: &task.overlay, bytes: &self.bytes, found: &self.found[self.first_rows[position]..] };
+        let against = self.evaluator.compared_with(progress, subject, &memory, decision);
         let judged = rows.first().map(|row| Judged::of(row, &self.arena, record));
         Dropped {
             topology: &context.topology.name,
@@ -256,55 +224,13 @@ impl Judge {
         }
     }
 
-    /// Notes what was decided of the record that was judged last, and puts its entries into the overlay. Gives how
-    /// often that changed the epoch.
-    pub fn remember<C: Cluster>(
-        &self,
-        task: &mut Task<C>,
-        position: usize,
-        record: &Record<'_>,
-    ) -> Result<u64, dedup::epochs::Error> {
-        let rows = self.readings[position].as_ref().map(Reading::rows).unwrap_or_default();
-        let mut changes = 0;
-        for (row, decided) in rows.iter().zip(&self.decided) {
-            let judged = Judged::of(row, &self.arena, record);
-            task.pending.progress.note(&judged, &decided.decision)?;
-            if let Some(entry) = decided.entry.clone() {
-                task.overlay.put(&self.arena[row.key.clone()], Some(&self.entries[entry]));
-            }
-            if decided.decision.step.is_change() {
-                changes = 1;
-                let scope = judged.scope.map(explain::epoch).unwrap_or_default();
-                tracing::warn!(task = %task.input, offset = record.offset, scope, "the epoch changed");
-            }
-        }
-        Ok(changes)
+    /// Puts the entries of the record that was judged last into the overlay. Answers whether that changed the epoch.
+    pub fn remember<C: Cluster>(&mut self, task: &mut Task<C>, position: usize, record: &Record<'_>) -> bool {
+        let Task { pending, overlay, .. } = task;
+        let subject = Subject { record, reading: self.readings[position].as_ref(), arena: &self.arena };
+        let put = |key: &[u8], entry: &[u8]| overlay.put(key, Some(entry));
+        let Some(scope) = self.evaluator.remember(&mut pending.progress, subject, put) else { return false };
+        tracing::warn!(task = %task.input, offset = record.offset, scope = explain::epoch(scope), "the epoch changed");
+        true
     }
-}
-
-/// What is remembered of a row: what the overlay has, or else what the store has.
-fn known<'a>(
-    row: &Candidate,
-    arena: &[u8],
-    overlay: &'a Overlay,
-    found: &Found,
-    bytes: &'a [u8],
-    progress: &Progress,
-) -> Result<Known<'a>, format::Error> {
-    let look = |key: &Range<usize>, found: &Option<Range<usize>>| {
-        let stored = || found.clone().map(|range| &bytes[range]).filter(|_| !mistakes::made(Mistake::StoreNotAsked));
-        let written = overlay.get(&arena[key.clone()]).filter(|_| !mistakes::made(Mistake::InBatchDuplicatesUnseen));
-        let entry = written.unwrap_or_else(stored);
-        entry.map(EntryRef::decode).transpose()
-    };
-    let table = row.table.as_ref().filter(|_| progress.truncates > 0);
-    Ok(Known {
-        entry: look(&row.key, &found.entry)?,
-        table: table.map(|key| look(key, &found.table)).transpose()?.flatten(),
-    })
-}
-
-fn refused(context: &Context, refusal: &Refusal) -> Judgement {
-    let message = Cow::Owned(context.topology.refusal(refusal).into_owned());
-    Judgement { decision: dedup::refuse(&context.rules, refusal), message }
 }

@@ -1,14 +1,16 @@
 //! A batch's way through a task: judged record by record (`judge`), and sent where that says.
 
+use std::borrow::Cow;
+
 use crate::cluster::{self, Cluster, Kind, Message, Producer, RecordBatch, Ticket};
-use crate::dedup::{self, Action, Decision, Reason, Refusal, Verdict};
+use crate::dedup::{self, Action, Decision, Evaluation, Reason, Refusal, Verdict};
 use crate::mistakes::{self, Mistake};
 use crate::record::{HeaderBuf, Headers, Record};
 
 use super::catalog::Topics;
 use super::context::Context;
 use super::crash;
-use super::judge::{Judge, Judgement};
+use super::judge::Judge;
 use super::panics::AtHand;
 use super::plan;
 use super::task::{Task, TaskId};
@@ -135,27 +137,22 @@ fn process_all<C: Cluster>(
         let record = batch.record(index);
         judge.at_hand = Some(record.offset);
         crash::record(record.topic, record.partition, record.offset);
-        let judgement = judge
+        let evaluation = judge
             .judge(context, task, position, &record, wall_ms)
             .map_err(|error| Trouble::refused_at(id, record.offset, plan::Refusal::of_record(error).to_string()))?;
-        let Some(judgement) = judgement else {
+        let Some(evaluation) = evaluation else {
             let last = all.last().map_or(record.offset, |&last| batch.record(last).offset);
             task.present.doubt(record.offset, record.timestamp.unwrap_or_default(), last + 1);
             break;
         };
-        if judgement.decision.action == Action::Fail {
-            let Decision { verdict, reason, .. } = judgement.decision;
-            let (verdict, reason) = (verdict.as_str(), reason.as_str());
-            task.stop_at = Some(format!(
-                "{}:{} is {verdict} ({reason}): {}; the topology says `fail`",
-                task.input, record.offset, judgement.message
-            ));
+        if evaluation.decision.action == Action::Fail {
+            task.stop_at = Some(stops_at(context, task, &record, &evaluation));
             break;
         }
         let topics = task.topics;
         let mut outlet =
             Outlet { context, id, topics, producer: &mut *producer, headers: &mut *headers, added: &mut added };
-        let decision = outlet.emit(task, &record, judgement)?;
+        let decision = outlet.emit(task, &record, &evaluation)?;
         if decision.action == Action::Drop
             && let Some(topic) = &context.topology.audit
         {
@@ -165,9 +162,7 @@ fn process_all<C: Cluster>(
         }
         // What the output refuses is as if it had never been there.
         if decision.reason != Reason::Unsendable {
-            added.epoch_changes += judge
-                .remember(task, position, &record)
-                .map_err(|error| Trouble::refused_at(id, record.offset, error.to_string()))?;
+            added.epoch_changes += u64::from(judge.remember(task, position, &record));
         }
         task.tally.add(decision.verdict, decision.reason);
         task.last_timestamp = record.timestamp.or(task.last_timestamp);
@@ -185,6 +180,26 @@ fn process_all<C: Cluster>(
     Ok(added)
 }
 
+/// Why the task stops before a record.
+fn stops_at<C: Cluster>(context: &Context, task: &Task<C>, record: &Record<'_>, evaluation: &Evaluation) -> String {
+    let (input, offset) = (&task.input, record.offset);
+    if let Some(error) = evaluation.full {
+        return format!("{input}:{offset}: {error}");
+    }
+    let Decision { verdict, reason, .. } = evaluation.decision;
+    let (verdict, reason) = (verdict.as_str(), reason.as_str());
+    let words = words(context, evaluation);
+    format!("{input}:{offset} is {verdict} ({reason}): {words}; the topology says `fail`")
+}
+
+/// Why a record is set aside, or the task stops before it, for people.
+fn words<'a>(context: &Context, evaluation: &'a Evaluation) -> Cow<'a, str> {
+    match &evaluation.refusal {
+        Some(refusal) => context.topology.refusal(refusal),
+        None => context.topology.meaning(evaluation.decision.reason),
+    }
+}
+
 /// Where the records of a transaction go.
 struct Outlet<'a, P> {
     context: &'a Context,
@@ -196,26 +211,26 @@ struct Outlet<'a, P> {
 }
 
 impl<P: Producer> Outlet<'_, P> {
-    /// Sends the record where the judgement says. What comes back is the decision that was carried out: another
+    /// Sends the record where its evaluation says. What comes back is the decision that was carried out: another
     /// one where the output refuses the record.
     fn emit<C: Cluster>(
         &mut self,
         task: &mut Task<C>,
         record: &Record<'_>,
-        judgement: Judgement,
+        evaluation: &Evaluation,
     ) -> Result<Decision, Trouble> {
         let unsendable = task.quarantine.as_ref().and_then(|quarantine| quarantine.unsendable.as_ref());
-        let refusal = match judgement.decision.action {
-            Action::Drop => return Ok(judgement.decision),
+        let refusal = match evaluation.decision.action {
+            Action::Drop => return Ok(evaluation.decision),
             Action::DeadLetter => {
-                self.dead_letter(task, record, judgement.decision.reason, &judgement.message)?;
-                return Ok(judgement.decision);
+                self.dead_letter(task, record, evaluation.decision.reason, &words(self.context, evaluation))?;
+                return Ok(evaluation.decision);
             }
             Action::Fail => unreachable!("the caller stops before"),
             Action::Forward => match unsendable.filter(|(offset, _)| *offset == record.offset) {
                 Some((_, message)) => message.clone(),
                 None => match self.forward(task, record)? {
-                    None => return Ok(judgement.decision),
+                    None => return Ok(evaluation.decision),
                     Some(message) => message,
                 },
             },

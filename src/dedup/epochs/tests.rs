@@ -32,7 +32,9 @@ impl Task {
         let before = self.entries.get(key).cloned();
         let entry = before.as_deref().map(|bytes| EntryRef::decode(bytes).unwrap());
         let decision = decide(&self.rules, &self.progress, &judged, Known { entry, table: None });
-        self.progress.note(&judged, &decision).unwrap();
+        if let (Some(scope), Some(version)) = (judged.scope, judged.version) {
+            self.progress.epochs.note(decision.step, scope, version, offset).unwrap();
+        }
         let mut bytes = Vec::new();
         if decision.encode_entry(judged.version, entry, &mut bytes) {
             self.entries.insert(key, bytes);

@@ -1,0 +1,238 @@
+//! A record's way through the rules, in the order that [`super::decide`] documents. The engine and [`super::Model`] go
+//! the same one, each with a [`Memory`] of its own.
+//!
+//! [`read`] first; then [`Evaluator::evaluate`] decides; then, once the record has gone where the decision says,
+//! [`Evaluator::remember`] keeps what is to be known of it. A record that the output refuses is not remembered.
+//!
+//! **Failure.** Scopes that cannot be kept are found before anything is done with the record: its action is then
+//! [`Action::Fail`], whatever the rules say.
+
+use std::ops::Range;
+
+use crate::format::{self, EntryRef};
+use crate::record::Record;
+
+use super::decide::{Decision, Judged, Known, Remember, check_time, decide, refuse, spokesman};
+use super::epochs::{self, Epochs, Step};
+use super::progress::Progress;
+use super::reader::{Candidate, Reading, Refusal};
+use super::rules::Rules;
+use super::vocabulary::{Action, Kind, Reason, Verdict};
+
+/// The entries that a task remembers, as bytes, expired or not.
+pub trait Memory<'m> {
+    /// The entry of a row's identity: `row` counts the record's rows from 0, `key` is the store's.
+    fn identity(&self, row: usize, key: &[u8]) -> Option<&'m [u8]>;
+
+    /// The entry of a row's table.
+    fn table(&self, row: usize, key: &[u8]) -> Option<&'m [u8]>;
+}
+
+/// What `read` makes of the record at an offset, unless it was processed before: then nothing else is looked at.
+#[inline]
+pub fn read(progress: &Progress, offset: i64, read: impl FnOnce() -> Reading) -> Option<Reading> {
+    (!progress.is_replayed(offset)).then(read)
+}
+
+/// A record with what was read of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The record.
+    pub record: &'a Record<'a>,
+    /// What [`read`] has given.
+    pub reading: Option<&'a Reading>,
+    /// What the reading's ranges point into.
+    pub arena: &'a [u8],
+}
+
+impl<'a> Subject<'a> {
+    fn rows(&self) -> &'a [Candidate] {
+        self.reading.map(Reading::rows).unwrap_or_default()
+    }
+
+    fn judged(&self, row: &Candidate) -> Judged<'a> {
+        Judged::of(row, self.arena, self.record)
+    }
+
+    /// What is remembered of a row.
+    fn known<'m>(
+        &self,
+        memory: &impl Memory<'m>,
+        progress: &Progress,
+        index: usize,
+        row: &Candidate,
+    ) -> Result<Known<'m>, format::Error> {
+        let key = |range: &Range<usize>| &self.arena[range.clone()];
+        let entry = memory.identity(index, key(&row.key));
+        // As long as nothing was truncated, no table has an entry.
+        let table = row.table.as_ref().filter(|_| progress.truncates > 0);
+        let table = table.and_then(|table| memory.table(index, key(table)));
+        Ok(Known { entry: entry.map(EntryRef::decode).transpose()?, table: table.map(EntryRef::decode).transpose()? })
+    }
+}
+
+/// What is to be done with a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evaluation {
+    /// The decision that speaks for all of its rows.
+    pub decision: Decision,
+    /// Why it could not be judged.
+    pub refusal: Option<Refusal>,
+    /// Why the task must stop before it, although no rule says so.
+    pub full: Option<epochs::Error>,
+}
+
+impl From<Decision> for Evaluation {
+    fn from(decision: Decision) -> Self {
+        Self { decision, refusal: None, full: None }
+    }
+}
+
+/// Evaluates records one after the other; keeps the memory that it needs for one.
+#[derive(Debug, Default)]
+pub struct Evaluator {
+    /// What is decided of the record at hand, row by row.
+    rows: Vec<Decided>,
+    /// The entries to remember of it.
+    entries: Vec<u8>,
+    /// The scopes after it, where it begins one or a segment.
+    epochs: Option<Epochs>,
+}
+
+/// What is decided of a row.
+#[derive(Debug)]
+struct Decided {
+    decision: Decision,
+    /// Where the entry to remember is.
+    entry: Option<Range<usize>>,
+}
+
+impl Evaluator {
+    /// What is to be done with the record; `wall_ms` is the wall clock, in milliseconds since the epoch. `None` where
+    /// its timestamp is of the future by that clock and not `certainly` so: nothing was changed then. Stream time and
+    /// horizon move with every record whose timestamp can be believed, unless the task stops before it.
+    pub fn evaluate<'m>(
+        &mut self,
+        (rules, wall_ms): (&Rules, i64),
+        progress: &mut Progress,
+        subject: Subject<'_>,
+        memory: &impl Memory<'m>,
+        certainly: impl FnOnce() -> bool,
+    ) -> Result<Option<Evaluation>, format::Error> {
+        self.rows.clear();
+        self.entries.clear();
+        self.epochs = None;
+        let Some(reading) = subject.reading else { return Ok(Some(Decision::REPLAYED.into())) };
+        if let Some(refusal) = check_time(rules, progress, subject.record.timestamp, wall_ms) {
+            return Ok(certainly().then(|| refused(rules, refusal)));
+        }
+        let before = (progress.stream_time, progress.horizon);
+        progress.advance(rules, subject.record.timestamp);
+        let evaluation = match reading {
+            Reading::Refused(refusal) => refused(rules, refusal.clone()),
+            reading => self.decide(rules, progress, subject, (reading.rows(), memory))?,
+        };
+        if evaluation.decision.action == Action::Fail {
+            (progress.stream_time, progress.horizon) = before;
+        }
+        Ok(Some(evaluation))
+    }
+
+    fn decide<'m>(
+        &mut self,
+        rules: &Rules,
+        progress: &Progress,
+        subject: Subject<'_>,
+        (rows, memory): (&[Candidate], &impl Memory<'m>),
+    ) -> Result<Evaluation, format::Error> {
+        for (index, row) in rows.iter().enumerate() {
+            let known = subject.known(memory, progress, index, row)?;
+            let judged = subject.judged(row);
+            let decision = decide(rules, progress, &judged, known);
+            let start = self.entries.len();
+            let has_entry = decision.encode_entry(judged.version, known.entry, &mut self.entries);
+            self.rows.push(Decided { decision, entry: has_entry.then_some(start..self.entries.len()) });
+        }
+        let decision = match &self.rows[..] {
+            [only] => only.decision,
+            rows => spokesman(rows.iter().map(|row| row.decision)).expect("a record that was read has a row"),
+        };
+        if decision.action == Action::Fail {
+            return Ok(decision.into());
+        }
+        Ok(match self.begin_epochs(&progress.epochs, subject) {
+            Ok(()) => decision.into(),
+            Err(error) => Evaluation {
+                decision: Decision { action: Action::Fail, verdict: Verdict::Invalid, ..decision },
+                refusal: Some(Refusal::new(Reason::EpochChanged, error.to_string())),
+                full: Some(error),
+            },
+        })
+    }
+
+    /// What the rows do to the scopes, where they begin any: only a beginning can be refused.
+    fn begin_epochs(&mut self, epochs: &Epochs, subject: Subject<'_>) -> Result<(), epochs::Error> {
+        if self.rows.iter().all(|row| matches!(row.decision.step, Step::Nothing | Step::Seen { .. })) {
+            return Ok(());
+        }
+        let mut epochs = epochs.clone();
+        for (row, decided) in subject.rows().iter().zip(&self.rows) {
+            let judged = subject.judged(row);
+            if let (Some(scope), Some(version)) = (judged.scope, judged.version) {
+                epochs.note(decided.decision.step, scope, version, judged.offset)?;
+            }
+        }
+        self.epochs = Some(epochs);
+        Ok(())
+    }
+
+    /// What the record that was evaluated last was compared with, if `decision` was that on one of its rows; to be asked
+    /// before it is remembered.
+    pub fn compared_with<'m>(
+        &self,
+        progress: &Progress,
+        subject: Subject<'_>,
+        memory: &impl Memory<'m>,
+        decision: Decision,
+    ) -> Option<EntryRef<'m>> {
+        let speaks = self.rows.iter().position(|row| row.decision == decision)?;
+        // What cannot be decoded was refused before.
+        let known = subject.known(memory, progress, speaks, subject.rows().get(speaks)?).ok()?;
+        decision.compared_with(known)
+    }
+
+    /// Keeps what is to be known of the record that was evaluated last; `put` is given store keys and entries. Answers
+    /// whether the epoch changed, and to which scope.
+    pub fn remember<'a>(
+        &mut self,
+        progress: &mut Progress,
+        subject: Subject<'a>,
+        mut put: impl FnMut(&[u8], &[u8]),
+    ) -> Option<&'a [u8]> {
+        let mut changed = None;
+        let has_begun = self.epochs.is_some();
+        if let Some(epochs) = self.epochs.take() {
+            progress.epochs = epochs;
+        }
+        for (row, decided) in subject.rows().iter().zip(&self.rows) {
+            let Decided { decision, entry } = decided;
+            let judged = subject.judged(row);
+            if let (Step::Seen { scope }, Some(version), false) = (decision.step, judged.version, has_begun) {
+                progress.epochs.seen(scope, version, judged.offset);
+            }
+            let is_truncate = judged.kind == Kind::Truncate && matches!(decision.remember, Remember::Entry { .. });
+            progress.truncates += u64::from(is_truncate);
+            if let Some(entry) = entry.clone() {
+                put(&subject.arena[row.key.clone()], &self.entries[entry]);
+            }
+            if decision.step.is_change() {
+                changed = judged.scope;
+            }
+        }
+        changed
+    }
+}
+
+fn refused(rules: &Rules, refusal: Refusal) -> Evaluation {
+    Evaluation { decision: refuse(rules, &refusal), refusal: Some(refusal), full: None }
+}
