@@ -236,3 +236,6 @@ impl Evaluator {
 fn refused(rules: &Rules, refusal: Refusal) -> Evaluation {
     Evaluation { decision: refuse(rules, &refusal), refusal: Some(refusal), full: None }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,7 @@ pub struct Model {
 }
 
 /// All entries, by store key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Entries(HashMap<Box<[u8]>, Vec<u8>>);
 
 impl<'a> Memory<'a> for &'a Entries {

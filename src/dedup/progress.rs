@@ -6,7 +6,7 @@
 use crate::format::NO_TIME;
 use crate::mistakes::{self, Mistake};
 
-use super::epochs::Epochs;
+use super::epochs::{self, Epochs};
 use super::rules::{Retention, Rules};
 
 /// More ranges than any group is reset to leave behind.

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::dedup::Kinds;
-use crate::dedup::epochs::Error as TooMuch;
 use crate::dedup::tests::{paths, rules};
 
 const HASH: Option<u32> = Some(7);
@@ -348,24 +347,16 @@ fn a_row_below_its_tables_truncate_is_stale() {
 }
 
 #[test]
-fn a_truncate_is_judged_by_its_tables_entry_and_counted() {
-    fn truncate(version: &[u8]) -> Judged<'_> {
-        Judged { kind: Kind::Truncate, ..versioned_by(version) }
-    }
-    let mut progress = Progress::default();
-    let with = |progress: &mut Progress, version: &[u8], before| {
-        let decision = decide(&versioned(), progress, &truncate(version), known(before));
-        progress.note(&truncate(version), &decision).unwrap();
-        decision
+fn a_truncate_is_judged_by_its_tables_entry() {
+    let with = |version: &[u8], before| {
+        let truncate = Judged { kind: Kind::Truncate, ..versioned_by(version) };
+        decide(&versioned(), &Progress::default(), &truncate, known(before))
     };
-    assert!(forwarded(with(&mut progress, b"\x81\x05", None), Reason::First));
-    assert_eq!(progress.truncates, 1);
+    assert!(forwarded(with(b"\x81\x05", None), Reason::First));
     let before = entry(1, Some(b"\x81\x05"));
-    assert!(dropped(with(&mut progress, b"\x81\x05", before), Verdict::Duplicate, Reason::VersionEqual));
-    assert!(dropped(with(&mut progress, b"\x81\x04", before), Verdict::Stale, Reason::VersionOlder));
-    assert_eq!(progress.truncates, 1);
-    assert!(forwarded(with(&mut progress, b"\x81\x06", before), Reason::Newer));
-    assert_eq!(progress.truncates, 2);
+    assert!(dropped(with(b"\x81\x05", before), Verdict::Duplicate, Reason::VersionEqual));
+    assert!(dropped(with(b"\x81\x04", before), Verdict::Stale, Reason::VersionOlder));
+    assert!(forwarded(with(b"\x81\x06", before), Reason::Newer));
 }
 
 #[test]
@@ -385,8 +376,10 @@ fn a_message_is_new_or_a_duplicate_and_never_stale() {
 /// What a record of `scope` at `offset` gets, `before` being remembered; the progress takes part.
 fn in_scope(rules: &Rules, progress: &mut Progress, judged: Judged<'_>, before: Option<EntryRef<'_>>) -> Decision {
     let decision = decide(rules, progress, &judged, known(before));
-    if decision.action != Action::Fail {
-        progress.note(&judged, &decision).unwrap();
+    if let (Some(scope), Some(version)) = (judged.scope, judged.version)
+        && decision.action != Action::Fail
+    {
+        progress.epochs.note(decision.step, scope, version, judged.offset).unwrap();
     }
     decision
 }
@@ -459,22 +452,6 @@ fn a_record_of_no_scope_is_compared_as_if_in_its_entrys_and_stays_there() {
     let decision = in_scope(&versioned(), &mut progress, b, before);
     assert!(forwarded(decision, Reason::Newer));
     assert_eq!(EntryRef::decode(&remembered(decision, b.version, before).unwrap()).unwrap().scope, Some(1));
-}
-
-#[test]
-fn too_many_scopes_are_refused_and_change_nothing() {
-    let mut progress = Progress::default();
-    let rules = versioned();
-    for n in 0..crate::dedup::epochs::SCOPES_MAX as u32 {
-        let scope = n.to_be_bytes();
-        let judged = Judged { scope: Some(&scope), offset: n.into(), ..versioned_by(b"\x80") };
-        in_scope(&rules, &mut progress, judged, None);
-    }
-    let before = progress.clone();
-    let judged = Judged { scope: Some(b"one more"), offset: 1000, ..versioned_by(b"\x80") };
-    let decision = decide(&rules, &progress, &judged, Known::default());
-    assert_eq!(progress.note(&judged, &decision), Err(TooMuch::TooManyScopes(crate::dedup::epochs::SCOPES_MAX)));
-    assert_eq!(progress, before);
 }
 
 #[test]

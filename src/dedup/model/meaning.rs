@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::dedup::tests::{paths, record, rules};
 use crate::dedup::{Kind, Kinds, Reads, Reason, Refresh, Retention};
+use crate::format::EntryRef;
 
 /// A record, or a row: its kind, identity, scope, version and time.
 #[derive(Clone, Debug)]
@@ -495,7 +496,7 @@ proptest! {
  judge(&mut straight, given, offset as i64);
  });
         let mut model = Model::new(Arc::new(rules_of(&settings)));
-        let mut committed = (Progress::default(), HashMap::new(), 0, None);
+        let mut committed = (Progress::default(), Entries::default(), 0, None);
         let mut ends = ends.into_iter().chain(std::iter::repeat((5, true)));
         while committed.2 < given.len() {
             let (count, commits) = ends.next().unwrap();
