@@ -5,6 +5,9 @@
 //! thread is told to make one; the program has no way to say so, and does not start.
 //!
 //! Some stand in what the simulation has in place of `cluster::kafka`, which is not part of what it runs.
+//!
+//! To keep something of a transaction that was aborted, its writes, stream time, epochs or what it had processed, is none
+//! of them: what an open transaction would change is its own (`engine::share`), and goes when it goes.
 
 #[cfg(feature = "mistakes")]
 use std::cell::Cell;
@@ -38,14 +41,6 @@ mistakes! {
     MetaBeforeEntries,
     /// an error of the store's disk is passed over
     StoreErrorIgnored,
-    /// a transaction's writes are kept after its abort
-    OverlayKept,
-    /// the offsets that an aborted transaction had processed are kept
-    ProcessedKept,
-    /// stream time is not set back after an abort
-    StreamTimeKept,
-    /// the epochs that an aborted transaction has met are kept
-    EpochsKept,
     /// the epochs are no part of what a transaction writes
     EpochsNotWritten,
     /// what was looked up for one batch is used for the next

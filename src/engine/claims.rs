@@ -26,7 +26,8 @@ use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
 
 use super::context::Context;
-use super::task::{Task, TaskId, Tasks};
+use super::share::TaskId;
+use super::task::{Task, Tasks};
 use super::transact::Transactor;
 
 /// What the group has committed for a partition, where ratchet has.
@@ -120,10 +121,10 @@ impl<C: Cluster> Naming<'_, C> {
         if named.is_empty() {
             return Ok(());
         }
-        let touched = named.iter().map(|(id, _)| *id).collect();
+        let tasks = named.iter().map(|(id, _)| *id).collect();
         let offsets: Vec<OffsetCommit> =
             named.iter().map(|(id, known)| known.to_commit(&self.tasks[id].input)).collect();
-        self.transactor.commit_offsets(self.context, touched, &offsets, self.member, self.metrics)?;
+        self.transactor.commit_offsets(self.context, tasks, &offsets, self.member, self.metrics)?;
         for (id, commitment) in named {
             if let Some(task) = self.tasks.get_mut(&id) {
                 tracing::debug!(task = %task.input, owner = commitment.owner(), "owner named");

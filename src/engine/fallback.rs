@@ -18,7 +18,8 @@ use crate::state::{self, Overlay};
 
 use super::hold::Held;
 use super::plan::Refusal;
-use super::task::{TaskId, Tasks};
+use super::share::TaskId;
+use super::task::Tasks;
 use super::trouble::Trouble;
 
 /// Sends a task's changelog records; where the first one comes to stand is reported.

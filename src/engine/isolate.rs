@@ -20,8 +20,9 @@ use super::claims::Naming;
 use super::context::{Context, backoff};
 use super::fallback;
 use super::process::{Portion, Scratch, process};
-use super::task::{Phase, Task, TaskId, Tasks};
-use super::transact::{Aborted, Transactor};
+use super::share::{Stop, TaskId};
+use super::task::{Phase, Task, Tasks};
+use super::transact::{Committed, Transactor};
 use super::trouble::{Cause, Trouble};
 
 /// For how long a task that has a place may find nothing to read while others wait for theirs.
@@ -98,6 +99,8 @@ pub enum Outcome {
     Idle,
     /// Something was done.
     Worked,
+    /// What comes before a record is committed, and there the task stops.
+    Stopped(Stop),
     /// The trouble is behind it: the task can share transactions again.
     Recovered,
     /// Its transaction was aborted: the task must restore.
@@ -123,36 +126,39 @@ pub struct Means<'a, C: Cluster> {
 /// Takes an isolated task one step further. Never waits for a delivery.
 pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
     let task = means.tasks.get_mut(&id).expect("the lane steps its own tasks");
-    let Phase::Isolated(mut isolated) = std::mem::replace(&mut task.phase, Phase::Failed) else {
-        return Outcome::Waiting;
-    };
+    let Phase::Isolated(own) = &mut task.phase else { return Outcome::Waiting };
+    let Some(mut isolated) = own.take() else { return Outcome::Waiting };
     let stepped = if isolated.sealed { finish(means, id, &mut isolated) } else { advance(means, id, &mut isolated) };
     let task = means.tasks.get_mut(&id).expect("still there");
-    match stepped {
+    let trouble = match stepped {
         Ok(outcome) => {
-            task.set_phase(Phase::Isolated(isolated));
-            outcome
+            task.phase = Phase::Isolated(Some(isolated));
+            return outcome;
         }
-        Err(trouble) => {
-            task.set_phase(Phase::Waiting { until: Duration::ZERO });
-            task.unsettle();
-            let Aborted { undelivered, delivered, .. } =
-                isolated.transactor.abort(means.cluster, &trouble.cause, means.metrics);
-            if let Some(fallen_back) = fallback::told(means.tasks, &delivered).pop() {
-                return Outcome::SetBack(fallen_back.cause);
-            }
-            let task = means.tasks.get_mut(&id).expect("still there");
-            let refused = undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
-            Outcome::SetBack(learn(means.context, task, refused, isolated.tried).unwrap_or(trouble.cause))
-        }
+        Err(trouble) => trouble,
+    };
+    task.set_phase(Phase::Waiting { until: Duration::ZERO });
+    task.unsettle();
+    let aborted = isolated.transactor.abort(means.cluster, &trouble.cause, means.metrics);
+    if let Some(fallen_back) = fallback::told(means.tasks, &aborted.delivered).pop() {
+        return Outcome::SetBack(fallen_back.cause);
     }
+    let task = means.tasks.get_mut(&id).expect("still there");
+    let refused = aborted.undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
+    let last = aborted.shares.first().map(|share| share.position.next - 1);
+    let tried = (isolated.tried, last.unwrap_or(task.committed.next));
+    Outcome::SetBack(learn(means.context, task, refused, tried).unwrap_or(trouble.cause))
 }
 
 /// What a failed try teaches: a single refused record is unsendable; of several, half are tried next; anything
 /// else is tried again later. Gives the reason to stop where there is no way on: the dead letter topic refuses
-/// the record as well.
-fn learn<C: Cluster>(context: &Context, task: &mut Task<C>, refused: Option<String>, tried: usize) -> Option<Cause> {
-    let last = task.pending.next - 1;
+/// the record as well. It has tried so many records, of which this offset is the last one's.
+fn learn<C: Cluster>(
+    context: &Context,
+    task: &mut Task<C>,
+    refused: Option<String>,
+    (tried, last): (usize, i64),
+) -> Option<Cause> {
     let quarantine = task.quarantine.as_mut()?;
     match refused {
         Some(message) if quarantine.unsendable.as_ref().is_some_and(|(offset, _)| *offset == last) => {
@@ -206,11 +212,10 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     isolated.tried = indices.len();
     let naming = Naming { context, tasks, member, transactor: &mut isolated.transactor, metrics };
     naming.claim(id, |_| false).map_err(Trouble::cluster)?;
-    let task = tasks.get_mut(&id).expect("still there");
-    isolated.transactor.touch(context, id).map_err(Trouble::cluster)?;
-    let producer = isolated.transactor.producer();
+    let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(Outcome::Waiting) };
+    let (share, producer) = isolated.transactor.touch(context, id, &work.task.committed).map_err(Trouble::cluster)?;
     let portion = Portion { batch: &isolated.batch, indices: &indices, room: context.isolated_room };
-    let added = process(context, id, task, &portion, producer, scratch)?;
+    let added = process(context, &work, share, &portion, producer, scratch)?;
     isolated.tried = added.records;
     isolated.taken += added.records;
     isolated.transactor.add(added);
@@ -228,7 +233,8 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isola
     if isolated.transactor.in_flight() > 0 {
         return Ok(Outcome::Waiting);
     }
-    let troubles = isolated.transactor.commit(means.context, means.tasks, means.member, means.metrics)?;
+    let Committed { troubles, stops } =
+        isolated.transactor.commit(means.context, means.tasks, means.member, means.metrics)?;
     isolated.sealed = false;
     let task = means.tasks.get_mut(&id).expect("still there");
     if let Some(quarantine) = &mut task.quarantine {
@@ -236,8 +242,9 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isola
         quarantine.unsendable = None;
         quarantine.records_max = (quarantine.records_max * 2).min(means.context.limits.isolated_records_max);
     }
-    match troubles.into_iter().next() {
-        None => Ok(Outcome::Worked),
-        Some(trouble) => Err(trouble),
+    match (troubles.into_iter().next(), stops.into_iter().next()) {
+        (Some(trouble), _) => Err(trouble),
+        (None, Some((_, stop))) => Ok(Outcome::Stopped(stop)),
+        (None, None) => Ok(Outcome::Worked),
     }
 }

@@ -7,15 +7,18 @@
 use std::ops::Range;
 
 use crate::cluster::{Cluster, RecordBatch};
-use crate::dedup::{Decision, Evaluation, Evaluator, Judged, Memory, Reader, Reading, Subject, evaluate, explain};
+use crate::dedup::{
+    Decision, Evaluation, Evaluator, Judged, Memory, Progress, Reader, Reading, Subject, evaluate, explain,
+};
 use crate::format;
 use crate::mistakes::{self, Mistake};
 use crate::record::Record;
-use crate::state::{self, Overlay};
+use crate::state::{self, Overlay, Store};
 
 use super::audit::Dropped;
 use super::context::Context;
-use super::task::Task;
+use super::share::Share;
+use super::task::Work;
 
 /// Memory that a lane reuses from batch to batch.
 pub struct Judge {
@@ -99,28 +102,28 @@ impl Judge {
     }
 
     /// Reads each record that was not processed before.
-    pub fn read<C: Cluster>(&mut self, task: &Task<C>, batch: &C::Batch, indices: &[usize]) {
+    pub fn read<C: Cluster>(&mut self, work: &Work<'_, C>, share: &Share, batch: &C::Batch, indices: &[usize]) {
         self.arena.clear();
         self.readings.clear();
-        let mut expected = task.pending.next;
+        let mut expected = share.position.next;
         for &index in indices {
             self.at_hand = Some(expected);
             let record = batch.record(index);
             self.at_hand = Some(record.offset);
-            assert!(record.offset >= expected, "{}: offset {} came after {expected}", task.input, record.offset);
+            assert!(record.offset >= expected, "{}: offset {} came after {expected}", work.task.input, record.offset);
             expected = record.offset + 1;
             let Self { reader, arena, .. } = self;
-            let reading = evaluate::read(&task.pending.progress, record.offset, || reader.read(&record, arena));
+            let reading = evaluate::read(&share.position.progress, record.offset, || reader.read(&record, arena));
             self.readings.push(reading);
         }
         // What follows is done for all of them.
-        self.at_hand = Some(task.pending.next);
+        self.at_hand = Some(share.position.next);
     }
 
     /// Fetches the entries of all rows from the store, in one go. Those in the overlay will not be asked for
     /// again: fetching them too costs less than looking twice. A table's entry is asked for only where one can be:
     /// the first is made in this very batch, and then it is in the overlay.
-    pub fn look_up<C: Cluster>(&mut self, task: &Task<C>) -> Result<(), state::Error> {
+    pub fn look_up(&mut self, store: &Store, progress: &Progress) -> Result<(), state::Error> {
         let Self { arena, readings, bytes, wanted, found, first_rows, .. } = self;
         if mistakes::made(Mistake::LookUpsKept) && first_rows.len() >= readings.len() {
             return Ok(());
@@ -129,7 +132,7 @@ impl Judge {
         wanted.clear();
         found.clear();
         first_rows.clear();
-        let has_tables = task.pending.progress.truncates > 0;
+        let has_tables = progress.truncates > 0;
         let arena = &arena[..];
         let mut want = |key: Range<usize>, row, is_table| {
             wanted.push(Wanted { head: state::key_head(&arena[key.clone()]), key, row, is_table });
@@ -148,9 +151,8 @@ impl Judge {
         wanted.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b))));
         let mut keys: Vec<&[u8]> = wanted.iter().map(key).collect();
         keys.dedup();
-        let held = task.held.as_ref().expect("a task at work holds its store");
         let mut wanted = wanted.iter().peekable();
-        held.store.get_sorted(&keys, |at, value| {
+        store.get_sorted(&keys, |at, value| {
             let range = value.map(|value| {
                 let start = bytes.len();
                 bytes.extend_from_slice(value);
@@ -164,44 +166,44 @@ impl Judge {
         })
     }
 
-    /// What is to be done with the record at `position` of those that were read; `None` where clocks have yet to be asked
+    /// What is to be done with the record that was read as the `at`-th, from 0; `None` where clocks have yet to be asked
     /// whether it is of the future ([`super::present`]).
     pub fn judge<C: Cluster>(
         &mut self,
-        context: &Context,
-        task: &mut Task<C>,
-        position: usize,
+        (context, work): (&Context, &Work<'_, C>),
+        share: &mut Share,
+        at: usize,
         record: &Record<'_>,
         wall_ms: i64,
     ) -> Result<Option<Evaluation>, format::Error> {
         let Self { evaluator, readings, arena, bytes, found, first_rows, .. } = self;
-        let Task { pending, overlay, present, .. } = task;
-        let subject = Subject { record, reading: readings[position].as_ref(), arena };
-        let memory = Remembered { overlay, bytes, found: &found[first_rows[position]..] };
+        let Share { position, overlay, .. } = share;
+        let subject = Subject { record, reading: readings[at].as_ref(), arena };
+        let memory = Remembered { overlay, bytes, found: &found[first_rows[at]..] };
         let rules = &context.rules;
         // Where the topics are this process's own there is no other clock.
         let certainly = || {
-            let is_future = |at| present.is_future(record.offset, at, rules.future_max_ms);
+            let is_future = |time| work.task.present.is_future(record.offset, time, rules.future_max_ms);
             !C::IS_SHARED || mistakes::made(Mistake::KafkaTimeNotAsked) || record.timestamp.is_some_and(is_future)
         };
-        evaluator.evaluate((rules, wall_ms), &mut pending.progress, subject, &memory, certainly)
+        evaluator.evaluate((rules, wall_ms), &mut position.progress, subject, &memory, certainly)
     }
 
     /// What the audit says of the record that was judged last; to be asked before it is remembered.
-    pub fn dropped<'a, C: Cluster>(
+    pub fn dropped<'a>(
         &'a self,
         context: &'a Context,
-        task: &'a Task<C>,
-        position: usize,
+        share: &'a Share,
+        at: usize,
         record: &'a Record<'a>,
         decision: Decision,
     ) -> Dropped<'a> {
-        let rows = self.readings[position].as_ref().map(Reading::rows).unwrap_or_default();
-        let progress = &task.pending.progress;
+        let rows = self.readings[at].as_ref().map(Reading::rows).unwrap_or_default();
+        let progress = &share.position.progress;
         let identities: Vec<String> = rows.iter().map(|row| explain::identity(&self.arena[row.key.clone()])).collect();
-        let subject = Subject { record, reading: self.readings[position].as_ref(), arena: &self.arena };
+        let subject = Subject { record, reading: self.readings[at].as_ref(), arena: &self.arena };
         let memory =
-            Remembered { overlay: &task.overlay, bytes: &self.bytes, found: &self.found[self.first_rows[position]..] };
+            Remembered { overlay: &share.overlay, bytes: &self.bytes, found: &self.found[self.first_rows[at]..] };
         let against = self.evaluator.compared_with(progress, subject, &memory, decision);
         let judged = rows.first().map(|row| Judged::of(row, &self.arena, record));
         Dropped {
@@ -225,12 +227,13 @@ impl Judge {
     }
 
     /// Puts the entries of the record that was judged last into the overlay. Answers whether that changed the epoch.
-    pub fn remember<C: Cluster>(&mut self, task: &mut Task<C>, position: usize, record: &Record<'_>) -> bool {
-        let Task { pending, overlay, .. } = task;
-        let subject = Subject { record, reading: self.readings[position].as_ref(), arena: &self.arena };
+    pub fn remember(&mut self, share: &mut Share, at: usize, record: &Record<'_>) -> bool {
+        let Share { position, overlay, .. } = share;
+        let subject = Subject { record, reading: self.readings[at].as_ref(), arena: &self.arena };
         let put = |key: &[u8], entry: &[u8]| overlay.put(key, Some(entry));
-        let Some(scope) = self.evaluator.remember(&mut pending.progress, subject, put) else { return false };
-        tracing::warn!(task = %task.input, offset = record.offset, scope = explain::epoch(scope), "the epoch changed");
+        let Some(scope) = self.evaluator.remember(&mut position.progress, subject, put) else { return false };
+        let task = format_args!("{}:{}", record.topic, record.partition);
+        tracing::warn!(%task, offset = record.offset, scope = explain::epoch(scope), "the epoch changed");
         true
     }
 }

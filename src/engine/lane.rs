@@ -18,8 +18,9 @@ use crate::observe::LaneMetrics;
 use super::context::Context;
 use super::panics::{Panic, caught};
 use super::process::Scratch;
+use super::share::TaskId;
 use super::status::{Counts, LaneStatus};
-use super::task::{Phase, Task, TaskId, Tasks};
+use super::task::{Phase, Task, Tasks};
 use super::transact::Transactor;
 
 mod group;

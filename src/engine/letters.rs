@@ -18,16 +18,15 @@ const FRAMED_HELP: &str = "they look like a schema registry's (a zero byte, a sc
 /// What is to be said of a task's dead letters.
 #[derive(Debug, Default)]
 pub struct Letters {
-    /// The open transaction's.
-    pending: Counts,
     /// Those that were committed and not spoken of yet.
-    unsaid: Counts,
+    unsaid: SetAside,
     /// When something was said last, on the monotonic clock.
     said_at: Option<Duration>,
 }
 
+/// Records that were set aside.
 #[derive(Debug, Default, PartialEq)]
-struct Counts {
+pub struct SetAside {
     reasons: Vec<(Reason, u64)>,
     first: Option<First>,
     /// How many begin as a schema registry's serializers write them.
@@ -41,8 +40,17 @@ struct First {
     message: String,
 }
 
-impl Counts {
-    fn add(&mut self, reason: Reason, count: u64) {
+impl SetAside {
+    /// Counts a record.
+    pub fn add(&mut self, record: &Record<'_>, reason: Reason, message: &str) {
+        self.count(reason, 1);
+        self.framed += u64::from(is_framed(record, reason));
+        if self.first.is_none() {
+            self.first = Some(First { offset: record.offset, message: message.to_owned() });
+        }
+    }
+
+    fn count(&mut self, reason: Reason, count: u64) {
         match self.reasons.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, counted)) => *counted += count,
             None => self.reasons.push((reason, count)),
@@ -53,36 +61,23 @@ impl Counts {
         self.reasons.iter().map(|(_, count)| count).sum()
     }
 
-    fn clear(&mut self) {
+    /// Forgets all.
+    pub fn clear(&mut self) {
         self.reasons.clear();
         (self.first, self.framed) = (None, 0);
     }
 }
 
 impl Letters {
-    /// Counts a record of the open transaction.
-    pub fn add(&mut self, record: &Record<'_>, reason: Reason, message: &str) {
-        self.pending.add(reason, 1);
-        self.pending.framed += u64::from(is_framed(record, reason));
-        if self.pending.first.is_none() {
-            self.pending.first = Some(First { offset: record.offset, message: message.to_owned() });
-        }
-    }
-
-    /// The open transaction is committed.
-    pub fn settle(&mut self) {
-        let Self { pending, unsaid, .. } = self;
-        pending.reasons.iter().for_each(|(reason, count)| unsaid.add(*reason, *count));
-        unsaid.framed += pending.framed;
+    /// A transaction is committed that has set these aside.
+    pub fn settle(&mut self, committed: &mut SetAside) {
+        let unsaid = &mut self.unsaid;
+        committed.reasons.iter().for_each(|(reason, count)| unsaid.count(*reason, *count));
+        unsaid.framed += committed.framed;
         if unsaid.first.is_none() {
-            unsaid.first = pending.first.take();
+            unsaid.first = committed.first.take();
         }
-        pending.clear();
-    }
-
-    /// The open transaction is given up.
-    pub fn rewind(&mut self) {
-        self.pending.clear();
+        committed.clear();
     }
 
     /// Says what there is to say, if it is time for that.
@@ -139,35 +134,32 @@ mod tests {
     }
 
     fn unsaid(letters: &Letters) -> (u64, u64, Option<i64>) {
-        let Counts { first, framed, .. } = &letters.unsaid;
+        let SetAside { first, framed, .. } = &letters.unsaid;
         (letters.unsaid.records(), *framed, first.as_ref().map(|first| first.offset))
     }
 
     #[test]
-    fn only_what_was_committed_is_spoken_of_and_each_once() {
-        let (mut letters, task) = (Letters::default(), TopicPartition::new("t", 0));
+    fn all_that_was_committed_is_spoken_of_and_each_once() {
+        let (mut letters, mut open, task) = (Letters::default(), SetAside::default(), TopicPartition::new("t", 0));
         let framed = [0, 0, 0, 0, 7, 2];
-        letters.add(&record(4, &framed), Reason::ValueMalformed, "no JSON");
-        letters.rewind();
-        letters.settle();
-        assert_eq!(unsaid(&letters), (0, 0, None), "its transaction was given up");
         for (offset, value) in [(5, &b"{"[..]), (6, &framed)] {
-            letters.add(&record(offset, value), Reason::ValueMalformed, "no JSON");
+            open.add(&record(offset, value), Reason::ValueMalformed, "no JSON");
         }
-        letters.settle();
-        letters.add(&record(7, &framed), Reason::Late, "late");
-        letters.settle();
+        assert_eq!(unsaid(&letters), (0, 0, None), "nothing is committed yet");
+        letters.settle(&mut open);
+        open.add(&record(7, &framed), Reason::Late, "late");
+        letters.settle(&mut open);
         assert_eq!(unsaid(&letters), (3, 1, Some(5)), "one that could be read is no registry's");
         letters.say_if_due(&task, "dead", Duration::ZERO);
         assert_eq!(unsaid(&letters), (0, 0, None));
-        letters.add(&record(8, b"{"), Reason::ValueMalformed, "no JSON");
-        letters.settle();
+        open.add(&record(8, b"{"), Reason::ValueMalformed, "no JSON");
+        letters.settle(&mut open);
         letters.say_if_due(&task, "dead", INTERVAL - Duration::from_millis(1));
         assert_eq!(unsaid(&letters), (1, 0, Some(8)), "it waits for its time");
         letters.say_if_due(&task, "dead", INTERVAL);
         assert_eq!(unsaid(&letters), (0, 0, None));
-        letters.add(&record(9, b"{"), Reason::ValueMalformed, "no JSON");
-        letters.settle();
+        open.add(&record(9, b"{"), Reason::ValueMalformed, "no JSON");
+        letters.settle(&mut open);
         letters.say(&task, "dead", INTERVAL);
         assert_eq!(unsaid(&letters), (0, 0, None), "it leaves");
     }

@@ -5,7 +5,8 @@
 //!   the topics that are read, [`feeding`] says which they may be
 //! - [`budget`] divides the memory, and [`limits`] bound what is done at once
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
-//! - [`process`] takes a batch through a task; [`transact`] puts it into a transaction
+//! - [`process`] takes a batch through a task; [`transact`] is its transaction, in which each task has a [`share`]: what
+//!   is committed becomes the task's, what is aborted is dropped
 //! - [`restore`] is the one way back, [`plan`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
 //!   say who can have written; [`isolate`] is for outputs that fail
 //! - [`rebuild`] writes a changelog that is gone anew, from stores, while nobody is at work
@@ -59,6 +60,7 @@ pub mod process;
 pub mod progress;
 pub mod rebuild;
 pub mod restore;
+pub mod share;
 pub mod status;
 pub mod sweep;
 pub mod task;

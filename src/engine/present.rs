@@ -12,7 +12,7 @@
 //! What was learnt counts for records that were there before it was asked for, and for no others: nothing is assumed of
 //! how any clock goes on.
 //!
-//! **Failure**: an aborted transaction has asked nothing: the record is met and doubted again. Where Kafka does not tell,
+//! **Failure**: after an abort nothing was asked: the record is met and doubted again. Where Kafka does not tell,
 //! the task waits.
 
 use std::time::Duration;
@@ -24,13 +24,22 @@ pub const WAIT: Duration = Duration::from_secs(5);
 /// How often it says that it waits.
 const TELL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A record that looks like one of the future.
+/// A record that looks like one of the future: it cannot be decided on before Kafka was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Doubt {
-    offset: i64,
-    timestamp: i64,
+pub struct Doubt {
+    /// Its offset.
+    pub offset: i64,
+    /// Its timestamp, in milliseconds since the epoch.
+    pub timestamp: i64,
     /// All below this offset was there when it was doubted.
-    there: i64,
+    pub there: i64,
+}
+
+impl Doubt {
+    /// The partition is known to have reached as far as `end`.
+    pub fn reach(&mut self, end: i64) {
+        self.there = self.there.max(end);
+    }
 }
 
 /// What was learnt of Kafka's time.
@@ -52,9 +61,7 @@ struct Waiting {
 /// What a task knows of the present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Present {
-    /// The record before which the open transaction stops.
-    doubted: Option<Doubt>,
-    /// The same, once that is committed: the next restore asks for Kafka's time.
+    /// The record before which the last transaction has stopped: the next restore asks for Kafka's time.
     asks: Option<Doubt>,
     learnt: Option<Learnt>,
     waiting: Option<Waiting>,
@@ -80,36 +87,13 @@ impl Present {
         known.is_some_and(|ms| timestamp > ms.saturating_add(future_max_ms))
     }
 
-    /// The record at `offset` cannot be decided on. All below `there` has been read.
-    pub fn doubt(&mut self, offset: i64, timestamp: i64, there: i64) {
-        self.doubted = Some(Doubt { offset, timestamp, there });
-    }
-
-    /// The partition is known to have reached as far as `end`.
-    pub fn reach(&mut self, end: i64) {
-        if let Some(doubt) = &mut self.doubted {
-            doubt.there = doubt.there.max(end);
-        }
-    }
-
-    /// Whether the open transaction stops before a record that is doubted.
-    pub fn is_doubted(&self) -> bool {
-        self.doubted.is_some()
-    }
-
-    /// The open transaction is given up.
-    pub fn rewind(&mut self) {
-        self.doubted = None;
-    }
-
     /// The transaction that stopped before a doubted record is committed: gives how long to wait before Kafka is asked,
     /// and how the clocks disagree where they are known to.
-    pub fn commit(&mut self, now: Duration, wall_ms: i64) -> Option<(Duration, Option<Disagreement>)> {
-        let doubt = self.doubted.take()?;
+    pub fn doubt(&mut self, doubt: Doubt, now: Duration, wall_ms: i64) -> (Duration, Option<Disagreement>) {
         self.asks = Some(doubt);
         // It was asked already, and the answer was not that the record is of the future.
         let Some(learnt) = self.learnt.filter(|learnt| doubt.offset < learnt.there) else {
-            return Some((Duration::ZERO, None));
+            return (Duration::ZERO, None);
         };
         let told = self.waiting.map(|waiting| waiting.told);
         let is_to_be_told = told.is_none_or(|told| now.saturating_sub(told) >= TELL_INTERVAL);
@@ -121,7 +105,7 @@ impl Present {
             kafka_ahead_ms: learnt.ms.map(|ms| ms.saturating_sub(wall_ms)),
             is_to_be_told,
         };
-        Some((WAIT, Some(disagreement)))
+        (WAIT, Some(disagreement))
     }
 
     /// Whether the next restore is to ask for Kafka's time.
@@ -175,8 +159,8 @@ mod tests {
     /// What is known once the record at `offset`, beside which all below `there` was read, was doubted and asked for.
     fn learnt(offset: i64, there: i64, ms: Option<i64>) -> Present {
         let mut present = Present::default();
-        present.doubt(offset, 0, there);
-        assert_eq!(present.commit(Duration::ZERO, 0), Some((Duration::ZERO, None)), "it is asked at once");
+        let asked = present.doubt(Doubt { offset, timestamp: 0, there }, Duration::ZERO, 0);
+        assert_eq!(asked, (Duration::ZERO, None), "it is asked at once");
         assert!(present.asks());
         present.learn(ms);
         assert!(!present.asks());
@@ -196,21 +180,13 @@ mod tests {
         let present = learnt(5, 8, Some(1_000));
         assert!(present.is_future(7, 2_000, MAX));
         assert!(!present.is_future(8, 2_000, MAX));
+        let mut doubt = Doubt { offset: 5, timestamp: 2_000, there: 6 };
+        doubt.reach(100);
+        doubt.reach(50);
         let mut present = Present::default();
-        present.doubt(5, 2_000, 6);
-        present.reach(100);
-        present.commit(Duration::ZERO, 0);
+        present.doubt(doubt, Duration::ZERO, 0);
         present.learn(Some(1_000));
         assert!(present.is_future(99, 2_000, MAX) && !present.is_future(100, 2_000, MAX));
-    }
-
-    #[test]
-    fn a_transaction_that_is_given_up_has_asked_nothing() {
-        let mut present = Present::default();
-        present.doubt(5, 2_000, 6);
-        present.rewind();
-        assert_eq!(present.commit(Duration::ZERO, 0), None);
-        assert!(!present.asks());
     }
 
     #[test]
@@ -218,8 +194,8 @@ mod tests {
         for ms in [Some(1_000), None] {
             let mut present = learnt(5, 6, ms);
             let mut again = |at: u64| {
-                present.doubt(5, 1_010, 6);
-                let (wait, found) = present.commit(Duration::from_secs(at), 800).expect("it is doubted");
+                let doubt = Doubt { offset: 5, timestamp: 1_010, there: 6 };
+                let (wait, found) = present.doubt(doubt, Duration::from_secs(at), 800);
                 present.learn(ms);
                 assert_eq!(wait, WAIT);
                 found.expect("they disagree")

@@ -7,13 +7,14 @@ use crate::dedup::{self, Action, Decision, Evaluation, Reason, Refusal, Verdict}
 use crate::mistakes::{self, Mistake};
 use crate::record::{HeaderBuf, Headers, Record};
 
-use super::catalog::Topics;
 use super::context::Context;
 use super::crash;
 use super::judge::Judge;
 use super::panics::AtHand;
 use super::plan;
-use super::task::{Task, TaskId};
+use super::present::Doubt;
+use super::share::{Share, Stop};
+use super::task::Work;
 use super::trouble::{Cause, Trouble};
 
 /// Memory that a lane reuses from batch to batch.
@@ -94,20 +95,19 @@ pub struct Added {
     pub epoch_changes: u64,
 }
 
-/// Takes a task's records through it. After an error the transaction must be aborted and the task rewound.
+/// Takes a task's records into its share of the open transaction, which must be aborted after an error.
 ///
 /// A record that an action `fail` stops at, or one at which the task has panicked too often, is left unprocessed, with
-/// all that follow it, and [`Task::stop_at`] says why. So is one of which clocks have to be asked ([`Task::present`]).
-/// Records for which the transaction has no room are left unprocessed, too; [`Added::records`] says how many are done.
+/// all that follow it, and [`Share::stop`] says why. So is one of which clocks have to be asked. Records for which the transaction has no room are left unprocessed, too; [`Added::records`] says how many are done.
 pub fn process<C: Cluster>(
     context: &Context,
-    id: TaskId,
-    task: &mut Task<C>,
+    work: &Work<'_, C>,
+    share: &mut Share,
     portion: &Portion<'_, C::Batch>,
     producer: &mut C::Producer,
     scratch: &mut Scratch,
 ) -> Result<Added, Trouble> {
-    let processed = process_all(context, id, task, portion, producer, scratch);
+    let processed = process_all(context, work, share, portion, producer, scratch);
     // Whatever has come of it: a panic elsewhere is not the record's at which this has stopped.
     scratch.judge.at_hand = None;
     processed
@@ -115,81 +115,82 @@ pub fn process<C: Cluster>(
 
 fn process_all<C: Cluster>(
     context: &Context,
-    id: TaskId,
-    task: &mut Task<C>,
+    work: &Work<'_, C>,
+    share: &mut Share,
     portion: &Portion<'_, C::Batch>,
     producer: &mut C::Producer,
     scratch: &mut Scratch,
 ) -> Result<Added, Trouble> {
     let Scratch { judge, headers, explanation } = scratch;
     let Portion { batch, indices: all, room } = *portion;
+    let (task, id) = (work.task, share.task);
     let stops = task.stops_before();
     let before_stop = match &stops {
         None => all,
         Some((offset, _)) => &all[..all.partition_point(|&index| batch.record(index).offset < *offset)],
     };
     let indices = &before_stop[..room.reach(batch, before_stop)];
-    judge.read(task, batch, indices);
-    judge.look_up(task).map_err(|error| Trouble::state(id, error))?;
+    judge.read(work, share, batch, indices);
+    judge.look_up(work.store, &share.position.progress).map_err(|error| Trouble::state(id, error))?;
     let mut added = Added::default();
     let wall_ms = context.clock.wall_ms();
-    for (position, &index) in indices.iter().enumerate() {
+    for (at, &index) in indices.iter().enumerate() {
         let record = batch.record(index);
         judge.at_hand = Some(record.offset);
         crash::record(record.topic, record.partition, record.offset);
         let evaluation = judge
-            .judge(context, task, position, &record, wall_ms)
+            .judge((context, work), share, at, &record, wall_ms)
             .map_err(|error| Trouble::refused_at(id, record.offset, plan::Refusal::of_record(error).to_string()))?;
         let Some(evaluation) = evaluation else {
             let last = all.last().map_or(record.offset, |&last| batch.record(last).offset);
-            task.present.doubt(record.offset, record.timestamp.unwrap_or_default(), last + 1);
+            let timestamp = record.timestamp.unwrap_or_default();
+            share.stop = Some(Stop::Doubted(Doubt { offset: record.offset, timestamp, there: last + 1 }));
             break;
         };
         if evaluation.decision.action == Action::Fail {
-            task.stop_at = Some(stops_at(context, task, &record, &evaluation));
+            share.stop = Some(Stop::Refused(stops_at(context, &record, &evaluation)));
             break;
         }
-        let topics = task.topics;
-        let mut outlet =
-            Outlet { context, id, topics, producer: &mut *producer, headers: &mut *headers, added: &mut added };
-        let decision = outlet.emit(task, &record, &evaluation)?;
+        let (producer, headers) = (&mut *producer, &mut *headers);
+        let mut outlet = Outlet { context, work, share, producer, headers, added: &mut added };
+        let decision = outlet.emit(&record, &evaluation)?;
         if decision.action == Action::Drop
             && let Some(topic) = &context.topology.audit
         {
             explanation.clear();
-            judge.dropped(context, task, position, &record, decision).write(explanation);
-            outlet.explain(task, &record, topic, explanation)?;
+            judge.dropped(context, outlet.share, at, &record, decision).write(explanation);
+            outlet.explain(&record, topic, explanation)?;
         }
         // What the output refuses is as if it had never been there.
         if decision.reason != Reason::Unsendable {
-            added.epoch_changes += u64::from(judge.remember(task, position, &record));
+            added.epoch_changes += u64::from(judge.remember(share, at, &record));
         }
-        task.tally.add(decision.verdict, decision.reason);
-        task.last_timestamp = record.timestamp.or(task.last_timestamp);
-        task.pending.next = record.offset + 1;
+        share.tally.add(decision.verdict, decision.reason);
+        share.last_timestamp = record.timestamp.or(share.last_timestamp);
+        share.position.next = record.offset + 1;
         added.records += 1;
         if added.bytes >= room.bytes {
             break;
         }
     }
-    let is_next = before_stop.len() < all.len() && added.records == before_stop.len() && !task.is_halted();
+    let is_next = before_stop.len() < all.len() && added.records == before_stop.len() && share.stop.is_none();
     if let Some((_, reason)) = stops.filter(|_| is_next) {
         let offset = batch.record(all[before_stop.len()]).offset;
-        task.stop_at = Some(format!("{}:{offset}: {reason}", task.input));
+        share.stop = Some(Stop::Refused(format!("{}:{offset}: {reason}", task.input)));
     }
     Ok(added)
 }
 
 /// Why the task stops before a record.
-fn stops_at<C: Cluster>(context: &Context, task: &Task<C>, record: &Record<'_>, evaluation: &Evaluation) -> String {
-    let (input, offset) = (&task.input, record.offset);
+fn stops_at(context: &Context, record: &Record<'_>, evaluation: &Evaluation) -> String {
+    let place = format!("{}:{}:{}", record.topic, record.partition, record.offset);
     if let Some(error) = evaluation.full {
-        return format!("{input}:{offset}: {error}");
+        return format!("{place}: {error}");
     }
     let Decision { verdict, reason, .. } = evaluation.decision;
     let (verdict, reason) = (verdict.as_str(), reason.as_str());
     let words = words(context, evaluation);
-    format!("{input}:{offset} is {verdict} ({reason}): {words}; the topology says `fail`")
+    format!("{place} is {verdict} ({reason}): {words}; the topology says `fail`")
 }
 
 /// Why a record is set aside, or the task stops before it, for people.
@@ -201,35 +202,29 @@ fn words<'a>(context: &Context, evaluation: &'a Evaluation) -> Cow<'a, str> {
 }
 
 /// Where the records of a transaction go.
-struct Outlet<'a, P> {
+struct Outlet<'a, C: Cluster> {
     context: &'a Context,
-    id: TaskId,
-    topics: Topics,
-    producer: &'a mut P,
+    work: &'a Work<'a, C>,
+    share: &'a mut Share,
+    producer: &'a mut C::Producer,
     headers: &'a mut HeaderBuf,
     added: &'a mut Added,
 }
 
-impl<P: Producer> Outlet<'_, P> {
+impl<C: Cluster> Outlet<'_, C> {
     /// Sends the record where its evaluation says. What comes back is the decision that was carried out: another
     /// one where the output refuses the record.
-    fn emit<C: Cluster>(
-        &mut self,
-        task: &mut Task<C>,
-        record: &Record<'_>,
-        evaluation: &Evaluation,
-    ) -> Result<Decision, Trouble> {
-        let unsendable = task.quarantine.as_ref().and_then(|quarantine| quarantine.unsendable.as_ref());
+    fn emit(&mut self, record: &Record<'_>, evaluation: &Evaluation) -> Result<Decision, Trouble> {
         let refusal = match evaluation.decision.action {
             Action::Drop => return Ok(evaluation.decision),
             Action::DeadLetter => {
-                self.dead_letter(task, record, evaluation.decision.reason, &words(self.context, evaluation))?;
+                self.dead_letter(record, evaluation.decision.reason, &words(self.context, evaluation))?;
                 return Ok(evaluation.decision);
             }
             Action::Fail => unreachable!("the caller stops before"),
-            Action::Forward => match unsendable.filter(|(offset, _)| *offset == record.offset) {
-                Some((_, message)) => message.clone(),
-                None => match self.forward(task, record)? {
+            Action::Forward => match self.unsendable(record) {
+                Some(message) => message.to_owned(),
+                None => match self.forward(record)? {
                     None => return Ok(evaluation.decision),
                     Some(message) => message,
                 },
@@ -239,19 +234,25 @@ impl<P: Producer> Outlet<'_, P> {
             Refusal { reason: Reason::Unsendable, message: format!("the output refuses the record: {refusal}") };
         let decision = dedup::refuse(&self.context.rules, &refusal);
         match decision.action {
-            Action::DeadLetter => self.dead_letter(task, record, Reason::Unsendable, &refusal.message)?,
+            Action::DeadLetter => self.dead_letter(record, Reason::Unsendable, &refusal.message)?,
             Action::Fail => {
-                return Err(Trouble::refused_at(self.id, record.offset, refusal.message));
+                return Err(Trouble::refused_at(self.share.task, record.offset, refusal.message));
             }
             Action::Forward | Action::Drop => {}
         }
         Ok(Decision { verdict: Verdict::Invalid, ..decision })
     }
 
+    /// The cluster's words where it has refused the record before.
+    fn unsendable(&self, record: &Record<'_>) -> Option<&str> {
+        let (offset, message) = self.work.task.quarantine.as_ref()?.unsendable.as_ref()?;
+        (*offset == record.offset).then_some(message)
+    }
+
     /// Sends the record on as it is; the cluster's words if it will not take it.
-    fn forward<C: Cluster>(&mut self, task: &Task<C>, record: &Record<'_>) -> Result<Option<String>, Trouble> {
+    fn forward(&mut self, record: &Record<'_>) -> Result<Option<String>, Trouble> {
         let message = Message {
-            topic: &task.output,
+            topic: &self.work.task.output,
             partition: record.partition,
             key: record.key,
             value: record.value,
@@ -262,7 +263,7 @@ impl<P: Producer> Outlet<'_, P> {
     }
 
     fn send(&mut self, message: &Message<'_>) -> Result<Option<String>, Trouble> {
-        match self.producer.send(Ticket { number: self.id, report: false }, message) {
+        match self.producer.send(Ticket { number: self.share.task, report: false }, message) {
             Ok(()) => {
                 self.added.bytes += message.held_bytes();
                 Ok(None)
@@ -270,7 +271,7 @@ impl<P: Producer> Outlet<'_, P> {
             Err(error) if error.kind == Kind::Refused => Ok(Some(error.message)),
             // A record that cannot even be handed over is its task's trouble, not the lane's.
             Err(error) if error.kind == Kind::Abort => {
-                Err(Trouble { task: Some(self.id), cause: Cause::Cluster(error) })
+                Err(Trouble { task: Some(self.share.task), cause: Cause::Cluster(error) })
             }
             Err(error) => Err(Trouble::cluster(error)),
         }
@@ -278,13 +279,7 @@ impl<P: Producer> Outlet<'_, P> {
 
     /// Sends the original bytes to the dead letter topic, with headers that say where they stood and what is
     /// wrong with them. A timestamp that a topic may refuse is replaced by the present.
-    fn dead_letter<C: Cluster>(
-        &mut self,
-        task: &mut Task<C>,
-        record: &Record<'_>,
-        reason: Reason,
-        message: &str,
-    ) -> Result<(), Trouble> {
+    fn dead_letter(&mut self, record: &Record<'_>, reason: Reason, message: &str) -> Result<(), Trouble> {
         self.headers.clear();
         self.headers.extend(record.headers);
         let name = &self.context.topology.name;
@@ -303,7 +298,7 @@ impl<P: Producer> Outlet<'_, P> {
         let headers = std::mem::take(self.headers);
         let letter = Message {
             topic: &self.context.topology.dead_letter,
-            partition: record.partition % self.topics.dead_letter_partitions,
+            partition: record.partition % self.work.task.topics.dead_letter_partitions,
             key: record.key,
             value: record.value,
             headers: headers.as_headers(),
@@ -313,27 +308,20 @@ impl<P: Producer> Outlet<'_, P> {
         *self.headers = headers;
         if let Some(refusal) = refusal {
             let reason = format!("the dead letter topic refuses the record too: {refusal}");
-            return Err(Trouble::refused_at(self.id, record.offset, reason));
+            return Err(Trouble::refused_at(self.share.task, record.offset, reason));
         }
         self.added.dead_letters += 1;
-        task.letters.add(record, reason, message);
+        self.share.set_aside.add(record, reason, message);
         Ok(())
     }
 
     /// Sends what explains a drop to the audit topic. Where a topic has refused the record before, it may have been
     /// the timestamp: the present replaces it.
-    fn explain<C: Cluster>(
-        &mut self,
-        task: &Task<C>,
-        record: &Record<'_>,
-        topic: &str,
-        value: &[u8],
-    ) -> Result<(), Trouble> {
-        let refused = task.quarantine.as_ref().and_then(|quarantine| quarantine.unsendable.as_ref());
-        let believable = refused.is_none_or(|(offset, _)| *offset != record.offset);
+    fn explain(&mut self, record: &Record<'_>, topic: &str, value: &[u8]) -> Result<(), Trouble> {
+        let believable = self.unsendable(record).is_none();
         let explanation = Message {
             topic,
-            partition: record.partition % self.topics.audit_partitions,
+            partition: record.partition % self.work.task.topics.audit_partitions,
             key: record.key,
             value: Some(value),
             headers: Headers::default(),
@@ -343,7 +331,7 @@ impl<P: Producer> Outlet<'_, P> {
             None => Ok(()),
             Some(refusal) => {
                 let reason = format!("the audit topic refuses what explains it: {refusal}");
-                Err(Trouble::refused_at(self.id, record.offset, reason))
+                Err(Trouble::refused_at(self.share.task, record.offset, reason))
             }
         }
     }

@@ -16,7 +16,8 @@ use super::context::{Context, backoff};
 use super::hold::{self, Held};
 use super::load::{self, Loading, Progress};
 use super::plan::{self, Origin, Own, Refusal, Standing};
-use super::task::{Phase, Position, Task};
+use super::share::Position;
+use super::task::{Phase, Task};
 use crate::topology::Start;
 
 /// How long the store's former holder in this process may take to let go of it.
@@ -157,7 +158,6 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
             let wait = backoff(task.doubted);
             task.doubted += 1;
             tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore doubted; asking again");
-            task.rewind();
             return task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
         }
         Setback::Later(reason) | Setback::Denied(reason) => {
@@ -167,7 +167,6 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
         }
     }
     let wait = task.attempts.checked_sub(1).map_or(Duration::ZERO, backoff);
-    task.rewind();
     task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
 }
 
@@ -327,7 +326,6 @@ fn finish<C: Cluster>(
     task.commitment = settled.committed.as_ref().and_then(Commitment::read);
     task.present.learn(settled.changelog_time);
     task.committed = Position { next: resumption.next, progress: resumption.progress };
-    task.rewind();
     task.metrics.restore_remaining(0);
     let next = resumption.next;
     match resumption.origin {

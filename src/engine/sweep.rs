@@ -1,8 +1,8 @@
 //! The sweeper: walks a task's store slowly and removes what has expired, from the changelog too.
 //!
-//! It only ever writes tombstones into the overlay of the lane's open transaction, so they are committed with
-//! the task's offsets or not at all: a stale owner's tombstones cannot commit. A key that the transaction has
-//! written is left alone. The pace is stream time's: a walk begins when stream time has moved on by a share
+//! What it finds becomes tombstones in the task's share of the open transaction, so they are committed with the task's
+//! offsets or not at all: a stale owner's tombstones cannot commit. A key that the transaction has written is left
+//! alone. The pace is stream time's: a walk begins when stream time has moved on by a share
 //! of the retention, never by the wall clock.
 
 use crate::cluster::Cluster;
@@ -12,6 +12,7 @@ use crate::mistakes::{self, Mistake};
 
 use super::context::Context;
 use super::progress::{Walked, Walks};
+use super::share::Share;
 use super::task::{Phase, Task};
 use crate::state;
 
@@ -30,8 +31,6 @@ pub struct Sweep {
     walking: bool,
     /// What is told of the walks.
     walks: Walks,
-    /// What the open transaction removes.
-    removed: u64,
 }
 
 impl Sweep {
@@ -39,17 +38,12 @@ impl Sweep {
     pub fn reset(&mut self) {
         *self = Self { walks: std::mem::take(&mut self.walks), ..Self::default() };
     }
-
-    /// What was removed by the transaction that is now committed.
-    pub fn take_removed(&mut self) -> u64 {
-        std::mem::take(&mut self.removed)
-    }
 }
 
-/// Whether there is something to walk for.
-pub fn is_due<C: Cluster>(context: &Context, task: &Task<C>) -> bool {
+/// Whether there is something to walk for; `share` is the task's, if it is in the open transaction.
+pub fn is_due<C: Cluster>(context: &Context, task: &Task<C>, share: Option<&Share>) -> bool {
     let Retention::For { ms } = context.rules.retention else { return false };
-    let stream_time = task.pending.progress.stream_time;
+    let stream_time = share.map_or(&task.committed, |share| &share.position).progress.stream_time;
     if !matches!(task.phase, Phase::Running) || stream_time == NO_TIME {
         return false;
     }
@@ -57,11 +51,14 @@ pub fn is_due<C: Cluster>(context: &Context, task: &Task<C>) -> bool {
     task.sweep.walking || task.sweep.walked_at.is_none_or(|at| stream_time.saturating_sub(at) >= share)
 }
 
-/// Looks at the next keys and puts tombstones for the expired ones into the overlay. Gives their number; with
-/// any, the task must be in the open transaction.
-pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize, state::Error> {
-    let held = task.held.as_ref().expect("a task at work holds its store");
-    let progress = &task.pending.progress;
+/// Looks at the next keys. Gives those that have expired: to be removed in the open transaction ([`remove`]).
+pub fn slice<C: Cluster>(
+    context: &Context,
+    task: &mut Task<C>,
+    share: Option<&Share>,
+) -> Result<Vec<Vec<u8>>, state::Error> {
+    let Some(held) = &task.held else { return Ok(Vec::new()) };
+    let progress = &share.map_or(&task.committed, |share| &share.position).progress;
     let sweep = &mut task.sweep;
     if !sweep.walking {
         (sweep.cursor, sweep.walked_at, sweep.walking) = (None, Some(progress.stream_time), true);
@@ -77,7 +74,7 @@ pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize,
         // An entry of another format is left for its record to meet: that stops the task with the reason.
         let entry = EntryRef::decode(value);
         let is_expired = entry.is_ok_and(|entry| dedup::is_expired(&context.rules, progress, entry.last_seen));
-        if is_expired && task.overlay.get(key).is_none() {
+        if is_expired && share.is_none_or(|share| share.overlay.get(key).is_none()) {
             expired.push(key.to_vec());
         }
     })?;
@@ -90,9 +87,11 @@ pub fn slice<C: Cluster>(context: &Context, task: &mut Task<C>) -> Result<usize,
         task.panics.walk_ended();
     }
     sweep.cursor = cursor;
-    sweep.removed += expired.len() as u64;
-    for key in &expired {
-        task.overlay.put(key, None);
-    }
-    Ok(expired.len())
+    Ok(expired)
+}
+
+/// Puts tombstones for keys into a share of the task in whose store they were found to have expired.
+pub fn remove(share: &mut Share, expired: &[Vec<u8>]) {
+    share.removed += expired.len() as u64;
+    expired.iter().for_each(|key| share.overlay.put(key, None));
 }

@@ -1,8 +1,7 @@
 //! A task: one input partition's state and where its work stands.
 //!
-//! What is committed and what is pending are kept apart: `committed` changes only after Kafka has said that a
-//! transaction is in; `pending` and the overlay are what the open transaction would make of it, and dropping
-//! both ([`Task::rewind`]) undoes everything.
+//! It holds what is committed. What the open transaction would change stands in its [`Share`] of that, and comes here
+//! only after Kafka has said that the transaction is in ([`Task::settle`]).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,12 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Settled, TopicId};
-use crate::dedup::Progress;
 use crate::format::{PositionRecord, StoreMeta, Token};
 use crate::mistakes::{self, Mistake};
 use crate::observe::{Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
-use crate::state::Overlay;
+use crate::state::Store;
 
 use super::catalog::Topics;
 use super::claims::Commitment;
@@ -25,17 +23,13 @@ use super::isolate::{Isolated, Quarantine};
 use super::letters::Letters;
 use super::load::Loading;
 use super::panics::Panics;
-use super::present::{Disagreement, Present};
+use super::present::{Disagreement, Doubt, Present};
+use super::share::{Position, Share, TaskId};
 use super::sweep::Sweep;
 
 mod presence;
-mod tally;
 
 use presence::Presence;
-use tally::Tally;
-
-/// A lane's own number for a task, never used twice; what delivery reports are told apart by.
-pub type TaskId = u64;
 
 /// A lane's tasks.
 pub type Tasks<C> = BTreeMap<TaskId, Task<C>>;
@@ -60,8 +54,8 @@ pub enum Phase<C: Cluster> {
         /// Since when, on the monotonic clock.
         since: Duration,
     },
-    /// Working in transactions of its own.
-    Isolated(Box<Isolated<C>>),
+    /// Working in transactions of its own; without its means for as long as they take a step.
+    Isolated(Option<Box<Isolated<C>>>),
     /// Trying again later.
     Waiting {
         /// When, on the monotonic clock.
@@ -84,25 +78,12 @@ impl<C: Cluster> Phase<C> {
     }
 }
 
-/// How far a task has come.
-#[derive(Debug, PartialEq)]
-pub struct Position {
-    /// The next source offset to read.
-    pub next: i64,
-    /// What decides besides the entries.
-    pub progress: Progress,
-}
-
-impl Clone for Position {
-    fn clone(&self) -> Self {
-        Self { next: self.next, progress: self.progress.clone() }
-    }
-
-    /// Keeps the memory that is there: this happens with each transaction.
-    fn clone_from(&mut self, source: &Self) {
-        self.next = source.next;
-        self.progress.clone_from(&source.progress);
-    }
+/// A task that is at work, with its store: nobody else's records can be processed.
+pub struct Work<'a, C: Cluster> {
+    /// The task.
+    pub task: &'a Task<C>,
+    /// Its store.
+    pub store: &'a Store,
 }
 
 /// One input partition's work.
@@ -123,14 +104,8 @@ pub struct Task<C: Cluster> {
     pub held: Option<Held>,
     /// What is wrong with the store's files, as was seen while it was read: another is built when it is opened next.
     pub damaged: Option<String>,
-    /// The open transaction's writes.
-    pub overlay: Overlay,
     /// As of the last committed transaction.
     pub committed: Position,
-    /// As of the open transaction.
-    pub pending: Position,
-    /// The open transaction's verdicts.
-    pub tally: Tally,
     /// What is to be said of its dead letters.
     pub letters: Letters,
     /// The input topic's id, as settled.
@@ -157,19 +132,15 @@ pub struct Task<C: Cluster> {
     pub commitment: Option<Commitment>,
     /// Whether it was in a transaction of which it is not known that it has ended.
     pub unsettled: bool,
-    /// The token of the open transaction.
-    pub token: Option<Token>,
     /// Set while the output has failed this task.
     pub quarantine: Option<Quarantine>,
     /// How far the sweeper has walked.
     pub sweep: Sweep,
-    /// Why the open transaction stops before a record, at which the task stops: an action `fail`, say.
-    pub stop_at: Option<String>,
     /// The record before which the next transaction stops for good, and why.
     pub refused_at: Option<(i64, String)>,
     /// The wall clock, milliseconds since the epoch, when all was last found read.
     pub drained_at: Option<i64>,
-    /// The timestamp of the last record read.
+    /// The timestamp of the last record that is committed and has one.
     pub last_timestamp: Option<i64>,
     /// How often in a row it was refused for what a broker has answered, and has asked again.
     pub doubted: u32,
@@ -197,7 +168,6 @@ impl<C: Cluster> Task<C> {
     /// A task that begins in this phase.
     pub fn new(context: &Context, input: TopicPartition, topics: Topics, phase: Phase<C>) -> Self {
         let metrics = context.metrics.task(&context.topology.name, &input);
-        let nothing = Position { next: 0, progress: Progress::default() };
         let task = Self {
             changelog: TopicPartition::new(context.topology.changelog(&input.topic), input.partition),
             output: context.topology.output_topic(&input.topic).into(),
@@ -206,10 +176,7 @@ impl<C: Cluster> Task<C> {
             phase,
             held: None,
             damaged: None,
-            overlay: Overlay::new(),
-            committed: nothing.clone(),
-            pending: nothing,
-            tally: Tally::default(),
+            committed: Position::default(),
             letters: Letters::default(),
             input_id: TopicId::default(),
             input_end: 0,
@@ -223,10 +190,8 @@ impl<C: Cluster> Task<C> {
             position_offset: None,
             commitment: None,
             unsettled: false,
-            token: None,
             quarantine: None,
             sweep: Sweep::default(),
-            stop_at: None,
             refused_at: None,
             drained_at: None,
             last_timestamp: None,
@@ -271,23 +236,22 @@ impl<C: Cluster> Task<C> {
         self.presence.health.task_restored(&self.presence.topology, &self.input);
     }
 
-    /// Whether the open transaction stops before a record, and no more is to be read into it.
-    pub fn is_halted(&self) -> bool {
-        self.stop_at.is_some() || self.present.is_doubted()
+    /// The task with its store, where it is at work.
+    pub fn work(&self) -> Option<Work<'_, C>> {
+        let is_at_work = matches!(self.phase, Phase::Running | Phase::Isolated(_));
+        let held = self.held.as_ref().filter(|_| is_at_work)?;
+        Some(Work { task: self, store: &held.store })
     }
 
-    /// Where the transaction that was committed stopped before a record that looks like one of the future: how long to
-    /// wait before Kafka is asked for its time. Says so where clocks disagree.
-    pub fn doubts(&mut self, context: &Context) -> Option<Duration> {
-        if !self.present.is_doubted() {
-            return None;
-        }
-        let (wait, disagreement) = self.present.commit(context.clock.monotonic(), context.clock.wall_ms())?;
+    /// The transaction that was committed has stopped before a record that looks like one of the future: how long to wait
+    /// before Kafka is asked for its time. Says so where clocks disagree.
+    pub fn doubt(&mut self, context: &Context, doubt: Doubt) -> Duration {
+        let (wait, disagreement) = self.present.doubt(doubt, context.clock.monotonic(), context.clock.wall_ms());
         if let Some(found) = disagreement {
             self.report_clocks(Some(found));
             found.tell(&self.input);
         }
-        Some(wait)
+        wait
     }
 
     /// Says whether the task waits until clocks agree.
@@ -302,7 +266,6 @@ impl<C: Cluster> Task<C> {
         tracing::error!(task = %self.input, reason, "task stopped");
         self.presence.health.task_stopped(&self.presence.topology, &self.input);
         self.held = None;
-        self.rewind();
         self.set_phase(Phase::Failed);
     }
 
@@ -314,51 +277,27 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// Drops what the open transaction would have done.
-    pub fn rewind(&mut self) {
-        self.keep_by_mistake();
-        if !mistakes::made(Mistake::OverlayKept) {
-            self.overlay.clear();
-        }
-        self.pending.clone_from(&self.committed);
-        self.tally.clear();
-        self.letters.rewind();
-        self.token = None;
-        self.stop_at = None;
-        self.present.rewind();
-    }
-
-    /// Deliberate mistakes: what of a transaction that is given up is wrongly kept.
-    fn keep_by_mistake(&mut self) {
-        let (kept, pending) = (&mut self.committed.progress, &self.pending.progress);
-        if mistakes::made(Mistake::ProcessedKept) {
-            let pairs = pending.processed.as_pairs().iter();
-            let _ = pairs.copied().try_for_each(|(from, to)| kept.processed.add_range(from, to));
-        }
-        if mistakes::made(Mistake::StreamTimeKept) {
-            kept.stream_time = kept.stream_time.max(pending.stream_time);
-        }
-        if mistakes::made(Mistake::EpochsKept) {
-            kept.epochs.clone_from(&pending.epochs);
-        }
-    }
-
     /// A deliberate mistake: the changelog partition of another task.
     pub(in crate::engine) fn next_changelog(&self) -> TopicPartition {
         let partition = (self.changelog.partition + 1) % self.topics.task_count as i32;
         TopicPartition { partition, ..self.changelog.clone() }
     }
 
-    /// The changelog's last word of the open transaction: what was done, and by whom.
-    pub fn position_record(&self, token: Token, owner: &str, rules_digest: [u8; 32]) -> PositionRecord {
-        let progress = &self.pending.progress;
+    /// The changelog's last word of a transaction that brings the task to `position`: what was done, and by whom.
+    pub fn position_record(
+        &self,
+        position: &Position,
+        token: Token,
+        (owner, rules_digest): (&str, [u8; 32]),
+    ) -> PositionRecord {
+        let progress = &position.progress;
         let scopes = progress.epochs.scopes();
         let scopes = if mistakes::made(Mistake::EpochsNotWritten) { &scopes[..0] } else { scopes };
         PositionRecord {
             token,
             owner: owner.to_owned(),
             input_id: self.input_id.0,
-            processed: recorded(progress.processed.as_pairs(), self.pending.next),
+            processed: recorded(progress.processed.as_pairs(), position.next),
             stream_time: progress.stream_time,
             horizon: progress.horizon,
             rules_digest,
@@ -387,14 +326,15 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// What Kafka has committed becomes what is: counts are published, the pending position stands.
-    pub fn settle_committed(&mut self, wall_ms: i64) {
-        self.tally.publish(&self.metrics);
-        self.letters.settle();
-        self.metrics.removed(self.sweep.take_removed());
-        self.committed.clone_from(&self.pending);
-        self.overlay.clear();
-        self.token = None;
+    /// What Kafka has committed becomes what is: its counts are published, its position stands. The share's memory may be
+    /// used again.
+    pub fn settle(&mut self, share: &mut Share, wall_ms: i64) {
+        share.tally.publish(&self.metrics);
+        self.letters.settle(&mut share.set_aside);
+        self.metrics.removed(share.removed);
+        std::mem::swap(&mut self.committed, &mut share.position);
+        self.last_timestamp = share.last_timestamp.or(self.last_timestamp);
+        self.commit_start = false;
         self.attempts = 0;
         self.panics.pass(self.committed.next);
         self.refused_at = self.refused_at.take().filter(|(at, _)| *at >= self.committed.next);

@@ -18,7 +18,8 @@ use super::crash;
 use super::fallback;
 use super::plan;
 use super::process::{Added, Room};
-use super::task::{Task, TaskId, Tasks};
+use super::share::{Position, Share, Stop, TaskId};
+use super::task::{Task, Tasks};
 use super::trouble::{Cause, Trouble};
 
 /// Records of so many bytes are read at once, though there be less room in the transaction.
@@ -38,6 +39,8 @@ pub struct Transactor<C: Cluster> {
     transactions: u64,
     producer: Option<C::Producer>,
     open: Option<Open>,
+    /// Shares whose transactions have ended: their memory is used again.
+    spare: Vec<Share>,
 }
 
 /// The open transaction.
@@ -46,14 +49,27 @@ struct Open {
     /// producer's next transaction.
     ending: bool,
     since: Duration,
-    touched: Vec<TaskId>,
+    shares: Vec<Share>,
+    /// The tasks beside whose offsets it puts a name, and nothing else.
+    named: Vec<TaskId>,
     added: Added,
+}
+
+/// What a commit means for single tasks.
+#[derive(Debug, Default)]
+pub struct Committed {
+    /// Of those whose stores have failed: the transaction is in nevertheless.
+    pub troubles: Vec<Trouble>,
+    /// Those that have stopped before a record.
+    pub stops: Vec<(TaskId, Stop)>,
 }
 
 /// What became of a transaction that could not be finished.
 pub struct Aborted {
-    /// The tasks that were in it.
-    pub touched: Vec<TaskId>,
+    /// What it would have changed.
+    pub shares: Vec<Share>,
+    /// The tasks beside whose offsets it would have put a name, and nothing else.
+    pub named: Vec<TaskId>,
     /// Whether it has ended for certain, without effect.
     pub ended: bool,
     /// The tasks whose records could not be delivered, and whether they were refused for good.
@@ -62,10 +78,18 @@ pub struct Aborted {
     pub delivered: Vec<(TaskId, i64)>,
 }
 
+impl Aborted {
+    /// The tasks that were in it.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
+        self.shares.iter().map(|share| share.task).chain(self.named.iter().copied())
+    }
+}
+
 impl<C: Cluster> Transactor<C> {
     /// A transactor without a producer yet.
     pub fn new(transactional_id: String, lane: u64, ids: Ids) -> Self {
-        Self { transactional_id, renewals: 0, ids, in_use: None, lane, transactions: 0, producer: None, open: None }
+        let (in_use, producer, open, spare) = Default::default();
+        Self { transactional_id, renewals: 0, ids, in_use, lane, transactions: 0, producer, open, spare }
     }
 
     /// Makes a producer if there is none.
@@ -97,13 +121,19 @@ impl<C: Cluster> Transactor<C> {
     /// A deliberate mistake: lets `task` go out of the open transaction, in which its records stay.
     pub(in crate::engine) fn forget(&mut self, task: TaskId) {
         if let Some(open) = &mut self.open {
-            open.touched.retain(|touched| *touched != task);
+            open.shares.retain(|share| share.task != task);
         }
     }
 
     /// Whether `task` is in the open transaction.
     pub fn touches(&self, task: TaskId) -> bool {
-        self.open.as_ref().is_some_and(|open| open.touched.contains(&task))
+        let is_named = |open: &Open| open.named.contains(&task);
+        self.share(task).is_some() || self.open.as_ref().is_some_and(is_named)
+    }
+
+    /// What the open transaction would change for `task`, if the task is in it.
+    pub fn share(&self, task: TaskId) -> Option<&Share> {
+        self.open.as_ref()?.shares.iter().find(|share| share.task == task)
     }
 
     /// Whether the open transaction has reached a bound of time, records or bytes.
@@ -131,24 +161,34 @@ impl<C: Cluster> Transactor<C> {
         }
     }
 
-    /// Opens a transaction if none is, and takes `task` into it.
-    pub fn touch(&mut self, context: &Context, task: TaskId) -> Result<(), cluster::Error> {
+    /// Opens a transaction if none is, and takes `task` into it, which has come as far as `committed`: its share, and
+    /// the producer to write with.
+    pub fn touch(
+        &mut self,
+        context: &Context,
+        task: TaskId,
+        committed: &Position,
+    ) -> Result<(&mut Share, &mut C::Producer), cluster::Error> {
         if self.open.is_none() {
-            self.begin(context, Vec::new())?;
+            self.begin(context, Vec::new(), false)?;
         }
-        let open = self.open.as_mut().expect("just opened");
-        if !open.touched.contains(&task) {
-            open.touched.push(task);
-        }
-        Ok(())
+        let Self { open, producer, spare, .. } = self;
+        let (open, producer) = open.as_mut().zip(producer.as_mut()).expect("just opened");
+        let at = open.shares.iter().position(|share| share.task == task).unwrap_or_else(|| {
+            let mut share = spare.pop().unwrap_or_default();
+            share.begin(task, committed);
+            open.shares.push(share);
+            open.shares.len() - 1
+        });
+        Ok((&mut open.shares[at], producer))
     }
 
-    fn begin(&mut self, context: &Context, touched: Vec<TaskId>) -> Result<(), cluster::Error> {
+    fn begin(&mut self, context: &Context, named: Vec<TaskId>, ending: bool) -> Result<(), cluster::Error> {
         debug_assert!(self.open.is_none(), "one transaction at a time");
         self.producer().begin()?;
         self.transactions += 1;
         let since = context.clock.monotonic();
-        self.open = Some(Open { ending: false, since, touched, added: Added::default() });
+        self.open = Some(Open { ending, since, shares: Vec::new(), named, added: Added::default() });
         Ok(())
     }
 
@@ -157,14 +197,13 @@ impl<C: Cluster> Transactor<C> {
     pub fn commit_offsets(
         &mut self,
         context: &Context,
-        touched: Vec<TaskId>,
+        named: Vec<TaskId>,
         offsets: &[OffsetCommit],
         member: &C::Member,
         metrics: &LaneMetrics,
     ) -> Result<(), cluster::Error> {
         let membership = member.metadata()?;
-        self.begin(context, touched)?;
-        self.open.as_mut().expect("just opened").ending = true;
+        self.begin(context, named, true)?;
         as_outcome(self.producer().commit(offsets, membership))?;
         self.open = None;
         metrics.transaction(TransactionResult::Committed);
@@ -201,15 +240,14 @@ impl<C: Cluster> Transactor<C> {
         self.producer.as_ref().is_some_and(Producer::has_failed)
     }
 
-    /// Sends the changelog writes of every task touched, each one's position record last.
-    pub fn seal(&mut self, context: &Context, tasks: &mut Tasks<C>) -> Result<(), Trouble> {
-        let Some(open) = &self.open else { return Ok(()) };
-        let producer = self.producer.as_mut().expect("a transaction is open on it");
+    /// Sends the changelog writes of every task in it, each one's position record last.
+    pub fn seal(&mut self, context: &Context, tasks: &Tasks<C>) -> Result<(), Trouble> {
+        let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else { return Ok(()) };
         let owner = producer.id().to_owned();
-        for &id in &open.touched {
-            let task = tasks.get_mut(&id).expect("a task leaves only between transactions");
-            let (from, to) = (task.committed.next, task.pending.next);
-            let processed = task.pending.progress.processed.add_range(from, to);
+        for share in &mut open.shares {
+            let id = share.task;
+            let task = tasks.get(&id).expect("a task leaves only between transactions");
+            let processed = share.position.progress.processed.add_range(task.committed.next, share.position.next);
             processed.map_err(|error| Trouble::refused(id, error.to_string()))?;
             let token = Token {
                 lane: self.lane,
@@ -217,8 +255,8 @@ impl<C: Cluster> Transactor<C> {
                 changelog_id: task.changelog_id.0,
                 partition: task.input.partition,
             };
-            task.token = Some(token);
-            let position = task.position_record(token, &owner, context.rules_digest).encode();
+            share.token = Some(token);
+            let position = task.position_record(&share.position, token, (&owner, context.rules_digest)).encode();
             if !PositionRecord::is_readable(&position) {
                 return Err(Trouble::refused(id, plan::unreadable(position.len())));
             }
@@ -228,7 +266,7 @@ impl<C: Cluster> Transactor<C> {
             let stands = if mistakes::made(Mistake::DeliveryNotCompared) { 0 } else { task.changelog_offset };
             producer.expect_from(id, stands);
             if !mistakes::made(Mistake::PositionNotLast) {
-                fallback::send(producer, id, changelog, &task.overlay).map_err(Trouble::cluster)?;
+                fallback::send(producer, id, changelog, &share.overlay).map_err(Trouble::cluster)?;
             }
             let last = Message {
                 topic: &task.changelog.topic,
@@ -240,38 +278,39 @@ impl<C: Cluster> Transactor<C> {
             };
             producer.send(Ticket { number: id, report: true }, &last).map_err(Trouble::cluster)?;
             if mistakes::made(Mistake::PositionNotLast) {
-                fallback::send(producer, id, changelog, &task.overlay).map_err(Trouble::cluster)?;
+                fallback::send(producer, id, changelog, &share.overlay).map_err(Trouble::cluster)?;
             }
-            task.overlay.put(POSITION_KEY, Some(&position));
+            share.overlay.put(POSITION_KEY, Some(&position));
         }
         crash::point(crash::Point::AfterSends);
         Ok(())
     }
 
     /// Commits a sealed transaction and applies it to the stores. After an error of the cluster nothing was
-    /// applied, and [`Transactor::abort`] must follow; a store's error concerns that task alone and comes in
-    /// the list, for the transaction is in.
+    /// applied, and [`Transactor::abort`] must follow; a store's error concerns that task alone and is among what is
+    /// returned, for the transaction is in.
     pub fn commit(
         &mut self,
         context: &Context,
         tasks: &mut Tasks<C>,
         member: &C::Member,
         metrics: &LaneMetrics,
-    ) -> Result<Vec<Trouble>, Trouble> {
-        let Some(open) = &mut self.open else { return Ok(Vec::new()) };
-        let producer = self.producer.as_mut().expect("a transaction is open on it");
+    ) -> Result<Committed, Trouble> {
+        let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else {
+            return Ok(Committed::default());
+        };
         let started = context.clock.monotonic();
-        let mut offsets = Vec::with_capacity(open.touched.len());
-        let mut commitments = Vec::with_capacity(open.touched.len());
-        for id in &open.touched {
-            let task = tasks.get(id).expect("a lane commits only what it owns");
-            let commitment = commitment(context, task, producer.id());
+        let mut offsets = Vec::with_capacity(open.shares.len());
+        let mut commitments = Vec::with_capacity(open.shares.len());
+        for share in &open.shares {
+            let task = tasks.get(&share.task).expect("a lane commits only what it owns");
+            let commitment = commitment(context, share, producer.id());
             offsets.push(commitment.to_commit(&task.input));
             commitments.push(commitment);
         }
         let membership = member.metadata().map_err(Trouble::cluster)?;
         if mistakes::made(Mistake::StoreBeforeCommit) {
-            write_early(context, tasks, &open.touched);
+            write_early(context, tasks, &open.shares);
         }
         if mistakes::made(Mistake::OffsetsOfOneTask) {
             offsets.truncate(1);
@@ -287,18 +326,20 @@ impl<C: Cluster> Transactor<C> {
         metrics.dead_letters(open.added.dead_letters);
         metrics.epoch_changes(open.added.epoch_changes);
         let delivered = producer.take_delivered();
-        let open = self.open.take().expect("looked at above");
-        let mut troubles = Vec::new();
-        for (id, commitment) in open.touched.into_iter().zip(commitments) {
+        let shares = self.open.take().map(|open| open.shares).unwrap_or_default();
+        let mut committed = Committed::default();
+        for (mut share, commitment) in shares.into_iter().zip(commitments) {
+            let id = share.task;
+            let task = tasks.get_mut(&id).expect("looked at above");
             if !mistakes::made(Mistake::CommitmentNotNoted) {
-                tasks.get_mut(&id).expect("looked at above").commitment = Some(commitment);
+                task.commitment = Some(commitment);
             }
             let offsets = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).collect();
-            if let Err(trouble) = apply(context, tasks, id, offsets) {
-                troubles.push(trouble);
-            }
+            committed.troubles.extend(apply(context, task, &mut share, offsets).err());
+            committed.stops.extend(share.stop.take().map(|stop| (id, stop)));
+            self.spare.push(share);
         }
-        Ok(troubles)
+        Ok(committed)
     }
 
     /// Ends the transaction without effect, whatever state it is in. Unless that leaves the producer fit for use,
@@ -307,9 +348,9 @@ impl<C: Cluster> Transactor<C> {
         let open = self.open.take();
         let was_open = open.is_some();
         let ending = open.as_ref().is_some_and(|open| open.ending);
-        let touched = open.map(|open| open.touched).unwrap_or_default();
+        let (shares, named) = open.map(|open| (open.shares, open.named)).unwrap_or_default();
         let Some(mut producer) = self.producer.take() else {
-            return Aborted { touched, ended: true, undelivered: Vec::new(), delivered: Vec::new() };
+            return Aborted { shares, named, ended: true, undelivered: Vec::new(), delivered: Vec::new() };
         };
         let undelivered = undelivered(&mut producer);
         let known = match cause {
@@ -329,7 +370,7 @@ impl<C: Cluster> Transactor<C> {
         if is_fit || mistakes::made(Mistake::ProducerUsedOn) {
             producer.take_failures();
             self.producer = Some(producer);
-            return Aborted { touched, ended: true, undelivered, delivered };
+            return Aborted { shares, named, ended: true, undelivered, delivered };
         }
         drop(producer);
         self.in_use = None;
@@ -337,7 +378,7 @@ impl<C: Cluster> Transactor<C> {
         // still arrive, and would begin, and even commit, one of them anew under an epoch that nobody has ended.
         cluster.fence(&self.id());
         self.renewals += 1;
-        Aborted { touched, ended: false, undelivered, delivered }
+        Aborted { shares, named, ended: false, undelivered, delivered }
     }
 }
 
@@ -352,12 +393,12 @@ fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Erro
 }
 
 /// A deliberate mistake: what is not committed yet goes into the stores.
-fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, touched: &[TaskId]) {
-    for id in touched {
-        let task = tasks.get_mut(id).expect("a lane commits only what it owns");
-        let meta = task.store_meta((task.changelog_offset, task.position_offset), task.token, context.clock.wall_ms());
+fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Share]) {
+    for share in shares {
+        let Some(task) = tasks.get_mut(&share.task) else { continue };
+        let meta = task.store_meta((task.changelog_offset, task.position_offset), share.token, context.clock.wall_ms());
         if let Some(held) = &mut task.held {
-            let _ = held.store.commit(&task.overlay, &meta);
+            let _ = held.store.commit(&share.overlay, &meta);
         }
     }
 }
@@ -376,37 +417,41 @@ fn undelivered<P: Producer>(producer: &mut P) -> Vec<(TaskId, bool, String)> {
 }
 
 /// What the open transaction commits for a task.
-fn commitment<C: Cluster>(context: &Context, task: &Task<C>, owner: &str) -> Commitment {
+fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
     let metadata = OffsetMetadata {
-        token: task.token.expect("the transaction is sealed"),
+        token: share.token.expect("the transaction is sealed"),
         digest: OffsetMetadata::short_digest(&context.rules_digest),
         owner: Some(owner.to_owned()),
     };
     let missing = i64::from(mistakes::made(Mistake::OffsetWithoutPlusOne));
-    Commitment { offset: (task.pending.next - missing).max(0), metadata }
+    Commitment { offset: (share.position.next - missing).max(0), metadata }
 }
 
 /// Applies what Kafka has committed to the task's store. `delivered` are the changelog offsets of its first and its last
 /// record there, which is the position record; where a report is missing the store does not know where that stands, and
 /// where all are it keeps its former position, from which it can be restored too.
-fn apply<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, id: TaskId, delivered: Vec<i64>) -> Result<(), Trouble> {
-    let task = tasks.get_mut(&id).expect("a task leaves only between transactions");
+fn apply<C: Cluster>(
+    context: &Context,
+    task: &mut Task<C>,
+    share: &mut Share,
+    delivered: Vec<i64>,
+) -> Result<(), Trouble> {
     let stands = task.changelog_offset;
     let last = delivered.iter().copied().max();
     let changelog_offset = last.map_or(stands, |offset| stands.max(offset + 1));
     // One that is alone is first and last.
-    let position_offset = last.filter(|_| delivered.len() == task.overlay.len().min(2));
+    let position_offset = last.filter(|_| delivered.len() == share.overlay.len().min(2));
     let wall_ms = context.clock.wall_ms();
-    let meta = task.store_meta((changelog_offset, position_offset), task.token, wall_ms);
+    let meta = task.store_meta((changelog_offset, position_offset), share.token, wall_ms);
     let held = task.held.as_mut().expect("a task at work holds its store");
     crash::point(crash::Point::DuringStoreWrite);
-    let written = held.store.commit(&task.overlay, &meta);
+    let written = held.store.commit(&share.overlay, &meta);
     held.is_latest = written.is_ok();
     task.changelog_offset = changelog_offset;
     task.position_offset = position_offset;
-    task.settle_committed(wall_ms);
+    task.settle(share, wall_ms);
     if mistakes::made(Mistake::StoreErrorIgnored) {
         return Ok(());
     }
-    written.map_err(|error| Trouble::state(id, error))
+    written.map_err(|error| Trouble::state(share.task, error))
 }

@@ -4,7 +4,7 @@
 use crate::{cluster, state};
 
 use super::panics::{AtHand, Panic};
-use super::task::TaskId;
+use super::share::TaskId;
 
 /// Why a transaction cannot be finished.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use crate::cluster::{self, Cluster, GroupEvent, Kind, Member};
 use crate::engine::catalog::Growth;
 use crate::engine::claims::Naming;
 use crate::engine::restore;
-use crate::engine::task::{Phase, Task, TaskId};
+use crate::engine::share::TaskId;
+use crate::engine::task::{Phase, Task};
 use crate::engine::trouble::{Cause, Trouble};
 use crate::mistakes::{self, Mistake};
 use crate::record::TopicPartition;
@@ -130,7 +131,7 @@ impl<C: Cluster> Lane<C> {
         }
         for (id, growth) in concerned {
             let Some(task) = self.tasks.get_mut(&id) else { continue };
-            if let Phase::Isolated(isolated) = &mut task.phase {
+            if let Phase::Isolated(Some(isolated)) = &mut task.phase {
                 isolated.abandon(&self.cluster, &self.metrics);
             }
             if let Err(error) = self.member.pause(&task.input) {
@@ -205,7 +206,7 @@ impl<C: Cluster> Lane<C> {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
         let Some(mut task) = self.tasks.remove(&id) else { return };
         task.letters.say(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());
-        if let Phase::Isolated(isolated) = &mut task.phase {
+        if let Phase::Isolated(Some(isolated)) = &mut task.phase {
             isolated.abandon(&self.cluster, &self.metrics);
         }
         let running = matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_));

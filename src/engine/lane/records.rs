@@ -4,8 +4,10 @@ use crate::cluster::{Cluster, Member, Producer, RecordBatch};
 use crate::engine::claims::{self, Naming};
 use crate::engine::panics::{AtHand, caught};
 use crate::engine::process::{Portion, process};
+use crate::engine::share::{Share, Stop, TaskId};
 use crate::engine::sweep;
-use crate::engine::task::{Phase, Task, TaskId};
+use crate::engine::task::{Phase, Task};
+use crate::engine::transact::{Committed, Transactor};
 use crate::engine::trouble::Trouble;
 
 use super::Lane;
@@ -29,55 +31,58 @@ impl<C: Cluster> Lane<C> {
     }
 
     pub(super) fn share_out(&mut self) {
-        self.shares.iter_mut().for_each(|(_, indices)| indices.clear());
-        let of_source: Vec<Option<usize>> = self
-            .batch
+        let Self { batch, shares, tasks, transactor, .. } = self;
+        shares.iter_mut().for_each(|(_, indices)| indices.clear());
+        let of_source: Vec<Option<usize>> = batch
             .partitions()
             .iter()
             .map(|partition| {
-                let at_work = |task: &Task<C>| matches!(task.phase, Phase::Running) && !task.is_halted();
-                let (&id, _) = self.tasks.iter().find(|(_, task)| task.input == *partition && at_work(task))?;
-                let known = self.shares.iter().position(|(of, _)| *of == id);
+                let is_its = |id: TaskId, task: &Task<C>| task.input == *partition && takes(transactor, id, task);
+                let (&id, _) = tasks.iter().find(|(id, task)| is_its(**id, task))?;
+                let known = shares.iter().position(|(of, _)| *of == id);
                 Some(known.unwrap_or_else(|| {
-                    self.shares.push((id, Vec::new()));
-                    self.shares.len() - 1
+                    shares.push((id, Vec::new()));
+                    shares.len() - 1
                 }))
             })
             .collect();
-        for index in 0..self.batch.len() {
-            if let Some(share) = of_source[self.batch.source(index)] {
-                self.shares[share].1.push(index);
+        for index in 0..batch.len() {
+            if let Some(share) = of_source[batch.source(index)] {
+                shares[share].1.push(index);
             }
         }
     }
 
-    /// Takes a task into the open transaction; begins one if none is open.
-    pub(super) fn touch(&mut self, id: TaskId) -> Result<(), Trouble> {
-        self.transactor.prepare(&self.cluster).map_err(Trouble::cluster)?;
-        if claims::is_unclaimed(&self.tasks[&id], self.transactor.producer().id()) {
-            self.claim(id)?;
-        }
-        self.transactor.touch(&self.context, id).map_err(Trouble::cluster)
-    }
-
-    /// Sees to it that the group names this lane's id before the id writes; all tasks at work at once. That is a
-    /// transaction of its own, so the one that is open ends first.
+    /// Sees to it that the group names this lane's id before the id writes for a task; for all tasks at work at once. That
+    /// is a transaction of its own, so the one that is open ends first.
     fn claim(&mut self, id: TaskId) -> Result<(), Trouble> {
+        self.transactor.prepare(&self.cluster).map_err(Trouble::cluster)?;
+        if !claims::is_unclaimed(&self.tasks[&id], self.transactor.producer().id()) {
+            return Ok(());
+        }
         self.finish()?;
         let Self { context, tasks, transactor, member, metrics, .. } = self;
         let at_work = |task: &Task<C>| matches!(task.phase, Phase::Running);
         Naming { context, tasks, member, transactor, metrics }.claim(id, at_work).map_err(Trouble::cluster)
     }
 
-    fn is_at_work(&self, id: TaskId) -> bool {
-        self.tasks.get(&id).is_some_and(|task| matches!(task.phase, Phase::Running))
+    /// A task's share in the open transaction; begins one if none is open. `None` where the task is not at work any more.
+    fn touch(&mut self, id: TaskId) -> Result<Option<&mut Share>, Trouble> {
+        self.claim(id)?;
+        let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
+        let touched = self.transactor.touch(&self.context, id, &work.task.committed);
+        touched.map(|(share, _)| Some(share)).map_err(Trouble::cluster)
+    }
+
+    fn takes(&self, id: TaskId) -> bool {
+        self.tasks.get(&id).is_some_and(|task| takes(&self.transactor, id, task))
     }
 
     /// Takes a task's records through it: in one transaction, or in several where there is no room in one.
     fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Trouble> {
         let mut rest = indices;
         // A commit, also that before a claim, may stop the task or send it to its restore: it reads the rest again.
-        while !rest.is_empty() && self.is_at_work(id) && !self.tasks[&id].is_halted() {
+        while !rest.is_empty() && self.takes(id) {
             if self.transactor.is_full(&self.context) {
                 self.finish()?;
             } else {
@@ -91,18 +96,20 @@ impl<C: Cluster> Lane<C> {
     /// The first of the records, as many as the open transaction is certain to have room for, or some more; how many. There
     /// may be room for others then: what is dropped takes none.
     fn process_part(&mut self, id: TaskId, indices: &[usize]) -> Result<usize, Trouble> {
-        self.touch(id)?;
-        let Self { context, transactor, tasks, batch, scratch, .. } = self;
+        self.claim(id)?;
+        let Self { context, transactor, tasks, batch, scratch, member, .. } = self;
+        let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(0) };
         let portion = Portion { batch, indices, room: transactor.room(context) };
-        let (producer, task) = (transactor.producer(), tasks.get_mut(&id).expect("shares are of tasks at hand"));
-        let processed = caught(|| process(context, id, task, &portion, producer, scratch));
+        let (share, producer) = transactor.touch(context, id, &work.task.committed).map_err(Trouble::cluster)?;
+        let processed = caught(|| process(context, &work, share, &portion, producer, scratch));
         let added = processed.unwrap_or_else(|panic| Err(Trouble::panicked(id, scratch.at_hand(), panic)))?;
-        self.transactor.add(added);
-        let task = self.tasks.get_mut(&id).expect("processed above");
-        if task.is_halted() {
-            self.member.end(&task.input).into_iter().for_each(|end| task.present.reach(end));
-            self.member.pause(&task.input).map_err(Trouble::cluster)?;
+        if let Some(stop) = &mut share.stop {
+            if let (Stop::Doubted(doubt), Some(end)) = (stop, member.end(&work.task.input)) {
+                doubt.reach(end);
+            }
+            member.pause(&work.task.input).map_err(Trouble::cluster)?;
         }
+        transactor.add(added);
         Ok(added.records)
     }
 
@@ -110,31 +117,35 @@ impl<C: Cluster> Lane<C> {
     /// offset never stands before something that retention will remove.
     pub(super) fn pass_markers(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
-            if !self.is_at_work(id) {
+            if !self.takes(id) {
                 continue;
             }
             let task = &self.tasks[&id];
-            let position = self.member.position(&task.input).unwrap_or(task.pending.next);
-            if (position <= task.pending.next && !task.commit_start) || task.is_halted() {
+            let next = self.transactor.share(id).map_or(&task.committed, |share| &share.position).next;
+            let position = self.member.position(&task.input).unwrap_or(next);
+            if position <= next && !task.commit_start {
                 continue;
             }
-            if let Err(trouble) = self.touch(id) {
-                self.way_back(trouble);
-                return self.restart_running(id);
+            match self.touch(id) {
+                Ok(Some(share)) => share.position.next = share.position.next.max(position),
+                Ok(None) => {}
+                Err(trouble) => {
+                    self.way_back(trouble);
+                    return self.restart_running(id);
+                }
             }
-            let task = self.tasks.get_mut(&id).expect("looked at above");
-            task.pending.next = position.max(task.pending.next);
-            task.commit_start = false;
         }
     }
 
     pub(super) fn sweep(&mut self) {
-        let due = self.tasks.iter().find(|(_, task)| sweep::is_due(&self.context, task)).map(|(id, _)| *id);
-        let Some(id) = due else { return };
-        let task = self.tasks.get_mut(&id).expect("found above");
-        let swept = match caught(|| sweep::slice(&self.context, task)) {
-            Ok(Ok(0)) => return,
-            Ok(Ok(_)) => self.touch(id),
+        let Self { context, tasks, transactor, .. } = self;
+        let is_due = |id: TaskId, task: &Task<C>| sweep::is_due(context, task, transactor.share(id));
+        let Some((&id, task)) = tasks.iter_mut().find(|(id, task)| is_due(**id, task)) else { return };
+        let swept = match caught(|| sweep::slice(context, task, transactor.share(id))) {
+            Ok(Ok(expired)) if expired.is_empty() => return,
+            Ok(Ok(expired)) => {
+                self.touch(id).map(|share| share.into_iter().for_each(|share| sweep::remove(share, &expired)))
+            }
             Ok(Err(error)) => Err(Trouble::state(id, error)),
             Err(panic) => Err(Trouble::panicked(id, AtHand::Walk, panic)),
         };
@@ -157,17 +168,23 @@ impl<C: Cluster> Lane<C> {
         }
         let Self { context, transactor, tasks, member, metrics, .. } = self;
         transactor.seal(context, tasks)?;
-        let troubles = transactor.commit(context, tasks, member, metrics)?;
+        let Committed { troubles, stops } = transactor.commit(context, tasks, member, metrics)?;
         troubles.into_iter().for_each(|trouble| self.on_task_trouble(trouble));
-        let stopped = self.tasks.values_mut().filter(|task| matches!(task.phase, Phase::Running));
-        for task in stopped {
-            if let Some(reason) = task.stop_at.take() {
-                task.fail(&reason);
-            }
-        }
-        for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
-            self.ask_time(id);
-        }
+        stops.into_iter().for_each(|(id, stop)| self.on_stop(id, stop));
         Ok(())
     }
+
+    /// All before a record is committed, and there the task stops: unless its store has failed meanwhile.
+    pub(super) fn on_stop(&mut self, id: TaskId, stop: Stop) {
+        let Some(task) = self.tasks.get_mut(&id).filter(|task| task.work().is_some()) else { return };
+        match stop {
+            Stop::Refused(reason) => task.fail(&reason),
+            Stop::Doubted(doubt) => self.ask_time(id, doubt),
+        }
+    }
+}
+
+/// Whether the task's records may be read into the open transaction.
+fn takes<C: Cluster>(transactor: &Transactor<C>, id: TaskId, task: &Task<C>) -> bool {
+    matches!(task.phase, Phase::Running) && transactor.share(id).is_none_or(|share| share.stop.is_none())
 }

@@ -8,10 +8,12 @@ use crate::engine::context::backoff;
 use crate::engine::fallback;
 use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
 use crate::engine::panics::{AtHand, Panic, caught};
+use crate::engine::present::Doubt;
 use crate::engine::process::Scratch;
 use crate::engine::restore::{self, Setback, Slice};
-use crate::engine::task::{Phase, Task, TaskId};
-use crate::engine::transact::{Aborted, Transactor};
+use crate::engine::share::TaskId;
+use crate::engine::task::{Phase, Task};
+use crate::engine::transact::Transactor;
 use crate::engine::trouble::{Cause, Trouble};
 use crate::mistakes::{self, Mistake};
 
@@ -20,11 +22,10 @@ use super::{DISK_SLICE, Lane};
 impl<C: Cluster> Lane<C> {
     /// Aborts the open transaction and sends its tasks through their restore.
     pub(super) fn way_back(&mut self, trouble: Trouble) {
-        let Aborted { touched, ended, undelivered, delivered } =
-            self.transactor.abort(&self.cluster, &trouble.cause, &self.metrics);
-        let fallen_back = fallback::told(&mut self.tasks, &delivered);
+        let aborted = self.transactor.abort(&self.cluster, &trouble.cause, &self.metrics);
+        let fallen_back = fallback::told(&mut self.tasks, &aborted.delivered);
         tracing::warn!(
-            topology = self.context.topology.name, reason = %trouble.cause, tasks = touched.len(),
+            topology = self.context.topology.name, reason = %trouble.cause, tasks = aborted.tasks().count(),
             "transaction aborted; its tasks restore"
         );
         // At once: the tasks settle meanwhile.
@@ -33,17 +34,19 @@ impl<C: Cluster> Lane<C> {
         }
         // A producer that has lost its place says nothing of the output.
         let fenced = matches!(&trouble.cause, Cause::Cluster(error) if error.kind == Kind::Fenced);
-        for id in touched {
+        for id in aborted.tasks() {
             if self.goes_on_by_mistake(id, &trouble.cause) {
                 continue;
             }
-            if let Some(task) = self.tasks.get_mut(&id).filter(|_| !ended) {
+            if let Some(task) = self.tasks.get_mut(&id).filter(|_| !aborted.ended) {
                 task.unsettle();
             }
-            let failure = undelivered.iter().find(|(of, _, _)| *of == id && !fenced);
+            let failure = aborted.undelivered.iter().find(|(of, _, _)| *of == id && !fenced);
             if let (Some((_, refused, message)), Some(task)) = (failure, self.tasks.get_mut(&id)) {
                 tracing::warn!(task = %task.input, reason = %message, "the output fails this task; it goes on alone");
-                task.quarantine = Some(Quarantine::new(&self.context, task.pending.next, *refused));
+                let share = aborted.shares.iter().find(|share| share.task == id);
+                let until = share.map_or(&task.committed, |share| &share.position).next;
+                task.quarantine = Some(Quarantine::new(&self.context, until, *refused));
             }
             self.restart(id);
         }
@@ -66,8 +69,7 @@ impl<C: Cluster> Lane<C> {
         if !(unknown && mistakes::made(Mistake::UnknownTakenForAbort)) {
             return false;
         }
-        let Some(task) = self.tasks.get_mut(&id) else { return false };
-        task.rewind();
+        let Some(task) = self.tasks.get(&id) else { return false };
         self.member.start(&task.input, task.committed.next).is_ok()
     }
 
@@ -120,6 +122,10 @@ impl<C: Cluster> Lane<C> {
     /// Sends a task to the beginning of its restore: at once the first time, later if it fails again and again
     /// without a commit between.
     pub(super) fn restart(&mut self, id: TaskId) {
+        debug_assert!(
+            !self.transactor.touches(id),
+            "what is in the open transaction goes on, or the transaction is given up"
+        );
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if matches!(task.phase, Phase::Failed) {
             return;
@@ -127,7 +133,6 @@ impl<C: Cluster> Lane<C> {
         if let Err(error) = self.member.pause(&task.input) {
             tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
         }
-        task.rewind();
         task.sweep.reset();
         let wait = task.attempts.checked_sub(1).map_or(Duration::ZERO, backoff);
         task.attempts += 1;
@@ -137,12 +142,12 @@ impl<C: Cluster> Lane<C> {
 
     /// Sends a task through its restore that has committed all before a record which looks like one of the future: there it
     /// learns Kafka's time.
-    pub(super) fn ask_time(&mut self, id: TaskId) {
-        let Some(wait) = self.tasks.get_mut(&id).and_then(|task| task.doubts(&self.context)) else { return };
-        let sweep = self.tasks.get(&id).map(|task| task.sweep.clone());
+    pub(super) fn ask_time(&mut self, id: TaskId, doubt: Doubt) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let (wait, sweep) = (task.doubt(&self.context, doubt), task.sweep.clone());
         self.restart(id);
         let until = self.context.clock.monotonic() + wait;
-        if let (Some(task), Some(sweep)) = (self.tasks.get_mut(&id), sweep) {
+        if let Some(task) = self.tasks.get_mut(&id) {
             task.set_phase(Phase::Waiting { until });
             // Nothing is done to the store meanwhile: the walk goes on, however often the time is asked.
             task.sweep = sweep;
@@ -265,7 +270,7 @@ impl<C: Cluster> Lane<C> {
             Transactor::new(transactional_id, self.random.wrapping_add(self.isolations), self.context.ids.clone());
         let (group, from) = (self.context.topology.group(), (&task.input, task.committed.next));
         let isolated = Isolated::new(&self.cluster, &group, from, transactor)?;
-        task.set_phase(Phase::Isolated(Box::new(isolated)));
+        task.set_phase(Phase::Isolated(Some(Box::new(isolated))));
         Ok(())
     }
 
@@ -279,6 +284,7 @@ impl<C: Cluster> Lane<C> {
                 .unwrap_or_else(|panic| Outcome::SetBack(Cause::Panicked { at: self.scratch.at_hand(), panic }));
             match stepped {
                 Outcome::Waiting | Outcome::Worked => {}
+                Outcome::Stopped(stop) => self.on_stop(id, stop),
                 // Nobody knows when there will be something to read: its turn comes again. It has not failed.
                 Outcome::Idle if others_wait => {
                     self.tasks.get_mut(&id).expect("stepped above").attempts = 0;
@@ -310,17 +316,6 @@ impl<C: Cluster> Lane<C> {
                     self.restart(id);
                     self.on_task_trouble(Trouble { task, cause });
                 }
-            }
-            if let Some(task) = self.tasks.get_mut(&id)
-                && matches!(task.phase, Phase::Isolated(_))
-                && task.token.is_none()
-                && let Some(reason) = task.stop_at.take()
-            {
-                task.fail(&reason);
-            }
-            if self.tasks.get(&id).is_some_and(|task| matches!(task.phase, Phase::Isolated(_)) && task.token.is_none())
-            {
-                self.ask_time(id);
             }
         }
     }

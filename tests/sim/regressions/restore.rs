@@ -121,7 +121,6 @@ fn what_a_commit_of_unknown_outcome_has_written_is_read_before_it_is_gone_on() {
 
             let mut task = lane.tasks.remove(&0).expect("it was not taken away");
             task.unsettle();
-            task.rewind();
             task.set_phase(Phase::Waiting { until: Duration::ZERO });
             site.restore(&mut task);
             (Restored::of(&task), task.committed.progress.processed.as_pairs().to_vec())
@@ -352,7 +351,7 @@ fn a_position_record_that_could_not_be_read_is_refused_before_anything_is_sent()
         site.restore(&mut task);
         let reached = (0..43_700).map(|offset| Reached { offset, version: vec![1] }).collect();
         let scope = Scope { bytes: vec![4], segments: vec![Segment { above: None, began: 0 }], reached };
-        task.pending.progress.epochs = Epochs::from_scopes(vec![scope], &Bounds::USUAL);
+        task.committed.progress.epochs = Epochs::from_scopes(vec![scope], &Bounds::USUAL);
         let mut lane = Lane::with(&site, task);
         let end = site.changelog_end();
         let trouble = lane.commit(2, entry(1, 2)).expect_err("it could not be read");
@@ -464,15 +463,15 @@ impl<'a> Lane<'a> {
     /// Commits a transaction that has read the input up to `next`.
     fn commit(&mut self, next: i64, (key, value): (Vec<u8>, Vec<u8>)) -> Result<Vec<Trouble>, Trouble> {
         let context = &self.site.context;
-        let task = self.tasks.get_mut(&0).expect("it was not taken away");
-        task.pending.next = next;
-        task.overlay.put(&key, Some(&value));
-        self.transactor.touch(context, 0).expect("nothing goes wrong");
-        self.transactor.seal(context, &mut self.tasks)?;
+        let (share, _) = self.transactor.touch(context, 0, &self.tasks[&0].committed).expect("nothing goes wrong");
+        share.position.next = next;
+        share.overlay.put(&key, Some(&value));
+        self.transactor.seal(context, &self.tasks)?;
         while self.transactor.in_flight() > 0 {
             self.site.process.sleep(MS);
         }
-        self.transactor.commit(context, &mut self.tasks, &self.member, &Metrics::new().lane("shop"))
+        let metrics = Metrics::new().lane("shop");
+        self.transactor.commit(context, &mut self.tasks, &self.member, &metrics).map(|committed| committed.troubles)
     }
 }
 

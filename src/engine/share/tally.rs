@@ -25,7 +25,7 @@ impl Tally {
         }
     }
 
-    /// It was given up.
+    /// Forgets all.
     pub fn clear(&mut self) {
         self.counts.clear();
     }
