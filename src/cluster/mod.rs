@@ -548,6 +548,24 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     ) -> Result<Vec<Option<CommittedOffset>>, Error>;
 }
 
+/// How much the clients that read may hold of what they have fetched. Where a queue is full, nothing is fetched; the
+/// answers that were under way still come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queues {
+    /// A member's, all its partitions together.
+    pub member_bytes: u64,
+    /// A changelog reader's.
+    pub reader_bytes: u64,
+    /// What compressed batches may unpack to, all clients of the process together.
+    pub unpacked_bytes: u64,
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self { member_bytes: 64 << 20, reader_bytes: 8 << 20, unpacked_bytes: 128 << 20 }
+    }
+}
+
 /// For how long a topic that is not known is asked for again: brokers hear of a new topic one after the other, and one
 /// that lags behind answers like one that is right.
 pub const MISSING_WAIT: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@
 //! table of partitions, one answer to a fetch for each broker and lane. What the batches in these answers unpack to has a
 //! bound of its own.
 
-use crate::cluster::kafka::Queues;
+use crate::cluster::Queues;
 use crate::config::Commit;
 
 use super::limits::Limits;

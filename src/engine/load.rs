@@ -7,13 +7,15 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Reader, RecordBatch, Settled};
-use crate::format::POSITION_KEY;
+use crate::format::{POSITION_KEY, StoreMeta};
 use crate::mistakes::{self, Mistake};
+use crate::observe::TaskMetrics;
 use crate::record::TopicPartition;
-use crate::state::LoadBuffer;
+use crate::state::{LoadBuffer, Store};
 
 use super::context::Context;
 use super::crash;
+use super::hold::Held;
 use super::plan::ANEW;
 use super::progress::Restoring;
 use super::restore::Setback;
@@ -37,17 +39,29 @@ pub struct Loading<C: Cluster> {
     /// Whether the store is complete as it is, and nothing of the load is in it.
     is_whole: bool,
     from: i64,
+    /// Up to where it reads: where the changelog ended when all was settled.
+    end: i64,
     /// Up to behind the last record that was read. What reading has passed over since was taken back: as long as the load
     /// has not ended, nothing says that nothing else will stand there.
     read_up_to: i64,
     /// When what the load builds upon was synced: until the load has ended the store is no younger.
     synced_at: i64,
+    /// Where the position record stands that the store has had before, where that is known.
+    former_position_offset: Option<i64>,
     /// Where the last position record stands that the store has or is to have, where that is known.
     position_offset: Option<i64>,
     records: u64,
     began: Duration,
     progressed: Duration,
     told: Restoring,
+}
+
+/// How far a load has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Reached {
+    position: i64,
+    records: u64,
+    under_way: usize,
 }
 
 /// What a slice has come to.
@@ -83,8 +97,8 @@ impl<C: Cluster> Loading<C> {
         let wrong =
             mistakes::made(Mistake::RestoreFromOtherPartition).then(|| TopicPartition::new(changelog.topic.clone(), 0));
         let reader = cluster.reader(wrong.as_ref().unwrap_or(changelog), from)?;
-        let now = context.clock.monotonic();
-        let told = Restoring::begin(now, settled.changelog_end - from);
+        let (now, end) = (context.clock.monotonic(), settled.changelog_end);
+        let told = Restoring::begin(now, end - from);
         Ok(Self {
             settled,
             reader,
@@ -92,8 +106,10 @@ impl<C: Cluster> Loading<C> {
             under_way: 0,
             is_whole,
             from,
+            end,
             read_up_to: from,
             synced_at,
+            former_position_offset: position_offset,
             position_offset,
             records: 0,
             began: now,
@@ -107,6 +123,49 @@ impl<C: Cluster> Loading<C> {
         self.reader.position().min(self.settled.changelog_end)
     }
 
+    fn reached(&self) -> Reached {
+        Reached { position: self.position(), records: self.records, under_way: self.under_way }
+    }
+
+    fn is_read(&self) -> bool {
+        let reached = if mistakes::made(Mistake::RestoreToLastRecord) { self.read_up_to } else { self.position() };
+        reached >= self.end
+    }
+
+    /// The store takes over what was made of what it was handed.
+    fn absorb(&mut self, store: &mut Store) -> Result<(), Setback> {
+        let under_way = store.take_loaded()?;
+        if under_way < self.under_way {
+            crash::point(crash::Point::DuringLoad);
+        }
+        self.under_way = under_way;
+        Ok(())
+    }
+
+    /// Reads a slice of the changelog.
+    fn read(&mut self, context: &Context, changelog: &TopicPartition, batch: &mut C::Batch) -> Result<(), Setback> {
+        for _ in 0..SLICE_READS_MAX {
+            if self.reader.position() >= self.end {
+                break;
+            }
+            if !self.make_room(context) {
+                // Other loads have all the room: nothing was asked of the changelog.
+                self.progressed = context.clock.monotonic();
+                break;
+            }
+            self.read_once(changelog, batch)?;
+            if batch.is_empty() {
+                if mistakes::made(Mistake::OpenTransactionPassed) {
+                    self.end = self.reader.position();
+                }
+                break;
+            }
+            self.read_up_to = (batch.record(batch.len() - 1).offset + 1).min(self.settled.changelog_end);
+            crash::point(crash::Point::DuringRestore);
+        }
+        Ok(())
+    }
+
     /// Sees to it that there is something to read into; not while other loads have all the room.
     fn make_room(&mut self, context: &Context) -> bool {
         if self.buffer.is_none() {
@@ -116,7 +175,7 @@ impl<C: Cluster> Loading<C> {
     }
 
     /// Reads what is there, up to a bound, into the buffer, which has room for it.
-    fn read(&mut self, changelog: &TopicPartition, batch: &mut C::Batch) -> Result<(), Setback> {
+    fn read_once(&mut self, changelog: &TopicPartition, batch: &mut C::Batch) -> Result<(), Setback> {
         // Records that were removed meanwhile are no reason to stop: the next try begins where the changelog does.
         let read = self.reader.read(batch, READ_RECORDS_MAX, Duration::ZERO);
         read.map_err(|error| Setback::Later(error.message))?;
@@ -145,6 +204,99 @@ impl<C: Cluster> Loading<C> {
         }
         Ok(())
     }
+
+    /// Publishes how far the load has come. Whether that is any further than `before`; where it has not been for long, it
+    /// is tried anew.
+    fn report(
+        &mut self,
+        before: Reached,
+        input: &TopicPartition,
+        metrics: &TaskMetrics,
+        now: Duration,
+    ) -> Result<bool, Setback> {
+        let position = self.position();
+        let worked = before != self.reached();
+        // What is waited for, where something is under way, is this machine's disk and not the changelog.
+        if worked || self.under_way > 0 {
+            self.progressed = now;
+        }
+        self.told.at(now, position - self.from, self.end - position, input, metrics);
+        metrics.restored(self.records - before.records);
+        if now.saturating_sub(self.progressed) > NO_PROGRESS_WAIT {
+            return Err(Setback::Later(format!(
+                "the changelog brought nothing for {} s: at offset {position} of {}",
+                NO_PROGRESS_WAIT.as_secs(),
+                self.end
+            )));
+        }
+        Ok(worked)
+    }
+
+    /// Hands the store what there is no more room for, or, once all was read, the rest; and ends when the store has taken
+    /// it over. Of a store that is complete the caller gets the rest to write, if it can be written as one.
+    fn finish(
+        &mut self,
+        context: &Context,
+        held: &mut Held,
+        input: &TopicPartition,
+        now: Duration,
+    ) -> Result<Option<Progress>, Setback> {
+        let is_read = self.is_read();
+        if is_read && self.is_whole && self.buffer.as_ref().is_none_or(|rest| held.store.takes_at_once(rest)) {
+            let rest = self.buffer.take();
+            return Ok(Some(self.loaded(input, now, rest)));
+        }
+        let is_due = |buffer: &LoadBuffer| !buffer.is_empty() && (is_read || !buffer.has_room(READ_RECORDS_MAX));
+        if let Some(buffer) = self.buffer.take_if(|buffer| is_due(buffer)) {
+            self.hand_over(context, held, input.partition, buffer)?;
+        }
+        Ok((is_read && self.under_way == 0).then(|| self.loaded(input, now, None)))
+    }
+
+    /// Hands what was read so far to the store. Of one that is complete, a copy is kept first: from then on it is not.
+    fn hand_over(
+        &mut self,
+        context: &Context,
+        held: &mut Held,
+        partition: i32,
+        buffer: LoadBuffer,
+    ) -> Result<(), Setback> {
+        let stands_at = |changelog_offset, position_offset| StoreMeta {
+            changelog_id: self.settled.changelog_id.0,
+            partition,
+            changelog_offset,
+            token: None,
+            synced_at: self.synced_at,
+            position_offset,
+        };
+        if self.is_whole {
+            // Of the position record that it has, which stays until the load brings another.
+            let meta = stands_at(self.from, self.former_position_offset);
+            held.keep_copy(context)?;
+            held.store.begin_load(&meta)?;
+        }
+        let reached = if mistakes::made(Mistake::LoadPositionAhead) { self.end } else { self.read_up_to };
+        let meta = stands_at(reached, self.position_offset);
+        self.is_whole = false;
+        self.under_way += 1;
+        Ok(held.store.load(buffer, meta)?)
+    }
+
+    /// All was read, and, but for the `rest`, is in the store.
+    fn loaded(&self, input: &TopicPartition, now: Duration, rest: Option<LoadBuffer>) -> Progress {
+        let (took, position) = (now.saturating_sub(self.began), self.position());
+        tracing::info!(
+            task = %input,
+            records = self.records,
+            from = self.from,
+            to = position,
+            took_ms = took.as_millis() as u64,
+            records_per_second = (self.records as f64 / took.as_secs_f64().max(0.001)) as u64,
+            "store restored"
+        );
+        let position_offset = self.position_offset;
+        Progress::Loaded { settled: Box::new(self.settled.clone()), position, position_offset, rest }
+    }
 }
 
 /// Takes what is ready into the store and reads a slice of the changelog. The position that a load names is behind the
@@ -152,108 +304,16 @@ impl<C: Cluster> Loading<C> {
 /// lies behind the store's position. What files that outlived it hold of that tells of no position: the record comes with
 /// what says where the store stands.
 pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch) -> Result<Progress, Setback> {
-    let store = &mut task.held.as_mut().expect("claimed before").store;
-    let under_way = store.take_loaded()?;
-    let Phase::Loading(loading) = &mut task.phase else { return Ok(Progress::Waiting) };
-    let mut end = loading.settled.changelog_end;
-    let before = (loading.position(), loading.records, loading.under_way);
-    if under_way < loading.under_way {
-        crash::point(crash::Point::DuringLoad);
-    }
-    loading.under_way = under_way;
-    let now = context.clock.monotonic();
-    for _ in 0..SLICE_READS_MAX {
-        if loading.reader.position() >= end {
-            break;
-        }
-        if !loading.make_room(context) {
-            // Other loads have all the room: nothing was asked of the changelog.
-            loading.progressed = now;
-            break;
-        }
-        loading.read(&task.changelog, batch)?;
-        if batch.is_empty() {
-            if mistakes::made(Mistake::OpenTransactionPassed) {
-                end = loading.reader.position();
-            }
-            break;
-        }
-        loading.read_up_to = (batch.record(batch.len() - 1).offset + 1).min(loading.settled.changelog_end);
-        crash::point(crash::Point::DuringRestore);
-    }
-    let position = loading.position();
-    if loading.under_way > 0 {
-        // What is waited for is this machine's disk, not the changelog.
-        loading.progressed = now;
-    }
-    let worked = before != (position, loading.records, loading.under_way);
-    loading.told.at(now, position - loading.from, end - position, &task.input, &task.metrics);
-    if worked {
-        loading.progressed = now;
-        task.metrics.restored(loading.records - before.1);
-    } else if now.saturating_sub(loading.progressed) > NO_PROGRESS_WAIT {
-        return Err(Setback::Later(format!(
-            "the changelog brought nothing for {} s: at offset {position} of {end}",
-            NO_PROGRESS_WAIT.as_secs()
-        )));
-    }
-    let read_all =
-        if mistakes::made(Mistake::RestoreToLastRecord) { loading.read_up_to >= end } else { position >= end };
-    if read_all && loading.is_whole {
-        let store = &task.held.as_ref().expect("claimed before").store;
-        if loading.buffer.as_ref().is_none_or(|rest| store.takes_at_once(rest)) {
-            let rest = loading.buffer.take();
-            return Ok(loaded(&task.input.clone(), loading, now, rest));
-        }
-    }
-    let full = loading.buffer.as_ref().filter(|buffer| read_all || !buffer.has_room(READ_RECORDS_MAX));
-    if full.is_some_and(|buffer| !buffer.is_empty()) {
-        let read_up_to = loading.read_up_to;
-        hand_over(context, task, if mistakes::made(Mistake::LoadPositionAhead) { end } else { read_up_to })?;
-    }
-    let Phase::Loading(loading) = &task.phase else { return Ok(Progress::Waiting) };
-    if !read_all || loading.under_way > 0 {
-        return Ok(if worked { Progress::Worked } else { Progress::Waiting });
-    }
-    Ok(loaded(&task.input, loading, now, None))
-}
-
-/// All was read, and, but for the `rest`, is in the store.
-fn loaded<C: Cluster>(
-    input: &TopicPartition,
-    loading: &Loading<C>,
-    now: Duration,
-    rest: Option<LoadBuffer>,
-) -> Progress {
-    let (took, position) = (now.saturating_sub(loading.began), loading.position());
-    tracing::info!(
-        task = %input,
-        records = loading.records,
-        from = loading.from,
-        to = position,
-        took_ms = took.as_millis() as u64,
-        records_per_second = (loading.records as f64 / took.as_secs_f64().max(0.001)) as u64,
-        "store restored"
-    );
-    let position_offset = loading.position_offset;
-    Progress::Loaded { settled: Box::new(loading.settled.clone()), position, position_offset, rest }
-}
-
-/// Hands what was read so far to the store. Of one that is complete, a copy is kept first: from then on it is not.
-fn hand_over<C: Cluster>(context: &Context, task: &mut Task<C>, position: i64) -> Result<(), Setback> {
-    let Phase::Loading(loading) = &mut task.phase else { return Ok(()) };
-    let (from, synced_at, Some(buffer)) = (loading.from, loading.synced_at, loading.buffer.take()) else {
-        return Ok(());
+    let Task { phase: Phase::Loading(loading), held: Some(held), changelog, input, metrics, .. } = task else {
+        return Ok(Progress::Waiting);
     };
-    loading.under_way += 1;
-    let position_offset = loading.position_offset;
-    if std::mem::take(&mut loading.is_whole) {
-        // Of the position record that it has, which stays until the load brings another.
-        let meta = task.store_meta((from, task.position_offset), None, synced_at);
-        let held = task.held.as_mut().expect("claimed before");
-        held.keep_copy(context)?;
-        held.store.begin_load(&meta)?;
-    }
-    let meta = task.store_meta((position, position_offset), None, synced_at);
-    Ok(task.held.as_mut().expect("claimed before").store.load(buffer, meta)?)
+    let (before, now) = (loading.reached(), context.clock.monotonic());
+    loading.absorb(&mut held.store)?;
+    loading.read(context, changelog, batch)?;
+    let worked = loading.report(before, input, metrics, now)?;
+    Ok(match loading.finish(context, held, input, now)? {
+        Some(loaded) => loaded,
+        None if worked => Progress::Worked,
+        None => Progress::Waiting,
+    })
 }

@@ -25,7 +25,7 @@ use self::epochs::Groups;
 use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{Askers, Stability};
-use super::{Cluster, CommittedOffset, Error, Inquiry, NewTopic, Rights, TopicDescription, TopicOutline};
+use super::{Cluster, CommittedOffset, Error, Inquiry, NewTopic, Queues, Rights, TopicDescription, TopicOutline};
 use crate::record::TopicPartition;
 
 mod admin;
@@ -50,7 +50,7 @@ mod wire;
 pub use batch::Batch;
 pub use member::{Member, Metadata};
 pub use producer::Producer;
-pub use properties::{OWNED, Queues, takes};
+pub use properties::{OWNED, takes};
 pub use reader::Reader;
 pub use settle::Settling;
 

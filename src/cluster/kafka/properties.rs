@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::errors::Failure;
 use super::native::{Conf, NOTE_BYTES, Role};
-use crate::cluster::{Error, Kind};
+use crate::cluster::{Error, Kind, Queues};
 
 /// Properties that ratchet sets itself; to give one of them is an error.
 pub const OWNED: &[&str] = &[
@@ -66,24 +66,6 @@ const CONSUMER: &[(&str, &str)] = &[
     // or transaction. librdkafka's minute is for large answers on slow networks; see ANSWERS_BYTES.
     ("socket.timeout.ms", "10000"),
 ];
-
-/// How much the clients that read may hold of what they have fetched. Where a queue is full, nothing is fetched; the
-/// answers that were under way still come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queues {
-    /// A member's, all its partitions together.
-    pub member_bytes: u64,
-    /// A changelog reader's.
-    pub reader_bytes: u64,
-    /// What compressed batches may unpack to, all clients of the process together.
-    pub unpacked_bytes: u64,
-}
-
-impl Default for Queues {
-    fn default() -> Self {
-        Self { member_bytes: 64 << 20, reader_bytes: 8 << 20, unpacked_bytes: 128 << 20 }
-    }
-}
 
 /// More records waiting than these only push each other out of the processor's caches (measured: 100,000 are read at
 /// 5.0 M/s with 290 ns of CPU each, a million at 3.3 M/s with 470 ns).
