@@ -42,6 +42,9 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::todo, clippy::unimplemented))]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait and measure by the machine's clocks"))]
 
+#[cfg(test)]
+extern crate self as ratchet;
+
 pub mod capture;
 pub mod cli;
 pub mod cluster;

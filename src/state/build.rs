@@ -23,7 +23,7 @@ use rocksdb::{DB, IngestExternalFileOptions, Options, SstFileWriter};
 
 use super::Error;
 use super::load::LoadBuffer;
-use crate::format::{STORE_META_KEY, StoreMeta};
+use crate::format::StoreMeta;
 
 /// What the name of a table file ends in before RocksDB takes it over. None is there while no load is under
 /// way: it is removed when a load fails and, after a crash, when the store is opened.
@@ -155,7 +155,7 @@ fn build_or_say(work: Work) -> Result<Built, Error> {
 fn build(work: Work) -> Result<Built, Error> {
     let Work { mut buffer, dir, options, file_bytes_min } = work;
     let bytes = buffer.bytes();
-    sort(&mut buffer, &dir)?;
+    buffer.sort(&dir)?;
     if bytes < file_bytes_min {
         return Ok(Built::Records(buffer));
     }
@@ -164,15 +164,6 @@ fn build(work: Work) -> Result<Built, Error> {
         return Ok(Built::Records(position));
     }
     Ok(Built::File(write(&dir, &options, &buffer)?, position))
-}
-
-/// Puts what was gathered for the store in `dir` in order; says so if it is not a changelog's.
-pub(super) fn sort(buffer: &mut LoadBuffer, dir: &Path) -> Result<(), Error> {
-    buffer.sort();
-    if buffer.contains(STORE_META_KEY) {
-        return Err(Error::ReservedKey { path: dir.to_owned() });
-    }
-    Ok(())
 }
 
 /// A table file on its way into the store; removed when dropped, unless RocksDB has taken it over.

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Error;
+use super::stalls::Waiting;
 use crate::lock::FileLock;
 use crate::record::TopicPartition;
 
@@ -91,7 +92,7 @@ impl StateDir {
     }
 
     /// A slot that is on no disk.
-    pub(super) fn unlocked(slot: PathBuf) -> Self {
+    pub fn unlocked(slot: PathBuf) -> Self {
         Self { slot, _lock: None }
     }
 
@@ -122,7 +123,7 @@ pub(super) fn file_name(name: &str) -> String {
 }
 
 /// Whether a folder is named as a slot is.
-pub(super) fn is_slot(path: &Path) -> bool {
+fn is_slot(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix(SLOT).is_some_and(|number| number.parse::<u32>().is_ok())
 }
@@ -198,4 +199,41 @@ pub(super) fn removable(dir: &Path) -> Result<PathBuf, Error> {
     } else {
         Err(Error::Unmarked { path: dir.to_owned() })
     }
+}
+
+/// Renames a store's folder, on the disk too when this returns.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    removable(from)?;
+    let _waiting = Waiting::for_disk(from, "rename");
+    // Over a folder that holds something a rename fails: what stands aside is never overwritten.
+    fs::rename(from, to).map_err(|error| Error::from_io(from, &error))?;
+    from.parent().map_or(Ok(()), sync)
+}
+
+/// Brings what was renamed or made in a folder to the disk.
+pub(super) fn sync(folder: &Path) -> Result<(), Error> {
+    let _waiting = Waiting::for_disk(folder, "sync");
+    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| Error::from_io(folder, &error))
+}
+
+/// The folders of a topology's tasks, in all slots of the state folder `root`.
+pub(super) fn folders(root: &Path, topology: &str) -> Result<Vec<PathBuf>, Error> {
+    let mut all = Vec::new();
+    for slot in entries(root)? {
+        if is_slot(&slot) {
+            all.extend(entries(&slot.join(topology))?);
+        }
+    }
+    Ok(all)
+}
+
+/// What is in a folder; nothing where there is none.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let failed = |error: io::Error| Error::from_io(folder, &error);
+    let all = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        all => all.map_err(failed)?,
+    };
+    all.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
 }

@@ -5,10 +5,11 @@
 //! at five times the speed of the next best way); for a small one the file would not pay. Sorting and writing
 //! the file is [`super::build`]'s.
 
-use std::sync::Arc;
+use std::path::Path;
 
+use super::Error;
 use super::memory::Room;
-use crate::format::POSITION_KEY;
+use crate::format::{POSITION_KEY, STORE_META_KEY};
 use crate::mistakes::{self, Mistake};
 
 /// What an entry is taken to be, key and value: buffers have room for as many as then fill them.
@@ -19,24 +20,14 @@ const ENTRY_BYTES: usize = 32;
 pub struct LoadBuffer {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
-    bound: Bound,
+    /// `None` where as much fits in as comes.
+    bound: Option<Box<dyn Bound>>,
 }
 
-/// How much fits in.
-#[derive(Default)]
-enum Bound {
-    /// As much as comes.
-    #[default]
-    None,
-    /// The memory that it may take, given back with it.
-    Room(Room),
-    /// On a simulated disk: as much as comes or what one read brings, and a place among the buffers that there may be.
-    Simulated {
-        /// Whether it is full as soon as there is anything in it.
-        one_read: bool,
-        /// Given back with it.
-        _place: Arc<()>,
-    },
+/// What keeps a buffer small; given back with it.
+pub trait Bound: Send + Sync {
+    /// Whether so many records more, of the usual size, still fit into `buffer`.
+    fn has_room(&self, buffer: &LoadBuffer, records: usize) -> bool;
 }
 
 #[derive(Clone, Copy)]
@@ -62,6 +53,13 @@ impl Entry {
     fn value<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let start = self.start + self.key_length as usize;
         (self.value_length != DELETED).then(|| &bytes[start..][..self.value_length as usize])
+    }
+}
+
+impl Bound for Room {
+    fn has_room(&self, buffer: &LoadBuffer, records: usize) -> bool {
+        let most = records_in(self);
+        buffer.entries.len() + records <= most && buffer.bytes.len() + records * ENTRY_BYTES <= most * ENTRY_BYTES
     }
 }
 
@@ -93,26 +91,18 @@ impl LoadBuffer {
         Self {
             entries: Vec::with_capacity(records),
             bytes: Vec::with_capacity(records * ENTRY_BYTES),
-            bound: Bound::Room(room),
+            bound: Some(Box::new(room)),
         }
     }
 
-    /// An empty buffer of a simulated disk, that has this place among them; where it is for `one_read`, it is full as
-    /// soon as there is anything in it.
-    pub(super) fn simulated(one_read: bool, place: Arc<()>) -> Self {
-        Self { bound: Bound::Simulated { one_read, _place: place }, ..Self::default() }
+    /// An empty buffer that takes what memory it needs as long as `bound` lets it.
+    pub fn bounded_by(bound: Box<dyn Bound>) -> Self {
+        Self { bound: Some(bound), ..Self::default() }
     }
 
     /// Whether so many records more, of the usual size, still fit.
     pub fn has_room(&self, records: usize) -> bool {
-        match self.bound {
-            Bound::None => true,
-            Bound::Room(ref room) => {
-                let most = records_in(room);
-                self.entries.len() + records <= most && self.bytes.len() + records * ENTRY_BYTES <= most * ENTRY_BYTES
-            }
-            Bound::Simulated { one_read, .. } => !one_read || self.is_empty(),
-        }
+        self.bound.as_ref().is_none_or(|bound| bound.has_room(self, records))
     }
 
     /// Adds a record; `None` deletes the key.
@@ -131,13 +121,10 @@ impl LoadBuffer {
         });
     }
 
-    /// The memory that it was given.
+    /// The memory that it has taken.
     #[cfg(test)]
     pub(super) fn room_bytes(&self) -> usize {
-        match &self.bound {
-            Bound::Room(room) => room.bytes(),
-            Bound::None | Bound::Simulated { .. } => 0,
-        }
+        self.entries.capacity() * size_of::<Entry>() + self.bytes.capacity()
     }
 
     /// How many records were added, repeated keys included until the load.
@@ -161,11 +148,6 @@ impl LoadBuffer {
         Some(entry.value(&self.bytes))
     }
 
-    /// Whether `key` is there. Only after [`LoadBuffer::sort`].
-    pub(super) fn contains(&self, key: &[u8]) -> bool {
-        self.find(key).is_some()
-    }
-
     fn find(&self, key: &[u8]) -> Option<usize> {
         let head = key_head(key);
         let of = |entry: &Entry| entry.head.cmp(&head).then_with(|| entry.key(&self.bytes).cmp(key));
@@ -174,7 +156,7 @@ impl LoadBuffer {
 
     /// Takes the position record out, into a buffer of its own, which is empty where there is none. Only after
     /// [`LoadBuffer::sort`].
-    pub(super) fn split_position(&mut self) -> Self {
+    pub fn split_position(&mut self) -> Self {
         let mut position = Self::new();
         if let Some(at) = self.find(POSITION_KEY) {
             let entry = self.entries.remove(at);
@@ -183,8 +165,9 @@ impl LoadBuffer {
         position
     }
 
-    /// Sorts by key and drops all but the last record of each.
-    pub(super) fn sort(&mut self) {
+    /// Sorts by key and drops all but the last record of each. `dir` is the store's folder that they are for: says so if
+    /// they are not a changelog's.
+    pub fn sort(&mut self, dir: &Path) -> Result<(), Error> {
         let Self { entries, bytes, .. } = self;
         entries.sort_unstable_by(|a, b| {
             let (first, later) = if mistakes::made(Mistake::LoadOldestWins) { (b, a) } else { (a, b) };
@@ -192,10 +175,14 @@ impl LoadBuffer {
         });
         // Of equal keys the first one stays, which is the latest.
         entries.dedup_by(|later, kept| later.head == kept.head && later.key(bytes) == kept.key(bytes));
+        if self.find(STORE_META_KEY).is_some() {
+            return Err(Error::ReservedKey { path: dir.to_owned() });
+        }
+        Ok(())
     }
 
     /// The records, in order of key after [`LoadBuffer::sort`].
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> + Clone {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> + Clone {
         self.entries.iter().map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
     }
 }

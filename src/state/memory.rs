@@ -13,8 +13,8 @@ use rocksdb::{
 
 use super::background;
 use super::build::Builders;
+use super::disk::Disk;
 use super::load::LoadBuffer;
-use super::simulated::SimulatedDisk;
 
 /// Blocks take the rest of the memory; more for write buffers makes fewer, larger flushes.
 const WRITE_BUFFERS_SHARE: u64 = 4;
@@ -58,56 +58,42 @@ const LOAD_BUFFER_BYTES_MAX: usize = 64 << 20;
 const BUILD_SHARE: usize = 5;
 
 /// One budget of memory for all stores of a process: the block cache, the write buffers inside it, and the buffers
-/// of loads, which the cache makes room for while there are any. Cheap to clone; all clones are the same budget.
+/// of loads, which the cache makes room for while there are any. With it goes where the stores are. Cheap to clone; all
+/// clones are the same budget.
 #[derive(Clone)]
-pub struct Memory(Place);
-
-/// Where stores are kept.
-#[derive(Clone)]
-pub(super) enum Place {
-    /// In RocksDB, on this machine's disk.
-    Rocks(RocksMemory),
-    /// In a simulation.
-    Simulated(SimulatedDisk),
-}
+pub struct Memory(Arc<dyn Disk>);
 
 impl Memory {
-    /// A budget of `bytes` for all stores together. It is kept by evicting blocks and flushing write
-    /// buffers, not by refusing: what is in use at a moment may pass it.
+    /// A budget of `bytes` for all stores together, which are on this machine's disk. It is kept by evicting blocks and
+    /// flushing write buffers, not by refusing: what is in use at a moment may pass it.
     pub fn new(bytes: u64) -> Self {
-        Self(Place::Rocks(RocksMemory::new(bytes, Builders::default())))
+        Self::on(Arc::new(RocksMemory::new(bytes, Builders::default())))
     }
 
     /// The same without threads that build what is loaded: for a simulation, whose time does not wait for them.
     pub fn without_builders(bytes: u64) -> Self {
-        Self(Place::Rocks(RocksMemory::new(bytes, Builders::none())))
+        Self::on(Arc::new(RocksMemory::new(bytes, Builders::none())))
     }
 
-    /// What stores are opened with that are kept there.
-    pub(super) fn of(place: Place) -> Self {
-        Self(place)
+    /// What stores on another disk are opened with.
+    pub fn on(disk: Arc<dyn Disk>) -> Self {
+        Self(disk)
     }
 
-    /// Where stores are kept.
-    pub(super) fn place(&self) -> &Place {
-        &self.0
+    /// Where the stores are.
+    pub(super) fn disk(&self) -> &dyn Disk {
+        &*self.0
     }
 
     /// A buffer for a load; `None` while other loads have all there is room for.
     /// Its room is given back when it was loaded, or is dropped.
     pub fn load_buffer(&self) -> Option<LoadBuffer> {
-        match &self.0 {
-            Place::Rocks(memory) => Loads::take(&memory.loads).map(LoadBuffer::within),
-            Place::Simulated(disk) => disk.load_buffer(),
-        }
+        self.0.load_buffer()
     }
 
     /// Bytes in use, write buffers included.
     pub fn used_bytes(&self) -> usize {
-        match &self.0 {
-            Place::Rocks(memory) => memory.cache.get_usage(),
-            Place::Simulated(_) => 0,
-        }
+        self.0.used_bytes()
     }
 }
 
@@ -123,7 +109,8 @@ pub(super) struct RocksMemory {
 }
 
 impl RocksMemory {
-    fn new(bytes: u64, builders: Builders) -> Self {
+    /// A budget of `bytes`, whose loads these threads build.
+    pub fn new(bytes: u64, builders: Builders) -> Self {
         let to_usize = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let cache = Cache::new_lru_cache(to_usize(bytes));
         let buffers_bytes = (bytes / WRITE_BUFFERS_SHARE).max(WRITE_BUFFER_BYTES_MIN);
@@ -139,6 +126,16 @@ impl RocksMemory {
         let write_buffer_bytes = (bytes / WRITE_BUFFER_SHARE).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
         let loads = Arc::new(Loads::new(cache.clone(), to_usize(bytes), builders));
         Self { cache, loads, buffers, env, write_buffer_bytes: to_usize(write_buffer_bytes) }
+    }
+
+    /// Room for a load's buffer; `None` while others have all of it.
+    pub fn room_for_load(&self) -> Option<Room> {
+        Loads::take(&self.loads)
+    }
+
+    /// What the cache holds, write buffers included.
+    pub fn cache_bytes(&self) -> usize {
+        self.cache.get_usage()
     }
 
     /// The threads that build table files.

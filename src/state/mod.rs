@@ -6,7 +6,7 @@
 //! - [`aside`]: what becomes of a store that cannot be built upon; [`Survey`]: what a state folder holds, only looked at
 //! - [`Memory`]: what all stores of a process share; [`Registry`]: which of them are open
 //! - [`longest_stall`]: the disk that has not answered for long
-//! - [`simulated`]: stores that are on no disk, for simulations
+//! - [`disk`]: where stores are kept, which need not be RocksDB
 //!
 //! Invariants:
 //! - Nothing uncommitted is ever in a store: writes wait in an [`Overlay`], and [`Store::commit`] is called
@@ -23,20 +23,20 @@ pub mod aside;
 mod background;
 mod build;
 mod dir;
+pub mod disk;
 mod error;
 mod load;
 mod memory;
 mod overlay;
 mod registry;
 mod rocks;
-pub mod simulated;
 mod stalls;
 mod store;
 mod survey;
 
 pub use dir::StateDir;
 pub use error::Error;
-pub use load::{LoadBuffer, key_head};
+pub use load::{Bound, LoadBuffer, key_head};
 pub use memory::Memory;
 pub use overlay::Overlay;
 pub use registry::{Claim, Registry};

@@ -1,9 +1,10 @@
-//! A store's RocksDB: what [`super::Store`] asks of a disk, done by it.
+//! RocksDB on this machine's disk: see [`super::disk`].
 //!
 //! There is no write-ahead log. A write batch goes into one write buffer whole, write buffers reach the disk in
 //! order, and all keys share them; table files reach the disk at once.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use rocksdb::{
 };
 
 use super::build::{self, Built, UnderWay, Work};
+use super::disk::{Disk, Files, Read, Records};
 use super::load::LoadBuffer;
 use super::memory::RocksMemory;
 use super::stalls::Waiting;
@@ -53,7 +55,7 @@ pub(super) fn column_family(db: &DB) -> &ColumnFamily {
 
 impl Rocks {
     /// Opens the database in `dir`, making an empty one where there is none.
-    pub fn open(dir: &Path, memory: &RocksMemory) -> Result<Self, Error> {
+    fn open(dir: &Path, memory: &RocksMemory) -> Result<Self, Error> {
         dir::create_dir(dir)?;
         // RocksDB knows its locks by name within a process: one folder must have one name.
         let dir = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
@@ -67,7 +69,7 @@ impl Rocks {
     }
 
     /// Opens the database in `dir` as it is on the disk, to be read only; `None` where none was made yet.
-    pub fn open_to_read(dir: &Path, memory: &RocksMemory) -> Result<Option<Self>, Error> {
+    fn open_to_read(dir: &Path, memory: &RocksMemory) -> Result<Option<Self>, Error> {
         if !dir.join("CURRENT").exists() && !holds_tables(dir)? {
             return Ok(None);
         }
@@ -78,86 +80,6 @@ impl Rocks {
         let (dir, memory) = (dir.to_owned(), memory.clone());
         let ingest_bytes_min = INGEST_BYTES_MIN;
         Ok(Some(Self { under_way: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min }))
-    }
-
-    /// See [`super::aside`].
-    pub fn wipe(dir: &Path) -> Result<(), Error> {
-        if !dir.try_exists().map_err(|error| Error::from_io(dir, &error))? {
-            return Ok(());
-        }
-        let dir = dir::removable(dir)?;
-        let _waiting = Waiting::for_disk(&dir, "remove");
-        // Takes RocksDB's lock, which removing the folder alone would not.
-        DB::destroy(&Options::default(), &dir).map_err(|error| Error::from_rocksdb(&dir, &error))?;
-        match fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::from_io(&dir, &error)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The value under `key`.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let _waiting = Waiting::for_disk(&self.dir, "look up");
-        let db = &self.db;
-        db.get_cf(&column_family(db), key).map_err(|error| self.failed(&error))
-    }
-
-    /// See [`super::Store::get_sorted`].
-    pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
-        let _waiting = Waiting::for_disk(&self.dir, "look up");
-        let db = &self.db;
-        let family = column_family(db);
-        for (chunk, keys) in keys.chunks(GET_KEYS_MAX).enumerate() {
-            let values = db.batched_multi_get_cf(&family, keys.iter().copied(), true);
-            for (at, value) in values.into_iter().enumerate() {
-                let value = value.map_err(|error| self.failed(&error))?;
-                found(chunk * GET_KEYS_MAX + at, value.as_deref());
-            }
-        }
-        Ok(())
-    }
-
-    /// See [`super::Store::takes_at_once`].
-    pub fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
-        buffer.bytes() < self.ingest_bytes_min
-    }
-
-    /// See [`super::Store::copy`]. The table files are linked.
-    pub fn copy(&self, to: &Path) -> Result<(), Error> {
-        let _waiting = Waiting::for_disk(&self.dir, "copy");
-        let copied = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(to));
-        copied.map_err(|error| self.failed(&error))
-    }
-
-    /// Forgets what is on its way.
-    pub fn drop_loads(&mut self) {
-        self.under_way.clear();
-    }
-
-    /// Hands over what was read, to be sorted and made a file by another thread.
-    pub fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
-        let (dir, options) = (self.dir.clone(), self.memory.options());
-        let work = Work { buffer, dir, options, file_bytes_min: self.ingest_bytes_min };
-        self.under_way.push_back(self.memory.builders().begin(work, meta)?);
-        Ok(())
-    }
-
-    /// Brings what is ready into the database, all of it if it is to `wait`; says how many loads are not.
-    pub fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
-        while let Some(outcome) = self.under_way.front().and_then(|first| first.outcome(wait)) {
-            let meta = self.under_way.pop_front().expect("it is the first").meta.clone();
-            match outcome? {
-                Built::Records(buffer) => self.write(buffer.iter(), buffer.bytes(), &meta)?,
-                Built::File(file, position) => {
-                    let _waiting = Waiting::for_disk(&self.dir, "load");
-                    self.hold_compactions()?;
-                    build::ingest(&self.db, &self.dir, &file)?;
-                    // After the file: a crash in between leaves the older meta, from which all is read again.
-                    self.write(position.iter(), position.bytes(), &meta)?;
-                }
-            }
-        }
-        Ok(self.under_way.len())
     }
 
     /// Counts a load's table file. The first ones are left as they are until the load has ended: merging them at
@@ -178,33 +100,43 @@ impl Rocks {
         Ok(())
     }
 
-    /// Lets compactions go on as ever: nothing is loaded any more.
-    pub fn end_load(&mut self) -> Result<(), Error> {
-        match self.load_files.take() {
-            Some(_) => self.set_compactions(true),
-            None => Ok(()),
-        }
-    }
-
     fn set_compactions(&self, on: bool) -> Result<(), Error> {
         let disabled = if on { "false" } else { "true" };
         self.db.set_options(&[("disable_auto_compactions", disabled)]).map_err(|error| self.failed(&error))
     }
 
-    /// Brings all that was written to the disk.
-    pub fn flush(&self) -> Result<(), Error> {
-        let _waiting = Waiting::for_disk(&self.dir, "flush");
-        let db = &self.db;
-        let options = FlushOptions::default();
-        db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.failed(&error))
+    /// Tells a background work that fails for want of space from one that is merely behind.
+    fn expect_space(&self) -> Result<(), Error> {
+        let free_bytes = dir::free_bytes(&self.dir)?;
+        if self.property("rocksdb.background-errors") == 0 || free_bytes >= FREE_BYTES_MIN {
+            return Ok(());
+        }
+        let reason = format!("RocksDB cannot write, {free_bytes} bytes are free");
+        Err(Error::Full { path: self.dir.clone(), reason })
     }
 
-    /// See [`super::Store::scan`].
-    pub fn scan(
+    fn property(&self, name: &str) -> u64 {
+        let value = self.db.property_int_value_cf(&column_family(&self.db), name);
+        value.ok().flatten().unwrap_or(0)
+    }
+
+    fn failed(&self, error: &rocksdb::Error) -> Error {
+        Error::from_rocksdb(&self.dir, error)
+    }
+}
+
+impl Read for Rocks {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let _waiting = Waiting::for_disk(&self.dir, "look up");
+        let db = &self.db;
+        db.get_cf(&column_family(db), key).map_err(|error| self.failed(&error))
+    }
+
+    fn scan(
         &self,
         after: Option<&[u8]>,
         keys_max: usize,
-        mut visit: impl FnMut(&[u8], &[u8]),
+        visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Option<Vec<u8>>, Error> {
         let _waiting = Waiting::for_disk(&self.dir, "read");
         let db = &self.db;
@@ -235,39 +167,33 @@ impl Rocks {
         entries.status().map_err(|error| self.failed(&error))?;
         Ok(None)
     }
+}
 
-    /// See [`super::Store::entries_estimate`].
-    pub fn entries_estimate(&self) -> u64 {
-        self.property("rocksdb.estimate-num-keys")
+impl Files for Rocks {
+    fn get_sorted(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+        let _waiting = Waiting::for_disk(&self.dir, "look up");
+        let db = &self.db;
+        let family = column_family(db);
+        for (chunk, keys) in keys.chunks(GET_KEYS_MAX).enumerate() {
+            let values = db.batched_multi_get_cf(&family, keys.iter().copied(), true);
+            for (at, value) in values.into_iter().enumerate() {
+                let value = value.map_err(|error| self.failed(&error))?;
+                found(chunk * GET_KEYS_MAX + at, value.as_deref());
+            }
+        }
+        Ok(())
     }
 
-    /// The bytes of table files and write buffers.
-    pub fn bytes(&self) -> u64 {
-        self.property("rocksdb.live-sst-files-size") + self.property("rocksdb.cur-size-all-mem-tables")
-    }
-
-    /// The folder, by the name that RocksDB knows it by.
-    pub fn path(&self) -> &Path {
-        &self.dir
-    }
-
-    /// One write batch: `records`, then `meta`.
-    ///
     /// Where RocksDB's background work has fallen behind, it would make the write wait, and wait without
     /// end where the disk is full. So it is told to refuse instead, and the waiting is done here.
-    pub fn write<'a>(
-        &mut self,
-        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone,
-        bytes: usize,
-        meta: &StoreMeta,
-    ) -> Result<(), Error> {
+    fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
         let _waiting = Waiting::for_disk(&self.dir, "write");
         let db = &self.db;
         let mut options = WriteOptions::default();
         options.disable_wal(true);
         options.set_no_slowdown(true);
         for _ in 0..STALL_STEPS_MAX {
-            match db.write_opt(batch(db, records.clone(), bytes, meta), &options) {
+            match db.write_opt(batch(db, records, bytes, meta), &options) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == rocksdb::ErrorKind::Incomplete => self.expect_space()?,
                 Err(error) => return Err(self.failed(&error)),
@@ -281,18 +207,62 @@ impl Rocks {
         Err(Error::Io { path: self.dir.clone(), reason })
     }
 
-    /// Tells a background work that fails for want of space from one that is merely behind.
-    fn expect_space(&self) -> Result<(), Error> {
-        let free_bytes = dir::free_bytes(&self.dir)?;
-        if self.property("rocksdb.background-errors") == 0 || free_bytes >= FREE_BYTES_MIN {
-            return Ok(());
-        }
-        let reason = format!("RocksDB cannot write, {free_bytes} bytes are free");
-        Err(Error::Full { path: self.dir.clone(), reason })
+    fn flush(&self) -> Result<(), Error> {
+        let _waiting = Waiting::for_disk(&self.dir, "flush");
+        let db = &self.db;
+        let options = FlushOptions::default();
+        db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.failed(&error))
     }
 
-    /// Whether there is nothing, no meta either.
-    pub fn is_empty(&self) -> Result<bool, Error> {
+    /// The table files are linked.
+    fn copy(&self, to: &Path) -> Result<(), Error> {
+        let _waiting = Waiting::for_disk(&self.dir, "copy");
+        let copied = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(to));
+        copied.map_err(|error| self.failed(&error))
+    }
+
+    fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
+        buffer.bytes() < self.ingest_bytes_min
+    }
+
+    /// Hands over what was read, to be sorted and made a file by another thread.
+    fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
+        let (dir, options) = (self.dir.clone(), self.memory.options());
+        let work = Work { buffer, dir, options, file_bytes_min: self.ingest_bytes_min };
+        self.under_way.push_back(self.memory.builders().begin(work, meta)?);
+        Ok(())
+    }
+
+    fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
+        while let Some(outcome) = self.under_way.front().and_then(|first| first.outcome(wait)) {
+            let meta = self.under_way.pop_front().expect("it is the first").meta.clone();
+            match outcome? {
+                Built::Records(buffer) => self.write(&all_of(&buffer), buffer.bytes(), &meta)?,
+                Built::File(file, position) => {
+                    let _waiting = Waiting::for_disk(&self.dir, "load");
+                    self.hold_compactions()?;
+                    build::ingest(&self.db, &self.dir, &file)?;
+                    // After the file: a crash in between leaves the older meta, from which all is read again.
+                    self.write(&all_of(&position), position.bytes(), &meta)?;
+                }
+            }
+        }
+        Ok(self.under_way.len())
+    }
+
+    fn drop_loads(&mut self) {
+        self.under_way.clear();
+    }
+
+    /// Lets compactions go on as ever: nothing is loaded any more.
+    fn end_load(&mut self) -> Result<(), Error> {
+        match self.load_files.take() {
+            Some(_) => self.set_compactions(true),
+            None => Ok(()),
+        }
+    }
+
+    fn is_empty(&self) -> Result<bool, Error> {
         let db = &self.db;
         let mut all = db.raw_iterator_cf(&column_family(db));
         all.seek_to_first();
@@ -303,19 +273,81 @@ impl Rocks {
         Ok(true)
     }
 
-    fn property(&self, name: &str) -> u64 {
-        let value = self.db.property_int_value_cf(&column_family(&self.db), name);
-        value.ok().flatten().unwrap_or(0)
+    fn entries_estimate(&self) -> u64 {
+        self.property("rocksdb.estimate-num-keys")
     }
 
-    fn failed(&self, error: &rocksdb::Error) -> Error {
-        Error::from_rocksdb(&self.dir, error)
+    fn bytes(&self) -> u64 {
+        self.property("rocksdb.live-sst-files-size") + self.property("rocksdb.cur-size-all-mem-tables")
     }
 
-    /// Lets a test see small loads become table files.
-    #[cfg(test)]
-    pub fn set_ingest_bytes_min(&mut self, bytes: usize) {
+    /// The folder, by the name that RocksDB knows it by.
+    fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    fn set_file_bytes_min(&mut self, bytes: usize) {
         self.ingest_bytes_min = bytes;
+    }
+}
+
+impl Disk for RocksMemory {
+    fn open(&self, dir: &Path) -> Result<Box<dyn Files>, Error> {
+        Ok(Box::new(Rocks::open(dir, self)?))
+    }
+
+    fn open_to_read(&self, dir: &Path) -> Result<Option<Box<dyn Read>>, Error> {
+        Ok(Rocks::open_to_read(dir, self)?.map(|rocks| Box::new(rocks) as Box<dyn Read>))
+    }
+
+    fn exists(&self, dir: &Path) -> Result<bool, Error> {
+        dir.try_exists().map_err(|error| Error::from_io(dir, &error))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
+        dir::rename(from, to)
+    }
+
+    fn wipe(&self, dir: &Path) -> Result<(), Error> {
+        if !self.exists(dir)? {
+            return Ok(());
+        }
+        let dir = dir::removable(dir)?;
+        let _waiting = Waiting::for_disk(&dir, "remove");
+        // Takes RocksDB's lock, which removing the folder alone would not.
+        DB::destroy(&Options::default(), &dir).map_err(|error| Error::from_rocksdb(&dir, &error))?;
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::from_io(&dir, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the folder that RocksDB makes a copy in before it gets its name.
+    fn remove_unfinished(&self, to: &Path) -> Result<(), Error> {
+        let mut path = OsString::from(to);
+        path.push(".tmp");
+        let path = PathBuf::from(path);
+        if !self.exists(&path)? {
+            return Ok(());
+        }
+        let path = dir::removable(&path)?;
+        fs::remove_dir_all(&path).map_err(|error| Error::from_io(&path, &error))
+    }
+
+    fn sync(&self, folder: &Path) -> Result<(), Error> {
+        dir::sync(folder)
+    }
+
+    fn folders(&self, root: &Path, topology: &str) -> Result<Vec<PathBuf>, Error> {
+        dir::folders(root, topology)
+    }
+
+    fn load_buffer(&self) -> Option<LoadBuffer> {
+        self.room_for_load().map(LoadBuffer::within)
+    }
+
+    fn used_bytes(&self) -> usize {
+        self.cache_bytes()
     }
 }
 
@@ -329,20 +361,18 @@ impl Drop for Rocks {
     }
 }
 
-fn batch<'a>(
-    db: &DB,
-    records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
-    bytes: usize,
-    meta: &StoreMeta,
-) -> WriteBatch {
+/// The records of a buffer that is sorted.
+fn all_of(buffer: &LoadBuffer) -> impl Fn(&mut dyn FnMut(&[u8], Option<&[u8]>)) {
+    |put| buffer.iter().for_each(|(key, value)| put(key, value))
+}
+
+fn batch(db: &DB, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> WriteBatch {
     let family = column_family(db);
     let mut batch = WriteBatch::with_capacity_bytes(bytes);
-    for (key, value) in records {
-        match value {
-            Some(value) => batch.put_cf(&family, key, value),
-            None => batch.delete_cf(&family, key),
-        }
-    }
+    records(&mut |key, value| match value {
+        Some(value) => batch.put_cf(&family, key, value),
+        None => batch.delete_cf(&family, key),
+    });
     batch.put_cf(&family, STORE_META_KEY, meta.encode());
     batch
 }

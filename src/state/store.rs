@@ -10,16 +10,14 @@
 //! whole, a copy is kept first ([`super::aside`]); what little it lacks, most of the time, is written as one instead
 //! ([`Store::apply`]).
 //!
-//! What RocksDB does of this is in [`super::rocks`]; a simulation has [`super::simulated`] in its place.
+//! What RocksDB does of this is in [`super::rocks`]; see [`super::disk`].
 
 use std::fmt;
 use std::path::Path;
 
+use super::disk::{Files, Records};
 use super::load::{LoadBuffer, key_head};
-use super::memory::Place;
-use super::rocks::Rocks;
-use super::simulated::Simulated;
-use super::{Error, Memory, Overlay, build};
+use super::{Error, Memory, Overlay};
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::mistakes::{self, Mistake};
 
@@ -28,38 +26,18 @@ const BATCH_RECORD_BYTES: usize = 12;
 
 /// A task's store. One at a time per folder, in all processes.
 pub struct Store {
-    files: Files,
+    files: Box<dyn Files>,
     /// Whether the meta names no transaction, on disk too: what is loaded now cannot look current.
     loading: bool,
     /// Kept from commit to commit: the overlay's keys in order.
     order: Vec<(u128, u32)>,
 }
 
-/// What keeps the bytes.
-enum Files {
-    Rocks(Rocks),
-    Simulated(Simulated),
-}
-
-/// Asks whichever of them it is.
-macro_rules! ask {
-    ($files:expr, $asked:ident => $question:expr) => {
-        match $files {
-            Files::Rocks($asked) => $question,
-            Files::Simulated($asked) => $question,
-        }
-    };
-}
-
 impl Store {
     /// Opens the store in `dir`, making an empty one where there is none. [`Error::Damaged`] says that it
     /// has to be built anew, by [`super::aside`].
     pub fn open(dir: &Path, memory: &Memory) -> Result<Self, Error> {
-        let files = match memory.place() {
-            Place::Rocks(memory) => Files::Rocks(Rocks::open(dir, memory)?),
-            Place::Simulated(disk) => Files::Simulated(Simulated::open(disk, dir)?),
-        };
-        let mut store = Self { files, loading: false, order: Vec::new() };
+        let mut store = Self { files: memory.disk().open(dir)?, loading: false, order: Vec::new() };
         match store.meta()? {
             Some(meta) => store.loading = meta.token.is_none(),
             None => store.expect_empty()?,
@@ -76,14 +54,14 @@ impl Store {
 
     /// The value under `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        ask!(&self.files, files => files.get(key))
+        self.files.get(key)
     }
 
     /// Looks up `keys`, which ascend; equal ones may follow each other. `found` is told of each, in order:
     /// its index and what is under it.
-    pub fn get_sorted(&self, keys: &[&[u8]], found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+    pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
         debug_assert!(keys.is_sorted(), "keys must ascend");
-        ask!(&self.files, files => files.get_sorted(keys, found))
+        self.files.get_sorted(keys, &mut found)
     }
 
     /// Applies a transaction that Kafka has committed, and where the store then stands, as one. In memory
@@ -96,11 +74,16 @@ impl Store {
         // RocksDB's write buffer is a sorted list: in order, each key is found from the one before it.
         let key = |index: u32| overlay.at(index as usize).0;
         order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
-        let sorted = order.iter().map(|&(_, index)| overlay.at(index as usize));
+        let sorted = |put: &mut dyn FnMut(&[u8], Option<&[u8]>)| {
+            for &(_, index) in &order {
+                let (key, value) = overlay.at(index as usize);
+                put(key, value);
+            }
+        };
         if mistakes::made(Mistake::MetaBeforeEntries) {
             self.set_meta(meta)?;
         }
-        let written = self.write(sorted, overlay.bytes() + overlay.len() * BATCH_RECORD_BYTES, meta);
+        let written = self.write(&sorted, overlay.bytes() + overlay.len() * BATCH_RECORD_BYTES, meta);
         self.order = order;
         written
     }
@@ -111,7 +94,7 @@ impl Store {
         let is_restored = meta.token.is_none() || mistakes::made(Mistake::TokenInRestore);
         assert!(is_restored, "a store that is being restored is the result of no transaction");
         // What an earlier load has left on its way is read again by this one, and must not come after it.
-        ask!(&mut self.files, files => files.drop_loads());
+        self.files.drop_loads();
         self.set_meta(meta)?;
         self.flush()?;
         self.loading = true;
@@ -125,45 +108,45 @@ impl Store {
     pub fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
         assert!(self.loading, "a load begins with begin_load");
         assert!(meta.token.is_none(), "a store that is being restored is the result of no transaction");
-        ask!(&mut self.files, files => files.load(buffer, meta))
+        self.files.load(buffer, meta)
     }
 
     /// Whether [`Store::apply`] takes all of this: no more than is written as one.
     pub fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
-        ask!(&self.files, files => files.takes_at_once(buffer))
+        self.files.takes_at_once(buffer)
     }
 
     /// Takes all that a restore has read, and where the store then stands, as one: like [`Store::commit`], and without
     /// [`Store::begin_load`].
     pub fn apply(&mut self, mut buffer: LoadBuffer, meta: &StoreMeta) -> Result<(), Error> {
-        build::sort(&mut buffer, self.path())?;
-        self.write(buffer.iter(), buffer.bytes(), meta)
+        buffer.sort(self.path())?;
+        self.write(&|put| buffer.iter().for_each(|(key, value)| put(key, value)), buffer.bytes(), meta)
     }
 
     /// Makes a copy of the store in the folder `to`, which is not there yet; whole, and on the disk, when this returns.
     pub(super) fn copy(&self, to: &Path) -> Result<(), Error> {
-        ask!(&self.files, files => files.copy(to))
+        self.files.copy(to)
     }
 
     /// Brings what was loaded and is ready into the store; says how many loads are not. After an error the store is
     /// to be opened again.
     pub fn take_loaded(&mut self) -> Result<usize, Error> {
-        ask!(&mut self.files, files => files.take_over(false))
+        self.files.take_over(false)
     }
 
     /// Brings all that was loaded into the store, waiting for it.
     pub fn finish_loads(&mut self) -> Result<(), Error> {
-        ask!(&mut self.files, files => files.take_over(true)).map(|_| ())
+        self.files.take_over(true).map(|_| ())
     }
 
     /// Says where the store stands, without any entry.
     pub fn set_meta(&mut self, meta: &StoreMeta) -> Result<(), Error> {
-        self.write(std::iter::empty(), 0, meta)
+        self.write(&|_| {}, 0, meta)
     }
 
     /// Brings all that was written to the disk.
     pub fn flush(&self) -> Result<(), Error> {
-        ask!(&self.files, files => files.flush())
+        self.files.flush()
     }
 
     /// Shows up to `keys_max` (at least 1) entries to `visit`, in order of key, from the first after `after`
@@ -172,47 +155,39 @@ impl Store {
         &self,
         after: Option<&[u8]>,
         keys_max: usize,
-        visit: impl FnMut(&[u8], &[u8]),
+        mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<Vec<u8>>, Error> {
         assert!(keys_max > 0, "a scan makes progress");
-        ask!(&self.files, files => files.scan(after, keys_max, visit))
+        self.files.scan(after, keys_max, &mut visit)
     }
 
     /// How many entries there are, about: overwritten and deleted ones count until a compaction has seen
     /// them.
     pub fn entries_estimate(&self) -> u64 {
-        ask!(&self.files, files => files.entries_estimate())
+        self.files.entries_estimate()
     }
 
     /// The bytes of table files and write buffers.
     pub fn bytes(&self) -> u64 {
-        ask!(&self.files, files => files.bytes())
+        self.files.bytes()
     }
 
     /// The store's folder.
     pub fn path(&self) -> &Path {
-        ask!(&self.files, files => files.path())
+        self.files.path()
     }
 
     /// One write batch: `records`, then `meta`.
-    fn write<'a>(
-        &mut self,
-        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone,
-        bytes: usize,
-        meta: &StoreMeta,
-    ) -> Result<(), Error> {
-        ask!(&mut self.files, files => files.write(records, bytes, meta))?;
+    fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
+        self.files.write(records, bytes, meta)?;
         // Loading begins with begin_load alone, which knows the meta to be on disk.
         self.loading &= meta.token.is_none();
-        match &mut self.files {
-            Files::Rocks(rocks) if !self.loading => rocks.end_load(),
-            _ => Ok(()),
-        }
+        if self.loading { Ok(()) } else { self.files.end_load() }
     }
 
     /// A store without meta must hold nothing: it could be of any changelog.
     fn expect_empty(&self) -> Result<(), Error> {
-        if ask!(&self.files, files => files.is_empty())? {
+        if self.files.is_empty()? {
             return Ok(());
         }
         Err(self.damaged("it holds entries and does not say of which changelog".to_owned()))
@@ -225,10 +200,7 @@ impl Store {
     /// Lets a test see small loads become table files.
     #[cfg(test)]
     pub(super) fn set_ingest_bytes_min(&mut self, bytes: usize) {
-        match &mut self.files {
-            Files::Rocks(rocks) => rocks.set_ingest_bytes_min(bytes),
-            Files::Simulated(simulated) => simulated.set_ingest_bytes_min(bytes),
-        }
+        self.files.set_file_bytes_min(bytes);
     }
 }
 

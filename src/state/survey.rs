@@ -1,17 +1,13 @@
 //! What a state folder holds, looked at without a change to it: the stores of a topology's tasks in all slots, those that
 //! stand aside among them, whether or not a process works with them.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::aside::SUFFIX;
 use super::dir::{self, StateDir};
-use super::memory::Place;
-use super::rocks::Rocks;
+use super::disk::Read;
 use super::{Error, Memory};
-use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, POSITION_KEY, PositionRecord, STORE_META_KEY, StoreMeta};
+use crate::format::{POSITION_KEY, PositionRecord, STORE_META_KEY, StoreMeta};
 
 /// Blocks of stores that are only looked at.
 const MEMORY_BYTES: u64 = 16 << 20;
@@ -38,7 +34,7 @@ impl Survey {
     /// The stores of `topology`'s tasks for `topic`, in order of their paths.
     pub fn stores(&self, topology: &str, topic: &str) -> Result<Vec<Found>, Error> {
         let mut all: Vec<Found> = Vec::new();
-        for folder in self.folders(&dir::file_name(topology))? {
+        for folder in self.memory.disk().folders(&self.root, &dir::file_name(topology))? {
             let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let task = name.strip_suffix(SUFFIX).unwrap_or(name);
             let number = task.rsplit_once('-').filter(|(of, _)| *of == dir::file_name(topic)).map(|(_, number)| number);
@@ -48,35 +44,6 @@ impl Survey {
         all.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(all)
     }
-
-    /// The folders of a topology's tasks.
-    fn folders(&self, topology: &str) -> Result<Vec<PathBuf>, Error> {
-        match self.memory.place() {
-            Place::Simulated(disk) => {
-                let is_of = |folder: &PathBuf| folder.parent().is_some_and(|parent| parent.ends_with(topology));
-                Ok(disk.folders().into_iter().filter(is_of).collect())
-            }
-            Place::Rocks(_) => {
-                let mut all = Vec::new();
-                for slot in entries(&self.root)? {
-                    if dir::is_slot(&slot) {
-                        all.extend(entries(&slot.join(topology))?);
-                    }
-                }
-                Ok(all)
-            }
-        }
-    }
-}
-
-/// What is in a folder; nothing where there is none.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let failed = |error: io::Error| Error::from_io(folder, &error);
-    let all = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        all => all.map_err(failed)?,
-    };
-    all.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
 }
 
 /// A store that was found.
@@ -92,26 +59,15 @@ pub struct Found {
 impl Found {
     /// Opens it to be read, as it is on the disk: also while it is worked with. `None` where it was never written to.
     pub fn read(&self) -> Result<Option<StoreReader>, Error> {
-        let held = match self.memory.place() {
-            Place::Rocks(memory) => Rocks::open_to_read(&self.path, memory)?.map(|rocks| Held::Rocks(Box::new(rocks))),
-            Place::Simulated(disk) => {
-                let copy = disk.read(&self.path)?;
-                Some(Held::Copy(copy.records().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()))
-            }
-        };
-        Ok(held.map(|held| StoreReader { path: self.path.clone(), held }))
+        let files = self.memory.disk().open_to_read(&self.path)?;
+        Ok(files.map(|files| StoreReader { path: self.path.clone(), files }))
     }
 }
 
 /// A store that is only read: nothing of it changes, on the disk neither.
 pub struct StoreReader {
     path: PathBuf,
-    held: Held,
-}
-
-enum Held {
-    Rocks(Box<Rocks>),
-    Copy(BTreeMap<Vec<u8>, Vec<u8>>),
+    files: Box<dyn Read>,
 }
 
 impl StoreReader {
@@ -127,10 +83,7 @@ impl StoreReader {
 
     /// The value under `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        match &self.held {
-            Held::Rocks(rocks) => rocks.get(key),
-            Held::Copy(copy) => Ok(copy.get(key).cloned()),
-        }
+        self.files.get(key)
     }
 
     /// As [`super::Store::scan`].
@@ -140,18 +93,7 @@ impl StoreReader {
         keys_max: usize,
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<Vec<u8>>, Error> {
-        let copy = match &self.held {
-            Held::Rocks(rocks) => return rocks.scan(after, keys_max, visit),
-            Held::Copy(copy) => copy,
-        };
-        let from = after.map_or_else(|| vec![KIND_IDENTITY], |after| [after, &[0]].concat());
-        let entries = copy.range(from..).take_while(|(key, _)| key.first() <= Some(&KIND_IDENTITY_DIGEST));
-        let mut last = None;
-        for (key, value) in entries.take(keys_max) {
-            visit(key, value);
-            last = Some(key.clone());
-        }
-        Ok(last)
+        self.files.scan(after, keys_max, &mut visit)
     }
 
     fn decoded<T>(

@@ -16,6 +16,10 @@ mod overlay;
 mod set_aside;
 mod simulated;
 
+#[path = "../../tests/sim/disk.rs"]
+#[allow(dead_code, reason = "the simulation uses all of it")]
+mod disk_in_memory;
+
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Names the folder that a child process, which is this test binary again, works in.
@@ -26,10 +30,7 @@ fn small_memory() -> Memory {
 }
 
 fn rocks_options() -> rocksdb::Options {
-    match small_memory().place() {
-        memory::Place::Rocks(memory) => memory.options(),
-        memory::Place::Simulated(_) => panic!("it is on a disk"),
-    }
+    memory::RocksMemory::new(8 << 20, build::Builders::default()).options()
 }
 
 /// Where a store stands that is the result of `offset` changelog records.

@@ -20,6 +20,7 @@ mod pages;
 mod client;
 mod coroutine;
 mod cut;
+mod disk;
 #[cfg(test)]
 mod driver;
 mod hunt;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ratchet::state::simulated::{Loads, SimulatedDisk};
+use crate::disk::{Loads, SimulatedDisk};
 use ratchet::state::{Memory, StateDir};
 use tempfile::TempDir;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::state::simulated::{Loads, SimulatedDisk};
+use crate::state::tests::disk_in_memory::{Loads, SimulatedDisk};
 
 type Records = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::format::KIND_IDENTITY_DIGEST;
-use crate::state::simulated::{Loads, SimulatedDisk};
+use crate::state::tests::disk_in_memory::{Loads, SimulatedDisk};
 
 type Records = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::disk::{Loads, SimulatedDisk};
 use ratchet::format::StoreMeta;
 use ratchet::record::TopicPartition;
 use ratchet::state::Store;
-use ratchet::state::simulated::{Loads, SimulatedDisk};
 
 use super::bytes::{Position, STORE_META_KEY, Token};
 use super::model::State;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::disk::{Loads, SimulatedDisk};
 use ratchet::cluster::{Cluster, Inquiry, Kind, Member as _};
 use ratchet::config::Commit;
 use ratchet::dedup::{Bounds, Epochs};
@@ -21,7 +22,6 @@ use ratchet::format::{
 };
 use ratchet::observe::Metrics;
 use ratchet::state::Store;
-use ratchet::state::simulated::{Loads, SimulatedDisk};
 
 use crate::TOPOLOGIES;
 use crate::client::{Batch, Member, Sim, ours};

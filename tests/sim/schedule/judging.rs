@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use ratchet::state::simulated::StoreCopy;
+use crate::disk::StoreCopy;
 
 use crate::input;
 use crate::instance::Instance;

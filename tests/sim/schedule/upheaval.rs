@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use ratchet::state::simulated::StoreCopy;
+use crate::disk::StoreCopy;
 
 use crate::input;
 use crate::kafka::{Committed, MS, Partition, SECOND, Time};

@@ -1,6 +1,6 @@
-//! A disk that is only in memory, for the simulation of the engine: stores on it keep the contract of
-//! [`super::Store`] without a file, a thread or a wait, and every fault of a disk can be had at will. Nothing that
-//! a user can configure leads here; a property test holds it against RocksDB.
+//! A disk that is only in memory: stores on it keep the contract of [`Store`](ratchet::state::Store) without a file, a
+//! thread or a wait, and every fault of a disk can be had at will. A property test of `ratchet::state`, which has this
+//! file among its tests, holds it against RocksDB.
 //!
 //! As with RocksDB, a write is in memory first, and what has reached the disk when the process is killed is any
 //! prefix of the writes, whole batches; table files of a load are there at once, whatever came before them, but for
@@ -16,10 +16,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::load::LoadBuffer;
-use super::memory::Place;
-use super::{Error, Memory, StateDir, build};
-use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
+use ratchet::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
+use ratchet::state::disk::{self, Files, Read};
+use ratchet::state::{Bound, Error, LoadBuffer, Memory, StateDir};
 
 type Map = BTreeMap<Box<[u8]>, Box<[u8]>>;
 type Records = Vec<(Box<[u8]>, Option<Box<[u8]>>)>;
@@ -91,7 +90,7 @@ impl SimulatedDisk {
 
     /// What stores on this disk are opened with.
     pub fn memory(&self) -> Memory {
-        Memory::of(Place::Simulated(self.clone()))
+        Memory::on(Arc::new(self.clone()))
     }
 
     /// Names the folders of its stores.
@@ -134,14 +133,6 @@ impl SimulatedDisk {
         StoreCopy(self.lock().folders.get(dir).map(|folder| folder.kept.clone()).unwrap_or_default())
     }
 
-    /// What a store has on the disk; an error where it is damaged.
-    pub(super) fn read(&self, dir: &Path) -> Result<StoreCopy, Error> {
-        match self.lock().folders.get(dir) {
-            Some(folder) if folder.damage.is_some() => Err(damaged(dir)),
-            folder => Ok(StoreCopy(folder.map(|folder| folder.kept.clone()).unwrap_or_default())),
-        }
-    }
-
     /// Puts a copy in place of a store, which nobody may have open; with an empty one there is none any more.
     pub fn put_back(&self, dir: &Path, copy: StoreCopy) {
         let folder = Folder { kept: copy.0, ..Folder::default() };
@@ -151,20 +142,6 @@ impl SimulatedDisk {
             false => folders.insert(dir.to_owned(), folder),
         };
         assert!(former.is_none_or(|former| former.holder.is_none()), "{} is open", dir.display());
-    }
-
-    /// A buffer for a load; `None` while others have all that there may be.
-    pub(super) fn load_buffer(&self) -> Option<LoadBuffer> {
-        let mut guard = self.lock();
-        let Disk { loads, buffers, turned_away, .. } = &mut *guard;
-        buffers.retain(|place| place.strong_count() > 0);
-        if loads.buffers_max > 0 && buffers.len() >= loads.buffers_max {
-            *turned_away += 1;
-            return None;
-        }
-        let place = Arc::new(());
-        buffers.push(Arc::downgrade(&place));
-        Some(LoadBuffer::simulated(loads.one_read, place))
     }
 
     /// How often a load had to wait for another's buffer.
@@ -207,8 +184,128 @@ fn apply(map: &mut Map, records: Records) {
     }
 }
 
+impl disk::Disk for SimulatedDisk {
+    fn open(&self, dir: &Path) -> Result<Box<dyn Files>, Error> {
+        Ok(Box::new(Simulated::open(self, dir)?))
+    }
+
+    fn open_to_read(&self, dir: &Path) -> Result<Option<Box<dyn Read>>, Error> {
+        match self.lock().folders.get(dir) {
+            Some(folder) if folder.damage.is_some() => Err(damaged(dir)),
+            folder => Ok(Some(Box::new(StoreCopy(folder.map(|folder| folder.kept.clone()).unwrap_or_default())))),
+        }
+    }
+
+    fn exists(&self, dir: &Path) -> Result<bool, Error> {
+        Ok(self.lock().folders.contains_key(dir))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
+        let folders = &mut self.lock().folders;
+        let failed = |reason: &str| Err(Error::Io { path: from.to_owned(), reason: reason.to_owned() });
+        match folders.get(from) {
+            None => failed("No such file or directory"),
+            Some(folder) if folder.holder.is_some() => Err(Error::InUse { path: from.to_owned() }),
+            Some(_) if folders.contains_key(to) => failed("Directory not empty"),
+            Some(_) => {
+                let folder = folders.remove(from).expect("looked at above");
+                folders.insert(to.to_owned(), folder);
+                Ok(())
+            }
+        }
+    }
+
+    fn wipe(&self, dir: &Path) -> Result<(), Error> {
+        let mut disk = self.lock();
+        if disk.folders.get(dir).is_some_and(|folder| folder.holder.is_some()) {
+            return Err(Error::InUse { path: dir.to_owned() });
+        }
+        disk.folders.remove(dir);
+        Ok(())
+    }
+
+    /// A copy is there at once.
+    fn remove_unfinished(&self, _to: &Path) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// So is what was renamed.
+    fn sync(&self, _folder: &Path) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn folders(&self, _root: &Path, topology: &str) -> Result<Vec<PathBuf>, Error> {
+        let is_of = |folder: &PathBuf| folder.parent().is_some_and(|parent| parent.ends_with(topology));
+        Ok(SimulatedDisk::folders(self).into_iter().filter(is_of).collect())
+    }
+
+    fn load_buffer(&self) -> Option<LoadBuffer> {
+        let mut guard = self.lock();
+        let Disk { loads, buffers, turned_away, .. } = &mut *guard;
+        buffers.retain(|place| place.strong_count() > 0);
+        if loads.buffers_max > 0 && buffers.len() >= loads.buffers_max {
+            *turned_away += 1;
+            return None;
+        }
+        let place = Arc::new(());
+        buffers.push(Arc::downgrade(&place));
+        Some(LoadBuffer::bounded_by(Box::new(Place { one_read: loads.one_read, _place: place })))
+    }
+
+    fn used_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A buffer's place among those that there may be.
+struct Place {
+    /// Whether the buffer is full as soon as there is anything in it.
+    one_read: bool,
+    /// Given back with it.
+    _place: Arc<()>,
+}
+
+impl Bound for Place {
+    fn has_room(&self, buffer: &LoadBuffer, _records: usize) -> bool {
+        !self.one_read || buffer.is_empty()
+    }
+}
+
+impl Read for StoreCopy {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.0.get(key).map(|value| value.to_vec()))
+    }
+
+    fn scan(
+        &self,
+        after: Option<&[u8]>,
+        keys_max: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Vec<u8>>, Error> {
+        Ok(scan(&self.0, after, keys_max, visit))
+    }
+}
+
+/// See [`Store::scan`](ratchet::state::Store::scan).
+fn scan(map: &Map, after: Option<&[u8]>, keys_max: usize, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
+    let from = after.map_or_else(|| vec![KIND_IDENTITY], |after| [after, &[0]].concat());
+    let mut cursor = None;
+    let entries = map.range(from.into_boxed_slice()..);
+    let entries = entries.take_while(|(key, _)| key.first().is_some_and(|kind| *kind <= KIND_IDENTITY_DIGEST));
+    for (visited, (key, value)) in entries.enumerate() {
+        if visited == keys_max {
+            return cursor;
+        }
+        visit(key, value);
+        if visited + 1 == keys_max {
+            cursor = Some(key.to_vec());
+        }
+    }
+    None
+}
+
 /// An open store on a simulated disk.
-pub(super) struct Simulated {
+struct Simulated {
     disk: SimulatedDisk,
     dir: PathBuf,
     number: u64,
@@ -227,8 +324,7 @@ struct UnderWay {
 }
 
 impl Simulated {
-    /// See [`super::Store::open`].
-    pub fn open(simulated: &SimulatedDisk, dir: &Path) -> Result<Self, Error> {
+    fn open(simulated: &SimulatedDisk, dir: &Path) -> Result<Self, Error> {
         let mut guard = simulated.lock();
         let disk = &mut *guard;
         let folder = disk.folders.entry(dir.to_owned()).or_default();
@@ -247,37 +343,6 @@ impl Simulated {
         drop(guard);
         let (disk, dir) = (simulated.clone(), dir.to_owned());
         Ok(Self { disk, dir, number, live, under_way: VecDeque::new(), file_bytes_min })
-    }
-
-    /// Whether there is a store in `dir`.
-    pub fn exists(disk: &SimulatedDisk, dir: &Path) -> bool {
-        disk.lock().folders.contains_key(dir)
-    }
-
-    /// Renames a store's folder; nobody may have it open, and none may stand where it goes.
-    pub fn rename(disk: &SimulatedDisk, from: &Path, to: &Path) -> Result<(), Error> {
-        let folders = &mut disk.lock().folders;
-        let failed = |reason: &str| Err(Error::Io { path: from.to_owned(), reason: reason.to_owned() });
-        match folders.get(from) {
-            None => failed("No such file or directory"),
-            Some(folder) if folder.holder.is_some() => Err(Error::InUse { path: from.to_owned() }),
-            Some(_) if folders.contains_key(to) => failed("Directory not empty"),
-            Some(_) => {
-                let folder = folders.remove(from).expect("looked at above");
-                folders.insert(to.to_owned(), folder);
-                Ok(())
-            }
-        }
-    }
-
-    /// See [`super::aside`].
-    pub fn wipe(disk: &SimulatedDisk, dir: &Path) -> Result<(), Error> {
-        let mut disk = disk.lock();
-        if disk.folders.get(dir).is_some_and(|folder| folder.holder.is_some()) {
-            return Err(Error::InUse { path: dir.to_owned() });
-        }
-        disk.folders.remove(dir);
-        Ok(())
     }
 
     /// Does something to the folder, while it is this store's.
@@ -301,73 +366,6 @@ impl Simulated {
         })
     }
 
-    /// The value under `key`.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.read()?;
-        Ok(self.live.get(key).map(|value| value.to_vec()))
-    }
-
-    /// See [`super::Store::get_sorted`].
-    pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
-        self.read()?;
-        keys.iter().enumerate().for_each(|(at, key)| found(at, self.live.get(*key).map(|value| &**value)));
-        Ok(())
-    }
-
-    /// See [`super::Store::takes_at_once`].
-    pub fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
-        buffer.bytes() < self.file_bytes_min
-    }
-
-    /// See [`super::Store::copy`].
-    pub fn copy(&self, to: &Path) -> Result<(), Error> {
-        self.read()?;
-        self.flush()?;
-        let folders = &mut self.disk.lock().folders;
-        if folders.contains_key(to) {
-            return Err(Error::Io { path: to.to_owned(), reason: "File exists".to_owned() });
-        }
-        let kept = folders.get(&self.dir).map(|folder| folder.kept.clone()).unwrap_or_default();
-        folders.insert(to.to_owned(), Folder { kept, ..Folder::default() });
-        Ok(())
-    }
-
-    /// Forgets what is on its way.
-    pub fn drop_loads(&mut self) {
-        self.under_way.clear();
-    }
-
-    /// Takes what was read, and sorts it.
-    pub fn load(&mut self, mut buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
-        let is_file = buffer.bytes() >= self.file_bytes_min && !buffer.is_empty();
-        let mut built = build::sort(&mut buffer, &self.dir);
-        if is_file && self.disk.lock().full.is_some() {
-            built = built.and(Err(full(&self.dir)));
-        }
-        self.under_way.push_back(UnderWay { built: built.map(|()| buffer), is_file, meta, was_looked_at: false });
-        Ok(())
-    }
-
-    /// Brings what is ready into the store, all of it if it is to `wait`; says how many loads are not.
-    pub fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
-        while let Some(first) = self.under_way.front_mut() {
-            if !wait && !first.was_looked_at {
-                first.was_looked_at = true;
-                break;
-            }
-            let Some(UnderWay { built, is_file, meta, .. }) = self.under_way.pop_front() else { break };
-            let mut buffer = built?;
-            if is_file {
-                let position = buffer.split_position();
-                self.ingest(&buffer)?;
-                self.write(position.iter(), position.bytes(), &meta)?;
-            } else {
-                self.write(buffer.iter(), buffer.bytes(), &meta)?;
-            }
-        }
-        Ok(self.under_way.len())
-    }
-
     /// Takes a table file over, after what it overlaps.
     fn ingest(&mut self, buffer: &LoadBuffer) -> Result<(), Error> {
         let records = owned(buffer.iter());
@@ -387,31 +385,50 @@ impl Simulated {
         apply(&mut self.live, records);
         Ok(())
     }
+}
 
-    /// One write batch: `records`, then `meta`.
-    pub fn write<'a>(
-        &mut self,
-        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
-        _bytes: usize,
-        meta: &StoreMeta,
-    ) -> Result<(), Error> {
-        let mut records = owned(records);
-        records.push((STORE_META_KEY.into(), Some(meta.encode().into())));
+impl Read for Simulated {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.read()?;
+        Ok(self.live.get(key).map(|value| value.to_vec()))
+    }
+
+    fn scan(
+        &self,
+        after: Option<&[u8]>,
+        keys_max: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.read()?;
+        Ok(scan(&self.live, after, keys_max, visit))
+    }
+}
+
+impl Files for Simulated {
+    fn get_sorted(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+        self.read()?;
+        keys.iter().enumerate().for_each(|(at, key)| found(at, self.live.get(*key).map(|value| &**value)));
+        Ok(())
+    }
+
+    fn write(&mut self, records: &disk::Records<'_>, _bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
+        let mut written = Records::new();
+        records(&mut |key, value| written.push((key.into(), value.map(Into::into))));
+        written.push((STORE_META_KEY.into(), Some(meta.encode().into())));
         self.with(|folder, is_full| {
             match is_full {
                 Some(0) => return Err(full(&self.dir)),
                 Some(writes) => *writes -= 1,
                 None => {}
             }
-            folder.unflushed.push(Step { is_file: false, records: records.clone() });
+            folder.unflushed.push(Step { is_file: false, records: written.clone() });
             Ok(())
         })?;
-        apply(&mut self.live, records);
+        apply(&mut self.live, written);
         Ok(())
     }
 
-    /// Brings all that was written to the disk.
-    pub fn flush(&self) -> Result<(), Error> {
+    fn flush(&self) -> Result<(), Error> {
         self.with(|folder, is_full| {
             if is_full.is_some() {
                 return Err(full(&self.dir));
@@ -421,53 +438,78 @@ impl Simulated {
         })
     }
 
-    /// See [`super::Store::scan`].
-    pub fn scan(
-        &self,
-        after: Option<&[u8]>,
-        keys_max: usize,
-        mut visit: impl FnMut(&[u8], &[u8]),
-    ) -> Result<Option<Vec<u8>>, Error> {
+    fn copy(&self, to: &Path) -> Result<(), Error> {
         self.read()?;
-        let from = after.map_or_else(|| vec![KIND_IDENTITY], |after| [after, &[0]].concat());
-        let mut cursor = None;
-        let entries = self.live.range(from.into_boxed_slice()..);
-        let entries = entries.take_while(|(key, _)| key.first().is_some_and(|kind| *kind <= KIND_IDENTITY_DIGEST));
-        for (visited, (key, value)) in entries.enumerate() {
-            if visited == keys_max {
-                return Ok(cursor);
-            }
-            visit(key, value);
-            if visited + 1 == keys_max {
-                cursor = Some(key.to_vec());
-            }
+        self.flush()?;
+        let folders = &mut self.disk.lock().folders;
+        if folders.contains_key(to) {
+            return Err(Error::Io { path: to.to_owned(), reason: "File exists".to_owned() });
         }
-        Ok(None)
+        let kept = folders.get(&self.dir).map(|folder| folder.kept.clone()).unwrap_or_default();
+        folders.insert(to.to_owned(), Folder { kept, ..Folder::default() });
+        Ok(())
     }
 
-    /// Whether there is nothing, no meta either.
-    pub fn is_empty(&self) -> Result<bool, Error> {
+    fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
+        buffer.bytes() < self.file_bytes_min
+    }
+
+    /// Sorts it at once.
+    fn load(&mut self, mut buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
+        let is_file = buffer.bytes() >= self.file_bytes_min && !buffer.is_empty();
+        let mut built = buffer.sort(&self.dir);
+        if is_file && self.disk.lock().full.is_some() {
+            built = built.and(Err(full(&self.dir)));
+        }
+        self.under_way.push_back(UnderWay { built: built.map(|()| buffer), is_file, meta, was_looked_at: false });
+        Ok(())
+    }
+
+    fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
+        while let Some(first) = self.under_way.front_mut() {
+            if !wait && !first.was_looked_at {
+                first.was_looked_at = true;
+                break;
+            }
+            let Some(UnderWay { built, is_file, meta, .. }) = self.under_way.pop_front() else { break };
+            let mut buffer = built?;
+            if is_file {
+                let position = buffer.split_position();
+                self.ingest(&buffer)?;
+                buffer = position;
+            }
+            self.write(&|put| buffer.iter().for_each(|(key, value)| put(key, value)), buffer.bytes(), &meta)?;
+        }
+        Ok(self.under_way.len())
+    }
+
+    fn drop_loads(&mut self) {
+        self.under_way.clear();
+    }
+
+    fn end_load(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn is_empty(&self) -> Result<bool, Error> {
         Ok(self.live.is_empty())
     }
 
-    /// How many keys there are.
-    pub fn entries_estimate(&self) -> u64 {
+    /// How many there are.
+    fn entries_estimate(&self) -> u64 {
         self.live.len() as u64
     }
 
     /// The bytes of keys and values.
-    pub fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         self.live.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
     }
 
-    /// The folder.
-    pub fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// Lets a test see small loads become table files.
-    #[cfg(test)]
-    pub fn set_ingest_bytes_min(&mut self, bytes: usize) {
+    fn set_file_bytes_min(&mut self, bytes: usize) {
         self.file_bytes_min = bytes;
     }
 }
