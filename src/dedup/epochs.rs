@@ -20,7 +20,6 @@
 
 use super::progress::Bounds;
 use crate::format::{Reached, Scope, Segment};
-use crate::mistakes::{self, Mistake};
 
 /// More scopes are not kept: an epoch is something that changes a few times in a topology's life.
 pub const SCOPES_MAX: usize = 256;
@@ -249,7 +248,7 @@ impl Epochs {
     }
 
     fn open(&mut self, scope: &[u8], version: &[u8], offset: i64) -> Result<u16, Error> {
-        if self.scopes.len() >= self.scopes_max && !mistakes::made(Mistake::ScopesUnbounded) {
+        if self.scopes.len() >= self.scopes_max {
             return Err(Error::TooManyScopes(self.scopes_max));
         }
         self.check_room(scope.len() + version.len())?;

@@ -9,7 +9,6 @@
 
 use crate::cluster::{Cluster, Settled};
 use crate::format::{POSITION_KEY, PositionRecord};
-use crate::mistakes::{self, Mistake};
 use crate::state::{self, Claim, Store, aside};
 
 use super::context::Context;
@@ -132,11 +131,7 @@ fn replace(context: &Context, claim: Claim, from: i64, (reason, is_whole): (&str
         aside::remove_aside(dir, memory)?;
     }
     plan::check_rebuild(from, reason)?;
-    if mistakes::made(Mistake::StoreNotSetAside) {
-        aside::remove_built(dir, memory)?;
-    } else {
-        aside::set_aside(dir, memory)?;
-    }
+    aside::set_aside(dir, memory)?;
     crash::point(crash::Point::StoreSetAside);
     Ok(Held::of(Store::open(dir, memory)?, claim))
 }

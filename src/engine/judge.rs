@@ -68,8 +68,7 @@ struct Remembered<'a> {
 
 impl<'a> Remembered<'a> {
     fn look(&self, key: &[u8], found: &Option<Range<usize>>) -> Option<&'a [u8]> {
-        let stored =
-            || found.clone().map(|range| &self.bytes[range]).filter(|_| !mistakes::made(Mistake::StoreNotAsked));
+        let stored = || found.clone().map(|range| &self.bytes[range]);
         let written = self.overlay.get(key).filter(|_| !mistakes::made(Mistake::InBatchDuplicatesUnseen));
         written.unwrap_or_else(stored)
     }
@@ -184,7 +183,7 @@ impl Judge {
         // Where the topics are this process's own there is no other clock.
         let certainly = || {
             let is_future = |time| work.task.present.is_future(record.offset, time, rules.future_max_ms);
-            !C::IS_SHARED || mistakes::made(Mistake::KafkaTimeNotAsked) || record.timestamp.is_some_and(is_future)
+            !C::IS_SHARED || record.timestamp.is_some_and(is_future)
         };
         evaluator.evaluate((rules, wall_ms), &mut position.progress, subject, &memory, certainly)
     }

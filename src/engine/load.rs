@@ -39,8 +39,6 @@ pub struct Loading<C: Cluster> {
     /// Whether the store is complete as it is, and nothing of the load is in it.
     is_whole: bool,
     from: i64,
-    /// Up to where it reads: where the changelog ended when all was settled.
-    end: i64,
     /// Up to behind the last record that was read. What reading has passed over since was taken back: as long as the load
     /// has not ended, nothing says that nothing else will stand there.
     read_up_to: i64,
@@ -94,11 +92,9 @@ impl<C: Cluster> Loading<C> {
         (from, position_offset): (i64, Option<i64>),
         (synced_at, is_whole): (i64, bool),
     ) -> Result<Self, Setback> {
-        let wrong =
-            mistakes::made(Mistake::RestoreFromOtherPartition).then(|| TopicPartition::new(changelog.topic.clone(), 0));
-        let reader = cluster.reader(wrong.as_ref().unwrap_or(changelog), from)?;
-        let (now, end) = (context.clock.monotonic(), settled.changelog_end);
-        let told = Restoring::begin(now, end - from);
+        let reader = cluster.reader(changelog, from)?;
+        let now = context.clock.monotonic();
+        let told = Restoring::begin(now, settled.changelog_end - from);
         Ok(Self {
             settled,
             reader,
@@ -106,7 +102,6 @@ impl<C: Cluster> Loading<C> {
             under_way: 0,
             is_whole,
             from,
-            end,
             read_up_to: from,
             synced_at,
             former_position_offset: position_offset,
@@ -128,8 +123,7 @@ impl<C: Cluster> Loading<C> {
     }
 
     fn is_read(&self) -> bool {
-        let reached = if mistakes::made(Mistake::RestoreToLastRecord) { self.read_up_to } else { self.position() };
-        reached >= self.end
+        self.position() >= self.settled.changelog_end
     }
 
     /// The store takes over what was made of what it was handed.
@@ -145,7 +139,7 @@ impl<C: Cluster> Loading<C> {
     /// Reads a slice of the changelog.
     fn read(&mut self, context: &Context, changelog: &TopicPartition, batch: &mut C::Batch) -> Result<(), Setback> {
         for _ in 0..SLICE_READS_MAX {
-            if self.reader.position() >= self.end {
+            if self.is_read() {
                 break;
             }
             if !self.make_room(context) {
@@ -155,9 +149,6 @@ impl<C: Cluster> Loading<C> {
             }
             self.read_once(changelog, batch)?;
             if batch.is_empty() {
-                if mistakes::made(Mistake::OpenTransactionPassed) {
-                    self.end = self.reader.position();
-                }
                 break;
             }
             self.read_up_to = (batch.record(batch.len() - 1).offset + 1).min(self.settled.changelog_end);
@@ -194,9 +185,6 @@ impl<C: Cluster> Loading<C> {
                      {ANEW}"
                 )));
             };
-            if record.value.is_none() && mistakes::made(Mistake::TombstoneDropped) {
-                continue;
-            }
             buffer.put(key, record.value);
             if key == POSITION_KEY {
                 self.position_offset = Some(record.offset);
@@ -220,13 +208,13 @@ impl<C: Cluster> Loading<C> {
         if worked || self.under_way > 0 {
             self.progressed = now;
         }
-        self.told.at(now, position - self.from, self.end - position, input, metrics);
+        self.told.at(now, position - self.from, self.settled.changelog_end - position, input, metrics);
         metrics.restored(self.records - before.records);
         if now.saturating_sub(self.progressed) > NO_PROGRESS_WAIT {
             return Err(Setback::Later(format!(
                 "the changelog brought nothing for {} s: at offset {position} of {}",
                 NO_PROGRESS_WAIT.as_secs(),
-                self.end
+                self.settled.changelog_end
             )));
         }
         Ok(worked)
@@ -275,7 +263,8 @@ impl<C: Cluster> Loading<C> {
             held.keep_copy(context)?;
             held.store.begin_load(&meta)?;
         }
-        let reached = if mistakes::made(Mistake::LoadPositionAhead) { self.end } else { self.read_up_to };
+        let reached =
+            if mistakes::made(Mistake::LoadPositionAhead) { self.settled.changelog_end } else { self.read_up_to };
         let meta = stands_at(reached, self.position_offset);
         self.is_whole = false;
         self.under_way += 1;

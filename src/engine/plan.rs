@@ -59,7 +59,7 @@ pub fn examine(
     let from = settled.changelog_start;
     let unusable = |reason: String| Standing::Unusable { from, reason };
     let Some(meta) = meta else {
-        return if from == 0 || mistakes::made(Mistake::TruncatedRebuilt) {
+        return if from == 0 {
             Standing::Behind { from, synced_at: wall_ms }
         } else {
             unusable("it is empty".to_owned())
@@ -68,7 +68,7 @@ pub fn examine(
     if meta.changelog_id != settled.changelog_id.0 {
         return unusable(format!("it belongs to a changelog with the id {}", TopicId(meta.changelog_id)));
     }
-    if meta.partition != partition && !mistakes::made(Mistake::PartitionNotCompared) {
+    if meta.partition != partition {
         return unusable(format!("it belongs to partition {}", meta.partition));
     }
     if meta.changelog_offset > settled.changelog_end && !mistakes::made(Mistake::ChangelogEndNotCompared) {
@@ -109,11 +109,7 @@ pub fn is_of(meta: &StoreMeta, settled: &Settled, partition: i32) -> bool {
 /// cleaner leaves a compacted topic's start alone; where it is not 0, records were deleted, and with them entries that
 /// nothing else remembers.
 pub fn check_rebuild(from: i64, reason: &str) -> Result<(), Refusal> {
-    if from == 0 || mistakes::made(Mistake::TruncatedRebuilt) {
-        Ok(())
-    } else {
-        Err(Refusal::ChangelogTruncated { start: from, reason: reason.to_owned() })
-    }
+    if from == 0 { Ok(()) } else { Err(Refusal::ChangelogTruncated { start: from, reason: reason.to_owned() }) }
 }
 
 /// Why a transaction is refused whose position record, of so many bytes, could not be read again.

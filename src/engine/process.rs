@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use crate::cluster::{self, Cluster, Kind, Message, Producer, RecordBatch, Ticket};
 use crate::dedup::{self, Action, Decision, Evaluation, Reason, Refusal, Verdict};
-use crate::mistakes::{self, Mistake};
 use crate::record::{HeaderBuf, Headers, Record};
 
 use super::context::Context;
@@ -257,7 +256,7 @@ impl<C: Cluster> Outlet<'_, C> {
             key: record.key,
             value: record.value,
             headers: record.headers,
-            timestamp: record.timestamp.filter(|_| !mistakes::made(Mistake::TimestampReplaced)),
+            timestamp: record.timestamp,
         };
         self.send(&message)
     }

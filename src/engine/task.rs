@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use crate::cluster::{Cluster, Settled, TopicId};
 use crate::format::{PositionRecord, StoreMeta, Token};
-use crate::mistakes::{self, Mistake};
 use crate::observe::{Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
 use crate::state::Store;
@@ -158,7 +157,7 @@ pub struct Task<C: Cluster> {
 /// The ranges that were processed, as a position record has them: what comes last ends where the input goes on.
 fn recorded(processed: &[(i64, i64)], next: i64) -> Vec<(i64, i64)> {
     let mut all = processed.to_vec();
-    if all.last().is_none_or(|&(_, end)| end != next) && !mistakes::made(Mistake::PositionNotRecorded) {
+    if all.last().is_none_or(|&(_, end)| end != next) {
         all.push((next, next));
     }
     all
@@ -277,12 +276,6 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// A deliberate mistake: the changelog partition of another task.
-    pub(in crate::engine) fn next_changelog(&self) -> TopicPartition {
-        let partition = (self.changelog.partition + 1) % self.topics.task_count as i32;
-        TopicPartition { partition, ..self.changelog.clone() }
-    }
-
     /// The changelog's last word of a transaction that brings the task to `position`: what was done, and by whom.
     pub fn position_record(
         &self,
@@ -291,8 +284,6 @@ impl<C: Cluster> Task<C> {
         (owner, rules_digest): (&str, [u8; 32]),
     ) -> PositionRecord {
         let progress = &position.progress;
-        let scopes = progress.epochs.scopes();
-        let scopes = if mistakes::made(Mistake::EpochsNotWritten) { &scopes[..0] } else { scopes };
         PositionRecord {
             token,
             owner: owner.to_owned(),
@@ -304,7 +295,7 @@ impl<C: Cluster> Task<C> {
             generation: 1,
             task_count: self.topics.task_count,
             truncates: progress.truncates,
-            scopes: scopes.to_vec(),
+            scopes: progress.epochs.scopes().to_vec(),
         }
     }
 

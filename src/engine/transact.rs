@@ -260,14 +260,9 @@ impl<C: Cluster> Transactor<C> {
             if !PositionRecord::is_readable(&position) {
                 return Err(Trouble::refused(id, plan::unreadable(position.len())));
             }
-            let wrong = mistakes::made(Mistake::ChangelogPartitionWrong).then(|| task.next_changelog());
-            let changelog = wrong.as_ref().unwrap_or(&task.changelog);
             // Behind all that the store has applied, or what stood there is lost.
-            let stands = if mistakes::made(Mistake::DeliveryNotCompared) { 0 } else { task.changelog_offset };
-            producer.expect_from(id, stands);
-            if !mistakes::made(Mistake::PositionNotLast) {
-                fallback::send(producer, id, changelog, &share.overlay).map_err(Trouble::cluster)?;
-            }
+            producer.expect_from(id, task.changelog_offset);
+            fallback::send(producer, id, &task.changelog, &share.overlay).map_err(Trouble::cluster)?;
             let last = Message {
                 topic: &task.changelog.topic,
                 partition: task.changelog.partition,
@@ -277,9 +272,6 @@ impl<C: Cluster> Transactor<C> {
                 timestamp: None,
             };
             producer.send(Ticket { number: id, report: true }, &last).map_err(Trouble::cluster)?;
-            if mistakes::made(Mistake::PositionNotLast) {
-                fallback::send(producer, id, changelog, &share.overlay).map_err(Trouble::cluster)?;
-            }
             share.overlay.put(POSITION_KEY, Some(&position));
         }
         crash::point(crash::Point::AfterSends);
@@ -311,12 +303,6 @@ impl<C: Cluster> Transactor<C> {
         let membership = member.metadata().map_err(Trouble::cluster)?;
         if mistakes::made(Mistake::StoreBeforeCommit) {
             write_early(context, tasks, &open.shares);
-        }
-        if mistakes::made(Mistake::OffsetsOfOneTask) {
-            offsets.truncate(1);
-        }
-        if mistakes::made(Mistake::SweepWithoutOffsets) && open.added.records == 0 {
-            offsets.clear();
         }
         open.ending = true;
         as_outcome(producer.commit(&offsets, membership)).map_err(Trouble::cluster)?;
@@ -362,7 +348,7 @@ impl<C: Cluster> Transactor<C> {
         if was_open {
             metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
         }
-        let ended = known && (!was_open || mistakes::made(Mistake::AbortSkipped) || producer.abort().is_ok());
+        let ended = known && (!was_open || producer.abort().is_ok());
         let delivered = producer.take_delivered();
         // One that could not even begin says the same for ever, whatever was mended meanwhile: a right, say.
         let could_begin = was_open || !matches!(cause, Cause::Cluster(_));
@@ -386,7 +372,6 @@ impl<C: Cluster> Transactor<C> {
 fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Error> {
     match committed {
         Err(error) if matches!(error.kind, Kind::Abort | Kind::Fenced) => Err(error),
-        Err(_) if mistakes::made(Mistake::UnknownTakenForCommit) => Ok(()),
         Err(error) => Err(cluster::Error { kind: Kind::Unknown, ..error }),
         Ok(()) => Ok(()),
     }
@@ -423,8 +408,7 @@ fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
         digest: OffsetMetadata::short_digest(&context.rules_digest),
         owner: Some(owner.to_owned()),
     };
-    let missing = i64::from(mistakes::made(Mistake::OffsetWithoutPlusOne));
-    Commitment { offset: (share.position.next - missing).max(0), metadata }
+    Commitment { offset: share.position.next, metadata }
 }
 
 /// Applies what Kafka has committed to the task's store. `delivered` are the changelog offsets of its first and its last
@@ -450,8 +434,5 @@ fn apply<C: Cluster>(
     task.changelog_offset = changelog_offset;
     task.position_offset = position_offset;
     task.settle(share, wall_ms);
-    if mistakes::made(Mistake::StoreErrorIgnored) {
-        return Ok(());
-    }
     written.map_err(|error| Trouble::state(share.task, error))
 }

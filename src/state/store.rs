@@ -80,9 +80,6 @@ impl Store {
                 put(key, value);
             }
         };
-        if mistakes::made(Mistake::MetaBeforeEntries) {
-            self.set_meta(meta)?;
-        }
         let written = self.write(&sorted, overlay.bytes() + overlay.len() * BATCH_RECORD_BYTES, meta);
         self.order = order;
         written

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use ratchet::cluster::{self, Kind};
+use ratchet::cluster::{self, Cluster, Kind};
 use ratchet::config::{Commit, Create, Topics};
+use ratchet::dedup::Bounds;
 use ratchet::engine::catalog::Catalog;
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::{Context, Proven, backoff};
@@ -22,6 +23,7 @@ use ratchet::topology::Topology;
 use crate::client::Sim;
 use crate::judge::{coverage, heard};
 use crate::kafka::Time;
+use crate::lies::{self, Liar, Lie};
 use crate::stores::Stores;
 use crate::world::{Process, World};
 
@@ -55,10 +57,10 @@ impl Instance {
 }
 
 /// What is looked at before lanes join; creates the topics that are missing.
-pub fn admit(sim: &Sim, topology: &Topology, stores: &Stores) -> Result<Admitted, cluster::Error> {
+pub fn admit<C: Cluster>(cluster: &C, topology: &Topology, stores: &Stores) -> Result<Admitted, cluster::Error> {
     let rules_digest = topology.rules.digest();
     let survey = Survey::of(&stores.state_dir(), &stores.memory());
-    let preflight = Preflight::new(sim, topology, &rules_digest, &TOPIC_SETTINGS, survey);
+    let preflight = Preflight::new(cluster, topology, &rules_digest, &TOPIC_SETTINGS, survey);
     preflight.reach()?;
     preflight.begin()
 }
@@ -80,7 +82,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         health: Health::new(),
         recreated: AtomicU64::new(0),
         look_now: AtomicBool::new(false),
-        limits: plan.limits,
+        limits: limits(plan),
         clock: Arc::new(process.clone()),
         held_up: HeldUp::default(),
         proven: Proven::default(),
@@ -88,8 +90,14 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
     }
 }
 
+fn limits(plan: &Plan) -> Limits {
+    let is_unbounded = [Lie::RangesUnbounded, Lie::ScopesUnbounded].into_iter().any(lies::is_told);
+    let kept = if is_unbounded { Bounds::USUAL } else { plan.limits.kept };
+    Limits { kept, ..plan.limits }
+}
+
 fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>) {
-    let sim = Sim::new(process.clone());
+    let sim = Liar(Sim::new(process.clone()));
     let mut attempt = 0;
     let admitted = loop {
         match admit(&sim, &plan.topology, stores) {
@@ -115,9 +123,9 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>)
     for index in 0..plan.lanes {
         let (context, sim, stop, at_work) = (context.clone(), sim.clone(), stop.clone(), at_work.clone());
         process.spawn(move || {
-            let random = || sim.process.lock().random.next();
+            let random = || sim.0.process.lock().random.next();
             let ended = caught(|| engine::work(&context, &sim, index, &Arc::default(), random, &stop));
-            sim.process.lock().note("lane over", format_args!("{ended:?}"));
+            sim.0.process.lock().note("lane over", format_args!("{ended:?}"));
             // Without a lane the process ends, and whoever keeps it starts another.
             if at_work.fetch_sub(1, Ordering::Relaxed) == 1 {
                 stop.store(true, Ordering::Relaxed);

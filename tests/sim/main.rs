@@ -28,6 +28,7 @@ mod input;
 mod instance;
 mod judge;
 mod kafka;
+mod lies;
 mod mistakes;
 mod profile;
 mod random;

@@ -1,5 +1,5 @@
 //! The judge is judged: where the crate is built with the feature `mistakes` (`make sim-mistakes`), the engine makes
-//! one mistake after the other, and each has to be seen. Without the feature nothing of this is here.
+//! one mistake after the other, cluster and disk tell one lie after the other ([`crate::lies`]), and each has to be seen. Without the feature nothing of this is here.
 
 #[cfg(feature = "mistakes")]
 mod judged;
@@ -8,9 +8,9 @@ mod judged;
 /// run in here.
 #[cfg(feature = "mistakes")]
 pub fn during<T>(part: impl FnOnce() -> T) -> T {
-    ratchet::mistakes::make(judged::wanted());
+    judged::begin();
     let done = part();
-    ratchet::mistakes::make(None);
+    judged::end();
     done
 }
 

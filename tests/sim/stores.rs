@@ -7,6 +7,7 @@ use crate::disk::{Loads, SimulatedDisk};
 use ratchet::state::{Memory, StateDir};
 use tempfile::TempDir;
 
+use crate::lies::LyingDisk;
 use crate::random::Random;
 use crate::world::State;
 
@@ -65,7 +66,7 @@ impl Stores {
     pub fn memory(&self) -> Memory {
         match self {
             Self::Real(_, memory) => memory.clone(),
-            Self::Simulated(disk) => disk.memory(),
+            Self::Simulated(disk) => Memory::on(Arc::new(LyingDisk(Arc::new(disk.clone())))),
         }
     }
 

@@ -44,9 +44,6 @@ impl<C: Cluster> Lane<C> {
             }
             GroupEvent::Lost(partitions) => {
                 tracing::warn!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions lost");
-                if mistakes::made(Mistake::LostKept) {
-                    return self.member.accept_revoked(&partitions);
-                }
                 if self.transactor.is_open() {
                     let message = "the partitions belong to another member";
                     self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, message)));

@@ -222,11 +222,7 @@ impl<C: Cluster> Lane<C> {
             tracing::info!(task = %task.input, owner, restored = task.restored, took_ms, "task taken over");
         }
         if task.quarantine.is_none() {
-            let mut next = task.committed.next;
-            if mistakes::made(Mistake::ReadPositionKept) {
-                next = self.member.position(&task.input).unwrap_or(next);
-            }
-            self.member.start(&task.input, next)?;
+            self.member.start(&task.input, task.committed.next)?;
             task.set_phase(Phase::Running);
             return Ok(());
         }

@@ -23,6 +23,10 @@ impl Batch {
         self.partitions.push(partition.clone());
     }
 
+    pub fn drop_tombstones(&mut self) {
+        self.records.retain(|(_, _, record)| record.value.is_some());
+    }
+
     pub fn push(&mut self, offset: i64, record: &kafka::Record) {
         self.records.push((self.partitions.len() - 1, offset, record.clone()));
     }

@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ratchet::cluster::{self, Error, GroupEvent, Kind, OffsetCommit, RecordBatch};
-use ratchet::mistakes::{self, Mistake};
 use ratchet::record::TopicPartition;
 
 use crate::kafka::{Code, Committed, Isolation, MS, Partition, SECOND, Time};
+use crate::lies::{self, Lie};
 use crate::world::Process;
 
 use super::group::{Event, Membership};
@@ -232,13 +232,13 @@ impl cluster::Member for Member {
     fn metadata(&self) -> Result<Metadata, Error> {
         let shared = self.membership.lock();
         let (group, member, generation) = (self.membership.group.clone(), shared.member.clone(), shared.generation);
-        if mistakes::made(Mistake::UnjoinedMembership) {
+        if lies::is_told(Lie::UnjoinedMembership) {
             return Ok(Metadata { group, member: "".into(), generation: -1 });
         }
         if generation < 0 || member.is_empty() {
             return Err(Error::new(Kind::Abort, "the member has not joined its group yet"));
         }
-        if mistakes::made(Mistake::StaleGeneration) {
+        if lies::is_told(Lie::StaleGeneration) {
             let (member, generation) = self.first.get_or_init(|| (member, generation)).clone();
             return Ok(Metadata { group, member, generation });
         }

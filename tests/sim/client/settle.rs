@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ratchet::cluster::{self, CommittedOffset, Error, Fencing, Kind, Seen, SeenRecord, Settled, TopicId};
 use ratchet::format::OffsetMetadata;
-use ratchet::mistakes::{self, Mistake};
 
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Target, Time};
+use crate::lies::{self, Lie};
 use crate::world::{Broken, Process};
 
 use super::{Fences, errors};
@@ -80,7 +80,7 @@ impl Asking {
     fn answer(self: &Arc<Self>) -> Result<Settled, Error> {
         let Question { group, input, changelog, .. } = &self.question;
         let (asked, of) = (group.clone(), input.clone());
-        let stable = !mistakes::made(Mistake::ClaimUnsettled);
+        let stable = !lies::is_told(Lie::ClaimUnsettled);
         let committed = self.persist("stable fetch", move |broker| broker.fetch_offset(&asked, &of, stable))?;
         let committed = committed.map(|found| CommittedOffset { offset: found.offset, metadata: found.metadata });
         // Only now: an input never ends before the offset that was committed.
@@ -90,10 +90,10 @@ impl Asking {
             let input = asking.ask_input();
             *tells.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
         });
-        let to_stable = mistakes::made(Mistake::RestoreToStableOffset);
+        let to_stable = lies::is_told(Lie::RestoreToStableOffset);
         let isolation = if to_stable { Isolation::Committed } else { Isolation::Uncommitted };
         let (changelog_start, changelog_end) = self.ends(changelog, isolation)?;
-        if !mistakes::made(Mistake::OpenTransactionPassed) {
+        if !lies::is_told(Lie::OpenTransactionPassed) {
             self.wait_stable(changelog_end)?;
         }
         let changelog_id = self.topic_id(changelog)?;

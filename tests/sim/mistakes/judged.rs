@@ -4,81 +4,120 @@
 //! docs/simulation/mistakes.md is written.
 
 use std::cell::Cell;
-use std::fmt::Write;
+use std::fmt::{self, Debug as _, Write as _};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use ratchet::mistakes::Mistake::{self, *};
+use ratchet::mistakes::{self, Mistake};
 
+use crate::lies::{self, Lie};
 use crate::profile::{Draw, Profile};
 use crate::schedule::told;
 use crate::{number, pages, play, stores};
 
+/// What is done wrongly: by the engine itself, or to it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Wrong {
+    Made(Mistake),
+    Told(Lie),
+}
+
+use Wrong::{Made, Told};
+
+impl Wrong {
+    fn meaning(self) -> &'static str {
+        match self {
+            Made(mistake) => mistake.meaning(),
+            Told(lie) => lie.meaning(),
+        }
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Made(mistake) => mistake.fmt(f),
+            Told(lie) => lie.fmt(f),
+        }
+    }
+}
+
 thread_local! {
-    static WANTED: Cell<Option<Mistake>> = const { Cell::new(None) };
+    /// What is to be done wrongly in this thread's seeds.
+    static WANTED: Cell<Option<Wrong>> = const { Cell::new(None) };
 }
 
-/// The mistake that this thread's seeds are to make.
-pub fn wanted() -> Option<Mistake> {
-    WANTED.get()
+/// From now on, and until [`end`], what is wanted is done on this thread.
+pub fn begin() {
+    match WANTED.get() {
+        Some(Made(mistake)) => mistakes::make(Some(mistake)),
+        Some(Told(lie)) => lies::tell(Some(lie)),
+        None => {}
+    }
 }
 
-/// A mistake, the profile whose seeds show it, and within how many of them it has to be seen.
-type Case = (Mistake, &'static str, u64);
+/// Nothing is done wrongly any more.
+pub fn end() {
+    mistakes::make(None);
+    lies::tell(None);
+}
+
+/// What is done wrongly, the profile whose seeds show it, and within how many of them it has to be seen.
+type Case = (Wrong, &'static str, u64);
 
 const CASES: [Case; 50] = [
-    (StoreBeforeCommit, "falling", 100),
-    (MetaBeforeEntries, "falling", 200),
-    (StoreErrorIgnored, "sick", 500),
-    (EpochsNotWritten, "epochal", 100),
-    (LookUpsKept, "calm", 20),
-    (InBatchDuplicatesUnseen, "calm", 20),
-    (StoreNotAsked, "calm", 20),
-    (EqualVersionForwarded, "calm", 20),
-    (EpochIgnored, "epochal", 20),
-    (TimestampReplaced, "calm", 20),
-    (OffsetWithoutPlusOne, "calm", 20),
-    (OffsetsOfOneTask, "calm", 50),
-    (SweepWithoutOffsets, "forgetful", 100),
-    (SweepByWallClock, "forgetful", 500),
-    (TombstoneDropped, "forgetful", 500),
-    (PositionNotLast, "calm", 20),
-    (ChangelogPartitionWrong, "falling", 100),
-    (StaleGeneration, "calm", 50),
-    (UnjoinedMembership, "falling", 5_000),
-    (LostKept, "falling", 2_000),
-    (ReleasedInTransaction, "falling", 1_000),
-    (UnknownTakenForAbort, "stormy", 2_000),
-    (UnknownTakenForCommit, "stormy", 2_000),
-    (ProducerUsedOn, "falling", 500),
-    (AbortSkipped, "falling", 500),
-    (TasksNotRestarted, "falling", 300),
-    (ReadPositionKept, "falling", 500),
-    (CommitmentNotNoted, "falling", 500),
-    (ClaimUnsettled, "falling", 1_000),
-    (OpenTransactionPassed, "wild", 10_000),
-    (RestoreToStableOffset, "falling", 2_000),
-    (RestoreToLastRecord, "falling", 50),
-    (LoadPositionAhead, "sick", 1_000),
-    (LoadOldestWins, "falling", 100),
-    (RestoreFromOtherPartition, "falling", 50),
-    (TokenInRestore, "sick", 2_000),
-    (SourceOffsetAlone, "upset", 500),
-    (PartitionNotCompared, "sick", 1_000),
-    (ChangelogAdopted, "upset", 500),
-    (TruncatedRebuilt, "upset", 500),
-    (StoreNotSetAside, "sick", 2_000),
-    (WholeStoreLoadedInto, "falling", 500),
-    (ChangelogCreatedAnew, "upset", 200),
-    (PositionNotRecorded, "late", 500),
-    (ChangelogEndNotCompared, "upset", 2_000),
-    (DeliveryNotCompared, "upset", 500),
-    (HorizonMovedBack, "forgetful", 500),
-    (RangesUnbounded, "uprooted", 500),
-    (ScopesUnbounded, "epochal", 100),
-    (KafkaTimeNotAsked, "forgetful", 500),
+    (Made(Mistake::StoreBeforeCommit), "falling", 100),
+    (Told(Lie::MetaBeforeEntries), "falling", 200),
+    (Told(Lie::StoreErrorIgnored), "sick", 500),
+    (Told(Lie::EpochsNotWritten), "epochal", 100),
+    (Made(Mistake::LookUpsKept), "calm", 20),
+    (Made(Mistake::InBatchDuplicatesUnseen), "calm", 20),
+    (Told(Lie::StoreNotAsked), "calm", 20),
+    (Made(Mistake::EqualVersionForwarded), "calm", 20),
+    (Made(Mistake::EpochIgnored), "epochal", 20),
+    (Told(Lie::TimestampReplaced), "calm", 20),
+    (Told(Lie::OffsetWithoutPlusOne), "calm", 20),
+    (Told(Lie::OffsetsOfOneTask), "calm", 50),
+    (Told(Lie::OffsetsOnlyWithOutput), "forgetful", 100),
+    (Made(Mistake::SweepByWallClock), "forgetful", 500),
+    (Told(Lie::TombstoneDropped), "forgetful", 500),
+    (Told(Lie::PositionNotLast), "calm", 20),
+    (Told(Lie::ChangelogPartitionWrong), "falling", 100),
+    (Told(Lie::StaleGeneration), "calm", 50),
+    (Told(Lie::UnjoinedMembership), "falling", 5_000),
+    (Told(Lie::LostKept), "falling", 2_000),
+    (Made(Mistake::ReleasedInTransaction), "falling", 1_000),
+    (Made(Mistake::UnknownTakenForAbort), "stormy", 2_000),
+    (Told(Lie::UnknownTakenForCommit), "stormy", 2_000),
+    (Made(Mistake::ProducerUsedOn), "falling", 500),
+    (Told(Lie::AbortSkipped), "falling", 500),
+    (Made(Mistake::TasksNotRestarted), "falling", 300),
+    (Told(Lie::ReadPositionKept), "falling", 500),
+    (Made(Mistake::CommitmentNotNoted), "falling", 500),
+    (Told(Lie::ClaimUnsettled), "falling", 1_000),
+    (Told(Lie::OpenTransactionPassed), "wild", 10_000),
+    (Told(Lie::RestoreToStableOffset), "falling", 2_000),
+    (Told(Lie::RestoreToLastRecord), "falling", 50),
+    (Made(Mistake::LoadPositionAhead), "sick", 1_000),
+    (Made(Mistake::LoadOldestWins), "falling", 100),
+    (Told(Lie::RestoreFromOtherPartition), "falling", 50),
+    (Made(Mistake::TokenInRestore), "sick", 2_000),
+    (Made(Mistake::SourceOffsetAlone), "upset", 500),
+    (Told(Lie::PartitionNotCompared), "sick", 1_000),
+    (Made(Mistake::ChangelogAdopted), "upset", 500),
+    (Told(Lie::TruncatedRebuilt), "upset", 500),
+    (Told(Lie::StoreNotSetAside), "sick", 2_000),
+    (Made(Mistake::WholeStoreLoadedInto), "falling", 500),
+    (Made(Mistake::ChangelogCreatedAnew), "upset", 200),
+    (Told(Lie::PositionNotRecorded), "late", 500),
+    (Made(Mistake::ChangelogEndNotCompared), "upset", 2_000),
+    (Told(Lie::DeliveryNotCompared), "upset", 500),
+    (Made(Mistake::HorizonMovedBack), "forgetful", 500),
+    (Told(Lie::RangesUnbounded), "uprooted", 500),
+    (Told(Lie::ScopesUnbounded), "epochal", 100),
+    (Told(Lie::KafkaTimeNotAsked), "forgetful", 500),
 ];
 
 const INTRODUCTION: &str = "\
@@ -86,7 +125,7 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `make sim-mistakes`; edit tests/sim/mistakes/judged.rs instead. -->
 
-Deliberate mistakes in the engine, and four in the simulated client, made one after the other; each has to be seen by
+Deliberate mistakes in the engine, and lies that cluster and disk tell it, one after the other; each has to be seen by
 the judge within a stated number of new seeds of one [profile](../simulation.md#profiles), which without the mistake are
 right. A run in which one is not seen writes no page.
 
@@ -103,11 +142,11 @@ const HEAD: &str = "\
 type Seen = (u64, String);
 
 /// What is wrong with a seed; a panic is, too.
-fn wrong(seed: u64, draw: Draw, mistake: Option<Mistake>) -> Option<String> {
-    WANTED.set(mistake);
+fn wrong(seed: u64, draw: Draw, wanted: Option<Wrong>) -> Option<String> {
+    WANTED.set(wanted);
     let played = panic::catch_unwind(AssertUnwindSafe(|| play(seed, draw, false).wrong));
     WANTED.set(None);
-    ratchet::mistakes::make(None);
+    end();
     match played {
         Ok(wrong) => (!wrong.is_empty()).then(|| wrong.join("; ")),
         Err(panicked) => Some(told(&*panicked)),
@@ -156,9 +195,10 @@ fn cell(text: &str) -> String {
 
 #[test]
 fn every_mistake_is_listed_once() {
-    let mut listed: Vec<Mistake> = CASES.iter().map(|(mistake, ..)| *mistake).collect();
+    let mut listed: Vec<Wrong> = CASES.iter().map(|(wrong, ..)| *wrong).collect();
     listed.sort();
-    assert_eq!(listed, Mistake::ALL, "in the order in which they are declared");
+    let all = Mistake::ALL.iter().copied().map(Made).chain(Lie::ALL.iter().copied().map(Told));
+    assert!(listed.into_iter().eq(all), "all of them, and each once");
 }
 
 #[test]
@@ -172,7 +212,7 @@ fn mistakes_are_seen() {
     let (mut table, mut missed, mut tried) = (String::new(), Vec::new(), 0);
     for case in CASES {
         let (mistake, name, seeds) = case;
-        if only.as_ref().is_some_and(|only| *only != format!("{mistake:?}")) {
+        if only.as_ref().is_some_and(|only| *only != mistake.to_string()) {
             continue;
         }
         tried += 1;
@@ -184,9 +224,9 @@ fn mistakes_are_seen() {
                 ("not seen".to_owned(), String::new())
             }
         };
-        println!("{mistake:?}: {took} of {seeds} seeds of {name}: {what}");
+        println!("{mistake}: {took} of {seeds} seeds of {name}: {what}");
         let meaning = mistake.meaning();
-        writeln!(table, "| {meaning} | `{mistake:?}` | {name} | {seeds} | {took} | {what} |").expect("text takes text");
+        writeln!(table, "| {meaning} | `{mistake}` | {name} | {seeds} | {took} | {what} |").expect("text takes text");
     }
     panic::set_hook(hook);
     assert!(tried > 0, "SIM_MISTAKE names none");

@@ -1,0 +1,324 @@
+//! The simulated cluster with its lies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet::cluster::{
+    self, Cluster, CommittedOffset, DeliveryFailure, Error, GroupEvent, Inquiry, Kind, Member as _, Message, NewTopic,
+    OffsetCommit, Producer as _, Reader as _, RecordBatch, Rights, Settled, Settling as _, Ticket, TopicDescription,
+};
+use ratchet::format::{POSITION_KEY, PositionRecord};
+use ratchet::record::{Headers, TopicPartition};
+
+use crate::client::{self, Batch, Metadata, Sim};
+
+use super::{Lie, is_told};
+
+/// What the engine runs on.
+#[derive(Clone)]
+pub struct Liar(pub Sim);
+
+fn is_changelog(topic: &str) -> bool {
+    topic.ends_with(".changelog")
+}
+
+impl Cluster for Liar {
+    type Batch = Batch;
+    type Metadata = Metadata;
+    type Member = Member;
+    type Producer = Producer;
+    type Reader = Reader;
+    type Settling = Settling;
+
+    fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error> {
+        self.0.describe_topic(topic)
+    }
+
+    fn list_topics(&self) -> Result<Vec<String>, Error> {
+        self.0.list_topics()
+    }
+
+    fn bounds(&self, partition: &TopicPartition) -> Result<(i64, i64), Error> {
+        self.0.bounds(partition)
+    }
+
+    fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error> {
+        self.0.group_rights(group)
+    }
+
+    fn members_of(&self, group: &str) -> Result<usize, Error> {
+        self.0.members_of(group)
+    }
+
+    fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
+        self.0.create_topic(topic)
+    }
+
+    fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
+        Ok(Member(self.0.member(group, topics)?))
+    }
+
+    fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
+        let inner = self.0.producer(transactional_id)?;
+        Ok(Producer { inner, held_back: Vec::new(), forwards: false, writes: false })
+    }
+
+    fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
+        let mut of = partition.clone();
+        if is_told(Lie::RestoreFromOtherPartition) && is_changelog(&of.topic) {
+            of.partition = 0;
+        }
+        let from = if is_told(Lie::TruncatedRebuilt) { self.0.bounds(&of)?.0.max(offset) } else { offset };
+        Ok(Reader { inner: self.0.reader(&of, from)?, last_end: from, is_at_end: false })
+    }
+
+    fn settle(&self, inquiry: Inquiry) -> Settling {
+        Settling(self.0.settle(inquiry))
+    }
+
+    fn fence(&self, transactional_id: &str) {
+        self.0.fence(transactional_id);
+    }
+
+    fn committed(
+        &self,
+        group: &str,
+        partitions: &[TopicPartition],
+        wait: Duration,
+    ) -> Result<Vec<Option<CommittedOffset>>, Error> {
+        self.0.committed(group, partitions, wait)
+    }
+}
+
+/// A group's member.
+pub struct Member(client::Member);
+
+impl cluster::Member for Member {
+    type Batch = Batch;
+    type Metadata = Metadata;
+
+    fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
+        match self.0.poll(batch, records_max, wait)? {
+            Some(GroupEvent::Lost(partitions)) if is_told(Lie::LostKept) => {
+                self.0.accept_revoked(&partitions)?;
+                Ok(None)
+            }
+            event => Ok(event),
+        }
+    }
+
+    fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error> {
+        self.0.subscribe(topics)
+    }
+
+    fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.0.accept_assigned(partitions)
+    }
+
+    fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        self.0.accept_revoked(partitions)
+    }
+
+    fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
+        let kept = self.0.position(partition).filter(|_| is_told(Lie::ReadPositionKept));
+        self.0.start(partition, kept.unwrap_or(offset))
+    }
+
+    fn pause(&mut self, partition: &TopicPartition) -> Result<(), Error> {
+        self.0.pause(partition)
+    }
+
+    fn position(&self, partition: &TopicPartition) -> Option<i64> {
+        self.0.position(partition)
+    }
+
+    fn end(&self, partition: &TopicPartition) -> Option<i64> {
+        self.0.end(partition)
+    }
+
+    fn metadata(&self) -> Result<Metadata, Error> {
+        self.0.metadata()
+    }
+
+    fn leave(self) -> Result<(), Error> {
+        self.0.leave()
+    }
+}
+
+/// A transactional producer.
+pub struct Producer {
+    inner: client::Producer,
+    /// What is to come after its position record.
+    held_back: Vec<HeldBack>,
+    /// Whether the open transaction has records that are no changelog's.
+    forwards: bool,
+    /// Whether it has any.
+    writes: bool,
+}
+
+struct HeldBack {
+    ticket: Ticket,
+    to: TopicPartition,
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+impl Producer {
+    /// Sends a position record; the entries that were held back for it follow.
+    fn send_position(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
+        let record = message.value.and_then(|value| PositionRecord::decode(value).ok());
+        let altered = record.map(|mut record| {
+            if is_told(Lie::EpochsNotWritten) {
+                record.scopes.clear();
+            }
+            if is_told(Lie::PositionNotRecorded) {
+                record.processed.retain(|(from, to)| from < to);
+            }
+            record.encode()
+        });
+        self.inner.send(ticket, &Message { value: altered.as_deref().or(message.value), ..*message })?;
+        for HeldBack { ticket, to, key, value } in std::mem::take(&mut self.held_back) {
+            let (topic, partition) = (&to.topic, to.partition);
+            let (key, value, headers) = (Some(key.as_slice()), value.as_deref(), Headers::default());
+            self.inner.send(ticket, &Message { topic, partition, key, value, headers, timestamp: None })?;
+        }
+        Ok(())
+    }
+}
+
+impl cluster::Producer for Producer {
+    type Metadata = Metadata;
+
+    fn id(&self) -> &str {
+        self.inner.id()
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
+        (self.forwards, self.writes) = (false, false);
+        self.held_back.clear();
+        self.inner.begin()
+    }
+
+    fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
+        self.writes = true;
+        if !is_changelog(message.topic) {
+            self.forwards = true;
+            let timestamp = message.timestamp.filter(|_| !is_told(Lie::TimestampReplaced));
+            return self.inner.send(ticket, &Message { timestamp, ..*message });
+        }
+        let Some(key) = message.key.filter(|key| *key != POSITION_KEY) else {
+            return self.send_position(ticket, message);
+        };
+        let mut to = TopicPartition::new(message.topic, message.partition);
+        if is_told(Lie::ChangelogPartitionWrong) {
+            to.partition = i32::from(to.partition == 0);
+        }
+        if is_told(Lie::PositionNotLast) {
+            let (key, value) = (key.to_vec(), message.value.map(<[u8]>::to_vec));
+            self.held_back.push(HeldBack { ticket, to, key, value });
+            return Ok(());
+        }
+        self.inner.send(ticket, &Message { partition: to.partition, ..*message })
+    }
+
+    fn expect_from(&mut self, number: u64, offset: i64) {
+        if !is_told(Lie::DeliveryNotCompared) {
+            self.inner.expect_from(number, offset);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.inner.has_failed()
+    }
+
+    fn take_failures(&mut self) -> Vec<DeliveryFailure> {
+        self.inner.take_failures()
+    }
+
+    fn take_delivered(&mut self) -> Vec<(u64, i64)> {
+        self.inner.take_delivered()
+    }
+
+    fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
+        let mut offsets = offsets.to_vec();
+        // A claim carries offsets only.
+        if is_told(Lie::OffsetWithoutPlusOne) && self.writes {
+            offsets.iter_mut().for_each(|of| of.committed.offset = (of.committed.offset - 1).max(0));
+        }
+        if is_told(Lie::OffsetsOfOneTask) && self.writes {
+            offsets.truncate(1);
+        }
+        if is_told(Lie::OffsetsOnlyWithOutput) && self.writes && !self.forwards {
+            offsets.clear();
+        }
+        match self.inner.commit(&offsets, group) {
+            Err(error) if !matches!(error.kind, Kind::Abort | Kind::Fenced) && is_told(Lie::UnknownTakenForCommit) => {
+                Ok(())
+            }
+            committed => committed,
+        }
+    }
+
+    fn abort(&mut self) -> Result<(), Error> {
+        if is_told(Lie::AbortSkipped) { Ok(()) } else { self.inner.abort() }
+    }
+
+    fn is_fit(&self) -> bool {
+        self.inner.is_fit()
+    }
+}
+
+/// A partition's reader.
+pub struct Reader {
+    inner: client::Reader,
+    /// The offset behind the last record.
+    last_end: i64,
+    /// Whether nothing more was there when it was asked last.
+    is_at_end: bool,
+}
+
+impl cluster::Reader for Reader {
+    type Batch = Batch;
+
+    fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
+        self.inner.read(batch, records_max, wait)?;
+        self.is_at_end = batch.is_empty();
+        if let Some(last) = batch.len().checked_sub(1) {
+            self.last_end = batch.record(last).offset + 1;
+        }
+        if is_told(Lie::TombstoneDropped) {
+            batch.drop_tombstones();
+        }
+        Ok(())
+    }
+
+    fn position(&self) -> i64 {
+        match () {
+            () if is_told(Lie::RestoreToLastRecord) => self.last_end,
+            () if is_told(Lie::OpenTransactionPassed) && self.is_at_end => i64::MAX,
+            () => self.inner.position(),
+        }
+    }
+}
+
+/// What a takeover is told.
+pub struct Settling(client::Settling);
+
+impl cluster::Settling for Settling {
+    fn poll(&mut self) -> Option<Result<Settled, Error>> {
+        let mut settled = self.0.poll()?;
+        if let Ok(told) = &mut settled {
+            if is_told(Lie::TruncatedRebuilt) {
+                told.changelog_start = 0;
+            }
+            if is_told(Lie::KafkaTimeNotAsked) {
+                told.changelog_time = told.changelog_time.map(|_| i64::MIN);
+            }
+        }
+        Some(settled)
+    }
+}

@@ -1,0 +1,150 @@
+//! A disk with its lies.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ratchet::format::{STORE_META_KEY, StoreMeta};
+use ratchet::state::disk::{Disk, Files, Read, Records};
+use ratchet::state::{Error, LoadBuffer};
+
+use super::{Lie, is_told};
+
+/// What stores are on.
+#[derive(Clone)]
+pub struct LyingDisk(pub Arc<dyn Disk>);
+
+impl Disk for LyingDisk {
+    fn open(&self, dir: &Path) -> Result<Box<dyn Files>, Error> {
+        Ok(Box::new(Lying(self.0.open(dir)?)))
+    }
+
+    fn open_to_read(&self, dir: &Path) -> Result<Option<Box<dyn Read>>, Error> {
+        self.0.open_to_read(dir)
+    }
+
+    fn exists(&self, dir: &Path) -> Result<bool, Error> {
+        self.0.exists(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
+        let is_aside = to.extension() == Some(OsStr::new("aside"));
+        if is_aside && is_told(Lie::StoreNotSetAside) { self.0.wipe(from) } else { self.0.rename(from, to) }
+    }
+
+    fn wipe(&self, dir: &Path) -> Result<(), Error> {
+        self.0.wipe(dir)
+    }
+
+    fn remove_unfinished(&self, to: &Path) -> Result<(), Error> {
+        self.0.remove_unfinished(to)
+    }
+
+    fn sync(&self, folder: &Path) -> Result<(), Error> {
+        self.0.sync(folder)
+    }
+
+    fn folders(&self, root: &Path, topology: &str) -> Result<Vec<PathBuf>, Error> {
+        self.0.folders(root, topology)
+    }
+
+    fn load_buffer(&self) -> Option<LoadBuffer> {
+        self.0.load_buffer()
+    }
+
+    fn used_bytes(&self) -> usize {
+        self.0.used_bytes()
+    }
+}
+
+/// An open store.
+struct Lying(Box<dyn Files>);
+
+/// The meta as if it were of the partition that the store's folder is named after.
+fn of_this_partition(bytes: &[u8], dir: &Path) -> Option<Vec<u8>> {
+    let number = dir.file_name()?.to_str()?.rsplit_once('-')?.1.parse().ok()?;
+    Some(StoreMeta { partition: number, ..StoreMeta::decode(bytes).ok()? }.encode())
+}
+
+impl Read for Lying {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let value = self.0.get(key)?;
+        let altered = value.as_deref().filter(|_| key == STORE_META_KEY && is_told(Lie::PartitionNotCompared));
+        Ok(altered.and_then(|bytes| of_this_partition(bytes, self.path())).or(value))
+    }
+
+    fn scan(
+        &self,
+        after: Option<&[u8]>,
+        keys_max: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.0.scan(after, keys_max, visit)
+    }
+}
+
+impl Files for Lying {
+    fn get_sorted(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
+        if is_told(Lie::StoreNotAsked) {
+            (0..keys.len()).for_each(|at| found(at, None));
+            return Ok(());
+        }
+        self.0.get_sorted(keys, found)
+    }
+
+    fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
+        if is_told(Lie::MetaBeforeEntries) {
+            self.0.write(&|_| {}, 0, meta)?;
+        }
+        let written = self.0.write(records, bytes, meta);
+        if is_told(Lie::StoreErrorIgnored) { Ok(()) } else { written }
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        self.0.flush()
+    }
+
+    fn copy(&self, to: &Path) -> Result<(), Error> {
+        self.0.copy(to)
+    }
+
+    fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
+        self.0.takes_at_once(buffer)
+    }
+
+    fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
+        self.0.load(buffer, meta)
+    }
+
+    fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
+        self.0.take_over(wait)
+    }
+
+    fn drop_loads(&mut self) {
+        self.0.drop_loads();
+    }
+
+    fn end_load(&mut self) -> Result<(), Error> {
+        self.0.end_load()
+    }
+
+    fn is_empty(&self) -> Result<bool, Error> {
+        self.0.is_empty()
+    }
+
+    fn entries_estimate(&self) -> u64 {
+        self.0.entries_estimate()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn set_file_bytes_min(&mut self, bytes: usize) {
+        self.0.set_file_bytes_min(bytes);
+    }
+}
