@@ -1,6 +1,6 @@
 //! Lies, by which the judge is judged as by [`ratchet::mistakes`]: what the cluster or the disk does to the engine that
-//! would be the engine's own mistake if it did so itself. They are told by decorators, [`Liar`] and [`LyingDisk`], and
-//! where only the simulated client knows enough, by that; the engine knows of none.
+//! would be the engine's own mistake if it did so itself. They are told by decorators, [`Liar`] and [`LyingDisk`]: neither
+//! the engine nor the simulated client knows of any.
 
 use std::cell::Cell;
 

@@ -1,13 +1,12 @@
 //! A group's member, as the lane sees it: see `src/cluster/kafka/member.rs`, whose rules these are.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet::cluster::{self, Error, GroupEvent, Kind, OffsetCommit, RecordBatch};
 use ratchet::record::TopicPartition;
 
 use crate::kafka::{Code, Committed, Isolation, MS, Partition, SECOND, Time};
-use crate::lies::{self, Lie};
 use crate::world::Process;
 
 use super::group::{Event, Membership};
@@ -35,8 +34,6 @@ pub struct Member {
     membership: Membership,
     slots: Vec<Slot>,
     left: bool,
-    /// The membership as it was first asked for, which only a mistake looks at.
-    first: OnceLock<(Arc<str>, i32)>,
 }
 
 /// Proof of a membership: member id and generation.
@@ -49,7 +46,7 @@ pub struct Metadata {
 impl Member {
     pub fn join(process: Process, group: &str, topics: &[Arc<str>]) -> Self {
         let membership = Membership::begin(process.clone(), group.into(), topics.to_vec());
-        Self { process, membership, slots: Vec::new(), left: false, first: OnceLock::new() }
+        Self { process, membership, slots: Vec::new(), left: false }
     }
 
     fn slot(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
@@ -232,15 +229,8 @@ impl cluster::Member for Member {
     fn metadata(&self) -> Result<Metadata, Error> {
         let shared = self.membership.lock();
         let (group, member, generation) = (self.membership.group.clone(), shared.member.clone(), shared.generation);
-        if lies::is_told(Lie::UnjoinedMembership) {
-            return Ok(Metadata { group, member: "".into(), generation: -1 });
-        }
         if generation < 0 || member.is_empty() {
             return Err(Error::new(Kind::Abort, "the member has not joined its group yet"));
-        }
-        if lies::is_told(Lie::StaleGeneration) {
-            let (member, generation) = self.first.get_or_init(|| (member, generation)).clone();
-            return Ok(Metadata { group, member, generation });
         }
         Ok(Metadata { group, member, generation })
     }

@@ -29,7 +29,7 @@ pub use batch::Batch;
 pub use member::{Member, Metadata};
 pub use producer::Producer;
 pub use reader::Reader;
-pub use settle::Settling;
+pub use settle::{Settling, Waits};
 
 /// For how long a question about topics is asked again.
 const PATIENCE: Time = 5 * SECOND;
@@ -77,6 +77,21 @@ pub struct Sim {
 impl Sim {
     pub fn new(process: Process) -> Self {
         Self { process, fences: Fences::default() }
+    }
+
+    /// Starts asking what a takeover has to know, and waits for this.
+    pub fn settle_by(&self, inquiry: Inquiry, waits: Waits) -> Settling {
+        Settling::start(settle::Question {
+            process: self.process.clone(),
+            fences: self.fences.clone(),
+            group: inquiry.group.as_str().into(),
+            input: theirs(&inquiry.input),
+            changelog: theirs(&inquiry.changelog),
+            fencing: inquiry.fencing,
+            asks_time: inquiry.asks_time,
+            looks_from: inquiry.looks_from,
+            waits,
+        })
     }
 
     fn ask<T: 'static>(
@@ -182,16 +197,7 @@ impl Cluster for Sim {
     }
 
     fn settle(&self, inquiry: Inquiry) -> Settling {
-        Settling::start(settle::Question {
-            process: self.process.clone(),
-            fences: self.fences.clone(),
-            group: inquiry.group.as_str().into(),
-            input: theirs(&inquiry.input),
-            changelog: theirs(&inquiry.changelog),
-            fencing: inquiry.fencing,
-            asks_time: inquiry.asks_time,
-            looks_from: inquiry.looks_from,
-        })
+        self.settle_by(inquiry, Waits::RIGHT)
     }
 
     fn fence(&self, transactional_id: &str) {

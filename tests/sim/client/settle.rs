@@ -6,7 +6,6 @@ use ratchet::cluster::{self, CommittedOffset, Error, Fencing, Kind, Seen, SeenRe
 use ratchet::format::OffsetMetadata;
 
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Target, Time};
-use crate::lies::{self, Lie};
 use crate::world::{Broken, Process};
 
 use super::{Fences, errors};
@@ -38,6 +37,23 @@ pub struct Question {
     pub fencing: Fencing,
     pub asks_time: bool,
     pub looks_from: Option<i64>,
+    pub waits: Waits,
+}
+
+/// What is waited for, so that nobody else can write any more.
+#[derive(Clone, Copy)]
+pub struct Waits {
+    /// Whether offsets that are pending are.
+    pub offsets: bool,
+    /// Whether the changelog's open transaction is, once its end was asked for.
+    pub transaction: bool,
+    /// Which end that is.
+    pub end: Isolation,
+}
+
+impl Waits {
+    /// As it has to be.
+    pub const RIGHT: Self = Self { offsets: true, transaction: true, end: Isolation::Uncommitted };
 }
 
 impl Settling {
@@ -78,9 +94,9 @@ struct Asking {
 
 impl Asking {
     fn answer(self: &Arc<Self>) -> Result<Settled, Error> {
-        let Question { group, input, changelog, .. } = &self.question;
+        let Question { group, input, changelog, waits, .. } = &self.question;
         let (asked, of) = (group.clone(), input.clone());
-        let stable = !lies::is_told(Lie::ClaimUnsettled);
+        let stable = waits.offsets;
         let committed = self.persist("stable fetch", move |broker| broker.fetch_offset(&asked, &of, stable))?;
         let committed = committed.map(|found| CommittedOffset { offset: found.offset, metadata: found.metadata });
         // Only now: an input never ends before the offset that was committed.
@@ -90,10 +106,8 @@ impl Asking {
             let input = asking.ask_input();
             *tells.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
         });
-        let to_stable = lies::is_told(Lie::RestoreToStableOffset);
-        let isolation = if to_stable { Isolation::Committed } else { Isolation::Uncommitted };
-        let (changelog_start, changelog_end) = self.ends(changelog, isolation)?;
-        if !lies::is_told(Lie::OpenTransactionPassed) {
+        let (changelog_start, changelog_end) = self.ends(changelog, waits.end)?;
+        if waits.transaction {
             self.wait_stable(changelog_end)?;
         }
         let changelog_id = self.topic_id(changelog)?;

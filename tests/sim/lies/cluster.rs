@@ -1,6 +1,6 @@
 //! The simulated cluster with its lies.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ratchet::cluster::{
@@ -10,7 +10,8 @@ use ratchet::cluster::{
 use ratchet::format::{POSITION_KEY, PositionRecord};
 use ratchet::record::{Headers, TopicPartition};
 
-use crate::client::{self, Batch, Metadata, Sim};
+use crate::client::{self, Batch, Metadata, Sim, Waits};
+use crate::kafka::Isolation;
 
 use super::{Lie, is_told};
 
@@ -55,7 +56,7 @@ impl Cluster for Liar {
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
-        Ok(Member(self.0.member(group, topics)?))
+        Ok(Member { inner: self.0.member(group, topics)?, group: group.into(), first: OnceLock::new() })
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
@@ -73,7 +74,13 @@ impl Cluster for Liar {
     }
 
     fn settle(&self, inquiry: Inquiry) -> Settling {
-        Settling(self.0.settle(inquiry))
+        let Waits { mut offsets, mut transaction, mut end } = Waits::RIGHT;
+        offsets &= !is_told(Lie::ClaimUnsettled);
+        transaction &= !is_told(Lie::OpenTransactionPassed);
+        if is_told(Lie::RestoreToStableOffset) {
+            end = Isolation::Committed;
+        }
+        Settling(self.0.settle_by(inquiry, Waits { offsets, transaction, end }))
     }
 
     fn fence(&self, transactional_id: &str) {
@@ -91,16 +98,21 @@ impl Cluster for Liar {
 }
 
 /// A group's member.
-pub struct Member(client::Member);
+pub struct Member {
+    inner: client::Member,
+    group: Arc<str>,
+    /// The membership as it was first asked for.
+    first: OnceLock<(Arc<str>, i32)>,
+}
 
 impl cluster::Member for Member {
     type Batch = Batch;
     type Metadata = Metadata;
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
-        match self.0.poll(batch, records_max, wait)? {
+        match self.inner.poll(batch, records_max, wait)? {
             Some(GroupEvent::Lost(partitions)) if is_told(Lie::LostKept) => {
-                self.0.accept_revoked(&partitions)?;
+                self.inner.accept_revoked(&partitions)?;
                 Ok(None)
             }
             event => Ok(event),
@@ -108,40 +120,48 @@ impl cluster::Member for Member {
     }
 
     fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error> {
-        self.0.subscribe(topics)
+        self.inner.subscribe(topics)
     }
 
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
-        self.0.accept_assigned(partitions)
+        self.inner.accept_assigned(partitions)
     }
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
-        self.0.accept_revoked(partitions)
+        self.inner.accept_revoked(partitions)
     }
 
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
-        let kept = self.0.position(partition).filter(|_| is_told(Lie::ReadPositionKept));
-        self.0.start(partition, kept.unwrap_or(offset))
+        let kept = self.inner.position(partition).filter(|_| is_told(Lie::ReadPositionKept));
+        self.inner.start(partition, kept.unwrap_or(offset))
     }
 
     fn pause(&mut self, partition: &TopicPartition) -> Result<(), Error> {
-        self.0.pause(partition)
+        self.inner.pause(partition)
     }
 
     fn position(&self, partition: &TopicPartition) -> Option<i64> {
-        self.0.position(partition)
+        self.inner.position(partition)
     }
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
-        self.0.end(partition)
+        self.inner.end(partition)
     }
 
     fn metadata(&self) -> Result<Metadata, Error> {
-        self.0.metadata()
+        if is_told(Lie::UnjoinedMembership) {
+            return Ok(Metadata { group: self.group.clone(), member: "".into(), generation: -1 });
+        }
+        let Metadata { group, member, generation } = self.inner.metadata()?;
+        let (member, generation) = match is_told(Lie::StaleGeneration) {
+            true => self.first.get_or_init(|| (member, generation)).clone(),
+            false => (member, generation),
+        };
+        Ok(Metadata { group, member, generation })
     }
 
     fn leave(self) -> Result<(), Error> {
-        self.0.leave()
+        self.inner.leave()
     }
 }
 
