@@ -17,25 +17,21 @@
 //! - **stream time**: the highest record timestamp that a task has seen
 //! - **cluster**: where topics live: `kafka` or `embedded`
 //!
-//! The rooms, and who may call whom:
+//! The rooms, from the outside in; each knows only those below it, and which is in docs/architecture.md:
 //!
-//! ```text
-//! cli ─► engine ─► dedup     pure: what a record means and whether it is new
-//!        │  ├──► state      the only room that knows RocksDB as a store
-//!        │  ├──► cluster    the trait a lane speaks to; cluster::kafka, cluster::embedded
-//!        │  └──► observe    metrics, health, logs
-//!        ├─► topology ─► dedup   YAML text -> spec -> compiled topology
-//!        ├─► rehearsal ─► topology, capture, dedup   judging without a cluster; a topology's own tests
-//!        ├─► capture         records that were captured into files
-//!        └─► config          the worker's own settings
-//! yaml: reading YAML with places, known to topology and config
-//! lock: a lock on a file, for state and cluster::embedded
-//! record: a record as it was read, known to all
-//! words: numbers with their nouns, known to all
-//! mistakes: deliberate ones for the simulation, made nowhere else
-//! format: the bytes of everything that is persisted, known to dedup, state and engine; cluster::kafka reads
-//!         from it whom a committed offset names
-//! ```
+//! | room | what it is |
+//! |---|---|
+//! | [`cli`] | the commands |
+//! | [`engine`] | lanes that take records through the rules, exactly once |
+//! | [`rehearsal`] | judging without a cluster; a topology's own tests |
+//! | [`topology`], [`config`] | what people write: YAML text, its spec, what is compiled of it; the worker's settings |
+//! | [`capture`] | records that were captured into files |
+//! | [`cluster`] | the traits that a lane speaks to; `cluster::kafka` and `cluster::embedded` |
+//! | [`state`] | stores; the only room that knows RocksDB as one |
+//! | [`observe`] | metrics, health, logs |
+//! | [`dedup`] | pure: what a record means and whether it is new |
+//! | [`format`], [`record`], [`yaml`], [`words`], [`lock`] | persisted bytes, records, YAML with places, numbers with their nouns, a lock on a file |
+//! | [`mistakes`] | deliberate ones for the simulation, made nowhere else |
 #![deny(missing_docs)]
 // What others write never ends a thread: an error is answered, or an invariant is named by `expect`. Indices are in
 // bounds by the code beside them, which is what the fuzzers try.
@@ -57,6 +53,8 @@ pub mod mistakes;
 pub mod observe;
 pub mod record;
 pub mod rehearsal;
+#[cfg(test)]
+mod rooms;
 pub mod state;
 pub mod topology;
 pub mod words;

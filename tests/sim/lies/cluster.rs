@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ratchet::cluster::{
-    self, Cluster, CommittedOffset, DeliveryFailure, Error, GroupEvent, Inquiry, Kind, Member as _, Message, NewTopic,
-    OffsetCommit, Producer as _, Reader as _, RecordBatch, Rights, Settled, Settling as _, Ticket, TopicDescription,
+    self, Cluster, CommittedOffset, DeliveryFailure, Error, GroupEvent, Inquiry, Kind, Message, NewTopic, OffsetCommit,
+    Producer as _, RecordBatch, Rights, Settled, Ticket, TopicDescription,
 };
 use ratchet::format::{POSITION_KEY, PositionRecord};
 use ratchet::record::{Headers, TopicPartition};

@@ -18,7 +18,7 @@ use crate::schedule::told;
 use crate::{number, pages, play, stores};
 
 /// What is done wrongly: by the engine itself, or to it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wrong {
     Made(Mistake),
     Told(Lie),
