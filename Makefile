@@ -157,7 +157,7 @@ fixtures: setup-build ## Write what today's program persists into tests/fixtures
 	FORMAT=$(FORMAT) $(CARGO) test $(BUILD) --test formats -- --ignored --exact write::write_fixtures
 
 .PHONY: lint
-lint: setup-build fmt-check clippy docs-check deny shell-check compose-check ## Run all that can be said of the sources without running them
+lint: setup-build subjects fmt-check clippy docs-check deny shell-check compose-check ## Run all that can be said of the sources without running them
 
 .PHONY: schema
 schema: setup-build ## Write config/topology.schema.json and the tables of keys in docs
@@ -194,6 +194,10 @@ docs-check: docs ## Check the documentation of the code: the same as `docs`, a w
 .PHONY: deny
 deny: ## Check licences, sources and versions of the dependencies, and known advisories where their database can be had
 	@scripts/deny.sh
+
+.PHONY: subjects
+subjects: ## Check the subjects of the commits
+	@scripts/subjects.sh
 
 .PHONY: shell-check
 shell-check: ## Check the shell scripts
