@@ -83,13 +83,26 @@ struct Plan {
     blow: Blow,
 }
 
-/// A record that has its thread panic: topic, partition, offset.
-type Poison = (String, i32, i64);
+/// A record that has its thread panic.
+#[derive(Debug, PartialEq, Eq)]
+struct Poison {
+    topic: String,
+    partition: i32,
+    offset: i64,
+}
+
+/// What is asked for: the blow falls at the point when it is reached for the `count`-th time.
+#[derive(Debug, PartialEq, Eq)]
+struct Drill {
+    point: Point,
+    count: u64,
+    blow: Blow,
+}
 
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
 static POISON: OnceLock<Poison> = OnceLock::new();
 
-fn parse(text: &str) -> Result<(Point, u64, Blow), String> {
+fn parse(text: &str) -> Result<Drill, String> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
     let point = Point::ALL.into_iter().find(|point| point.name() == name);
@@ -102,7 +115,7 @@ fn parse(text: &str) -> Result<(Point, u64, Blow), String> {
         _ => None,
     };
     match (point, count, blow) {
-        (Some(point), Some(count), Some(blow)) => Ok((point, count, blow)),
+        (Some(point), Some(count), Some(blow)) => Ok(Drill { point, count, blow }),
         _ => {
             let names: Vec<_> = Point::ALL.iter().map(|point| point.name()).collect();
             Err(format!(
@@ -118,19 +131,20 @@ fn parse_poison(text: &str) -> Result<Poison, String> {
     let mut parts = text.rsplitn(3, ':');
     let (offset, partition) = (parts.next().and_then(|n| n.parse().ok()), parts.next().and_then(|n| n.parse().ok()));
     match (parts.next(), partition, offset) {
-        (Some(topic), Some(partition), Some(offset)) => Ok((topic.to_owned(), partition, offset)),
+        (Some(topic), Some(partition), Some(offset)) => Ok(Poison { topic: topic.to_owned(), partition, offset }),
         _ => Err(format!("RATCHET_CRASH_ON is {text:?}: write TOPIC:PARTITION:OFFSET")),
     }
 }
 
 /// Reads `RATCHET_CRASH_AT` and `RATCHET_CRASH_ON`; to be called once, at start.
 pub fn arm(crash_at: Option<&str>, crash_on: Option<&str>) -> Result<(), String> {
-    if let Some((topic, partition, offset)) = crash_on.map(parse_poison).transpose()? {
+    if let Some(poison) = crash_on.map(parse_poison).transpose()? {
+        let Poison { topic, partition, offset } = &poison;
         tracing::warn!("a panic drill is armed for {topic}:{partition}:{offset}");
-        let _ = POISON.set((topic, partition, offset));
+        let _ = POISON.set(poison);
     }
     let plan = crash_at.map(parse).transpose()?;
-    let plan = plan.map(|(point, count, blow)| Plan { point, left: AtomicU64::new(count), blow });
+    let plan = plan.map(|Drill { point, count, blow }| Plan { point, left: AtomicU64::new(count), blow });
     if let Some(plan) = &plan {
         tracing::warn!(point = plan.point.name(), "a crash drill is armed");
     }
@@ -179,7 +193,8 @@ impl Plan {
 /// Goes by a record, unless a drill has it panic.
 #[inline]
 pub fn record(topic: &str, partition: i32, offset: i64) {
-    if POISON.get().is_some_and(|poison| (poison.0.as_str(), poison.1, poison.2) == (topic, partition, offset)) {
+    let is_it = |of: &Poison| (of.topic.as_str(), of.partition, of.offset) == (topic, partition, offset);
+    if POISON.get().is_some_and(is_it) {
         strike("a record");
     }
 }
@@ -200,11 +215,11 @@ mod tests {
 
     #[test]
     fn points_are_parsed_by_name_count_and_blow() {
-        assert_eq!(parse("after_sends:3"), Ok((Point::AfterSends, 3, Blow::Kill)));
-        assert_eq!(parse("during_restore"), Ok((Point::DuringRestore, 1, Blow::Kill)));
-        assert_eq!(parse("after_sends:5:freeze"), Ok((Point::AfterSends, 5, Blow::Freeze)));
-        assert_eq!(parse("after_sends:5:panic"), Ok((Point::AfterSends, 5, Blow::Panic)));
-        assert_eq!(parse("after_sends:5:panics"), Ok((Point::AfterSends, 5, Blow::Panics)));
+        assert_eq!(parse("after_sends:3"), Ok(Drill { point: Point::AfterSends, count: 3, blow: Blow::Kill }));
+        assert_eq!(parse("during_restore"), Ok(Drill { point: Point::DuringRestore, count: 1, blow: Blow::Kill }));
+        assert_eq!(parse("after_sends:5:freeze"), Ok(Drill { point: Point::AfterSends, count: 5, blow: Blow::Freeze }));
+        assert_eq!(parse("after_sends:5:panic"), Ok(Drill { point: Point::AfterSends, count: 5, blow: Blow::Panic }));
+        assert_eq!(parse("after_sends:5:panics"), Ok(Drill { point: Point::AfterSends, count: 5, blow: Blow::Panics }));
         for wrong in ["", "nowhere:1", "after_sends:0", "after_sends:x", "after_sends:1:melt", "after_sends:1:freeze:2"]
         {
             assert!(parse(wrong).unwrap_err().contains("after_commit"), "{wrong}");
@@ -213,7 +228,10 @@ mod tests {
 
     #[test]
     fn a_poisonous_record_is_named_by_topic_partition_and_offset() {
-        assert_eq!(parse_poison("shop.orders:2:17"), Ok(("shop.orders".to_owned(), 2, 17)));
+        assert_eq!(
+            parse_poison("shop.orders:2:17"),
+            Ok(Poison { topic: "shop.orders".to_owned(), partition: 2, offset: 17 })
+        );
         for wrong in ["", "orders", "orders:2", "orders:x:17", "orders:2:x"] {
             assert!(parse_poison(wrong).unwrap_err().contains("TOPIC:PARTITION:OFFSET"), "{wrong}");
         }

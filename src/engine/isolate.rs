@@ -144,7 +144,7 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
         return Outcome::SetBack(fallen_back.cause);
     }
     let task = means.tasks.get_mut(&id).expect("still there");
-    let refused = aborted.undelivered.into_iter().find(|(_, refused, _)| *refused).map(|(_, _, message)| message);
+    let refused = aborted.undelivered.into_iter().find(|failure| failure.refused).map(|failure| failure.message);
     let last = aborted.shares.first().map(|share| share.position.next - 1);
     let tried = (isolated.tried, last.unwrap_or(task.committed.next));
     Outcome::SetBack(learn(means.context, task, refused, tried).unwrap_or(trouble.cause))

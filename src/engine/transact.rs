@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind, Member, Message, OffsetCommit, Producer, Ticket};
+use crate::cluster::{self, Cluster, DeliveryFailure, Kind, Member, Message, OffsetCommit, Producer, Ticket};
 use crate::format::{OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::mistakes::{self, Mistake};
 use crate::observe::{LaneMetrics, TransactionResult};
@@ -72,8 +72,8 @@ pub struct Aborted {
     pub named: Vec<TaskId>,
     /// Whether it has ended for certain, without effect.
     pub ended: bool,
-    /// The tasks whose records could not be delivered, and whether they were refused for good.
-    pub undelivered: Vec<(TaskId, bool, String)>,
+    /// Of each task of whose records some could not be delivered, one; refused for good if any of them was.
+    pub undelivered: Vec<DeliveryFailure>,
     /// Where those of its changelog records have come to stand whose delivery is reported.
     pub delivered: Vec<(TaskId, i64)>,
 }
@@ -388,17 +388,17 @@ fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Sh
     }
 }
 
-/// One line per task: refused for good if any of its records was.
-fn undelivered<P: Producer>(producer: &mut P) -> Vec<(TaskId, bool, String)> {
-    let mut tasks: Vec<(TaskId, bool, String)> = Vec::new();
+/// See [`Aborted::undelivered`].
+fn undelivered<P: Producer>(producer: &mut P) -> Vec<DeliveryFailure> {
+    let mut of_tasks: Vec<DeliveryFailure> = Vec::new();
     for failure in producer.take_failures() {
-        match tasks.iter_mut().find(|(id, _, _)| *id == failure.number) {
-            Some((_, refused, _)) if *refused || !failure.refused => {}
-            Some(line) => *line = (failure.number, true, failure.message),
-            None => tasks.push((failure.number, failure.refused, failure.message)),
+        match of_tasks.iter_mut().find(|known| known.number == failure.number) {
+            Some(known) if known.refused || !failure.refused => {}
+            Some(known) => *known = failure,
+            None => of_tasks.push(failure),
         }
     }
-    tasks
+    of_tasks
 }
 
 /// What the open transaction commits for a task.

@@ -124,6 +124,13 @@ fn without_topic(args: &Args, lines: &mut Lines) -> Result<Failure, Failure> {
     })
 }
 
+/// Where a line stands that says nothing of it itself.
+struct Stands {
+    topic: String,
+    partition: i32,
+    offset: i64,
+}
+
 /// A replay under way.
 struct Replay {
     envelope: Envelope,
@@ -131,7 +138,7 @@ struct Replay {
     topology: topology::Topology,
     partitions: Partitions,
     /// Where the next line without an envelope stands.
-    place: (String, i32, i64),
+    next: Stands,
     summary: Option<Summary>,
     /// Topics of the capture that the topology does not read.
     foreign: BTreeSet<String>,
@@ -144,7 +151,7 @@ impl Replay {
             envelope: args.envelope,
             explain: args.explain,
             partitions: Partitions::new(&topology.rules),
-            place: (topic, args.partition.unwrap_or(0), 0),
+            next: Stands { topic, partition: args.partition.unwrap_or(0), offset: 0 },
             summary: args.summary.then(|| {
                 let said = [Reason::VersionMissing, Reason::VersionMalformed].map(|reason| topology.hint(reason));
                 Summary::new(&topology.rules, said)
@@ -183,7 +190,7 @@ impl Replay {
             Envelope::None => {
                 // whatever it is: malformed JSON is the topology's to judge, as in a run
                 captured.read_value(line);
-                if self.summary.is_none() && self.place.2 == 0 && looks_like_kcat(line) {
+                if self.summary.is_none() && self.next.offset == 0 && looks_like_kcat(line) {
                     // the summary has a hint of its own, from all lines
                     progress.above(|| {
                         say("warning: the first line looks like what `kcat -J` prints, and was taken for a value: add \
@@ -193,7 +200,7 @@ impl Replay {
                 if let Some(summary) = &mut self.summary {
                     summary.add_line(line);
                 }
-                let (topic, partition, offset) = &mut self.place;
+                let Stands { topic, partition, offset } = &mut self.next;
                 captured.topic.clone_from(topic);
                 (captured.partition, captured.offset) = (*partition, *offset);
                 *offset += 1;

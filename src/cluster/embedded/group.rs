@@ -232,7 +232,7 @@ impl Group {
                 target.entry(id).or_default().insert(partition.clone());
             }
         }
-        while let Some((from, to, partition)) = self.next_move(&target) {
+        while let Some(Move { from, to, partition }) = self.next_move(&target) {
             target.entry(from).or_default().remove(&partition);
             target.entry(to).or_default().insert(partition);
         }
@@ -240,7 +240,7 @@ impl Group {
     }
 
     /// A move that makes the loads more even, preferring a partition that its holder does not own yet.
-    fn next_move(&self, target: &BTreeMap<u64, BTreeSet<TopicPartition>>) -> Option<(u64, u64, TopicPartition)> {
+    fn next_move(&self, target: &BTreeMap<u64, BTreeSet<TopicPartition>>) -> Option<Move> {
         let mut found = None;
         let mut by_load: Vec<_> = target.iter().collect();
         by_load.sort_by_key(|(_, held)| std::cmp::Reverse(held.len()));
@@ -256,9 +256,9 @@ impl Group {
                 let Some(to) = to(partition) else { continue };
                 let owned = self.members[from].owned.contains(partition);
                 if !owned {
-                    return Some((*from, to, partition.clone()));
+                    return Some(Move { from: *from, to, partition: partition.clone() });
                 }
-                found.get_or_insert((*from, to, partition.clone()));
+                found.get_or_insert(Move { from: *from, to, partition: partition.clone() });
             }
         }
         found
@@ -267,6 +267,13 @@ impl Group {
     fn wants(&self, id: u64, partition: &TopicPartition) -> bool {
         self.members[&id].topics.contains(&partition.topic)
     }
+}
+
+/// A partition that goes from one member to another.
+struct Move {
+    from: u64,
+    to: u64,
+    partition: TopicPartition,
 }
 
 fn distinct(topics: &[Arc<str>]) -> Vec<Arc<str>> {

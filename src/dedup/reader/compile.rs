@@ -88,8 +88,17 @@ pub(super) struct Plan {
     pub binlog: bool,
 }
 
-/// The plan of these rules, and the scanners of the key and the value that it needs.
-pub(super) fn compile(rules: &Rules) -> (Plan, Option<Scanner>, Option<Scanner>) {
+/// A plan, and the scanners that it needs.
+pub(super) struct Compiled {
+    pub plan: Plan,
+    /// The key's.
+    pub key: Option<Scanner>,
+    /// The value's.
+    pub value: Option<Scanner>,
+}
+
+/// The plan of these rules.
+pub(super) fn compile(rules: &Rules) -> Compiled {
     let mut ways = Ways { rules, key: Vec::new(), value: Vec::new(), deep: false };
     let identity = ways.parts(&rules.identity.parts);
     let version: Vec<_> = rules.version.iter().flat_map(|v| &v.parts).map(|part| ways.version(part)).collect();
@@ -98,7 +107,7 @@ pub(super) fn compile(rules: &Rules) -> (Plan, Option<Scanner>, Option<Scanner>)
     let kinds = rules.kinds.as_ref().map(|kinds| ways.kinds(kinds));
     let binlog = version.iter().any(|part| part.kind == VersionKind::Binlog);
     let (key, value) = (ways.scanner(&ways.key, rules.key_format), ways.scanner(&ways.value, rules.value_format));
-    (Plan { identity, version, epoch, kinds, binlog }, key, value)
+    Compiled { plan: Plan { identity, version, epoch, kinds, binlog }, key, value }
 }
 
 /// The ways into the documents that were needed so far.

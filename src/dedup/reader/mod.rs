@@ -34,7 +34,7 @@ mod view;
 
 pub use refusal::Refusal;
 
-use compile::{KindsPlan, Plan};
+use compile::{Compiled, KindsPlan, Plan};
 use identity::{Parts, Trouble};
 use version::Versions;
 use view::View;
@@ -94,7 +94,7 @@ pub struct Reader {
 impl Reader {
     /// A reader by these rules; see [`Rules::problems`] for rules that contradict themselves.
     pub fn new(rules: Arc<Rules>) -> Self {
-        let (plan, key, value) = compile::compile(&rules);
+        let Compiled { plan, key, value } = compile::compile(&rules);
         let (identity, version) = (identity::Scratch::default(), version::Scratch::default());
         Self { rules, plan, key, value, identity, version, word: Vec::new() }
     }

@@ -41,12 +41,12 @@ impl<C: Cluster> Lane<C> {
             if let Some(task) = self.tasks.get_mut(&id).filter(|_| !aborted.ended) {
                 task.unsettle();
             }
-            let failure = aborted.undelivered.iter().find(|(of, _, _)| *of == id && !fenced);
-            if let (Some((_, refused, message)), Some(task)) = (failure, self.tasks.get_mut(&id)) {
-                tracing::warn!(task = %task.input, reason = %message, "the output fails this task; it goes on alone");
+            let failure = aborted.undelivered.iter().find(|failure| failure.number == id && !fenced);
+            if let (Some(failure), Some(task)) = (failure, self.tasks.get_mut(&id)) {
+                tracing::warn!(task = %task.input, reason = %failure.message, "the output fails this task; it goes on alone");
                 let share = aborted.shares.iter().find(|share| share.task == id);
                 let until = share.map_or(&task.committed, |share| &share.position).next;
-                task.quarantine = Some(Quarantine::new(&self.context, until, *refused));
+                task.quarantine = Some(Quarantine::new(&self.context, until, failure.refused));
             }
             self.restart(id);
         }

@@ -114,6 +114,14 @@ fn rebuild_on<C: Cluster>(
     Ok(plans.into_iter().flat_map(Plan::told).collect())
 }
 
+/// A partition that is to be written.
+struct ToWrite {
+    partition: i32,
+    /// The store that it is written from.
+    from: Candidate,
+    offset: i64,
+}
+
 /// What is to be done for one input topic.
 struct Plan {
     input: String,
@@ -229,9 +237,11 @@ impl Plan {
     }
 
     /// The partitions that are to be written, with the store of each.
-    fn to_write(&self) -> Vec<(i32, Candidate, i64)> {
+    fn to_write(&self) -> Vec<ToWrite> {
         let of = |(partition, choice): (&i32, &Choice)| match choice {
-            Choice::Write { from, offset } => Some((*partition, (**from).clone(), *offset)),
+            Choice::Write { from, offset } => {
+                Some(ToWrite { partition: *partition, from: (**from).clone(), offset: *offset })
+            }
             Choice::Stands | Choice::Nothing => None,
         };
         self.choices.iter().filter_map(of).collect()
@@ -355,7 +365,7 @@ fn carry_out<C: Cluster>(
     let mut writer = Writer::open(cluster, topology, (inputs, partitions.unsigned_abs() as usize))?;
     let mut settled = Vec::new();
     for plan in plans.iter() {
-        for (partition, from, offset) in plan.to_write() {
+        for ToWrite { partition, from, offset } in plan.to_write() {
             let input = TopicPartition::new(plan.input.as_str(), partition);
             let changelog = TopicPartition::new(plan.changelog.as_str(), partition);
             let known = await_settled(cluster, topology, &input, &changelog)?;
@@ -374,7 +384,7 @@ fn carry_out<C: Cluster>(
     }
     let mut settled = settled.into_iter();
     for plan in plans.iter_mut() {
-        for (partition, _, _) in plan.to_write() {
+        for ToWrite { partition, .. } in plan.to_write() {
             let (known, from, offset) = settled.next().expect("as many as were looked at");
             let input = TopicPartition::new(plan.input.as_str(), partition);
             let changelog = TopicPartition::new(plan.changelog.as_str(), partition);

@@ -6,22 +6,29 @@ use crate::observe::TaskMetrics;
 /// What a transaction has decided, counted once it is committed.
 #[derive(Debug, Default)]
 pub struct Tally {
-    counts: Vec<(Verdict, Reason, u64)>,
+    counts: Vec<Count>,
+}
+
+#[derive(Debug)]
+struct Count {
+    verdict: Verdict,
+    reason: Reason,
+    records: u64,
 }
 
 impl Tally {
     /// Counts one record.
     pub fn add(&mut self, verdict: Verdict, reason: Reason) {
-        match self.counts.iter_mut().find(|(v, r, _)| (*v, *r) == (verdict, reason)) {
-            Some((_, _, count)) => *count += 1,
-            None => self.counts.push((verdict, reason, 1)),
+        match self.counts.iter_mut().find(|count| (count.verdict, count.reason) == (verdict, reason)) {
+            Some(count) => count.records += 1,
+            None => self.counts.push(Count { verdict, reason, records: 1 }),
         }
     }
 
     /// It is committed.
     pub fn publish(&mut self, metrics: &TaskMetrics) {
-        for (verdict, reason, count) in self.counts.drain(..) {
-            metrics.records(verdict, reason, count);
+        for Count { verdict, reason, records } in self.counts.drain(..) {
+            metrics.records(verdict, reason, records);
         }
     }
 
