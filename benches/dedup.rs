@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ratchet::dedup::{
-    Epoch, EpochPart, Format, Identity, Judged, Kinds, Known, Number, OnNull, Part, Path, Progress, Reader, Reading,
-    Rules, Scalar, Source, Version, VersionKind, VersionPart, check_time, decide,
+    Epoch, EpochPart, Evaluator, Format, Identity, Kinds, Memory, Number, OnNull, Part, Path, Progress, Reader, Rules,
+    Scalar, Source, Subject, Version, VersionKind, VersionPart, evaluate,
 };
 use ratchet::format::EntryRef;
 use ratchet::record::{Headers, Record};
@@ -114,35 +114,53 @@ fn debezium() -> Arc<Rules> {
 struct Judge {
     rules: Arc<Rules>,
     reader: Reader,
+    evaluator: Evaluator,
     progress: Progress,
     arena: Vec<u8>,
     entry: Vec<u8>,
 }
 
+/// The one entry that there is.
+struct Known<'a>(Option<&'a [u8]>);
+
+impl<'a> Memory<'a> for Known<'a> {
+    fn identity(&self, _row: usize, _key: &[u8]) -> Option<&'a [u8]> {
+        self.0
+    }
+
+    fn table(&self, _row: usize, _key: &[u8]) -> Option<&'a [u8]> {
+        None
+    }
+}
+
 impl Judge {
     fn new(rules: Arc<Rules>) -> Self {
         let reader = Reader::new(Arc::clone(&rules));
-        Self { rules, reader, progress: Progress::default(), arena: Vec::new(), entry: Vec::new() }
+        let (evaluator, progress, arena, entry) = Default::default();
+        Self { rules, reader, evaluator, progress, arena, entry }
     }
 
-    fn judge(&mut self, record: &Record<'_>, entry: Option<EntryRef<'_>>) -> bool {
-        self.arena.clear();
-        self.entry.clear();
-        let refusal = check_time(&self.rules, &self.progress, record.timestamp, 1_723_456_789_500);
-        assert!(!self.progress.is_replayed(record.offset) && refusal.is_none());
-        self.progress.advance(&self.rules, record.timestamp);
-        let Reading::Candidate(candidate) = self.reader.read(record, &mut self.arena) else { panic!("refused") };
-        let judged = Judged::of(&candidate, &self.arena, record);
-        let decision = decide(&self.rules, &self.progress, &judged, Known { entry, table: None });
-        let noted = self.progress.note(&judged, &decision);
-        noted.is_ok() && decision.encode_entry(judged.version, entry, &mut self.entry)
+    /// Whether there is something to remember, which is then in `entry`.
+    fn judge(&mut self, record: &Record<'_>, known: Option<&[u8]>) -> bool {
+        let Self { rules, reader, evaluator, progress, arena, entry } = self;
+        arena.clear();
+        entry.clear();
+        let reading = evaluate::read(progress, record.offset, || reader.read(record, arena));
+        let subject = Subject { record, reading: reading.as_ref(), arena };
+        let rules = (&**rules, 1_723_456_789_500);
+        let evaluated = evaluator.evaluate(rules, progress, subject, &Known(known), || true);
+        let evaluation = evaluated.expect("an entry").expect("the clock is certain");
+        assert!(evaluation.refusal.is_none(), "refused");
+        evaluator.remember(progress, subject, |_, bytes| entry.extend_from_slice(bytes));
+        !entry.is_empty()
     }
 }
 
 fn judging(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("read_and_decide_160_bytes");
     group.throughput(Throughput::Elements(1));
-    let known = EntryRef {
+    let mut known = Vec::new();
+    let entry = EntryRef {
         last_seen: 1,
         version: Some(b"\x81\x01"),
         scope: None,
@@ -151,11 +169,13 @@ fn judging(criterion: &mut Criterion) {
         owes_tombstone: false,
         key_hash: None,
     };
+    entry.encode(&mut known);
+    let known = Some(known.as_slice());
     let cases = [
         ("numbers_new", NUMBERS, rules(&["value.order_id"], Some("value.version")), None),
-        ("numbers_newer", NUMBERS, rules(&["value.order_id"], Some("value.version")), Some(known)),
-        ("texts_newer", TEXTS, rules(&["value.order_id"], Some("value.version")), Some(known)),
-        ("composite_newer", NUMBERS, rules(&["value.order_id", "value.operation"], Some("value.version")), Some(known)),
+        ("numbers_newer", NUMBERS, rules(&["value.order_id"], Some("value.version")), known),
+        ("texts_newer", TEXTS, rules(&["value.order_id"], Some("value.version")), known),
+        ("composite_newer", NUMBERS, rules(&["value.order_id", "value.operation"], Some("value.version")), known),
         ("key_only", NUMBERS, rules(&["key"], None), None),
     ];
     for (name, value, rules, entry) in cases {
@@ -183,7 +203,9 @@ fn envelopes(criterion: &mut Criterion) {
         let record = Record { key: Some(key.as_bytes()), ..record(value) };
         assert!(judge.judge(&record, None));
         let entry = judge.entry.clone();
-        let known = EntryRef { version: Some(b"\x81\x01"), ..EntryRef::decode(&entry).expect("an entry") };
+        let mut known = Vec::new();
+        EntryRef { version: Some(b"\x81\x01"), ..EntryRef::decode(&entry).expect("an entry") }.encode(&mut known);
+        let known = known.as_slice();
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         (0..1000).for_each(|_| {
             black_box(judge.judge(black_box(&record), Some(known)));

@@ -10,10 +10,9 @@ use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ratchet::dedup::{
-    Action, Candidate, Decision, Identity, Judged, Known, Path as FieldPath, Progress, Reader, Reading, Rules, Version,
-    decide,
+    Action, Evaluator, Identity, Memory as Remembers, Path as FieldPath, Progress, Reader, Reading, Rules, Subject,
+    Version,
 };
-use ratchet::format::EntryRef;
 use ratchet::record::{Headers, Record};
 use ratchet::state::{LoadBuffer, Memory, Overlay, Store, key_head};
 
@@ -63,10 +62,26 @@ struct Stages {
     progress: Progress,
     overlay: Overlay,
     arena: Vec<u8>,
-    rows: Vec<Candidate>,
+    readings: Vec<Reading>,
     order: Vec<(u128, usize)>,
     stored: Vec<Option<Vec<u8>>>,
-    entry: Vec<u8>,
+    evaluator: Evaluator,
+}
+
+/// What the overlay has of a record's identity, or else the store.
+struct Remembered<'a> {
+    overlay: &'a Overlay,
+    stored: Option<&'a [u8]>,
+}
+
+impl<'a> Remembers<'a> for Remembered<'a> {
+    fn identity(&self, _row: usize, key: &[u8]) -> Option<&'a [u8]> {
+        self.overlay.get(key).unwrap_or(self.stored)
+    }
+
+    fn table(&self, _row: usize, _key: &[u8]) -> Option<&'a [u8]> {
+        None
+    }
 }
 
 impl Stages {
@@ -78,33 +93,31 @@ impl Stages {
             progress: Progress::default(),
             overlay: Overlay::new(),
             arena: Vec::new(),
-            rows: Vec::new(),
+            readings: Vec::new(),
             order: Vec::new(),
             stored: Vec::new(),
-            entry: Vec::new(),
+            evaluator: Evaluator::default(),
         }
     }
 
     fn read(&mut self, values: &[String]) {
         self.arena.clear();
-        self.rows.clear();
+        self.readings.clear();
         for (value, offset) in values.iter().zip(0..) {
-            match self.reader.read(&record(value, offset), &mut self.arena) {
-                Reading::Candidate(row) => self.rows.push(row),
-                other => panic!("not a row: {other:?}"),
-            }
+            self.readings.push(self.reader.read(&record(value, offset), &mut self.arena));
         }
     }
 
     fn look_up(&mut self, store: &Store) -> usize {
-        let Self { arena, rows, order, stored, .. } = self;
-        let key = |row: usize| &arena[rows[row].key.clone()];
+        let Self { arena, readings, order, stored, .. } = self;
+        // Each has one row.
+        let key = |at: usize| &arena[readings[at].rows()[0].key.clone()];
         order.clear();
-        order.extend((0..rows.len()).map(|row| (key_head(key(row)), row)));
+        order.extend((0..readings.len()).map(|at| (key_head(key(at)), at)));
         order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
-        let keys: Vec<&[u8]> = order.iter().map(|&(_, row)| key(row)).collect();
+        let keys: Vec<&[u8]> = order.iter().map(|&(_, at)| key(at)).collect();
         stored.clear();
-        stored.resize(rows.len(), None);
+        stored.resize(readings.len(), None);
         let mut found = 0;
         let keep = |at: usize, value: Option<&[u8]>| {
             found += usize::from(value.is_some());
@@ -116,23 +129,16 @@ impl Stages {
 
     /// Gives how many are forwarded.
     fn decide(&mut self, values: &[String]) -> usize {
-        let Self { rules, progress, overlay, arena, rows, stored, entry, .. } = self;
+        let Self { rules, progress, overlay, arena, readings, stored, evaluator, .. } = self;
         let mut forwarded = 0;
-        for (((value, offset), row), stored) in values.iter().zip(0..).zip(rows.iter()).zip(stored.iter()) {
+        for (((value, offset), reading), stored) in values.iter().zip(0..).zip(readings.iter()).zip(stored.iter()) {
             let record = record(value, offset);
-            let key = &arena[row.key.clone()];
-            let known = overlay.get(key).unwrap_or(stored.as_deref());
-            let known = Known { entry: known.map(|bytes| EntryRef::decode(bytes).expect("an entry")), table: None };
-            let judged = Judged::of(row, arena, &record);
-            progress.advance(rules, record.timestamp);
-            let decision: Decision = decide(rules, progress, &judged, known);
-            entry.clear();
-            let has_entry = decision.encode_entry(judged.version, known.entry, entry);
-            progress.note(&judged, &decision).expect("there are no epochs");
-            if has_entry {
-                overlay.put(key, Some(entry));
-            }
-            forwarded += usize::from(decision.action == Action::Forward);
+            let subject = Subject { record: &record, reading: Some(reading), arena };
+            let memory = Remembered { overlay, stored: stored.as_deref() };
+            let evaluated = evaluator.evaluate((rules, TIMESTAMP), progress, subject, &memory, || true);
+            let evaluation = evaluated.expect("an entry").expect("the clock is certain");
+            evaluator.remember(progress, subject, |key, entry| overlay.put(key, Some(entry)));
+            forwarded += usize::from(evaluation.decision.action == Action::Forward);
         }
         forwarded
     }

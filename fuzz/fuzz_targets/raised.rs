@@ -24,7 +24,7 @@ static RULES: LazyLock<Arc<Rules>> = LazyLock::new(|| {
 fn read(record_value: &[u8]) -> Option<Vec<u8>> {
     let mut reader = Reader::new(Arc::clone(&RULES));
     let mut arena = Vec::new();
-    let Reading::Candidate(candidate) = reader.read(&record(0, None, Some(record_value)), &mut arena) else {
+    let Reading::Row(candidate) = reader.read(&record(0, None, Some(record_value)), &mut arena) else {
         return None;
     };
     Some(arena[candidate.version?].to_vec())

@@ -28,7 +28,7 @@ static RULES: LazyLock<Vec<Arc<Rules>>> = LazyLock::new(|| {
 fn read(rules: &Arc<Rules>, text: &[u8]) -> Option<Vec<u8>> {
     let mut reader = Reader::new(Arc::clone(rules));
     let mut arena = Vec::new();
-    let Reading::Candidate(candidate) = reader.read(&record(0, None, Some(text)), &mut arena) else { return None };
+    let Reading::Row(candidate) = reader.read(&record(0, None, Some(text)), &mut arena) else { return None };
     let version = arena[candidate.version?].to_vec();
     assert!(!reader.describe_version(&version).is_empty());
     Some(version)

@@ -41,15 +41,15 @@ use crate::record::Record;
 
 use super::epochs::{Relation, Step};
 use super::progress::Progress;
-use super::reader::{Candidate, Refusal};
+use super::reader::{Refusal, Row};
 use super::rules::{OnNull, Retention, Rules};
 use super::vocabulary::{Action, Kind, Reads, Reason, Refresh, Verdict};
 
 pub use decision::{Against, Decision, Remember, Versions};
 
-/// What a record, or one of its rows, is judged by.
+/// What is decided on: a record, or one of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judged<'a> {
+pub struct Candidate<'a> {
     /// The version's bytes; `None` where it has none.
     pub version: Option<&'a [u8]>,
     /// The scope's bytes; `None` where it is in none.
@@ -64,10 +64,10 @@ pub struct Judged<'a> {
     pub offset: i64,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> Candidate<'a> {
     /// What was read of a record, or of one of its rows, into `arena`.
     #[inline]
-    pub fn of(row: &Candidate, arena: &'a [u8], record: &Record<'_>) -> Self {
+    pub fn of(row: &Row, arena: &'a [u8], record: &Record<'_>) -> Self {
         Self {
             version: row.version.clone().map(|range| &arena[range]),
             scope: row.scope.clone().map(|range| &arena[range]),
@@ -137,16 +137,16 @@ pub fn refuse(rules: &Rules, refusal: &Refusal) -> Decision {
 }
 
 /// What becomes of a record, `progress` being that after [`Progress::advance`] with it.
-pub fn decide(rules: &Rules, progress: &Progress, judged: &Judged<'_>, known: Known<'_>) -> Decision {
-    if judged.timestamp.is_some_and(|timestamp| timestamp < progress.horizon) {
+pub fn decide(rules: &Rules, progress: &Progress, candidate: &Candidate<'_>, known: Known<'_>) -> Decision {
+    if candidate.timestamp.is_some_and(|timestamp| timestamp < progress.horizon) {
         return Decision::by_action(rules.actions.late, Verdict::Invalid, Reason::Late);
     }
     let live = |entry: &EntryRef<'_>| !is_expired(rules, progress, entry.last_seen);
     let entry = known.entry.filter(live);
     let first = if entry.is_none() && known.entry.is_some() { Reason::Expired } else { Reason::First };
-    let case = Case { rules, progress, judged, entry, table: known.table.filter(live), first };
-    match (rules.version.is_some(), judged.version) {
-        _ if judged.kind == Kind::Tombstone => case.tombstone(),
+    let case = Case { rules, progress, candidate, entry, table: known.table.filter(live), first };
+    match (rules.version.is_some(), candidate.version) {
+        _ if candidate.kind == Kind::Tombstone => case.tombstone(),
         (false, _) => case.seen_or_first(),
         (true, None) => case.without_version(),
         (true, Some(version)) => case.versioned(version),
@@ -157,7 +157,7 @@ pub fn decide(rules: &Rules, progress: &Progress, judged: &Judged<'_>, known: Kn
 struct Case<'a> {
     rules: &'a Rules,
     progress: &'a Progress,
-    judged: &'a Judged<'a>,
+    candidate: &'a Candidate<'a>,
     entry: Option<EntryRef<'a>>,
     table: Option<EntryRef<'a>>,
     /// Why a record without an entry is forwarded.
@@ -167,7 +167,7 @@ struct Case<'a> {
 impl Case<'_> {
     /// When the record's identity is last seen, if it is now.
     fn now(&self) -> i64 {
-        self.judged.timestamp.unwrap_or(NO_TIME).max(self.progress.stream_time)
+        self.candidate.timestamp.unwrap_or(NO_TIME).max(self.progress.stream_time)
     }
 
     /// Forwards the record, with a new entry.
@@ -176,8 +176,8 @@ impl Case<'_> {
             last_seen: self.now(),
             versions,
             scope,
-            owes_tombstone: self.judged.kind == Kind::Delete,
-            key_hash: self.judged.key_hash,
+            owes_tombstone: self.candidate.kind == Kind::Delete,
+            key_hash: self.candidate.key_hash,
         };
         Decision { remember, ..Decision::forwarded(reason) }
     }
@@ -218,7 +218,7 @@ impl Case<'_> {
     fn without_version(&self) -> Decision {
         let decision =
             Decision::by_action(self.rules.actions.missing_version, Verdict::Invalid, Reason::VersionMissing);
-        let is_delete = self.judged.kind == Kind::Delete;
+        let is_delete = self.candidate.kind == Kind::Delete;
         let remember = match &self.entry {
             _ if decision.action != Action::Forward => Remember::Nothing,
             Some(entry) if entry.owes_tombstone == is_delete => Remember::Nothing,
@@ -231,7 +231,7 @@ impl Case<'_> {
 
     /// A record that has a version: what it is compared with, and then what becomes of it and of the scopes.
     fn versioned(&self, version: &[u8]) -> Decision {
-        let scope = self.judged.scope.filter(|_| !mistakes::made(Mistake::EpochIgnored));
+        let scope = self.candidate.scope.filter(|_| !mistakes::made(Mistake::EpochIgnored));
         let number = scope.map(|scope| self.progress.epochs.number(scope));
         let table = self.table.as_ref().filter(|_| self.is_row());
         let of_table = table.and_then(|table| self.relate(number, version, table));
@@ -239,7 +239,7 @@ impl Case<'_> {
             Some(relation) => relation == Relation::Older,
             None => table.version.is_some_and(|truncated| version < truncated),
         });
-        let comparable = self.judged.kind != Kind::Message && !is_truncated;
+        let comparable = self.candidate.kind != Kind::Message && !is_truncated;
         let of_entry = self.entry.as_ref().filter(|_| comparable).and_then(|entry| self.relate(number, version, entry));
         let step = self.step(number, of_table, of_entry);
         let of = if self.entry.is_some() { Against::Entry } else { Against::Nothing };
@@ -250,7 +250,7 @@ impl Case<'_> {
         }
         let decision = if is_truncated {
             Decision::dropped(Verdict::Stale, Reason::TableTruncated).against(Against::Table)
-        } else if self.judged.kind == Kind::Message {
+        } else if self.candidate.kind == Kind::Message {
             self.seen_or_first().against(of)
         } else {
             self.compare(of_entry, version, step.scope())
@@ -274,7 +274,7 @@ impl Case<'_> {
     }
 
     fn is_row(&self) -> bool {
-        matches!(self.judged.kind, Kind::Change | Kind::Delete | Kind::Read)
+        matches!(self.candidate.kind, Kind::Change | Kind::Delete | Kind::Read)
     }
 
     /// How the record stands to an entry of another scope; `None` where their versions are comparable.
@@ -284,12 +284,12 @@ impl Case<'_> {
         if number == Some(their_scope) {
             return None;
         }
-        Some(self.progress.epochs.relation(number, version, self.judged.offset, (their_scope, their_version)))
+        Some(self.progress.epochs.relation(number, version, self.candidate.offset, (their_scope, their_version)))
     }
 
     /// What becomes of a record that is compared with its entry, if there is one.
     fn compare(&self, relation: Option<Relation>, version: &[u8], scope: Option<u16>) -> Decision {
-        let alone = if self.judged.kind == Kind::Read { Versions::Read } else { Versions::Streamed };
+        let alone = if self.candidate.kind == Kind::Read { Versions::Read } else { Versions::Streamed };
         let forward = |reason| self.forward(reason, alone, scope);
         let Some(entry) = &self.entry else { return forward(self.first) };
         let decision = match (relation, entry.version) {

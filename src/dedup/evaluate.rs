@@ -12,10 +12,10 @@ use std::ops::Range;
 use crate::format::{self, EntryRef};
 use crate::record::Record;
 
-use super::decide::{Decision, Judged, Known, Remember, check_time, decide, refuse, spokesman};
+use super::decide::{Candidate, Decision, Known, Remember, check_time, decide, refuse, spokesman};
 use super::epochs::{self, Epochs, Step};
 use super::progress::Progress;
-use super::reader::{Candidate, Reading, Refusal};
+use super::reader::{Reading, Refusal, Row};
 use super::rules::Rules;
 use super::vocabulary::{Action, Kind, Reason, Verdict};
 
@@ -46,12 +46,12 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn rows(&self) -> &'a [Candidate] {
+    fn rows(&self) -> &'a [Row] {
         self.reading.map(Reading::rows).unwrap_or_default()
     }
 
-    fn judged(&self, row: &Candidate) -> Judged<'a> {
-        Judged::of(row, self.arena, self.record)
+    fn candidate(&self, row: &Row) -> Candidate<'a> {
+        Candidate::of(row, self.arena, self.record)
     }
 
     /// What is remembered of a row.
@@ -60,7 +60,7 @@ impl<'a> Subject<'a> {
         memory: &impl Memory<'m>,
         progress: &Progress,
         index: usize,
-        row: &Candidate,
+        row: &Row,
     ) -> Result<Known<'m>, format::Error> {
         let key = |range: &Range<usize>| &self.arena[range.clone()];
         let entry = memory.identity(index, key(&row.key));
@@ -143,14 +143,14 @@ impl Evaluator {
         rules: &Rules,
         progress: &Progress,
         subject: Subject<'_>,
-        (rows, memory): (&[Candidate], &impl Memory<'m>),
+        (rows, memory): (&[Row], &impl Memory<'m>),
     ) -> Result<Evaluation, format::Error> {
         for (index, row) in rows.iter().enumerate() {
             let known = subject.known(memory, progress, index, row)?;
-            let judged = subject.judged(row);
-            let decision = decide(rules, progress, &judged, known);
+            let candidate = subject.candidate(row);
+            let decision = decide(rules, progress, &candidate, known);
             let start = self.entries.len();
-            let has_entry = decision.encode_entry(judged.version, known.entry, &mut self.entries);
+            let has_entry = decision.encode_entry(candidate.version, known.entry, &mut self.entries);
             self.rows.push(Decided { decision, entry: has_entry.then_some(start..self.entries.len()) });
         }
         let decision = match &self.rows[..] {
@@ -177,9 +177,9 @@ impl Evaluator {
         }
         let mut epochs = epochs.clone();
         for (row, decided) in subject.rows().iter().zip(&self.rows) {
-            let judged = subject.judged(row);
-            if let (Some(scope), Some(version)) = (judged.scope, judged.version) {
-                epochs.note(decided.decision.step, scope, version, judged.offset)?;
+            let candidate = subject.candidate(row);
+            if let (Some(scope), Some(version)) = (candidate.scope, candidate.version) {
+                epochs.note(decided.decision.step, scope, version, candidate.offset)?;
             }
         }
         self.epochs = Some(epochs);
@@ -216,17 +216,17 @@ impl Evaluator {
         }
         for (row, decided) in subject.rows().iter().zip(&self.rows) {
             let Decided { decision, entry } = decided;
-            let judged = subject.judged(row);
-            if let (Step::Seen { scope }, Some(version), false) = (decision.step, judged.version, has_begun) {
-                progress.epochs.seen(scope, version, judged.offset);
+            let candidate = subject.candidate(row);
+            if let (Step::Seen { scope }, Some(version), false) = (decision.step, candidate.version, has_begun) {
+                progress.epochs.seen(scope, version, candidate.offset);
             }
-            let is_truncate = judged.kind == Kind::Truncate && matches!(decision.remember, Remember::Entry { .. });
+            let is_truncate = candidate.kind == Kind::Truncate && matches!(decision.remember, Remember::Entry { .. });
             progress.truncates += u64::from(is_truncate);
             if let Some(entry) = entry.clone() {
                 put(&subject.arena[row.key.clone()], &self.entries[entry]);
             }
             if decision.step.is_change() {
-                changed = judged.scope;
+                changed = candidate.scope;
             }
         }
         changed

@@ -72,14 +72,14 @@ pub mod version;
 mod vocabulary;
 pub mod written;
 
-pub use decide::{Against, Decision, Judged, Known, Remember, check_time, decide, is_expired, refuse, spokesman};
+pub use decide::{Against, Candidate, Decision, Known, Remember, check_time, decide, is_expired, refuse, spokesman};
 pub use epochs::Epochs;
 pub use evaluate::{Evaluation, Evaluator, Memory, Subject};
 pub use identity::{describe as describe_identity, describe_scope};
 pub use model::Model;
 pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Bounds, Progress, RANGES_MAX, Ranges};
-pub use reader::{Candidate, Reader, Reading, Refusal};
+pub use reader::{Reader, Reading, Refusal, Row};
 pub use rules::{
     Actions, Epoch, EpochPart, Identity, Kinds, Limits, Names, OnNull, Part, Places, Retention, Rules, Version,
     VersionPart,

@@ -10,7 +10,7 @@ use super::decide::Decision;
 use super::evaluate::{self, Evaluator, Memory, Subject};
 use super::explain;
 use super::progress::Progress;
-use super::reader::{Candidate, Reader, Reading, Refusal};
+use super::reader::{Reader, Reading, Refusal, Row};
 use super::rules::Rules;
 use super::vocabulary::{Action, Kind};
 
@@ -106,7 +106,7 @@ impl Model {
     }
 
     /// What was read of the last record.
-    fn rows(&self) -> &[Candidate] {
+    fn rows(&self) -> &[Row] {
         self.reading.as_ref().map(Reading::rows).unwrap_or_default()
     }
 

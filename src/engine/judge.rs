@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::cluster::{Cluster, RecordBatch};
 use crate::dedup::{
-    Decision, Evaluation, Evaluator, Judged, Memory, Progress, Reader, Reading, Subject, evaluate, explain,
+    Candidate, Decision, Evaluation, Evaluator, Memory, Progress, Reader, Reading, Subject, evaluate, explain,
 };
 use crate::format;
 use crate::mistakes::{self, Mistake};
@@ -204,7 +204,7 @@ impl Judge {
         let memory =
             Remembered { overlay: &share.overlay, bytes: &self.bytes, found: &self.found[self.first_rows[at]..] };
         let against = self.evaluator.compared_with(progress, subject, &memory, decision);
-        let judged = rows.first().map(|row| Judged::of(row, &self.arena, record));
+        let candidate = rows.first().map(|row| Candidate::of(row, &self.arena, record));
         Dropped {
             topology: &context.topology.name,
             rules: &context.topology.rules,
@@ -215,8 +215,8 @@ impl Judge {
                 [identity] => Some(identity.clone()),
                 several => Some(format!("[{}]", several.join(","))),
             },
-            version: judged.and_then(|judged| judged.version),
-            epoch: judged.and_then(|judged| judged.scope).map(explain::epoch),
+            version: candidate.and_then(|candidate| candidate.version),
+            epoch: candidate.and_then(|candidate| candidate.scope).map(explain::epoch),
             against,
             against_epoch: against
                 .and_then(|entry| entry.scope)

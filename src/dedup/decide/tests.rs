@@ -25,15 +25,15 @@ fn entry(last_seen: i64, version: Option<&[u8]>) -> Option<EntryRef<'_>> {
     Some(EntryRef { last_seen, version, ..ENTRY })
 }
 
-const JUDGED: Judged<'static> =
-    Judged { version: None, scope: None, kind: Kind::Change, timestamp: None, key_hash: HASH, offset: 100 };
+const CANDIDATE: Candidate<'static> =
+    Candidate { version: None, scope: None, kind: Kind::Change, timestamp: None, key_hash: HASH, offset: 100 };
 
-fn at(timestamp: Option<i64>) -> Judged<'static> {
-    Judged { timestamp, ..JUDGED }
+fn at(timestamp: Option<i64>) -> Candidate<'static> {
+    Candidate { timestamp, ..CANDIDATE }
 }
 
-fn versioned_by(version: &[u8]) -> Judged<'_> {
-    Judged { version: Some(version), ..JUDGED }
+fn versioned_by(version: &[u8]) -> Candidate<'_> {
+    Candidate { version: Some(version), ..CANDIDATE }
 }
 
 fn known(entry: Option<EntryRef<'_>>) -> Known<'_> {
@@ -100,7 +100,7 @@ fn without_a_version_whatever_was_seen_is_a_duplicate() {
 #[test]
 fn an_entry_expires_after_the_retention_unless_its_time_is_unknown() {
     let seen = |stream_time, last_seen| {
-        decide(&plain(), &progress(stream_time, i64::MIN), &JUDGED, known(entry(last_seen, None)))
+        decide(&plain(), &progress(stream_time, i64::MIN), &CANDIDATE, known(entry(last_seen, None)))
     };
     assert_eq!(seen(150, 50).reason, Reason::Seen);
     assert!(forwarded(seen(151, 50), Reason::Expired));
@@ -108,7 +108,7 @@ fn an_entry_expires_after_the_retention_unless_its_time_is_unknown() {
     assert_eq!(seen(151, NO_TIME).reason, Reason::Seen);
     assert_eq!(seen(i64::MAX, i64::MAX).reason, Reason::Seen);
     let forever = Rules { retention: Retention::Forever, ..plain() };
-    let decision = decide(&forever, &progress(i64::MAX, i64::MIN), &JUDGED, known(entry(0, None)));
+    let decision = decide(&forever, &progress(i64::MAX, i64::MIN), &CANDIDATE, known(entry(0, None)));
     assert_eq!(decision.reason, Reason::Seen);
 }
 
@@ -116,11 +116,11 @@ fn an_entry_expires_after_the_retention_unless_its_time_is_unknown() {
 fn an_expired_entry_counts_as_none_in_every_rule() {
     let rules = Rules { retention: Retention::For { ms: 100 }, ..versioned() };
     let old = EntryRef { last_seen: 10, version: Some(b"\x81\x09"), owes_tombstone: true, ..ENTRY };
-    let with = |judged: Judged<'_>, known| decide(&rules, &progress(500, 400), &judged, known);
+    let with = |candidate: Candidate<'_>, known| decide(&rules, &progress(500, 400), &candidate, known);
     let older = versioned_by(b"\x81\x01");
     assert!(forwarded(with(older, known(Some(old))), Reason::Expired));
     assert!(forwarded(with(older, Known { entry: None, table: Some(old) }), Reason::First), "a truncate, too");
-    let tombstone = Judged { kind: Kind::Tombstone, ..JUDGED };
+    let tombstone = Candidate { kind: Kind::Tombstone, ..CANDIDATE };
     assert!(dropped(with(tombstone, known(Some(old))), Verdict::Duplicate, Reason::TombstoneNotOwed));
 }
 
@@ -131,7 +131,7 @@ fn what_is_older_than_the_horizon_is_late_whatever_is_remembered() {
         rules.actions.late = action;
         for kind in Kind::ALL {
             for entry in [None, entry(1000, None)] {
-                let late = Judged { kind: *kind, ..at(Some(899)) };
+                let late = Candidate { kind: *kind, ..at(Some(899)) };
                 let decision = decide(&rules, &progress(1000, 900), &late, known(entry));
                 assert!(is(decision, by(action, Verdict::Invalid), Reason::Late, action));
                 assert_eq!((decision.remember, decision.step), (Remember::Nothing, Step::Nothing));
@@ -172,23 +172,23 @@ fn an_equal_version_is_dropped_or_what_the_rules_say() {
 fn a_duplicate_moves_only_the_time_and_only_where_the_rules_say_so() {
     let rules = Rules { refresh: Refresh::OnDuplicate, retention: Retention::For { ms: 100 }, ..versioned() };
     let before = EntryRef { version: Some(b"\x80"), scope: Some(3), owes_tombstone: true, from_read: true, ..ENTRY };
-    let equal = Judged { kind: Kind::Read, timestamp: Some(40), ..versioned_by(b"\x80") };
+    let equal = Candidate { kind: Kind::Read, timestamp: Some(40), ..versioned_by(b"\x80") };
     let decision = decide(&rules, &progress(50, -50), &equal, known(Some(before)));
     assert!(is(decision, Verdict::Duplicate, Reason::VersionEqual, Action::Drop));
     let bytes = remembered(decision, equal.version, Some(before)).unwrap();
     assert_eq!(EntryRef::decode(&bytes), Ok(EntryRef { last_seen: 50, ..before }));
-    let stale = Judged { kind: Kind::Read, ..versioned_by(b"\x7e\xfe") };
+    let stale = Candidate { kind: Kind::Read, ..versioned_by(b"\x7e\xfe") };
     assert!(dropped(
         decide(&rules, &progress(50, -50), &stale, known(Some(before))),
         Verdict::Stale,
         Reason::VersionOlder
     ));
     let seen = Rules { refresh: Refresh::OnDuplicate, ..plain() };
-    let decision = decide(&seen, &progress(50, -50), &JUDGED, known(Some(before)));
+    let decision = decide(&seen, &progress(50, -50), &CANDIDATE, known(Some(before)));
     let bytes = remembered(decision, None, Some(before)).unwrap();
     assert_eq!(EntryRef::decode(&bytes), Ok(EntryRef { last_seen: 50, ..before }));
     // A missing time never takes back what is known.
-    let decision = decide(&seen, &progress(NO_TIME, i64::MIN), &JUDGED, known(Some(before)));
+    let decision = decide(&seen, &progress(NO_TIME, i64::MIN), &CANDIDATE, known(Some(before)));
     assert_eq!(EntryRef::decode(&remembered(decision, None, Some(before)).unwrap()), Ok(before));
 }
 
@@ -199,8 +199,8 @@ fn a_record_without_a_version_passes_and_changes_nothing_or_gets_its_action() {
         rules.actions.missing_version = action;
         for before in [None, entry(1, Some(b"\x81\x05"))] {
             for kind in [Kind::Change, Kind::Read, Kind::Truncate, Kind::Message] {
-                let judged = Judged { kind, scope: Some(b"new"), ..JUDGED };
-                let decision = decide(&rules, &Progress::default(), &judged, known(before));
+                let candidate = Candidate { kind, scope: Some(b"new"), ..CANDIDATE };
+                let decision = decide(&rules, &Progress::default(), &candidate, known(before));
                 assert!(is(decision, by(action, Verdict::Invalid), Reason::VersionMissing, action));
                 assert_eq!((decision.remember, decision.step), (Remember::Nothing, Step::Nothing));
             }
@@ -210,12 +210,12 @@ fn a_record_without_a_version_passes_and_changes_nothing_or_gets_its_action() {
 
 #[test]
 fn a_forwarded_delete_owes_a_tombstone_until_it_or_anything_later_is_forwarded() {
-    let delete = Judged { kind: Kind::Delete, ..versioned_by(b"\x81\x05") };
+    let delete = Candidate { kind: Kind::Delete, ..versioned_by(b"\x81\x05") };
     let decision = decide(&versioned(), &progress(9, i64::MIN), &delete, Known::default());
     let owing = remembered(decision, delete.version, None).unwrap();
     let owing = EntryRef::decode(&owing).unwrap();
     assert!(owing.owes_tombstone);
-    let tombstone = Judged { kind: Kind::Tombstone, timestamp: Some(20), ..JUDGED };
+    let tombstone = Candidate { kind: Kind::Tombstone, timestamp: Some(20), ..CANDIDATE };
     let decision = decide(&versioned(), &progress(20, i64::MIN), &tombstone, known(Some(owing)));
     assert!(forwarded(decision, Reason::Tombstone));
     let paid = remembered(decision, None, Some(owing)).unwrap();
@@ -229,21 +229,21 @@ fn a_forwarded_delete_owes_a_tombstone_until_it_or_anything_later_is_forwarded()
     let decision = decide(&versioned(), &progress(20, i64::MIN), &change, known(Some(owing)));
     assert!(!EntryRef::decode(&remembered(decision, change.version, Some(owing)).unwrap()).unwrap().owes_tombstone);
     // A stale delete owes nothing.
-    let stale = Judged { kind: Kind::Delete, ..versioned_by(b"\x81\x04") };
+    let stale = Candidate { kind: Kind::Delete, ..versioned_by(b"\x81\x04") };
     let decision = decide(&versioned(), &Progress::default(), &stale, known(entry(1, Some(b"\x81\x05"))));
     assert!(dropped(decision, Verdict::Stale, Reason::VersionOlder));
 }
 
 #[test]
 fn a_delete_without_a_version_owes_a_tombstone_and_leaves_the_version_alone() {
-    let delete = Judged { kind: Kind::Delete, ..JUDGED };
+    let delete = Candidate { kind: Kind::Delete, ..CANDIDATE };
     let before = EntryRef { version: Some(b"\x81\x05"), scope: Some(0), from_read: true, ..ENTRY };
     let decision = decide(&versioned(), &progress(9, i64::MIN), &delete, known(Some(before)));
     assert!(forwarded(decision, Reason::VersionMissing));
     let owing = remembered(decision, None, Some(before)).unwrap();
     let owing = EntryRef::decode(&owing).unwrap();
     assert_eq!(owing, EntryRef { owes_tombstone: true, last_seen: 9, ..before });
-    let decision = decide(&versioned(), &progress(9, i64::MIN), &JUDGED, known(Some(owing)));
+    let decision = decide(&versioned(), &progress(9, i64::MIN), &CANDIDATE, known(Some(owing)));
     let cleared = remembered(decision, None, Some(owing)).unwrap();
     assert_eq!(EntryRef::decode(&cleared), Ok(EntryRef { last_seen: 9, ..before }));
     // Where nothing is known, an entry is made that says no more than that.
@@ -257,10 +257,10 @@ fn a_delete_without_a_version_owes_a_tombstone_and_leaves_the_version_alone() {
 
 #[test]
 fn a_snapshots_read_loses_to_a_streamed_change_and_any_streamed_change_beats_it() {
-    let read = |version| Judged { kind: Kind::Read, ..versioned_by(version) };
-    let with = |judged: Judged<'_>, from_read| {
+    let read = |version| Candidate { kind: Kind::Read, ..versioned_by(version) };
+    let with = |candidate: Candidate<'_>, from_read| {
         let before = EntryRef { version: Some(b"\x81\x05"), from_read, ..ENTRY };
-        decide(&versioned(), &Progress::default(), &judged, known(Some(before)))
+        decide(&versioned(), &Progress::default(), &candidate, known(Some(before)))
     };
     for version in [b"\x81\x04", b"\x81\x05", b"\x81\x06"] {
         assert!(dropped(with(read(version), false), Verdict::Stale, Reason::SnapshotRead));
@@ -281,8 +281,8 @@ fn by_version_a_read_wins_over_what_is_known_and_a_streamed_change_over_streamed
     let both = Some(EntryRef { streamed: Some(b"\x81\x05"), version: Some(b"\x81\x08"), from_read: true, ..ENTRY });
     let one_read = Some(EntryRef { version: Some(b"\x81\x08"), from_read: true, ..ENTRY });
     let with = |kind, version, entry| {
-        let judged = Judged { kind, ..versioned_by(version) };
-        decide(&rules, &Progress::default(), &judged, known(entry))
+        let candidate = Candidate { kind, ..versioned_by(version) };
+        decide(&rules, &Progress::default(), &candidate, known(entry))
     };
     let kept = |kind, version, before| {
         let decision = with(kind, version, before);
@@ -315,8 +315,8 @@ fn by_version_a_read_wins_over_what_is_known_and_a_streamed_change_over_streamed
 fn where_reads_lose_again_an_entry_of_both_is_one_of_a_streamed_change() {
     let both = Some(EntryRef { streamed: Some(b"\x81\x05"), version: Some(b"\x81\x08"), from_read: true, ..ENTRY });
     let with = |kind, version| {
-        let judged = Judged { kind, ..versioned_by(version) };
-        decide(&versioned(), &Progress::default(), &judged, known(both))
+        let candidate = Candidate { kind, ..versioned_by(version) };
+        decide(&versioned(), &Progress::default(), &candidate, known(both))
     };
     assert!(dropped(with(Kind::Read, b"\x81\x09"), Verdict::Stale, Reason::SnapshotRead));
     assert!(dropped(with(Kind::Change, b"\x81\x04"), Verdict::Stale, Reason::VersionOlder));
@@ -331,17 +331,17 @@ fn where_reads_lose_again_an_entry_of_both_is_one_of_a_streamed_change() {
 fn a_row_below_its_tables_truncate_is_stale() {
     let table = EntryRef { version: Some(b"\x81\x05"), ..ENTRY };
     for entry in [None, entry(1, Some(b"\x81\x01"))] {
-        let with = |judged: Judged<'_>| {
-            decide(&versioned(), &Progress::default(), &judged, Known { entry, table: Some(table) })
+        let with = |candidate: Candidate<'_>| {
+            decide(&versioned(), &Progress::default(), &candidate, Known { entry, table: Some(table) })
         };
         for kind in [Kind::Change, Kind::Delete, Kind::Read] {
-            let below = with(Judged { kind, ..versioned_by(b"\x81\x04") });
+            let below = with(Candidate { kind, ..versioned_by(b"\x81\x04") });
             assert!(dropped(below, Verdict::Stale, Reason::TableTruncated), "{kind}");
             assert_eq!(below.compared_with(Known { entry, table: Some(table) }), Some(table));
         }
         assert_eq!(with(versioned_by(b"\x81\x05")).verdict, Verdict::Forwarded);
         assert_eq!(with(versioned_by(b"\x81\x06")).verdict, Verdict::Forwarded);
-        let message = Judged { kind: Kind::Message, ..versioned_by(b"\x81\x04") };
+        let message = Candidate { kind: Kind::Message, ..versioned_by(b"\x81\x04") };
         assert_ne!(with(message).reason, Reason::TableTruncated);
     }
 }
@@ -349,7 +349,7 @@ fn a_row_below_its_tables_truncate_is_stale() {
 #[test]
 fn a_truncate_is_judged_by_its_tables_entry() {
     let with = |version: &[u8], before| {
-        let truncate = Judged { kind: Kind::Truncate, ..versioned_by(version) };
+        let truncate = Candidate { kind: Kind::Truncate, ..versioned_by(version) };
         decide(&versioned(), &Progress::default(), &truncate, known(before))
     };
     assert!(forwarded(with(b"\x81\x05", None), Reason::First));
@@ -361,7 +361,7 @@ fn a_truncate_is_judged_by_its_tables_entry() {
 
 #[test]
 fn a_message_is_new_or_a_duplicate_and_never_stale() {
-    let message = Judged { kind: Kind::Message, ..versioned_by(b"\x81\x04") };
+    let message = Candidate { kind: Kind::Message, ..versioned_by(b"\x81\x04") };
     let first = decide(&versioned(), &Progress::default(), &message, Known::default());
     assert!(forwarded(first, Reason::First));
     let bytes = remembered(first, message.version, None).unwrap();
@@ -374,12 +374,17 @@ fn a_message_is_new_or_a_duplicate_and_never_stale() {
 }
 
 /// What a record of `scope` at `offset` gets, `before` being remembered; the progress takes part.
-fn in_scope(rules: &Rules, progress: &mut Progress, judged: Judged<'_>, before: Option<EntryRef<'_>>) -> Decision {
-    let decision = decide(rules, progress, &judged, known(before));
-    if let (Some(scope), Some(version)) = (judged.scope, judged.version)
+fn in_scope(
+    rules: &Rules,
+    progress: &mut Progress,
+    candidate: Candidate<'_>,
+    before: Option<EntryRef<'_>>,
+) -> Decision {
+    let decision = decide(rules, progress, &candidate, known(before));
+    if let (Some(scope), Some(version)) = (candidate.scope, candidate.version)
         && decision.action != Action::Fail
     {
-        progress.epochs.note(decision.step, scope, version, judged.offset).unwrap();
+        progress.epochs.note(decision.step, scope, version, candidate.offset).unwrap();
     }
     decision
 }
@@ -390,11 +395,11 @@ fn a_new_epoch_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
         let mut rules = versioned();
         rules.actions.epoch_change = action;
         let mut progress = Progress::default();
-        let a = Judged { scope: Some(b"a"), offset: 1, ..versioned_by(b"\x81\x09") };
+        let a = Candidate { scope: Some(b"a"), offset: 1, ..versioned_by(b"\x81\x09") };
         // The very first scope follows no other.
         assert!(forwarded(in_scope(&rules, &mut progress, a, None), Reason::First));
         let before = EntryRef { version: a.version, scope: Some(0), ..ENTRY };
-        let b = Judged { scope: Some(b"b"), offset: 2, ..versioned_by(b"\x81\x01") };
+        let b = Candidate { scope: Some(b"b"), offset: 2, ..versioned_by(b"\x81\x01") };
         let decision = in_scope(&rules, &mut progress, b, Some(before));
         assert!(is(decision, by(action, Verdict::Invalid), Reason::EpochChanged, action));
         let accepted = action == Action::Forward;
@@ -403,7 +408,7 @@ fn a_new_epoch_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
         assert_eq!(decision.remember != Remember::Nothing, accepted);
         assert_eq!(decision.compared_with(known(Some(before))), Some(before));
         // Where it meets no entry, it is simply the first.
-        let c = Judged { scope: Some(b"c"), offset: 3, ..b };
+        let c = Candidate { scope: Some(b"c"), offset: 3, ..b };
         let reason = if accepted { Reason::First } else { Reason::EpochChanged };
         let decision = in_scope(&rules, &mut progress, c, None);
         assert!(is(decision, by(action, Verdict::Invalid), reason, action));
@@ -415,13 +420,13 @@ fn a_failback_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
     for action in ACTIONS {
         let mut rules = versioned();
         let mut progress = Progress::default();
-        let a = Judged { scope: Some(b"a"), offset: 1, ..versioned_by(b"\x81\x09") };
-        let b = Judged { scope: Some(b"b"), offset: 2, ..versioned_by(b"\x81\x01") };
+        let a = Candidate { scope: Some(b"a"), offset: 1, ..versioned_by(b"\x81\x09") };
+        let b = Candidate { scope: Some(b"b"), offset: 2, ..versioned_by(b"\x81\x01") };
         in_scope(&rules, &mut progress, a, None);
         in_scope(&rules, &mut progress, b, None);
         rules.actions.epoch_change = action;
         let before = EntryRef { version: b.version, scope: Some(1), ..ENTRY };
-        let back = Judged { offset: 3, version: Some(b"\x81\x0a"), ..a };
+        let back = Candidate { offset: 3, version: Some(b"\x81\x0a"), ..a };
         let segments = progress.epochs.scopes()[0].segments.len();
         let decision = in_scope(&rules, &mut progress, back, Some(before));
         assert!(is(decision, by(action, Verdict::Invalid), Reason::EpochChanged, action));
@@ -434,7 +439,7 @@ fn a_failback_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
 #[test]
 fn a_record_of_no_scope_is_compared_as_if_in_its_entrys_and_stays_there() {
     let mut progress = Progress::default();
-    let a = Judged { scope: Some(b"a"), ..versioned_by(b"\x81\x05") };
+    let a = Candidate { scope: Some(b"a"), ..versioned_by(b"\x81\x05") };
     in_scope(&versioned(), &mut progress, a, None);
     let before = EntryRef { version: a.version, scope: Some(0), ..ENTRY };
     let newer = versioned_by(b"\x81\x06");
@@ -446,9 +451,9 @@ fn a_record_of_no_scope_is_compared_as_if_in_its_entrys_and_stays_there() {
     assert!(dropped(in_scope(&versioned(), &mut progress, older, Some(before)), Verdict::Stale, Reason::VersionOlder));
     // And the other way round: the entry has no scope, whatever the record has.
     let before = entry(1, Some(b"\x81\x05"));
-    let b = Judged { scope: Some(b"b"), offset: 200, ..versioned_by(b"\x81\x04") };
+    let b = Candidate { scope: Some(b"b"), offset: 200, ..versioned_by(b"\x81\x04") };
     assert!(is(in_scope(&versioned(), &mut progress, b, before), Verdict::Stale, Reason::VersionOlder, Action::Drop));
-    let b = Judged { version: Some(b"\x81\x06"), ..b };
+    let b = Candidate { version: Some(b"\x81\x06"), ..b };
     let decision = in_scope(&versioned(), &mut progress, b, before);
     assert!(forwarded(decision, Reason::Newer));
     assert_eq!(EntryRef::decode(&remembered(decision, b.version, before).unwrap()).unwrap().scope, Some(1));

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::dedup::tests::rules;
-use crate::dedup::{Decision, Judged, Kind, Known, Progress, Reason, Rules, Verdict, decide};
+use crate::dedup::{Candidate, Decision, Kind, Known, Progress, Reason, Rules, Verdict, decide};
 use crate::format::EntryRef;
 
 /// A task with one entry an identity, fed by hand.
@@ -21,7 +21,7 @@ impl Task {
     /// A record of `key` with a version of `scope`, or of none (`-`).
     fn give(&mut self, offset: i64, key: &'static str, scope: &str, version: u8) -> Decision {
         let version = [0x81, version];
-        let judged = Judged {
+        let candidate = Candidate {
             version: Some(&version),
             scope: (scope != "-").then_some(scope.as_bytes()),
             kind: Kind::Change,
@@ -31,12 +31,12 @@ impl Task {
         };
         let before = self.entries.get(key).cloned();
         let entry = before.as_deref().map(|bytes| EntryRef::decode(bytes).unwrap());
-        let decision = decide(&self.rules, &self.progress, &judged, Known { entry, table: None });
-        if let (Some(scope), Some(version)) = (judged.scope, judged.version) {
+        let decision = decide(&self.rules, &self.progress, &candidate, Known { entry, table: None });
+        if let (Some(scope), Some(version)) = (candidate.scope, candidate.version) {
             self.progress.epochs.note(decision.step, scope, version, offset).unwrap();
         }
         let mut bytes = Vec::new();
-        if decision.encode_entry(judged.version, entry, &mut bytes) {
+        if decision.encode_entry(candidate.version, entry, &mut bytes) {
             self.entries.insert(key, bytes);
         }
         decision

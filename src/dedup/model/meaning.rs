@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dedup::tests::{paths, record, rules};
-use crate::dedup::{Kind, Kinds, Reads, Reason, Refresh, Retention};
+use crate::dedup::{Kind, Kinds, Reads, Reason, Refresh, Retention, Row as ReadRow};
 use crate::format::EntryRef;
 
 /// A record, or a row: its kind, identity, scope, version and time.
@@ -291,9 +291,9 @@ fn read(rows: &[Row], arena: &mut Vec<u8>) -> Reading {
         arena.extend_from_slice(bytes);
         arena.len() - bytes.len()..arena.len()
     };
-    let rows: Vec<Candidate> = rows
+    let rows: Vec<ReadRow> = rows
         .iter()
-        .map(|row| Candidate {
+        .map(|row| ReadRow {
             key: put(Plain::key(row).as_bytes()),
             version: row.version.map(|version| put(&[0x81, version + 1])),
             scope: row.scope.map(|scope| put(&[2; 3][..usize::from(scope)])),
@@ -301,8 +301,8 @@ fn read(rows: &[Row], arena: &mut Vec<u8>) -> Reading {
             table: Some(put(b"table")),
         })
         .collect();
-    match <[Candidate; 1]>::try_from(rows) {
-        Ok([only]) => Reading::Candidate(only),
+    match <[ReadRow; 1]>::try_from(rows) {
+        Ok([only]) => Reading::Row(only),
         Err(rows) => Reading::Rows(rows),
     }
 }

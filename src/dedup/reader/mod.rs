@@ -39,9 +39,9 @@ use identity::{Parts, Trouble};
 use version::Versions;
 use view::View;
 
-/// What a record is to be judged by; ranges point into the arena that it was read into.
+/// What was read of a record, or of one of its rows; ranges point into the arena that it was read into.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct Row {
     /// The store's key: kind byte and identity, see [`super::identity`].
     pub key: Range<usize>,
     /// The version's bytes, see [`super::version`]; `None` where the rules have none, or where it is
@@ -60,18 +60,18 @@ pub struct Candidate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// It can be judged.
-    Candidate(Candidate),
+    Row(Row),
     /// It can be judged row by row; never fewer than two.
-    Rows(Vec<Candidate>),
+    Rows(Vec<Row>),
     /// It cannot.
     Refused(Refusal),
 }
 
 impl Reading {
     /// The rows that are to be judged: none where the record was refused.
-    pub fn rows(&self) -> &[Candidate] {
+    pub fn rows(&self) -> &[Row] {
         match self {
-            Reading::Candidate(candidate) => std::slice::from_ref(candidate),
+            Reading::Row(row) => std::slice::from_ref(row),
             Reading::Rows(rows) => rows,
             Reading::Refused(_) => &[],
         }
@@ -105,7 +105,7 @@ impl Reader {
     }
 
     /// Appends store keys (kind byte and identity, or its digest), the version's bytes and the scope's to
-    /// `arena`; the candidates' ranges point into it. A refused record leaves it as it was.
+    /// `arena`; the rows' ranges point into it. A refused record leaves it as it was.
     pub fn read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Reading {
         let from = arena.len();
         match self.try_read(record, arena) {
@@ -156,24 +156,24 @@ impl Reader {
             }
         };
         let keys = (rows > 1).then(|| append_rows(&mut parts, &identity, rows));
-        let mut candidate = Candidate { key: identity, version: None, scope: None, kind, table: None };
+        let mut row = Row { key: identity, version: None, scope: None, kind, table: None };
         if kind != Kind::Tombstone {
             let mut versions = Versions { view, limits, scratch: version };
             let arena = &mut *parts.arena;
-            candidate.version = ranged(arena, |arena| versions.read(&plan.version, arena))?;
-            candidate.scope = ranged(arena, |arena| versions.read_scope(plan, arena))?;
+            row.version = ranged(arena, |arena| versions.read(&plan.version, arena))?;
+            row.scope = ranged(arena, |arena| versions.read_scope(plan, arena))?;
             if let Some(kinds) = &plan.kinds {
                 if kind == Kind::Message {
-                    candidate.key = finish_message(&candidate, arena);
+                    row.key = finish_message(&row, arena);
                 } else if kinds.truncates && kind != Kind::Truncate {
                     parts.from = parts.arena.len() + 1;
-                    candidate.table = Some(read_table(&mut parts, kinds)?);
+                    row.table = Some(read_table(&mut parts, kinds)?);
                 }
             }
         }
         Ok(match keys {
-            None => Reading::Candidate(candidate),
-            Some(keys) => Reading::Rows(keys.into_iter().map(|key| Candidate { key, ..candidate.clone() }).collect()),
+            None => Reading::Row(row),
+            Some(keys) => Reading::Rows(keys.into_iter().map(|key| Row { key, ..row.clone() }).collect()),
         })
     }
 
@@ -276,10 +276,10 @@ fn read_message<'a>(parts: &mut Parts<'a, '_>, plan: &'a Plan, kinds: &KindsPlan
 }
 
 /// Appends a message's whole store key, with its version.
-fn finish_message(candidate: &Candidate, arena: &mut Vec<u8>) -> Range<usize> {
+fn finish_message(row: &Row, arena: &mut Vec<u8>) -> Range<usize> {
     let from = arena.len();
-    arena.extend_from_within(candidate.key.clone());
-    if let Some(version) = candidate.version.clone() {
+    arena.extend_from_within(row.key.clone());
+    if let Some(version) = row.version.clone() {
         let version = arena[version].to_vec();
         bytes::push_version(&version, arena);
     }

@@ -15,10 +15,10 @@ fn read(rules: Rules, record: &Record<'_>) -> Result<(String, Option<String>), R
     let before = arena.clone();
     let mut reader = Reader::new(Arc::new(rules));
     match reader.read(record, &mut arena) {
-        Reading::Candidate(candidate) => {
-            assert!(arena.starts_with(&before) && candidate.key.start == before.len());
-            let version = candidate.version.map(|range| reader.describe_version(&arena[range]));
-            Ok((describe_identity(&arena[candidate.key]), version))
+        Reading::Row(row) => {
+            assert!(arena.starts_with(&before) && row.key.start == before.len());
+            let version = row.version.map(|range| reader.describe_version(&arena[range]));
+            Ok((describe_identity(&arena[row.key]), version))
         }
         Reading::Rows(_) => panic!("not of several rows"),
         Reading::Refused(refusal) => {
@@ -199,13 +199,11 @@ fn a_reader_keeps_nothing_from_the_record_before() {
     let mut reader = Reader::new(Arc::new(rules));
     let mut arena = Vec::new();
     let first = Record { key: Some(br#"{"id":1}"#), ..record(0, br#"{"v":1}"#) };
-    assert!(matches!(reader.read(&first, &mut arena), Reading::Candidate(_)));
+    assert!(matches!(reader.read(&first, &mut arena), Reading::Row(_)));
     let Reading::Refused(refusal) = reader.read(&Record { key: None, ..first }, &mut arena) else { panic!() };
     assert_eq!(refusal.reason, Reason::IdentityMissing);
-    let Reading::Candidate(candidate) = reader.read(&Record { value: Some(b"{}"), ..first }, &mut arena) else {
-        panic!()
-    };
-    assert_eq!(candidate.version, None);
+    let Reading::Row(row) = reader.read(&Record { value: Some(b"{}"), ..first }, &mut arena) else { panic!() };
+    assert_eq!(row.version, None);
 }
 
 proptest! {

@@ -7,7 +7,7 @@ fn tuple(parts: [VersionPart; 2], value: &str) -> Option<Vec<u8>> {
     let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: parts.into() }));
     let mut arena = Vec::new();
     match Reader::new(Arc::new(rules)).read(&record(0, value.as_bytes()), &mut arena) {
-        Reading::Candidate(candidate) => candidate.version.map(|range| arena[range].to_vec()),
+        Reading::Row(row) => row.version.map(|range| arena[range].to_vec()),
         other => panic!("{other:?}"),
     }
 }
