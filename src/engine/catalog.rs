@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cluster::TopicId;
 
-use super::plan::Refusal;
+use super::resume::Refusal;
 
 /// What was learnt of one input topic's topics before it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -68,7 +68,7 @@ impl Commitment {
 }
 
 /// What a name is put beside committed offsets with: see this room's rule.
-pub struct Naming<'a, C: Cluster> {
+pub struct Ownership<'a, C: Cluster> {
     /// What all lanes share.
     pub context: &'a Context,
     /// The lane's tasks.
@@ -86,7 +86,7 @@ pub fn is_unclaimed<C: Cluster>(task: &Task<C>, id: &str) -> bool {
     task.commitment.as_ref().is_some_and(|known| !known.is_of(id))
 }
 
-impl<C: Cluster> Naming<'_, C> {
+impl<C: Cluster> Ownership<'_, C> {
     /// Claims a task unless it is claimed, and with it, in the same transaction, the others that `too` picks. After
     /// an error the transactor's transaction must be aborted.
     pub fn claim(self, task: TaskId, too: impl Fn(&Task<C>) -> bool) -> Result<(), cluster::Error> {

@@ -16,11 +16,11 @@ use crate::format::{CHANGELOG_LOST, StoreMeta};
 use crate::record::{Headers, TopicPartition};
 use crate::state::{self, Overlay};
 
+use super::failure::Failure;
 use super::hold::Held;
-use super::plan::Refusal;
+use super::resume::Refusal;
 use super::share::TaskId;
 use super::task::Tasks;
-use super::trouble::Trouble;
 
 /// Sends a task's changelog records; where the first one comes to stand is reported.
 pub fn send<P: Producer>(
@@ -45,7 +45,7 @@ pub fn send<P: Producer>(
 
 /// The troubles of the tasks of whose transaction, which was aborted, something was delivered to where their changelogs
 /// held what their stores have applied. One broker that has lost its last records may have led several of them.
-pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Vec<Trouble> {
+pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Vec<Failure> {
     let mut ends: BTreeMap<TaskId, i64> = BTreeMap::new();
     for (id, offset) in delivered {
         ends.entry(*id).and_modify(|end| *end = *offset.min(end)).or_insert(*offset);
@@ -55,7 +55,7 @@ pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Ve
         if let Some(Err(error)) = task.held.as_mut().map(note) {
             tracing::error!(task = %task.input, reason = %error, "the store was not told that its changelog has lost records");
         }
-        Some(Trouble::refused(id, Refusal::ChangelogShrunk { stands: task.changelog_offset, end }.to_string()))
+        Some(Failure::refused(id, Refusal::ChangelogShrunk { stands: task.changelog_offset, end }.to_string()))
     };
     ends.into_iter().filter_map(fallen_back).collect()
 }

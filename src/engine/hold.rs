@@ -13,8 +13,8 @@ use crate::state::{self, Claim, Store, aside};
 
 use super::context::Context;
 use super::crash;
-use super::plan;
 use super::restore::Setback;
+use super::resume;
 use super::task::Task;
 
 /// A store and the proof that nobody else in this process has it open. The store is dropped first.
@@ -127,10 +127,10 @@ fn replace(context: &Context, claim: Claim, from: i64, (reason, is_whole): (&str
             return Ok(Held::of(Store::open(dir, memory)?, claim));
         }
         // It was complete: what stood aside for its sake should have been removed.
-        plan::check_rebuild(from, reason)?;
+        resume::check_rebuild(from, reason)?;
         aside::remove_aside(dir, memory)?;
     }
-    plan::check_rebuild(from, reason)?;
+    resume::check_rebuild(from, reason)?;
     aside::set_aside(dir, memory)?;
     crash::point(crash::Point::StoreSetAside);
     Ok(Held::of(Store::open(dir, memory)?, claim))

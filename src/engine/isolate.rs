@@ -16,14 +16,14 @@ use crate::cluster::{self, Cluster, Kind, Reader, RecordBatch};
 use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
 
-use super::claims::Naming;
+use super::claims::Ownership;
 use super::context::{Context, backoff};
+use super::failure::{Cause, Failure};
 use super::fallback;
 use super::process::{Portion, Scratch, process};
 use super::share::{Stop, TaskId};
 use super::task::{Phase, Task, Tasks};
 use super::transact::{Committed, Transactor};
-use super::trouble::{Cause, Trouble};
 
 /// For how long a task that has a place may find nothing to read while others wait for theirs.
 const IDLE_MAX: Duration = Duration::from_secs(2);
@@ -130,16 +130,16 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
     let Some(mut isolated) = own.take() else { return Outcome::Waiting };
     let stepped = if isolated.sealed { finish(means, id, &mut isolated) } else { advance(means, id, &mut isolated) };
     let task = means.tasks.get_mut(&id).expect("still there");
-    let trouble = match stepped {
+    let failure = match stepped {
         Ok(outcome) => {
             task.phase = Phase::Isolated(Some(isolated));
             return outcome;
         }
-        Err(trouble) => trouble,
+        Err(failure) => failure,
     };
     task.set_phase(Phase::Waiting { until: Duration::ZERO });
     task.unsettle();
-    let aborted = isolated.transactor.abort(means.cluster, &trouble.cause, means.metrics);
+    let aborted = isolated.transactor.abort(means.cluster, &failure.cause, means.metrics);
     if let Some(fallen_back) = fallback::told(means.tasks, &aborted.delivered).pop() {
         return Outcome::SetBack(fallen_back.cause);
     }
@@ -147,7 +147,7 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
     let refused = aborted.undelivered.into_iter().find(|failure| failure.refused).map(|failure| failure.message);
     let last = aborted.shares.first().map(|share| share.position.next - 1);
     let tried = (isolated.tried, last.unwrap_or(task.committed.next));
-    Outcome::SetBack(learn(means.context, task, refused, tried).unwrap_or(trouble.cause))
+    Outcome::SetBack(learn(means.context, task, refused, tried).unwrap_or(failure.cause))
 }
 
 /// What a failed try teaches: a single refused record is unsendable; of several, half are tried next; anything
@@ -185,7 +185,7 @@ fn learn<C: Cluster>(
 }
 
 /// Reads what comes next, takes it through the task and seals the transaction.
-fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Trouble> {
+fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Failure> {
     let Means { context, cluster, tasks, scratch, member, metrics } = means;
     let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
     let quarantine = task.quarantine.as_ref().expect("an isolated task is in quarantine");
@@ -196,7 +196,7 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     let records_max = if quarantine.unsendable.is_some() { 1 } else { quarantine.records_max };
     if isolated.taken >= isolated.batch.len() {
         isolated.taken = 0;
-        isolated.reader.read(&mut isolated.batch, records_max, Duration::ZERO).map_err(Trouble::cluster)?;
+        isolated.reader.read(&mut isolated.batch, records_max, Duration::ZERO).map_err(Failure::cluster)?;
     }
     if isolated.batch.is_empty() {
         if isolated.reader.position() >= quarantine.until {
@@ -207,13 +207,13 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
         return Ok(if idle >= IDLE_MAX { Outcome::Idle } else { Outcome::Waiting });
     }
     isolated.idle_since = None;
-    isolated.transactor.prepare(cluster).map_err(Trouble::cluster)?;
+    isolated.transactor.prepare(cluster).map_err(Failure::cluster)?;
     let indices: Vec<usize> = (isolated.taken..isolated.batch.len()).collect();
     isolated.tried = indices.len();
-    let naming = Naming { context, tasks, member, transactor: &mut isolated.transactor, metrics };
-    naming.claim(id, |_| false).map_err(Trouble::cluster)?;
+    let ownership = Ownership { context, tasks, member, transactor: &mut isolated.transactor, metrics };
+    ownership.claim(id, |_| false).map_err(Failure::cluster)?;
     let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(Outcome::Waiting) };
-    let (share, producer) = isolated.transactor.touch(context, id, &work.task.committed).map_err(Trouble::cluster)?;
+    let (share, producer) = isolated.transactor.touch(context, id, &work.task.committed).map_err(Failure::cluster)?;
     let portion = Portion { batch: &isolated.batch, indices: &indices, room: context.isolated_room };
     let added = process(context, &work, share, &portion, producer, scratch)?;
     isolated.tried = added.records;
@@ -225,15 +225,15 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
 }
 
 /// Commits once everything is delivered, or something has failed.
-fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Trouble> {
+fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Failure> {
     if isolated.transactor.has_failed() {
         // Nothing to wait for: the client keeps the other records until they time out.
-        return Err(Trouble::cluster(cluster::Error::new(Kind::Abort, "a record could not be delivered")));
+        return Err(Failure::cluster(cluster::Error::new(Kind::Abort, "a record could not be delivered")));
     }
     if isolated.transactor.in_flight() > 0 {
         return Ok(Outcome::Waiting);
     }
-    let Committed { troubles, stops } =
+    let Committed { failures, stops } =
         isolated.transactor.commit(means.context, means.tasks, means.member, means.metrics)?;
     isolated.sealed = false;
     let task = means.tasks.get_mut(&id).expect("still there");
@@ -242,8 +242,8 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isola
         quarantine.unsendable = None;
         quarantine.records_max = (quarantine.records_max * 2).min(means.context.limits.isolated_records_max);
     }
-    match (troubles.into_iter().next(), stops.into_iter().next()) {
-        (Some(trouble), _) => Err(trouble),
+    match (failures.into_iter().next(), stops.into_iter().next()) {
+        (Some(failure), _) => Err(failure),
         (None, Some((_, stop))) => Ok(Outcome::Stopped(stop)),
         (None, None) => Ok(Outcome::Worked),
     }

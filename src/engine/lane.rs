@@ -43,7 +43,7 @@ const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
 pub enum Ended {
     /// Its member or its producer is of no use.
     #[error("{0}")]
-    Trouble(#[from] cluster::Error),
+    Failure(#[from] cluster::Error),
     /// It has panicked, outside of what is one task's own.
     #[error("panicked: {0}")]
     Panicked(Panic),
@@ -71,7 +71,7 @@ pub fn live<C: Cluster>(
                 // What it has left open would hold up whoever goes on, until it times out.
                 cluster.fence(&id);
             }
-            ended.map_err(Ended::Panicked)?.map_err(Ended::Trouble)?;
+            ended.map_err(Ended::Panicked)?.map_err(Ended::Failure)?;
             dropped.map_err(Ended::Panicked)
         }
     }

@@ -19,7 +19,7 @@ pub struct Limits {
     /// How often in a row a lane may panic, before it is given up.
     pub lane_panics_max: u32,
     /// How often a restore asks again where it is refused for what a broker has answered
-    /// ([`is_doubtful`](super::plan::Refusal::is_doubtful)).
+    /// ([`is_doubtful`](super::resume::Refusal::is_doubtful)).
     pub doubts_max: u32,
     /// What is kept of a task's past.
     pub kept: Bounds,

@@ -16,9 +16,9 @@ use crate::state::{LoadBuffer, Store};
 use super::context::Context;
 use super::crash;
 use super::hold::Held;
-use super::plan::ANEW;
 use super::progress::Restoring;
 use super::restore::Setback;
+use super::resume::ANEW;
 use super::task::{Phase, Task};
 
 /// For how long a changelog may bring nothing before its end.

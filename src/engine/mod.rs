@@ -7,7 +7,7 @@
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] is its transaction, in which each task has a [`share`]: what
 //!   is committed becomes the task's, what is aborted is dropped
-//! - [`restore`] is the one way back, [`plan`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
+//! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
 //!   say who can have written; [`isolate`] is for outputs that fail
 //! - [`rebuild`] writes a changelog that is gone anew, from stores, while nobody is at work
 //! - [`audit`] explains what was dropped, and [`letters`] tell in the log of what was set aside; [`sweep`] removes what
@@ -42,6 +42,7 @@ pub mod clock;
 pub mod context;
 pub mod crash;
 mod disks;
+pub mod failure;
 pub mod fallback;
 pub mod feeding;
 pub mod held_up;
@@ -53,19 +54,18 @@ pub mod letters;
 pub mod limits;
 pub mod load;
 pub mod panics;
-pub mod plan;
 pub mod preflight;
 pub mod present;
 pub mod process;
 pub mod progress;
 pub mod rebuild;
 pub mod restore;
+pub mod resume;
 pub mod share;
 pub mod status;
 pub mod sweep;
 pub mod task;
 pub mod transact;
-pub mod trouble;
 pub mod watch;
 
 use budget::Budget;
@@ -350,7 +350,7 @@ impl Job {
         for lane in lanes {
             outcome = outcome.and(match lane.thread.join() {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(Ended::Trouble(error))) => Err(Error::Topology { name: name.clone(), reason: error.message }),
+                Ok(Err(Ended::Failure(error))) => Err(Error::Topology { name: name.clone(), reason: error.message }),
                 Ok(Err(Ended::Panicked(_))) | Err(_) => Err(Error::Panicked { name: name.clone() }),
             });
             stopped += lane.status.counts().failed;
@@ -424,11 +424,11 @@ pub fn work<C: Cluster>(
         let lasted = context.clock.monotonic().saturating_sub(joined_at) > LANE_LASTED;
         (attempt, panics) = if lasted { (0, 0) } else { (attempt + 1, panics) };
         match &reason {
-            Ended::Trouble(error) if error.kind == Kind::Refused && !(error.right && has_joined) => {
+            Ended::Failure(error) if error.kind == Kind::Refused && !(error.right && has_joined) => {
                 tracing::error!(topology, lane = index, %reason, "lane refused");
                 return Err(reason);
             }
-            Ended::Trouble(_) => tracing::warn!(topology, lane = index, %reason, "lane begins anew"),
+            Ended::Failure(_) => tracing::warn!(topology, lane = index, %reason, "lane begins anew"),
             Ended::Panicked(_) => {
                 panics += 1;
                 context.health.lane_panicked(topology, index);

@@ -8,13 +8,13 @@ use crate::record::{HeaderBuf, Headers, Record};
 
 use super::context::Context;
 use super::crash;
+use super::failure::{Cause, Failure};
 use super::judge::Judge;
 use super::panics::AtHand;
-use super::plan;
 use super::present::Doubt;
+use super::resume;
 use super::share::{Share, Stop};
 use super::task::Work;
-use super::trouble::{Cause, Trouble};
 
 /// Memory that a lane reuses from batch to batch.
 pub struct Scratch {
@@ -105,7 +105,7 @@ pub fn process<C: Cluster>(
     portion: &Portion<'_, C::Batch>,
     producer: &mut C::Producer,
     scratch: &mut Scratch,
-) -> Result<Added, Trouble> {
+) -> Result<Added, Failure> {
     let processed = process_all(context, work, share, portion, producer, scratch);
     // Whatever has come of it: a panic elsewhere is not the record's at which this has stopped.
     scratch.judge.at_hand = None;
@@ -119,7 +119,7 @@ fn process_all<C: Cluster>(
     portion: &Portion<'_, C::Batch>,
     producer: &mut C::Producer,
     scratch: &mut Scratch,
-) -> Result<Added, Trouble> {
+) -> Result<Added, Failure> {
     let Scratch { judge, headers, explanation } = scratch;
     let Portion { batch, indices: all, room } = *portion;
     let (task, id) = (work.task, share.task);
@@ -130,7 +130,7 @@ fn process_all<C: Cluster>(
     };
     let indices = &before_stop[..room.reach(batch, before_stop)];
     judge.read(work, share, batch, indices);
-    judge.look_up(work.store, &share.position.progress).map_err(|error| Trouble::state(id, error))?;
+    judge.look_up(work.store, &share.position.progress).map_err(|error| Failure::state(id, error))?;
     let mut added = Added::default();
     let wall_ms = context.clock.wall_ms();
     for (at, &index) in indices.iter().enumerate() {
@@ -139,7 +139,7 @@ fn process_all<C: Cluster>(
         crash::record(record.topic, record.partition, record.offset);
         let evaluation = judge
             .judge((context, work), share, at, &record, wall_ms)
-            .map_err(|error| Trouble::refused_at(id, record.offset, plan::Refusal::of_record(error).to_string()))?;
+            .map_err(|error| Failure::refused_at(id, record.offset, resume::Refusal::of_record(error).to_string()))?;
         let Some(evaluation) = evaluation else {
             let last = all.last().map_or(record.offset, |&last| batch.record(last).offset);
             let timestamp = record.timestamp.unwrap_or_default();
@@ -213,7 +213,7 @@ struct Outlet<'a, C: Cluster> {
 impl<C: Cluster> Outlet<'_, C> {
     /// Sends the record where its evaluation says. What comes back is the decision that was carried out: another
     /// one where the output refuses the record.
-    fn emit(&mut self, record: &Record<'_>, evaluation: &Evaluation) -> Result<Decision, Trouble> {
+    fn emit(&mut self, record: &Record<'_>, evaluation: &Evaluation) -> Result<Decision, Failure> {
         let refusal = match evaluation.decision.action {
             Action::Drop => return Ok(evaluation.decision),
             Action::DeadLetter => {
@@ -235,7 +235,7 @@ impl<C: Cluster> Outlet<'_, C> {
         match decision.action {
             Action::DeadLetter => self.dead_letter(record, Reason::Unsendable, &refusal.message)?,
             Action::Fail => {
-                return Err(Trouble::refused_at(self.share.task, record.offset, refusal.message));
+                return Err(Failure::refused_at(self.share.task, record.offset, refusal.message));
             }
             Action::Forward | Action::Drop => {}
         }
@@ -249,7 +249,7 @@ impl<C: Cluster> Outlet<'_, C> {
     }
 
     /// Sends the record on as it is; the cluster's words if it will not take it.
-    fn forward(&mut self, record: &Record<'_>) -> Result<Option<String>, Trouble> {
+    fn forward(&mut self, record: &Record<'_>) -> Result<Option<String>, Failure> {
         let message = Message {
             topic: &self.work.task.output,
             partition: record.partition,
@@ -261,7 +261,7 @@ impl<C: Cluster> Outlet<'_, C> {
         self.send(&message)
     }
 
-    fn send(&mut self, message: &Message<'_>) -> Result<Option<String>, Trouble> {
+    fn send(&mut self, message: &Message<'_>) -> Result<Option<String>, Failure> {
         match self.producer.send(Ticket { number: self.share.task, report: false }, message) {
             Ok(()) => {
                 self.added.bytes += message.held_bytes();
@@ -270,15 +270,15 @@ impl<C: Cluster> Outlet<'_, C> {
             Err(error) if error.kind == Kind::Refused => Ok(Some(error.message)),
             // A record that cannot even be handed over is its task's trouble, not the lane's.
             Err(error) if error.kind == Kind::Abort => {
-                Err(Trouble { task: Some(self.share.task), cause: Cause::Cluster(error) })
+                Err(Failure { task: Some(self.share.task), cause: Cause::Cluster(error) })
             }
-            Err(error) => Err(Trouble::cluster(error)),
+            Err(error) => Err(Failure::cluster(error)),
         }
     }
 
     /// Sends the original bytes to the dead letter topic, with headers that say where they stood and what is
     /// wrong with them. A timestamp that a topic may refuse is replaced by the present.
-    fn dead_letter(&mut self, record: &Record<'_>, reason: Reason, message: &str) -> Result<(), Trouble> {
+    fn dead_letter(&mut self, record: &Record<'_>, reason: Reason, message: &str) -> Result<(), Failure> {
         self.headers.clear();
         self.headers.extend(record.headers);
         let name = &self.context.topology.name;
@@ -307,7 +307,7 @@ impl<C: Cluster> Outlet<'_, C> {
         *self.headers = headers;
         if let Some(refusal) = refusal {
             let reason = format!("the dead letter topic refuses the record too: {refusal}");
-            return Err(Trouble::refused_at(self.share.task, record.offset, reason));
+            return Err(Failure::refused_at(self.share.task, record.offset, reason));
         }
         self.added.dead_letters += 1;
         self.share.set_aside.add(record, reason, message);
@@ -316,7 +316,7 @@ impl<C: Cluster> Outlet<'_, C> {
 
     /// Sends what explains a drop to the audit topic. Where a topic has refused the record before, it may have been
     /// the timestamp: the present replaces it.
-    fn explain(&mut self, record: &Record<'_>, topic: &str, value: &[u8]) -> Result<(), Trouble> {
+    fn explain(&mut self, record: &Record<'_>, topic: &str, value: &[u8]) -> Result<(), Failure> {
         let believable = self.unsendable(record).is_none();
         let explanation = Message {
             topic,
@@ -330,7 +330,7 @@ impl<C: Cluster> Outlet<'_, C> {
             None => Ok(()),
             Some(refusal) => {
                 let reason = format!("the audit topic refuses what explains it: {refusal}");
-                Err(Trouble::refused_at(self.share.task, record.offset, reason))
+                Err(Failure::refused_at(self.share.task, record.offset, reason))
             }
         }
     }

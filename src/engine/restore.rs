@@ -15,7 +15,7 @@ use super::claims::Commitment;
 use super::context::{Context, backoff};
 use super::hold::{self, Held};
 use super::load::{self, Loading, Progress};
-use super::plan::{self, Origin, Own, Refusal, Standing};
+use super::resume::{self, Origin, Own, Refusal, Standing};
 use super::share::Position;
 use super::task::{Phase, Task};
 use crate::topology::Start;
@@ -105,7 +105,7 @@ pub fn step<C: Cluster>(
         Phase::Claiming { settled, deadline } => {
             let (settled, deadline) = (settled.clone(), *deadline);
             // Before the store is touched.
-            plan::check_committed(&settled, own(context, task))?;
+            resume::check_committed(&settled, own(context, task))?;
             if task.held.is_none() {
                 task.held = hold::take(context, task, &settled)?;
             }
@@ -206,7 +206,7 @@ fn begin<C: Cluster>(
     let wall_ms = context.clock.wall_ms();
     let held = task.held.as_mut().expect("claimed before");
     let meta = held.store.meta()?;
-    let standing = plan::examine(
+    let standing = resume::examine(
         &settled,
         task.input.partition,
         (meta.as_ref(), held.is_latest),
@@ -215,7 +215,7 @@ fn begin<C: Cluster>(
         task.topics.delete_retention_ms,
     );
     task.position_offset = meta.as_ref().and_then(|meta| meta.position_offset);
-    let is_own = meta.as_ref().is_some_and(|meta| plan::is_of(meta, &settled, task.input.partition));
+    let is_own = meta.as_ref().is_some_and(|meta| resume::is_of(meta, &settled, task.input.partition));
     // Before another is built in its place, for its age, say.
     if is_own && !matches!(standing, Standing::Beyond { .. }) && !is_witnessed(task, &settled)? {
         // Only an open store tells where to look.
@@ -267,7 +267,7 @@ fn is_witnessed<C: Cluster>(task: &Task<C>, settled: &Settled) -> Result<bool, S
     let Some(at) = task.position_offset.filter(|at| (held.0..held.1).contains(at)) else { return Ok(true) };
     let Some(seen) = settled.seen.as_ref().filter(|seen| seen.from == at) else { return Ok(false) };
     let store = &task.held.as_ref().expect("claimed before").store;
-    plan::check_witness(seen, store.get(POSITION_KEY)?.as_deref())?;
+    resume::check_witness(seen, store.get(POSITION_KEY)?.as_deref())?;
     Ok(true)
 }
 
@@ -309,9 +309,9 @@ fn finish<C: Cluster>(
         None => position_record(&held.store)?,
     };
     if position.is_none() {
-        plan::check_former(settled, task.input.partition, held.former(context)?.as_ref())?;
+        resume::check_former(settled, task.input.partition, held.former(context)?.as_ref())?;
     }
-    let resumption = plan::resume(settled, position.as_ref(), own(context, task))?;
+    let resumption = resume::resumption(settled, position.as_ref(), own(context, task))?;
     let token = position.as_ref().map(|position| position.token);
     let meta = task.store_meta((changelog_offset, task.position_offset), token, context.clock.wall_ms());
     let held = task.held.as_mut().expect("claimed before");

@@ -15,12 +15,12 @@ use crate::record::Headers;
 use super::claims::{Commitment, Ids, InUse};
 use super::context::Context;
 use super::crash;
+use super::failure::{Cause, Failure};
 use super::fallback;
-use super::plan;
 use super::process::{Added, Room};
+use super::resume;
 use super::share::{Position, Share, Stop, TaskId};
 use super::task::{Task, Tasks};
-use super::trouble::{Cause, Trouble};
 
 /// Records of so many bytes are read at once, though there be less room in the transaction.
 const READ_BYTES_MIN: usize = 64 << 10;
@@ -59,7 +59,7 @@ struct Open {
 #[derive(Debug, Default)]
 pub struct Committed {
     /// Of those whose stores have failed: the transaction is in nevertheless.
-    pub troubles: Vec<Trouble>,
+    pub failures: Vec<Failure>,
     /// Those that have stopped before a record.
     pub stops: Vec<(TaskId, Stop)>,
 }
@@ -241,14 +241,14 @@ impl<C: Cluster> Transactor<C> {
     }
 
     /// Sends the changelog writes of every task in it, each one's position record last.
-    pub fn seal(&mut self, context: &Context, tasks: &Tasks<C>) -> Result<(), Trouble> {
+    pub fn seal(&mut self, context: &Context, tasks: &Tasks<C>) -> Result<(), Failure> {
         let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else { return Ok(()) };
         let owner = producer.id().to_owned();
         for share in &mut open.shares {
             let id = share.task;
             let task = tasks.get(&id).expect("a task leaves only between transactions");
             let processed = share.position.progress.processed.add_range(task.committed.next, share.position.next);
-            processed.map_err(|error| Trouble::refused(id, error.to_string()))?;
+            processed.map_err(|error| Failure::refused(id, error.to_string()))?;
             let token = Token {
                 lane: self.lane,
                 transaction: self.transactions,
@@ -258,11 +258,11 @@ impl<C: Cluster> Transactor<C> {
             share.token = Some(token);
             let position = task.position_record(&share.position, token, (&owner, context.rules_digest)).encode();
             if !PositionRecord::is_readable(&position) {
-                return Err(Trouble::refused(id, plan::unreadable(position.len())));
+                return Err(Failure::refused(id, resume::unreadable(position.len())));
             }
             // Behind all that the store has applied, or what stood there is lost.
             producer.expect_from(id, task.changelog_offset);
-            fallback::send(producer, id, &task.changelog, &share.overlay).map_err(Trouble::cluster)?;
+            fallback::send(producer, id, &task.changelog, &share.overlay).map_err(Failure::cluster)?;
             let last = Message {
                 topic: &task.changelog.topic,
                 partition: task.changelog.partition,
@@ -271,7 +271,7 @@ impl<C: Cluster> Transactor<C> {
                 headers: Headers::default(),
                 timestamp: None,
             };
-            producer.send(Ticket { number: id, report: true }, &last).map_err(Trouble::cluster)?;
+            producer.send(Ticket { number: id, report: true }, &last).map_err(Failure::cluster)?;
             share.overlay.put(POSITION_KEY, Some(&position));
         }
         crash::point(crash::Point::AfterSends);
@@ -287,7 +287,7 @@ impl<C: Cluster> Transactor<C> {
         tasks: &mut Tasks<C>,
         member: &C::Member,
         metrics: &LaneMetrics,
-    ) -> Result<Committed, Trouble> {
+    ) -> Result<Committed, Failure> {
         let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else {
             return Ok(Committed::default());
         };
@@ -300,12 +300,12 @@ impl<C: Cluster> Transactor<C> {
             offsets.push(commitment.to_commit(&task.input));
             commitments.push(commitment);
         }
-        let membership = member.metadata().map_err(Trouble::cluster)?;
+        let membership = member.metadata().map_err(Failure::cluster)?;
         if mistakes::made(Mistake::StoreBeforeCommit) {
             write_early(context, tasks, &open.shares);
         }
         open.ending = true;
-        as_outcome(producer.commit(&offsets, membership)).map_err(Trouble::cluster)?;
+        as_outcome(producer.commit(&offsets, membership)).map_err(Failure::cluster)?;
         crash::point(crash::Point::AfterCommit);
         metrics.commit(context.clock.monotonic().saturating_sub(started));
         metrics.transaction(TransactionResult::Committed);
@@ -321,7 +321,7 @@ impl<C: Cluster> Transactor<C> {
                 task.commitment = Some(commitment);
             }
             let offsets = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).collect();
-            committed.troubles.extend(apply(context, task, &mut share, offsets).err());
+            committed.failures.extend(apply(context, task, &mut share, offsets).err());
             committed.stops.extend(share.stop.take().map(|stop| (id, stop)));
             self.spare.push(share);
         }
@@ -419,7 +419,7 @@ fn apply<C: Cluster>(
     task: &mut Task<C>,
     share: &mut Share,
     delivered: Vec<i64>,
-) -> Result<(), Trouble> {
+) -> Result<(), Failure> {
     let stands = task.changelog_offset;
     let last = delivered.iter().copied().max();
     let changelog_offset = last.map_or(stands, |offset| stands.max(offset + 1));
@@ -434,5 +434,5 @@ fn apply<C: Cluster>(
     task.changelog_offset = changelog_offset;
     task.position_offset = position_offset;
     task.settle(share, wall_ms);
-    written.map_err(|error| Trouble::state(share.task, error))
+    written.map_err(|error| Failure::state(share.task, error))
 }

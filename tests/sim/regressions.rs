@@ -2,8 +2,8 @@
 
 use ratchet::cluster::{Error, Kind, Producer};
 use ratchet::engine::claims::Ids;
+use ratchet::engine::failure::Cause;
 use ratchet::engine::transact::Transactor;
-use ratchet::engine::trouble::Cause;
 use ratchet::observe::Metrics;
 
 use crate::client::Sim;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, GroupEvent, Kind, Member};
 use crate::engine::catalog::Growth;
-use crate::engine::claims::Naming;
+use crate::engine::claims::Ownership;
+use crate::engine::failure::{Cause, Failure};
 use crate::engine::restore;
 use crate::engine::share::TaskId;
 use crate::engine::task::{Phase, Task};
-use crate::engine::trouble::{Cause, Trouble};
 use crate::mistakes::{self, Mistake};
 use crate::record::TopicPartition;
 
@@ -46,7 +46,7 @@ impl<C: Cluster> Lane<C> {
                 tracing::warn!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions lost");
                 if self.transactor.is_open() {
                     let message = "the partitions belong to another member";
-                    self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, message)));
+                    self.abort_and_restore(Failure::cluster(cluster::Error::new(Kind::Abort, message)));
                 }
                 self.let_go(&partitions);
                 self.member.accept_revoked(&partitions)
@@ -67,7 +67,7 @@ impl<C: Cluster> Lane<C> {
                 let mut concerned = self.tasks_in(|phase| matches!(phase, Phase::Running));
                 concerned.retain(of_task);
                 if concerned.iter().any(|id| self.transactor.touches(*id)) {
-                    self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, error.message.clone())));
+                    self.abort_and_restore(Failure::cluster(cluster::Error::new(Kind::Abort, error.message.clone())));
                 }
                 for id in concerned {
                     // What is no partition's own trouble says nothing of the record that would come next.
@@ -107,7 +107,7 @@ impl<C: Cluster> Lane<C> {
         }
         self.rechecked = recreated;
         self.batch = C::Batch::default();
-        self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, "a topic was recreated")));
+        self.abort_and_restore(Failure::cluster(cluster::Error::new(Kind::Abort, "a topic was recreated")));
         let concerned = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Queued { .. }));
         concerned.into_iter().for_each(|id| self.restart(id));
     }
@@ -124,7 +124,10 @@ impl<C: Cluster> Lane<C> {
         let concerned = self.tasks.iter().filter(|(_, task)| !stopped(task));
         let concerned: Vec<(TaskId, Growth)> = concerned.filter_map(|(id, task)| Some((*id, grown(task)?))).collect();
         if concerned.iter().any(|(id, _)| self.transactor.touches(*id)) {
-            self.way_back(Trouble::cluster(cluster::Error::new(Kind::Abort, "partitions were added to a topic")));
+            self.abort_and_restore(Failure::cluster(cluster::Error::new(
+                Kind::Abort,
+                "partitions were added to a topic",
+            )));
         }
         for (id, growth) in concerned {
             let Some(task) = self.tasks.get_mut(&id) else { continue };
@@ -191,7 +194,7 @@ impl<C: Cluster> Lane<C> {
         if transactor.is_open() || !transactor.is_prepared() {
             return;
         }
-        let released = Naming { context, tasks, member, transactor, metrics }.release(ids, transactional_id);
+        let released = Ownership { context, tasks, member, transactor, metrics }.release(ids, transactional_id);
         if let Err(error) = released {
             tracing::debug!(topology = context.topology.name, reason = %error.message, "tasks not released");
             transactor.abort(cluster, &Cause::Cluster(error), metrics);

@@ -1,14 +1,14 @@
 //! A batch's way through a lane, and its transaction's to the commit.
 
 use crate::cluster::{Cluster, Member, Producer, RecordBatch};
-use crate::engine::claims::{self, Naming};
+use crate::engine::claims::{self, Ownership};
+use crate::engine::failure::Failure;
 use crate::engine::panics::{AtHand, caught};
 use crate::engine::process::{Portion, process};
 use crate::engine::share::{Share, Stop, TaskId};
 use crate::engine::sweep;
 use crate::engine::task::{Phase, Task};
 use crate::engine::transact::{Committed, Transactor};
-use crate::engine::trouble::Trouble;
 
 use super::Lane;
 
@@ -19,9 +19,9 @@ impl<C: Cluster> Lane<C> {
         self.share_out();
         let shares = std::mem::take(&mut self.shares);
         for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
-            if let Err(trouble) = self.process_share(*id, indices) {
+            if let Err(failure) = self.process_share(*id, indices) {
                 // The other tasks' records were read and not processed: they read them again.
-                self.way_back(trouble);
+                self.abort_and_restore(failure);
                 shares.iter().filter(|(_, indices)| !indices.is_empty()).for_each(|(id, _)| self.restart_running(*id));
                 break;
             }
@@ -55,23 +55,23 @@ impl<C: Cluster> Lane<C> {
 
     /// Sees to it that the group names this lane's id before the id writes for a task; for all tasks at work at once. That
     /// is a transaction of its own, so the one that is open ends first.
-    fn claim(&mut self, id: TaskId) -> Result<(), Trouble> {
-        self.transactor.prepare(&self.cluster).map_err(Trouble::cluster)?;
+    fn claim(&mut self, id: TaskId) -> Result<(), Failure> {
+        self.transactor.prepare(&self.cluster).map_err(Failure::cluster)?;
         if !claims::is_unclaimed(&self.tasks[&id], self.transactor.producer().id()) {
             return Ok(());
         }
         self.finish()?;
         let Self { context, tasks, transactor, member, metrics, .. } = self;
         let at_work = |task: &Task<C>| matches!(task.phase, Phase::Running);
-        Naming { context, tasks, member, transactor, metrics }.claim(id, at_work).map_err(Trouble::cluster)
+        Ownership { context, tasks, member, transactor, metrics }.claim(id, at_work).map_err(Failure::cluster)
     }
 
     /// A task's share in the open transaction; begins one if none is open. `None` where the task is not at work any more.
-    fn touch(&mut self, id: TaskId) -> Result<Option<&mut Share>, Trouble> {
+    fn touch(&mut self, id: TaskId) -> Result<Option<&mut Share>, Failure> {
         self.claim(id)?;
         let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
         let touched = self.transactor.touch(&self.context, id, &work.task.committed);
-        touched.map(|(share, _)| Some(share)).map_err(Trouble::cluster)
+        touched.map(|(share, _)| Some(share)).map_err(Failure::cluster)
     }
 
     fn takes(&self, id: TaskId) -> bool {
@@ -79,7 +79,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Takes a task's records through it: in one transaction, or in several where there is no room in one.
-    fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Trouble> {
+    fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
         let mut rest = indices;
         // A commit, also that before a claim, may stop the task or send it to its restore: it reads the rest again.
         while !rest.is_empty() && self.takes(id) {
@@ -95,19 +95,19 @@ impl<C: Cluster> Lane<C> {
 
     /// The first of the records, as many as the open transaction is certain to have room for, or some more; how many. There
     /// may be room for others then: what is dropped takes none.
-    fn process_part(&mut self, id: TaskId, indices: &[usize]) -> Result<usize, Trouble> {
+    fn process_part(&mut self, id: TaskId, indices: &[usize]) -> Result<usize, Failure> {
         self.claim(id)?;
         let Self { context, transactor, tasks, batch, scratch, member, .. } = self;
         let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(0) };
         let portion = Portion { batch, indices, room: transactor.room(context) };
-        let (share, producer) = transactor.touch(context, id, &work.task.committed).map_err(Trouble::cluster)?;
+        let (share, producer) = transactor.touch(context, id, &work.task.committed).map_err(Failure::cluster)?;
         let processed = caught(|| process(context, &work, share, &portion, producer, scratch));
-        let added = processed.unwrap_or_else(|panic| Err(Trouble::panicked(id, scratch.at_hand(), panic)))?;
+        let added = processed.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.at_hand(), panic)))?;
         if let Some(stop) = &mut share.stop {
             if let (Stop::Doubted(doubt), Some(end)) = (stop, member.end(&work.task.input)) {
                 doubt.reach(end);
             }
-            member.pause(&work.task.input).map_err(Trouble::cluster)?;
+            member.pause(&work.task.input).map_err(Failure::cluster)?;
         }
         transactor.add(added);
         Ok(added.records)
@@ -129,8 +129,8 @@ impl<C: Cluster> Lane<C> {
             match self.touch(id) {
                 Ok(Some(share)) => share.position.next = share.position.next.max(position),
                 Ok(None) => {}
-                Err(trouble) => {
-                    self.way_back(trouble);
+                Err(failure) => {
+                    self.abort_and_restore(failure);
                     return self.restart_running(id);
                 }
             }
@@ -146,30 +146,30 @@ impl<C: Cluster> Lane<C> {
             Ok(Ok(expired)) => {
                 self.touch(id).map(|share| share.into_iter().for_each(|share| sweep::remove(share, &expired)))
             }
-            Ok(Err(error)) => Err(Trouble::state(id, error)),
-            Err(panic) => Err(Trouble::panicked(id, AtHand::Walk, panic)),
+            Ok(Err(error)) => Err(Failure::state(id, error)),
+            Err(panic) => Err(Failure::panicked(id, AtHand::Walk, panic)),
         };
-        if let Err(trouble) = swept {
-            self.way_back(trouble);
+        if let Err(failure) = swept {
+            self.abort_and_restore(failure);
             self.restart_running(id);
         }
     }
 
     pub(super) fn commit(&mut self) {
-        if let Err(trouble) = self.finish() {
-            self.way_back(trouble);
+        if let Err(failure) = self.finish() {
+            self.abort_and_restore(failure);
         }
     }
 
     /// Commits what is open; the way back is the caller's.
-    fn finish(&mut self) -> Result<(), Trouble> {
+    fn finish(&mut self) -> Result<(), Failure> {
         if !self.transactor.is_open() {
             return Ok(());
         }
         let Self { context, transactor, tasks, member, metrics, .. } = self;
         transactor.seal(context, tasks)?;
-        let Committed { troubles, stops } = transactor.commit(context, tasks, member, metrics)?;
-        troubles.into_iter().for_each(|trouble| self.on_task_trouble(trouble));
+        let Committed { failures, stops } = transactor.commit(context, tasks, member, metrics)?;
+        failures.into_iter().for_each(|failure| self.on_task_failure(failure));
         stops.into_iter().for_each(|(id, stop)| self.on_stop(id, stop));
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, Kind, Member};
 use crate::engine::claims::Commitment;
 use crate::engine::context::backoff;
+use crate::engine::failure::{Cause, Failure};
 use crate::engine::fallback;
 use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
 use crate::engine::panics::{AtHand, Panic, caught};
@@ -14,18 +15,17 @@ use crate::engine::restore::{self, Setback, Slice};
 use crate::engine::share::TaskId;
 use crate::engine::task::{Phase, Task};
 use crate::engine::transact::Transactor;
-use crate::engine::trouble::{Cause, Trouble};
 use crate::mistakes::{self, Mistake};
 
 use super::{DISK_SLICE, Lane};
 
 impl<C: Cluster> Lane<C> {
     /// Aborts the open transaction and sends its tasks through their restore.
-    pub(super) fn way_back(&mut self, trouble: Trouble) {
-        let aborted = self.transactor.abort(&self.cluster, &trouble.cause, &self.metrics);
+    pub(super) fn abort_and_restore(&mut self, failure: Failure) {
+        let aborted = self.transactor.abort(&self.cluster, &failure.cause, &self.metrics);
         let fallen_back = fallback::told(&mut self.tasks, &aborted.delivered);
         tracing::warn!(
-            topology = self.context.topology.name, reason = %trouble.cause, tasks = aborted.tasks().count(),
+            topology = self.context.topology.name, reason = %failure.cause, tasks = aborted.tasks().count(),
             "transaction aborted; its tasks restore"
         );
         // At once: the tasks settle meanwhile.
@@ -33,31 +33,31 @@ impl<C: Cluster> Lane<C> {
             tracing::debug!(reason = %error.message, "no producer yet");
         }
         // A producer that has lost its place says nothing of the output.
-        let fenced = matches!(&trouble.cause, Cause::Cluster(error) if error.kind == Kind::Fenced);
+        let fenced = matches!(&failure.cause, Cause::Cluster(error) if error.kind == Kind::Fenced);
         for id in aborted.tasks() {
-            if self.goes_on_by_mistake(id, &trouble.cause) {
+            if self.goes_on_by_mistake(id, &failure.cause) {
                 continue;
             }
             if let Some(task) = self.tasks.get_mut(&id).filter(|_| !aborted.ended) {
                 task.unsettle();
             }
-            let failure = aborted.undelivered.iter().find(|failure| failure.number == id && !fenced);
-            if let (Some(failure), Some(task)) = (failure, self.tasks.get_mut(&id)) {
-                tracing::warn!(task = %task.input, reason = %failure.message, "the output fails this task; it goes on alone");
+            let undelivered = aborted.undelivered.iter().find(|record| record.number == id && !fenced);
+            if let (Some(undelivered), Some(task)) = (undelivered, self.tasks.get_mut(&id)) {
+                tracing::warn!(task = %task.input, reason = %undelivered.message, "the output fails this task; it goes on alone");
                 let share = aborted.shares.iter().find(|share| share.task == id);
                 let until = share.map_or(&task.committed, |share| &share.position).next;
-                task.quarantine = Some(Quarantine::new(&self.context, until, failure.refused));
+                task.quarantine = Some(Quarantine::new(&self.context, until, undelivered.refused));
             }
             self.restart(id);
         }
-        if let (Some(task), Cause::Cluster(_)) = (trouble.task.and_then(|id| self.tasks.get_mut(&id)), &trouble.cause) {
-            tracing::warn!(task = %task.input, reason = %trouble.cause, "the output fails this task; it goes on alone");
+        if let (Some(task), Cause::Cluster(_)) = (failure.task.and_then(|id| self.tasks.get_mut(&id)), &failure.cause) {
+            tracing::warn!(task = %task.input, reason = %failure.cause, "the output fails this task; it goes on alone");
             let until = task.committed.next + 1;
             task.quarantine.get_or_insert_with(|| Quarantine::new(&self.context, until, false));
-        } else if trouble.task.is_some() {
-            self.on_task_trouble(trouble);
+        } else if failure.task.is_some() {
+            self.on_task_failure(failure);
         }
-        fallen_back.into_iter().for_each(|trouble| self.on_task_trouble(trouble));
+        fallen_back.into_iter().for_each(|failure| self.on_task_failure(failure));
     }
 
     /// Deliberate mistakes: whether a task goes on without a restore.
@@ -74,11 +74,11 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// What follows for the one task whose trouble it is.
-    pub(super) fn on_task_trouble(&mut self, trouble: Trouble) {
-        let Some(id) = trouble.task else { return };
+    pub(super) fn on_task_failure(&mut self, failure: Failure) {
+        let Some(id) = failure.task else { return };
         self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        match trouble.cause {
+        match failure.cause {
             Cause::Refused(reason) => task.fail(&reason),
             // What comes before was in the transaction that was given up.
             Cause::RefusedAt(at, reason) => task.refused_at = Some((at, reason)),
@@ -310,7 +310,7 @@ impl<C: Cluster> Lane<C> {
                         Cause::State(_) | Cause::Refused(_) | Cause::RefusedAt(..) | Cause::Panicked { .. } => Some(id),
                     };
                     self.restart(id);
-                    self.on_task_trouble(Trouble { task, cause });
+                    self.on_task_failure(Failure { task, cause });
                 }
             }
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, CommittedOffset, Denied, Kind, Rights, TopicDescription, TopicId};
-use crate::engine::plan::processed_of;
+use crate::engine::resume::processed_of;
 use crate::format::OffsetMetadata;
 use crate::record::TopicPartition;
 use crate::state::{self, Survey};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::cluster::{CommittedOffset, TopicId};
-use crate::engine::plan::{self, ANEW, FOREIGN_OFFSET_HELP};
+use crate::engine::resume::{self, ANEW, FOREIGN_OFFSET_HELP};
 use crate::format::{CHANGELOG_LOST, OffsetMetadata, PositionRecord, StoreMeta};
 
 /// What is known of a store that was found.
@@ -145,7 +145,7 @@ fn covers(one: &PositionRecord, other: &PositionRecord) -> bool {
     one.token == other.token || (one.input_id == other.input_id && ranges.all(within))
 }
 
-/// Whether the changelog that the group, or a store, names can be gone on with, by the rules of [`plan`].
+/// Whether the changelog that the group, or a store, names can be gone on with, by the rules of [`resume`].
 fn gone_on_with(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Contents) -> Result<Choice, Problem> {
     let last = contents.last.as_ref();
     if let Some(found) = beyond(facts).find(|found| !last.is_some_and(|last| covers(last, &found.position))) {
@@ -159,7 +159,7 @@ fn gone_on_with(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Cont
     let was_cut = contents.start > 0 && last.is_none();
     if let (Some(text), Some(committed)) = (text, facts.committed)
         && !was_cut
-        && !plan::is_held(last, &text.token, committed.offset)
+        && !resume::is_held(last, &text.token, committed.offset)
     {
         return Err(Problem::Lost(format!(
             "it does not hold the transaction {} that the group has committed",
@@ -231,7 +231,7 @@ fn from_stores(facts: Facts<'_>) -> Result<Choice, String> {
 
 /// Up to where a store has processed the input.
 fn far(found: &Candidate, known: Known) -> Option<i64> {
-    plan::processed_of(&found.position, known.input_id)
+    resume::processed_of(&found.position, known.input_id)
 }
 
 /// The store that has come furthest.

@@ -11,12 +11,12 @@ use ratchet::config::Commit;
 use ratchet::dedup::{Bounds, Epochs};
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::Context;
+use ratchet::engine::failure::{Cause, Failure};
 use ratchet::engine::fallback;
 use ratchet::engine::limits::Limits;
 use ratchet::engine::restore::{self, Setback, Slice};
 use ratchet::engine::task::{Phase, Task, Tasks};
 use ratchet::engine::transact::Transactor;
-use ratchet::engine::trouble::{Cause, Trouble};
 use ratchet::format::{
     KIND_IDENTITY, NO_TIME, OffsetMetadata, POSITION_KEY, PositionRecord, Reached, Scope, Segment, Token,
 };
@@ -111,10 +111,10 @@ fn what_a_commit_of_unknown_outcome_has_written_is_read_before_it_is_gone_on() {
                 broker.end_transaction(&producer, true).expect("it is open");
                 broker.take_away(Place::TransactionCoordinator, away);
             });
-            let trouble = lane.commit(3, entry(2, 3)).expect_err("nobody answers");
-            let Cause::Cluster(error) = &trouble.cause else { panic!("{:?}", trouble.cause) };
+            let failure = lane.commit(3, entry(2, 3)).expect_err("nobody answers");
+            let Cause::Cluster(error) = &failure.cause else { panic!("{:?}", failure.cause) };
             assert_eq!(error.kind, Kind::Unknown, "seed {seed}: {error}");
-            let aborted = lane.transactor.abort(&site.sim, &trouble.cause, &Metrics::new().lane("shop"));
+            let aborted = lane.transactor.abort(&site.sim, &failure.cause, &Metrics::new().lane("shop"));
             assert!(!aborted.ended, "seed {seed}");
             assert_eq!(process.lock().broker.groups.fall_back(GROUP), 1);
             assert_eq!(site.committed().offset, 2, "seed {seed}");
@@ -344,7 +344,7 @@ fn a_refusal_leaves_the_store_as_it_was_wherever_it_comes() {
 /// A position record grew until it could be written and not be read: its task stood for good, at each start.
 #[test]
 fn a_position_record_that_could_not_be_read_is_refused_before_anything_is_sent() {
-    let (trouble, end) = alone(1, |process| {
+    let (failure, end) = alone(1, |process| {
         let site = Site::new(process);
         site.commit(1, &[entry(0, 1)]);
         let mut task = site.settled();
@@ -354,13 +354,13 @@ fn a_position_record_that_could_not_be_read_is_refused_before_anything_is_sent()
         task.committed.progress.epochs = Epochs::from_scopes(vec![scope], &Bounds::USUAL);
         let mut lane = Lane::with(&site, task);
         let end = site.changelog_end();
-        let trouble = lane.commit(2, entry(1, 2)).expect_err("it could not be read");
+        let failure = lane.commit(2, entry(1, 2)).expect_err("it could not be read");
         assert_eq!(lane.transactor.in_flight(), 0, "nothing is on its way");
-        (trouble, site.changelog_end() - end)
+        (failure, site.changelog_end() - end)
     });
-    let Cause::Refused(reason) = &trouble.cause else { panic!("{:?}", trouble.cause) };
+    let Cause::Refused(reason) = &failure.cause else { panic!("{:?}", failure.cause) };
     assert!(reason.contains("could not be read back") && reason.contains("`epoch`"), "{reason}");
-    assert_eq!((trouble.task, end), (Some(0), 0));
+    assert_eq!((failure.task, end), (Some(0), 0));
 }
 
 /// Only the first of them was: the others went on behind what was lost.
@@ -371,8 +371,8 @@ fn every_task_of_a_transaction_whose_changelog_has_fallen_back_is_refused() {
         let mut tasks: Tasks<Sim> = (0..4).map(|id| (id, site.begun())).collect();
         tasks.values_mut().for_each(|task| task.changelog_offset = 9);
         // Of the third nothing is known; to the fourth nothing has happened.
-        let troubles = fallback::told(&mut tasks, &[(0, 5), (1, 8), (1, 12), (3, 9)]);
-        troubles.into_iter().map(|trouble| (trouble.task, trouble.cause.to_string())).collect::<Vec<_>>()
+        let failures = fallback::told(&mut tasks, &[(0, 5), (1, 8), (1, 12), (3, 9)]);
+        failures.into_iter().map(|failure| (failure.task, failure.cause.to_string())).collect::<Vec<_>>()
     });
     let of: Vec<_> = refused.iter().map(|(task, _)| *task).collect();
     assert_eq!(of, [Some(0), Some(1)], "{refused:?}");
@@ -461,7 +461,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Commits a transaction that has read the input up to `next`.
-    fn commit(&mut self, next: i64, (key, value): (Vec<u8>, Vec<u8>)) -> Result<Vec<Trouble>, Trouble> {
+    fn commit(&mut self, next: i64, (key, value): (Vec<u8>, Vec<u8>)) -> Result<Vec<Failure>, Failure> {
         let context = &self.site.context;
         let (share, _) = self.transactor.touch(context, 0, &self.tasks[&0].committed).expect("nothing goes wrong");
         share.position.next = next;
@@ -471,7 +471,7 @@ impl<'a> Lane<'a> {
             self.site.process.sleep(MS);
         }
         let metrics = Metrics::new().lane("shop");
-        self.transactor.commit(context, &mut self.tasks, &self.member, &metrics).map(|committed| committed.troubles)
+        self.transactor.commit(context, &mut self.tasks, &self.member, &metrics).map(|committed| committed.failures)
     }
 }
 

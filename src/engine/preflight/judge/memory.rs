@@ -1,9 +1,9 @@
 //! What is to be said of the changelog, and of what the group has committed: whether the one holds what the other names.
 
 use crate::cluster::{CommittedOffset, TopicDescription};
-use crate::engine::plan::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, NOT_WITHOUT_A_COPY};
 use crate::engine::preflight::facts::{Facts, Seen};
 use crate::engine::preflight::finding::Finding;
+use crate::engine::resume::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, NOT_WITHOUT_A_COPY};
 use crate::format::{self, OffsetMetadata};
 use crate::mistakes::{self, Mistake};
 use crate::words::counted;

@@ -192,7 +192,7 @@ pub fn processed_of(position: &PositionRecord, input_id: TopicId) -> Option<i64>
 
 /// Where the input goes on, once the store holds what the changelog holds. `position` is the store's position
 /// record, the changelog's last.
-pub fn resume(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>) -> Result<Resumption, Refusal> {
+pub fn resumption(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>) -> Result<Resumption, Refusal> {
     let metadata = check_committed(settled, own)?;
     let recorded = position.map(|p| p.processed.as_slice()).unwrap_or_default();
     let stood = recorded.last().map(|&(_, end)| end);

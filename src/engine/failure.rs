@@ -8,7 +8,7 @@ use super::share::TaskId;
 
 /// Why a transaction cannot be finished.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct Failure {
     /// The task whose trouble it is; `None` where it is the transaction's.
     pub task: Option<TaskId>,
     /// What happened.
@@ -35,7 +35,7 @@ pub enum Cause {
     },
 }
 
-impl Trouble {
+impl Failure {
     /// The cluster could not do something for the transaction.
     pub fn cluster(error: cluster::Error) -> Self {
         Self { task: None, cause: Cause::Cluster(error) }
