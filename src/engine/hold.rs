@@ -1,4 +1,4 @@
-//! A task's hold on its store: the claim within this process, the opening, and what becomes of a store that cannot be
+//! A task's hold on its store: the lock within this process, the opening, and what becomes of a store that cannot be
 //! built upon.
 //!
 //! Such a store may be the last copy of what it remembers. So it is set aside ([`crate::state::aside`]), another is
@@ -9,7 +9,7 @@
 
 use crate::cluster::{Cluster, Settled};
 use crate::format::{POSITION_KEY, PositionRecord};
-use crate::state::{self, Claim, Store, aside};
+use crate::state::{self, Store, StoreLock, aside};
 
 use super::context::Context;
 use super::crash;
@@ -25,21 +25,21 @@ pub struct Held {
     /// nothing can have been committed since. Others cannot commit before this task's membership has ended, and with it
     /// the task.
     pub is_latest: bool,
-    claim: Claim,
+    lock: StoreLock,
 }
 
 /// Opens the task's store, or another in place of one that is damaged; `None` while another lane holds it.
 pub fn take<C: Cluster>(context: &Context, task: &mut Task<C>, settled: &Settled) -> Result<Option<Held>, Setback> {
-    let Some(claim) = context.registry.try_claim(&task.dir) else { return Ok(None) };
-    aside::recover(claim.path(), &context.memory)?;
+    let Some(lock) = context.registry.try_lock(&task.dir) else { return Ok(None) };
+    aside::recover(lock.path(), &context.memory)?;
     let opened = match task.damaged.take() {
         Some(reason) => Err(state::Error::Damaged { path: task.dir.clone(), reason }),
-        None => Store::open(claim.path(), &context.memory),
+        None => Store::open(lock.path(), &context.memory),
     };
     match opened {
-        Ok(store) => Ok(Some(Held::of(store, claim))),
+        Ok(store) => Ok(Some(Held::of(store, lock))),
         Err(state::Error::Damaged { reason, .. }) => {
-            let held = replace(context, claim, settled.changelog_start, (&reason, false))?;
+            let held = replace(context, lock, settled.changelog_start, (&reason, false))?;
             tracing::error!(task = %task.input, reason, "store is damaged; rebuilding it from the changelog");
             Ok(Some(held))
         }
@@ -48,8 +48,8 @@ pub fn take<C: Cluster>(context: &Context, task: &mut Task<C>, settled: &Settled
 }
 
 impl Held {
-    fn of(store: Store, claim: Claim) -> Self {
-        Self { store, is_latest: false, claim }
+    fn of(store: Store, lock: StoreLock) -> Self {
+        Self { store, is_latest: false, lock }
     }
 
     /// Opens another store in place of this one, which cannot be built upon; it is to be examined like any. `from` is
@@ -57,14 +57,14 @@ impl Held {
     pub fn replace(self, context: &Context, from: i64, partition: i32, reason: &str) -> Result<Self, Setback> {
         let meta = self.store.meta()?;
         let is_whole = meta.is_some_and(|meta| meta.token.is_some() && meta.partition == partition);
-        let Self { store, claim, .. } = self;
+        let Self { store, lock, .. } = self;
         drop(store);
-        replace(context, claim, from, (reason, is_whole))
+        replace(context, lock, from, (reason, is_whole))
     }
 
     /// Keeps a copy of the store, which is complete, before it is loaded into.
     pub fn keep_copy(&self, context: &Context) -> Result<(), Setback> {
-        let (dir, memory) = (self.claim.path(), &context.memory);
+        let (dir, memory) = (self.lock.path(), &context.memory);
         if aside::stands_aside(dir, memory)? {
             // For the sake of this one, or of one like it: killed before that was removed, or before it was loaded into.
             aside::remove_aside(dir, memory)?;
@@ -81,10 +81,10 @@ impl Held {
 
     /// The position record of the store that stands aside; `None` where there is none, or it cannot be read.
     pub fn former(&self, context: &Context) -> Result<Option<PositionRecord>, Setback> {
-        if !aside::stands_aside(self.claim.path(), &context.memory)? {
+        if !aside::stands_aside(self.lock.path(), &context.memory)? {
             return Ok(None);
         }
-        match Store::open(&aside::aside_of(self.claim.path()), &context.memory) {
+        match Store::open(&aside::aside_of(self.lock.path()), &context.memory) {
             Ok(former) => {
                 let position = former.get(POSITION_KEY).ok().flatten();
                 Ok(position.and_then(|bytes| PositionRecord::decode(&bytes).ok()))
@@ -96,35 +96,35 @@ impl Held {
 
     /// The store is complete, and says so: what stands aside is needed no more.
     pub fn settle(&self, context: &Context) -> Result<(), Setback> {
-        if !aside::stands_aside(self.claim.path(), &context.memory)? {
+        if !aside::stands_aside(self.lock.path(), &context.memory)? {
             return Ok(());
         }
         self.store.flush()?;
         crash::point(crash::Point::BeforeAsideRemoved);
-        Ok(aside::remove_aside(self.claim.path(), &context.memory)?)
+        Ok(aside::remove_aside(self.lock.path(), &context.memory)?)
     }
 
     /// The task is refused: what stands aside is put back into its place, unless the store that was built there is
     /// complete, and so the better one.
     pub fn give_back(self, context: &Context) -> Result<(), state::Error> {
-        let Self { store, claim, .. } = self;
+        let Self { store, lock, .. } = self;
         let is_whole = store.meta().ok().flatten().is_some_and(|meta| meta.token.is_some());
         drop(store);
-        if is_whole || !aside::stands_aside(claim.path(), &context.memory)? {
+        if is_whole || !aside::stands_aside(lock.path(), &context.memory)? {
             return Ok(());
         }
-        put_back(context, &claim)
+        put_back(context, &lock)
     }
 }
 
 /// Opens another store where one cannot be built upon, for this reason: the one that stands aside, which may be better,
 /// or else a new one. What cannot be built upon `is_whole` if it is the result of a transaction of this partition.
-fn replace(context: &Context, claim: Claim, from: i64, (reason, is_whole): (&str, bool)) -> Result<Held, Setback> {
-    let (dir, memory) = (claim.path(), &context.memory);
+fn replace(context: &Context, lock: StoreLock, from: i64, (reason, is_whole): (&str, bool)) -> Result<Held, Setback> {
+    let (dir, memory) = (lock.path(), &context.memory);
     if aside::stands_aside(dir, memory)? {
         if !is_whole {
-            put_back(context, &claim)?;
-            return Ok(Held::of(Store::open(dir, memory)?, claim));
+            put_back(context, &lock)?;
+            return Ok(Held::of(Store::open(dir, memory)?, lock));
         }
         // It was complete: what stood aside for its sake should have been removed.
         resume::check_rebuild(from, reason)?;
@@ -133,12 +133,12 @@ fn replace(context: &Context, claim: Claim, from: i64, (reason, is_whole): (&str
     resume::check_rebuild(from, reason)?;
     aside::set_aside(dir, memory)?;
     crash::point(crash::Point::StoreSetAside);
-    Ok(Held::of(Store::open(dir, memory)?, claim))
+    Ok(Held::of(Store::open(dir, memory)?, lock))
 }
 
 /// Puts the store that stands aside into its place.
-fn put_back(context: &Context, claim: &Claim) -> Result<(), state::Error> {
-    aside::remove_built(claim.path(), &context.memory)?;
+fn put_back(context: &Context, lock: &StoreLock) -> Result<(), state::Error> {
+    aside::remove_built(lock.path(), &context.memory)?;
     crash::point(crash::Point::BeforePutBack);
-    aside::put_back(claim.path(), &context.memory)
+    aside::put_back(lock.path(), &context.memory)
 }

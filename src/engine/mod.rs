@@ -191,7 +191,7 @@ fn budget(config: &Config, topologies: &[Topology]) -> Budget {
 /// Runs topologies on a cluster.
 pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let Options { config, topologies, until_drained, stop, metrics, health } = options;
-    let state_dir = Arc::new(StateDir::claim(&config.state_dir)?);
+    let state_dir = Arc::new(StateDir::lock(&config.state_dir)?);
     tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
     let budget = budget(&config, &topologies);
     let memory = Memory::new(budget.stores_bytes);

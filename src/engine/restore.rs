@@ -1,6 +1,6 @@
 //! The one way back: start, takeover, abort, fence, lost partition, unknown outcome all come through here.
 //!
-//! A task settles (nobody else can write any more), claims its store, and, unless the store is the result of
+//! A task settles (nobody else can write any more), locks its store, and, unless the store is the result of
 //! the committed transaction already, reads the changelog from the store's position to the end that was read
 //! once everything was settled. The lane's other tasks go on meanwhile: each call does a bounded slice.
 
@@ -21,7 +21,7 @@ use super::task::{Phase, Task};
 use crate::topology::Start;
 
 /// How long the store's former holder in this process may take to let go of it.
-const CLAIM_WAIT: Duration = Duration::from_secs(30);
+const LOCK_WAIT: Duration = Duration::from_secs(30);
 
 /// What a slice has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,11 +98,11 @@ pub fn step<C: Cluster>(
             None => Ok(Slice::Waiting),
             Some(answer) => {
                 let settled = Box::new(answer?);
-                task.set_phase(Phase::Claiming { settled, deadline: now + CLAIM_WAIT });
+                task.set_phase(Phase::Locking { settled, deadline: now + LOCK_WAIT });
                 Ok(Slice::Worked)
             }
         },
-        Phase::Claiming { settled, deadline } => {
+        Phase::Locking { settled, deadline } => {
             let (settled, deadline) = (settled.clone(), *deadline);
             // Before the store is touched.
             resume::check_committed(&settled, own(context, task))?;
@@ -204,7 +204,7 @@ fn begin<C: Cluster>(
     task.changelog_id = settled.changelog_id;
     let committed = committed_token(&settled)?;
     let wall_ms = context.clock.wall_ms();
-    let held = task.held.as_mut().expect("claimed before");
+    let held = task.held.as_mut().expect("locked before");
     let meta = held.store.meta()?;
     let standing = resume::examine(
         &settled,
@@ -222,7 +222,7 @@ fn begin<C: Cluster>(
         task.set_phase(Phase::Settling(cluster.settle(inquiry(context, task))));
         return Ok(Slice::Worked);
     }
-    let held = task.held.as_ref().expect("claimed before");
+    let held = task.held.as_ref().expect("locked before");
     let reached = mistakes::made(Mistake::SourceOffsetAlone) && has_reached(&held.store, &settled)?;
     let standing = if reached { Standing::Current } else { standing };
     let (from, synced_at) = match standing {
@@ -250,7 +250,7 @@ fn begin<C: Cluster>(
     if !is_whole {
         let token = committed.filter(|_| mistakes::made(Mistake::TokenInRestore));
         let meta = task.store_meta((from, task.position_offset), token, synced_at);
-        task.held.as_mut().expect("claimed before").store.begin_load(&meta)?;
+        task.held.as_mut().expect("locked before").store.begin_load(&meta)?;
     }
     task.restored = true;
     tracing::info!(task = %task.input, from, to = settled.changelog_end, "restoring the store from the changelog");
@@ -266,7 +266,7 @@ fn is_witnessed<C: Cluster>(task: &Task<C>, settled: &Settled) -> Result<bool, S
     let held = (settled.changelog_start, settled.changelog_end);
     let Some(at) = task.position_offset.filter(|at| (held.0..held.1).contains(at)) else { return Ok(true) };
     let Some(seen) = settled.seen.as_ref().filter(|seen| seen.from == at) else { return Ok(false) };
-    let store = &task.held.as_ref().expect("claimed before").store;
+    let store = &task.held.as_ref().expect("locked before").store;
     resume::check_witness(seen, store.get(POSITION_KEY)?.as_deref())?;
     Ok(true)
 }
@@ -303,7 +303,7 @@ fn finish<C: Cluster>(
     settled: &Settled,
     (changelog_offset, rest): (i64, Option<LoadBuffer>),
 ) -> Result<Slice, Setback> {
-    let held = task.held.as_mut().expect("claimed before");
+    let held = task.held.as_mut().expect("locked before");
     let position = match rest.as_ref().and_then(|rest| rest.last(POSITION_KEY)) {
         Some(bytes) => bytes.map(PositionRecord::decode).transpose().map_err(Refusal::of_record)?,
         None => position_record(&held.store)?,
@@ -314,7 +314,7 @@ fn finish<C: Cluster>(
     let resumption = resume::resumption(settled, position.as_ref(), own(context, task))?;
     let token = position.as_ref().map(|position| position.token);
     let meta = task.store_meta((changelog_offset, task.position_offset), token, context.clock.wall_ms());
-    let held = task.held.as_mut().expect("claimed before");
+    let held = task.held.as_mut().expect("locked before");
     match rest {
         Some(rest) => held.store.apply(rest, &meta)?,
         None => held.store.set_meta(&meta)?,

@@ -38,7 +38,7 @@ pub enum Phase<C: Cluster> {
     /// Waiting for the former owner's transaction to end.
     Settling(C::Settling),
     /// Settled; waiting for the store's former holder in this process to let go of it.
-    Claiming {
+    Locking {
         /// What was learnt.
         settled: Box<Settled>,
         /// When to give up, on the monotonic clock.
@@ -68,7 +68,7 @@ impl<C: Cluster> Phase<C> {
     /// What metrics and logs call it.
     pub fn name(&self) -> PhaseName {
         match self {
-            Self::Settling(_) | Self::Claiming { .. } | Self::Waiting { .. } => PhaseName::Settling,
+            Self::Settling(_) | Self::Locking { .. } | Self::Waiting { .. } => PhaseName::Settling,
             Self::Loading(_) => PhaseName::Restoring,
             Self::Running => PhaseName::Running,
             Self::Queued { .. } | Self::Isolated(_) => PhaseName::Isolated,
@@ -99,7 +99,7 @@ pub struct Task<C: Cluster> {
     pub topics: Topics,
     /// Where its work stands.
     pub phase: Phase<C>,
-    /// The store, from the moment that it was claimed.
+    /// The store, from the moment that it was locked.
     pub held: Option<Held>,
     /// What is wrong with the store's files, as was seen while it was read: another is built when it is opened next.
     pub damaged: Option<String>,

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Renaming is at once: killed at any moment, whole stores are found in one place or the other. Whoever calls holds
-//! the claim on the store's folder, and has the store closed.
+//! the lock on the store's folder, and has the store closed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -56,7 +56,7 @@ impl StateDir {
     /// Takes the first slot of the state folder `root` that no other process has, making folder and slot
     /// where there are none. Slots keep their stores, so a process that starts again finds its own as long
     /// as the number of processes stays the same.
-    pub fn claim(root: &Path) -> Result<Self, Error> {
+    pub fn lock(root: &Path) -> Result<Self, Error> {
         make_dir(root)?;
         let root = fs::canonicalize(root).map_err(|error| Error::from_io(root, &error))?;
         mark(&root)?;

@@ -13,7 +13,7 @@ use crate::format::StoreMeta;
 /// more than once.
 pub type Records<'a> = dyn Fn(&mut dyn FnMut(&[u8], Option<&[u8]>)) + 'a;
 
-/// Where stores are kept. Whoever calls holds the claim on the folders that are named.
+/// Where stores are kept. Whoever calls holds the lock on the folders that are named.
 pub trait Disk: Send + Sync {
     /// Opens the store in `dir`, making an empty one where there is none. [`Error::Damaged`] says that it has to be built
     /// anew.

@@ -39,7 +39,7 @@ pub use error::Error;
 pub use load::{Bound, LoadBuffer, key_head};
 pub use memory::Memory;
 pub use overlay::Overlay;
-pub use registry::{Claim, Registry};
+pub use registry::{Registry, StoreLock};
 pub use stalls::{Stall, longest as longest_stall};
 pub use store::Store;
 pub use survey::{Found, StoreReader, Survey};

@@ -21,27 +21,27 @@ impl Registry {
 
     /// The right to open the store at `path`, as [`super::StateDir::task_dir`] names it; `None` while
     /// another has it.
-    pub fn try_claim(&self, path: &Path) -> Option<Claim> {
+    pub fn try_lock(&self, path: &Path) -> Option<StoreLock> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(path.to_owned()).then(|| Claim { registry: self.clone(), path: path.to_owned() })
+        open.insert(path.to_owned()).then(|| StoreLock { registry: self.clone(), path: path.to_owned() })
     }
 }
 
 /// The right to open one store; given back when dropped, so it has to outlive the store.
 #[derive(Debug)]
-pub struct Claim {
+pub struct StoreLock {
     registry: Registry,
     path: PathBuf,
 }
 
-impl Claim {
+impl StoreLock {
     /// The store's folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-impl Drop for Claim {
+impl Drop for StoreLock {
     fn drop(&mut self) {
         self.registry.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
     }

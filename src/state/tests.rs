@@ -107,7 +107,7 @@ fn child_dir() -> Option<PathBuf> {
 /// A state folder with one task's folder in it.
 fn task_dir() -> (tempfile::TempDir, StateDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
-    let state = StateDir::claim(root.path()).unwrap();
+    let state = StateDir::lock(root.path()).unwrap();
     let dir = state.task_dir("payments", &crate::record::TopicPartition::new("orders", 3));
     (root, state, dir)
 }

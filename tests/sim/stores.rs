@@ -50,7 +50,7 @@ impl Stores {
 
     pub fn state_dir(&self) -> StateDir {
         match self {
-            Self::Real(folder, _) => StateDir::claim(folder.path()).expect("the folder is this seed's own"),
+            Self::Real(folder, _) => StateDir::lock(folder.path()).expect("the folder is this seed's own"),
             Self::Simulated(disk) => disk.state_dir(),
         }
     }

@@ -161,7 +161,7 @@ impl<C: Cluster> Lane<C> {
             return Ok(());
         }
         let mut restoring = self.tasks_in(|phase| {
-            matches!(phase, Phase::Waiting { .. } | Phase::Settling(_) | Phase::Claiming { .. } | Phase::Loading(_))
+            matches!(phase, Phase::Waiting { .. } | Phase::Settling(_) | Phase::Locking { .. } | Phase::Loading(_))
         });
         self.restoring = !restoring.is_empty();
         if !self.restoring {

@@ -77,7 +77,7 @@ fn standing(settled: &Settled, meta: &StoreMeta, committed: Option<&Token>) -> S
 }
 
 fn go_on(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resumption, Refusal> {
-    resumption(
+    super::resumption(
         settled,
         position,
         Own { rules_digest: &DIGEST, task_count: 4, start: Start::Earliest, bounds: &Bounds::USUAL },
@@ -238,11 +238,11 @@ fn an_offset_that_went_back_to_where_processing_began_is_gone_on_from() {
         (&[(0, 100), (150, 160)], 150, Origin::Reset),
     ] {
         let back = settled(committed(next, metadata(token(9))));
-        let resumption = resumption(&back, Some(&position(12, recorded)), own).unwrap();
+        let resumption = super::resumption(&back, Some(&position(12, recorded)), own).unwrap();
         assert_eq!((resumption.next, resumption.origin), (next, origin), "{recorded:?}");
     }
     let elsewhere = settled(committed(140, metadata(token(9))));
-    let refused = resumption(&elsewhere, Some(&position(12, &[(0, 100), (150, 160)])), own).unwrap_err();
+    let refused = super::resumption(&elsewhere, Some(&position(12, &[(0, 100), (150, 160)])), own).unwrap_err();
     assert!(matches!(refused, Refusal::ChangelogLost { .. }), "{refused}");
 }
 
@@ -267,7 +267,7 @@ fn a_fresh_task_begins_where_the_topology_says() {
     let resumption = go_on(&settled, None).unwrap();
     assert_eq!((resumption.next, resumption.origin), (0, Origin::Fresh));
     let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
-    assert_eq!(resumption(&settled, None, own).unwrap().next, 1000);
+    assert_eq!(super::resumption(&settled, None, own).unwrap().next, 1000);
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_reset_group_is_read_from_its_offset_and_what_was_processed_is_known() {
 #[test]
 fn a_deleted_group_resumes_from_the_position_record_never_from_start() {
     let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
-    let resumption = resumption(&settled(None), Some(&position(9, &[(0, 300)])), own).unwrap();
+    let resumption = super::resumption(&settled(None), Some(&position(9, &[(0, 300)])), own).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::GroupDeleted));
 }
 
@@ -312,10 +312,10 @@ fn a_position_is_known_also_where_nothing_was_processed_before_it() {
     ];
     for (processed, next) in cases {
         let record = position(9, processed);
-        let lost = resumption(&settled(None), Some(&record), own).unwrap();
+        let lost = super::resumption(&settled(None), Some(&record), own).unwrap();
         assert_eq!(lost.next, next, "{processed:?}");
         assert_eq!(lost.origin == Origin::GroupDeleted, !processed.is_empty(), "{processed:?}");
-        let there = resumption(&settled(committed(next, metadata(token(9)))), Some(&record), own).unwrap();
+        let there = super::resumption(&settled(committed(next, metadata(token(9)))), Some(&record), own).unwrap();
         assert_eq!((there.next, there.origin == Origin::Committed), (next, !processed.is_empty()), "{processed:?}");
         // What stands at a position was not processed.
         assert!(!lost.progress.is_replayed(next));
@@ -360,11 +360,11 @@ fn other_rules_and_another_partition_count_are_refused() {
         |digest, task_count| Own { rules_digest: digest, task_count, start: Start::Earliest, bounds: &Bounds::USUAL };
     let settled_now = settled(committed(300, metadata(token(9))));
     let position = position(9, &[(0, 300)]);
-    let other = resumption(&settled_now, Some(&position), own(&[4; 32], 4));
+    let other = super::resumption(&settled_now, Some(&position), own(&[4; 32], 4));
     assert!(matches!(other, Err(Refusal::OtherRules { .. })));
-    let other = resumption(&settled(None), Some(&position), own(&[4; 32], 4));
+    let other = super::resumption(&settled(None), Some(&position), own(&[4; 32], 4));
     assert!(matches!(other, Err(Refusal::OtherRules { .. })), "also with the group gone");
-    let grown = resumption(&settled_now, Some(&position), own(&DIGEST, 6));
+    let grown = super::resumption(&settled_now, Some(&position), own(&DIGEST, 6));
     assert_eq!(grown, Err(Refusal::Rescaled { known: 4, found: 6 }));
 }
 

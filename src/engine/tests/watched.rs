@@ -57,7 +57,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
         topic_settings: config.topics,
         commit: config.commit,
         isolated_room: process::Room::of(1_000, 1 << 20),
-        state_dir: Arc::new(StateDir::claim(&config.state_dir).unwrap()),
+        state_dir: Arc::new(StateDir::lock(&config.state_dir).unwrap()),
         memory: Memory::new(config.memory_bytes),
         registry: Registry::default(),
         metrics: Metrics::new(),

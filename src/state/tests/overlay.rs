@@ -52,10 +52,10 @@ fn values_of_one_size_are_overwritten_in_their_place() {
 #[test]
 fn a_store_is_open_once_in_a_process() {
     let registry = Registry::new();
-    let claim = registry.clone().try_claim(Path::new("a")).unwrap();
-    assert!(registry.try_claim(Path::new("a")).is_none());
-    assert!(registry.try_claim(Path::new("b")).is_some());
-    assert_eq!(claim.path(), Path::new("a"));
-    drop(claim);
-    assert!(registry.try_claim(Path::new("a")).is_some());
+    let lock = registry.clone().try_lock(Path::new("a")).unwrap();
+    assert!(registry.try_lock(Path::new("a")).is_none());
+    assert!(registry.try_lock(Path::new("b")).is_some());
+    assert_eq!(lock.path(), Path::new("a"));
+    drop(lock);
+    assert!(registry.try_lock(Path::new("a")).is_some());
 }

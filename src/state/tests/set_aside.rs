@@ -88,7 +88,7 @@ fn nothing_is_set_aside_or_put_back_outside_a_state_folder() {
 #[test]
 fn a_survey_finds_stores_of_all_slots_and_changes_nothing() {
     let (root, state, dir) = task_dir();
-    let second = StateDir::claim(root.path()).unwrap();
+    let second = StateDir::lock(root.path()).unwrap();
     let other = second.task_dir("payments", &TopicPartition::new("orders", 0));
     let dotted = state.task_dir("payments", &TopicPartition::new("orders.new", 3));
     for (at, dir) in [&dir, &other, &dotted].into_iter().enumerate() {

@@ -1,8 +1,8 @@
-//! What unpacks a batch into memory that was claimed: gzip by zlib, lz4 and zstd by their libraries, snappy by
+//! What unpacks a batch into memory that was reserved: gzip by zlib, lz4 and zstd by their libraries, snappy by
 //! librdkafka's own code; those that librdkafka itself is linked with, and with its ways in what is not quite in order:
 //! a stream that ends early is taken for as far as it goes.
 //!
-//! What a head says of the size is a wish: memory is claimed and got for it, and never more than there may be.
+//! What a head says of the size is a wish: memory is reserved and got for it, and never more than there may be.
 //!
 //! **Failure**: see [`Failure`]; nothing is left in memory then.
 
@@ -12,7 +12,7 @@ use std::ptr::{self, NonNull};
 
 use super::super::super::wire::count_records;
 use super::heads::{LZ4_MAGIC, gzip_wish, lz4_wish, snappy_chunk, snappy_size};
-use super::room::{Claim, NOTE_BYTES, Refusal};
+use super::room::{NOTE_BYTES, Refusal, Reservation};
 
 /// What memory is got for at least.
 const CAPACITY_MIN: usize = 1 << 10;
@@ -55,17 +55,17 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// What a batch has unpacked to: memory of `malloc`, with its claim.
+/// What a batch has unpacked to: memory of `malloc`, with its reservation.
 #[derive(Debug)]
 pub(super) struct Unpacked {
     pub start: NonNull<u8>,
     pub len: usize,
-    pub claim: Claim,
+    pub reservation: Reservation,
 }
 
-/// Claims what the records in `unpacked` will take beside their bytes.
-pub(super) fn claim_notes(claim: &mut Claim, unpacked: &[u8]) -> Result<(), Refusal> {
-    claim.add(count_records(unpacked).saturating_mul(NOTE_BYTES))
+/// Reserves what the records in `unpacked` will take beside their bytes.
+pub(super) fn reserve_notes(reservation: &mut Reservation, unpacked: &[u8]) -> Result<(), Refusal> {
+    reservation.add(count_records(unpacked).saturating_mul(NOTE_BYTES))
 }
 
 /// Memory that is written to, and grows.
@@ -73,19 +73,19 @@ struct Buffer {
     start: NonNull<u8>,
     capacity: usize,
     len: usize,
-    claim: Claim,
+    reservation: Reservation,
 }
 
 impl Buffer {
     /// For so many bytes, as far as is known.
     fn new(wish: usize) -> Result<Self, Failure> {
-        let mut claim = Claim::new();
-        let max = usize::try_from(claim.max()).unwrap_or(usize::MAX);
+        let mut reservation = Reservation::new();
+        let max = usize::try_from(reservation.max()).unwrap_or(usize::MAX);
         let capacity = wish.max(CAPACITY_MIN).min(max);
-        claim.add(capacity as u64)?;
+        reservation.add(capacity as u64)?;
         // SAFETY: not zero, since a bound is not; what it gives is owned.
         let start = NonNull::new(unsafe { libc::malloc(capacity) }).ok_or(Refusal::NoRoom)?;
-        Ok(Self { start: start.cast(), capacity, len: 0, claim })
+        Ok(Self { start: start.cast(), capacity, len: 0, reservation })
     }
 
     /// Where the next bytes go, and how many may.
@@ -96,12 +96,12 @@ impl Buffer {
 
     /// Gets twice the memory, or what there may be.
     fn grow(&mut self) -> Result<(), Failure> {
-        let max = usize::try_from(self.claim.max()).unwrap_or(usize::MAX);
+        let max = usize::try_from(self.reservation.max()).unwrap_or(usize::MAX);
         let capacity = self.capacity.saturating_mul(2).min(max);
         if capacity <= self.capacity {
             return Err(Refusal::TooLarge.into());
         }
-        self.claim.add((capacity - self.capacity) as u64)?;
+        self.reservation.add((capacity - self.capacity) as u64)?;
         self.resize(capacity)
     }
 
@@ -118,13 +118,14 @@ impl Buffer {
         let capacity = self.len.max(1);
         let spare = (self.capacity - capacity.min(self.capacity)) as u64;
         self.resize(capacity)?;
-        self.claim.give_back(spare);
+        self.reservation.give_back(spare);
         // SAFETY: `len` bytes were written.
         let unpacked = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) };
-        claim_notes(&mut self.claim, unpacked)?;
-        let (start, len, claim) = (self.start, self.len, std::mem::replace(&mut self.claim, Claim::new()));
+        reserve_notes(&mut self.reservation, unpacked)?;
+        let (start, len, reservation) =
+            (self.start, self.len, std::mem::replace(&mut self.reservation, Reservation::new()));
         std::mem::forget(self);
-        Ok(Unpacked { start, len, claim })
+        Ok(Unpacked { start, len, reservation })
     }
 }
 
@@ -250,7 +251,7 @@ pub(super) fn zstd(input: &[u8]) -> Result<Unpacked, Failure> {
     if said == ZSTD_SIZE_ERROR || bound == ZSTD_SIZE_ERROR || bound == u64::MAX {
         return Err(Failure::Damaged);
     }
-    let max = Claim::new().max();
+    let max = Reservation::new().max();
     if said < ZSTD_SIZE_ERROR && said > max {
         return Err(Refusal::TooLarge.into());
     }

@@ -3,10 +3,10 @@
 //! librdkafka unpacks a batch whole, on the thread of its broker's connection, and of what that comes to it bounds
 //! nothing (of zstd alone, and that generously): some kilobytes that unpack to gigabytes would end the process, and its
 //! successor's, and so on. So the linker sends the calls that unpack (see `build.rs`) to functions of [`wrap`], which do
-//! the same by the same libraries ([`codecs`], by what [`heads`] say), claim room for it as they go ([`room`]), and give
+//! the same by the same libraries ([`codecs`], by what [`heads`] say), reserve room for it as they go ([`room`]), and give
 //! up where there is none.
 //!
-//! Invariants: what is unpacked is claimed before it is written, and given back when librdkafka frees it; a batch that was
+//! Invariants: what is unpacked is reserved before it is written, and given back when librdkafka frees it; a batch that was
 //! given up is an error of its partition at its offset, for librdkafka goes on behind no batch that it could not read.
 //!
 //! **Failure**: a batch that would not fit into all of the room is [`Refusal::TooLarge`]; one that does not fit beside

@@ -1,6 +1,6 @@
-//! How much of what was unpacked may be in memory at once, and who has claimed it.
+//! How much of what was unpacked may be in memory at once, and who has reserved it.
 //!
-//! Invariant: what is held is at most the bound, and an eighth of it for each thread. Each thread may claim that much also
+//! Invariant: what is held is at most the bound, and an eighth of it for each thread. Each thread may reserve that much also
 //! where others hold all there is: what a partition has fetched and cannot pass on holds up no other for good.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What librdkafka takes for a record beside its bytes.
 pub(in super::super::super) const NOTE_BYTES: u64 = 400;
-/// A thread that holds nothing may claim such a part of the bound in any case.
+/// A thread that holds nothing may reserve such a part of the bound in any case.
 const PARTS: u64 = 8;
 
 /// The process's. Clients that are not ratchet's are not bounded, as long as there are no others.
@@ -52,7 +52,7 @@ impl Room {
 
 /// A part of the room, given back when it is dropped, on whichever thread.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct Reservation {
     room: &'static Room,
     own: Arc<AtomicU64>,
     bytes: u64,
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Room {
     }
 }
 
-impl Claim {
+impl Reservation {
     /// Nothing yet, of the process's room.
     pub fn new() -> Self {
         Self::of(&ROOM, OWN.with(Arc::clone))
@@ -74,12 +74,12 @@ impl Claim {
         Self { room, own, bytes: 0 }
     }
 
-    /// The most that a claim can come to.
+    /// The most that a reservation can come to.
     pub fn max(&self) -> u64 {
         self.room.max()
     }
 
-    /// Claims so much more.
+    /// Reserves so much more.
     pub fn add(&mut self, bytes: u64) -> Result<(), Refusal> {
         let (max, wanted) = (self.max(), self.bytes.saturating_add(bytes));
         if wanted > max {
@@ -104,7 +104,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.give_back(self.bytes);
     }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn what_is_beyond_all_room_is_told_from_what_has_no_room_now() {
         let room = room(800);
-        let (mut first, mut second) = (Claim::of(room, Arc::default()), Claim::of(room, Arc::default()));
+        let (mut first, mut second) = (Reservation::of(room, Arc::default()), Reservation::of(room, Arc::default()));
         assert_eq!(first.add(801), Err(Refusal::TooLarge));
         assert_eq!(first.add(800), Ok(()));
         assert_eq!(first.add(1), Err(Refusal::TooLarge));
@@ -137,10 +137,11 @@ mod tests {
     #[test]
     fn what_others_hold_holds_up_no_small_batch() {
         let room = room(800);
-        let mut all = Claim::of(room, Arc::default());
+        let mut all = Reservation::of(room, Arc::default());
         all.add(800).unwrap();
         let own = Arc::default();
-        let (mut first, mut second) = (Claim::of(room, Arc::clone(&own)), Claim::of(room, Arc::clone(&own)));
+        let (mut first, mut second) =
+            (Reservation::of(room, Arc::clone(&own)), Reservation::of(room, Arc::clone(&own)));
         assert_eq!(first.add(60), Ok(()));
         assert_eq!(second.add(60), Err(Refusal::NoRoom), "together they are more than an eighth");
         assert_eq!(second.add(40), Ok(()));

@@ -1,7 +1,7 @@
 //! The functions that librdkafka calls in place of its own: see `build.rs`. Each is as its header declares it.
 //!
-//! What they return librdkafka makes a buffer of at once, on the same thread: then the claim goes over into that buffer,
-//! and is given back when librdkafka frees it.
+//! What they return librdkafka makes a buffer of at once, on the same thread: then the reservation goes over into that
+//! buffer, and is given back when librdkafka frees it.
 //!
 //! **Failure**: as librdkafka's own say it; why it was stands in [`super::note`].
 
@@ -15,7 +15,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use super::super::super::errors::Code;
 use super::codecs::{self, Failure, Unpacked};
 use super::heads;
-use super::room::Claim;
+use super::room::Reservation;
 
 /// What Java's library writes before its first block of snappy: librdkafka has taken it away.
 const SNAPPY_HEAD_BYTES: usize = 16;
@@ -45,10 +45,11 @@ unsafe extern "C" {
     static ratchet_real_rd_kafka_buf_new_shadow: Option<NewShadow>;
 }
 
-/// What was unpacked last on this thread and has become no buffer yet: where it is, once that is known, and its claim.
+/// What was unpacked last on this thread and has become no buffer yet: where it is, once that is known, and its
+/// reservation.
 struct Last {
     start: usize,
-    claim: Claim,
+    reservation: Reservation,
 }
 
 thread_local! {
@@ -66,11 +67,11 @@ pub(in super::super::super) fn shadowed<T>(call: impl FnOnce() -> T) -> (T, Opti
     (result, (!start.is_null()).then_some((start.cast(), len)))
 }
 
-/// The claims of buffers, by where they are.
-static CLAIMS: LazyLock<Mutex<HashMap<usize, Claim>>> = LazyLock::new(Mutex::default);
+/// The reservations of buffers, by where they are.
+static RESERVATIONS: LazyLock<Mutex<HashMap<usize, Reservation>>> = LazyLock::new(Mutex::default);
 
-fn claims() -> MutexGuard<'static, HashMap<usize, Claim>> {
-    CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
+fn reservations() -> MutexGuard<'static, HashMap<usize, Reservation>> {
+    RESERVATIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn keep(last: Option<Last>) {
@@ -81,8 +82,8 @@ fn keep(last: Option<Last>) {
 /// Hands what was unpacked to librdkafka, or notes why there is nothing.
 fn hand_over(compressed_bytes: usize, result: Result<Unpacked, Failure>) -> Result<(*mut c_void, usize), Failure> {
     keep(None);
-    let Unpacked { start, len, claim } = result.inspect_err(|failure| note(compressed_bytes, *failure))?;
-    keep(Some(Last { start: start.addr().get(), claim }));
+    let Unpacked { start, len, reservation } = result.inspect_err(|failure| note(compressed_bytes, *failure))?;
+    keep(Some(Last { start: start.addr().get(), reservation }));
     Ok((start.as_ptr().cast(), len))
 }
 
@@ -209,12 +210,12 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompressed_length(
     keep(None);
     // SAFETY: by the caller's promise.
     let Some(size) = heads::snappy_size(unsafe { input(from.cast(), len) }) else { return false };
-    let mut claim = Claim::new();
-    if let Err(refusal) = claim.add(size as u64) {
+    let mut reservation = Reservation::new();
+    if let Err(refusal) = reservation.add(size as u64) {
         super::note(len, refusal);
         return false;
     }
-    keep(Some(Last { start: 0, claim }));
+    keep(Some(Last { start: 0, reservation }));
     // SAFETY: by the caller's promise.
     unsafe { *to_len = size };
     true
@@ -227,17 +228,17 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompress(from: *const c_char, len:
     let last = LAST.take();
     // SAFETY: by the caller's promise.
     let block = unsafe { input(from.cast(), len) };
-    let Some((size, Last { mut claim, .. })) = heads::snappy_size(block).zip(last) else { return NO_INPUT };
+    let Some((size, Last { mut reservation, .. })) = heads::snappy_size(block).zip(last) else { return NO_INPUT };
     // SAFETY: by the caller's promise.
     if !unsafe { codecs::snappy_block(block, to) } {
         return NO_INPUT;
     }
     // SAFETY: so much was written.
-    if let Err(refusal) = codecs::claim_notes(&mut claim, unsafe { input(to.cast_const().cast(), size) }) {
+    if let Err(refusal) = codecs::reserve_notes(&mut reservation, unsafe { input(to.cast_const().cast(), size) }) {
         super::note(len, refusal);
         return NO_MEMORY;
     }
-    keep(Some(Last { start: to.addr(), claim }));
+    keep(Some(Last { start: to.addr(), reservation }));
     0
 }
 
@@ -254,19 +255,19 @@ unsafe extern "C" fn __wrap_rd_kafka_buf_new_shadow(
     SHADOWED.set((start, len));
     let mut free = free;
     let unpacked = LAST.with_borrow_mut(|last| last.take_if(|last| last.start == start.addr()));
-    if let Some(Last { claim, .. }) = unpacked {
-        claims().insert(start.addr(), claim);
+    if let Some(Last { reservation, .. }) = unpacked {
+        reservations().insert(start.addr(), reservation);
         free = Some(free_unpacked);
     }
     // SAFETY: by the caller's promise.
     unsafe { real(start, len, free) }
 }
 
-/// Frees what was unpacked, and gives its claim back.
+/// Frees what was unpacked, and gives its reservation back.
 unsafe extern "C" fn free_unpacked(start: *mut c_void) {
-    // The claim goes last: it is not to be another's before the memory is.
-    let claim = claims().remove(&start.addr());
+    // The reservation goes last: it is not to be another's before the memory is.
+    let reservation = reservations().remove(&start.addr());
     // SAFETY: memory of `malloc`, which librdkafka frees once.
     unsafe { libc::free(start) };
-    drop(claim);
+    drop(reservation);
 }
