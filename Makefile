@@ -3,7 +3,7 @@
 # There is one profile, release, and one set of features and flags, in every recipe: RocksDB and
 # librdkafka are compiled from source, which takes about a quarter of an hour on two cores, once for
 # each profile, feature set or RUSTFLAGS that they are asked for with. Do not add a second one. (The feature
-# `mistakes` concerns ratchet's own code alone.)
+# `sabotage` concerns ratchet's own code alone.)
 #
 # Variables: CARGO_TARGET_DIR is honoured. ARGS goes to the program or to the test binaries' filter.
 # SETUP_INSTALL=no makes the checks name what is missing instead of installing it.
@@ -113,8 +113,8 @@ faults: setup-test ## Make every fault on real Kafka with real processes, one af
 	$(CARGO) test $(BUILD) --test faults -- --all $(ARGS)
 
 .PHONY: sim-mistakes
-sim-mistakes: setup-build ## Judge the simulation's judge: deliberate mistakes in the engine, each to be seen within a number of seeds, and write docs/simulation/mistakes.md (SIM_MISTAKE=NAME for one)
-	$(CARGO) test $(BUILD) --no-default-features --features mistakes --test sim -- --nocapture mistake $(ARGS)
+sim-mistakes: setup-build ## Judge the simulation's judge by sabotage and lies, and write docs/simulation/mistakes.md (SIM_MISTAKE=NAME for one)
+	$(CARGO) test $(BUILD) --no-default-features --features sabotage --test sim -- --nocapture mistake $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup-build ## Fuzz what reads others' bytes and whole lanes, each target for FUZZ_SECONDS (30)
@@ -182,7 +182,7 @@ APART := cdc sim soak
 clippy: ## Run clippy on everything; a warning is an error
 	$(CARGO) clippy $(BUILD) --all-targets -- -D warnings
 	$(CARGO) clippy $(BUILD) $(addprefix --test ,$(APART)) -- -D warnings
-	$(CARGO) clippy $(BUILD) --no-default-features --features mistakes --test sim -- -D warnings
+	$(CARGO) clippy $(BUILD) --no-default-features --features sabotage --test sim -- -D warnings
 
 .PHONY: docs
 docs: ## Build the documentation of the code

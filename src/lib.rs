@@ -31,7 +31,7 @@
 //! | [`observe`] | metrics, health, logs |
 //! | [`dedup`] | pure: what a record means and whether it is new |
 //! | [`format`], [`record`], [`yaml`], [`words`], [`lock`] | persisted bytes, records, YAML with places, numbers with their nouns, a lock on a file |
-//! | [`mistakes`] | deliberate ones for the simulation, made nowhere else |
+//! | [`sabotage`] | for the simulation alone |
 #![deny(missing_docs)]
 // What others write never ends a thread: an error is answered, or an invariant is named by `expect`. Indices are in
 // bounds by the code beside them, which is what the fuzzers try.
@@ -49,12 +49,12 @@ pub mod dedup;
 pub mod engine;
 pub mod format;
 pub mod lock;
-pub mod mistakes;
 pub mod observe;
 pub mod record;
 pub mod rehearsal;
 #[cfg(test)]
 mod rooms;
+pub mod sabotage;
 pub mod state;
 pub mod topology;
 pub mod words;

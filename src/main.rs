@@ -6,8 +6,8 @@
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() {
-    if cfg!(feature = "mistakes") {
-        eprintln!("this ratchet was built to make mistakes, for `make sim-mistakes`: build it with `make build`");
+    if cfg!(feature = "sabotage") {
+        eprintln!("this ratchet was built to be sabotaged, for `make sim-mistakes`: build it with `make build`");
         std::process::exit(1);
     }
     ratchet::cli::main()

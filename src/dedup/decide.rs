@@ -36,8 +36,8 @@ mod decision;
 use std::cmp::Ordering;
 
 use crate::format::{EntryRef, NO_TIME, key_hash};
-use crate::mistakes::{self, Mistake};
 use crate::record::Record;
+use crate::sabotage::{self, Sabotage};
 
 use super::epochs::{Relation, Step};
 use super::progress::Progress;
@@ -231,7 +231,7 @@ impl Case<'_> {
 
     /// A record that has a version: what it is compared with, and then what becomes of it and of the scopes.
     fn versioned(&self, version: &[u8]) -> Decision {
-        let scope = self.candidate.scope.filter(|_| !mistakes::made(Mistake::EpochIgnored));
+        let scope = self.candidate.scope.filter(|_| !sabotage::is_on(Sabotage::EpochIgnored));
         let number = scope.map(|scope| self.progress.epochs.number(scope));
         let table = self.table.as_ref().filter(|_| self.is_row());
         let of_table = table.and_then(|table| self.relate(number, version, table));
@@ -331,7 +331,7 @@ impl Case<'_> {
 
     fn by_version(&self, entry: &EntryRef<'_>, order: Ordering, versions: Versions, scope: Option<u16>) -> Decision {
         match order {
-            Ordering::Equal if mistakes::made(Mistake::EqualVersionForwarded) => {
+            Ordering::Equal if sabotage::is_on(Sabotage::EqualVersionForwarded) => {
                 self.forward(Reason::Newer, versions, scope)
             }
             Ordering::Greater => self.forward(Reason::Newer, versions, scope),

@@ -4,7 +4,7 @@
 //! It is part of the task's state: a transaction works on a copy, which is kept when it commits.
 
 use crate::format::NO_TIME;
-use crate::mistakes::{self, Mistake};
+use crate::sabotage::{self, Sabotage};
 
 use super::epochs::{self, Epochs};
 use super::rules::{Retention, Rules};
@@ -211,7 +211,7 @@ impl Progress {
             && self.stream_time != NO_TIME
         {
             let horizon = self.stream_time.saturating_sub(ms);
-            let moves_back = mistakes::made(Mistake::HorizonMovedBack);
+            let moves_back = sabotage::is_on(Sabotage::HorizonMovedBack);
             self.horizon = if moves_back { horizon } else { self.horizon.max(horizon) };
         }
     }

@@ -11,8 +11,8 @@ use crate::dedup::{
     Candidate, Decision, Evaluation, Evaluator, Memory, Progress, Reader, Reading, Subject, evaluate, explain,
 };
 use crate::format;
-use crate::mistakes::{self, Mistake};
 use crate::record::Record;
+use crate::sabotage::{self, Sabotage};
 use crate::state::{self, Overlay, Store};
 
 use super::audit::Dropped;
@@ -69,7 +69,7 @@ struct Remembered<'a> {
 impl<'a> Remembered<'a> {
     fn look(&self, key: &[u8], found: &Option<Range<usize>>) -> Option<&'a [u8]> {
         let stored = || found.clone().map(|range| &self.bytes[range]);
-        let written = self.overlay.get(key).filter(|_| !mistakes::made(Mistake::InBatchDuplicatesUnseen));
+        let written = self.overlay.get(key).filter(|_| !sabotage::is_on(Sabotage::InBatchDuplicatesUnseen));
         written.unwrap_or_else(stored)
     }
 }
@@ -124,7 +124,7 @@ impl Judge {
     /// the first is made in this very batch, and then it is in the overlay.
     pub fn look_up(&mut self, store: &Store, progress: &Progress) -> Result<(), state::Error> {
         let Self { arena, readings, bytes, wanted, found, first_rows, .. } = self;
-        if mistakes::made(Mistake::LookUpsKept) && first_rows.len() >= readings.len() {
+        if sabotage::is_on(Sabotage::LookUpsKept) && first_rows.len() >= readings.len() {
             return Ok(());
         }
         bytes.clear();

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::cluster::{Cluster, Reader, RecordBatch, Settled};
 use crate::format::{POSITION_KEY, StoreMeta};
-use crate::mistakes::{self, Mistake};
 use crate::observe::TaskMetrics;
 use crate::record::TopicPartition;
+use crate::sabotage::{self, Sabotage};
 use crate::state::{LoadBuffer, Store};
 
 use super::context::Context;
@@ -264,7 +264,7 @@ impl<C: Cluster> Loading<C> {
             held.store.begin_load(&meta)?;
         }
         let reached =
-            if mistakes::made(Mistake::LoadPositionAhead) { self.settled.changelog_end } else { self.read_up_to };
+            if sabotage::is_on(Sabotage::LoadPositionAhead) { self.settled.changelog_end } else { self.read_up_to };
         let meta = stands_at(reached, self.position_offset);
         self.is_whole = false;
         self.under_way += 1;

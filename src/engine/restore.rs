@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Inquiry, Kind, Settled, Settling};
 use crate::format::{CHANGELOG_LOST, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
-use crate::mistakes::{self, Mistake};
+use crate::sabotage::{self, Sabotage};
 use crate::state::{self, LoadBuffer, Store};
 
 use super::claims::Commitment;
@@ -223,7 +223,7 @@ fn begin<C: Cluster>(
         return Ok(Slice::Worked);
     }
     let held = task.held.as_ref().expect("locked before");
-    let reached = mistakes::made(Mistake::SourceOffsetAlone) && has_reached(&held.store, &settled)?;
+    let reached = sabotage::is_on(Sabotage::SourceOffsetAlone) && has_reached(&held.store, &settled)?;
     let standing = if reached { Standing::Current } else { standing };
     let (from, synced_at) = match standing {
         Standing::Current => {
@@ -246,9 +246,9 @@ fn begin<C: Cluster>(
     if from >= settled.changelog_end {
         return finish(context, task, &settled, (from, None));
     }
-    let is_whole = meta.is_some_and(|meta| meta.token.is_some()) && !mistakes::made(Mistake::WholeStoreLoadedInto);
+    let is_whole = meta.is_some_and(|meta| meta.token.is_some()) && !sabotage::is_on(Sabotage::WholeStoreLoadedInto);
     if !is_whole {
-        let token = committed.filter(|_| mistakes::made(Mistake::TokenInRestore));
+        let token = committed.filter(|_| sabotage::is_on(Sabotage::TokenInRestore));
         let meta = task.store_meta((from, task.position_offset), token, synced_at);
         task.held.as_mut().expect("locked before").store.begin_load(&meta)?;
     }
@@ -271,7 +271,7 @@ fn is_witnessed<C: Cluster>(task: &Task<C>, settled: &Settled) -> Result<bool, S
     Ok(true)
 }
 
-/// A deliberate mistake's question: whether the store has come as far as the group's offset.
+/// Sabotage's question: whether the store has come as far as the group's offset.
 fn has_reached(store: &Store, settled: &Settled) -> Result<bool, Setback> {
     let position = position_record(store)?;
     let end = position.and_then(|position| position.processed.last().map(|&(_, end)| end));

@@ -7,7 +7,7 @@
 use crate::cluster::{Settled, TopicId};
 use crate::dedup::{Bounds, Epochs, Progress, Ranges};
 use crate::format::{self, OffsetMetadata, PositionRecord, StoreMeta, Token};
-use crate::mistakes::{self, Mistake};
+use crate::sabotage::{self, Sabotage};
 use crate::topology::Start;
 
 mod refusal;
@@ -71,7 +71,7 @@ pub fn examine(
     if meta.partition != partition {
         return unusable(format!("it belongs to partition {}", meta.partition));
     }
-    if meta.changelog_offset > settled.changelog_end && !mistakes::made(Mistake::ChangelogEndNotCompared) {
+    if meta.changelog_offset > settled.changelog_end && !sabotage::is_on(Sabotage::ChangelogEndNotCompared) {
         return Standing::Beyond { stands: meta.changelog_offset, end: settled.changelog_end };
     }
     // One marker ends the store's last transaction. If there is more, then of this task's aborted ones, or of
@@ -199,7 +199,7 @@ pub fn resumption(settled: &Settled, position: Option<&PositionRecord>, own: Own
     let processed = Ranges::from_pairs(recorded.iter().copied(), own.bounds)?;
     if let Some(metadata) = &metadata {
         let offset = settled.committed.as_ref().map_or(0, |committed| committed.offset);
-        if !is_held(position, &metadata.token, offset) && !mistakes::made(Mistake::ChangelogAdopted) {
+        if !is_held(position, &metadata.token, offset) && !sabotage::is_on(Sabotage::ChangelogAdopted) {
             let found = position.map_or("nothing".to_owned(), |position| position.token.to_string());
             return Err(Refusal::ChangelogLost { committed: metadata.token, found });
         }
@@ -248,7 +248,7 @@ pub fn is_held(position: Option<&PositionRecord>, committed: &Token, offset: i64
 /// A changelog that was recreated under a task at work holds that task's later transactions, and only those.
 fn check_changelog(settled: &Settled, token: &Token) -> Result<(), Refusal> {
     let (known, found) = (TopicId(token.changelog_id), settled.changelog_id);
-    if known == found || mistakes::made(Mistake::ChangelogAdopted) {
+    if known == found || sabotage::is_on(Sabotage::ChangelogAdopted) {
         Ok(())
     } else {
         Err(Refusal::ChangelogRecreated { known, found })

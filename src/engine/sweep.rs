@@ -8,7 +8,7 @@
 use crate::cluster::Cluster;
 use crate::dedup::{self, Retention};
 use crate::format::{EntryRef, NO_TIME};
-use crate::mistakes::{self, Mistake};
+use crate::sabotage::{self, Sabotage};
 
 use super::context::Context;
 use super::progress::{Walked, Walks};
@@ -64,7 +64,7 @@ pub fn slice<C: Cluster>(
         (sweep.cursor, sweep.walked_at, sweep.walking) = (None, Some(progress.stream_time), true);
         sweep.walks.begin(context.clock.monotonic(), held.store.entries_estimate());
     }
-    let by_wall = mistakes::made(Mistake::SweepByWallClock)
+    let by_wall = sabotage::is_on(Sabotage::SweepByWallClock)
         .then(|| dedup::Progress { stream_time: context.clock.wall_ms(), ..progress.clone() });
     let progress = by_wall.as_ref().unwrap_or(progress);
     let mut walked = 0;

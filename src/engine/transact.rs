@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, DeliveryFailure, Kind, Member, Message, OffsetCommit, Producer, Ticket};
 use crate::format::{OffsetMetadata, POSITION_KEY, PositionRecord, Token};
-use crate::mistakes::{self, Mistake};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::Headers;
+use crate::sabotage::{self, Sabotage};
 
 use super::claims::{Commitment, Ids, InUse};
 use super::context::Context;
@@ -118,7 +118,7 @@ impl<C: Cluster> Transactor<C> {
         self.open.is_some()
     }
 
-    /// A deliberate mistake: lets `task` go out of the open transaction, in which its records stay.
+    /// Sabotage: lets `task` go out of the open transaction, in which its records stay.
     pub(in crate::engine) fn forget(&mut self, task: TaskId) {
         if let Some(open) = &mut self.open {
             open.shares.retain(|share| share.task != task);
@@ -301,7 +301,7 @@ impl<C: Cluster> Transactor<C> {
             commitments.push(commitment);
         }
         let membership = member.metadata().map_err(Failure::cluster)?;
-        if mistakes::made(Mistake::StoreBeforeCommit) {
+        if sabotage::is_on(Sabotage::StoreBeforeCommit) {
             write_early(context, tasks, &open.shares);
         }
         open.ending = true;
@@ -317,7 +317,7 @@ impl<C: Cluster> Transactor<C> {
         for (mut share, commitment) in shares.into_iter().zip(commitments) {
             let id = share.task;
             let task = tasks.get_mut(&id).expect("looked at above");
-            if !mistakes::made(Mistake::CommitmentNotNoted) {
+            if !sabotage::is_on(Sabotage::CommitmentNotNoted) {
                 task.commitment = Some(commitment);
             }
             let offsets = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).collect();
@@ -353,7 +353,7 @@ impl<C: Cluster> Transactor<C> {
         // One that could not even begin says the same for ever, whatever was mended meanwhile: a right, say.
         let could_begin = was_open || !matches!(cause, Cause::Cluster(_));
         let is_fit = ended && could_begin && (!ending || producer.is_fit()) && undelivered.is_empty();
-        if is_fit || mistakes::made(Mistake::ProducerUsedOn) {
+        if is_fit || sabotage::is_on(Sabotage::ProducerUsedOn) {
             producer.take_failures();
             self.producer = Some(producer);
             return Aborted { shares, named, ended: true, undelivered, delivered };
@@ -377,7 +377,7 @@ fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Erro
     }
 }
 
-/// A deliberate mistake: what is not committed yet goes into the stores.
+/// Sabotage: what is not committed yet goes into the stores.
 fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Share]) {
     for share in shares {
         let Some(task) = tasks.get_mut(&share.task) else { continue };

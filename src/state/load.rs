@@ -10,7 +10,7 @@ use std::path::Path;
 use super::Error;
 use super::memory::Room;
 use crate::format::{POSITION_KEY, STORE_META_KEY};
-use crate::mistakes::{self, Mistake};
+use crate::sabotage::{self, Sabotage};
 
 /// What an entry is taken to be, key and value: buffers have room for as many as then fill them.
 const ENTRY_BYTES: usize = 32;
@@ -170,7 +170,7 @@ impl LoadBuffer {
     pub fn sort(&mut self, dir: &Path) -> Result<(), Error> {
         let Self { entries, bytes, .. } = self;
         entries.sort_unstable_by(|a, b| {
-            let (first, later) = if mistakes::made(Mistake::LoadOldestWins) { (b, a) } else { (a, b) };
+            let (first, later) = if sabotage::is_on(Sabotage::LoadOldestWins) { (b, a) } else { (a, b) };
             a.head.cmp(&b.head).then_with(|| a.key(bytes).cmp(b.key(bytes))).then(later.start.cmp(&first.start))
         });
         // Of equal keys the first one stays, which is the latest.

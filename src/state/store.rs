@@ -19,7 +19,7 @@ use super::disk::{Files, Records};
 use super::load::{LoadBuffer, key_head};
 use super::{Error, Memory, Overlay};
 use crate::format::{STORE_META_KEY, StoreMeta};
-use crate::mistakes::{self, Mistake};
+use crate::sabotage::{self, Sabotage};
 
 /// What a write batch adds to each of its records, about.
 const BATCH_RECORD_BYTES: usize = 12;
@@ -88,7 +88,7 @@ impl Store {
     /// Sets the store to being restored: `meta` names no transaction. On disk when this returns, before
     /// anything is loaded, so that a store that was killed while loading never looks current.
     pub fn begin_load(&mut self, meta: &StoreMeta) -> Result<(), Error> {
-        let is_restored = meta.token.is_none() || mistakes::made(Mistake::TokenInRestore);
+        let is_restored = meta.token.is_none() || sabotage::is_on(Sabotage::TokenInRestore);
         assert!(is_restored, "a store that is being restored is the result of no transaction");
         // What an earlier load has left on its way is read again by this one, and must not come after it.
         self.files.drop_loads();

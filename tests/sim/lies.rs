@@ -1,4 +1,4 @@
-//! Lies, by which the judge is judged as by [`ratchet::mistakes`]: what the cluster or the disk does to the engine that
+//! Lies, by which the judge is judged as by [`ratchet::sabotage`]: what the cluster or the disk does to the engine that
 //! would be the engine's own mistake if it did so itself. They are told by decorators, [`Liar`] and [`LyingDisk`]: neither
 //! the engine nor the simulated client knows of any.
 
@@ -18,7 +18,7 @@ macro_rules! lies {
             $(#[doc = $meaning] $name,)+
         }
 
-        #[cfg(feature = "mistakes")]
+        #[cfg(feature = "sabotage")]
         impl Lie {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),+];
@@ -101,7 +101,7 @@ thread_local! {
 }
 
 /// From now on tells this lie on this thread, and no other.
-#[cfg(feature = "mistakes")]
+#[cfg(feature = "sabotage")]
 pub fn tell(lie: Option<Lie>) {
     TOLD.set(lie);
 }

@@ -10,8 +10,8 @@ use crate::engine::failure::{Cause, Failure};
 use crate::engine::restore;
 use crate::engine::share::TaskId;
 use crate::engine::task::{Phase, Task};
-use crate::mistakes::{self, Mistake};
 use crate::record::TopicPartition;
+use crate::sabotage::{self, Sabotage};
 
 use super::Lane;
 
@@ -33,7 +33,7 @@ impl<C: Cluster> Lane<C> {
             }
             GroupEvent::Revoked(partitions) => {
                 tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions revoked");
-                if mistakes::made(Mistake::ReleasedInTransaction) {
+                if sabotage::is_on(Sabotage::ReleasedInTransaction) {
                     self.tasks_of(&partitions).into_iter().for_each(|id| self.transactor.forget(id));
                 } else {
                     self.commit();

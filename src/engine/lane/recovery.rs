@@ -15,7 +15,7 @@ use crate::engine::restore::{self, Setback, Slice};
 use crate::engine::share::TaskId;
 use crate::engine::task::{Phase, Task};
 use crate::engine::transact::Transactor;
-use crate::mistakes::{self, Mistake};
+use crate::sabotage::{self, Sabotage};
 
 use super::{DISK_SLICE, Lane};
 
@@ -35,7 +35,7 @@ impl<C: Cluster> Lane<C> {
         // A producer that has lost its place says nothing of the output.
         let fenced = matches!(&failure.cause, Cause::Cluster(error) if error.kind == Kind::Fenced);
         for id in aborted.tasks() {
-            if self.goes_on_by_mistake(id, &failure.cause) {
+            if self.goes_on_by_sabotage(id, &failure.cause) {
                 continue;
             }
             if let Some(task) = self.tasks.get_mut(&id).filter(|_| !aborted.ended) {
@@ -60,13 +60,13 @@ impl<C: Cluster> Lane<C> {
         fallen_back.into_iter().for_each(|failure| self.on_task_failure(failure));
     }
 
-    /// Deliberate mistakes: whether a task goes on without a restore.
-    fn goes_on_by_mistake(&mut self, id: TaskId, cause: &Cause) -> bool {
-        if mistakes::made(Mistake::TasksNotRestarted) {
+    /// Sabotage: whether a task goes on without a restore.
+    fn goes_on_by_sabotage(&mut self, id: TaskId, cause: &Cause) -> bool {
+        if sabotage::is_on(Sabotage::TasksNotRestarted) {
             return true;
         }
         let unknown = matches!(cause, Cause::Cluster(error) if error.kind == Kind::Unknown);
-        if !(unknown && mistakes::made(Mistake::UnknownTakenForAbort)) {
+        if !(unknown && sabotage::is_on(Sabotage::UnknownTakenForAbort)) {
             return false;
         }
         let Some(task) = self.tasks.get(&id) else { return false };

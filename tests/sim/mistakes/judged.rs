@@ -1,4 +1,4 @@
-//! Goal: each deliberate mistake is seen within a stated number of new seeds.
+//! Goal: each act of sabotage and each lie is seen within a stated number of new seeds.
 //!
 //! `SIM_MISTAKE=NAME` tries one alone, `SIM_FIRST=n` begins with that seed. When all have been seen,
 //! docs/simulation/mistakes.md is written.
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use ratchet::mistakes::{self, Mistake};
+use ratchet::sabotage::{self, Sabotage};
 
 use crate::lies::{self, Lie};
 use crate::profile::{Draw, Profile};
@@ -20,16 +20,16 @@ use crate::{number, pages, play, stores};
 /// What is done wrongly: by the engine itself, or to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wrong {
-    Made(Mistake),
+    Done(Sabotage),
     Told(Lie),
 }
 
-use Wrong::{Made, Told};
+use Wrong::{Done, Told};
 
 impl Wrong {
     fn meaning(self) -> &'static str {
         match self {
-            Made(mistake) => mistake.meaning(),
+            Done(act) => act.meaning(),
             Told(lie) => lie.meaning(),
         }
     }
@@ -38,7 +38,7 @@ impl Wrong {
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Made(mistake) => mistake.fmt(f),
+            Done(act) => act.fmt(f),
             Told(lie) => lie.fmt(f),
         }
     }
@@ -52,7 +52,7 @@ thread_local! {
 /// From now on, and until [`end`], what is wanted is done on this thread.
 pub fn begin() {
     match WANTED.get() {
-        Some(Made(mistake)) => mistakes::make(Some(mistake)),
+        Some(Done(act)) => sabotage::switch_on(Some(act)),
         Some(Told(lie)) => lies::tell(Some(lie)),
         None => {}
     }
@@ -60,7 +60,7 @@ pub fn begin() {
 
 /// Nothing is done wrongly any more.
 pub fn end() {
-    mistakes::make(None);
+    sabotage::switch_on(None);
     lies::tell(None);
 }
 
@@ -68,53 +68,53 @@ pub fn end() {
 type Case = (Wrong, &'static str, u64);
 
 const CASES: [Case; 50] = [
-    (Made(Mistake::StoreBeforeCommit), "falling", 100),
+    (Done(Sabotage::StoreBeforeCommit), "falling", 100),
     (Told(Lie::MetaBeforeEntries), "falling", 200),
     (Told(Lie::StoreErrorIgnored), "sick", 500),
     (Told(Lie::EpochsNotWritten), "epochal", 100),
-    (Made(Mistake::LookUpsKept), "calm", 20),
-    (Made(Mistake::InBatchDuplicatesUnseen), "calm", 20),
+    (Done(Sabotage::LookUpsKept), "calm", 20),
+    (Done(Sabotage::InBatchDuplicatesUnseen), "calm", 20),
     (Told(Lie::StoreNotAsked), "calm", 20),
-    (Made(Mistake::EqualVersionForwarded), "calm", 20),
-    (Made(Mistake::EpochIgnored), "epochal", 20),
+    (Done(Sabotage::EqualVersionForwarded), "calm", 20),
+    (Done(Sabotage::EpochIgnored), "epochal", 20),
     (Told(Lie::TimestampReplaced), "calm", 20),
     (Told(Lie::OffsetWithoutPlusOne), "calm", 20),
     (Told(Lie::OffsetsOfOneTask), "calm", 50),
     (Told(Lie::OffsetsOnlyWithOutput), "forgetful", 100),
-    (Made(Mistake::SweepByWallClock), "forgetful", 500),
+    (Done(Sabotage::SweepByWallClock), "forgetful", 500),
     (Told(Lie::TombstoneDropped), "forgetful", 500),
     (Told(Lie::PositionNotLast), "calm", 20),
     (Told(Lie::ChangelogPartitionWrong), "falling", 100),
     (Told(Lie::StaleGeneration), "calm", 50),
     (Told(Lie::UnjoinedMembership), "falling", 5_000),
     (Told(Lie::LostKept), "falling", 2_000),
-    (Made(Mistake::ReleasedInTransaction), "falling", 1_000),
-    (Made(Mistake::UnknownTakenForAbort), "stormy", 2_000),
+    (Done(Sabotage::ReleasedInTransaction), "falling", 1_000),
+    (Done(Sabotage::UnknownTakenForAbort), "stormy", 2_000),
     (Told(Lie::UnknownTakenForCommit), "stormy", 2_000),
-    (Made(Mistake::ProducerUsedOn), "falling", 500),
+    (Done(Sabotage::ProducerUsedOn), "falling", 500),
     (Told(Lie::AbortSkipped), "falling", 500),
-    (Made(Mistake::TasksNotRestarted), "falling", 300),
+    (Done(Sabotage::TasksNotRestarted), "falling", 300),
     (Told(Lie::ReadPositionKept), "falling", 500),
-    (Made(Mistake::CommitmentNotNoted), "falling", 500),
+    (Done(Sabotage::CommitmentNotNoted), "falling", 500),
     (Told(Lie::ClaimUnsettled), "falling", 1_000),
     (Told(Lie::OpenTransactionPassed), "wild", 10_000),
     (Told(Lie::RestoreToStableOffset), "falling", 2_000),
     (Told(Lie::RestoreToLastRecord), "falling", 50),
-    (Made(Mistake::LoadPositionAhead), "sick", 1_000),
-    (Made(Mistake::LoadOldestWins), "falling", 100),
+    (Done(Sabotage::LoadPositionAhead), "sick", 1_000),
+    (Done(Sabotage::LoadOldestWins), "falling", 100),
     (Told(Lie::RestoreFromOtherPartition), "falling", 50),
-    (Made(Mistake::TokenInRestore), "sick", 2_000),
-    (Made(Mistake::SourceOffsetAlone), "upset", 500),
+    (Done(Sabotage::TokenInRestore), "sick", 2_000),
+    (Done(Sabotage::SourceOffsetAlone), "upset", 500),
     (Told(Lie::PartitionNotCompared), "sick", 1_000),
-    (Made(Mistake::ChangelogAdopted), "upset", 500),
+    (Done(Sabotage::ChangelogAdopted), "upset", 500),
     (Told(Lie::TruncatedRebuilt), "upset", 500),
     (Told(Lie::StoreNotSetAside), "sick", 2_000),
-    (Made(Mistake::WholeStoreLoadedInto), "falling", 500),
-    (Made(Mistake::ChangelogCreatedAnew), "upset", 200),
+    (Done(Sabotage::WholeStoreLoadedInto), "falling", 500),
+    (Done(Sabotage::ChangelogCreatedAnew), "upset", 200),
     (Told(Lie::PositionNotRecorded), "late", 500),
-    (Made(Mistake::ChangelogEndNotCompared), "upset", 2_000),
+    (Done(Sabotage::ChangelogEndNotCompared), "upset", 2_000),
     (Told(Lie::DeliveryNotCompared), "upset", 500),
-    (Made(Mistake::HorizonMovedBack), "forgetful", 500),
+    (Done(Sabotage::HorizonMovedBack), "forgetful", 500),
     (Told(Lie::RangesUnbounded), "uprooted", 500),
     (Told(Lie::ScopesUnbounded), "epochal", 100),
     (Told(Lie::KafkaTimeNotAsked), "forgetful", 500),
@@ -125,7 +125,7 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `make sim-mistakes`; edit tests/sim/mistakes/judged.rs instead. -->
 
-Deliberate mistakes in the engine, and lies that cluster and disk tell it, one after the other; each has to be seen by
+Sabotage of the engine, and lies that cluster and disk tell it, one after the other; each has to be seen by
 the judge within a stated number of new seeds of one [profile](../simulation.md#profiles), which without the mistake are
 right. A run in which one is not seen writes no page.
 
@@ -197,7 +197,7 @@ fn cell(text: &str) -> String {
 fn every_mistake_is_listed_once() {
     let mut listed: Vec<Wrong> = CASES.iter().map(|(wrong, ..)| *wrong).collect();
     listed.sort();
-    let all = Mistake::ALL.iter().copied().map(Made).chain(Lie::ALL.iter().copied().map(Told));
+    let all = Sabotage::ALL.iter().copied().map(Done).chain(Lie::ALL.iter().copied().map(Told));
     assert!(listed.into_iter().eq(all), "all of them, and each once");
 }
 

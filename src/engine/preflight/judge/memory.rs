@@ -5,7 +5,7 @@ use crate::engine::preflight::facts::{Facts, Seen};
 use crate::engine::preflight::finding::Finding;
 use crate::engine::resume::{ANEW, FOREIGN_OFFSET_HELP, LOST_HELP, NOT_WITHOUT_A_COPY};
 use crate::format::{self, OffsetMetadata};
-use crate::mistakes::{self, Mistake};
+use crate::sabotage::{self, Sabotage};
 use crate::words::counted;
 
 use super::{GRANT, Judge, Role, identity};
@@ -13,7 +13,7 @@ use super::{GRANT, Judge, Role, identity};
 impl Judge<'_> {
     /// A changelog that is missing although something tells of what stood in it: another one would hold nothing of that.
     pub(super) fn lost(&self, facts: &Facts) -> Option<Finding> {
-        if facts.changelog.seen != Seen::Missing || mistakes::made(Mistake::ChangelogCreatedAnew) {
+        if facts.changelog.seen != Seen::Missing || sabotage::is_on(Sabotage::ChangelogCreatedAnew) {
             return None;
         }
         let name = &facts.changelog.name;

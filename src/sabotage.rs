@@ -1,27 +1,27 @@
-//! Deliberate mistakes, by which the simulation's judge is judged: one is switched on, and the judge has to see it.
+//! Sabotage, by which the simulation's judge is judged: one act is switched on, and the judge has to see it.
 //!
-//! Only with the cargo feature `mistakes`, which nothing but `make sim-mistakes` asks for. Without it [`made`] is
-//! `false` when it is compiled, and nothing of any mistake is left. With it nothing is different either, until a
-//! thread is told to make one; the program has no way to say so, and does not start.
+//! Only with the cargo feature `sabotage`, which nothing but `make sim-mistakes` asks for. Without it [`is_on`] is
+//! `false` when it is compiled, and nothing of any act is left. With it nothing is different either, until one is switched
+//! on for a thread; the program has no way to do so, and does not start.
 //!
-//! What the cluster or the disk can do in the engine's stead is no mistake here, but a lie of the simulation's
+//! What the cluster or the disk can do in the engine's stead is no sabotage, but a lie of the simulation's
 //! (`tests/sim/lies`).
 //!
 //! To keep something of a transaction that was aborted, its writes, stream time, epochs or what it had processed, is none
-//! of them: what an open transaction would change is its own (`engine::share`), and goes when it goes.
+//! either: what an open transaction would change is its own (`engine::share`), and goes when it goes.
 
-#[cfg(feature = "mistakes")]
+#[cfg(feature = "sabotage")]
 use std::cell::Cell;
 
-macro_rules! mistakes {
+macro_rules! acts {
     ($($(#[doc = $meaning:literal])+ $name:ident,)+) => {
         /// What is done wrongly.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Mistake {
+        pub enum Sabotage {
             $($(#[doc = $meaning])+ $name,)+
         }
 
-        impl Mistake {
+        impl Sabotage {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
@@ -35,7 +35,7 @@ macro_rules! mistakes {
     };
 }
 
-mistakes! {
+acts! {
     /// the store is written before Kafka has committed
     StoreBeforeCommit,
     /// what was looked up for one batch is used for the next
@@ -78,30 +78,30 @@ mistakes! {
     HorizonMovedBack,
 }
 
-#[cfg(feature = "mistakes")]
+#[cfg(feature = "sabotage")]
 thread_local! {
     /// What is done wrongly on this thread.
-    static MADE: Cell<Option<Mistake>> = const { Cell::new(None) };
+    static ON: Cell<Option<Sabotage>> = const { Cell::new(None) };
 }
 
-/// From now on does this wrongly on this thread, and nothing else.
-#[cfg(feature = "mistakes")]
-pub fn make(mistake: Option<Mistake>) {
-    MADE.set(mistake);
+/// From now on this is done wrongly on this thread, and nothing else.
+#[cfg(feature = "sabotage")]
+pub fn switch_on(act: Option<Sabotage>) {
+    ON.set(act);
 }
 
 /// Whether this is to be done wrongly.
-#[cfg(feature = "mistakes")]
+#[cfg(feature = "sabotage")]
 #[inline]
 #[must_use]
-pub fn made(mistake: Mistake) -> bool {
-    MADE.get() == Some(mistake)
+pub fn is_on(act: Sabotage) -> bool {
+    ON.get() == Some(act)
 }
 
 /// Whether this is to be done wrongly: never.
-#[cfg(not(feature = "mistakes"))]
+#[cfg(not(feature = "sabotage"))]
 #[inline]
 #[must_use]
-pub const fn made(_: Mistake) -> bool {
+pub const fn is_on(_: Sabotage) -> bool {
     false
 }
