@@ -18,7 +18,6 @@ use super::crash;
 use super::hold::Held;
 use super::progress::Restoring;
 use super::restore::Setback;
-use super::resume::ANEW;
 use super::task::{Phase, Task};
 
 /// For how long a changelog may bring nothing before its end.
@@ -167,9 +166,8 @@ impl<C: Cluster> Loading<C> {
 
     /// Reads what is there, up to a bound, into the buffer, which has room for it.
     fn read_once(&mut self, changelog: &TopicPartition, batch: &mut C::Batch) -> Result<(), Setback> {
-        // Records that were removed meanwhile are no reason to stop: the next try begins where the changelog does.
         let read = self.reader.read(batch, READ_RECORDS_MAX, Duration::ZERO);
-        read.map_err(|error| Setback::Later(error.message))?;
+        read.map_err(Setback::Unread)?;
         let Some(buffer) = &mut self.buffer else { return Ok(()) };
         for index in 0..batch.len() {
             let record = batch.record(index);
@@ -179,11 +177,7 @@ impl<C: Cluster> Loading<C> {
             }
             self.records += 1;
             let Some(key) = record.key else {
-                let offset = record.offset;
-                return Err(Setback::Refused(format!(
-                    "{changelog}:{offset} has no key: another program writes to the changelog; stop that program and \
-                     {ANEW}"
-                )));
+                return Err(Setback::Keyless { changelog: changelog.clone(), offset: record.offset });
             };
             buffer.put(key, record.value);
             if key == POSITION_KEY {
@@ -211,11 +205,8 @@ impl<C: Cluster> Loading<C> {
         self.told.at(now, position - self.from, self.settled.changelog_end - position, input, metrics);
         metrics.restored(self.records - before.records);
         if now.saturating_sub(self.progressed) > NO_PROGRESS_WAIT {
-            return Err(Setback::Later(format!(
-                "the changelog brought nothing for {} s: at offset {position} of {}",
-                NO_PROGRESS_WAIT.as_secs(),
-                self.settled.changelog_end
-            )));
+            let end = self.settled.changelog_end;
+            return Err(Setback::Silent { waited: NO_PROGRESS_WAIT, position, end });
         }
         Ok(worked)
     }

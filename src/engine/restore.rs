@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Inquiry, Kind, Settled, Settling};
 use crate::format::{CHANGELOG_LOST, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::record::TopicPartition;
 use crate::sabotage::{self, Sabotage};
 use crate::state::{self, LoadBuffer, Store};
 
@@ -15,7 +16,7 @@ use super::claims::Commitment;
 use super::context::{Context, backoff};
 use super::hold::{self, Held};
 use super::load::{self, Loading, Progress};
-use super::resume::{self, Origin, Own, Refusal, Standing};
+use super::resume::{self, ANEW, Origin, Own, Refusal, Standing};
 use super::share::Position;
 use super::task::{Phase, Task};
 use crate::topology::Start;
@@ -35,45 +36,74 @@ pub enum Slice {
 }
 
 /// Why a restore cannot go on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Setback {
-    /// Never: a person has to do something.
-    Refused(String),
-    /// Likewise, if brokers go on saying so.
-    Doubted(String),
-    /// A right is missing: never, unless it was there before.
-    Denied(String),
-    /// The store cannot be used as it is: another is to be built in its place.
-    Damaged(String),
-    /// Not now.
-    Later(String),
+    /// Going on would be wrong.
+    #[error(transparent)]
+    Refusal(#[from] Refusal),
+    /// The cluster could not do something.
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
+    /// The changelog could not be read. Records may have been removed meanwhile: the next try begins where it does.
+    #[error("{0}")]
+    Unread(cluster::Error),
+    /// The store could not do something.
+    #[error(transparent)]
+    State(#[from] state::Error),
+    /// The store's former holder has not let go of it.
+    #[error("the store is still open in another lane of this process")]
+    StillOpen,
+    /// A record that ratchet has not written.
+    #[error("{changelog}:{offset} has no key: another program writes to the changelog; stop that program and {}", ANEW)]
+    Keyless {
+        /// Where it stands.
+        changelog: TopicPartition,
+        /// Where it stands.
+        offset: i64,
+    },
+    /// Nothing came for long.
+    #[error("the changelog brought nothing for {} s: at offset {position} of {end}", .waited.as_secs())]
+    Silent {
+        /// For how long.
+        waited: Duration,
+        /// Up to where it was read.
+        position: i64,
+        /// Up to where it is to be read.
+        end: i64,
+    },
 }
 
-impl From<cluster::Error> for Setback {
-    fn from(error: cluster::Error) -> Self {
-        match error.kind {
-            Kind::Refused if error.right => Self::Denied(error.message),
-            Kind::Refused => Self::Refused(error.message),
-            Kind::Retry | Kind::Abort | Kind::Fenced | Kind::Unknown => Self::Later(error.message),
-        }
-    }
+/// What follows from a [`Setback`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// The task stops: a person has to do something.
+    Stop,
+    /// It stops if brokers go on saying so.
+    AskAgain,
+    /// It stops, unless the right that is missing was there before.
+    StopUnlessProven,
+    /// Another store is built in place of this one.
+    Rebuild,
+    /// It tries again.
+    TryAgain,
 }
 
-impl From<state::Error> for Setback {
-    fn from(error: state::Error) -> Self {
-        match error {
-            state::Error::Damaged { reason, .. } => Self::Damaged(reason),
+impl Setback {
+    /// What follows.
+    pub fn then(&self) -> Then {
+        match self {
+            Self::Refusal(refusal) if refusal.is_doubtful() => Then::AskAgain,
+            Self::Refusal(_) | Self::Keyless { .. } => Then::Stop,
+            Self::Cluster(error) => match error.kind {
+                Kind::Refused if error.right => Then::StopUnlessProven,
+                Kind::Refused => Then::Stop,
+                Kind::Retry | Kind::Abort | Kind::Fenced | Kind::Unknown => Then::TryAgain,
+            },
+            Self::State(state::Error::Damaged { .. }) => Then::Rebuild,
             // It stays in the changelog: a second reading would find it again.
-            error @ state::Error::ReservedKey { .. } => Self::Refused(error.to_string()),
-            error => Self::Later(error.to_string()),
+            Self::State(state::Error::ReservedKey { .. }) => Then::Stop,
+            Self::State(_) | Self::Unread(_) | Self::StillOpen | Self::Silent { .. } => Then::TryAgain,
         }
-    }
-}
-
-impl From<Refusal> for Setback {
-    fn from(refusal: Refusal) -> Self {
-        let reason = refusal.to_string();
-        if refusal.is_doubtful() { Self::Doubted(reason) } else { Self::Refused(reason) }
     }
 }
 
@@ -112,7 +142,7 @@ pub fn step<C: Cluster>(
             match &task.held {
                 Some(_) => begin(context, cluster, task, *settled, may_load),
                 None if now < deadline => Ok(Slice::Waiting),
-                None => Err(Setback::Later("the store is still open in another lane of this process".to_owned())),
+                None => Err(Setback::StillOpen),
             }
         }
         Phase::Loading(_) => match load::step(context, task, batch)? {
@@ -142,25 +172,26 @@ pub fn inquiry<C: Cluster>(context: &Context, task: &Task<C>) -> Inquiry {
 pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Setback) {
     // After an error of its disk a store is opened anew.
     let held = task.held.take();
-    match setback {
-        Setback::Refused(reason) => return stop(context, task, held, reason),
-        Setback::Doubted(reason) if task.doubted >= context.limits.doubts_max => {
-            return stop(context, task, held, reason);
-        }
-        Setback::Denied(reason) if !context.proven.has(&task.input.topic) => return stop(context, task, held, reason),
+    let reason = setback.to_string();
+    match setback.then() {
+        Then::Stop => return stop(context, task, held, &reason),
+        Then::AskAgain if task.doubted >= context.limits.doubts_max => return stop(context, task, held, &reason),
+        Then::StopUnlessProven if !context.proven.has(&task.input.topic) => return stop(context, task, held, &reason),
         // Whether another may be built in its place is known when the task has settled again.
-        Setback::Damaged(reason) => {
-            task.damaged = Some(reason.clone());
+        Then::Rebuild => {
+            if let Setback::State(state::Error::Damaged { reason, .. }) = setback {
+                task.damaged = Some(reason.clone());
+            }
             task.attempts += 1;
         }
         // However long other trouble has lasted: a refusal is not to be late for it.
-        Setback::Doubted(reason) => {
+        Then::AskAgain => {
             let wait = backoff(task.doubted);
             task.doubted += 1;
             tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore doubted; asking again");
             return task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
         }
-        Setback::Later(reason) | Setback::Denied(reason) => {
+        Then::TryAgain | Then::StopUnlessProven => {
             let wait = backoff(task.attempts);
             task.attempts += 1;
             tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore set back");

@@ -11,7 +11,7 @@ use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
 use crate::engine::panics::{AtHand, Panic, caught};
 use crate::engine::present::Doubt;
 use crate::engine::process::Scratch;
-use crate::engine::restore::{self, Setback, Slice};
+use crate::engine::restore::{self, Setback, Slice, Then};
 use crate::engine::share::TaskId;
 use crate::engine::task::{Phase, Task};
 use crate::engine::transact::Transactor;
@@ -200,7 +200,7 @@ impl<C: Cluster> Lane<C> {
             };
             if let Err(setback) = ready {
                 let task = self.tasks.get_mut(&id).expect("listed above");
-                if matches!(setback, Setback::Refused(_) | Setback::Denied(_)) {
+                if matches!(setback.then(), Then::Stop | Then::StopUnlessProven) {
                     // Nobody waits for the records of a stopped task.
                     let _ = self.member.pause(&task.input);
                 }

@@ -14,7 +14,7 @@ use ratchet::engine::context::Context;
 use ratchet::engine::failure::{Cause, Failure};
 use ratchet::engine::fallback;
 use ratchet::engine::limits::Limits;
-use ratchet::engine::restore::{self, Setback, Slice};
+use ratchet::engine::restore::{self, Setback, Slice, Then};
 use ratchet::engine::task::{Phase, Task, Tasks};
 use ratchet::engine::transact::Transactor;
 use ratchet::format::{
@@ -286,10 +286,8 @@ fn a_store_whose_position_record_was_compacted_away_goes_on() {
 
 /// Why a task was stopped: at once, or when it had asked again.
 fn reason_of(setback: Setback) -> String {
-    match setback {
-        Setback::Refused(reason) | Setback::Doubted(reason) => reason,
-        other => panic!("{other:?} stops no task"),
-    }
+    assert!(matches!(setback.then(), Then::Stop | Then::AskAgain), "{setback:?} stops no task");
+    setback.to_string()
 }
 
 /// What a restore had brought into files was there after a crash, and where the store stood was not: with a changelog that
