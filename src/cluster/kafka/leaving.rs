@@ -8,9 +8,6 @@
 
 use std::time::{Duration, Instant};
 
-use rdkafka::bindings as rd;
-
-use super::errors::Failure;
 use super::member::Member;
 use super::native::Signal;
 use crate::cluster::{Error, GroupEvent, Kind, Member as _};
@@ -32,10 +29,7 @@ impl Member {
         if let Err(error) = self.unsubscribe() {
             tracing::debug!("{error}");
         }
-        // SAFETY: client and queue are alive; the error is taken over.
-        let failure =
-            unsafe { Failure::take(rd::rd_kafka_consumer_close_queue(self.client.raw(), self.client.events())) };
-        if let Some(failure) = failure {
+        if let Some(failure) = self.client.leave() {
             return Err(failure.plain("leaving the group"));
         }
         // Only now: before, a cooperative member may not give everything up, and would wait for ever for
@@ -44,8 +38,7 @@ impl Member {
             self.give_all_up();
         }
         let deadline = Instant::now() + CLOSE_DEADLINE;
-        // SAFETY: the client is alive.
-        while unsafe { rd::rd_kafka_consumer_closed(self.client.raw()) } == 0 {
+        while !self.client.has_left() {
             if Instant::now() >= deadline {
                 let message = "the group was not left in time: the others wait for the session to time out";
                 return Err(Error::new(Kind::Retry, message));
@@ -84,8 +77,7 @@ impl Member {
     }
 
     fn give_all_up(&self) {
-        // SAFETY: the client is alive; null stands for no partitions. An error means that there is nothing
-        // to be answered any more.
-        let _ = unsafe { rd::rd_kafka_assign(self.client.raw(), std::ptr::null()) };
+        // A failure means that there is nothing to be answered any more.
+        let _ = self.client.unassign_all();
     }
 }

@@ -8,17 +8,14 @@
 //! **Failure**: what librdkafka mends by itself is told once as [`Kind::Retry`]; a position that the
 //! broker no longer has (`auto.offset.reset=error`) and missing rights are [`Kind::Refused`].
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::bindings as rd;
-
 use super::batch::Batch;
 use super::epochs::{Epochs, Stretches};
 use super::errors::{Code, Failure};
-use super::native::{Client, List, Queue, Signal, c_millis};
+use super::native::{Client, GroupMetadata, List, NO_OFFSET, Queue, Signal};
 use super::properties::Properties;
 use super::slots::{self, Slots};
 use crate::cluster::{self, Error, GroupEvent, Kind};
@@ -54,29 +51,19 @@ pub struct Member {
 
 /// Proof of a membership as of some moment. See [`cluster::Member::metadata`].
 pub struct Metadata {
-    raw: NonNull<rd::rd_kafka_consumer_group_metadata_t>,
+    proof: GroupMetadata,
     epochs: Arc<Epochs>,
 }
 
-// SAFETY: plain memory that is owned.
-unsafe impl Send for Metadata {}
-
 impl Metadata {
-    /// The C handle.
-    pub(super) fn raw(&self) -> *const rd::rd_kafka_consumer_group_metadata_t {
-        self.raw.as_ptr()
+    /// The client's.
+    pub(super) fn proof(&self) -> &GroupMetadata {
+        &self.proof
     }
 
     /// What is known for the group of the epochs before its offsets.
     pub(super) fn epochs(&self) -> &Epochs {
         &self.epochs
-    }
-}
-
-impl Drop for Metadata {
-    fn drop(&mut self) {
-        // SAFETY: owned.
-        unsafe { rd::rd_kafka_consumer_group_metadata_destroy(self.raw.as_ptr()) }
     }
 }
 
@@ -109,9 +96,7 @@ impl Member {
     fn subscribe_to(&self, topics: &[Arc<str>]) -> Result<(), Error> {
         let wanted: Vec<TopicPartition> =
             topics.iter().map(|topic| TopicPartition::new(Arc::clone(topic), -1)).collect();
-        let list = List::of(&wanted, i64::from(rd::RD_KAFKA_OFFSET_INVALID))?;
-        // SAFETY: client and list are alive; the list is copied.
-        let failure = Failure::of(unsafe { rd::rd_kafka_subscribe(self.client.raw(), list.raw()) });
+        let failure = self.client.subscribe(&List::of(&wanted, NO_OFFSET)?);
         failure.map_or(Ok(()), |failure| Err(failure.plain("subscribing")))
     }
 
@@ -147,8 +132,7 @@ impl Member {
                             slot.started = false;
                         }
                     }
-                    // SAFETY: the client is alive.
-                    let lost = unsafe { rd::rd_kafka_assignment_lost(self.client.raw()) } != 0;
+                    let lost = self.client.has_lost_assignment();
                     self.pending =
                         Some(if lost { GroupEvent::Lost(partitions) } else { GroupEvent::Revoked(partitions) });
                 }
@@ -174,13 +158,7 @@ impl Member {
 
     /// The membership as of now; `None` while the group has not given the member an id.
     pub(super) fn membership(&self) -> Option<Metadata> {
-        // SAFETY: the client is alive; what is returned is owned.
-        let raw = NonNull::new(unsafe { rd::rd_kafka_consumer_group_metadata(self.client.raw()) });
-        let metadata = Metadata { raw: raw?, epochs: Arc::clone(&self.epochs) };
-        // SAFETY: the metadata is alive, and its strings with it.
-        let id = unsafe { rd::rd_kafka_consumer_group_metadata_member_id(metadata.raw()) };
-        // SAFETY: as above; an id ends with a zero.
-        (!id.is_null() && unsafe { *id } != 0).then_some(metadata)
+        Some(Metadata { proof: self.client.group_metadata()?, epochs: Arc::clone(&self.epochs) })
     }
 
     /// Wakes the thread of the connection to the partition's leader. While nothing is fetched from a broker it sleeps
@@ -197,10 +175,10 @@ impl Member {
         &self,
         partition: &TopicPartition,
         offset: i64,
-        call: impl FnOnce(*mut rd::rd_kafka_t, &List) -> Option<Failure>,
+        call: impl FnOnce(&Client, &List) -> Option<Failure>,
     ) -> Result<Option<Failure>, Error> {
         let list = List::of(std::slice::from_ref(partition), offset)?;
-        let failure = call(self.client.raw(), &list);
+        let failure = call(&self.client, &list);
         Ok(failure.or_else(|| list.failure().map(|(_, failure)| failure)))
     }
 
@@ -213,9 +191,7 @@ impl Member {
         }
         // An explicit offset: a stored one would have to be fetched, and a pending transaction would hold
         // that up. Nothing is read from it, for `start` seeks.
-        let list = List::of(partitions, 0)?;
-        // SAFETY: client and list are alive; the list is copied, the error is taken over.
-        let failure = unsafe { Failure::take(rd::rd_kafka_incremental_assign(self.client.raw(), list.raw())) };
+        let failure = self.client.assign_more(&List::of(partitions, 0)?);
         failure.map_or(Ok(()), |failure| Err(failure.plain("taking partitions over")))
     }
 
@@ -226,22 +202,13 @@ impl Member {
     }
 
     fn unassign(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
-        let list = List::of(partitions, i64::from(rd::RD_KAFKA_OFFSET_INVALID))?;
-        // SAFETY: client and list are alive; the list is copied, the error is taken over.
-        let failure = unsafe { Failure::take(rd::rd_kafka_incremental_unassign(self.client.raw(), list.raw())) };
+        let failure = self.client.unassign(&List::of(partitions, NO_OFFSET)?);
         failure.map_or(Ok(()), |failure| Err(failure.plain("letting partitions go")))
     }
 
     fn set_paused(&self, partition: &TopicPartition, paused: bool) -> Result<(), Error> {
-        let failure = self.on_partition(partition, 0, |client, list| {
-            // SAFETY: client and list are alive for the call.
-            Failure::of(unsafe {
-                match paused {
-                    true => rd::rd_kafka_pause_partitions(client, list.raw()),
-                    false => rd::rd_kafka_resume_partitions(client, list.raw()),
-                }
-            })
-        })?;
+        let call = if paused { Client::pause } else { Client::resume };
+        let failure = self.on_partition(partition, 0, call)?;
         let what = if paused { "pausing" } else { "resuming" };
         failure.map_or(Ok(()), |failure| Err(failure.plain(format_args!("{what} {partition}"))))
     }
@@ -249,8 +216,7 @@ impl Member {
     /// Notes under which leaders the transaction markers were written that the partitions' positions have passed.
     fn note_markers(&self) -> Result<(), Error> {
         let list = List::of(&self.slots.positioned(), -1)?;
-        // SAFETY: client and list are alive for the call.
-        let failure = Failure::of(unsafe { rd::rd_kafka_position(self.client.raw(), list.raw()) });
+        let failure = self.client.position(&list);
         for element in list.iter().filter(|element| failure.is_none() && element.failure().is_none()) {
             if let Some(epoch) = element.epoch().filter(|_| element.offset() > 0) {
                 let mut passed = Stretches::default();
@@ -263,8 +229,7 @@ impl Member {
 
     fn client_position(&self, partition: &TopicPartition) -> Option<i64> {
         let list = List::of(std::slice::from_ref(partition), -1).ok()?;
-        // SAFETY: client and list are alive for the call.
-        let failure = Failure::of(unsafe { rd::rd_kafka_position(self.client.raw(), list.raw()) });
+        let failure = self.client.position(&list);
         let position = list.iter().next().filter(|element| element.failure().is_none())?.offset();
         (failure.is_none() && position >= 0).then_some(position)
     }
@@ -277,9 +242,7 @@ pub(super) fn seek(client: &Client, partition: &TopicPartition, offset: i64, epo
     loop {
         let mut list = List::new(1);
         list.push_in_epoch(partition, offset, epoch, None)?;
-        // SAFETY: client and list are alive for the call; the error is taken over.
-        let failure =
-            unsafe { Failure::take(rd::rd_kafka_seek_partitions(client.raw(), list.raw(), c_millis(SEEK_DEADLINE))) };
+        let failure = client.seek(&list, SEEK_DEADLINE);
         let failure = failure.or_else(|| list.failure().map(|(_, failure)| failure));
         let Some(failure) = failure else { return Ok(()) };
         // The fetcher comes up a moment after the assignment.
@@ -322,8 +285,7 @@ impl cluster::Member for Member {
         if !topics.is_empty() {
             return self.subscribe_to(topics);
         }
-        // SAFETY: the client is alive.
-        let failure = Failure::of(unsafe { rd::rd_kafka_unsubscribe(self.client.raw()) });
+        let failure = self.client.unsubscribe();
         failure.map_or(Ok(()), |failure| Err(failure.plain("unsubscribing")))
     }
 
@@ -391,9 +353,7 @@ impl cluster::Member for Member {
             || Error::new(Kind::Abort, "the member has not joined its group yet: its commits would not be fenced");
         self.note_markers()?;
         let metadata = self.membership().ok_or_else(unjoined)?;
-        // SAFETY: the metadata is alive.
-        let generation = unsafe { rd::rd_kafka_consumer_group_metadata_generation_id(metadata.raw()) };
-        (generation >= 0).then_some(metadata).ok_or_else(unjoined)
+        (metadata.proof().generation() >= 0).then_some(metadata).ok_or_else(unjoined)
     }
 
     fn leave(mut self) -> Result<(), Error> {

@@ -16,13 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use rdkafka::bindings as rd;
 
-use super::errors::{Code, Failure};
+use super::errors::Failure;
 use super::member::Metadata;
-use super::native::{Client, List, Listener, Topic, c_millis, c_string};
+use super::native::{Client, List, Listener, SendBatch, Topic, c_string};
 use super::properties::Properties;
-use super::send::{Patience, SEND_RECORDS_MAX, c_message, produce, produce_batch};
+use super::send::{Patience, SEND_RECORDS_MAX};
 use super::threads::{Caller, Reports, Watched};
 use crate::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
@@ -57,7 +56,7 @@ pub struct Producer {
     client: Arc<Client>,
     caller: Caller,
     reports: Arc<Reports>,
-    topics: HashMap<Box<str>, Topic, ahash::RandomState>,
+    topics: Topics,
     delivery_timeout: Duration,
     transaction_timeout: Duration,
     /// Whether the last commit had an answer to everything that it asked for.
@@ -66,6 +65,8 @@ pub struct Producer {
     /// The last transaction that was to be committed.
     ended: Option<Ended>,
 }
+
+type Topics = HashMap<Box<str>, Topic, ahash::RandomState>;
 
 /// A transaction that has ended, as far as the client was told.
 #[derive(Clone, Copy)]
@@ -110,8 +111,7 @@ impl Producer {
         let opened = caller.call(INIT_DEADLINE + GRACE, move |client| {
             connect(client);
             until(Instant::now() + INIT_DEADLINE, |wait| {
-                // SAFETY: the client is alive; the error is taken over.
-                let failure = unsafe { Failure::take(rd::rd_kafka_init_transactions(client.raw(), c_millis(wait))) }?;
+                let failure = client.init_transactions(wait)?;
                 // What stands behind a time-out may be a password: no need to try that again.
                 Some(told.take_trouble().unwrap_or(failure))
             })
@@ -140,20 +140,6 @@ impl Producer {
         })
     }
 
-    fn topic(&mut self, name: &str) -> Result<*mut rd::rd_kafka_topic_t, Error> {
-        if let Some(topic) = self.topics.get(name) {
-            return Ok(topic.raw());
-        }
-        let topic = Topic::new(&self.client, &c_string(name)?).map_err(|failure| failure.plain(name))?;
-        Ok(self.topics.entry(name.into()).or_insert(topic).raw())
-    }
-
-    /// What a producer that is lost does not take is no trouble of the task whose record it is.
-    fn as_doubted(&self, error: Error) -> Error {
-        let lost = error.kind == Kind::Abort && self.reports.is_doubted();
-        if lost { Error { kind: Kind::Fenced, ..error } } else { error }
-    }
-
     /// Adds the offsets, on the calls' thread. Of what fails, the group's refusal of the membership is an answer.
     fn add_offsets(
         client: &Client,
@@ -162,20 +148,13 @@ impl Producer {
         deadline: Instant,
         answered: &AtomicBool,
     ) -> Result<(), Error> {
-        until(deadline, |wait| {
-            // SAFETY: all three are alive; the error is taken over.
-            unsafe {
-                let error =
-                    rd::rd_kafka_send_offsets_to_transaction(client.raw(), offsets.raw(), group.raw(), c_millis(wait));
-                Failure::take(error)
-            }
-        })
-        // Whatever this was, nothing has been committed.
-        .map_err(|failure| {
-            answered.store(failure.is_stale_membership(), Ordering::Release);
-            failure.transactional("adding the offsets to the transaction", Kind::Abort)
-        })
-        .map_err(|error| if error.kind == Kind::Unknown { Error::new(Kind::Abort, error.message) } else { error })
+        until(deadline, |wait| client.send_offsets(offsets, group.proof(), wait))
+            // Whatever this was, nothing has been committed.
+            .map_err(|failure| {
+                answered.store(failure.is_stale_membership(), Ordering::Release);
+                failure.transactional("adding the offsets to the transaction", Kind::Abort)
+            })
+            .map_err(|error| if error.kind == Kind::Unknown { Error::new(Kind::Abort, error.message) } else { error })
     }
 
     /// Waits until it is known where the records have come to stand, on the calls' thread, if that matters. Of one that
@@ -196,12 +175,24 @@ impl Producer {
 
     /// Ends the transaction, on the calls' thread.
     fn end(client: &Client, deadline: Instant) -> Result<(), Error> {
-        until(deadline, |wait| {
-            // SAFETY: the client is alive; the error is taken over.
-            unsafe { Failure::take(rd::rd_kafka_commit_transaction(client.raw(), c_millis(wait))) }
-        })
-        .map_err(|failure| failure.transactional("committing the transaction", Kind::Unknown))
+        until(deadline, |wait| client.commit_transaction(wait))
+            .map_err(|failure| failure.transactional("committing the transaction", Kind::Unknown))
     }
+}
+
+/// The handle of the topic `name`, kept in `topics`.
+fn topic<'t>(topics: &'t mut Topics, client: &Arc<Client>, name: &str) -> Result<&'t Topic, Error> {
+    if !topics.contains_key(name) {
+        let topic = Topic::new(client, &c_string(name)?).map_err(|failure| failure.plain(name))?;
+        topics.insert(name.into(), topic);
+    }
+    Ok(&topics[name])
+}
+
+/// What a producer that is lost does not take is no trouble of the task whose record it is.
+fn as_doubted(reports: &Reports, error: Error) -> Error {
+    let lost = error.kind == Kind::Abort && reports.is_doubted();
+    if lost { Error { kind: Kind::Fenced, ..error } } else { error }
 }
 
 /// Makes a call again for as long as it may be, until the deadline; `call` is given how long it may wait.
@@ -234,10 +225,7 @@ impl cluster::Producer for Producer {
             std::thread::sleep(ended.pause(Instant::now()));
         }
         self.reports.begun();
-        let begun = self.caller.call(ATTEMPT + GRACE, |client| {
-            // SAFETY: the client is alive; the error is taken over.
-            unsafe { Failure::take(rd::rd_kafka_begin_transaction(client.raw())) }
-        });
+        let begun = self.caller.call(ATTEMPT + GRACE, |client| client.begin_transaction());
         self.begun_at = Instant::now();
         match begun {
             Watched::Done(None) => Ok(()),
@@ -247,11 +235,11 @@ impl cluster::Producer for Producer {
     }
 
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
-        let topic = self.topic(message.topic)?;
-        let mut patience = Patience::new(self.delivery_timeout);
-        // SAFETY: the topic is this client's, and kept by `self.topics`.
-        while let Some(failure) = unsafe { produce(&self.client, topic, ticket, message) } {
-            patience.endure(&failure, message.topic, message.partition).map_err(|error| self.as_doubted(error))?;
+        let Self { client, topics, reports, delivery_timeout, .. } = self;
+        let (topic, opaque) = (topic(topics, client, message.topic)?, Reports::opaque(ticket));
+        let mut patience = Patience::new(*delivery_timeout);
+        while let Some(failure) = topic.produce(opaque, message) {
+            patience.endure(&failure, message.topic, message.partition).map_err(|error| as_doubted(reports, error))?;
         }
         Ok(())
     }
@@ -262,26 +250,18 @@ impl cluster::Producer for Producer {
         to: &TopicPartition,
         records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
     ) -> Result<(), Error> {
-        let topic = self.topic(&to.topic)?;
-        let opaque = Reports::opaque(Ticket { number, report: false });
-        let mut records = records.map(|(key, value)| c_message(key, value, opaque));
-        let mut batch: Vec<rd::rd_kafka_message_t> = Vec::with_capacity(SEND_RECORDS_MAX);
+        let Self { client, topics, reports, delivery_timeout, .. } = self;
+        let (topic, opaque) = (topic(topics, client, &to.topic)?, Reports::opaque(Ticket { number, report: false }));
+        let (mut records, mut batch) = (records, SendBatch::with_capacity(SEND_RECORDS_MAX));
         loop {
-            batch.clear();
-            batch.extend(records.by_ref().take(SEND_RECORDS_MAX));
+            records.by_ref().take(SEND_RECORDS_MAX).for_each(|(key, value)| batch.push(key, value, opaque));
             if batch.is_empty() {
                 return Ok(());
             }
-            let mut patience = Patience::new(self.delivery_timeout);
-            loop {
-                // SAFETY: the topic is this client's, and kept by `self.topics`; the bytes live through the call.
-                unsafe { produce_batch(topic, to.partition, &mut batch) };
-                // A full queue takes nothing after the first that it refuses; another error is that record's alone.
-                batch.retain(|message| message.err != Code::RD_KAFKA_RESP_ERR_NO_ERROR);
-                let codes = || batch.iter().map(|message| message.err);
-                let worst = codes().find(|code| *code != Code::RD_KAFKA_RESP_ERR__QUEUE_FULL).or(codes().next());
-                let Some(failure) = worst.and_then(Failure::of) else { break };
-                patience.endure(&failure, &to.topic, to.partition).map_err(|error| self.as_doubted(error))?;
+            let mut patience = Patience::new(*delivery_timeout);
+            // What is taken is in the batch no more.
+            while let Some(failure) = topic.produce_all(to.partition, &mut batch) {
+                patience.endure(&failure, &to.topic, to.partition).map_err(|error| as_doubted(reports, error))?;
             }
         }
     }
@@ -292,8 +272,7 @@ impl cluster::Producer for Producer {
 
     fn in_flight(&self) -> usize {
         // Counts a record until its report was recorded.
-        // SAFETY: the client is alive.
-        usize::try_from(unsafe { rd::rd_kafka_outq_len(self.client.raw()) }).unwrap_or(0)
+        self.client.in_flight()
     }
 
     fn has_failed(&self) -> bool {
@@ -360,12 +339,9 @@ impl cluster::Producer for Producer {
         const WHAT: &str = "aborting the transaction";
         let (asked, timeout) = (Instant::now(), self.transaction_timeout);
         self.reports.asked_to_end(asked);
-        let aborted = self.caller.call(timeout + GRACE, move |client| {
-            until(asked + timeout, |wait| {
-                // SAFETY: the client is alive; the error is taken over.
-                unsafe { Failure::take(rd::rd_kafka_abort_transaction(client.raw(), c_millis(wait))) }
-            })
-        });
+        let aborted = self
+            .caller
+            .call(timeout + GRACE, move |client| until(asked + timeout, |wait| client.abort_transaction(wait)));
         self.reports.answered(Instant::now());
         match aborted {
             Watched::Done(result) => result.map_err(|failure| failure.transactional(WHAT, Kind::Unknown)),

@@ -10,13 +10,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::bindings as rd;
-
 use super::batch::{Batch, Incoming};
 use super::epochs::{Epochs, Stretches};
-use super::errors::{Code, Failure};
+use super::errors::Code;
 use super::member::seek;
-use super::native::{Client, Queue, Signal, Topic, c_string};
+use super::native::{Client, Consuming, Signal, c_string};
 use super::properties::Properties;
 use super::slots::{is_fetched_again, truncated, unreadable};
 #[cfg(doc)]
@@ -36,8 +34,7 @@ pub(super) fn telling_ends(properties: &Properties) -> Properties {
 pub struct Reader {
     partition: TopicPartition,
     partitions: Arc<[TopicPartition]>,
-    queue: Queue,
-    topic: Topic,
+    consuming: Consuming,
     place: Place,
     epochs: Option<Arc<Epochs>>,
 }
@@ -71,33 +68,22 @@ impl Reader {
         offset: i64,
         epochs: Option<Arc<Epochs>>,
     ) -> Result<Self, Error> {
-        let queue = Queue::new(client);
-        let what = || format!("reading {partition}");
-        let topic = Topic::new(client, &c_string(&partition.topic)?).map_err(|failure| failure.plain(what()))?;
-        // SAFETY: topic and queue are alive, and stay so until reading is stopped.
-        let started =
-            unsafe { rd::rd_kafka_consume_start_queue(topic.raw(), partition.partition, offset, queue.raw()) };
-        if started != 0 {
-            // SAFETY: reads the calling thread's last error.
-            let code = unsafe { rd::rd_kafka_last_error() };
-            let failure = Failure::of(code)
-                .unwrap_or_else(|| Failure::new(Code::RD_KAFKA_RESP_ERR__FAIL, "it cannot be started"));
-            return Err(failure.plain(what()));
-        }
+        let consuming = Consuming::begin(client, &c_string(&partition.topic)?, partition.partition, offset)
+            .map_err(|failure| failure.plain(format!("reading {partition}")))?;
         let partitions = Arc::from([partition.clone()]);
         let read = epochs.is_some().then(Stretches::default);
         let place = Place { position: offset, read, trouble: None, is_stuck: false };
-        let reader = Self { partition: partition.clone(), partitions, queue, topic, place, epochs };
+        let reader = Self { partition: partition.clone(), partitions, consuming, place, epochs };
         let known = reader.epochs.as_ref().and_then(|epochs| epochs.begin(partition, offset));
         if known.is_some() {
-            seek(reader.queue.client(), partition, offset, known)?;
+            seek(reader.consuming.queue().client(), partition, offset, known)?;
         }
         Ok(reader)
     }
 
     /// What the client tells of the cluster; the loss of one connection is its own business.
     fn serve(&self) -> Result<(), Error> {
-        while let Some(event) = self.queue.client().next_event(Duration::ZERO) {
+        while let Some(event) = self.consuming.queue().client().next_event(Duration::ZERO) {
             if let Signal::Error(failure) = event.signal()
                 && failure.code != Code::RD_KAFKA_RESP_ERR__TRANSPORT
             {
@@ -148,8 +134,10 @@ impl cluster::Reader for Reader {
         if let Some(trouble) = self.place.take_trouble() {
             return Err(trouble);
         }
-        let Self { partition, partitions, queue, place, epochs, .. } = self;
-        batch.fill(queue, partitions, records_max, wait, |message| place.sort(message, partition).then_some(0));
+        let Self { partition, partitions, consuming, place, epochs } = self;
+        batch.fill(consuming.queue(), partitions, records_max, wait, |message| {
+            place.sort(message, partition).then_some(0)
+        });
         if let (Some(epochs), Some(read)) = (epochs, &mut place.read) {
             epochs.note_read(partition, read);
         }
@@ -162,12 +150,5 @@ impl cluster::Reader for Reader {
 
     fn position(&self) -> i64 {
         self.place.position
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        // SAFETY: the topic is alive, and this partition of it was started.
-        unsafe { rd::rd_kafka_consume_stop(self.topic.raw(), self.partition.partition) };
     }
 }

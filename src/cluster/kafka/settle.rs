@@ -167,9 +167,7 @@ impl Askers {
         let client = self.group(group, stability)?;
         let list = List::of(partitions, -1)?;
         let what = format!("asking for the offsets of the group {group}");
-        // SAFETY: client and list are alive for the call.
-        let code = unsafe { rd::rd_kafka_committed(client.raw(), list.raw(), c_millis(wait)) };
-        match Failure::of(code) {
+        match client.committed(&list, wait) {
             None => client.answered(),
             Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => {
                 client.answered();

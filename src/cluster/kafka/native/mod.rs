@@ -21,16 +21,20 @@ use super::properties::Properties;
 use crate::cluster::{Error, Kind};
 use trouble::Told;
 
+mod consuming;
 mod event;
 mod list;
 mod listener;
 mod log;
+mod producing;
 mod trouble;
 mod unpack;
 
+pub(super) use consuming::{Consuming, GroupMetadata, NO_OFFSET};
 pub(super) use event::{Event, Signal, Undelivered};
 pub(super) use list::{Element, List};
 pub(super) use listener::Listener;
+pub(super) use producing::Batch as SendBatch;
 pub(super) use unpack::{NOTE_BYTES, Refusal, allow, allowed_bytes, refusal, shadowed};
 
 /// Room for librdkafka's explanations.
@@ -395,7 +399,7 @@ impl Drop for Queue {
 /// A topic's handle, which saves looking its name up for each record.
 pub(super) struct Topic {
     raw: NonNull<rd::rd_kafka_topic_t>,
-    _client: Arc<Client>,
+    client: Arc<Client>,
 }
 
 // SAFETY: as for `Client`.
@@ -411,7 +415,12 @@ impl Topic {
             let code = unsafe { rd::rd_kafka_last_error() };
             Failure::of(code).unwrap_or_else(|| Failure::new(Code::RD_KAFKA_RESP_ERR__FAIL, "the topic is not taken"))
         })?;
-        Ok(Self { raw, _client: Arc::clone(client) })
+        Ok(Self { raw, client: Arc::clone(client) })
+    }
+
+    /// The client that it is of.
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// The C handle.

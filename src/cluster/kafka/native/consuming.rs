@@ -1,0 +1,171 @@
+//! What a member of a group and a reader of one partition ask of a client.
+
+use std::ffi::CStr;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::bindings as rd;
+
+use super::super::errors::{Code, Failure};
+use super::{Client, List, Queue, Topic, c_millis};
+
+/// An offset that stands for none.
+pub const NO_OFFSET: i64 = rd::RD_KAFKA_OFFSET_INVALID as i64;
+
+/// Proof of a membership as of some moment.
+pub struct GroupMetadata(NonNull<rd::rd_kafka_consumer_group_metadata_t>);
+
+// SAFETY: plain memory that is owned.
+unsafe impl Send for GroupMetadata {}
+
+impl GroupMetadata {
+    /// The C handle.
+    pub(super) fn raw(&self) -> *const rd::rd_kafka_consumer_group_metadata_t {
+        self.0.as_ptr()
+    }
+
+    /// Whether the group has given the member an id.
+    fn has_member_id(&self) -> bool {
+        // SAFETY: the metadata is alive, and its strings with it.
+        let id = unsafe { rd::rd_kafka_consumer_group_metadata_member_id(self.raw()) };
+        // SAFETY: as above; an id ends with a zero.
+        !id.is_null() && unsafe { *id } != 0
+    }
+
+    /// The group's generation; negative where the member is in none.
+    pub fn generation(&self) -> i32 {
+        // SAFETY: the metadata is alive.
+        unsafe { rd::rd_kafka_consumer_group_metadata_generation_id(self.raw()) }
+    }
+}
+
+impl Drop for GroupMetadata {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { rd::rd_kafka_consumer_group_metadata_destroy(self.0.as_ptr()) }
+    }
+}
+
+impl Client {
+    /// Subscribes to the list's topics in place of those before.
+    pub fn subscribe(&self, topics: &List) -> Option<Failure> {
+        // SAFETY: client and list are alive; the list is copied.
+        Failure::of(unsafe { rd::rd_kafka_subscribe(self.raw(), topics.raw()) })
+    }
+
+    /// Subscribes to nothing.
+    pub fn unsubscribe(&self) -> Option<Failure> {
+        // SAFETY: the client is alive.
+        Failure::of(unsafe { rd::rd_kafka_unsubscribe(self.raw()) })
+    }
+
+    /// Whether what is revoked was lost: it may be another member's already.
+    pub fn has_lost_assignment(&self) -> bool {
+        // SAFETY: the client is alive.
+        unsafe { rd::rd_kafka_assignment_lost(self.raw()) != 0 }
+    }
+
+    /// The membership as of now; `None` while the group has not given the member an id.
+    pub fn group_metadata(&self) -> Option<GroupMetadata> {
+        // SAFETY: the client is alive; what is returned is owned.
+        let metadata = GroupMetadata(NonNull::new(unsafe { rd::rd_kafka_consumer_group_metadata(self.raw()) })?);
+        metadata.has_member_id().then_some(metadata)
+    }
+
+    /// Adds partitions to the assignment, to be read from the list's offsets.
+    pub fn assign_more(&self, partitions: &List) -> Option<Failure> {
+        // SAFETY: client and list are alive; the list is copied, the error is taken over.
+        unsafe { Failure::take(rd::rd_kafka_incremental_assign(self.raw(), partitions.raw())) }
+    }
+
+    /// Takes partitions out of the assignment.
+    pub fn unassign(&self, partitions: &List) -> Option<Failure> {
+        // SAFETY: client and list are alive; the list is copied, the error is taken over.
+        unsafe { Failure::take(rd::rd_kafka_incremental_unassign(self.raw(), partitions.raw())) }
+    }
+
+    /// Takes all partitions out of the assignment.
+    pub fn unassign_all(&self) -> Option<Failure> {
+        // SAFETY: the client is alive; null stands for no partitions.
+        Failure::of(unsafe { rd::rd_kafka_assign(self.raw(), ptr::null()) })
+    }
+
+    /// Reads nothing of the list's partitions; what is wrong with one stands in its element.
+    pub fn pause(&self, partitions: &List) -> Option<Failure> {
+        // SAFETY: client and list are alive for the call.
+        Failure::of(unsafe { rd::rd_kafka_pause_partitions(self.raw(), partitions.raw()) })
+    }
+
+    /// Reads the list's partitions again; what is wrong with one stands in its element.
+    pub fn resume(&self, partitions: &List) -> Option<Failure> {
+        // SAFETY: client and list are alive for the call.
+        Failure::of(unsafe { rd::rd_kafka_resume_partitions(self.raw(), partitions.raw()) })
+    }
+
+    /// Puts the positions of the list's partitions into it.
+    pub fn position(&self, partitions: &List) -> Option<Failure> {
+        // SAFETY: client and list are alive for the call.
+        Failure::of(unsafe { rd::rd_kafka_position(self.raw(), partitions.raw()) })
+    }
+
+    /// Has the list's partitions read from its offsets on, waiting for it; what is wrong with one stands in its element.
+    pub fn seek(&self, partitions: &List, wait: Duration) -> Option<Failure> {
+        // SAFETY: client and list are alive for the call; the error is taken over.
+        unsafe { Failure::take(rd::rd_kafka_seek_partitions(self.raw(), partitions.raw(), c_millis(wait))) }
+    }
+
+    /// Puts what the client's group has committed for the list's partitions into it.
+    pub fn committed(&self, partitions: &List, wait: Duration) -> Option<Failure> {
+        // SAFETY: client and list are alive for the call.
+        Failure::of(unsafe { rd::rd_kafka_committed(self.raw(), partitions.raw(), c_millis(wait)) })
+    }
+
+    /// Begins to leave the group. What is to be answered comes as events until [`Client::has_left`].
+    pub fn leave(&self) -> Option<Failure> {
+        // SAFETY: client and queue are alive; the error is taken over.
+        unsafe { Failure::take(rd::rd_kafka_consumer_close_queue(self.raw(), self.events())) }
+    }
+
+    /// Whether the group is left.
+    pub fn has_left(&self) -> bool {
+        // SAFETY: the client is alive.
+        unsafe { rd::rd_kafka_consumer_closed(self.raw()) != 0 }
+    }
+}
+
+/// A partition that is read into a queue for as long as this lives, outside any group.
+pub struct Consuming {
+    topic: Topic,
+    partition: i32,
+    /// What is read comes there.
+    queue: Queue,
+}
+
+impl Consuming {
+    /// Reads a partition of `topic` from `offset` on.
+    pub fn begin(client: &Arc<Client>, topic: &CStr, partition: i32, offset: i64) -> Result<Self, Failure> {
+        let (queue, topic) = (Queue::new(client), Topic::new(client, topic)?);
+        // SAFETY: topic and queue are alive, and stay so until reading is stopped.
+        let started = unsafe { rd::rd_kafka_consume_start_queue(topic.raw(), partition, offset, queue.raw()) };
+        if started != 0 {
+            // SAFETY: reads the calling thread's last error.
+            let code = unsafe { rd::rd_kafka_last_error() };
+            let unknown = || Failure::new(Code::RD_KAFKA_RESP_ERR__FAIL, "it cannot be started");
+            return Err(Failure::of(code).unwrap_or_else(unknown));
+        }
+        Ok(Self { topic, partition, queue })
+    }
+
+    /// Where what is read comes.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+}
+
+impl Drop for Consuming {
+    fn drop(&mut self) {
+        // SAFETY: the topic is alive, and this partition of it was started.
+        unsafe { rd::rd_kafka_consume_stop(self.topic.raw(), self.partition) };
+    }
+}

@@ -1,0 +1,181 @@
+//! What a transactional producer asks of a client. Records go in one by one, or many at once to one partition, which costs
+//! half as much and is open only to records that have no headers and no time of their own.
+
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+use std::time::Duration;
+
+use rdkafka::bindings as rd;
+
+use super::super::errors::{Code, Failure};
+use super::{Client, GroupMetadata, List, Topic, c_millis};
+use crate::cluster::Message;
+use crate::record::Headers;
+
+impl Client {
+    /// Ends what is open under the transactional id, and takes it over.
+    pub fn init_transactions(&self, wait: Duration) -> Option<Failure> {
+        // SAFETY: the client is alive; the error is taken over.
+        unsafe { Failure::take(rd::rd_kafka_init_transactions(self.raw(), c_millis(wait))) }
+    }
+
+    /// Opens a transaction.
+    pub fn begin_transaction(&self) -> Option<Failure> {
+        // SAFETY: the client is alive; the error is taken over.
+        unsafe { Failure::take(rd::rd_kafka_begin_transaction(self.raw())) }
+    }
+
+    /// Adds a group's offsets to the transaction.
+    pub fn send_offsets(&self, offsets: &List, group: &GroupMetadata, wait: Duration) -> Option<Failure> {
+        // SAFETY: all three are alive; the error is taken over.
+        unsafe {
+            let wait = c_millis(wait);
+            Failure::take(rd::rd_kafka_send_offsets_to_transaction(self.raw(), offsets.raw(), group.raw(), wait))
+        }
+    }
+
+    /// Commits the transaction, once everything was delivered.
+    pub fn commit_transaction(&self, wait: Duration) -> Option<Failure> {
+        // SAFETY: the client is alive; the error is taken over.
+        unsafe { Failure::take(rd::rd_kafka_commit_transaction(self.raw(), c_millis(wait))) }
+    }
+
+    /// Ends the transaction without effect.
+    pub fn abort_transaction(&self, wait: Duration) -> Option<Failure> {
+        // SAFETY: the client is alive; the error is taken over.
+        unsafe { Failure::take(rd::rd_kafka_abort_transaction(self.raw(), c_millis(wait))) }
+    }
+
+    /// How many records were handed over whose reports were not served yet.
+    pub fn in_flight(&self) -> usize {
+        // SAFETY: the client is alive.
+        usize::try_from(unsafe { rd::rd_kafka_outq_len(self.raw()) }).unwrap_or(0)
+    }
+}
+
+/// Records for one partition, to be handed over in one call; keys and values are copied then.
+pub struct Batch<'a> {
+    records: Vec<rd::rd_kafka_message_t>,
+    _bytes: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Batch<'a> {
+    /// Room for so many, to be used again.
+    pub fn with_capacity(records: usize) -> Self {
+        Self { records: Vec::with_capacity(records), _bytes: PhantomData }
+    }
+
+    /// Adds a record by whose number its report tells of it.
+    pub fn push(&mut self, key: &'a [u8], value: Option<&'a [u8]>, opaque: usize) {
+        let (value, value_size) = c_bytes(value);
+        self.records.push(rd::rd_kafka_message_t {
+            err: Code::RD_KAFKA_RESP_ERR_NO_ERROR,
+            rkt: ptr::null_mut(),
+            partition: 0,
+            payload: value.cast_mut(),
+            len: value_size,
+            key: key.as_ptr().cast_mut().cast(),
+            key_len: key.len(),
+            offset: 0,
+            _private: ptr::without_provenance_mut(opaque),
+        });
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+}
+
+impl Topic {
+    /// Hands a record over, once. `opaque` is the number by which its report tells of it.
+    pub fn produce(&self, opaque: usize, message: &Message<'_>) -> Option<Failure> {
+        use rd::rd_kafka_vtype_t as part;
+        let (key, key_size) = c_bytes(message.key);
+        let (value, value_size) = c_bytes(message.value);
+        let headers = c_headers(message.headers);
+        let opaque: *mut c_void = ptr::without_provenance_mut(opaque);
+        // SAFETY: client and topic are alive; each part is followed by what librdkafka's documentation says, and the end.
+        // It copies key and value, and takes the headers over unless it fails.
+        let code = unsafe {
+            rd::rd_kafka_producev(
+                self.client().raw(),
+                part::RD_KAFKA_VTYPE_RKT,
+                self.raw(),
+                part::RD_KAFKA_VTYPE_PARTITION,
+                message.partition,
+                part::RD_KAFKA_VTYPE_MSGFLAGS,
+                rd::RD_KAFKA_MSG_F_COPY,
+                part::RD_KAFKA_VTYPE_KEY,
+                key,
+                key_size,
+                part::RD_KAFKA_VTYPE_VALUE,
+                value,
+                value_size,
+                part::RD_KAFKA_VTYPE_HEADERS,
+                headers,
+                // 0 stands for the present, so a record that says 0 gets the present too.
+                part::RD_KAFKA_VTYPE_TIMESTAMP,
+                message.timestamp.unwrap_or(0),
+                part::RD_KAFKA_VTYPE_OPAQUE,
+                opaque,
+                part::RD_KAFKA_VTYPE_END,
+            )
+        };
+        let failure = Failure::of(code)?;
+        if !headers.is_null() {
+            // SAFETY: still ours, as the call failed.
+            unsafe { rd::rd_kafka_headers_destroy(headers) }
+        }
+        Some(failure)
+    }
+
+    /// Hands records over to a partition, once; those that are taken are in the batch no more. The worst of the others'
+    /// failures: another one rather than a full queue, which takes nothing after the first that it refuses.
+    pub fn produce_all(&self, partition: i32, batch: &mut Batch<'_>) -> Option<Failure> {
+        let records = &mut batch.records;
+        let count = c_int::try_from(records.len()).expect("a batch is small");
+        // SAFETY: topic, keys and values are alive; as many records as is said.
+        unsafe {
+            rd::rd_kafka_produce_batch(self.raw(), partition, rd::RD_KAFKA_MSG_F_COPY, records.as_mut_ptr(), count);
+        }
+        records.retain(|record| record.err != Code::RD_KAFKA_RESP_ERR_NO_ERROR);
+        let codes = || records.iter().map(|record| record.err);
+        let worst = codes().find(|code| *code != Code::RD_KAFKA_RESP_ERR__QUEUE_FULL).or(codes().next());
+        worst.and_then(Failure::of)
+    }
+}
+
+/// A record's headers as librdkafka takes them; null for none.
+fn c_headers(headers: Headers<'_>) -> *mut rd::rd_kafka_headers_t {
+    if headers.is_empty() {
+        return ptr::null_mut();
+    }
+    // SAFETY: the list is new; it copies names and values, whose lengths are given.
+    unsafe {
+        let list = rd::rd_kafka_headers_new(headers.iter().count());
+        for header in headers.iter() {
+            let (value, size) = header.value.map_or((ptr::null(), 0), |value| (value.as_ptr(), value.len()));
+            let name = header.name;
+            rd::rd_kafka_header_add(
+                list,
+                name.as_ptr().cast(),
+                name.len().cast_signed(),
+                value.cast(),
+                size.cast_signed(),
+            );
+        }
+        list
+    }
+}
+
+/// Bytes as librdkafka takes them; null for null.
+fn c_bytes(bytes: Option<&[u8]>) -> (*const c_void, usize) {
+    bytes.map_or((ptr::null(), 0), |bytes| (bytes.as_ptr().cast(), bytes.len()))
+}
