@@ -1,34 +1,21 @@
-//! Questions about topics, and their creation, by librdkafka's admin calls. rust-rdkafka does not offer
-//! topic ids.
+//! Questions about topics and groups, and the creation of topics.
 //!
 //! **Failure**: a topic that does not exist is `None`, not an error; a cluster that does not answer in
 //! time is [`Kind::Retry`], unless rights or a password stand behind it.
 
-use std::ffi::{CStr, CString, c_char, c_int};
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::bindings as rd;
-
 use super::errors::{Code, Failure};
-use super::native::{Client, Event, Queue, c_millis, c_string};
-use crate::cluster::{Denied, Error, Kind, NewTopic, Rights, TopicDescription, TopicId};
+use super::native::{self, ANSWER_DEADLINE, Client, Group, ask_to_create, c_string, describe_group, settings};
+use crate::cluster::{Denied, Error, Kind, NewTopic, TopicDescription};
 
-/// How long an answer may take.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 /// How long a coordinator's answer may take at first: while the topic of the groups is being made, librdkafka waits for it
 /// to no end. Another client is given twice as long, and so on, [`ANSWER_DEADLINE`] in all.
 const COORDINATOR_ANSWER: Duration = Duration::from_secs(2);
 /// Between two questions to a coordinator.
 const COORDINATOR_PAUSE: Duration = Duration::from_millis(100);
-/// The longest time-out that librdkafka takes for an admin call.
-const NEVER: Duration = Duration::from_secs(3600);
-/// How often a call that waits looks for what may stand behind it.
-const TROUBLE_STEP: Duration = Duration::from_millis(500);
-/// Added for librdkafka to give its own time-out as an answer.
-const GRACE: Duration = Duration::from_secs(1);
 /// How long a new topic may take until all of its partitions have a leader.
 const USABLE_DEADLINE: Duration = Duration::from_secs(30);
 /// Between two looks at a new topic.
@@ -48,316 +35,19 @@ const SETTINGS: [&str; 10] = [
     "unclean.leader.election.enable",
 ];
 
-/// A topic, without its settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outline {
-    /// Its id.
-    pub id: TopicId,
-    /// How many partitions it has.
-    pub partition_count: i32,
-    /// Whether each of them has a leader.
-    pub is_led: bool,
-    /// Replicas of the partition that has the fewest.
-    pub replicas: i32,
-    /// What this client may do with it.
-    pub rights: Option<Rights>,
-}
-
-/// Options of one admin call.
-struct Options(NonNull<rd::rd_kafka_AdminOptions_t>);
-
-impl Drop for Options {
-    fn drop(&mut self) {
-        // SAFETY: owned.
-        unsafe { rd::rd_kafka_AdminOptions_destroy(self.0.as_ptr()) }
-    }
-}
-
-/// Who answers an admin call.
-#[derive(Clone, Copy)]
-pub(super) enum Whom<'a> {
-    /// Any broker, or the controller.
-    Anybody,
-    /// The same, and this topic is what it is about.
-    About(&'a CStr),
-    /// A group's coordinator, if it answers in this time. A client that asked in vain must not be used any more: what
-    /// librdkafka asks of a coordinator stays with it past its time-out, and ends the process when the coordinator is
-    /// found (<https://github.com/confluentinc/librdkafka/issues/4605>). So it has no time-out here, and goes with its
-    /// client.
-    Coordinator(Duration),
-}
-
-/// Makes an admin call and waits for its answer; `call` is given the options and the queue to answer to.
-pub(super) fn ask(
-    client: &Arc<Client>,
-    api: rd::rd_kafka_admin_op_t,
-    whom: Whom<'_>,
-    call: impl FnOnce(*const rd::rd_kafka_AdminOptions_t, *mut rd::rd_kafka_queue_t),
-) -> Result<Event, Failure> {
-    let (time_out, deadline) = match whom {
-        Whom::Anybody | Whom::About(_) => (ANSWER_DEADLINE, Instant::now() + ANSWER_DEADLINE + GRACE),
-        Whom::Coordinator(wait) => (NEVER, Instant::now() + wait),
-    };
-    let queue = Queue::new(client);
-    let mut words = [0 as c_char; 256];
-    // SAFETY: the client is alive; the buffer is as long as is said. The time-outs are within bounds.
-    let options = unsafe {
-        let raw = rd::rd_kafka_AdminOptions_new(client.raw(), api);
-        let options = Options(NonNull::new(raw).expect("librdkafka knows all of its calls"));
-        rd::rd_kafka_AdminOptions_set_request_timeout(raw, c_millis(time_out), words.as_mut_ptr(), words.len());
-        if matches!(whom, Whom::Coordinator(_)) || api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS {
-            // Fails only for calls that know no such thing.
-            let _ = Failure::take(rd::rd_kafka_AdminOptions_set_include_authorized_operations(raw, 1));
-        }
-        if api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS {
-            rd::rd_kafka_AdminOptions_set_operation_timeout(
-                raw,
-                c_millis(ANSWER_DEADLINE),
-                words.as_mut_ptr(),
-                words.len(),
-            );
-        }
-        options
-    };
-    // What was told before is no answer to this question.
-    client.trouble();
-    call(options.0.as_ptr(), queue.raw());
-    loop {
-        match queue.next_event(TROUBLE_STEP) {
-            Some(answer) => {
-                return match answer.failure() {
-                    None => {
-                        client.answered();
-                        Ok(answer)
-                    }
-                    Some(failure) => Err(client.explain(failure)),
-                };
-            }
-            None if Instant::now() >= deadline => {
-                let late = Failure::new(Code::RD_KAFKA_RESP_ERR__TIMED_OUT, "the cluster does not answer");
-                return Err(client.explain(late));
-            }
-            None => {
-                // A wrong password would be told as a time-out, and late.
-                client.trouble().map_or(Ok(()), Err)?;
-                // A client that reads nothing does not look again who is to be asked: it would wait for a broker that
-                // is gone.
-                if let Whom::About(topic) = whom {
-                    client.ask_for_topic(topic, TROUBLE_STEP);
-                }
-            }
-        }
-    }
-}
-
-/// `count` pointers of librdkafka's at `start`, as a slice.
-///
-/// # Safety
-/// `start` points to that many pointers that live for `'a`, or `count` is 0.
-pub(super) unsafe fn pointers<'a, T>(start: *mut *const T, count: usize) -> &'a [*const T] {
-    if count == 0 {
-        return &[];
-    }
-    // SAFETY: by the caller's promise.
-    unsafe { std::slice::from_raw_parts(start, count) }
-}
-
-/// The words at `text`, empty for null.
-///
-/// # Safety
-/// `text` is null or a string that ends in NUL.
-unsafe fn words(text: *const c_char) -> String {
-    // SAFETY: by the caller's promise.
-    if text.is_null() { String::new() } else { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() }
-}
-
-/// What the cluster says of `topic`, without its settings.
-pub(super) fn outline(client: &Arc<Client>, topic: &str) -> Result<Option<Outline>, Failure> {
-    let Ok(name) = CString::new(topic) else { return Ok(None) };
-    let answer = ask(
-        client,
-        rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS,
-        Whom::About(&name),
-        |options, queue| {
-            let mut names = [name.as_ptr()];
-            // SAFETY: all is alive for the call, which copies what it needs.
-            unsafe {
-                let topics = rd::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len());
-                rd::rd_kafka_DescribeTopics(client.raw(), topics, options, queue);
-                rd::rd_kafka_TopicCollection_destroy(topics);
-            }
-        },
-    )?;
-    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
-    unsafe {
-        let result = rd::rd_kafka_event_DescribeTopics_result(answer.raw());
-        let mut count = 0;
-        let topics = pointers(rd::rd_kafka_DescribeTopics_result_topics(result, &mut count), count);
-        let Some(&topic) = topics.first() else { return Ok(None) };
-        let error = rd::rd_kafka_TopicDescription_error(topic);
-        let code = if error.is_null() { Code::RD_KAFKA_RESP_ERR_NO_ERROR } else { rd::rd_kafka_error_code(error) };
-        match Failure::of(code) {
-            None => Ok(Some(read_outline(topic))),
-            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => Ok(None),
-            Some(failure) => Err(failure),
-        }
-    }
-}
-
-/// # Safety
-/// `topic` is a description that is alive.
-unsafe fn read_outline(topic: *const rd::rd_kafka_TopicDescription_t) -> Outline {
-    // SAFETY: by the caller's promise; all that it points to lives as long.
-    unsafe {
-        let id = rd::rd_kafka_TopicDescription_topic_id(topic);
-        let high = rd::rd_kafka_Uuid_most_significant_bits(id).cast_unsigned();
-        let low = rd::rd_kafka_Uuid_least_significant_bits(id).cast_unsigned();
-        let mut count = 0;
-        let partitions = pointers(rd::rd_kafka_TopicDescription_partitions(topic, &mut count), count);
-        let is_led = |partition: &*const rd::rd_kafka_TopicPartitionInfo_t| {
-            let leader = rd::rd_kafka_TopicPartitionInfo_leader(*partition);
-            !leader.is_null() && rd::rd_kafka_Node_id(leader) >= 0
-        };
-        let replicas = |partition: &*const rd::rd_kafka_TopicPartitionInfo_t| {
-            let mut count = 0;
-            rd::rd_kafka_TopicPartitionInfo_replicas(*partition, &mut count);
-            i32::try_from(count).unwrap_or(i32::MAX)
-        };
-        let mut allowed = 0;
-        let operations = rd::rd_kafka_TopicDescription_authorized_operations(topic, &mut allowed);
-        Outline {
-            id: TopicId((u128::from(high) << 64 | u128::from(low)).to_be_bytes()),
-            partition_count: i32::try_from(partitions.len()).unwrap_or(i32::MAX),
-            is_led: partitions.iter().all(is_led),
-            replicas: partitions.iter().map(replicas).min().unwrap_or(0),
-            rights: rights(operations, allowed),
-        }
-    }
-}
-
-/// The rights that these operations are; `None` where the cluster does not say.
-///
-/// # Safety
-/// `operations` is null or points to `count` operations that are alive.
-unsafe fn rights(operations: *const rd::rd_kafka_AclOperation_t, count: usize) -> Option<Rights> {
-    use rd::rd_kafka_AclOperation_t as Operation;
-    // Who may do nothing at all is refused instead of told so: some that speak Kafka's protocol answer with none.
-    if operations.is_null() || count == 0 {
-        return None;
-    }
-    // SAFETY: by the caller's promise.
-    let operations = unsafe { std::slice::from_raw_parts(operations, count) };
-    let may =
-        |operation| operations.contains(&operation) || operations.contains(&Operation::RD_KAFKA_ACL_OPERATION_ALL);
-    Some(Rights {
-        read: may(Operation::RD_KAFKA_ACL_OPERATION_READ),
-        write: may(Operation::RD_KAFKA_ACL_OPERATION_WRITE),
-        describe: may(Operation::RD_KAFKA_ACL_OPERATION_DESCRIBE),
-        alter: may(Operation::RD_KAFKA_ACL_OPERATION_DELETE),
-    })
-}
-
-/// What the cluster says of itself, and of all topics or of those that the client knows.
-struct Overview(*const rd::rd_kafka_metadata);
-
-impl Drop for Overview {
-    fn drop(&mut self) {
-        // SAFETY: owned.
-        unsafe { rd::rd_kafka_metadata_destroy(self.0) }
-    }
-}
-
-fn overview(client: &Arc<Client>, all_topics: bool) -> Result<Overview, Failure> {
-    let mut metadata = std::ptr::null();
-    // What was told before is no answer to this question.
-    client.trouble();
-    // SAFETY: the client is alive and the out-pointer valid for the call; null stands for no single topic.
-    let code = unsafe {
-        let all = c_int::from(all_topics);
-        rd::rd_kafka_metadata(client.raw(), all, std::ptr::null_mut(), &mut metadata, c_millis(ANSWER_DEADLINE))
-    };
-    match Failure::of(code) {
-        None => {
-            client.answered();
-            Ok(Overview(metadata))
-        }
-        Some(failure) => Err(client.explain(failure)),
-    }
-}
-
-/// The names of all topics that may be seen.
-pub(super) fn list(client: &Arc<Client>) -> Result<Vec<String>, Error> {
-    let overview = overview(client, true).map_err(|failure| failure.plain("listing the topics"))?;
-    // SAFETY: the answer is alive, and all that it points to lives as long.
-    unsafe {
-        let count = usize::try_from((*overview.0).topic_cnt).unwrap_or(0);
-        let topics = if count == 0 { &[] } else { std::slice::from_raw_parts((*overview.0).topics, count) };
-        Ok(topics.iter().map(|topic| words(topic.topic)).collect())
-    }
-}
-
-/// How many brokers there are, if they are fewer than the replicas; `None` also where the cluster does not answer.
-fn too_few_brokers(client: &Arc<Client>, replicas: i32) -> Option<i32> {
-    let overview = overview(client, false).ok()?;
-    // SAFETY: the answer is alive.
-    let brokers = unsafe { (*overview.0).broker_cnt };
-    (1..replicas).contains(&brokers).then_some(brokers)
-}
-
-/// What a coordinator says of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Group {
-    /// What this client may do with it; `None` where the cluster does not say.
-    pub rights: Option<Rights>,
-    /// How many members it has.
-    pub members: usize,
-}
-
 /// What is said to `make`'s clients of `group`. Without the right to ask, they have none at all.
 pub(super) fn group(make: impl Fn() -> Result<Arc<Client>, Error>, group: &str) -> Result<Group, Error> {
     let deadline = Instant::now() + ANSWER_DEADLINE;
     let mut wait = COORDINATOR_ANSWER;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        match group_within(&make()?, group, wait.min(left)) {
+        match describe_group(&make()?, group, wait.min(left)) {
             // The groups' topic is being made, or another broker takes it over.
             Err(error) if error.kind == Kind::Retry && Instant::now() + COORDINATOR_PAUSE < deadline => {
                 wait = ANSWER_DEADLINE.min(wait * 2);
                 thread::sleep(COORDINATOR_PAUSE);
             }
             answer => return answer,
-        }
-    }
-}
-
-fn group_within(client: &Arc<Client>, group: &str, wait: Duration) -> Result<Group, Error> {
-    let what = || format!("describing the group {group}");
-    let name = c_string(group)?;
-    let api = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
-    let answer = ask(client, api, Whom::Coordinator(wait), |options, queue| {
-        // SAFETY: all is alive for the call, which copies what it needs.
-        unsafe { rd::rd_kafka_DescribeConsumerGroups(client.raw(), [name.as_ptr()].as_mut_ptr(), 1, options, queue) }
-    })
-    .map_err(|failure| failure.plain(what()))?;
-    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
-    unsafe {
-        let result = rd::rd_kafka_event_DescribeConsumerGroups_result(answer.raw());
-        let mut count = 0;
-        let groups = pointers(rd::rd_kafka_DescribeConsumerGroups_result_groups(result, &mut count), count);
-        let Some(&group) = groups.first() else { return Ok(Group::default()) };
-        let error = rd::rd_kafka_ConsumerGroupDescription_error(group);
-        let code = if error.is_null() { Code::RD_KAFKA_RESP_ERR_NO_ERROR } else { rd::rd_kafka_error_code(error) };
-        match Failure::of(code) {
-            None => {
-                let operations = rd::rd_kafka_ConsumerGroupDescription_authorized_operations(group, &mut count);
-                let members = rd::rd_kafka_ConsumerGroupDescription_member_count(group);
-                Ok(Group { rights: rights(operations, count), members })
-            }
-            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED => {
-                Ok(Group { rights: Some(Rights::default()), members: 0 })
-            }
-            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => Ok(Group::default()),
-            Some(failure) => Err(failure.plain(what())),
         }
     }
 }
@@ -369,12 +59,12 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
         let error = failure.plain(what());
         if failure.is_denied_topic() { error.denied(Denied::Topic) } else { error }
     };
-    let Some(outline) = outline(client, topic).map_err(unseen)? else { return Ok(None) };
+    let Some(outline) = native::outline(client, topic).map_err(unseen)? else { return Ok(None) };
     let found = match settings(client, topic, SETTINGS) {
         Ok(found) => found,
         // It was deleted between the two questions, or not all brokers know it yet.
         Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => {
-            let again = self::outline(client, topic).map_err(unseen)?;
+            let again = native::outline(client, topic).map_err(unseen)?;
             let unsure = Error::new(Kind::Retry, format!("{}: not all brokers know it yet", what()));
             return if again.is_none() { Ok(None) } else { Err(unsure) };
         }
@@ -415,133 +105,10 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
     }))
 }
 
-/// A topic's settings of these names, defaults included; empty where the cluster does not tell.
-fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str; N]) -> Result<[String; N], Failure> {
-    let name = CString::new(topic).unwrap_or_default();
-    let answer = ask(
-        client,
-        rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS,
-        Whom::About(&name),
-        |options, queue| {
-            // SAFETY: all is alive for the call, which copies what it needs.
-            unsafe {
-                let resource = rd::rd_kafka_ConfigResource_new(
-                    rd::rd_kafka_ResourceType_t::RD_KAFKA_RESOURCE_TOPIC,
-                    name.as_ptr(),
-                );
-                rd::rd_kafka_DescribeConfigs(client.raw(), [resource].as_mut_ptr(), 1, options, queue);
-                rd::rd_kafka_ConfigResource_destroy(resource);
-            }
-        },
-    )?;
-    let mut found = [const { String::new() }; N];
-    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
-    unsafe {
-        let result = rd::rd_kafka_event_DescribeConfigs_result(answer.raw());
-        let mut count = 0;
-        let resources = pointers(rd::rd_kafka_DescribeConfigs_result_resources(result, &mut count), count);
-        for &resource in resources {
-            if let Some(mut failure) = Failure::of(rd::rd_kafka_ConfigResource_error(resource)) {
-                failure.message = words(rd::rd_kafka_ConfigResource_error_string(resource));
-                return Err(failure);
-            }
-            let entries = pointers(rd::rd_kafka_ConfigResource_configs(resource, &mut count), count);
-            for &entry in entries {
-                let name = words(rd::rd_kafka_ConfigEntry_name(entry));
-                if let Some(index) = names.iter().position(|wanted| *wanted == name) {
-                    found[index] = words(rd::rd_kafka_ConfigEntry_value(entry));
-                }
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// A topic to be created, in librdkafka's form.
-struct Order(NonNull<rd::rd_kafka_NewTopic_t>);
-
-impl Drop for Order {
-    fn drop(&mut self) {
-        // SAFETY: owned.
-        unsafe { rd::rd_kafka_NewTopic_destroy(self.0.as_ptr()) }
-    }
-}
-
-fn order(topic: &NewTopic<'_>) -> Result<Order, Error> {
-    let name = c_string(topic.name)?;
-    let mut explained = [0 as c_char; 256];
-    // SAFETY: strings end in NUL, the buffer is as long as is said, and the result is owned.
-    let raw = unsafe {
-        let (partitions, replicas) = (topic.partition_count, topic.replication_factor);
-        rd::rd_kafka_NewTopic_new(name.as_ptr(), partitions, replicas, explained.as_mut_ptr(), explained.len())
-    };
-    // SAFETY: librdkafka ends what it wrote with NUL, and the buffer began as zeros.
-    let explain = || {
-        Error::new(
-            Kind::Refused,
-            format!("creating the topic {}: {}", topic.name, unsafe { words(explained.as_ptr()) }),
-        )
-    };
-    let order = Order(NonNull::new(raw).ok_or_else(explain)?);
-    for (setting, value) in topic.settings {
-        let (c_setting, c_value) = (c_string(setting)?, c_string(value)?);
-        // SAFETY: all three are alive; both strings are copied.
-        let code = unsafe { rd::rd_kafka_NewTopic_set_config(order.0.as_ptr(), c_setting.as_ptr(), c_value.as_ptr()) };
-        if let Some(failure) = Failure::of(code) {
-            return Err(failure.plain(format_args!("creating the topic {} with {setting}", topic.name)));
-        }
-    }
-    Ok(order)
-}
-
 /// Creates a topic and waits until it can be used. Fine if it exists.
 pub(super) fn create(client: &Arc<Client>, topic: &NewTopic<'_>) -> Result<(), Error> {
     ask_to_create(client, topic, false)?;
     wait_usable(client, topic.name)
-}
-
-/// Has a topic created, or only asks whether it could be (`rehearsal`). Fine if it exists.
-pub(super) fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsal: bool) -> Result<(), Error> {
-    let order = order(topic)?;
-    let mut explained = [0 as c_char; 256];
-    let what = || format!("creating the topic {}", topic.name);
-    let answer =
-        ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, Whom::Anybody, |options, queue| {
-            // SAFETY: all is alive for the calls, which copy what they need; the options are ours, and the buffer is as
-            // long as is said.
-            unsafe {
-                let validate = c_int::from(rehearsal);
-                rd::rd_kafka_AdminOptions_set_validate_only(
-                    options.cast_mut(),
-                    validate,
-                    explained.as_mut_ptr(),
-                    explained.len(),
-                );
-                rd::rd_kafka_CreateTopics(client.raw(), [order.0.as_ptr()].as_mut_ptr(), 1, options, queue);
-            }
-        })
-        .map_err(|failure| failure.plain(what()))?;
-    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
-    unsafe {
-        let result = rd::rd_kafka_event_CreateTopics_result(answer.raw());
-        let mut count = 0;
-        for &created in pointers(rd::rd_kafka_CreateTopics_result_topics(result, &mut count), count) {
-            let Some(mut failure) = Failure::of(rd::rd_kafka_topic_result_error(created)) else { continue };
-            if failure.code != Code::RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS {
-                failure.message = words(rd::rd_kafka_topic_result_error_string(created));
-                let denied = failure.is_denied_topic();
-                let error = failure.plain(what());
-                return Err(match failure.code {
-                    _ if denied => error.denied(Denied::Topic),
-                    Code::RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR => {
-                        error.of_brokers(too_few_brokers(client, topic.replication_factor))
-                    }
-                    _ => error,
-                });
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Waits until every partition of `topic` has a leader that answers.
@@ -549,8 +116,8 @@ fn wait_usable(client: &Arc<Client>, topic: &str) -> Result<(), Error> {
     let deadline = Instant::now() + USABLE_DEADLINE;
     let name = c_string(topic)?;
     loop {
-        let outline =
-            outline(client, topic).map_err(|failure| failure.plain(format_args!("waiting for the topic {topic}")))?;
+        let outline = native::outline(client, topic)
+            .map_err(|failure| failure.plain(format_args!("waiting for the topic {topic}")))?;
         let answers = |partition| client.query_watermarks(&name, partition, ANSWER_DEADLINE).is_ok();
         if outline.is_some_and(|topic| topic.is_led && (0..topic.partition_count).all(answers)) {
             return Ok(());
@@ -559,20 +126,5 @@ fn wait_usable(client: &Arc<Client>, topic: &str) -> Result<(), Error> {
             return Err(Error::new(Kind::Retry, format!("the new topic {topic} has partitions without a leader")));
         }
         thread::sleep(USABLE_STEP);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cluster_that_names_no_right_does_not_say() {
-        let read = [rd::rd_kafka_AclOperation_t::RD_KAFKA_ACL_OPERATION_READ];
-        // SAFETY: so many operations as are said are alive.
-        let (none, null, one) =
-            unsafe { (rights(read.as_ptr(), 0), rights(std::ptr::null(), 0), rights(read.as_ptr(), read.len())) };
-        assert_eq!((none, null), (None, None));
-        assert!(one.is_some_and(|rights| rights.read && !rights.write));
     }
 }

@@ -133,7 +133,7 @@ impl Cluster for Kafka {
     }
 
     fn outline_topic(&self, topic: &str) -> Result<Option<TopicOutline>, Error> {
-        let outline = admin::outline(&self.inner.askers.ends()?, topic);
+        let outline = native::outline(&self.inner.askers.ends()?, topic);
         let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
         Ok(outline.map(|found| TopicOutline { id: found.id, partition_count: found.partition_count }))
     }
@@ -143,7 +143,7 @@ impl Cluster for Kafka {
     }
 
     fn list_topics(&self) -> Result<Vec<String>, Error> {
-        admin::list(&self.inner.askers.ends()?)
+        native::list_topics(&self.inner.askers.ends()?)
     }
 
     fn bounds(&self, partition: &TopicPartition) -> Result<(i64, i64), Error> {
@@ -159,7 +159,7 @@ impl Cluster for Kafka {
     }
 
     fn check_creation(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
-        admin::ask_to_create(&self.inner.askers.ends()?, topic, true)
+        native::ask_to_create(&self.inner.askers.ends()?, topic, true)
     }
 
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {

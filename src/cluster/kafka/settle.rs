@@ -17,15 +17,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
-use rdkafka::bindings as rd;
 
-use super::admin;
 use super::crew::{Crew, Next, Question};
 use super::epochs::Groups;
-use super::errors::{Code, Failure};
+use super::errors::Code;
 use super::fences::Fences;
 use super::look::look;
-use super::native::{Client, Element, List, c_millis, c_string};
+use super::native::{self, Client, Element, List, c_string, latest_time};
 use super::properties::Properties;
 use super::reader::telling_ends;
 use super::threads::spawn;
@@ -425,7 +423,7 @@ fn known<T: Copy>(answer: &mut Option<T>, ask: impl FnOnce() -> Result<T, Error>
 
 fn topic_id(askers: &Askers, partition: &TopicPartition) -> Result<TopicId, Error> {
     let topic = &*partition.topic;
-    let outline = admin::outline(&askers.ends()?, topic);
+    let outline = native::outline(&askers.ends()?, topic);
     let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
     match outline {
         None => Err(Error::new(Kind::Refused, format!("the topic {topic} does not exist")).of_missing(true)),
@@ -456,7 +454,7 @@ pub(super) fn watermarks(
         Ok(watermarks) => return Ok(watermarks),
         Err(failure) => client.explain(failure).plain(what()),
     };
-    let outline = admin::outline(client, &partition.topic).map_err(|failure| failure.plain(what()))?;
+    let outline = native::outline(client, &partition.topic).map_err(|failure| failure.plain(what()))?;
     match outline {
         Some(topic) if partition.partition < topic.partition_count && error.kind == Kind::Refused => {
             Err(Error::new(Kind::Retry, error.message))
@@ -488,35 +486,4 @@ fn end_before(client: &Arc<Client>, partition: &TopicPartition, until: Instant) 
         client.ask_for_topic(&topic, until.saturating_duration_since(Instant::now()));
         client.explain(failure).plain(format_args!("asking for the end of {partition}"))
     })
-}
-
-/// The latest timestamp of anything in `partition`, transaction markers included; `None` where it is empty, or brokers are
-/// too old to tell (before Kafka 3.0).
-fn latest_time(client: &Arc<Client>, partition: &TopicPartition) -> Result<Option<i64>, Error> {
-    let what = || format!("asking for the latest timestamp in {partition}");
-    let name = c_string(&partition.topic)?;
-    let latest = rd::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_MAX_TIMESTAMP as i64;
-    let list = List::of(std::slice::from_ref(partition), latest)?;
-    let api = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTOFFSETS;
-    let answer = admin::ask(client, api, admin::Whom::About(&name), |options, queue| {
-        // SAFETY: all is alive for the call, which copies what it needs.
-        unsafe { rd::rd_kafka_ListOffsets(client.raw(), list.raw(), options, queue) }
-    });
-    let answer = match answer {
-        Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE => return Ok(None),
-        answer => answer.map_err(|failure| failure.plain(what()))?,
-    };
-    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
-    unsafe {
-        let result = rd::rd_kafka_event_ListOffsets_result(answer.raw());
-        let mut count = 0;
-        let found = admin::pointers(rd::rd_kafka_ListOffsets_result_infos(result, &mut count), count);
-        let Some(&found) = found.first() else { return Ok(None) };
-        let of = rd::rd_kafka_ListOffsetsResultInfo_topic_partition(found);
-        match Failure::of((*of).err) {
-            None => Ok(Some(rd::rd_kafka_ListOffsetsResultInfo_timestamp(found)).filter(|ms| *ms >= 0)),
-            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION => Ok(None),
-            Some(failure) => Err(failure.plain(what())),
-        }
-    }
 }

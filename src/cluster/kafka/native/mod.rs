@@ -21,6 +21,7 @@ use super::properties::Properties;
 use crate::cluster::{Error, Kind};
 use trouble::Told;
 
+mod admin;
 mod consuming;
 mod event;
 mod list;
@@ -30,6 +31,9 @@ mod producing;
 mod trouble;
 mod unpack;
 
+pub(super) use admin::{
+    ANSWER_DEADLINE, Group, ask_to_create, describe_group, latest_time, list_topics, outline, settings,
+};
 pub(super) use consuming::{Consuming, GroupMetadata, NO_OFFSET};
 pub(super) use event::{Event, Signal, Undelivered};
 pub(super) use list::{Element, List};

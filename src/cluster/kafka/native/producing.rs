@@ -82,11 +82,6 @@ impl<'a> Batch<'a> {
         });
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.records.len()
-    }
-
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
