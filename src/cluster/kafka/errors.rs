@@ -7,11 +7,11 @@
 //! **Failure**: an error that says nothing of itself is [`Kind::Unknown`] in a transactional call and
 //! [`Kind::Retry`] elsewhere, where asking again does no harm.
 
-use std::ffi::CStr;
 use std::fmt;
 
 use rdkafka::bindings as rd;
 
+use super::native::describe;
 use crate::cluster::{Error, Kind};
 
 /// librdkafka's error codes.
@@ -48,28 +48,6 @@ impl Failure {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let fatal = matches!(code, Code::RD_KAFKA_RESP_ERR__FATAL | Code::RD_KAFKA_RESP_ERR__FENCED);
         Self { code, message: message.into(), fatal, retriable: false, requires_abort: false }
-    }
-
-    /// Takes an error object over, `None` for null.
-    ///
-    /// # Safety
-    /// `error` is null or an error object that nobody else destroys.
-    pub unsafe fn take(error: *mut rd::rd_kafka_error_t) -> Option<Self> {
-        if error.is_null() {
-            return None;
-        }
-        // SAFETY: the object lives until it is destroyed here, and the string with it.
-        unsafe {
-            let failure = Self {
-                code: rd::rd_kafka_error_code(error),
-                message: CStr::from_ptr(rd::rd_kafka_error_string(error)).to_string_lossy().into_owned(),
-                fatal: rd::rd_kafka_error_is_fatal(error) != 0,
-                retriable: rd::rd_kafka_error_is_retriable(error) != 0,
-                requires_abort: rd::rd_kafka_error_txn_requires_abort(error) != 0,
-            };
-            rd::rd_kafka_error_destroy(error);
-            Some(failure)
-        }
     }
 
     /// Whether the partition does not hold any more what was read of it: see [`super::epochs`]. librdkafka says so in
@@ -181,18 +159,6 @@ impl Failure {
                 | Code::RD_KAFKA_RESP_ERR__BAD_MSG
         )
     }
-}
-
-/// librdkafka's words for a code.
-pub(super) fn describe(code: Code) -> String {
-    // SAFETY: a static string for every code.
-    unsafe { CStr::from_ptr(rd::rd_kafka_err2str(code)) }.to_string_lossy().into_owned()
-}
-
-/// librdkafka's name of a code.
-pub(super) fn name(code: Code) -> String {
-    // SAFETY: a static string for every code.
-    unsafe { CStr::from_ptr(rd::rd_kafka_err2name(code)) }.to_string_lossy().into_owned()
 }
 
 /// What a code means outside transactions.

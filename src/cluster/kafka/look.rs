@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::batch::Batch;
+use super::native::Batch;
 use super::native::{Client, c_string};
 use super::reader::Reader;
 use crate::cluster::{Error, Kind, Reader as _, RecordBatch, Seen, SeenRecord};

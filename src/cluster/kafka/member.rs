@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::batch::Batch;
 use super::epochs::{Epochs, Stretches};
 use super::errors::{Code, Failure};
-use super::native::{Client, GroupMetadata, List, NO_OFFSET, Queue, Signal};
+use super::native::{Batch, Client, GroupMetadata, List, NO_OFFSET, Queue, Signal};
 use super::properties::Properties;
 use super::slots::{self, Slots};
 use crate::cluster::{self, Error, GroupEvent, Kind};

@@ -29,7 +29,6 @@ use super::{Cluster, CommittedOffset, Error, Inquiry, NewTopic, Queues, Rights, 
 use crate::record::TopicPartition;
 
 mod admin;
-mod batch;
 mod crew;
 mod epochs;
 mod errors;
@@ -47,8 +46,8 @@ mod slots;
 mod threads;
 mod wire;
 
-pub use batch::Batch;
 pub use member::{Member, Metadata};
+pub use native::Batch;
 pub use producer::Producer;
 pub use properties::{OWNED, takes};
 pub use reader::Reader;

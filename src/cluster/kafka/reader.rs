@@ -10,11 +10,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::batch::{Batch, Incoming};
 use super::epochs::{Epochs, Stretches};
 use super::errors::Code;
 use super::member::seek;
-use super::native::{Client, Consuming, Signal, c_string};
+use super::native::{Batch, Client, Consuming, Incoming, Signal, c_string};
 use super::properties::Properties;
 use super::slots::{is_fetched_again, truncated, unreadable};
 #[cfg(doc)]

@@ -10,10 +10,9 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use super::batch::Incoming;
 use super::epochs::Stretches;
 use super::errors::{Code, Failure};
-use super::native::{Refusal, allowed_bytes, c_string, refusal};
+use super::native::{Incoming, Refusal, allowed_bytes, c_string, refusal};
 use crate::cluster::{Error, Kind};
 use crate::record::TopicPartition;
 use crate::yaml::units;

@@ -5,7 +5,8 @@ use std::ffi::{CStr, c_char, c_int};
 use rdkafka::bindings as rd;
 use tracing::Level;
 
-use super::super::errors::{Code, STALE_MEMBERSHIPS, describe, name};
+use super::super::errors::{Code, STALE_MEMBERSHIPS};
+use super::{describe, name};
 
 /// librdkafka's log callback; called on its threads. Levels are those of syslog.
 ///

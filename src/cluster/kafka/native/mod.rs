@@ -22,8 +22,10 @@ use crate::cluster::{Error, Kind};
 use trouble::Told;
 
 mod admin;
+mod batch;
 mod consuming;
 mod event;
+mod failure;
 mod list;
 mod listener;
 mod log;
@@ -34,8 +36,11 @@ mod unpack;
 pub(super) use admin::{
     ANSWER_DEADLINE, Group, ask_to_create, describe_group, latest_time, list_topics, outline, settings,
 };
+pub use batch::Batch;
+pub(super) use batch::Incoming;
 pub(super) use consuming::{Consuming, GroupMetadata, NO_OFFSET};
 pub(super) use event::{Event, Signal, Undelivered};
+pub(super) use failure::{describe, name};
 pub(super) use list::{Element, List};
 pub(super) use listener::Listener;
 pub(super) use producing::Batch as SendBatch;

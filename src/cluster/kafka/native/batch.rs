@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use rdkafka::bindings as rd;
 
-use super::errors::{Code, Failure};
-use super::native::{Client, Queue, c_millis, shadowed};
-use super::wire;
+use super::super::errors::{Code, Failure};
+use super::super::wire;
+use super::{Client, Queue, c_millis, shadowed};
 use crate::cluster::RecordBatch;
 use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
 
@@ -38,7 +38,7 @@ unsafe impl Send for Batch {}
 
 /// A message on its way into a batch.
 #[derive(Clone, Copy)]
-pub(super) struct Incoming<'a> {
+pub(in crate::cluster::kafka) struct Incoming<'a> {
     message: &'a rd::rd_kafka_message_t,
     /// Why its headers cannot be read, if they cannot.
     unreadable: Option<&'a Failure>,
@@ -117,7 +117,7 @@ impl Batch {
 
     /// Empties the batch, then takes what is in `queue`, up to `records_max`, waiting up to `wait` for
     /// a first record. `sort` says which of `partitions` a message is from, or that it is to be dropped.
-    pub(super) fn fill(
+    pub(in crate::cluster::kafka) fn fill(
         &mut self,
         queue: &Queue,
         partitions: &Arc<[TopicPartition]>,

@@ -1,0 +1,43 @@
+//! librdkafka's errors, taken out of its objects.
+
+use std::ffi::CStr;
+
+use rdkafka::bindings as rd;
+
+use super::super::errors::{Code, Failure};
+
+impl Failure {
+    /// Takes an error object over, `None` for null.
+    ///
+    /// # Safety
+    /// `error` is null or an error object that nobody else destroys.
+    pub unsafe fn take(error: *mut rd::rd_kafka_error_t) -> Option<Self> {
+        if error.is_null() {
+            return None;
+        }
+        // SAFETY: the object lives until it is destroyed here, and the string with it.
+        unsafe {
+            let failure = Self {
+                code: rd::rd_kafka_error_code(error),
+                message: CStr::from_ptr(rd::rd_kafka_error_string(error)).to_string_lossy().into_owned(),
+                fatal: rd::rd_kafka_error_is_fatal(error) != 0,
+                retriable: rd::rd_kafka_error_is_retriable(error) != 0,
+                requires_abort: rd::rd_kafka_error_txn_requires_abort(error) != 0,
+            };
+            rd::rd_kafka_error_destroy(error);
+            Some(failure)
+        }
+    }
+}
+
+/// librdkafka's words for a code.
+pub fn describe(code: Code) -> String {
+    // SAFETY: a static string for every code.
+    unsafe { CStr::from_ptr(rd::rd_kafka_err2str(code)) }.to_string_lossy().into_owned()
+}
+
+/// librdkafka's name of a code.
+pub fn name(code: Code) -> String {
+    // SAFETY: a static string for every code.
+    unsafe { CStr::from_ptr(rd::rd_kafka_err2name(code)) }.to_string_lossy().into_owned()
+}
