@@ -23,6 +23,7 @@
 //! |---|---|
 //! | [`cli`] | the commands |
 //! | [`engine`] | lanes that take records through the rules, exactly once |
+//! | [`infer`] | proposing a topology for captured records |
 //! | [`rehearsal`] | judging without a cluster; a topology's own tests |
 //! | [`topology`], [`config`] | what people write: YAML text, its spec, what is compiled of it; the worker's settings |
 //! | [`capture`] | records that were captured into files |
@@ -48,6 +49,7 @@ pub mod config;
 pub mod dedup;
 pub mod engine;
 pub mod format;
+pub mod infer;
 pub mod lock;
 pub mod observe;
 pub mod record;

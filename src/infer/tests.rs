@@ -1,8 +1,6 @@
 //! What is proposed for records of many kinds: it loads, and does something sensible to them.
 
-use super::propose::Wanted;
-use super::sample::Sample;
-use super::{Tried, load, propose_and_try};
+use super::{Sample, Tally, Wanted, infer, load};
 use crate::capture::Captured;
 use crate::dedup::Verdict;
 
@@ -18,47 +16,47 @@ fn sample(values: &[&str]) -> Sample {
 
 /// The proposal's text, and how many records came out of how many.
 #[track_caller]
-fn proposed(sample: &Sample) -> (String, Tried) {
-    let Ok((proposal, tried)) = propose_and_try(sample, &Wanted::default()) else {
+fn proposed(sample: &Sample) -> (String, Tally) {
+    let Ok((proposal, tally)) = infer(sample, &Wanted::default()) else {
         panic!("not loadable:\n{}", super::propose(sample, &Wanted::default(), false).text)
     };
-    (proposal.text, tried)
+    (proposal.text, tally)
 }
 
 #[test]
 fn business_events_get_a_composite_identity_and_their_duplicates_are_dropped() {
-    let (text, tried) = proposed(&sample(&[
+    let (text, tally) = proposed(&sample(&[
         r#"{"order_id":7,"operation":"charge","amount":5}"#,
         r#"{"order_id":7,"operation":"charge","amount":5}"#,
         r#"{"order_id":7,"operation":"refund","amount":5}"#,
     ]));
     assert!(text.contains("\nidentity: [value.order_id, value.operation]\n"), "{text}");
     assert!(text.contains("name: shop-orders\n") && text.contains("output: {topic: shop.orders.unique}\n"), "{text}");
-    assert_eq!(tried.to_string(), "2 forwarded, 1 duplicate, 0 stale, 0 invalid");
+    assert_eq!(tally.to_string(), "2 forwarded, 1 duplicate, 0 stale, 0 invalid");
 }
 
 #[test]
 fn odd_names_are_quoted_and_cannot_end_a_comment() {
-    let (text, tried) = proposed(&sample(&[
+    let (text, tally) = proposed(&sample(&[
         "{\"event, id\\n\\nevil: true\":1,\"evil\\nx_id\":\"a\"}",
         "{\"event, id\\n\\nevil: true\":2,\"evil\\nx_id\":\"b\"}",
     ]));
     assert!(!text.contains("\nevil"), "{text}");
-    assert_eq!(tried.of_verdict(Verdict::Forwarded), 2, "{text}");
+    assert_eq!(tally.of_verdict(Verdict::Forwarded), 2, "{text}");
 }
 
 #[test]
 fn values_that_are_no_json_are_identified_by_their_bytes() {
-    let (text, tried) = proposed(&sample(&["a,b", "a,b", "c,d"]));
+    let (text, tally) = proposed(&sample(&["a,b", "a,b", "c,d"]));
     assert!(text.contains("value_format: bytes") && text.contains("identity: value\n"), "{text}");
-    assert_eq!(tried.to_string(), "2 forwarded, 1 duplicate, 0 stale, 0 invalid");
+    assert_eq!(tally.to_string(), "2 forwarded, 1 duplicate, 0 stale, 0 invalid");
 }
 
 #[test]
 fn what_the_caller_wants_it_called_is_taken() {
     let wanted =
         Wanted { name: Some("mine".to_owned()), topic: Some("in-1".to_owned()), output: Some("out-1".to_owned()) };
-    let Ok((proposal, _)) = propose_and_try(&sample(&[r#"{"id":1}"#]), &wanted) else { panic!("not loadable") };
+    let Ok((proposal, _)) = infer(&sample(&[r#"{"id":1}"#]), &wanted) else { panic!("not loadable") };
     for line in ["name: mine\n", "input: {topics: [in-1]}\n", "output: {topic: out-1}\n"] {
         assert!(proposal.text.contains(line), "{}", proposal.text);
     }
@@ -76,7 +74,7 @@ fn partitions_that_share_identities_are_told() {
     let of = |places: &[(i32, u32)]| {
         let mut sample = Sample { kcat: true, ..Sample::default() };
         places.iter().for_each(|&(partition, id)| sample.add(kcat(partition, id)));
-        let Ok((proposal, _)) = propose_and_try(&sample, &Wanted::default()) else { panic!("not loadable") };
+        let Ok((proposal, _)) = infer(&sample, &Wanted::default()) else { panic!("not loadable") };
         (proposal.text.contains("partitioned_by_identity: true"), proposal.unsure.join("\n"))
     };
     assert!(of(&[(0, 1), (1, 2), (1, 2)]).0);

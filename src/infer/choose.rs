@@ -181,9 +181,9 @@ impl Chosen {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::Sample;
     use super::*;
     use crate::capture::Captured;
+    use crate::infer::Sample;
 
     /// What is chosen for these values: identity and version.
     fn chosen(values: &[&str]) -> Option<(Vec<String>, Option<String>)> {

@@ -1,0 +1,90 @@
+//! Proposing a topology for captured records.
+//!
+//! - [`Sample`]: the records, a bounded number of them, as trees
+//! - [`shape`]: which system's records they are, and its preset
+//! - [`rows`]: what stands in for the identity where the preset finds none
+//! - [`names`], [`cell`], [`fields`], [`choose`]: else, which fields identify and version them
+//! - [`propose`]: the YAML, with its reasons as comments
+//! - [`Tally`]: what the proposed topology makes of the sample
+//!
+//! **Failure**: a capture that cannot be read, and, by a defect here alone, a proposal that does not load.
+
+use std::io;
+use std::path::Path;
+
+use crate::dedup::Reason;
+use crate::topology::{self, Diagnostics, Environment, Process, Topology};
+use crate::words::{agreeing, counted};
+
+mod cell;
+mod choose;
+mod fields;
+mod names;
+mod propose;
+mod rows;
+mod sample;
+mod shape;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+pub use propose::{Proposal, Wanted};
+pub use sample::{Sample, topic_of};
+pub use tally::Tally;
+
+use propose::propose;
+
+/// Proposes a topology and replays the sample with it. Where a preset finds no keys to identify rows by, another
+/// proposal takes the rows' own fields.
+pub fn infer(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tally), Diagnostics> {
+    let mut proposal = propose(sample, wanted, false);
+    let mut topology = load(&proposal.text)?;
+    let mut tally = Tally::of(sample, &topology);
+    if proposal.preset.is_some() && tally.of_reason(Reason::IdentityMissing) * 2 > sample.records.len() {
+        proposal = propose(sample, wanted, true);
+        topology = load(&proposal.text)?;
+        tally = Tally::of(sample, &topology);
+    }
+    for (reason, what) in [(Reason::IdentityMissing, "identity"), (Reason::VersionMissing, "version")] {
+        let count = tally.of_reason(reason);
+        if count > 0 {
+            let hint = topology.hint(reason).map_or_else(String::new, |hint| format!(": {hint}"));
+            let topics = tally.topics_of(reason, sample);
+            let of = format!("{count} of {}", counted(sample.records.len(), "record"));
+            proposal.unsure.push(format!("{of} {} no {what}{topics}{hint}", agreeing(count, "has", "have")));
+        }
+    }
+    if let Some(words) = tally.all_invalid() {
+        proposal.unsure.insert(0, format!("by what is proposed, every record that was looked at is invalid: {words}"));
+    }
+    Ok((proposal, tally))
+}
+
+/// What mistakes call the proposal.
+const FILE: &str = "proposed.yaml";
+
+/// The proposed topology, as `check` would load it.
+fn load(text: &str) -> Result<Topology, Diagnostics> {
+    Ok(topology::load(Path::new(FILE), &Proposed(text))?.topology)
+}
+
+/// This process's environment with the proposal as a file.
+struct Proposed<'a>(&'a str);
+
+impl Environment for Proposed<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        Process.variable(name)
+    }
+
+    fn variables(&self) -> Vec<(String, String)> {
+        Process.variables()
+    }
+
+    fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        if path == Path::new(FILE) { Ok(self.0.into()) } else { Process.read_file(path) }
+    }
+
+    fn cores(&self) -> usize {
+        Process.cores()
+    }
+}
