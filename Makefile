@@ -36,7 +36,7 @@ FORMAT ?=
 
 BUILD := --release --locked
 BENCH = $(CARGO) bench --profile release --locked
-COMPARE = $(BENCH) --bench compare --
+COMPARE = $(CARGO) build $(BUILD) --bin ratchet && $(CARGO) run $(BUILD) --quiet --package compare --
 
 ##@ Start here
 
@@ -180,7 +180,7 @@ APART := cdc sim soak
 
 .PHONY: clippy
 clippy: ## Run clippy on everything; a warning is an error
-	$(CARGO) clippy $(BUILD) --all-targets -- -D warnings
+	$(CARGO) clippy $(BUILD) --workspace --all-targets -- -D warnings
 	$(CARGO) clippy $(BUILD) $(addprefix --test ,$(APART)) -- -D warnings
 	$(CARGO) clippy $(BUILD) --no-default-features --features sabotage --test sim -- -D warnings
 

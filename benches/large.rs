@@ -15,14 +15,14 @@ use ratchet::state::{LoadBuffer, Memory, Overlay, Store};
 
 #[path = "support/keys.rs"]
 mod keys;
-#[path = "support/mix.rs"]
-mod mix;
 #[path = "support/position.rs"]
 mod position;
+#[path = "../tests/support/random.rs"]
+mod random;
 
 use keys::key;
-use mix::mix;
 use position::{current, meta};
+use random::mix;
 
 const STORES: u64 = 4;
 const SMALL_ENTRIES: u64 = 1_000_000;

@@ -11,14 +11,14 @@ use ratchet::state::{LoadBuffer, Memory, Overlay, Store};
 
 #[path = "support/keys.rs"]
 mod keys;
-#[path = "support/mix.rs"]
-mod mix;
 #[path = "support/position.rs"]
 mod position;
+#[path = "../tests/support/random.rs"]
+mod random;
 
 use keys::key;
-use mix::mix;
 use position::{current, meta};
+use random::mix;
 
 const KEYS: u64 = 1_000_000;
 const LOOKUPS: u64 = 512;

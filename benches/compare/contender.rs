@@ -1,10 +1,12 @@
 //! Who competes, and how each is started, watched and ended. Every contender is a process of its own, so
 //! that what it takes can be told from what the harness takes.
 
+use std::env;
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -26,6 +28,8 @@ pub const MEMORY: &str = "1GiB";
 pub const MEMORY_BYTES: u64 = 1 << 30;
 /// What ratchet may take beside its `memory:`.
 pub const CONSTANT_BYTES: u64 = 64 << 20;
+/// How many lanes ratchet takes by itself at most; on fewer cores, one a core.
+const LANES_MAX: usize = 4;
 /// Threads or processes of the peers, which have no number of their own that fits a machine.
 const PEER_THREADS: usize = 2;
 /// Lanes of the floors: with more of them they take more CPU time and are no faster.
@@ -79,13 +83,12 @@ impl Contender {
         matches!(self, Contender::Ratchet | Contender::KafkaStreams | Contender::Quix)
     }
 
-    /// Threads, lanes or processes that do an instance's work. ratchet is not told: it is as many as it takes by
-    /// itself on this machine.
+    /// Threads, lanes or processes that do an instance's work. ratchet's are as many as it takes by itself.
     pub fn threads(self) -> usize {
         match self {
             Contender::Plain => 1,
             Contender::Floor | Contender::FloorChangelog => FLOOR_LANES,
-            Contender::Ratchet => own_lanes(),
+            Contender::Ratchet => thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX),
             Contender::KafkaStreams | Contender::Quix => PEER_THREADS,
         }
     }
@@ -162,7 +165,7 @@ impl fmt::Display for Contender {
 
 /// A script of the peers', of which `run.sh` becomes the peer.
 fn peer(contender: Contender, script: &str) -> Command {
-    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers").join(script));
+    let mut command = Command::new(kafka::checkout().join("benches/peers").join(script));
     command.arg(contender.name()).env("CARGO_TARGET_DIR", kafka::target_folder());
     command
 }
@@ -176,14 +179,15 @@ fn ratchet(spec: &Spec) -> Outcome<Command> {
     let config = folder.join("ratchet.yaml");
     let text = format!(
         "cluster: kafka\nkafka: {{bootstrap.servers: \"{}\"}}\nstate_dir: {}\nmemory: {MEMORY}\n\
-         commit: {{interval: {}ms}}\nhttp: \"off\"\n\
+         lanes: {}\ncommit: {{interval: {}ms}}\nhttp: \"off\"\n\
          topics: {{create: internal, replication_factor: 1, min_insync_replicas: 1}}\n",
         spec.brokers,
         folder.join("state").display(),
+        spec.threads,
         spec.commit_ms,
     );
     fs::write(&config, text).context(config.display())?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+    let mut command = Command::new(program()?);
     command.arg("run").arg("--config").arg(&config);
     for (name, value) in &spec.settings {
         command.arg("--set").arg(format!("{name}={value}"));
@@ -192,11 +196,13 @@ fn ratchet(spec: &Spec) -> Outcome<Command> {
     Ok(command)
 }
 
-/// How many lanes ratchet has where nobody says a number. Where its settings cannot be read it says so itself when it
-/// is started.
-fn own_lanes() -> usize {
-    let brokers = "kafka.bootstrap.servers=unasked".to_owned();
-    ratchet::config::load(None, &[brokers], &ratchet::config::Process).map_or(0, |config| config.lanes)
+/// The program, which `make bench` has built beside this one.
+fn program() -> Outcome<PathBuf> {
+    let program = env::current_exe()?.with_file_name("ratchet");
+    if !program.exists() {
+        fail!("{} is not there: build it with `make build`", program.display());
+    }
+    Ok(program)
 }
 
 /// What ratchet is to decide.

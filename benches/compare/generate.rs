@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
-use crate::mix::mix;
+use crate::random::mix;
 use crate::spec::Work;
 
 /// Of every input, output and changelog.

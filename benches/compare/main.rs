@@ -21,13 +21,13 @@ mod latency;
 mod live;
 mod load;
 mod measure;
-#[path = "../support/mix.rs"]
-mod mix;
 mod moves;
 mod native;
 mod part;
 mod plain;
 mod progress;
+#[path = "../../tests/support/random.rs"]
+mod random;
 mod report;
 mod restore;
 mod results;

@@ -2,7 +2,7 @@
 
 use ratchet::format::KIND_IDENTITY;
 
-use crate::mix::mix;
+use crate::random::mix;
 
 /// An identity's key.
 pub fn key(n: u64) -> [u8; 17] {

@@ -19,6 +19,8 @@ mod simulated;
 #[path = "../../tests/sim/disk.rs"]
 #[allow(dead_code, reason = "the simulation uses all of it")]
 mod disk_in_memory;
+#[path = "../../tests/support/random.rs"]
+mod random;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -112,10 +114,7 @@ fn task_dir() -> (tempfile::TempDir, StateDir, PathBuf) {
     (root, state, dir)
 }
 
-/// splitmix64: random, and the same in a parent and its child.
+/// A random number of `n`: the same in a parent and its child.
 fn mix(n: usize) -> usize {
-    let mut x = (n as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)) as usize
+    random::mix(n as u64) as usize
 }

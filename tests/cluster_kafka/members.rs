@@ -411,7 +411,7 @@ fn members_that_stop_within_a_rebalance_leave_an_empty_group() {
     for round in 0..30 {
         let (group, input) = (unique("group"), topic("in", 2));
         let stop = Arc::new(AtomicBool::new(false));
-        let mut soon = || random.between(Duration::ZERO, Duration::from_millis(300));
+        let mut soon = || random.duration(Duration::ZERO, Duration::from_millis(300));
         // One more than there are partitions, so that one has none.
         let mut members = Vec::new();
         for _ in 0..3 {

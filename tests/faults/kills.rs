@@ -17,7 +17,7 @@ pub fn at_random(report: &mut Report) {
     const ROUNDS: u64 = 12;
     let mut stage = Stage::set(Job::new("sigkill", PARTITIONS), 2);
     for round in 0..ROUNDS {
-        let pause = stage.random.between(Duration::ZERO, Duration::from_millis(1200));
+        let pause = stage.random.duration(Duration::ZERO, Duration::from_millis(1200));
         sleep(pause);
         let victim = stage.random.below(2) as usize;
         if round % 2 == 0 {

@@ -23,7 +23,7 @@ fn random_kills_of_two_instances_change_nothing() {
     job.await_progress(&[0; 4], DEADLINE);
     let (mut killed_in_transaction, mut wiped, mut kills) = (0, 0, [0; 2]);
     for round in 0..7 {
-        sleep(random.between(Duration::ZERO, Duration::from_millis(1200)));
+        sleep(random.duration(Duration::ZERO, Duration::from_millis(1200)));
         // In the end the one that was spared so far.
         let first = if round < 5 { random.below(2) as usize } else { usize::from(kills[1] < kills[0]) };
         // The other one follows it now and then, before it could take over.

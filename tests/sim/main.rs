@@ -31,6 +31,7 @@ mod kafka;
 mod lies;
 mod mistakes;
 mod profile;
+#[path = "../support/random.rs"]
 mod random;
 #[cfg(test)]
 mod regressions;

@@ -78,7 +78,7 @@ pub fn make(stage: &mut Stage, plan: &Plan, watch: &Watch) -> Events {
             if events.rounds > 0 && start.elapsed() >= plan.duration {
                 break;
             }
-            let pause = stage.random.between(PAUSE_MIN, PAUSE_MAX);
+            let pause = stage.random.duration(PAUSE_MIN, PAUSE_MAX);
             sleep(pause);
             watch.assert_well();
             stage.assert_running();
@@ -118,7 +118,7 @@ fn befall(stage: &mut Stage, trouble: Trouble, events: &mut Events) -> bool {
         Trouble::Kill | Trouble::KillAndWipe => {
             let which = stage.victim();
             stage.kill(which, trouble == Trouble::KillAndWipe);
-            sleep(stage.random.between(Duration::ZERO, AWAY_MAX));
+            sleep(stage.random.duration(Duration::ZERO, AWAY_MAX));
             stage.start(which);
         }
         Trouble::ScaleUp if count < INSTANCES_MAX => {
@@ -141,7 +141,7 @@ fn befall(stage: &mut Stage, trouble: Trouble, events: &mut Events) -> bool {
             } else {
                 stage.brokers[which].kill();
             }
-            sleep(stage.random.between(Duration::ZERO, AWAY_MAX));
+            sleep(stage.random.duration(Duration::ZERO, AWAY_MAX));
             stage.brokers[which].restart();
         }
     }

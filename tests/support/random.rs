@@ -1,34 +1,57 @@
-//! Random numbers from a seed that can be given again.
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
+//! Random numbers from a seed (SplitMix64): the same in each run and on every machine.
+#![allow(dead_code, reason = "each binary uses its own part of the support")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// SplitMix64: small, seeded, the same everywhere.
-#[derive(Clone)]
+/// What is added to the state for each number.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The random number of `n`.
+pub fn mix(n: u64) -> u64 {
+    let mut z = n.wrapping_add(STEP);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A generator.
+#[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// From `RATCHET_TEST_SEED`, else from the clock; printed, so that a run can be had again.
-    pub fn seeded(theme: &str) -> Random {
+    pub fn seeded(theme: &str) -> Self {
         let seed = match std::env::var("RATCHET_TEST_SEED") {
             Ok(text) => text.parse().expect("RATCHET_TEST_SEED is a number"),
             Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis() as u64,
         };
         println!("{theme}: RATCHET_TEST_SEED={seed}");
-        Random(seed)
+        Self(seed)
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let next = mix(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        next
     }
 
-    /// Below `end`.
+    /// Below `end`, which is above 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
+    }
+
+    /// From `least` to `most`, both possible.
+    pub fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    /// A duration from `least` to `most`, in milliseconds.
+    pub fn duration(&mut self, least: Duration, most: Duration) -> Duration {
+        least + Duration::from_millis(self.below((most - least).as_millis() as u64 + 1))
     }
 
     /// Once in `count` times.
@@ -36,8 +59,8 @@ impl Random {
         self.below(count) == 0
     }
 
-    /// A duration between the two.
-    pub fn between(&mut self, least: Duration, most: Duration) -> Duration {
-        least + Duration::from_millis(self.below((most - least).as_millis() as u64 + 1))
+    /// So many times in a thousand.
+    pub fn permille(&mut self, times: u64) -> bool {
+        times > 0 && self.below(1000) < times
     }
 }

@@ -4,11 +4,12 @@ mod svg;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::contender::{COMMIT_MS, MEMORY};
 use crate::failure::{Context as _, Outcome, fail};
 use crate::figures::thousands;
+use crate::kafka;
 use crate::part::{self, Goal, Part, Section, Table};
 use crate::results::Results;
 
@@ -26,7 +27,7 @@ pub fn write() -> Outcome<()> {
     if found.is_empty() {
         fail!("there are no results in {}: `make bench` makes some", crate::results::folder().display());
     }
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let docs = kafka::checkout().join("docs");
     let pictures = docs.join("benchmarks");
     fs::create_dir_all(&pictures).context(pictures.display())?;
     let mut goals = Vec::new();

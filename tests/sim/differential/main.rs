@@ -22,7 +22,7 @@ mod driver;
 mod heard;
 #[path = "../kafka/mod.rs"]
 mod kafka;
-#[path = "../random.rs"]
+#[path = "../../support/random.rs"]
 mod random;
 #[path = "../../support/kafka/mod.rs"]
 mod support;

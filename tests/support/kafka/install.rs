@@ -65,7 +65,13 @@ pub fn target_folder() -> PathBuf {
     if let Some(marked) = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()) {
         return marked.to_owned();
     }
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("target")
+    checkout().join("target")
+}
+
+/// The checkout's folder, in whatever crate of it this is compiled.
+pub fn checkout() -> &'static Path {
+    let of = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|folder| folder.join("Cargo.lock").exists());
+    of.expect("Cargo.lock stands at the top of the checkout")
 }
 
 fn make() -> Install {
@@ -75,7 +81,7 @@ fn make() -> Install {
     let install =
         Install { libs: folder.join("libs"), keystore: folder.join("broker.p12"), ca_pem: folder.join("ca.pem") };
     copy_jars(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/kafka/pom.xml"),
+        &checkout().join("tests/support/kafka/pom.xml"),
         &install.libs,
         "It needs Maven Central or a mirror of it (~/.m2/settings.xml). To do without, point RATCHET_TEST_BROKERS \
          at a running Kafka; the tests that restart a broker still need the jars.",

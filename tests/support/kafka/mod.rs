@@ -20,7 +20,7 @@ mod process;
 use std::sync::OnceLock;
 
 pub use broker::{Broker, Peers, Routes};
-pub use install::{Certificate, jars, remove_folder, target_folder, version};
+pub use install::{Certificate, checkout, jars, remove_folder, target_folder, version};
 pub use process::{run_folder, signal, spawn};
 
 /// The bootstrap servers of the Kafka that all tests of this binary share: each test has topics, groups
