@@ -1,5 +1,5 @@
-//! The bytes of everything that ratchet persists, in one place. They must last: what stands here is
-//! read by every later release, and a change is a new format number.
+//! The bytes of everything that ratchet persists, in one place. They must last: every later release reads
+//! what is described here, and a change means a new format number.
 //!
 //! # Changelog and store
 //!
@@ -17,8 +17,8 @@
 //!
 //! # Identity
 //!
-//! The parts of an identity, one after the other, each with a tag byte and, unless its size is fixed
-//! by the tag, a length, so that parts cannot run into each other: see [`crate::dedup::identity`].
+//! The parts of an identity, one after the other, each with a tag byte and, unless the tag implies the
+//! size, a length, so that parts cannot run into each other: see [`crate::dedup::identity`].
 //!
 //! # Entry
 //!
@@ -34,11 +34,11 @@
 //!
 //! # Position record and store meta
 //!
-//! A format byte, then the fields in order, as bincode 2 writes them by its standard configuration:
+//! A format byte, then the fields in order, as bincode 2 writes them in its standard configuration:
 //!
 //! - `varint`: an unsigned number: below 251 one byte; else `fb` and 2 bytes, `fc` and 4, `fd` and 8, little-endian
 //! - `zigzag`: a signed number as the varint of 2 n, or of -2 n - 1 where it is negative
-//! - `bytes`: their count as a varint, then they; a `list` likewise: the count, then the items
+//! - `bytes`: their count as a varint, then the bytes; a `list` likewise: the count, then the items
 //! - `optional`: `00`, or `01` and the value
 //!
 //! | position record | bytes |
@@ -71,7 +71,7 @@
 //! | synced at | zigzag |
 //! | position offset | optional zigzag |
 //!
-//! Format 1 of a store's meta, which is still read, ends before the position offset: it is not known of such a store.
+//! Format 1 of a store's meta, which is still read, ends before the position offset, which is then unknown.
 //!
 //! # Committed offset's metadata
 //!
@@ -90,8 +90,8 @@ pub const POSITION_KEY: &[u8] = &[0x00];
 pub const KIND_IDENTITY: u8 = 0x10;
 /// Leads the key of an identity that is stored as its SHA-256.
 pub const KIND_IDENTITY_DIGEST: u8 = 0x11;
-/// What a store's meta has for its changelog offset once the changelog was seen to have lost what the store has applied:
-/// the store stands beyond whatever the changelog holds.
+/// The changelog offset in a store's meta once the changelog was found to have lost something that the store has
+/// applied: the store is then ahead of anything the changelog holds.
 pub const CHANGELOG_LOST: i64 = i64::MAX;
 /// The key of the store's own position; never in a changelog.
 pub const STORE_META_KEY: &[u8] = &[0xff, b'm'];
@@ -102,15 +102,15 @@ pub const ENTRY_FORMAT: u8 = 1;
 pub const POSITION_FORMAT: u8 = 1;
 /// The store meta format that is written.
 pub const STORE_META_FORMAT: u8 = 2;
-/// The one before, which is still read: it tells nothing of where the position record stands.
+/// The previous format, which is still read: it lacks the position record's offset.
 const STORE_META_FORMAT_FORMER: u8 = 1;
 
-/// A time of which nothing is known: no record had a timestamp yet.
+/// Unknown time: no record has had a timestamp yet.
 pub const NO_TIME: i64 = -1;
 
-/// What a record may take in memory that is read, as bincode counts it: by the sizes of what is in it.
+/// Maximum memory for decoding a record, as bincode counts it: by the sizes of the decoded values.
 const DECODED_BYTES_MAX: usize = 1 << 20;
-/// Up to so many bytes a record takes no more than that: two bytes never become more than some thirty.
+/// A record of at most this many bytes is sure to stay within that: two bytes decode to about thirty at most.
 const SURELY_READABLE_BYTES: usize = 32 << 10;
 
 const FLAG_VERSION: u8 = 1;
@@ -150,18 +150,18 @@ pub enum Error {
 pub struct EntryRef<'a> {
     /// When it was last seen, in stream time: milliseconds since the epoch, or [`NO_TIME`].
     pub last_seen: i64,
-    /// The version's bytes; `None` where no version was known.
+    /// The version's bytes; `None` if no version was known.
     pub version: Option<&'a [u8]>,
-    /// The scope that the version is comparable in, by its number in the position record; `None` where it
+    /// The scope within which the version can be compared, by its number in the position record; `None` if it
     /// has none.
     pub scope: Option<u16>,
     /// Whether the version came from a snapshot's read.
     pub from_read: bool,
-    /// The version of the last streamed change, where the version came from a read and is greater.
+    /// The version of the last streamed change, if the version came from a read and is greater.
     pub streamed: Option<&'a [u8]>,
     /// Whether a delete was forwarded whose tombstone was not.
     pub owes_tombstone: bool,
-    /// [`key_hash`] of the record's key, `None` where the key was null.
+    /// [`key_hash`] of the record's key, `None` if the key was null.
     pub key_hash: Option<u32>,
 }
 
@@ -207,7 +207,7 @@ impl<'a> EntryRef<'a> {
         })
     }
 
-    /// The version of the last streamed change; `None` where none is known.
+    /// The version of the last streamed change; `None` if unknown.
     pub fn last_streamed(&self) -> Option<&'a [u8]> {
         if self.from_read { self.streamed } else { self.version }
     }
@@ -227,7 +227,7 @@ impl<'a> EntryRef<'a> {
             out.extend_from_slice(&scope.to_be_bytes());
         }
         if let Some(streamed) = self.streamed {
-            // A version is a part of a record: it has less than 4 GiB.
+            // A version is part of a record, so it is shorter than 4 GiB.
             out.extend_from_slice(&(streamed.len() as u32).to_be_bytes());
             out.extend_from_slice(streamed);
         }
@@ -235,14 +235,14 @@ impl<'a> EntryRef<'a> {
     }
 }
 
-/// Bytes that are led by their length, and what follows them.
+/// Splits length-prefixed bytes from what follows them.
 fn split_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(u32::from_be_bytes(*length) as usize)
 }
 
-/// The hash by which Kafka's default partitioner places a key: murmur2 with the sign bit off
-/// (`org.apache.kafka.common.utils.Utils.murmur2`, `toPositive`). Without it a state could never be
+/// The hash that Kafka's default partitioner uses for keys: murmur2 with the sign bit cleared
+/// (`org.apache.kafka.common.utils.Utils.murmur2`, `toPositive`). Without it, state could never be
 /// split by key.
 pub fn key_hash(key: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
@@ -265,17 +265,17 @@ pub fn key_hash(key: &[u8]) -> u32 {
     (hash ^ (hash >> 15)) & 0x7fff_ffff
 }
 
-/// Names one committed transaction of one task. It stands in the position record, in the committed
-/// offset's metadata and, after the commit, in the store; where the three agree, the store is current.
+/// Names one committed transaction of one task. It is stored in the position record, in the committed
+/// offset's metadata and, after the commit, in the store; if the three agree, the store is current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
 pub struct Token {
     /// Random for each start of a lane.
     pub lane: u64,
-    /// The lane's transactions, counted from 1.
+    /// The number of the lane's transaction, counted from 1.
     pub transaction: u64,
     /// The changelog topic's id.
     pub changelog_id: [u8; 16],
-    /// The changelog's, and so the input's, partition.
+    /// The partition of the changelog, and so of the input.
     pub partition: i32,
 }
 
@@ -301,7 +301,7 @@ impl FromStr for Token {
     }
 }
 
-/// What a task has done, as of one transaction: the last changelog record of each of them.
+/// What a task has done, as of one transaction: the last changelog record of every transaction.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct PositionRecord {
     /// The transaction.
@@ -310,44 +310,44 @@ pub struct PositionRecord {
     pub owner: String,
     /// The input topic's id.
     pub input_id: [u8; 16],
-    /// The ranges of source offsets that were processed, from and to (exclusive), ascending and apart.
-    /// One, unless a group reset has skipped records. The last one's end is where the input goes on: where that is
-    /// no range's end, as nothing before it was processed (yet), an empty range that stands there comes last. Who does not
-    /// know of that passes over it.
+    /// The ranges of source offsets that were processed, start and end (exclusive), ascending and disjoint.
+    /// There is one, unless a group reset has skipped records. The last one's end is where reading continues. If that
+    /// is not the end of a range, because nothing before it was processed (yet), an empty range at that offset comes
+    /// last. Code that does not expect it ignores it.
     pub processed: Vec<(i64, i64)>,
     /// The highest record timestamp seen, or [`NO_TIME`].
     pub stream_time: i64,
-    /// The highest `stream time - retention` ever in force, `i64::MIN` where nothing ever expired.
+    /// The highest `stream time - retention` ever in force, `i64::MIN` if nothing has ever expired.
     pub horizon: i64,
-    /// SHA-256 of the rules that the entries were made with.
+    /// SHA-256 of the rules that the entries were created under.
     pub rules_digest: [u8; 32],
-    /// Counts the times that the topology was rescaled; 1.
+    /// Would count how often the topology was rescaled; always 1.
     pub generation: u32,
     /// How many tasks the topology has: the input's partition count.
     pub task_count: u32,
-    /// How many truncates were ever remembered; where none was, no table has an entry.
+    /// How many truncates were ever remembered; while 0, no table has an entry.
     pub truncates: u64,
-    /// The scopes in which versions are comparable, by their numbers: see [`crate::dedup::epochs`].
+    /// The scopes within which versions can be compared, by number: see [`crate::dedup::epochs`].
     pub scopes: Vec<Scope>,
 }
 
-/// A scope in which versions are comparable, and what was seen of it.
+/// A scope within which versions can be compared, and what was seen of it.
 #[derive(Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Scope {
     /// Which it is: the parts of an epoch, as of an identity.
     pub bytes: Vec<u8>,
-    /// Its segments, by ascending bounds; never empty.
+    /// Its segments, in ascending order of their bounds; never empty.
     pub segments: Vec<Segment>,
-    /// The highest versions it had reached, by ascending offsets and versions.
+    /// The highest versions it had reached, in ascending order of offset and version.
     pub reached: Vec<Reached>,
 }
 
-/// The versions of a scope above a bound, up to its next segment's.
+/// The versions of a scope above a bound, up to the next segment's bound.
 #[derive(Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Segment {
     /// The bound; `None` where there is none.
     pub above: Option<Vec<u8>>,
-    /// The lowest source offset at which one of them was seen.
+    /// The lowest source offset at which one of these versions was seen.
     pub began: i64,
 }
 
@@ -360,7 +360,7 @@ pub struct Reached {
     pub version: Vec<u8>,
 }
 
-/// `Clone` by which `clone_from` keeps the memory that is there: a task's progress is copied with each transaction.
+/// Implements `Clone` with a `clone_from` that reuses memory: a task's progress is copied with each transaction.
 macro_rules! clone_in_place {
     ($name:ident { $($field:ident),+ }) => {
         impl Clone for $name {
@@ -379,7 +379,7 @@ clone_in_place!(Scope { bytes, segments, reached });
 clone_in_place!(Segment { above, began });
 clone_in_place!(Reached { offset, version });
 
-/// Where a store stands.
+/// How far a store has got.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct StoreMeta {
     /// The changelog topic's id.
@@ -390,13 +390,13 @@ pub struct StoreMeta {
     pub changelog_offset: i64,
     /// The transaction that the store is the result of; `None` while it is being restored.
     pub token: Option<Token>,
-    /// The wall clock, milliseconds since the epoch, when this was written.
+    /// The wall clock when this was written, in milliseconds since the epoch.
     pub synced_at: i64,
-    /// Where in the changelog the position record stands that the store holds; `None` where that is not known.
+    /// The changelog offset of the position record that the store holds; `None` if unknown.
     pub position_offset: Option<i64>,
 }
 
-/// [`StoreMeta`] as its former format has it.
+/// [`StoreMeta`] in the previous format.
 #[derive(bincode::Decode)]
 struct FormerStoreMeta {
     changelog_id: [u8; 16],
@@ -440,7 +440,7 @@ impl PositionRecord {
         encode_struct(POSITION_FORMAT, self)
     }
 
-    /// Whether what [`PositionRecord::encode`] has made can be read again. To be asked before it is written.
+    /// Whether the result of [`PositionRecord::encode`] can be read again. To be checked before it is written.
     pub fn is_readable(encoded: &[u8]) -> bool {
         encoded.len() <= SURELY_READABLE_BYTES || Self::decode(encoded).is_ok()
     }
@@ -467,14 +467,14 @@ impl StoreMeta {
     }
 }
 
-/// The text beside a committed offset.
+/// The text stored with a committed offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetMetadata {
     /// The transaction that committed the offset.
     pub token: Token,
     /// The first 16 hex digits of the rules' digest.
     pub digest: String,
-    /// The transactional id of the last one who could have written; `None` after a graceful hand-over.
+    /// The transactional id of the last possible writer; `None` after a graceful hand-over.
     pub owner: Option<String>,
 }
 
@@ -487,13 +487,13 @@ pub const METADATA_FORMAT: u32 = 1;
 const RELEASED: &str = "released";
 
 impl OffsetMetadata {
-    /// The short form of a rules' digest that the metadata carries.
+    /// The short form of a rules digest, as carried in the metadata.
     pub fn short_digest(digest: &[u8; 32]) -> String {
         hex(&digest[..8])
     }
 
-    /// Reads the text beside a committed offset: `None` where it is blank (the group was reset or never
-    /// committed by ratchet), an error where it is another release's or not ratchet's.
+    /// Reads the text stored with a committed offset: `None` if it is empty (the group was reset or never
+    /// committed by ratchet), an error if it is another release's or not ratchet's.
     pub fn parse(text: &str) -> Result<Option<Self>, Error> {
         const WHAT: &str = "the committed offset's metadata";
         if text.is_empty() {

@@ -1,14 +1,14 @@
 //! Where topics live, as a lane sees it: a group member that reads, a transactional producer that
-//! writes, a reader for changelogs, and the questions that a takeover has to ask.
+//! writes, a reader for changelogs, and the queries that a takeover needs.
 //!
 //! The engine is written once against these traits. [`kafka`] speaks to Apache Kafka and is the only
 //! room that knows rdkafka; [`embedded`] keeps topics in one folder.
 //!
-//! Nothing here blocks for longer than the deadline it documents; whatever may take as long as a
-//! foreign transaction (the settling of a takeover) is asked for and then polled.
+//! No call blocks for longer than the deadline it documents; whatever may take as long as another
+//! owner's transaction (settling a takeover) is started and then polled.
 //!
-//! **Failure**: every call answers with an [`Error`] whose [`Kind`] says what to do next. A kind is a
-//! promise: an implementation that does not know says [`Kind::Unknown`].
+//! **Failure**: every call returns an [`Error`] whose [`Kind`] says what to do next. A kind is a
+//! promise: an implementation that cannot tell uses [`Kind::Unknown`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::record::{Headers, Record, TopicPartition};
 pub mod embedded;
 pub mod kafka;
 
-/// The id that a cluster gives a topic when it is created; a topic that is deleted and created again
-/// under the same name has another one (KIP-516).
+/// The id that a cluster gives a topic when it is created; a topic that is deleted and recreated
+/// under the same name gets another one (KIP-516).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct TopicId(pub [u8; 16]);
 
 impl TopicId {
-    /// Whether the cluster has told it: a broker that knows no ids says zero.
+    /// Whether the cluster gave one: a broker without topic ids returns zero.
     pub fn is_told(self) -> bool {
         self != Self::default()
     }
@@ -39,13 +39,13 @@ impl fmt::Display for TopicId {
 
 /// Records of any number of partitions, each partition's in offset order. Reused from poll to poll.
 pub trait RecordBatch: Default {
-    /// The partitions that [`RecordBatch::source`] points into; one that has no record may be among them.
+    /// The partitions that [`RecordBatch::source`] indexes; some may have no records.
     fn partitions(&self) -> &[TopicPartition];
     /// Which of [`RecordBatch::partitions`] the record at `index` is from.
     fn source(&self, index: usize) -> usize;
-    /// How many records there are.
+    /// The number of records.
     fn len(&self) -> usize;
-    /// Whether there is none.
+    /// Whether there are no records.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -66,31 +66,31 @@ pub struct Message<'a> {
     pub value: Option<&'a [u8]>,
     /// The headers, in order.
     pub headers: Headers<'a>,
-    /// Milliseconds since the epoch; `None` lets the cluster set the present.
+    /// Milliseconds since the epoch; `None` lets the cluster use the current time.
     pub timestamp: Option<i64>,
 }
 
 impl Message<'_> {
-    /// What a producer holds of it in memory until it is delivered, in bytes.
+    /// The memory a producer holds for it until it is delivered, in bytes.
     pub fn held_bytes(&self) -> usize {
         held_bytes(self.key, self.value, self.headers)
     }
 }
 
-/// What a producer holds of a record of these parts until it is delivered, in bytes: more than is sent, since each header
-/// is an allocation of its own (`rd_kafka_header_t`, and its place in librdkafka's list).
+/// The memory a producer holds for a record of these parts until it is delivered, in bytes: more than is sent, since
+/// each header is an allocation of its own (`rd_kafka_header_t`, and its slot in librdkafka's list).
 pub fn held_bytes(key: Option<&[u8]>, value: Option<&[u8]>, headers: Headers<'_>) -> usize {
     const HEADER_BYTES: usize = 80;
     let parts = [key, value].map(|part| part.map_or(0, <[u8]>::len));
     parts[0] + parts[1] + headers.as_bytes().len() + headers.iter().count() * HEADER_BYTES
 }
 
-/// What a sender wants to know a record by when its delivery is reported.
+/// Identifies a record to its sender in delivery reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// The sender's own number, returned as it was given; at most 2^62 - 1.
+    /// The sender's own number, returned unchanged; at most 2^62 - 1.
     pub number: u64,
-    /// Whether success is to be reported too (see [`Producer::take_delivered`]); failures always are.
+    /// Whether success is reported too (see [`Producer::take_delivered`]); failures always are.
     pub report: bool,
 }
 
@@ -99,10 +99,10 @@ pub struct Ticket {
 pub struct DeliveryFailure {
     /// [`Ticket::number`] of the record.
     pub number: u64,
-    /// Whether the cluster refuses what stands in the record or its batch (too large, timestamp out of
-    /// range), so that trying again as it is cannot help.
+    /// Whether the cluster rejects the record or its batch as it is (too large, timestamp out of
+    /// range), so that retrying cannot help.
     pub refused: bool,
-    /// The cluster's words.
+    /// The cluster's message.
     pub message: String,
 }
 
@@ -111,8 +111,8 @@ pub struct DeliveryFailure {
 pub struct CommittedOffset {
     /// The next offset to read.
     pub offset: i64,
-    /// The text beside it, empty where there is none. Others may have written it; bytes that are not
-    /// UTF-8 come as replacement characters.
+    /// The text stored with it, empty if there is none. Others may have written it; bytes that are not
+    /// UTF-8 become replacement characters.
     pub metadata: String,
 }
 
@@ -121,45 +121,45 @@ pub struct CommittedOffset {
 pub struct OffsetCommit {
     /// The input partition.
     pub partition: TopicPartition,
-    /// The next offset to read and the text beside it.
+    /// The next offset to read and the text stored with it.
     pub committed: CommittedOffset,
 }
 
-/// What a cluster says of a topic.
+/// What a cluster knows about a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicDescription {
     /// The topic's id.
     pub id: TopicId,
     /// How many partitions it has.
     pub partition_count: i32,
-    /// `cleanup.policy`, as it stands: `delete`, `compact` or `compact,delete`.
+    /// `cleanup.policy`, verbatim: `delete`, `compact` or `compact,delete`.
     pub cleanup_policy: String,
-    /// `delete.retention.ms`: for how long a tombstone stays visible.
+    /// `delete.retention.ms`: how long a tombstone stays visible.
     pub delete_retention_ms: i64,
-    /// `retention.ms`: for how long records stay where the policy deletes; `i64::MAX` for always.
+    /// `retention.ms`: how long records are kept where the policy deletes; `i64::MAX` for ever.
     pub retention_ms: i64,
-    /// `retention.bytes`: how much of a partition stays where the policy deletes; `i64::MAX` for all.
+    /// `retention.bytes`: how much of a partition is kept where the policy deletes; `i64::MAX` for all of it.
     pub retention_bytes: i64,
-    /// Whether the topic stamps records itself when they are appended (`message.timestamp.type`).
+    /// Whether the broker stamps records when they are appended (`message.timestamp.type`).
     pub stamps: bool,
-    /// `message.timestamp.before.max.ms`: how far a record's own timestamp may be before the present.
+    /// `message.timestamp.before.max.ms`: how far a record's own timestamp may lie in the past.
     pub timestamp_before_max_ms: i64,
-    /// `message.timestamp.after.max.ms`: how far it may be beyond it.
+    /// `message.timestamp.after.max.ms`: how far it may lie in the future.
     pub timestamp_after_max_ms: i64,
-    /// `max.message.bytes`: how large a batch of records may be.
+    /// `max.message.bytes`: the largest batch of records allowed.
     pub message_bytes_max: i64,
-    /// Replicas of the partition that has the fewest; `None` where the cluster has no replicas.
+    /// Replicas of the partition with the fewest; `None` if the cluster has no replicas.
     pub replicas: Option<i32>,
-    /// `min.insync.replicas`; `None` where the cluster has no replicas.
+    /// `min.insync.replicas`; `None` if the cluster has no replicas.
     pub min_insync_replicas: Option<i32>,
-    /// `unclean.leader.election.enable`: whether a replica may lead that lacks records; `None` where the cluster has no
-    /// replicas, or does not say.
+    /// `unclean.leader.election.enable`: whether a replica that lacks records may become leader; `None` if the cluster
+    /// has no replicas or does not say.
     pub elects_uncleanly: Option<bool>,
-    /// What this client may do with it; `None` where the cluster does not say.
+    /// What this client may do with it; `None` if the cluster does not say.
     pub rights: Option<Rights>,
 }
 
-/// What a topic is told from others by.
+/// The minimum needed to tell a topic from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopicOutline {
     /// The topic's id.
@@ -175,14 +175,14 @@ pub struct Rights {
     pub read: bool,
     /// Write records; nobody writes to a group.
     pub write: bool,
-    /// Ask about it.
+    /// Describe it.
     pub describe: bool,
-    /// Change it: an administrator's right, or everybody's where nobody is held off.
+    /// Alter it: an administrator's right, or everybody's where access is not restricted.
     pub alter: bool,
 }
 
 impl Rights {
-    /// Those of a cluster that holds nobody off.
+    /// The rights on a cluster that does not restrict access.
     pub const ALL: Self = Self { read: true, write: true, describe: true, alter: true };
 }
 
@@ -191,23 +191,23 @@ impl Rights {
 pub struct NewTopic<'a> {
     /// Its name.
     pub name: &'a str,
-    /// How many partitions it shall have.
+    /// How many partitions to create.
     pub partition_count: i32,
     /// Replicas of each partition; ignored by the embedded cluster.
     pub replication_factor: i32,
-    /// Topic settings, by Kafka's names.
+    /// Topic settings, by their Kafka names.
     pub settings: &'a [(&'a str, String)],
 }
 
-/// What changed in a member's assignment. Each event must be answered, by [`Member::accept_assigned`]
-/// or [`Member::accept_revoked`], before the group can go on.
+/// A change in a member's assignment. Each event must be acknowledged, by [`Member::accept_assigned`]
+/// or [`Member::accept_revoked`], before the group can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupEvent {
-    /// These partitions are the member's from now on; possibly none.
+    /// The member owns these partitions from now on; possibly none.
     Assigned(Vec<TopicPartition>),
-    /// These partitions go to others once the member has let go; its offsets can still be committed.
+    /// These partitions go to others once the member has released them; their offsets can still be committed.
     Revoked(Vec<TopicPartition>),
-    /// These partitions are another's already: nothing of them can be committed any more.
+    /// These partitions already belong to others: nothing can be committed for them any more.
     Lost(Vec<TopicPartition>),
 }
 
@@ -218,10 +218,10 @@ pub trait Member: Send {
     /// What proves the membership to [`Producer::commit`].
     type Metadata: Send;
 
-    /// Serves the group, then reads what is there, up to `records_max`, waiting up to `wait` for a first
-    /// record. The batch is emptied first. While an event is returned, and until it is answered, the
-    /// batch stays empty. [`Kind::Retry`] errors are told once and mended by themselves; a record that
-    /// can no longer be read at a partition's position comes as [`Kind::Refused`].
+    /// Serves the group, then reads what is available, up to `records_max`, waiting up to `wait` for a first
+    /// record. The batch is cleared first, and stays empty from when an event is returned until it is
+    /// acknowledged. A [`Kind::Retry`] error is reported once and needs no action; a record that
+    /// can no longer be read at a partition's position is [`Kind::Refused`].
     fn poll(
         &mut self,
         batch: &mut Self::Batch,
@@ -229,37 +229,37 @@ pub trait Member: Send {
         wait: Duration,
     ) -> Result<Option<GroupEvent>, Error>;
 
-    /// Subscribes to `topics`, possibly none, in place of those before. What the member keeps it goes on reading;
-    /// what comes and goes is told by events, as ever.
+    /// Subscribes to `topics`, possibly none, replacing the previous subscription. Partitions that the member keeps are
+    /// read on; changes are reported as events, as always.
     fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error>;
 
-    /// Takes the partitions of [`GroupEvent::Assigned`] over, paused: nothing is read from them until
+    /// Takes over the partitions of [`GroupEvent::Assigned`], paused: nothing is read from them until
     /// [`Member::start`].
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error>;
 
-    /// Lets the partitions of [`GroupEvent::Revoked`] or [`GroupEvent::Lost`] go.
+    /// Releases the partitions of [`GroupEvent::Revoked`] or [`GroupEvent::Lost`].
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error>;
 
-    /// Reads `partition` from `offset` on. What was read before and not yet returned is discarded.
+    /// Reads `partition` from `offset` on. Anything read earlier and not yet returned is discarded.
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error>;
 
-    /// Reads nothing of `partition` until the next [`Member::start`]. Records of it that were read
-    /// already, but not yet returned, are discarded.
+    /// Stops reading `partition` until the next [`Member::start`]. Records of it that were read
+    /// but not yet returned are discarded.
     fn pause(&mut self, partition: &TopicPartition) -> Result<(), Error>;
 
-    /// The offset after everything that was returned of `partition`, transaction markers and compacted
-    /// gaps included once they were passed; `None` before the first read.
+    /// The offset after everything returned from `partition`, including any transaction markers and compacted
+    /// gaps that were passed; `None` before the first read.
     fn position(&self, partition: &TopicPartition) -> Option<i64>;
 
-    /// The end of `partition` (its high watermark), as last heard, without asking. While a transaction is open on
+    /// The end of `partition` (its high watermark) as last seen, without a request. While a transaction is open on
     /// it, [`Member::position`] stays below.
     fn end(&self, partition: &TopicPartition) -> Option<i64>;
 
-    /// Proof of the membership, as of now. [`Kind::Abort`] while the member has not joined: brokers do
+    /// Proof of membership as of now. [`Kind::Abort`] while the member has not joined: brokers do
     /// not fence an unjoined member's commits.
     fn metadata(&self) -> Result<Self::Metadata, Error>;
 
-    /// Leaves the group, so that others need not wait for the session to time out.
+    /// Leaves the group, so that others need not wait for the session timeout.
     fn leave(self) -> Result<(), Error>;
 }
 
@@ -274,13 +274,13 @@ pub trait Producer: Send {
     /// Opens a transaction.
     fn begin(&mut self) -> Result<(), Error>;
 
-    /// Hands a record over; its delivery goes on in the background. A full queue is waited for, up to
-    /// the delivery timeout. An error of kind [`Kind::Refused`] concerns this record alone and leaves the
-    /// transaction as it was.
+    /// Hands over a record, which is delivered in the background. Waits while the queue is full, up to
+    /// the delivery timeout. A [`Kind::Refused`] error concerns this record alone and leaves the
+    /// transaction intact.
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error>;
 
-    /// Hands over records, given by key and value, to one partition: as [`Producer::send`] would one by one, without
-    /// headers, with the present for their time, and without a report of success. After an error, some may be
+    /// Hands over records, given as key and value, for one partition: like [`Producer::send`] one by one, without
+    /// headers, stamped with the current time, and without reports of success. After an error, some may have been
     /// handed over.
     fn send_all<'a>(
         &mut self,
@@ -302,34 +302,34 @@ pub trait Producer: Send {
         Ok(())
     }
 
-    /// Says that what is reported of `number` has to come to stand at `offset` or beyond, in the open transaction. Where
-    /// something does not, what stood there is lost: [`Producer::commit`] then answers [`Kind::Abort`], nothing is
-    /// committed, and [`Producer::take_delivered`] tells where it came to stand. Where a partition's end never falls
-    /// back, there is nothing to be seen to.
+    /// Requires records whose success is reported under `number` to be written at `offset` or beyond in the open
+    /// transaction. A lower offset means that the partition has lost records: [`Producer::commit`] then returns
+    /// [`Kind::Abort`], nothing is committed, and [`Producer::take_delivered`] returns where the record was written. A
+    /// cluster whose partitions never lose their end can ignore this.
     fn expect_from(&mut self, _number: u64, _offset: i64) {}
 
-    /// How many records are handed over and neither delivered nor failed.
+    /// How many records were handed over and are neither delivered nor failed.
     fn in_flight(&self) -> usize;
 
-    /// Whether there are failures for [`Producer::take_failures`] to take: the transaction cannot be committed any more.
+    /// Whether [`Producer::take_failures`] has anything to return: the transaction can no longer be committed.
     fn has_failed(&self) -> bool;
 
-    /// What could not be delivered since the last call.
+    /// The deliveries that failed since the last call.
     fn take_failures(&mut self) -> Vec<DeliveryFailure>;
 
-    /// The numbers and offsets of delivered records whose [`Ticket::report`] was set, since the last call.
+    /// The numbers and offsets of records with [`Ticket::report`] set that were delivered since the last call.
     fn take_delivered(&mut self) -> Vec<(u64, i64)>;
 
-    /// Waits for the deliveries, adds the group's offsets and commits. `Ok` means: all of it is visible.
+    /// Waits for the deliveries, adds the group's offsets and commits. `Ok` means that all of it is visible.
     /// [`Kind::Abort`]: none of it ever will be, once [`Producer::abort`] was called or the producer
-    /// dropped. Any other kind: the outcome is not known, and the producer must be dropped.
+    /// dropped. Any other kind: the outcome is unknown, and the producer must be dropped.
     fn commit(&mut self, offsets: &[OffsetCommit], group: Self::Metadata) -> Result<(), Error>;
 
     /// Ends the transaction without effect. After an error the producer must be dropped.
     fn abort(&mut self) -> Result<(), Error>;
 
-    /// Whether the producer can go on after a commit that failed and an abort that did not: everything that the
-    /// commit asked for was answered, so that nothing of it can arrive late and meet the next transaction.
+    /// Whether the producer can be used again after a commit failed and an abort succeeded: every request of the commit
+    /// got its response, so none can arrive late and affect the next transaction.
     fn is_fit(&self) -> bool {
         true
     }
@@ -340,39 +340,39 @@ pub trait Reader: Send {
     /// What records are read into.
     type Batch: RecordBatch;
 
-    /// Reads what is there, up to `records_max`, waiting up to `wait` for a first record. The batch is
-    /// emptied first.
+    /// Reads what is available, up to `records_max`, waiting up to `wait` for a first record. The batch is
+    /// cleared first.
     fn read(&mut self, batch: &mut Self::Batch, records_max: usize, wait: Duration) -> Result<(), Error>;
 
-    /// The offset after everything returned so far; passes transaction markers and compacted gaps, also
+    /// The offset after everything returned so far; passes transaction markers and compacted gaps, even
     /// at the end of the partition where no record follows them.
     fn position(&self) -> i64;
 }
 
-/// What a task has to know before it can restore, learnt in this order once nobody else can write:
-/// the committed offset (stable: no transaction pending on it), then the changelog's end, then that the
-/// changelog's last stable offset has passed it.
+/// What a task must know before it can restore, learnt in this order once nobody else can write:
+/// the committed offset (stable: no transaction is pending on it), then the changelog's end, then that the
+/// changelog's last stable offset has passed that end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// What the group has committed for the input partition; `None` where nothing was, or the group is gone.
+    /// What the group has committed for the input partition; `None` if nothing was, or the group is gone.
     pub committed: Option<CommittedOffset>,
     /// The input topic's id.
     pub input_id: TopicId,
-    /// The input partition's first offset that is retained.
+    /// The input partition's first retained offset.
     pub input_start: i64,
     /// The input partition's end.
     pub input_end: i64,
     /// The changelog topic's id.
     pub changelog_id: TopicId,
-    /// The changelog partition's first offset that is retained.
+    /// The changelog partition's first retained offset.
     pub changelog_start: i64,
-    /// The changelog partition's end (high watermark), open transactions included when it was read and
-    /// all of them ended since.
+    /// The changelog partition's end (high watermark), including the transactions that were open when it was read;
+    /// all of them have ended since.
     pub changelog_end: i64,
     /// The latest timestamp below that end, in milliseconds since the epoch, of records and of the markers that brokers
-    /// stamp; `None` where it was not asked for, or the cluster does not tell.
+    /// stamp; `None` if it was not requested or the cluster does not provide it.
     pub changelog_time: Option<i64>,
-    /// What the changelog holds where it was to be looked at; `None` where it was not.
+    /// What the changelog holds from [`Inquiry::looks_from`] on; `None` if it was not requested.
     pub seen: Option<Seen>,
 }
 
@@ -381,11 +381,11 @@ pub struct Settled {
 pub struct Seen {
     /// The offset.
     pub from: i64,
-    /// The first record there or behind; `None` where there is none, or the offset lies outside of the changelog.
+    /// The first record at or after it; `None` if there is none, or the offset is outside the changelog.
     pub first: Option<SeenRecord>,
 }
 
-/// A record that was seen.
+/// A record that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenRecord {
     /// Its offset.
@@ -397,31 +397,31 @@ pub struct SeenRecord {
 }
 
 impl SeenRecord {
-    /// What is kept of a record.
+    /// Copies what is kept of a record.
     pub fn of(record: &Record<'_>) -> Self {
         let [key, value] = [record.key, record.value].map(|part| part.map(<[u8]>::to_vec));
         Self { offset: record.offset, key, value }
     }
 }
 
-/// Whose transactions a takeover may end, so that it need not wait for them to time out. What makes a takeover
-/// right does not depend on it.
+/// Whose transactions a takeover may end, to avoid waiting for their timeout. The correctness of a takeover
+/// does not depend on it.
 #[derive(Clone, Debug, Default)]
 pub struct Fencing {
-    /// How the transactional ids of this topology begin; others' are never touched.
+    /// The prefix of this topology's transactional ids; other ids are never touched.
     pub prefix: String,
-    /// Those in use by this process, which are never touched either.
+    /// Ids in use by this process, which are never touched either.
     pub in_use: Vec<String>,
 }
 
 impl Fencing {
-    /// Whether what is open under this id may be ended.
+    /// Whether a transaction open under this id may be ended.
     pub fn allows(&self, id: &str) -> bool {
         !self.prefix.is_empty() && id.starts_with(&self.prefix) && !self.in_use.iter().any(|own| own == id)
     }
 }
 
-/// Of what a [`Settled`] is to tell.
+/// What a [`Settled`] is requested for.
 #[derive(Clone, Debug)]
 pub struct Inquiry {
     /// The group.
@@ -432,17 +432,17 @@ pub struct Inquiry {
     pub changelog: TopicPartition,
     /// Whose transactions may be ended.
     pub fencing: Fencing,
-    /// Whether the changelog's time is wanted.
+    /// Whether to find the changelog's latest timestamp.
     pub asks_time: bool,
-    /// Whether an earlier answer is doubted: a broker that does not lead a partition any more, and does not know it, may
-    /// have given it. Then it is first asked anew who leads.
+    /// Whether an earlier result is doubted, because it may have come from a broker that no longer leads a partition
+    /// and does not know it. The leaders are then looked up again first.
     pub is_doubted: bool,
-    /// From which offset on the changelog's first record is wanted, if any is.
+    /// The offset from which to look for the changelog's first record, if wanted.
     pub looks_from: Option<i64>,
 }
 
 impl Inquiry {
-    /// An inquiry that ends nobody's transactions.
+    /// An inquiry that does not end anyone's transactions.
     pub fn of(group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Self {
         Self {
             group: group.to_owned(),
@@ -458,7 +458,7 @@ impl Inquiry {
 
 /// A [`Settled`] in the making.
 pub trait Settling: Send {
-    /// The answer, once it is there. Never blocks. Not to be called again after an answer.
+    /// The result, once it is there. Never blocks. Not to be called again after it returned a result.
     fn poll(&mut self) -> Option<Result<Settled, Error>>;
 }
 
@@ -466,7 +466,7 @@ pub trait Settling: Send {
 pub trait Cluster: Clone + Send + Sync + 'static {
     /// What records are read into.
     type Batch: RecordBatch;
-    /// What proves a membership to a producer.
+    /// What proves membership to a producer.
     type Metadata: Send;
     /// A group's member.
     type Member: Member<Batch = Self::Batch, Metadata = Self::Metadata> + 'static;
@@ -474,72 +474,72 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     type Producer: Producer<Metadata = Self::Metadata> + 'static;
     /// A changelog's reader.
     type Reader: Reader<Batch = Self::Batch> + 'static;
-    /// A takeover's questions, under way.
+    /// A takeover's queries in progress.
     type Settling: Settling + 'static;
 
     /// Whether other programs may write to its topics while this one runs.
     const IS_SHARED: bool = true;
 
-    /// What the cluster says of `topic`; `None` where there is no such topic.
+    /// Describes `topic`; `None` if there is no such topic.
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error>;
 
-    /// The least of [`Cluster::describe_topic`], for who asks often.
+    /// A minimal [`Cluster::describe_topic`], for frequent calls.
     fn outline_topic(&self, topic: &str) -> Result<Option<TopicOutline>, Error> {
         let found = self.describe_topic(topic)?;
         Ok(found.map(|found| TopicOutline { id: found.id, partition_count: found.partition_count }))
     }
 
-    /// Where the first transaction begins that is open on `partition`, which nobody gets beyond who reads committed records;
-    /// `None` where none is, or where the cluster does not tell. Takes no longer than `wait`.
+    /// Where the first open transaction on `partition` begins, which nobody who reads committed records gets past;
+    /// `None` if none is open, or the cluster cannot say. Takes no longer than `wait`.
     fn open_transaction(&self, _partition: &TopicPartition, _wait: Duration) -> Result<Option<i64>, Error> {
         Ok(None)
     }
 
-    /// The names of all topics that may be seen, internal ones included, in any order.
+    /// The names of all visible topics, internal ones included, in any order.
     fn list_topics(&self) -> Result<Vec<String>, Error>;
 
-    /// A partition's first offset and its end (its high watermark): what lies between are records, or what is left of
+    /// A partition's first offset and its end (high watermark): between them are records, or the remains of
     /// transactions.
     fn bounds(&self, partition: &TopicPartition) -> Result<(i64, i64), Error>;
 
-    /// What this client may do with `group`, which need not exist; `None` where the cluster does not say.
+    /// What this client may do with `group`, which need not exist; `None` if the cluster does not say.
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error>;
 
-    /// How many members `group`, which need not exist, has at present.
+    /// How many members `group`, which need not exist, currently has.
     fn members_of(&self, group: &str) -> Result<usize, Error>;
 
-    /// Whether [`Cluster::create_topic`] could make this topic, as far as the cluster tells; changes nothing.
+    /// Whether [`Cluster::create_topic`] could create this topic, as far as the cluster can say; changes nothing.
     fn check_creation(&self, _topic: &NewTopic<'_>) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Creates a topic and waits until it can be used. Fine if it was created meanwhile by another.
+    /// Creates a topic and waits until it can be used. Succeeds if someone else has created it meanwhile.
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error>;
 
-    /// Joins `group` and subscribes to `topics`; to none at first, where none are given.
+    /// Joins `group` and subscribes to `topics`, which may be empty.
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, Error>;
 
-    /// A producer with this transactional id; whatever was open under it has been aborted.
+    /// A producer with this transactional id; anything open under it has been aborted.
     fn producer(&self, transactional_id: &str) -> Result<Self::Producer, Error>;
 
     /// Reads `partition` from `offset` on.
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, Error>;
 
-    /// The same, of an input whose offsets are committed in `group`: refused like [`Member::start`] where the partition
-    /// does not hold any more what was read of it up to there.
+    /// Like [`Cluster::reader`], for an input whose offsets are committed in `group`: refused like [`Member::start`] if
+    /// the partition no longer holds what was read from it up to there.
     fn reader_for(&self, _group: &str, partition: &TopicPartition, offset: i64) -> Result<Self::Reader, Error> {
         self.reader(partition, offset)
     }
 
-    /// Starts asking what [`Settled`] lists. Where the text beside the committed offset names an owner that may be fenced,
-    /// its transaction is ended meanwhile.
+    /// Starts the queries for a [`Settled`]. If the text stored with the committed offset names an owner that may be
+    /// fenced, its transaction is ended meanwhile.
     fn settle(&self, inquiry: Inquiry) -> Self::Settling;
 
-    /// Begins to end whatever is open under this transactional id, whose producer is gone; never waits for it.
+    /// Starts ending whatever is open under this transactional id, whose producer is gone; never waits for it.
     fn fence(&self, transactional_id: &str);
 
-    /// What `group` has committed for these partitions, asked for no longer than `wait`. A transaction whose markers are
-    /// not written yet has committed nothing, although its commit may have been answered.
+    /// What `group` has committed for these partitions, waiting no longer than `wait`. A transaction whose markers are
+    /// not yet written counts as not committed, even if its commit has been confirmed.
     fn committed(
         &self,
         group: &str,
@@ -548,15 +548,15 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     ) -> Result<Vec<Option<CommittedOffset>>, Error>;
 }
 
-/// How much the clients that read may hold of what they have fetched. Where a queue is full, nothing is fetched; the
-/// answers that were under way still come.
+/// How much fetched data clients may hold. While a queue is full, nothing more is fetched; responses already
+/// under way still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
-    /// A member's, all its partitions together.
+    /// A member's queue, for all its partitions together.
     pub member_bytes: u64,
-    /// A changelog reader's.
+    /// A changelog reader's queue.
     pub reader_bytes: u64,
-    /// What compressed batches may unpack to, all clients of the process together.
+    /// What compressed batches may unpack to, for all clients of the process together.
     pub unpacked_bytes: u64,
 }
 
@@ -566,22 +566,22 @@ impl Default for Queues {
     }
 }
 
-/// For how long a topic that is not known is asked for again: brokers hear of a new topic one after the other, and one
-/// that lags behind answers like one that is right.
+/// How long to keep asking for an unknown topic: brokers learn of a new topic one after the other, and one
+/// that lags behind gives the same response as for a topic that does not exist.
 pub const MISSING_WAIT: Duration = Duration::from_secs(10);
 
 /// What to do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Passing trouble; the same call may be made again.
+    /// Temporary; the same call may be repeated.
     Retry,
     /// The open transaction must be aborted; the producer can go on.
     Abort,
-    /// Another has taken this producer's or member's place: drop it and make a new one.
+    /// Another has taken this producer's or member's place: drop it and create a new one.
     Fenced,
-    /// What was asked for may or may not have happened: drop the producer and look.
+    /// The request may or may not have taken effect: drop the producer and look.
     Unknown,
-    /// The cluster will not do this whatever is tried (rights, a record too large, a topic that does not
+    /// The cluster will not do this however often it is tried (rights, a record too large, a topic that does not
     /// exist, a wrong setting): a person has to change something.
     Refused,
 }
@@ -594,57 +594,57 @@ pub struct Error {
     pub kind: Kind,
     /// What happened, in lower case and without a full stop; never holds a secret.
     pub message: String,
-    /// The partition whose trouble it is, where it is one's alone.
+    /// The partition concerned, if it is only one.
     pub partition: Option<TopicPartition>,
-    /// The operation that would have to be allowed, where one is not and the cluster says which.
+    /// The operation that must be allowed, if one is missing and the cluster says which.
     pub denied: Option<Denied>,
-    /// How many brokers there are, where a topic was to have more replicas than that.
+    /// The number of brokers, if a topic was to have more replicas than that.
     pub brokers: Option<i32>,
-    /// Whether it is that a topic or a partition is not known. Of one that was just created, the broker that was asked
-    /// may not have heard yet.
+    /// Whether a topic or partition is unknown. If it was just created, the broker that was asked
+    /// may not have learnt of it yet.
     pub is_missing: bool,
-    /// Whether it is a right that is missing: whoever had it may be given it again.
+    /// Whether a right is missing: it may be granted again.
     pub right: bool,
 }
 
 /// What a client may not do with a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// See it: each right to use it would do.
+    /// See it: any right to use it would do.
     Topic,
     /// See its settings.
     Settings,
 }
 
 impl Error {
-    /// An error of this kind. Its message becomes one line, whatever words of others stand in it: so does its event in
-    /// the log.
+    /// An error of this kind. Control characters in its message become spaces, so that the message, and its event in
+    /// the log, is one line.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = message.into().replace(char::is_control, " ");
         Self { kind, message, partition: None, denied: None, brokers: None, is_missing: false, right: false }
     }
 
-    /// The same, of a topic or a partition that is not known.
+    /// The same error, marked as an unknown topic or partition, or not.
     pub fn of_missing(self, is_missing: bool) -> Self {
         Self { is_missing, ..self }
     }
 
-    /// The same, as one partition's trouble alone.
+    /// The same error, for one partition only.
     pub fn of(self, partition: &TopicPartition) -> Self {
         Self { partition: Some(partition.clone()), ..self }
     }
 
-    /// The same, as what is not allowed.
+    /// The same error, with the operation that is not allowed.
     pub fn denied(self, denied: Denied) -> Self {
         Self { denied: Some(denied), ..self }
     }
 
-    /// The same, as a right that is missing, or as none.
+    /// The same error, marked as a missing right, or not.
     pub fn of_right(self, right: bool) -> Self {
         Self { right, ..self }
     }
 
-    /// The same, of a cluster of so many brokers, which are too few.
+    /// The same error, with the number of brokers, which are too few.
     pub fn of_brokers(self, brokers: Option<i32>) -> Self {
         Self { brokers, ..self }
     }

@@ -1,4 +1,4 @@
-//! The persisted bytes: they read back as they were written, and stay what they are from release to release.
+//! The persisted bytes: they read back as written, and do not change from release to release.
 
 use proptest::prelude::*;
 
@@ -38,7 +38,7 @@ fn position() -> PositionRecord {
 }
 
 #[test]
-fn entry_bytes_stay_what_they_are() {
+fn entry_bytes_do_not_change() {
     let mut out = Vec::new();
     EntryRef {
         last_seen: 1,
@@ -54,7 +54,7 @@ fn entry_bytes_stay_what_they_are() {
 }
 
 #[test]
-fn the_bytes_of_an_entry_of_two_versions_stay_what_they_are() {
+fn bytes_of_entry_with_two_versions_do_not_change() {
     let entry = EntryRef {
         last_seen: 1,
         version: Some(&[0x81, 9]),
@@ -68,7 +68,7 @@ fn the_bytes_of_an_entry_of_two_versions_stay_what_they_are() {
     entry.encode(&mut out);
     assert_eq!(hex(&out), "0135010203040000000000000001".to_owned() + "0003" + "000000028107" + "8109");
     assert_eq!(EntryRef::decode(&out), Ok(entry));
-    // A streamed version beneath none, or beneath one that is no read's; and one that ends early.
+    // A streamed version with no version above it, or below one that did not come from a read; and one that ends early.
     for flags in [0x34, 0x25] {
         out[1] = flags;
         assert!(matches!(EntryRef::decode(&out), Err(Error::Damaged { .. })));
@@ -78,7 +78,7 @@ fn the_bytes_of_an_entry_of_two_versions_stay_what_they_are() {
 }
 
 #[test]
-fn position_record_bytes_stay_what_they_are() {
+fn position_record_bytes_do_not_change() {
     let bytes = position().encode();
     assert_eq!(PositionRecord::decode(&bytes), Ok(position()));
     let golden = [
@@ -99,14 +99,14 @@ fn position_record_bytes_stay_what_they_are() {
     assert_eq!(hex(&bytes), golden.concat().replace(' ', ""));
 }
 
-/// The rows of a table of this module's documentation, without its heads.
+/// The rows of a table in this module's documentation, without its header.
 fn documented(head: &str) -> Vec<(String, String)> {
     let lines = include_str!("../format.rs").lines().skip_while(|line| *line != format!("//! | {head} | bytes |"));
     let rows = lines.skip(2).map_while(|line| line.strip_prefix("//! | ")?.strip_suffix(" |")?.split_once(" | "));
     rows.map(|(name, bytes)| (name.to_owned(), bytes.to_owned())).collect()
 }
 
-/// Bytes as the documentation says that they are written, without bincode; each with its row's name and how it is written.
+/// Bytes written as documented, without bincode; each field with its row's name and encoding.
 #[derive(Default)]
 struct ByHand {
     rows: Vec<(String, String)>,
@@ -191,7 +191,7 @@ fn meta_by_hand(meta: &StoreMeta) -> ByHand {
 }
 
 #[test]
-fn documented_tables_are_how_records_and_metas_are_written() {
+fn records_and_metas_are_written_as_the_tables_say() {
     let written = position_by_hand(&position());
     assert_eq!(written.rows, documented("position record"));
     assert_eq!(hex(&written.bytes), hex(&position().encode()));
@@ -208,7 +208,7 @@ fn documented_tables_are_how_records_and_metas_are_written() {
 }
 
 #[test]
-fn a_later_format_is_told_apart_from_damage() {
+fn later_format_is_distinguished_from_damage() {
     let mut bytes = position().encode();
     bytes[0] = 2;
     assert!(matches!(PositionRecord::decode(&bytes), Err(Error::Format { found: 2, .. })));
@@ -219,9 +219,9 @@ fn a_later_format_is_told_apart_from_damage() {
     assert!(matches!(EntryRef::decode(&[1, 0]), Err(Error::Damaged { .. })));
 }
 
-/// One number further in each place that has one, whatever follows it.
+/// Raises the format number by one in each place that has one, whatever follows it.
 #[test]
-fn a_later_format_is_refused_by_name() {
+fn later_format_is_rejected_by_name() {
     let later = |format: u8| [format + 1, 0xaa, 0xbb];
     let refusals = [
         EntryRef::decode(&later(ENTRY_FORMAT)).map(drop).unwrap_err(),
@@ -242,7 +242,7 @@ fn a_later_format_is_refused_by_name() {
 }
 
 #[test]
-fn a_position_record_says_before_it_is_written_whether_it_can_be_read() {
+fn position_record_readability_is_known_before_writing() {
     let of = |steps: usize, version: &[u8]| {
         let reached = (0..steps).map(|offset| Reached { offset: offset as i64, version: version.to_vec() }).collect();
         let scope = Scope { bytes: vec![4], segments: vec![Segment { above: None, began: 0 }], reached };
@@ -259,7 +259,7 @@ fn a_position_record_says_before_it_is_written_whether_it_can_be_read() {
         }
     }
     assert!(unreadable > 0, "there is a bound");
-    // What is not even tried is readable: the shortest that take the most memory.
+    // Records that are not even decoded are readable: these are the shortest that take the most memory.
     let many = PositionRecord { processed: vec![(0, 0); 16_000], ..position() };
     let scope = || Scope { bytes: Vec::new(), segments: Vec::new(), reached: Vec::new() };
     let scopes = PositionRecord { scopes: (0..10_800).map(|_| scope()).collect(), ..position() };
@@ -273,7 +273,7 @@ fn a_position_record_says_before_it_is_written_whether_it_can_be_read() {
 }
 
 #[test]
-fn offset_metadata_reads_back_and_foreign_text_is_refused() {
+fn offset_metadata_reads_back_and_foreign_text_is_rejected() {
     for owner in [None, Some("ratchet.payments.1f.0".to_owned())] {
         let metadata = OffsetMetadata { token: token(), digest: "00ff00ff00ff00ff".to_owned(), owner };
         assert_eq!(OffsetMetadata::parse(&metadata.to_string()), Ok(Some(metadata)));
@@ -285,8 +285,8 @@ fn offset_metadata_reads_back_and_foreign_text_is_refused() {
 }
 
 #[test]
-fn key_hash_is_kafkas() {
-    // Expected values: org.apache.kafka.common.utils.UtilsTest#testMurmur2, sign bit off.
+fn key_hash_matches_kafka() {
+    // Expected values: org.apache.kafka.common.utils.UtilsTest#testMurmur2, sign bit cleared.
     let cases: [(&[u8], i32); 6] = [
         (b"21", -973_932_308),
         (b"foobar", -790_332_482),
@@ -312,7 +312,7 @@ proptest! {
         key_hash in proptest::option::of(0..0x8000_0000_u32),
     ) {
         let (version, streamed) = (version.as_deref(), streamed.as_deref());
-        // There is none beneath anything but a read's version.
+        // Only a version from a read has one below it.
         let streamed = streamed.filter(|_| from_read && version.is_some());
         let entry = EntryRef { last_seen, version, scope, from_read, streamed, owes_tombstone, key_hash };
         let mut bytes = Vec::new();
