@@ -334,7 +334,7 @@ pub struct PositionRecord {
 /// A scope within which versions can be compared, and what was seen of it.
 #[derive(Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Scope {
-    /// Which it is: the parts of an epoch, as of an identity.
+    /// What identifies it: the parts of an epoch, encoded like an identity.
     pub bytes: Vec<u8>,
     /// Its segments, in ascending order of their bounds; never empty.
     pub segments: Vec<Segment>,
@@ -345,7 +345,7 @@ pub struct Scope {
 /// The versions of a scope above a bound, up to the next segment's bound.
 #[derive(Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Segment {
-    /// The bound; `None` where there is none.
+    /// The bound; `None` if there is none.
     pub above: Option<Vec<u8>>,
     /// The lowest source offset at which one of these versions was seen.
     pub began: i64,

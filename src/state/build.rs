@@ -1,14 +1,15 @@
-//! Table files for bulk loads, built on threads of their own while the next records are read.
+//! Table files for bulk loads, built on separate threads while the next records are read.
 //!
-//! [`Builders`] sort what was gathered and write it to a file beside the store's; the store takes the files over
-//! in the order in which they were handed in, so that the later record of a key wins. A file has the name of
-//! nothing that RocksDB knows until then.
+//! [`Builders`] sort the records and write them to a file beside the store's; the store ingests the files
+//! in the order in which they were submitted, so that the later record of a key wins. Until then a file has a name that
+//! RocksDB does not use.
 //!
-//! **Invariant**: no file has a position record. Files outlive a crash that the store's meta behind them does not; the
-//! position record comes with the meta, and so never tells of more than the meta does.
+//! **Invariant**: no file contains a position record. Files survive a crash that the meta written after them does not;
+//! the position record is written with the meta, and so is never ahead of it.
 //!
-//! **Failure**: an error, a panic too, is told when the store asks for the file. A store that is dropped waits for the file
-//! that is being written for it, and takes back what was not begun: no thread writes into its folder afterwards.
+//! **Failure**: an error, even a panic, is returned when the store asks for the file. A store that is dropped waits for
+//! the file that is being written for it, and cancels what was not started: no thread writes into its folder
+//! afterwards.
 
 use std::fs;
 use std::io;
@@ -25,37 +26,37 @@ use super::Error;
 use super::load::LoadBuffer;
 use crate::format::StoreMeta;
 
-/// What the name of a table file ends in before RocksDB takes it over. None is there while no load is under
-/// way: it is removed when a load fails and, after a crash, when the store is opened.
+/// Suffix of a table file that is not ingested yet. There is none while no load is in
+/// progress: it is removed when a load fails and, after a crash, when the store is opened.
 const SUFFIX: &str = ".load.tmp";
-/// More threads would only wait for the changelog's records, which are read slower than this.
+/// More threads would only wait for the changelog's records, which are read more slowly than this.
 const BUILDERS_MAX: usize = 4;
 
-/// The threads that build, started when there is first something to do.
+/// The builder threads, started when they are first needed.
 #[derive(Default)]
 pub(super) struct Builders {
     jobs: OnceLock<Sender<Job>>,
-    /// Whether there are none, and who hands something over builds it.
+    /// Whether there are no threads, and each load is built when it is submitted.
     are_none: bool,
 }
 
-/// What is to be built.
+/// A load to be built.
 pub(super) struct Work {
-    /// What was gathered.
+    /// The records.
     pub buffer: LoadBuffer,
     /// The store's folder.
     pub dir: PathBuf,
     /// The store's options.
     pub options: Options,
-    /// From which size on it becomes a file.
+    /// The minimum size for a file.
     pub file_bytes_min: usize,
 }
 
-/// What has become of it.
+/// The result of a build.
 pub(super) enum Built {
-    /// A file to be taken over, and the position record, if there is one, which is to come with the meta.
+    /// A file to be ingested, and the position record, if there is one, to be written with the meta.
     File(TableFile, LoadBuffer),
-    /// Too little for a file: sorted only.
+    /// Too little for a file: only sorted.
     Records(LoadBuffer),
 }
 
@@ -64,21 +65,21 @@ struct Job {
     done: Sender<Result<Built, Error>>,
 }
 
-/// A load on its way. Dropped, it is over.
+/// A load in progress. Dropping it cancels it.
 pub(super) struct UnderWay {
     work: Arc<Mutex<Option<Work>>>,
     done: Receiver<Result<Built, Error>>,
-    /// Where the store stands with it.
+    /// The store's meta once it is applied.
     pub meta: StoreMeta,
 }
 
 impl Builders {
-    /// No threads: who hands something over builds it.
+    /// No threads: each load is built when it is submitted.
     pub fn none() -> Self {
         Self { are_none: true, ..Self::default() }
     }
 
-    /// Hands over what is to be built.
+    /// Submits a load to be built.
     pub fn begin(&self, work: Work, meta: StoreMeta) -> Result<UnderWay, Error> {
         let (done, built) = crossbeam_channel::bounded(1);
         if self.are_none {
@@ -93,14 +94,14 @@ impl Builders {
             }
         };
         let work = Arc::new(Mutex::new(Some(work)));
-        // Not bounded by itself: all that waits holds room, which is.
+        // The channel itself is unbounded, but every pending load holds a share of a budget, which is bounded.
         let _ = jobs.send(Job { work: Arc::clone(&work), done });
         Ok(UnderWay { work, done: built, meta })
     }
 }
 
 impl UnderWay {
-    /// The outcome, once it is there; `wait`s for it if so asked.
+    /// The result, once it is there; waits for it if `wait` is set.
     pub fn outcome(&self, wait: bool) -> Option<Result<Built, Error>> {
         const ENDED: &str = "builders answer each job";
         if wait {
@@ -119,7 +120,7 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         let begun = self.work.lock().unwrap_or_else(PoisonError::into_inner).take().is_none();
         if begun {
-            // Until the file is there, or the outcome was taken before.
+            // Until the file is complete; returns at once if the result was already received.
             let _ = self.done.recv();
         }
     }
@@ -143,8 +144,8 @@ fn start() -> io::Result<Sender<Job>> {
     Ok(jobs)
 }
 
-/// Builds, and says so where that panics: the next load may be fine, and the thread is needed for it. What the panic
-/// leaves is in the buffer and in the file, both of which are given up.
+/// Builds, and returns an error if that panics: the next load may be fine, and needs the thread. The panic
+/// leaves a buffer and a file, both of which are dropped.
 fn build_or_say(work: Work) -> Result<Built, Error> {
     let path = work.dir.clone();
     catch_unwind(AssertUnwindSafe(|| build(work))).unwrap_or_else(|_| {
@@ -166,17 +167,17 @@ fn build(work: Work) -> Result<Built, Error> {
     Ok(Built::File(write(&dir, &options, &buffer)?, position))
 }
 
-/// A table file on its way into the store; removed when dropped, unless RocksDB has taken it over.
+/// A table file on its way into the store; removed when dropped, unless RocksDB has ingested it.
 pub(super) struct TableFile(PathBuf);
 
 impl Drop for TableFile {
     fn drop(&mut self) {
-        // What cannot be removed now is removed when the store is opened next.
+        // What cannot be removed now is removed when the store is next opened.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Writes the records of `buffer`, which are sorted and not none, to a table file in `dir`.
+/// Writes the records of `buffer`, which are sorted and not empty, to a table file in `dir`.
 fn write(dir: &Path, options: &Options, buffer: &LoadBuffer) -> Result<TableFile, Error> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -196,16 +197,16 @@ fn write(dir: &Path, options: &Options, buffer: &LoadBuffer) -> Result<TableFile
     Ok(file)
 }
 
-/// Hands a file to `db`, whose folder is `dir`.
+/// Has `db`, whose folder is `dir`, ingest a file.
 pub(super) fn ingest(db: &DB, dir: &Path, file: &TableFile) -> Result<(), Error> {
     let mut options = IngestExternalFileOptions::default();
-    // Linked into its place, not copied.
+    // Hard-linked into place, not copied.
     options.set_move_files(true);
     db.ingest_external_file_cf_opts(&super::rocks::column_family(db), &options, vec![&file.0])
         .map_err(|error| Error::from_rocksdb(dir, &error))
 }
 
-/// Removes what loads that were killed have left behind. Only to be called while holding the store's lock.
+/// Removes files left behind by killed loads. Only to be called while holding the store's lock.
 pub(super) fn remove_leftovers(dir: &Path) -> Result<(), Error> {
     for entry in fs::read_dir(dir).map_err(|error| Error::from_io(dir, &error))? {
         let path = entry.map_err(|error| Error::from_io(dir, &error))?.path();

@@ -1,17 +1,17 @@
 //! The state folder.
 //!
 //! ```text
-//! state_dir/                  0700 where ratchet made it
-//!   .ratchet-state            the mark: ratchet may remove what is in the slots
+//! state_dir/                  0700 if ratchet created it
+//!   .ratchet-state            the marker: ratchet may remove what is in the slots
 //!   slot-0/                   0700; one process at a time
 //!     lock                    locked for as long as the process lives
 //!     payments/               a topology
 //!       orders-3/             a task's store (topic and partition)
-//!       orders-3.aside/       what stood there before, until the one above is complete: see `super::aside`
+//!       orders-3.aside/       its predecessor, until the one above is complete: see `super::aside`
 //! ```
 //!
-//! Two processes with one configuration take different slots. Nothing is ever removed but inside a slot of
-//! a marked folder; a folder that holds something and is not marked is refused.
+//! Two processes with the same configuration take different slots. Nothing is ever removed except inside a slot of
+//! a marked folder; a folder that is neither empty nor marked is rejected.
 
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -32,15 +32,15 @@ use crate::record::TopicPartition;
 const MARKER: &str = ".ratchet-state";
 const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds its stores, which can be rebuilt from the changelogs.\n\
     ratchet removes files in its slots. Keep nothing else here.\n";
-/// How the name of a slot begins; its number follows.
+/// Prefix of a slot's name; its number follows.
 const SLOT: &str = "slot-";
 /// The file that holds a slot's lock.
 const LOCK: &str = "lock";
-/// What a freshly made file system may hold.
+/// A folder that a new file system may contain.
 const LOST_AND_FOUND: &str = "lost+found";
-/// How many processes can share a state folder.
+/// Maximum number of processes that can share a state folder.
 const SLOTS_MAX: u32 = 256;
-/// Only this user may look.
+/// Accessible to this user only.
 const MODE_DIR: u32 = 0o700;
 const MODE_FILE: u32 = 0o600;
 
@@ -48,19 +48,19 @@ const MODE_FILE: u32 = 0o600;
 #[derive(Clone, Debug)]
 pub struct StateDir {
     slot: PathBuf,
-    /// `None` for a slot that is on no disk.
+    /// `None` for a slot that is not on a disk.
     _lock: Option<Arc<FileLock>>,
 }
 
 impl StateDir {
-    /// Takes the first slot of the state folder `root` that no other process has, making folder and slot
-    /// where there are none. Slots keep their stores, so a process that starts again finds its own as long
+    /// Takes the first slot of the state folder `root` that no other process has, creating folder and slot
+    /// if necessary. Slots keep their stores, so a restarted process finds its own as long
     /// as the number of processes stays the same.
     pub fn lock(root: &Path) -> Result<Self, Error> {
         make_dir(root)?;
         let root = fs::canonicalize(root).map_err(|error| Error::from_io(root, &error))?;
         mark(&root)?;
-        // Only now: a folder that is refused is left as it was.
+        // Only now: a folder that is rejected is left unchanged.
         close_dir(&root)?;
         for number in 0..SLOTS_MAX {
             let slot = root.join(format!("{SLOT}{number}"));
@@ -79,7 +79,7 @@ impl StateDir {
         Err(Error::NoSlot { root, slots: SLOTS_MAX })
     }
 
-    /// Takes all slots that the state folder `root` has, so that no process works with any store in it.
+    /// Locks all existing slots of the state folder `root`, so that no process uses any store in it.
     pub fn lock_all(root: &Path) -> Result<Vec<FileLock>, Error> {
         let mut locks = Vec::new();
         for slot in (0..SLOTS_MAX).map(|number| root.join(format!("{SLOT}{number}"))) {
@@ -91,7 +91,7 @@ impl StateDir {
         Ok(locks)
     }
 
-    /// A slot that is on no disk.
+    /// A slot that is not on a disk.
     pub fn unlocked(slot: PathBuf) -> Self {
         Self { slot, _lock: None }
     }
@@ -108,8 +108,8 @@ impl StateDir {
     }
 }
 
-/// A name as a file's name. Kafka's names are left as they are; what else a cluster may call a topic is
-/// escaped, so that no name leads out of the slot.
+/// A name as a file name. Names that are valid in Kafka are unchanged; anything else that a cluster may allow in a
+/// topic's name is escaped, so that no name leads out of the slot.
 pub(super) fn file_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for (at, byte) in name.bytes().enumerate() {
@@ -122,18 +122,18 @@ pub(super) fn file_name(name: &str) -> String {
     out
 }
 
-/// Whether a folder is named as a slot is.
+/// Whether a folder has a slot's name.
 fn is_slot(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix(SLOT).is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// Makes `dir` and what is missing above it, for this user only.
+/// Creates `dir` and its missing parents, for this user only.
 fn make_dir(dir: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(MODE_DIR).create(dir).map_err(|error| Error::from_io(dir, &error))
 }
 
-/// Closes `dir` to other users if it is this user's; another's (a mounted volume) stays as it is.
+/// Closes `dir` to other users if it belongs to this user; another user's (a mounted volume) is left as it is.
 fn close_dir(dir: &Path) -> Result<(), Error> {
     let failed = |error: io::Error| Error::from_io(dir, &error);
     let found = fs::metadata(dir).map_err(failed)?;
@@ -145,13 +145,13 @@ fn close_dir(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes `dir`, a slot or a store, and sees to it that only this user may look into it.
+/// Creates `dir`, a slot or a store, accessible to this user only.
 pub(super) fn create_dir(dir: &Path) -> Result<(), Error> {
     make_dir(dir)?;
     close_dir(dir)
 }
 
-/// Marks `root` as a state folder if it is empty; refuses it if it holds something and is not marked.
+/// Marks `root` as a state folder if it is empty; an error if it is neither empty nor marked.
 fn mark(root: &Path) -> Result<(), Error> {
     let marker = root.join(MARKER);
     if marker.exists() {
@@ -159,8 +159,8 @@ fn mark(root: &Path) -> Result<(), Error> {
     }
     for entry in fs::read_dir(root).map_err(|error| Error::from_io(root, &error))? {
         let entry = entry.map_err(|error| Error::from_io(root, &error))?;
-        // The mark is looked for once more: another process may be making this folder at the same time,
-        // and writes the mark before anything else.
+        // The marker is checked again: another process may be creating this folder at the same time,
+        // and writes the marker before anything else.
         if entry.file_name() != LOST_AND_FOUND && !marker.exists() {
             return Err(Error::Foreign { root: root.to_owned() });
         }
@@ -175,12 +175,12 @@ fn mark(root: &Path) -> Result<(), Error> {
     file.write_all(MARKER_TEXT.as_bytes()).map_err(|error| Error::from_io(&marker, &error))
 }
 
-/// The bytes that this user can still write to the disk that `dir` is on.
+/// The free space for this user on the disk of `dir`, in bytes.
 pub(super) fn free_bytes(dir: &Path) -> Result<u64, Error> {
     let failed = |error: io::Error| Error::from_io(dir, &error);
     let path = CString::new(dir.as_os_str().as_bytes()).map_err(|error| failed(error.into()))?;
     let mut found = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the path ends in a zero and outlives the call, and `found` has room for what is written.
+    // SAFETY: the path ends in NUL and outlives the call, and `found` has room for what is written.
     if unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) } != 0 {
         return Err(failed(io::Error::last_os_error()));
     }
@@ -189,11 +189,11 @@ pub(super) fn free_bytes(dir: &Path) -> Result<u64, Error> {
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Makes sure that `dir`, which exists, lies inside a slot of a marked state folder; says where it really
-/// is. Links are followed first: what they lead to outside is not ours to remove.
+/// Makes sure that `dir`, which must exist, is inside a slot of a marked state folder; returns its real
+/// path. Links are followed first: what they lead to outside is not ours to remove.
 pub(super) fn removable(dir: &Path) -> Result<PathBuf, Error> {
     let real = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
-    // Neither the folder itself nor a slot can be meant: the mark stands at least two folders above.
+    // It can be neither the state folder itself nor a slot: the marker is at least two folders above.
     if real.ancestors().skip(2).any(|above| above.join(MARKER).is_file()) {
         Ok(real)
     } else {
@@ -201,16 +201,16 @@ pub(super) fn removable(dir: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// Renames a store's folder, on the disk too when this returns.
+/// Renames a store's folder, durably when this returns.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     removable(from)?;
     let _waiting = Waiting::for_disk(from, "rename");
-    // Over a folder that holds something a rename fails: what stands aside is never overwritten.
+    // Renaming onto a folder that is not empty fails: a store set aside is never overwritten.
     fs::rename(from, to).map_err(|error| Error::from_io(from, &error))?;
     from.parent().map_or(Ok(()), sync)
 }
 
-/// Brings what was renamed or made in a folder to the disk.
+/// Makes renamed and created files in a folder durable.
 pub(super) fn sync(folder: &Path) -> Result<(), Error> {
     let _waiting = Waiting::for_disk(folder, "sync");
     let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
@@ -228,7 +228,7 @@ pub(super) fn folders(root: &Path, topology: &str) -> Result<Vec<PathBuf>, Error
     Ok(all)
 }
 
-/// What is in a folder; nothing where there is none.
+/// The entries of a folder; none if it does not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: io::Error| Error::from_io(folder, &error);
     let all = match fs::read_dir(folder) {

@@ -1,54 +1,54 @@
-//! Where stores are kept: in RocksDB on this machine's disk ([`super::rocks`]), or in what a simulation has in its place.
+//! The storage beneath stores: RocksDB on this machine's disk ([`super::rocks`]), or a simulation's substitute.
 //!
-//! What a disk promises is what [`Store`](super::Store) and [`aside`](super::aside) rest on: a write is whole, writes
-//! reach the disk in order, what was flushed, renamed or synced is there after a crash, and a folder is never renamed over
-//! another store.
+//! [`Store`](super::Store) and [`aside`](super::aside) depend on these promises of a disk: a write is atomic, writes
+//! reach the disk in order, what was flushed, renamed or synced is there after a crash, and a folder is never renamed
+//! onto another store.
 
 use std::path::{Path, PathBuf};
 
 use super::{Error, LoadBuffer};
 use crate::format::StoreMeta;
 
-/// Records to be written: shows each of them, in order of key, to what it is called with; `None` deletes. It may be asked
+/// Records to be written: passes each of them, in key order, to its argument; `None` deletes. It may be called
 /// more than once.
 pub type Records<'a> = dyn Fn(&mut dyn FnMut(&[u8], Option<&[u8]>)) + 'a;
 
-/// Where stores are kept. Whoever calls holds the lock on the folders that are named.
+/// The storage beneath stores. The caller holds the lock on the folders named.
 pub trait Disk: Send + Sync {
-    /// Opens the store in `dir`, making an empty one where there is none. [`Error::Damaged`] says that it has to be built
-    /// anew.
+    /// Opens the store in `dir`, creating an empty one if there is none. [`Error::Damaged`] means that it has to be
+    /// rebuilt.
     fn open(&self, dir: &Path) -> Result<Box<dyn Files>, Error>;
 
-    /// Opens the store in `dir` as it is on the disk, to be read only; `None` where none was made yet.
+    /// Opens the store in `dir` as it is on the disk, read-only; `None` if none was created yet.
     fn open_to_read(&self, dir: &Path) -> Result<Option<Box<dyn Read>>, Error>;
 
     /// Whether there is a store in `dir`.
     fn exists(&self, dir: &Path) -> Result<bool, Error>;
 
-    /// Renames a store's folder, on the disk too when this returns. Nobody may have it open, and none may stand where it
-    /// goes.
+    /// Renames a store's folder, durably when this returns. It must not be open, and there must be none at the
+    /// destination.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Error>;
 
-    /// Removes a store with its folder; fine if there is none. Refused while anybody has it open.
+    /// Removes a store with its folder; succeeds if there is none. Refused while it is open.
     fn wipe(&self, dir: &Path) -> Result<(), Error>;
 
-    /// Removes what is left of [`Files::copy`] to the folder `to` where that was killed.
+    /// Removes what an interrupted [`Files::copy`] to the folder `to` left behind.
     fn remove_unfinished(&self, to: &Path) -> Result<(), Error>;
 
-    /// Brings to the disk that stores in `folder` were made or renamed.
+    /// Makes the creation and renaming of stores in `folder` durable.
     fn sync(&self, folder: &Path) -> Result<(), Error>;
 
-    /// The folders of a topology's tasks, whose name as a folder is `topology`, in all slots of the state folder `root`.
+    /// The folders of a topology's tasks, in all slots of the state folder `root`; `topology` is its folder name.
     fn folders(&self, root: &Path, topology: &str) -> Result<Vec<PathBuf>, Error>;
 
-    /// A buffer for a load; `None` while other loads have all there is room for.
+    /// A buffer for a load; `None` while other loads have the whole budget.
     fn load_buffer(&self) -> Option<LoadBuffer>;
 
     /// Bytes of memory in use, write buffers included.
     fn used_bytes(&self) -> usize;
 }
 
-/// What can be read of a store.
+/// What can be read from a store.
 pub trait Read {
     /// The value under `key`.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
@@ -67,31 +67,31 @@ pub trait Files: Read + Send {
     /// See [`Store::get_sorted`](super::Store::get_sorted).
     fn get_sorted(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<(), Error>;
 
-    /// One write: `records`, which take so many bytes, then `meta`.
+    /// One atomic write: `records`, which take `bytes`, then `meta`.
     fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error>;
 
-    /// Brings all that was written to the disk.
+    /// Flushes everything that was written to the disk.
     fn flush(&self) -> Result<(), Error>;
 
-    /// Makes a copy in the folder `to`, which is not there yet; whole when this returns.
+    /// Copies the store to the folder `to`, which must not exist; complete when this returns.
     fn copy(&self, to: &Path) -> Result<(), Error>;
 
-    /// Whether this is so little that it is written, and not made a table file.
+    /// Whether this is small enough to be written rather than made into a table file.
     fn takes_at_once(&self, buffer: &LoadBuffer) -> bool;
 
-    /// Takes what a restore has read, to be brought into the store by [`Files::take_over`] in this order.
+    /// Takes what a restore has read, to be brought into the store by [`Files::take_over`] in the order of the calls.
     fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error>;
 
-    /// Brings what was loaded and is ready into the store, all of it if it is to `wait`; says how many loads are not.
+    /// Brings the loads that are ready into the store, or all of them with `wait`; returns how many are not.
     fn take_over(&mut self, wait: bool) -> Result<usize, Error>;
 
-    /// Forgets the loads that are on their way.
+    /// Drops the pending loads.
     fn drop_loads(&mut self);
 
-    /// Nothing is loaded any more.
+    /// Ends loading.
     fn end_load(&mut self) -> Result<(), Error>;
 
-    /// Whether there is nothing, no meta either.
+    /// Whether it is empty, without even a meta.
     fn is_empty(&self) -> Result<bool, Error>;
 
     /// See [`Store::entries_estimate`](super::Store::entries_estimate).
@@ -103,7 +103,7 @@ pub trait Files: Read + Send {
     /// The store's folder.
     fn path(&self) -> &Path;
 
-    /// Lets a test see small loads become table files.
+    /// Lets a test have small loads become table files.
     #[doc(hidden)]
     fn set_file_bytes_min(&mut self, bytes: usize);
 }

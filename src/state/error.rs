@@ -1,12 +1,12 @@
-//! What can go wrong with a store, told apart by what has to be done about it.
+//! What can go wrong with a store, distinguished by what has to be done about it.
 //!
-//! RocksDB's C interface hands errors over as text only, so they are told apart by the words that its
+//! RocksDB's C interface returns errors as text only, so they are distinguished by the words that its
 //! `Status::ToString` and the operating system's `strerror` put into them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Something that a store or the state folder could not do.
+/// An operation of a store or the state folder that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Another process, or another lane of this one, has the store open.
@@ -15,7 +15,7 @@ pub enum Error {
         /// The store's folder.
         path: PathBuf,
     },
-    /// The store's files are not what was written, or not all there. It can be wiped and rebuilt.
+    /// The store's files are incomplete or not what was written. It can be wiped and rebuilt.
     #[error("the store {} is damaged ({reason}); it can be removed and is then rebuilt from the changelog", .path.display())]
     Damaged {
         /// The store's folder.
@@ -23,24 +23,24 @@ pub enum Error {
         /// What was found.
         reason: String,
     },
-    /// No space left, a quota reached, or a file may not grow. Nothing that was committed is lost: the
-    /// store stays at an earlier state, and the changelog has the rest.
+    /// No space left, a quota reached, or a file size limit. Nothing that was committed is lost: the
+    /// store remains in an earlier state, and the changelog has the rest.
     #[error("no space for {} ({reason}); free some space on that disk or lift the quota", .path.display())]
     Full {
-        /// What could not grow.
+        /// The path that could not grow.
         path: PathBuf,
-        /// The system's words.
+        /// The system's message.
         reason: String,
     },
     /// This process may not write there.
     #[error("{} cannot be written ({reason}); give it to the user that runs ratchet, or set another state_dir", .path.display())]
     NotWritable {
-        /// What could not be written.
+        /// The path that could not be written.
         path: PathBuf,
-        /// The system's words.
+        /// The system's message.
         reason: String,
     },
-    /// The state folder holds something and does not carry ratchet's mark.
+    /// The state folder is not empty and does not have ratchet's marker.
     #[error("{} is not empty and is not a state folder of ratchet; set state_dir to an empty or a new folder", .root.display())]
     Foreign {
         /// The folder.
@@ -51,16 +51,16 @@ pub enum Error {
     NoSlot {
         /// The state folder.
         root: PathBuf,
-        /// How many there are.
+        /// How many slots there are.
         slots: u32,
     },
-    /// A folder that does not lie inside a marked state folder is never removed.
+    /// A folder outside a marked state folder is never removed.
     #[error("{} does not lie in a slot of a state folder of ratchet, so it is not removed; remove it by hand", .path.display())]
     Unmarked {
         /// The folder.
         path: PathBuf,
     },
-    /// The changelog holds a key that only stores have: it was not written by ratchet.
+    /// The changelog has a key that belongs in stores only: it was not written by ratchet.
     #[error(
         "the changelog of {} holds the key of a store's own position, which ratchet never writes there: another \
          program writes to the changelog; stop that program and give the topology a new name and a new output topic to begin anew",
@@ -70,18 +70,18 @@ pub enum Error {
         /// The store's folder.
         path: PathBuf,
     },
-    /// Anything else that the disk or the operating system refused.
+    /// Any other error of the disk or the operating system.
     #[error("{}: {reason}", .path.display())]
     Io {
-        /// What was read or written.
+        /// The path that was read or written.
         path: PathBuf,
-        /// The system's words.
+        /// The system's message.
         reason: String,
     },
 }
 
 impl Error {
-    /// An error of the file system at `path`.
+    /// A file system error at `path`.
     pub(super) fn from_io(path: &Path, error: &io::Error) -> Self {
         let (path, reason) = (path.to_owned(), error.to_string());
         match error.kind() {
@@ -96,11 +96,11 @@ impl Error {
         }
     }
 
-    /// An error of RocksDB while opening the store at `path`.
+    /// A RocksDB error while opening the store at `path`.
     pub(super) fn from_opening(path: &Path, error: &rocksdb::Error) -> Self {
         match error.kind() {
             // An unknown table format, comparator or column family: files of another program, or of a later
-            // RocksDB. None of them can be used; all can be rebuilt.
+            // RocksDB. They are unusable and can be rebuilt.
             rocksdb::ErrorKind::NotSupported | rocksdb::ErrorKind::InvalidArgument => {
                 Self::Damaged { path: path.to_owned(), reason: error.as_ref().to_owned() }
             }
@@ -108,7 +108,7 @@ impl Error {
         }
     }
 
-    /// An error of RocksDB about the store at `path`.
+    /// A RocksDB error about the store at `path`.
     pub(super) fn from_rocksdb(path: &Path, error: &rocksdb::Error) -> Self {
         let path = path.to_owned();
         let reason = error.as_ref().to_owned();
@@ -122,7 +122,7 @@ impl Error {
             _ if says(&["Permission denied", "Read-only file system", "Operation not permitted"]) => {
                 Self::NotWritable { path, reason }
             }
-            // A file that the MANIFEST or CURRENT names is gone.
+            // A file named in MANIFEST or CURRENT is missing.
             _ if says(&["No such file or directory"]) => Self::Damaged { path, reason },
             _ if says(&["Too many open files"]) => {
                 Self::Io { path, reason: format!("{reason}; raise the limit of open files (ulimit -n)") }

@@ -1,9 +1,9 @@
-//! Bulk load: what a restore has read of the changelog, on its way into the store.
+//! Bulk load: what a restore has read from the changelog, on its way into the store.
 //!
-//! Records are only appended here; sorting once per load is cheaper than finding the former record of each
-//! key. A large load becomes a table file that RocksDB takes over as it is, past its write buffers (measured
-//! at five times the speed of the next best way); for a small one the file would not pay. Sorting and writing
-//! the file is [`super::build`]'s.
+//! Records are only appended here; sorting once per load is cheaper than finding the previous record of each
+//! key. A large load becomes a table file that RocksDB ingests as it is, bypassing its write buffers (measured
+//! at five times the speed of the next best way); for a small one the file would not pay. [`super::build`] sorts and
+//! writes the file.
 
 use std::path::Path;
 
@@ -12,37 +12,37 @@ use super::memory::Room;
 use crate::format::{POSITION_KEY, STORE_META_KEY};
 use crate::sabotage::{self, Sabotage};
 
-/// What an entry is taken to be, key and value: buffers have room for as many as then fill them.
+/// Assumed size of an entry, key and value: buffers have space for as many as would fill them.
 const ENTRY_BYTES: usize = 32;
 
-/// Changelog records to be loaded into a store, the last one of each key counts.
+/// Changelog records to be loaded into a store; the last one of each key wins.
 #[derive(Default)]
 pub struct LoadBuffer {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
-    /// `None` where as much fits in as comes.
+    /// `None` if it is unbounded.
     bound: Option<Box<dyn Bound>>,
 }
 
-/// What keeps a buffer small; given back with it.
+/// Bounds a buffer; dropped with it.
 pub trait Bound: Send + Sync {
-    /// Whether so many records more, of the usual size, still fit into `buffer`.
+    /// Whether this many more records, of typical size, fit into `buffer`.
     fn has_room(&self, buffer: &LoadBuffer, records: usize) -> bool;
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// [`key_head`] of the key: most comparisons need not look further.
+    /// [`key_head`] of the key: most comparisons need no more.
     head: u128,
-    /// Where the key begins, and after it the value. Grows from put to put: of two records with one key
-    /// the later has the greater.
+    /// Where the key starts, followed by the value. Increases from put to put: of two records with the same key,
+    /// the later has the greater start.
     start: usize,
     key_length: u32,
     /// [`DELETED`] for a tombstone.
     value_length: u32,
 }
 
-/// The value length that stands for a tombstone.
+/// The value length that means a tombstone.
 const DELETED: u32 = u32::MAX;
 
 impl Entry {
@@ -63,12 +63,12 @@ impl Bound for Room {
     }
 }
 
-/// How many records of the usual size fit.
+/// How many records of typical size fit.
 fn records_in(room: &Room) -> usize {
     room.bytes() / (ENTRY_BYTES + size_of::<Entry>())
 }
 
-/// A key's first bytes as a number, filled up with zeros: where two differ, their order is the keys'.
+/// A key's first bytes as a number, padded with zeros: if two differ, they have the same order as the keys.
 pub fn key_head(key: &[u8]) -> u128 {
     if let Some(head) = key.first_chunk::<16>() {
         return u128::from_be_bytes(*head);
@@ -79,13 +79,13 @@ pub fn key_head(key: &[u8]) -> u128 {
 }
 
 impl LoadBuffer {
-    /// An empty buffer that takes what memory it needs.
+    /// An empty, unbounded buffer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty buffer that keeps to `room`. All of its memory is taken at once and none is moved as it fills;
-    /// what is never written to costs nothing.
+    /// An empty buffer that keeps within `budget`. All of its memory is allocated at once, so nothing is moved as it
+    /// fills; memory that is never written to costs nothing.
     pub(super) fn within(room: Room) -> Self {
         let records = records_in(&room);
         Self {
@@ -95,12 +95,12 @@ impl LoadBuffer {
         }
     }
 
-    /// An empty buffer that takes what memory it needs as long as `bound` lets it.
+    /// An empty buffer that allocates as it grows, for as long as `bound` permits.
     pub fn bounded_by(bound: Box<dyn Bound>) -> Self {
         Self { bound: Some(bound), ..Self::default() }
     }
 
-    /// Whether so many records more, of the usual size, still fit.
+    /// Whether this many more records, of typical size, fit.
     pub fn has_room(&self, records: usize) -> bool {
         self.bound.as_ref().is_none_or(|bound| bound.has_room(self, records))
     }
@@ -121,18 +121,18 @@ impl LoadBuffer {
         });
     }
 
-    /// The memory that it has taken.
+    /// The memory that it has allocated.
     #[cfg(test)]
     pub(super) fn room_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>() + self.bytes.capacity()
     }
 
-    /// How many records were added, repeated keys included until the load.
+    /// The number of records, repeated keys included until it is sorted.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -142,7 +142,7 @@ impl LoadBuffer {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
-    /// What was added last under `key`, `None` for a tombstone; `None` where nothing was.
+    /// The last record added under `key`, `Some(None)` for a tombstone; `None` if there is none.
     pub fn last(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         let entry = self.entries.iter().rev().find(|entry| entry.key(&self.bytes) == key)?;
         Some(entry.value(&self.bytes))
@@ -154,7 +154,7 @@ impl LoadBuffer {
         self.entries.binary_search_by(of).ok()
     }
 
-    /// Takes the position record out, into a buffer of its own, which is empty where there is none. Only after
+    /// Moves the position record to a buffer of its own, which is empty if there is none. Only after
     /// [`LoadBuffer::sort`].
     pub fn split_position(&mut self) -> Self {
         let mut position = Self::new();
@@ -165,15 +165,15 @@ impl LoadBuffer {
         position
     }
 
-    /// Sorts by key and drops all but the last record of each. `dir` is the store's folder that they are for: says so if
-    /// they are not a changelog's.
+    /// Sorts by key and drops all but the last record of each. `dir` is the folder of the store that they are for, used
+    /// in the error if they cannot be from a changelog.
     pub fn sort(&mut self, dir: &Path) -> Result<(), Error> {
         let Self { entries, bytes, .. } = self;
         entries.sort_unstable_by(|a, b| {
             let (first, later) = if sabotage::is_on(Sabotage::LoadOldestWins) { (b, a) } else { (a, b) };
             a.head.cmp(&b.head).then_with(|| a.key(bytes).cmp(b.key(bytes))).then(later.start.cmp(&first.start))
         });
-        // Of equal keys the first one stays, which is the latest.
+        // Of equal keys, the first one is kept, which is the latest.
         entries.dedup_by(|later, kept| later.head == kept.head && later.key(bytes) == kept.key(bytes));
         if self.find(STORE_META_KEY).is_some() {
             return Err(Error::ReservedKey { path: dir.to_owned() });
@@ -181,7 +181,7 @@ impl LoadBuffer {
         Ok(())
     }
 
-    /// The records, in order of key after [`LoadBuffer::sort`].
+    /// The records, in key order after [`LoadBuffer::sort`].
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> + Clone {
         self.entries.iter().map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
     }

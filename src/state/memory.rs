@@ -1,7 +1,7 @@
 //! What all stores of a process share: one block cache, one budget of write buffers charged to it, and
-//! RocksDB's few background threads. And the options that every store is opened with.
+//! RocksDB's few background threads. And the options with which every store is opened.
 //!
-//! They are made for many small stores that mostly miss: a task's usual question is for an identity that
+//! They are tuned for many small stores that mostly miss: a task's typical lookup is for an identity that
 //! it has never seen, and a worker may have hundreds of tasks.
 
 use std::fmt;
@@ -16,66 +16,66 @@ use super::build::Builders;
 use super::disk::Disk;
 use super::load::LoadBuffer;
 
-/// Blocks take the rest of the memory; more for write buffers makes fewer, larger flushes.
+/// The fraction for write buffers is 1 / this, the rest is for blocks; a larger one would mean fewer, larger flushes.
 const WRITE_BUFFERS_SHARE: u64 = 4;
-/// One store's part of the memory before it flushes by itself.
+/// One store's fraction of the memory before it flushes.
 const WRITE_BUFFER_SHARE: u64 = 64;
 const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
 const WRITE_BUFFER_BYTES_MAX: u64 = 16 << 20;
-/// A memtable allocates in steps of this; RocksDB's own choice (1 MiB) would take a quarter of a gigabyte
-/// from 256 stores with one entry each.
+/// Allocation step of a memtable; RocksDB's default (1 MiB) would take a quarter of a gigabyte
+/// for 256 stores with one entry each.
 const ARENA_BLOCK_BYTES: usize = 64 << 10;
-/// Table files that one store keeps open, about 2 GB of entries; more are opened when they are read.
+/// Table files that one store keeps open, about 2 GB of entries; others are opened when they are read.
 const OPEN_FILES_MAX: i32 = 48;
-/// Bits of the full-key filter for each entry: one lookup in a hundred of an unknown identity reads a block.
+/// Bits of the full-key filter per entry: one in a hundred lookups of an unknown identity reads a block.
 const FILTER_BITS: f64 = 10.0;
-/// How willingly blocks of files that were replaced are taken out of the cache: so the authors of RocksDB mean to
-/// have it by default.
+/// How aggressively blocks of replaced files are evicted from the cache: the value that RocksDB's authors intend as the
+/// default.
 const UNCACHE: &str = "uncache_aggressiveness=300";
-/// Every miss asks the filter of each of these: beyond, writes wait for a compaction. A load leaves some dozens,
-/// and what comes after it does not wait until they are merged.
+/// Every miss checks the filter of each of these files: beyond this number, writes wait for a compaction. A load leaves
+/// some dozens, and later writes do not wait until they are merged.
 const LEVEL_ZERO_FILES_MAX: i32 = 256;
 const LOG_BYTES_MAX: usize = 1 << 20;
 const MANIFEST_BYTES_MAX: usize = 4 << 20;
-/// Flushes of all stores together; a flush is short.
+/// Concurrent flushes of all stores together; a flush is short.
 const FLUSH_THREADS: i32 = 2;
-/// Compactions of all stores together.
+/// Concurrent compactions of all stores together.
 pub(super) const COMPACTION_THREADS: i32 = 2;
-/// What one store may do at once. RocksDB gives a quarter of it to flushes, at least one, and starts threads of its own
-/// for the rest where there are fewer: those would compact with a lane's priority.
+/// Concurrent jobs of one store. RocksDB assigns a quarter of them to flushes, at least one, and starts threads of its
+/// own for the rest if there are fewer: those would compact with a lane's priority.
 const STORE_JOBS: i32 = 1 + COMPACTION_THREADS;
 const _: () = assert!(STORE_JOBS / 4 <= 1);
 
-/// The part of the memory that loads may take at most, as blocks are evicted for them.
+/// Loads may take at most 1 / this of the memory, as blocks are evicted for them.
 const LOADS_SHARE: usize = 2;
-/// How many buffers loads should have: one for each of some loads that fill theirs, and some being built.
+/// The target number of load buffers: one for each of some loads that fill theirs, and some being built.
 const LOAD_BUFFERS: usize = 8;
 const LOAD_BUFFERS_MIN: usize = 2;
-/// A smaller buffer makes too many files of a changelog, a larger one takes too long to be built at the end.
+/// A smaller buffer makes too many files from a changelog, a larger one takes too long to build at the end.
 const LOAD_BUFFER_BYTES_MIN: usize = 4 << 20;
 const LOAD_BUFFER_BYTES_MAX: usize = 64 << 20;
-/// What building a table file takes beside its buffer: a fifth of it, for the filter's hashes and blocks.
+/// Building a table file takes 1 / this of its buffer's size in addition, for the filter's hashes and blocks.
 const BUILD_SHARE: usize = 5;
 
-/// One budget of memory for all stores of a process: the block cache, the write buffers inside it, and the buffers
-/// of loads, which the cache makes room for while there are any. With it goes where the stores are. Cheap to clone; all
-/// clones are the same budget.
+/// One memory budget for all stores of a process: the block cache, the write buffers inside it, and the buffers
+/// of loads, for which the cache shrinks while there are any. It also determines where the stores are. Cheap to clone;
+/// all clones are the same budget.
 #[derive(Clone)]
 pub struct Memory(Arc<dyn Disk>);
 
 impl Memory {
-    /// A budget of `bytes` for all stores together, which are on this machine's disk. It is kept by evicting blocks and
-    /// flushing write buffers, not by refusing: what is in use at a moment may pass it.
+    /// A budget of `bytes` for all stores together, which are on this machine's disk. It is enforced by evicting blocks
+    /// and flushing write buffers, not by rejecting writes: current use may exceed it.
     pub fn new(bytes: u64) -> Self {
         Self::on(Arc::new(RocksMemory::new(bytes, Builders::default())))
     }
 
-    /// The same without threads that build what is loaded: for a simulation, whose time does not wait for them.
+    /// The same without builder threads: for a simulation, whose time does not wait for them.
     pub fn without_builders(bytes: u64) -> Self {
         Self::on(Arc::new(RocksMemory::new(bytes, Builders::none())))
     }
 
-    /// What stores on another disk are opened with.
+    /// The memory of stores on another disk.
     pub fn on(disk: Arc<dyn Disk>) -> Self {
         Self(disk)
     }
@@ -85,8 +85,8 @@ impl Memory {
         &*self.0
     }
 
-    /// A buffer for a load; `None` while other loads have all there is room for.
-    /// Its room is given back when it was loaded, or is dropped.
+    /// A buffer for a load; `None` while other loads have the whole budget.
+    /// Its share is released when it was loaded, or is dropped.
     pub fn load_buffer(&self) -> Option<LoadBuffer> {
         self.0.load_buffer()
     }
@@ -103,13 +103,13 @@ pub(super) struct RocksMemory {
     cache: Cache,
     loads: Arc<Loads>,
     buffers: WriteBufferManager,
-    /// `None` where RocksDB has no environment to give; its stores then use the default one.
+    /// `None` if RocksDB cannot create an environment; its stores then use the default one.
     env: Option<Env>,
     write_buffer_bytes: usize,
 }
 
 impl RocksMemory {
-    /// A budget of `bytes`, whose loads these threads build.
+    /// A budget of `bytes`, with these builders for loads.
     pub fn new(bytes: u64, builders: Builders) -> Self {
         let to_usize = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let cache = Cache::new_lru_cache(to_usize(bytes));
@@ -128,12 +128,12 @@ impl RocksMemory {
         Self { cache, loads, buffers, env, write_buffer_bytes: to_usize(write_buffer_bytes) }
     }
 
-    /// Room for a load's buffer; `None` while others have all of it.
+    /// A share of the budget for a load's buffer; `None` while others have all of it.
     pub fn room_for_load(&self) -> Option<Room> {
         Loads::take(&self.loads)
     }
 
-    /// What the cache holds, write buffers included.
+    /// The cache's size, write buffers included.
     pub fn cache_bytes(&self) -> usize {
         self.cache.get_usage()
     }
@@ -143,11 +143,11 @@ impl RocksMemory {
         &self.loads.builders
     }
 
-    /// What a store is opened with.
+    /// The options for opening a store.
     pub fn options(&self) -> Options {
         let mut options = Options::default();
-        // Blocks of files that a compaction has replaced leave the cache with them; else it fills with those. RocksDB
-        // has no other way to say it from here.
+        // Blocks of files that a compaction has replaced are evicted with them; otherwise they fill the cache. The
+        // bindings offer no other way to set it.
         options = options.get_options_from_string(UNCACHE).expect("RocksDB knows its own option");
         options.create_if_missing(true);
         if let Some(env) = &self.env {
@@ -157,15 +157,15 @@ impl RocksMemory {
         options.set_write_buffer_manager(&self.buffers);
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_arena_block_size(ARENA_BLOCK_BYTES);
-        // One is written, one is flushed, one more so that writing need not wait for the flush.
+        // One is being written, one is being flushed, one more so that writes need not wait for the flush.
         options.set_max_write_buffer_number(3);
-        // Writes go on or stop, see `Store::write`; they are never slowed down.
+        // Writes continue or stop, see `Store::write`; they are never slowed down.
         options.set_level_zero_slowdown_writes_trigger(LEVEL_ZERO_FILES_MAX);
         options.set_level_zero_stop_writes_trigger(LEVEL_ZERO_FILES_MAX);
         options.set_soft_pending_compaction_bytes_limit(0);
         options.set_memtable_prefix_bloom_ratio(0.02);
         options.set_memtable_whole_key_filtering(true);
-        // Mostly digests, which do not shrink; and a block that is not cached is looked up a sixth faster.
+        // Mostly digests, which do not compress; and lookups in an uncached block are a sixth faster.
         options.set_compression_type(DBCompressionType::None);
         options.set_max_open_files(OPEN_FILES_MAX);
         options.set_max_background_jobs(STORE_JOBS);
@@ -174,7 +174,7 @@ impl RocksMemory {
         options.set_log_level(LogLevel::Warn);
         options.set_keep_log_file_num(2);
         options.set_max_log_file_size(LOG_BYTES_MAX);
-        // Statistics in the log are written by a thread that wakes for every store.
+        // Statistics in the log are written by a thread that wakes up for every store.
         options.set_stats_dump_period_sec(0);
         options.set_stats_persist_period_sec(0);
         options
@@ -183,7 +183,7 @@ impl RocksMemory {
     fn table_options(&self) -> BlockBasedOptions {
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(&self.cache);
-        // In the cache, so that the budget holds; pinned for level 0, which every miss has to ask.
+        // In the cache, so that the budget is kept; pinned for level 0, which every miss has to check.
         table.set_cache_index_and_filter_blocks(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
         table.set_bloom_filter(FILTER_BITS, false);
@@ -193,17 +193,17 @@ impl RocksMemory {
     }
 }
 
-/// The room that loads have.
+/// The memory budget for loads.
 struct Loads {
     buffer_bytes: usize,
     buffers_max: usize,
-    /// What blocks may take while nothing is loaded.
+    /// What blocks may take while nothing is being loaded.
     cache_bytes: usize,
     taken: Mutex<Taken>,
     builders: Builders,
 }
 
-/// How many buffers there are, and the cache that makes room for them.
+/// How many buffers are in use, and the cache that shrinks for them.
 struct Taken {
     count: usize,
     cache: Cache,
@@ -239,13 +239,13 @@ impl Loads {
     }
 }
 
-/// The room for one load's buffer; given back when dropped.
+/// One load buffer's share of the budget; released when dropped.
 pub(super) struct Room {
     loads: Arc<Loads>,
 }
 
 impl Room {
-    /// How much it is.
+    /// Its size.
     pub fn bytes(&self) -> usize {
         self.loads.buffer_bytes
     }

@@ -1,11 +1,11 @@
 //! A transaction's writes, in memory until Kafka has committed.
 //!
-//! Keys and values lie one after the other in one run of bytes, and a hash table holds numbers into the
-//! list of entries: no allocation for a write, and clearing keeps the memory for the next transaction.
+//! Keys and values are stored one after the other in one byte vector, and a hash table holds indices into the
+//! list of entries: a write allocates nothing, and clearing keeps the memory for the next transaction.
 
 use hashbrown::HashTable;
 
-/// The writes of one transaction, the last of each key. Aborting is dropping or clearing it.
+/// The writes of one transaction, the last for each key. To abort, drop or clear it.
 #[derive(Default)]
 pub struct Overlay {
     hasher: ahash::RandomState,
@@ -16,15 +16,15 @@ pub struct Overlay {
     bytes: Vec<u8>,
 }
 
-/// Where a key's and its value's bytes stand.
+/// Where the bytes of a key and its value are.
 struct Entry {
     hash: u64,
     key_start: usize,
     key_length: u32,
-    /// `None` where the key is deleted.
+    /// `None` if the key is deleted.
     value_length: Option<u32>,
     value_start: usize,
-    /// The bytes that may be overwritten from `value_start` on.
+    /// The number of bytes that may be overwritten from `value_start` on.
     value_capacity: u32,
 }
 
@@ -44,7 +44,7 @@ impl Overlay {
         Self::default()
     }
 
-    /// Writes `value`, or deletes the key where it is `None`. Panics from 4 GiB or 2^32 keys on, far
+    /// Writes `value`, or deletes the key if it is `None`. Panics beyond 4 GiB or 2^32 keys, far
     /// above any bound of a transaction.
     pub fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
         let Self { hasher, table, entries, bytes } = self;
@@ -69,19 +69,19 @@ impl Overlay {
         table.insert_unique(hash, index, |&index| entries[index as usize].hash);
     }
 
-    /// What was last written under `key`: `None` where nothing was, `Some(None)` where it was deleted.
+    /// The last value written under `key`: `None` if nothing was written, `Some(None)` if it was deleted.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         let hash = self.hasher.hash_one(key);
         let index = self.table.find(hash, |&index| self.entries[index as usize].key(&self.bytes) == key)?;
         Some(self.entries[*index as usize].value(&self.bytes))
     }
 
-    /// Every key with what was last written under it, in the order in which each was first written.
+    /// Every key with its last value, in the order in which each key was first written.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<&[u8]>)> {
         self.entries.iter().map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
     }
 
-    /// The key and value of number `index`, counted as [`Overlay::iter`] does.
+    /// The key and value at `index`, in the order of [`Overlay::iter`].
     pub(super) fn at(&self, index: usize) -> (&[u8], Option<&[u8]>) {
         let entry = &self.entries[index];
         (entry.key(&self.bytes), entry.value(&self.bytes))
@@ -97,12 +97,12 @@ impl Overlay {
         self.entries.is_empty()
     }
 
-    /// The bytes that keys and values take, values that were outgrown included.
+    /// The bytes that keys and values take, including values that were replaced by longer ones.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Forgets all writes and keeps the memory.
+    /// Removes all writes and keeps the memory.
     pub fn clear(&mut self) {
         self.table.clear();
         self.entries.clear();
@@ -114,7 +114,7 @@ fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("keys and values are far below 4 GiB")
 }
 
-/// Overwrites the value in its place where it fits: an entry's versions mostly have one size.
+/// Overwrites the value in place if it fits: an entry's versions usually have the same size.
 fn set_value(entry: &mut Entry, bytes: &mut Vec<u8>, value: Option<&[u8]>) {
     let Some(value) = value else {
         entry.value_length = None;

@@ -1,7 +1,7 @@
-//! Which stores this process has open, so that two lanes never open one at once.
+//! Which stores this process has open, so that two lanes never have the same one open.
 //!
-//! RocksDB's own lock would refuse the second one, too, but as an error in the middle of an opening; here
-//! a lane can ask, and ask again until the former holder has let go.
+//! RocksDB's own lock would reject the second one too, but with an error in the middle of opening; here
+//! a lane can check, and check again until the previous holder has released it.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,15 +19,15 @@ impl Registry {
         Self::default()
     }
 
-    /// The right to open the store at `path`, as [`super::StateDir::task_dir`] names it; `None` while
-    /// another has it.
+    /// Locks the store at `path`, as named by [`super::StateDir::task_dir`]; `None` while
+    /// another holds the lock.
     pub fn try_lock(&self, path: &Path) -> Option<StoreLock> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.insert(path.to_owned()).then(|| StoreLock { registry: self.clone(), path: path.to_owned() })
     }
 }
 
-/// The right to open one store; given back when dropped, so it has to outlive the store.
+/// The lock on one store; released when dropped, so it has to outlive the store.
 #[derive(Debug)]
 pub struct StoreLock {
     registry: Registry,

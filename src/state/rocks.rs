@@ -1,6 +1,6 @@
 //! RocksDB on this machine's disk: see [`super::disk`].
 //!
-//! There is no write-ahead log. A write batch goes into one write buffer whole, write buffers reach the disk in
+//! There is no write-ahead log. A write batch goes whole into one write buffer, write buffers reach the disk in
 //! order, and all keys share them; table files reach the disk at once.
 
 use std::collections::VecDeque;
@@ -24,23 +24,23 @@ use super::stalls::Waiting;
 use super::{Error, dir};
 use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
 
-/// Keys that are looked up at once: more saves nothing and holds more blocks.
+/// Maximum number of keys looked up at once: more saves nothing and holds more blocks.
 const GET_KEYS_MAX: usize = 512;
-/// A load from this size on becomes a table file.
+/// A load of at least this size becomes a table file.
 const INGEST_BYTES_MIN: usize = 2 << 20;
-/// From so many table files of one load on they are merged while the load goes on: each takes part in a lookup.
+/// From this number of table files in one load on, they are compacted during the load: each is part of every lookup.
 const LOAD_FILES_MAX: usize = 64;
-/// How long a write waits for flushes and compactions, in steps.
+/// Pause between two attempts at a write that waits for flushes and compactions.
 const STALL_STEP: Duration = Duration::from_millis(1);
 const STALL_STEPS_MAX: u32 = 30_000;
-/// Below this, background work that fails is taken to fail for want of space.
+/// With less free space than this, failed background work is attributed to a lack of space.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
-/// An open RocksDB and the loads on their way into it.
+/// An open RocksDB and its pending loads.
 pub(super) struct Rocks {
-    /// Loads that were handed in and not taken over, in order. Dropped before the rest, as they use the folder.
+    /// Loads that were submitted and not yet ingested, in order. Dropped before the rest, as they use the folder.
     under_way: VecDeque<UnderWay>,
-    /// How many table files the load has made, `None` while compactions go on as ever.
+    /// How many table files the load has made, `None` if compactions run as usual.
     load_files: Option<usize>,
     db: DB,
     dir: PathBuf,
@@ -48,16 +48,16 @@ pub(super) struct Rocks {
     ingest_bytes_min: usize,
 }
 
-/// The one column family that everything is in.
+/// The only column family, which holds everything.
 pub(super) fn column_family(db: &DB) -> &ColumnFamily {
     db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).expect("a store is opened with its column family")
 }
 
 impl Rocks {
-    /// Opens the database in `dir`, making an empty one where there is none.
+    /// Opens the database in `dir`, creating an empty one if there is none.
     fn open(dir: &Path, memory: &RocksMemory) -> Result<Self, Error> {
         dir::create_dir(dir)?;
-        // RocksDB knows its locks by name within a process: one folder must have one name.
+        // RocksDB identifies its locks by path within a process: a folder must have only one path.
         let dir = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
         let _waiting = Waiting::for_disk(&dir, "open");
         let db = open_db(&dir, memory)?;
@@ -68,7 +68,7 @@ impl Rocks {
         Ok(opened)
     }
 
-    /// Opens the database in `dir` as it is on the disk, to be read only; `None` where none was made yet.
+    /// Opens the database in `dir` as it is on the disk, read-only; `None` if none was created yet.
     fn open_to_read(dir: &Path, memory: &RocksMemory) -> Result<Option<Self>, Error> {
         if !dir.join("CURRENT").exists() && !holds_tables(dir)? {
             return Ok(None);
@@ -82,8 +82,8 @@ impl Rocks {
         Ok(Some(Self { under_way: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min }))
     }
 
-    /// Counts a load's table file. The first ones are left as they are until the load has ended: merging them at
-    /// once takes what the load itself needs, and merges the same entries again and again.
+    /// Counts a load's table file. The first ones are not compacted until the load has ended: compacting them at
+    /// once takes resources that the load itself needs, and merges the same entries again and again.
     fn hold_compactions(&mut self) -> Result<(), Error> {
         match &mut self.load_files {
             None => {
@@ -105,7 +105,7 @@ impl Rocks {
         self.db.set_options(&[("disable_auto_compactions", disabled)]).map_err(|error| self.failed(&error))
     }
 
-    /// Tells a background work that fails for want of space from one that is merely behind.
+    /// Returns an error if background work fails for lack of space, rather than being merely behind.
     fn expect_space(&self) -> Result<(), Error> {
         let free_bytes = dir::free_bytes(&self.dir)?;
         if self.property("rocksdb.background-errors") == 0 || free_bytes >= FREE_BYTES_MIN {
@@ -141,14 +141,14 @@ impl Read for Rocks {
         let _waiting = Waiting::for_disk(&self.dir, "read");
         let db = &self.db;
         let mut options = ReadOptions::default();
-        // A walk through everything must not push out what lookups need.
+        // A full scan must not evict what lookups need.
         options.fill_cache(false);
         options.set_iterate_lower_bound([KIND_IDENTITY]);
         options.set_iterate_upper_bound([KIND_IDENTITY_DIGEST + 1]);
         let mut entries = db.raw_iterator_cf_opt(&column_family(db), options);
         match after {
             None => entries.seek_to_first(),
-            // The next key in order after `after`.
+            // The first key after `after`.
             Some(after) => entries.seek([after, &[0]].concat()),
         }
         let mut cursor = Vec::new();
@@ -184,8 +184,8 @@ impl Files for Rocks {
         Ok(())
     }
 
-    /// Where RocksDB's background work has fallen behind, it would make the write wait, and wait without
-    /// end where the disk is full. So it is told to refuse instead, and the waiting is done here.
+    /// If RocksDB's background work has fallen behind, RocksDB would block the write, and block it for
+    /// ever if the disk is full. So it is told to return an error instead, and the waiting is done here.
     fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
         let _waiting = Waiting::for_disk(&self.dir, "write");
         let db = &self.db;
@@ -214,7 +214,7 @@ impl Files for Rocks {
         db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.failed(&error))
     }
 
-    /// The table files are linked.
+    /// The table files are hard-linked.
     fn copy(&self, to: &Path) -> Result<(), Error> {
         let _waiting = Waiting::for_disk(&self.dir, "copy");
         let copied = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(to));
@@ -225,7 +225,7 @@ impl Files for Rocks {
         buffer.bytes() < self.ingest_bytes_min
     }
 
-    /// Hands over what was read, to be sorted and made a file by another thread.
+    /// Submits what was read, to be sorted and made into a file by another thread.
     fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
         let (dir, options) = (self.dir.clone(), self.memory.options());
         let work = Work { buffer, dir, options, file_bytes_min: self.ingest_bytes_min };
@@ -242,7 +242,7 @@ impl Files for Rocks {
                     let _waiting = Waiting::for_disk(&self.dir, "load");
                     self.hold_compactions()?;
                     build::ingest(&self.db, &self.dir, &file)?;
-                    // After the file: a crash in between leaves the older meta, from which all is read again.
+                    // After the file: a crash in between leaves the older meta, from which everything is read again.
                     self.write(&all_of(&position), position.bytes(), &meta)?;
                 }
             }
@@ -254,7 +254,7 @@ impl Files for Rocks {
         self.under_way.clear();
     }
 
-    /// Lets compactions go on as ever: nothing is loaded any more.
+    /// Lets compactions run as usual: nothing is being loaded any more.
     fn end_load(&mut self) -> Result<(), Error> {
         match self.load_files.take() {
             Some(_) => self.set_compactions(true),
@@ -281,7 +281,7 @@ impl Files for Rocks {
         self.property("rocksdb.live-sst-files-size") + self.property("rocksdb.cur-size-all-mem-tables")
     }
 
-    /// The folder, by the name that RocksDB knows it by.
+    /// The folder, by the path that RocksDB uses.
     fn path(&self) -> &Path {
         &self.dir
     }
@@ -314,7 +314,7 @@ impl Disk for RocksMemory {
         }
         let dir = dir::removable(dir)?;
         let _waiting = Waiting::for_disk(&dir, "remove");
-        // Takes RocksDB's lock, which removing the folder alone would not.
+        // Takes RocksDB's lock, which just removing the folder would not.
         DB::destroy(&Options::default(), &dir).map_err(|error| Error::from_rocksdb(&dir, &error))?;
         match fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::from_io(&dir, &error)),
@@ -322,7 +322,7 @@ impl Disk for RocksMemory {
         }
     }
 
-    /// Removes the folder that RocksDB makes a copy in before it gets its name.
+    /// Removes the temporary folder in which RocksDB makes a copy.
     fn remove_unfinished(&self, to: &Path) -> Result<(), Error> {
         let mut path = OsString::from(to);
         path.push(".tmp");
@@ -352,16 +352,17 @@ impl Disk for RocksMemory {
 }
 
 impl Drop for Rocks {
-    /// Closing brings to the disk what was written since the last flush: it may stall like any call.
+    /// Closing flushes what was written since the last flush: it may stall like any call.
     fn drop(&mut self) {
         let _waiting = Waiting::for_disk(&self.dir, "close");
         self.drop_loads();
-        // One that fails has been told by the writes, and whoever opens the store next reads what it lacks again.
+        // A failure has already shown in the writes, and the next time the store is opened, what it lacks is read
+        // again.
         let _ = self.db.flush_cf_opt(&column_family(&self.db), &FlushOptions::default());
     }
 }
 
-/// The records of a buffer that is sorted.
+/// The records of a sorted buffer.
 fn all_of(buffer: &LoadBuffer) -> impl Fn(&mut dyn FnMut(&[u8], Option<&[u8]>)) {
     |put| buffer.iter().for_each(|(key, value)| put(key, value))
 }
@@ -378,7 +379,7 @@ fn batch(db: &DB, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Writ
 }
 
 fn open_db(dir: &Path, memory: &RocksMemory) -> Result<DB, Error> {
-    // RocksDB takes a folder without CURRENT for an empty one, whatever else is in it.
+    // RocksDB treats a folder without CURRENT as empty, whatever else is in it.
     if !dir.join("CURRENT").exists() && holds_tables(dir)? {
         let reason = "its file CURRENT is gone".to_owned();
         return Err(Error::Damaged { path: dir.to_owned(), reason });

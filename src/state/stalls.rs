@@ -1,15 +1,15 @@
-//! Calls to a disk that are under way, so that somebody can tell of one that does not answer.
+//! Disk calls in progress, so that one that does not return can be reported.
 //!
-//! Such a call cannot be given up: whoever made it waits with it, a lane with all of its partitions. It cannot say so
-//! either; whoever watches does, by [`longest`].
+//! Such a call cannot be given up: its caller waits, a lane with all of its partitions. It cannot report that
+//! itself; an observer does, using [`longest`].
 //!
-//! Invariant: what is noted is of the whole process, and gone when its call has ended, however it ends.
+//! Invariant: the list is for the whole process, and a call is removed from it when it ends, however it ends.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A disk that takes longer than this for a call stalls.
+/// A disk stalls if it takes longer than this for a call.
 pub const STALL_MIN: Duration = Duration::from_secs(5);
 
 static UNDER_WAY: Mutex<Vec<Call>> = Mutex::new(Vec::new());
@@ -21,14 +21,14 @@ struct Call {
     since: Instant,
 }
 
-/// A call to a disk that stalls.
+/// A disk call that stalls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// The store's folder.
     pub path: PathBuf,
-    /// What it was asked to do.
+    /// The operation.
     pub what: &'static str,
-    /// For how long the answer has been waited for.
+    /// How long it has been in progress.
     pub lasts: Duration,
 }
 
@@ -41,7 +41,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The call that has been under way for longest, if that is longer than `STALL_MIN`.
+/// The call that has been in progress longest, if longer than `STALL_MIN`.
 pub fn longest() -> Option<Stall> {
     longest_of(&under_way(), now())
 }
@@ -52,16 +52,16 @@ fn longest_of(calls: &[Call], now: Instant) -> Option<Stall> {
     (lasts >= STALL_MIN).then(|| Stall { path: first.path.clone(), what: first.what, lasts })
 }
 
-/// A call under way, until it is dropped.
+/// A call in progress, until dropped.
 pub(super) struct Waiting {
     number: u64,
 }
 
 impl Waiting {
-    /// Notes a call that begins.
+    /// Records the start of a call.
     pub fn for_disk(path: &Path, what: &'static str) -> Self {
         let mut calls = under_way();
-        // Those that begin later are behind it.
+        // Later calls come after it.
         let number = calls.last().map_or(0, |last| last.number + 1);
         calls.push(Call { number, path: path.to_owned(), what, since: now() });
         Self { number }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_call_that_lasts_longest_is_told_once_it_lasts_for_long() {
+    fn longest_call_is_reported_once_it_stalls() {
         let now = now() + 2 * STALL_MIN;
         let call = |number, what, lasts| Call { number, path: PathBuf::from("store"), what, since: now - lasts };
         let second = Duration::from_secs(1);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_noted_until_it_ends() {
+    fn call_is_listed_until_it_ends() {
         let (one, other) = (Path::new("stalls-one"), Path::new("stalls-other"));
         let noted = |path: &Path| under_way().iter().filter(|call| call.path == path).count();
         let first = Waiting::for_disk(one, "flush");

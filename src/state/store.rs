@@ -1,16 +1,16 @@
 //! A task's RocksDB: the entries, the position record and the store's own meta in one column family.
 //!
-//! There is no write-ahead log: the changelog is one. A write batch goes into one write buffer whole, write
-//! buffers reach the disk in order, and all keys share them: so whatever is on disk after a crash is the
-//! whole of some earlier commit, with the meta that belongs to it.
+//! There is no write-ahead log: the changelog is one. A write batch goes whole into one write buffer, write
+//! buffers reach the disk in order, and all keys share them: so what is on disk after a crash is
+//! some earlier commit as a whole, with the meta that belongs to it.
 //!
-//! A load breaks that rule, because table files reach the disk at once: so [`Store::begin_load`] makes sure
-//! first that the meta on disk names no transaction. A store that was killed while loading is partly ahead
-//! of its meta's changelog offset, never behind, and reading the changelog again from there mends it. Of a store that was
-//! whole, a copy is kept first ([`super::aside`]); what little it lacks, most of the time, is written as one instead
+//! A load breaks that rule, because table files reach the disk at once: so [`Store::begin_load`] first makes sure
+//! that the meta on disk names no transaction. A store that was killed while loading is partly ahead
+//! of its meta's changelog offset, never behind, and reading the changelog again from there repairs it. Of a complete
+//! store, a copy is kept first ([`super::aside`]); usually it lacks little, which is written atomically instead
 //! ([`Store::apply`]).
 //!
-//! What RocksDB does of this is in [`super::rocks`]; see [`super::disk`].
+//! RocksDB's part of this is in [`super::rocks`]; see [`super::disk`].
 
 use std::fmt;
 use std::path::Path;
@@ -21,21 +21,21 @@ use super::{Error, Memory, Overlay};
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::sabotage::{self, Sabotage};
 
-/// What a write batch adds to each of its records, about.
+/// Approximate overhead of each record in a write batch.
 const BATCH_RECORD_BYTES: usize = 12;
 
-/// A task's store. One at a time per folder, in all processes.
+/// A task's store. Only one may be open per folder, in all processes.
 pub struct Store {
     files: Box<dyn Files>,
-    /// Whether the meta names no transaction, on disk too: what is loaded now cannot look current.
+    /// Whether the meta names no transaction, on disk too: loaded data cannot make the store look current.
     loading: bool,
-    /// Kept from commit to commit: the overlay's keys in order.
+    /// The overlay's keys in order; reused from commit to commit.
     order: Vec<(u128, u32)>,
 }
 
 impl Store {
-    /// Opens the store in `dir`, making an empty one where there is none. [`Error::Damaged`] says that it
-    /// has to be built anew, by [`super::aside`].
+    /// Opens the store in `dir`, creating an empty one if there is none. [`Error::Damaged`] means that it
+    /// has to be rebuilt, using [`super::aside`].
     pub fn open(dir: &Path, memory: &Memory) -> Result<Self, Error> {
         let mut store = Self { files: memory.disk().open(dir)?, loading: false, order: Vec::new() };
         match store.meta()? {
@@ -45,7 +45,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Where the store stands; `None` for one that was never written to.
+    /// How far the store has got; `None` for one that was never written to.
     pub fn meta(&self) -> Result<Option<StoreMeta>, Error> {
         self.get(STORE_META_KEY)?
             .map(|bytes| StoreMeta::decode(&bytes).map_err(|error| self.damaged(error.to_string())))
@@ -57,21 +57,21 @@ impl Store {
         self.files.get(key)
     }
 
-    /// Looks up `keys`, which ascend; equal ones may follow each other. `found` is told of each, in order:
-    /// its index and what is under it.
+    /// Looks up `keys`, which must ascend; duplicates are allowed. `found` is called for each, in order, with
+    /// its index and value.
     pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
         debug_assert!(keys.is_sorted(), "keys must ascend");
         self.files.get_sorted(keys, &mut found)
     }
 
-    /// Applies a transaction that Kafka has committed, and where the store then stands, as one. In memory
-    /// only, until RocksDB's write buffers are flushed: a crash takes back whole commits, the last ones.
+    /// Applies a transaction that Kafka has committed, and the new meta, atomically. In memory
+    /// only, until RocksDB's write buffers are flushed: a crash undoes whole commits, the last ones.
     pub fn commit(&mut self, overlay: &Overlay, meta: &StoreMeta) -> Result<(), Error> {
         assert!(overlay.get(STORE_META_KEY).is_none(), "the store's meta is written by the store");
         let mut order = std::mem::take(&mut self.order);
         order.clear();
         order.extend(overlay.iter().zip(0..).map(|((key, _), index)| (key_head(key), index)));
-        // RocksDB's write buffer is a sorted list: in order, each key is found from the one before it.
+        // RocksDB's write buffer is a sorted list: in order, each key is found starting from the one before.
         let key = |index: u32| overlay.at(index as usize).0;
         order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
         let sorted = |put: &mut dyn FnMut(&[u8], Option<&[u8]>)| {
@@ -85,12 +85,12 @@ impl Store {
         written
     }
 
-    /// Sets the store to being restored: `meta` names no transaction. On disk when this returns, before
+    /// Marks the store as being restored: `meta` names no transaction. On disk when this returns, before
     /// anything is loaded, so that a store that was killed while loading never looks current.
     pub fn begin_load(&mut self, meta: &StoreMeta) -> Result<(), Error> {
         let is_restored = meta.token.is_none() || sabotage::is_on(Sabotage::TokenInRestore);
         assert!(is_restored, "a store that is being restored is the result of no transaction");
-        // What an earlier load has left on its way is read again by this one, and must not come after it.
+        // What is pending from an earlier load is read again by this one, and must not follow it.
         self.files.drop_loads();
         self.set_meta(meta)?;
         self.flush()?;
@@ -98,9 +98,9 @@ impl Store {
         Ok(())
     }
 
-    /// Takes what a restore has read, and where the changelog was read to. It is sorted and made a file elsewhere;
-    /// [`Store::take_loaded`] brings it into the store, in the order in which it was handed in. After an error the
-    /// store is to be opened again. Panics unless [`Store::begin_load`] came first, in this or in an earlier life
+    /// Takes what a restore has read, and how far the changelog was read. It is sorted and made into a file elsewhere;
+    /// [`Store::take_loaded`] brings it into the store, in the order in which it was submitted. After an error the
+    /// store has to be reopened. Panics unless [`Store::begin_load`] was called first, on this or an earlier instance
     /// of the store.
     pub fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
         assert!(self.loading, "a load begins with begin_load");
@@ -108,46 +108,46 @@ impl Store {
         self.files.load(buffer, meta)
     }
 
-    /// Whether [`Store::apply`] takes all of this: no more than is written as one.
+    /// Whether [`Store::apply`] accepts all of this: it is small enough to be written atomically.
     pub fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
         self.files.takes_at_once(buffer)
     }
 
-    /// Takes all that a restore has read, and where the store then stands, as one: like [`Store::commit`], and without
+    /// Writes everything that a restore has read, and the new meta, atomically: like [`Store::commit`], and without
     /// [`Store::begin_load`].
     pub fn apply(&mut self, mut buffer: LoadBuffer, meta: &StoreMeta) -> Result<(), Error> {
         buffer.sort(self.path())?;
         self.write(&|put| buffer.iter().for_each(|(key, value)| put(key, value)), buffer.bytes(), meta)
     }
 
-    /// Makes a copy of the store in the folder `to`, which is not there yet; whole, and on the disk, when this returns.
+    /// Copies the store to the folder `to`, which must not exist; complete and on the disk when this returns.
     pub(super) fn copy(&self, to: &Path) -> Result<(), Error> {
         self.files.copy(to)
     }
 
-    /// Brings what was loaded and is ready into the store; says how many loads are not. After an error the store is
-    /// to be opened again.
+    /// Brings the loads that are ready into the store; returns how many are not. After an error the store has
+    /// to be reopened.
     pub fn take_loaded(&mut self) -> Result<usize, Error> {
         self.files.take_over(false)
     }
 
-    /// Brings all that was loaded into the store, waiting for it.
+    /// Brings all loads into the store, waiting for them.
     pub fn finish_loads(&mut self) -> Result<(), Error> {
         self.files.take_over(true).map(|_| ())
     }
 
-    /// Says where the store stands, without any entry.
+    /// Writes the meta alone.
     pub fn set_meta(&mut self, meta: &StoreMeta) -> Result<(), Error> {
         self.write(&|_| {}, 0, meta)
     }
 
-    /// Brings all that was written to the disk.
+    /// Flushes everything that was written to the disk.
     pub fn flush(&self) -> Result<(), Error> {
         self.files.flush()
     }
 
-    /// Shows up to `keys_max` (at least 1) entries to `visit`, in order of key, from the first after `after`
-    /// on. Answers where to go on, `None` when there is no more. The position record is not an entry.
+    /// Passes up to `keys_max` (at least 1) entries to `visit`, in key order, starting with the first after `after`.
+    /// Returns where to continue, `None` if there are no more. The position record is not an entry.
     pub fn scan(
         &self,
         after: Option<&[u8]>,
@@ -158,7 +158,7 @@ impl Store {
         self.files.scan(after, keys_max, &mut visit)
     }
 
-    /// How many entries there are, about: overwritten and deleted ones count until a compaction has seen
+    /// The approximate number of entries: overwritten and deleted ones count until a compaction has removed
     /// them.
     pub fn entries_estimate(&self) -> u64 {
         self.files.entries_estimate()
@@ -177,12 +177,12 @@ impl Store {
     /// One write batch: `records`, then `meta`.
     fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
         self.files.write(records, bytes, meta)?;
-        // Loading begins with begin_load alone, which knows the meta to be on disk.
+        // Loading starts only in begin_load, which makes sure that the meta is on disk.
         self.loading &= meta.token.is_none();
         if self.loading { Ok(()) } else { self.files.end_load() }
     }
 
-    /// A store without meta must hold nothing: it could be of any changelog.
+    /// A store without meta must be empty: its entries could be from any changelog.
     fn expect_empty(&self) -> Result<(), Error> {
         if self.files.is_empty()? {
             return Ok(());
@@ -194,7 +194,7 @@ impl Store {
         Error::Damaged { path: self.path().to_owned(), reason }
     }
 
-    /// Lets a test see small loads become table files.
+    /// Lets a test have small loads become table files.
     #[cfg(test)]
     pub(super) fn set_ingest_bytes_min(&mut self, bytes: usize) {
         self.files.set_file_bytes_min(bytes);

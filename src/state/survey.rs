@@ -1,5 +1,5 @@
-//! What a state folder holds, looked at without a change to it: the stores of a topology's tasks in all slots, those that
-//! stand aside among them, whether or not a process works with them.
+//! A read-only view of a state folder: the stores of a topology's tasks in all slots, including those
+//! set aside, whether or not a process is using them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use super::disk::Read;
 use super::{Error, Memory};
 use crate::format::{POSITION_KEY, PositionRecord, STORE_META_KEY, StoreMeta};
 
-/// Blocks of stores that are only looked at.
+/// Block cache for stores that are only read.
 const MEMORY_BYTES: u64 = 16 << 20;
 
-/// A state folder to be looked at. Cheap to clone.
+/// A state folder to look at. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Survey {
     root: PathBuf,
@@ -20,18 +20,18 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The state folder that this slot is of.
+    /// The state folder of this slot.
     pub fn of(slot: &StateDir, memory: &Memory) -> Self {
         let root = slot.path().parent().unwrap_or(slot.path());
         Self { root: root.to_owned(), memory: memory.clone() }
     }
 
-    /// The state folder `root`, which need not be there.
+    /// The state folder `root`, which need not exist.
     pub fn of_folder(root: &Path) -> Self {
         Self { root: root.to_owned(), memory: Memory::new(MEMORY_BYTES) }
     }
 
-    /// The stores of `topology`'s tasks for `topic`, in order of their paths.
+    /// The stores of `topology`'s tasks for `topic`, ordered by path.
     pub fn stores(&self, topology: &str, topic: &str) -> Result<Vec<Found>, Error> {
         let mut all: Vec<Found> = Vec::new();
         for folder in self.memory.disk().folders(&self.root, &dir::file_name(topology))? {
@@ -57,21 +57,21 @@ pub struct Found {
 }
 
 impl Found {
-    /// Opens it to be read, as it is on the disk: also while it is worked with. `None` where it was never written to.
+    /// Opens it read-only, as it is on the disk, even while it is in use. `None` if it was never written to.
     pub fn read(&self) -> Result<Option<StoreReader>, Error> {
         let files = self.memory.disk().open_to_read(&self.path)?;
         Ok(files.map(|files| StoreReader { path: self.path.clone(), files }))
     }
 }
 
-/// A store that is only read: nothing of it changes, on the disk neither.
+/// A store opened read-only: nothing in it changes, not even on the disk.
 pub struct StoreReader {
     path: PathBuf,
     files: Box<dyn Read>,
 }
 
 impl StoreReader {
-    /// Where the store stands; `None` for one that was never written to.
+    /// How far the store has got; `None` for one that was never written to.
     pub fn meta(&self) -> Result<Option<StoreMeta>, Error> {
         self.decoded(STORE_META_KEY, StoreMeta::decode)
     }
@@ -86,7 +86,7 @@ impl StoreReader {
         self.files.get(key)
     }
 
-    /// As [`super::Store::scan`].
+    /// Like [`super::Store::scan`].
     pub fn scan(
         &self,
         after: Option<&[u8]>,

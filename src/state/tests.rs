@@ -1,4 +1,4 @@
-//! The store and what belongs to it, against plain maps, crashes, damage and a full disk.
+//! The store and its surroundings, against plain maps, crashes, damage and a full disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ mod random;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Names the folder that a child process, which is this test binary again, works in.
+/// Names the folder for a child process, which is this test binary again.
 const CHILD: &str = "RATCHET_STATE_TEST_CHILD";
 
 fn small_memory() -> Memory {
@@ -35,13 +35,13 @@ fn rocks_options() -> rocksdb::Options {
     memory::RocksMemory::new(8 << 20, build::Builders::default()).options()
 }
 
-/// Where a store stands that is the result of `offset` changelog records.
+/// The meta of a store that is the result of `offset` changelog records.
 fn meta(offset: usize) -> StoreMeta {
     let token = Token { lane: 1, transaction: offset as u64, changelog_id: [7; 16], partition: 3 };
     StoreMeta { token: Some(token), ..loading(offset) }
 }
 
-/// Where a store stands that is being restored.
+/// The meta of a store that is being restored.
 fn loading(offset: usize) -> StoreMeta {
     StoreMeta {
         changelog_id: [7; 16],
@@ -76,7 +76,7 @@ fn overlay_of(records: &[(&str, Option<&str>)]) -> Overlay {
     overlay
 }
 
-/// All that a store holds but its meta.
+/// Everything in a store except its meta.
 fn contents(store: &Store) -> Result<Map, Error> {
     let mut map = Map::new();
     let mut cursor = None;
@@ -94,14 +94,14 @@ fn contents(store: &Store) -> Result<Map, Error> {
     Ok(map)
 }
 
-/// This test binary again, running the test `name` of this room as the child that works in `dir`.
+/// This test binary again, running the test `name` of this module as the child that works in `dir`.
 fn child(name: &str, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("state::tests::{name}"), "--nocapture", "--test-threads=1"]).env(CHILD, dir);
     command
 }
 
-/// The folder to work in, in a child.
+/// In a child: the folder to work in.
 fn child_dir() -> Option<PathBuf> {
     std::env::var_os(CHILD).map(PathBuf::from)
 }

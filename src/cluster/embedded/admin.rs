@@ -1,5 +1,5 @@
-//! What is done to a cluster rather than on it: topics made and deleted, samples loaded, logs trimmed,
-//! groups reset, and everything read for a check.
+//! Administration of a cluster: creating and deleting topics, loading samples, trimming logs,
+//! resetting groups, and reading everything for a check.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::cluster::{Cluster, CommittedOffset, Error, Inquiry, Message, NewTopic
 use crate::record::TopicPartition;
 
 impl Embedded {
-    /// Appends records outside any transaction, all of them or none, and answers the offset after the
+    /// Appends records outside any transaction, all of them or none, and returns the offset after the
     /// last. A topic that does not exist is created with the default partition count. The messages' own
-    /// `topic` and `partition` do not count.
+    /// `topic` and `partition` are ignored.
     pub fn append(&self, topic: &str, partition: i32, messages: &[Message<'_>]) -> Result<i64, Error> {
         if self.describe_topic(topic)?.is_none() {
             let partition_count = self.broker.options.partition_count;
@@ -43,7 +43,7 @@ impl Embedded {
         self.broker.state()?.find(topic, partition).map(|(_, meta)| meta.end)
     }
 
-    /// The first offset of a partition that is retained.
+    /// The first retained offset of a partition.
     pub fn start(&self, topic: &str, partition: i32) -> Result<i64, Error> {
         self.broker.state()?.find(topic, partition).map(|(_, meta)| meta.start)
     }
@@ -68,7 +68,7 @@ impl Embedded {
         Ok(names)
     }
 
-    /// Deletes a topic, its records, and what groups have committed for it. Who reads it is told.
+    /// Deletes a topic, its records, and what groups have committed for it. Its readers get an error.
     pub fn delete_topic(&self, topic: &str) -> Result<(), Error> {
         self.broker.delete_topic(topic)
     }
@@ -84,7 +84,7 @@ impl Embedded {
         self.broker.compact(&TopicPartition::new(topic, partition), id, |_| true)
     }
 
-    /// Sets what a group has committed for a partition, or forgets it; refused while the group has members.
+    /// Sets or removes what a group has committed for a partition; refused while the group has members.
     pub fn reset_offset(
         &self,
         group: &str,
@@ -106,7 +106,7 @@ impl Embedded {
         self.broker.write(&writing, batch)
     }
 
-    /// Forgets all that a group has committed; refused while the group has members.
+    /// Removes everything that a group has committed; refused while the group has members.
     pub fn delete_group(&self, group: &str) -> Result<(), Error> {
         topics::check_group(group)?;
         let writing = self.broker.writing();
@@ -119,9 +119,9 @@ impl Embedded {
         Ok(())
     }
 
-    /// Expels all members of a group, as brokers do with members that were not heard of for a session
-    /// timeout: their partitions are others' at once, their commits fail, and what they hear next is
-    /// [`crate::cluster::GroupEvent::Lost`]. Answers how many there were.
+    /// Expels all members of a group, as brokers do after a session timeout:
+    /// their partitions are free at once, their commits fail, and their next event is
+    /// [`crate::cluster::GroupEvent::Lost`]. Returns how many there were.
     pub fn expel_members(&self, group: &str) -> Result<usize, Error> {
         let mut state = self.broker.state()?;
         let Some(group) = state.groups.get_mut(group) else { return Ok(0) };
@@ -181,7 +181,7 @@ impl Broker {
             }
             Ok(())
         })?;
-        // Gone from the memory first: nobody may look for records that are being removed.
+        // Removed from memory first: nobody may look for records that are being removed.
         let mut state = self.state()?;
         state.topics.remove(name);
         state.topic_changed(name);
@@ -203,7 +203,7 @@ impl Broker {
         let from = meta.start;
         meta.start = meta.start.max(offset);
         meta.records = meta.records.saturating_sub(u64::try_from(meta.start - from).unwrap_or(0));
-        // Known before it is done: nobody may look for records that are being removed.
+        // Published first: nobody may look for records that are being removed.
         state.publish(&TopicPartition::new(topic, partition), id, &meta);
         drop(state);
         let mut batch = WriteBatch::default();
@@ -233,7 +233,7 @@ impl Broker {
         })
     }
 
-    /// The first record of a partition from an offset on, while nothing can be removed from it.
+    /// The first record of a partition from an offset on; the caller makes sure that nothing is removed meanwhile.
     fn look(&self, of: &TopicPartition, id: TopicId, (meta, from): (&PartitionMeta, i64)) -> Result<Seen, Error> {
         let mut first = None;
         if (meta.start..meta.end).contains(&from) {

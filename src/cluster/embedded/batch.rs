@@ -1,4 +1,4 @@
-//! Records as they are read: a batch for lanes, whole records for checks.
+//! Records as they are read: a batch for lanes, owned records for checks.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::layout::Parts;
 use crate::cluster::RecordBatch;
 use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
 
-/// Records read from an embedded cluster, their bytes in one arena that is reused.
+/// Records read from an embedded cluster, with their bytes in one reusable arena.
 #[derive(Debug, Default)]
 pub struct Batch {
     partitions: Vec<TopicPartition>,
@@ -25,14 +25,14 @@ struct Entry {
 }
 
 impl Batch {
-    /// Forgets all records and keeps the memory.
+    /// Removes all records and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.partitions.clear();
         self.entries.clear();
         self.arena.clear();
     }
 
-    /// Makes `partition` the one that following records are from; answers its index.
+    /// Adds `partition` as the source of the records that follow; returns its index.
     pub(super) fn add_partition(&mut self, partition: &TopicPartition) -> usize {
         self.partitions.push(partition.clone());
         self.partitions.len() - 1
@@ -46,7 +46,7 @@ impl Batch {
         self.entries.push(Entry { source, offset, timestamp: parts.timestamp, key, value, headers });
     }
 
-    /// How many bytes the records take.
+    /// The bytes that the records take.
     pub(super) fn byte_len(&self) -> usize {
         self.arena.len()
     }
@@ -86,12 +86,12 @@ impl RecordBatch for Batch {
     }
 }
 
-/// A record of its own, for checks and tests.
+/// An owned record, for checks and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
     /// Its offset.
     pub offset: i64,
-    /// Milliseconds since the epoch; `None` where it has none.
+    /// Milliseconds since the epoch; `None` if it has none.
     pub timestamp: Option<i64>,
     /// The key, `None` for null.
     pub key: Option<Vec<u8>>,

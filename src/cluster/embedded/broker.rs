@@ -1,13 +1,13 @@
-//! What the handles of one embedded cluster share: the state in memory, and the one way to write.
+//! What the handles of one embedded cluster share: the state in memory, and the only way to write.
 //!
-//! Two locks, always taken in this order: `writer`, held by whoever writes records, offsets or topics
-//! from its checks to the moment when the result is visible; and `state`, held shortly and never across
-//! a write to the disk, so that readers do not wait for a sync. A question whose answer a commit may be
+//! Two locks, always taken in this order: `writer`, held by whoever writes records, offsets or topics,
+//! from the checks until the result is visible; and `state`, held briefly and never during
+//! a write to the disk, so that readers do not wait for a sync. A query whose result a commit may be
 //! changing (committed offsets, a takeover's) takes the writer lock and so waits for that commit.
 //!
-//! **Failure**: when a write to the folder fails, nobody can tell what a later start will find there.
-//! The write is answered with [`Kind::Unknown`], and from then on everything is refused until the process
-//! starts again and reads what is really there.
+//! **Failure**: after a failed write to the folder, it is uncertain what a later start will find there.
+//! The write returns [`Kind::Unknown`], and from then on everything is refused until the process
+//! restarts and reads what is really there.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -36,25 +36,25 @@ pub(super) struct Broker {
     changed: Condvar,
 }
 
-/// What is known in memory.
+/// The state in memory.
 pub(super) struct State {
     pub head: Head,
     pub topics: ByName<Topic>,
     pub groups: HashMap<String, Group>,
-    /// The epoch of each transactional id that has a living producer.
+    /// The epoch of each transactional id with a live producer.
     pub producers: HashMap<String, u64>,
     /// The last number given to a member or to a producer.
     last_number: u64,
-    /// Why nothing can be done any more.
+    /// Why the cluster is broken, if it is.
     broken: Option<String>,
 }
 
-/// The right to write, held from the checks to the moment when the result is visible.
+/// The right to write, held from the checks until the result is visible.
 pub(super) struct Writing<'a> {
     _guard: MutexGuard<'a, ()>,
 }
 
-/// A transaction's side that is not records.
+/// The part of a transaction that is not records.
 pub(super) struct Offsets<'a> {
     pub commits: &'a [OffsetCommit],
     pub membership: &'a Membership,
@@ -73,8 +73,8 @@ impl Broker {
         Ok(Self { disk, options, writer: Mutex::new(()), state: Mutex::new(state), changed: Condvar::new() })
     }
 
-    /// The state, unless the cluster is broken. A thread that panicked with the lock held left the state
-    /// whole: it is changed only after what can fail.
+    /// The state, unless the cluster is broken. A thread that panicked while holding the lock left the state
+    /// consistent: it is changed only after everything that can fail.
     pub fn state(&self) -> Result<MutexGuard<'_, State>, Error> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.broken {
@@ -83,17 +83,17 @@ impl Broker {
         }
     }
 
-    /// The right to write, once whoever has it is done.
+    /// The right to write, once its present holder is done.
     pub fn writing(&self) -> Writing<'_> {
         Writing { _guard: self.writer.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// Wakes all that wait for records or for their group.
+    /// Wakes everyone who waits for records or for their group.
     pub fn notify(&self) {
         self.changed.notify_all();
     }
 
-    /// Waits for a change until `deadline`; the state again, and whether there is time left.
+    /// Waits for a change until `deadline`; returns the state again, and whether there is time left.
     pub fn wait<'a>(
         &self,
         state: MutexGuard<'a, State>,
@@ -110,7 +110,7 @@ impl Broker {
         }
     }
 
-    /// Writes `batch`, and breaks the cluster where that fails.
+    /// Writes `batch`, and breaks the cluster if that fails.
     pub fn write(&self, _: &Writing<'_>, batch: WriteBatch) -> Result<(), Error> {
         self.disk.write(batch).inspect_err(|e| {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).broken = Some(e.message.clone());
@@ -118,8 +118,8 @@ impl Broker {
         })
     }
 
-    /// Appends the buffered records and commits the offsets, all or nothing; `check` has the last word,
-    /// with the state as it is then. Answers each record's offset, in the buffer's order.
+    /// Appends the buffered records and commits the offsets, all or nothing, unless `check` rejects it
+    /// given the state under the writer lock. Returns each record's offset, in the buffer's order.
     pub fn commit(
         &self,
         buffer: &Buffer,
@@ -160,7 +160,7 @@ impl Broker {
         Ok(given)
     }
 
-    /// What `group` has committed. The writer lock: a commit that is under way must be over.
+    /// What `group` has committed. Needs the writer lock, so that no commit is in progress.
     pub fn committed(
         &self,
         _: &Writing<'_>,
@@ -187,13 +187,13 @@ impl Offsets<'_> {
 }
 
 impl State {
-    /// A number that no member and no producer of this process has had.
+    /// A number that no member or producer of this process has had.
     pub fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
 
-    /// The topic, or a refusal that names it.
+    /// The topic, or an error that names it.
     pub fn topic(&self, name: &str) -> Result<&Topic, Error> {
         self.topics.get(name).ok_or_else(|| refused(format!("topic {name} does not exist: create it first")))
     }
@@ -212,7 +212,7 @@ impl State {
         Ok(topic)
     }
 
-    /// A partition as it is, while the topic still is the one with this id.
+    /// A partition's metadata, as long as the topic still has this id.
     pub fn meta(&self, partition: &TopicPartition, id: TopicId) -> Result<PartitionMeta, Error> {
         match self.topics.get(&partition.topic) {
             Some(topic) if topic.id == id => match topic.partition(partition.partition) {
@@ -224,7 +224,7 @@ impl State {
         }
     }
 
-    /// Makes what was written visible.
+    /// Makes written records visible.
     pub fn publish(&mut self, partition: &TopicPartition, id: TopicId, meta: &PartitionMeta) {
         if let Some(topic) = self.topics.get_mut(&partition.topic)
             && topic.id == id
@@ -234,7 +234,7 @@ impl State {
         }
     }
 
-    /// Remembers a reader, for the sake of the tombstones that it has not seen yet.
+    /// Registers a reader, because of the tombstones that it has not seen yet.
     pub fn watch(&mut self, partition: &TopicPartition, position: &Arc<AtomicI64>) {
         if let Some(known) = self.topics.get_mut(&partition.topic).and_then(|t| t.partition_mut(partition.partition)) {
             known.readers.retain(|reader| reader.strong_count() > 0);
@@ -242,7 +242,7 @@ impl State {
         }
     }
 
-    /// Refuses a commit that its group would refuse.
+    /// Rejects a commit that its group would reject.
     pub fn check_membership(&self, membership: &Membership) -> Result<(), Error> {
         let group = self.groups.get(&membership.group);
         let unknown = || Err("the group has no members (unknown member)".to_owned());
@@ -252,12 +252,12 @@ impl State {
     }
 }
 
-/// The lowest position of the readers that still live, `i64::MAX` without any.
+/// The lowest position of the live readers, `i64::MAX` if there are none.
 pub(super) fn lowest_position(readers: &[Weak<AtomicI64>]) -> i64 {
     readers.iter().filter_map(Weak::upgrade).map(|at| at.load(Ordering::Acquire)).min().unwrap_or(i64::MAX)
 }
 
-/// An error that a person has to see to.
+/// An error that a person has to deal with.
 pub(super) fn refused(message: impl Into<String>) -> Error {
     Error::new(Kind::Refused, message)
 }

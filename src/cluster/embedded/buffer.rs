@@ -1,4 +1,4 @@
-//! Records on their way into a cluster: checked, encoded, in the order in which they were handed over.
+//! Records on their way into a cluster: checked, encoded, in the order in which they were sent.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::topics::Settings;
 use crate::cluster::{Error, Message, TopicId};
 use crate::record::TopicPartition;
 
-/// Records of an open transaction, their bytes in one arena that is reused.
+/// Records of an open transaction, with their bytes in one reusable arena.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     slots: Vec<Slot>,
@@ -24,17 +24,17 @@ struct Slot {
     settings: Settings,
 }
 
-/// What became of a record that was handed over.
+/// What became of a sent record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It is in the buffer.
     Buffered,
-    /// The topic refuses it, in these words; the transaction can only be aborted.
+    /// The topic rejects it, with this message; the transaction can only be aborted.
     Failed(String),
 }
 
 impl Buffer {
-    /// Checks and takes a record; an error leaves the buffer as it was. `state` is asked for a partition
+    /// Checks and adds a record; an error leaves the buffer unchanged. `state` is called for a partition
     /// that is new to this buffer.
     pub fn push<'s, S>(
         &mut self,
@@ -89,7 +89,7 @@ impl Buffer {
         self.slots.iter().map(|slot| (&slot.partition, slot.id))
     }
 
-    /// The records: which of the partitions, and the bytes.
+    /// The records: the index of the partition, and the bytes.
     pub fn records(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.records.iter().map(|(slot, range)| (*slot, &self.arena[range.clone()]))
     }
@@ -99,7 +99,7 @@ impl Buffer {
         self.records.len()
     }
 
-    /// Forgets all records and partitions and keeps the memory.
+    /// Removes all records and partitions and keeps the memory.
     pub fn clear(&mut self) {
         self.slots.clear();
         self.records.clear();

@@ -1,15 +1,15 @@
-//! Compaction: of records with the same key only the last one stays.
+//! Compaction: of records with the same key, only the last one is kept.
 //!
 //! **When**: right after a commit or an append that left a partition of a compacted topic with at least
 //! [`Options::compact_records_min`] records and twice as many as the last compaction had left, on the
 //! thread that wrote them. So its cost is spread over the records that made it due, and a log is never
 //! longer than about twice its keys (and the minimum).
 //!
-//! **What a reader sees**: whoever reads from offset 0 always folds to the same state, whenever it reads
-//! and however slowly. Records keep their offsets. A record goes only while a later one of its key is
-//! there; a tombstone goes only when all before it are gone, after it has been there for
-//! `delete.retention.ms` since a compaction first met it, and when every reader that lives has passed it.
-//! A crash in between leaves a log that is compacted less.
+//! **What a reader sees**: reading from offset 0 always folds to the same state, whenever it happens
+//! and however slowly. Records keep their offsets. A record is removed only while a later one with its key
+//! exists; a tombstone is removed only once all records before it are, once it has been there for
+//! `delete.retention.ms` since a compaction first saw it, and once every live reader has passed it.
+//! A crash in between leaves a log that is less compacted.
 //!
 //! [`Options::compact_records_min`]: super::Options::compact_records_min
 
@@ -23,12 +23,12 @@ use super::layout::{self, PartitionMeta};
 use crate::cluster::{Error, TopicId};
 use crate::record::TopicPartition;
 
-/// A log must have grown by this factor.
+/// How much a log must have grown since the last compaction.
 const GROWTH: u64 = 2;
-/// Records that are removed with one write.
+/// Maximum number of records removed in one write.
 const CHUNK: usize = 50_000;
 
-/// What a compaction has to know, as it was when it began.
+/// A compaction's input, as of its start.
 struct Job<'a> {
     partition: &'a TopicPartition,
     id: TopicId,
@@ -36,18 +36,18 @@ struct Job<'a> {
     delete_retention_ms: i64,
 }
 
-/// What a pass over the log has found.
+/// The result of a pass over the log.
 #[derive(Default)]
 struct Found {
     /// How many superseded records were removed.
     removed: u64,
-    /// Offsets of tombstones that nothing of their key follows, below the mark of the last compaction.
+    /// Offsets of tombstones that are the last record of their key, below the mark of the last compaction.
     old_tombstones: Vec<i64>,
 }
 
 impl Broker {
-    /// Compacts what the buffer's records have made due. The records are committed whatever comes of it;
-    /// a failure to write breaks the cluster, as any does.
+    /// Compacts what the buffer's records have made due. The records are committed in any case;
+    /// a failed write breaks the cluster, like any other.
     pub fn compact_due(&self, buffer: &Buffer) {
         for (partition, id) in buffer.partitions() {
             let min = self.options.compact_records_min;
@@ -58,7 +58,7 @@ impl Broker {
         }
     }
 
-    /// Compacts a partition if its topic is compacted, nobody else is at it, and it is `due`.
+    /// Compacts a partition if its topic is compacted, no compaction of it is running, and it is `due`.
     pub fn compact(
         &self,
         partition: &TopicPartition,
@@ -82,7 +82,7 @@ impl Broker {
         let mut scan = self.disk.scan(job.id, job.partition.partition, job.meta.start, job.meta.end);
         scan.backward(|offset, bytes| {
             let parts = layout::decode_record(bytes)?;
-            // A compacted topic takes no record without a key.
+            // A compacted topic accepts no record without a key.
             let key = parts.key.unwrap_or_default();
             if seen.contains(key) {
                 batch.delete(layout::record_key(job.id, job.partition.partition, offset));
@@ -104,12 +104,12 @@ impl Broker {
         Ok(found)
     }
 
-    /// Removes the tombstones whose time is over, and notes what was done. Only now, with every record
-    /// that they hid gone from the disk.
+    /// Removes the tombstones whose time is up, and updates the metadata. Only now, when every record
+    /// that they hid is gone from the disk.
     fn finish(&self, job: &Job<'_>, found: &Found) -> Result<(), Error> {
         let writing = self.writing();
         let now_ms = (self.options.now_ms)();
-        // The topic may be gone meanwhile, and its log with it.
+        // The topic may have been deleted meanwhile, with its log.
         let Some((mut meta, lowest)) = self.state()?.as_compacted(job) else { return Ok(()) };
         let mut batch = WriteBatch::default();
         let mut removed = found.removed;
@@ -153,7 +153,7 @@ impl State {
         Some(Job { partition, id, meta: known.meta, delete_retention_ms })
     }
 
-    /// The partition as it is now, and the lowest position of its readers.
+    /// The partition's present metadata, and the lowest position of its readers.
     fn as_compacted(&self, job: &Job<'_>) -> Option<(PartitionMeta, i64)> {
         let topic = self.topics.get(&job.partition.topic).filter(|topic| topic.id == job.id)?;
         let known = topic.partition(job.partition.partition)?;

@@ -14,12 +14,12 @@ use crate::lock::FileLock;
 
 const LOCK_FILE: &str = "embedded.lock";
 const DB_FOLDER: &str = "db";
-/// Memory for what is not in files yet; also about what a start has to read again.
+/// Memory for data not yet in files; also roughly what has to be read again at a start.
 const WRITE_BUFFER_BYTES: usize = 32 << 20;
-/// How much is read ahead of a scan.
+/// Read-ahead of a scan.
 const READAHEAD_BYTES: usize = 256 << 10;
 
-/// A topic and its partitions, as they stand in the folder.
+/// A topic and its partitions, as stored in the folder.
 pub(super) struct StoredTopic {
     pub name: Arc<str>,
     pub meta: TopicMeta,
@@ -35,7 +35,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Opens the folder, making it where there is none (0700), with `seed` for a new one.
+    /// Opens the folder, creating it if necessary (0700), with `seed` for a new one.
     pub fn open(dir: &Path, seed: u64) -> Result<(Self, Head), Error> {
         let refused = |what: &str, e: &dyn std::fmt::Display| {
             Error::new(Kind::Refused, format!("the embedded cluster's folder {} {what}: {e}", dir.display()))
@@ -55,7 +55,7 @@ impl Disk {
         let disk = Self { db, dir: dir.to_owned(), _lock: lock };
         let head = match disk.get(&layout::head_key())? {
             Some(bytes) => {
-                // Looked at first: what follows it may be another thing in another release.
+                // Checked first: what follows it may mean something else in another release.
                 if let Some(&found) = bytes.first().filter(|format| **format != layout::FORMAT) {
                     return Err(refused("is of another release", &other_release(found)));
                 }
@@ -120,7 +120,7 @@ impl Disk {
         scan.status()
     }
 
-    /// The records of a partition from offset `from` to `to` (exclusive), as of now.
+    /// A partition's records from offset `from` to `to` (exclusive), as of now.
     pub fn scan(&self, id: TopicId, partition: i32, from: i64, to: i64) -> Scan<'_> {
         self.scan_between(layout::record_key(id, partition, from), layout::record_key(id, partition, to))
     }
@@ -139,14 +139,14 @@ impl Disk {
     }
 }
 
-/// Records of one partition, as they stood when the scan was made.
+/// Records of one partition, as of the scan's creation.
 pub(super) struct Scan<'a> {
     iterator: DBRawIteratorWithThreadMode<'a, DB>,
     disk: &'a Disk,
 }
 
 impl Scan<'_> {
-    /// Visits the records in ascending order until `take` answers that it did not take one. Answers the
+    /// Visits the records in ascending order until `take` returns `false` for one. Returns the
     /// offset of that one, `None` at the end.
     pub fn forward(&mut self, mut take: impl FnMut(i64, &[u8]) -> Result<bool, Error>) -> Result<Option<i64>, Error> {
         self.iterator.seek_to_first();
@@ -174,13 +174,13 @@ impl Scan<'_> {
         layout::offset_of(key).ok_or_else(|| self.disk.error("is damaged", &"a record's key is too short"))
     }
 
-    /// An iterator that stops early says so only when it is asked.
+    /// An iterator that stopped early because of an error says so only here.
     fn status(&self) -> Result<(), Error> {
         self.iterator.status().map_err(|e| self.disk.error("cannot be read", &e))
     }
 }
 
-/// What is said of a folder with another format number, and what to do.
+/// The message for a folder with another format number.
 fn other_release(found: u8) -> String {
     let ours = layout::FORMAT;
     format!(
@@ -194,7 +194,7 @@ fn options() -> Options {
     options.create_if_missing(true);
     options.set_write_buffer_size(WRITE_BUFFER_BYTES);
     options.set_compression_type(DBCompressionType::Lz4);
-    // RocksDB's own log is of no use to whoever runs this, and would grow.
+    // RocksDB's own log is of no use here, and would grow.
     options.set_keep_log_file_num(1);
     options.set_log_level(rocksdb::LogLevel::Warn);
     options

@@ -1,16 +1,16 @@
-//! A consumer group's protocol, pure: who is in it, who owns what, and what each member must be told.
+//! A consumer group's protocol, pure: who is in it, who owns what, and which events each member gets.
 //!
 //! It is Kafka's cooperative rebalance without its network. A change of members or topics begins a
-//! *round*; every member joins the round when it is served and has answered all that it was told before;
-//! when all have joined, the generation goes up and everyone gets its events: first
+//! *round*; every member joins the round when it is served and has acknowledged all its earlier events;
+//! when all have joined, the generation is incremented and every member gets its events: first
 //! [`GroupEvent::Revoked`] with what it has to give up, then [`GroupEvent::Assigned`] with what is new to
-//! it, possibly nothing. What is revoked stays its owner's until that owner has answered, which begins
-//! another round in which others get it. Members keep reading all the while.
+//! it, possibly nothing. Revoked partitions still belong to their owner until it has acknowledged, which begins
+//! another round in which others get them. Members keep reading all the while.
 //!
-//! Invariants: a partition has at most one owner; a member is only assigned what nobody owns; loads
-//! differ by at most one where subscriptions are alike, and no partition moves without need (sticky).
-//! There are no sessions: a member that is not served holds a round up, as the members' process is the
-//! cluster's. A member that is gone (dropped, left, expelled) gives all that it had at once.
+//! Invariants: a partition has at most one owner; a member is only assigned partitions without an owner; loads
+//! differ by at most one if subscriptions are alike, and no partition moves without need (sticky).
+//! There are no sessions: a member that is not served delays a round, as the members' process is the
+//! cluster's. A member that is gone (dropped, left, expelled) releases everything at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -31,25 +31,25 @@ pub(super) struct Group {
 struct Membership {
     topics: Vec<Arc<str>>,
     owned: BTreeSet<TopicPartition>,
-    /// What the member must be told; the first one stays until it is answered.
+    /// The member's events; the first one is kept until it is acknowledged.
     events: VecDeque<GroupEvent>,
-    /// Whether the first event was told and awaits its answer.
+    /// Whether the first event was delivered and awaits acknowledgement.
     told: bool,
     in_round: bool,
-    /// The generation of the last round that it was part of; 0 before the first.
+    /// The generation of the last round that it took part in; 0 before the first.
     generation: i32,
 }
 
-/// What serving a member comes to.
+/// The result of serving a member.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// Tell it this; no more before it is answered.
+    /// Deliver this event to it; no others before it is acknowledged.
     Event(GroupEvent),
-    /// It was told something and has not answered yet.
+    /// It has an event that it has not acknowledged yet.
     Unanswered,
-    /// Nothing to tell.
+    /// There is no event for it.
     Idle,
-    /// It is not a member (any more).
+    /// It is not, or no longer, a member.
     Unknown,
 }
 
@@ -73,7 +73,7 @@ impl Group {
         self.begin_round();
     }
 
-    /// Changes what a member subscribes to and begins a round; no member, no effect.
+    /// Changes a member's subscription and begins a round; does nothing if it is not a member.
     pub(super) fn subscribe(&mut self, id: u64, topics: &[Arc<str>]) {
         if let Some(member) = self.members.get_mut(&id) {
             member.topics = distinct(topics);
@@ -81,7 +81,7 @@ impl Group {
         }
     }
 
-    /// Removes a member; what it owned is free. Answers whether it was one.
+    /// Removes a member and frees what it owned. Returns whether it was one.
     pub(super) fn leave(&mut self, id: u64) -> bool {
         let was = self.members.remove(&id).is_some();
         if was {
@@ -95,7 +95,7 @@ impl Group {
         self.members.keys().copied().collect()
     }
 
-    /// The generation: how many rounds were completed.
+    /// The generation: the number of completed rounds.
     pub(super) fn generation(&self) -> i32 {
         self.generation
     }
@@ -105,24 +105,24 @@ impl Group {
         self.members.contains_key(&id)
     }
 
-    /// Whether there is no member.
+    /// Whether there are no members.
     pub(super) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Begins a round if a member has subscribed to `topic`: its partitions have changed.
+    /// Begins a round if any member subscribes to `topic`, whose partitions have changed.
     pub(super) fn topic_changed(&mut self, topic: &str) {
         if self.members.values().any(|member| member.topics.iter().any(|t| &**t == topic)) {
             self.begin_round();
         }
     }
 
-    /// The generation that `id` has last joined, `None` where it has not yet or is no member.
+    /// The generation that `id` joined last, `None` if it has joined none or is not a member.
     pub(super) fn joined_generation(&self, id: u64) -> Option<i32> {
         self.members.get(&id).map(|member| member.generation).filter(|generation| *generation > 0)
     }
 
-    /// Whether a commit by this member as of this generation is to be taken, or what is wrong with it.
+    /// Whether to accept a commit by this member in this generation; the error says why not.
     pub(super) fn check_commit(&self, id: u64, generation: i32) -> Result<(), String> {
         if !self.members.contains_key(&id) {
             return Err("the committing member is not in the group (unknown member)".to_owned());
@@ -136,7 +136,7 @@ impl Group {
         Ok(())
     }
 
-    /// Serves the member: lets it join a round, and says what it must be told next.
+    /// Serves the member: lets it join a round, and returns its next event.
     pub(super) fn serve(&mut self, id: u64, partition_count: impl Fn(&str) -> Option<i32>) -> Served {
         let Some(member) = self.members.get_mut(&id) else { return Served::Unknown };
         if member.told {
@@ -160,8 +160,8 @@ impl Group {
         }
     }
 
-    /// Takes the answer to the event that the member was told. Answers `false` where it was told nothing
-    /// that this would answer.
+    /// Acknowledges the event that was delivered to the member. Returns `false` if there is none
+    /// that this would acknowledge.
     pub(super) fn answer(&mut self, id: u64, assigned: bool) -> bool {
         let Some(member) = self.members.get_mut(&id) else { return false };
         let fits = match member.events.front() {
@@ -208,7 +208,7 @@ impl Group {
         }
     }
 
-    /// Who shall have what: what each has, the rest to whoever has least, then as few moves as balance needs.
+    /// Who should have what: each keeps its own, the rest goes to the least loaded, then as few moves as balance needs.
     fn target(&self, partition_count: impl Fn(&str) -> Option<i32>) -> BTreeMap<u64, BTreeSet<TopicPartition>> {
         let topics: BTreeSet<&Arc<str>> = self.members.values().flat_map(|member| &member.topics).collect();
         let partitions: BTreeSet<TopicPartition> = topics
@@ -239,7 +239,7 @@ impl Group {
         target
     }
 
-    /// A move that makes the loads more even, preferring a partition that its holder does not own yet.
+    /// A move that balances the loads, preferably of a partition that its holder does not own yet.
     fn next_move(&self, target: &BTreeMap<u64, BTreeSet<TopicPartition>>) -> Option<Move> {
         let mut found = None;
         let mut by_load: Vec<_> = target.iter().collect();
@@ -269,7 +269,7 @@ impl Group {
     }
 }
 
-/// A partition that goes from one member to another.
+/// A partition that moves from one member to another.
 struct Move {
     from: u64,
     to: u64,

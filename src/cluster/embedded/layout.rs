@@ -13,7 +13,7 @@
 //! | `04` length (2), group, length (2), topic, partition (4) | [`OffsetMeta`] | one per committed offset |
 //!
 //! Values other than records are structs in bincode's standard configuration. [`Head::format`], its first byte in
-//! every release, counts the formats of the whole folder; a folder with another number is refused, never guessed at.
+//! every release, numbers the format of the whole folder; a folder with another number is rejected without guessing.
 //!
 //! # A record
 //!
@@ -36,20 +36,20 @@ const KIND_PARTITION: u8 = 0x02;
 const KIND_RECORD: u8 = 0x03;
 const KIND_OFFSET: u8 = 0x04;
 
-/// The timestamp of a record that has none.
+/// The timestamp of a record without one.
 const NO_TIMESTAMP: i64 = -1;
-/// The length that stands for null.
+/// The length that means null.
 const NULL: u32 = u32::MAX;
 const RECORD_HEAD: usize = 16;
 
-/// What the whole folder says of itself.
+/// The folder's own metadata.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub(super) struct Head {
     /// [`FORMAT`].
     pub format: u8,
-    /// What topic ids are derived from, with `topics_created`.
+    /// Topic ids are derived from this and `topics_created`.
     pub seed: u64,
-    /// How many topics were ever created here, so that no id comes twice.
+    /// How many topics were ever created here, so that no id is used twice.
     pub topics_created: u64,
 }
 
@@ -60,22 +60,22 @@ pub(super) struct TopicMeta {
     pub id: [u8; 16],
     /// How many partitions it has.
     pub partition_count: i32,
-    /// Its settings, by Kafka's names, as they were given.
+    /// Its settings, by their Kafka names, as given.
     pub settings: Vec<(String, String)>,
 }
 
-/// What a partition's records do not say themselves.
+/// A partition's metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub(super) struct PartitionMeta {
-    /// The first offset that is retained.
+    /// The first retained offset.
     pub start: i64,
-    /// The next offset to be given.
+    /// The next offset to assign.
     pub end: i64,
     /// How many records there are, and how many the last compaction left.
     pub records: u64,
     /// See `records`.
     pub kept: u64,
-    /// Tombstones below this offset were first met by a compaction at `tombstones_since_ms`.
+    /// Tombstones below this offset were first seen by a compaction at `tombstones_since_ms`.
     pub tombstones_end: i64,
     /// See `tombstones_end`; milliseconds since the epoch.
     pub tombstones_since_ms: i64,
@@ -86,7 +86,7 @@ pub(super) struct PartitionMeta {
 pub(super) struct OffsetMeta {
     /// The next offset to read.
     pub offset: i64,
-    /// The text beside it.
+    /// The text stored with it.
     pub metadata: String,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn head_key() -> Vec<u8> {
     vec![KIND_HEAD]
 }
 
-/// The key of a [`TopicMeta`]; with no name, what leads all of them.
+/// The key of a [`TopicMeta`]; with an empty name, the prefix of all of them.
 pub(super) fn topic_key(name: &str) -> Vec<u8> {
     [&[KIND_TOPIC], name.as_bytes()].concat()
 }
@@ -115,7 +115,7 @@ pub(super) fn offset_of(record_key: &[u8]) -> Option<i64> {
     record_key.last_chunk().map(|bytes| i64::from_be_bytes(*bytes))
 }
 
-/// What leads the keys of all of a group's offsets.
+/// The prefix of the keys of all of a group's offsets.
 pub(super) fn group_prefix(group: &str) -> Vec<u8> {
     let mut key = vec![KIND_OFFSET];
     put_counted(&mut key, group);
@@ -130,7 +130,7 @@ pub(super) fn offset_key(group: &str, topic: &str, partition: i32) -> Vec<u8> {
     key
 }
 
-/// What leads the keys of all offsets of all groups.
+/// The prefix of the keys of all offsets of all groups.
 pub(super) fn offsets_prefix() -> Vec<u8> {
     vec![KIND_OFFSET]
 }
@@ -142,7 +142,7 @@ pub(super) fn topic_of(offset_key: &[u8]) -> Option<&str> {
     std::str::from_utf8(topic).ok()
 }
 
-/// Names are at most 249 bytes (topics) or refused beyond 64 KiB (groups): see `check_group`.
+/// Names are at most 249 bytes (topics) or rejected beyond 64 KiB (groups): see `check_group`.
 fn put_counted(key: &mut Vec<u8>, text: &str) {
     let length = u16::try_from(text.len()).expect("names were checked to be shorter");
     key.extend_from_slice(&length.to_be_bytes());
@@ -154,7 +154,7 @@ fn take_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
 }
 
-/// The first key after all that begin with `prefix` (which never is all `ff` here).
+/// The first key after all keys with this prefix (which is never all `ff` here).
 pub(super) fn after(prefix: &[u8]) -> Vec<u8> {
     let mut bound = prefix.to_vec();
     while let Some(last) = bound.pop() {
@@ -171,7 +171,7 @@ pub(super) fn encode(value: &impl bincode::Encode) -> Vec<u8> {
     bincode::encode_to_vec(value, bincode::config::standard()).expect("a vector takes any plain struct")
 }
 
-/// A struct from its bytes, all of them.
+/// Decodes a struct, which must take all of the bytes.
 pub(super) fn decode<T: bincode::Decode<()>>(what: &str, bytes: &[u8]) -> Result<T, Error> {
     match bincode::decode_from_slice(bytes, bincode::config::standard()) {
         Ok((value, taken)) if taken == bytes.len() => Ok(value),
@@ -186,7 +186,7 @@ fn damaged(what: &str) -> Error {
     )
 }
 
-/// A record's parts, in place.
+/// A record's parts, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parts<'a> {
     pub timestamp: Option<i64>,
@@ -195,7 +195,7 @@ pub(super) struct Parts<'a> {
     pub headers: Headers<'a>,
 }
 
-/// Appends a record's bytes to `out`; `timestamp` is the one it gets.
+/// Appends a record's bytes to `out`, with this timestamp.
 pub(super) fn encode_record(message: &Message<'_>, timestamp: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&timestamp.to_le_bytes());
     out.extend_from_slice(&length(message.key).to_le_bytes());
@@ -225,7 +225,7 @@ pub(super) fn decode_record(bytes: &[u8]) -> Result<Parts<'_>, Error> {
     })
 }
 
-/// Takes `length` bytes off the front, none for null.
+/// Splits `length` bytes off the front, none for null.
 fn take(bytes: &[u8], length: u32) -> Option<(Option<&[u8]>, &[u8])> {
     if length == NULL {
         return Some((None, bytes));

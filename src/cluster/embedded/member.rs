@@ -13,18 +13,18 @@ use super::{Membership, now};
 use crate::cluster::{self, Error, GroupEvent, Kind, RecordBatch};
 use crate::record::TopicPartition;
 
-/// See [`cluster::Member`]. Dropping it is leaving.
+/// See [`cluster::Member`]. Dropping it leaves the group.
 pub struct Member {
     broker: Arc<Broker>,
     group: String,
     topics: Vec<Arc<str>>,
-    /// What the group knows this member by; another one after it was expelled.
+    /// The id by which the group knows this member; a new one after an expulsion.
     id: u64,
-    /// Whether an event was told and awaits its answer, and whether that is [`GroupEvent::Lost`].
+    /// Whether an event was delivered and awaits acknowledgement, and whether that is [`GroupEvent::Lost`].
     told: bool,
     lost: bool,
     partitions: Vec<Assigned>,
-    /// Where the next poll begins among the partitions, so that each gets its turn.
+    /// The partition that the next poll begins with, so that each gets its turn.
     turn: usize,
 }
 
@@ -33,7 +33,7 @@ struct Assigned {
     partition: TopicPartition,
     /// Where it is read; `None` while paused.
     cursor: Option<Cursor>,
-    /// The position and the end that stay known while it is paused.
+    /// The position and the end, which remain known while it is paused.
     position: Option<i64>,
     end: Option<i64>,
 }
@@ -69,7 +69,7 @@ impl Member {
         Ok(())
     }
 
-    /// What the group has to tell, joining it again where it has expelled this member.
+    /// The group's event for this member, which rejoins if the group has expelled it.
     fn serve(&mut self, state: &mut State) -> Served {
         if self.told {
             return Served::Unanswered;
@@ -79,7 +79,7 @@ impl Member {
         let before = groups.get(&self.group).map(super::group::Group::generation);
         let served = groups.get_mut(&self.group).map_or(Served::Unknown, |group| group.serve(self.id, count));
         if before != groups.get(&self.group).map(super::group::Group::generation) {
-            // A round is complete: the others have something to hear.
+            // A round is complete: the others have events.
             self.broker.notify();
         }
         if served != Served::Unknown {
@@ -94,8 +94,8 @@ impl Member {
         Served::Event(GroupEvent::Lost(self.partitions.iter().map(|known| known.partition.clone()).collect()))
     }
 
-    /// Hears how far the partitions go and picks those that a batch is to be filled from, each with what
-    /// there is to read as of now. An error is told once: its partition is paused.
+    /// Updates the partitions' ends and picks those to fill a batch from, each with a scan of what
+    /// there is to read as of now. An error is reported once: its partition is paused.
     fn ready<'a>(
         &mut self,
         broker: &'a Broker,
@@ -111,7 +111,7 @@ impl Member {
             let readable = cursor.refresh(state).inspect_err(|_| known.cursor = None)?;
             known.end = Some(cursor_end(known));
             let Some(cursor) = &known.cursor else { continue };
-            // Compacted gaps may make this less; then the next poll reads on.
+            // Compacted gaps may make this less; then the next poll continues.
             if readable && available < records_max {
                 available = available.saturating_add(usize::try_from(cursor.end - cursor.position).unwrap_or(0));
                 picked.push((index, cursor.scan(broker)));
@@ -142,7 +142,7 @@ impl Member {
         self.partitions.iter().find(|known| known.partition == *partition)
     }
 
-    /// Answers the event that was told; where an expulsion has overtaken it, the group need not know.
+    /// Acknowledges the delivered event; if the member was expelled meanwhile, the group need not know.
     fn answer(&mut self, assigned: bool) -> Result<(), Error> {
         let mut state = self.broker.state()?;
         let told = self.told;
@@ -183,7 +183,7 @@ impl cluster::Member for Member {
                         if !batch.is_empty() {
                             return Ok(None);
                         }
-                        // Nothing but compacted gaps.
+                        // Only compacted gaps.
                         state = broker.state()?;
                         continue;
                     }
@@ -277,7 +277,7 @@ impl cluster::Member for Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // Nothing can be done about a broken cluster here, and nobody is left to be told.
+        // Nothing can be done about a broken cluster here, and nobody is left to report it to.
         let _ = self.exit();
     }
 }

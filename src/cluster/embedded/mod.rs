@@ -1,31 +1,31 @@
 //! A cluster in one folder: durable topics, transactions, groups and compaction for a single process.
 //!
 //! It is for `ratchet demo`, tests, and programs that use ratchet as a library and fill it themselves: no command but
-//! the demo writes to an input, and nobody else can while the process that has the folder open runs. It keeps the
+//! the demo writes to an input, and no other process can while this one has the folder open. It keeps the
 //! promises that a lane needs from Kafka, and no others:
 //!
-//! - **Durable**: an append or a commit that was answered is on the disk (one synced RocksDB write);
+//! - **Durable**: a confirmed append or commit is on the disk (one synced RocksDB write);
 //!   `kill -9` loses nothing of it.
 //! - **Atomic**: a transaction's records and offsets become visible together. Uncommitted records exist
 //!   in the producer's memory only: every reader is read_committed, and nothing has to be aborted after a
-//!   crash. Offsets are given at the commit and have no gaps but those of compaction.
-//! - **Fenced**: a second producer with the same transactional id fences the first; a commit is refused
-//!   ([`super::Kind::Abort`]) unless it comes from a member of the group as of its present generation.
+//!   crash. Offsets are assigned at the commit and have no gaps but those of compaction.
+//! - **Fenced**: a second producer with the same transactional id fences the first; a commit is rejected
+//!   ([`super::Kind::Abort`]) unless it comes from a member of the group in its current generation.
 //! - **Groups** rebalance cooperatively, see `group.rs`; membership lives as long as the process.
 //! - **Compaction** of topics with `cleanup.policy` `compact`, see `compact.rs`. Nothing else deletes
-//!   records by itself: `delete` topics grow until [`Embedded::delete_records`] or
+//!   records automatically: `delete` topics grow until [`Embedded::delete_records`] or
 //!   [`Embedded::delete_topic`] is called.
 //!
 //! Topics are created by [`Cluster::create_topic`], or by [`Embedded::append`] with the default partition
 //! count. Of the topic settings `cleanup.policy`, `delete.retention.ms`, `max.message.bytes` and
-//! `message.timestamp.{before,after}.max.ms` mean something; the rest is kept and has no effect. Nobody is held off
-//! anything.
+//! `message.timestamp.{before,after}.max.ms` have an effect; the rest is kept and ignored. There is no access
+//! control.
 //!
 //! **Limits**: one process, enforced by a lock; one write to the disk at a time; the keys of a compacted
 //! partition must fit into memory while it is compacted.
 //!
 //! **Failure**: a folder that cannot be written breaks the cluster for this process (see `broker.rs`);
-//! one that another process has open, or that is of another release, is [`super::Kind::Refused`].
+//! one that another process has open, or that another release wrote, is [`super::Kind::Refused`].
 //!
 //! The bytes in the folder are listed in `layout.rs`.
 
@@ -56,19 +56,19 @@ pub use member::Member;
 pub use producer::Producer;
 pub use reader::Reader;
 
-/// The present, in milliseconds since the epoch.
+/// Returns the current time, in milliseconds since the epoch.
 pub type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// How an embedded cluster is to be opened.
+/// How to open an embedded cluster.
 #[derive(Clone)]
 pub struct Options {
-    /// The partitions of a topic that [`Embedded::append`] creates.
+    /// The partition count of topics created by [`Embedded::append`].
     pub partition_count: i32,
-    /// What a new folder's topic ids are derived from; random where `None`. A folder that exists keeps its own.
+    /// The seed for a new folder's topic ids; random if `None`. An existing folder keeps its own.
     pub seed: Option<u64>,
-    /// The clock: for records without a timestamp, and for how long tombstones stay.
+    /// The clock: for records without a timestamp, and for how long tombstones are kept.
     pub now_ms: NowMs,
-    /// A log of fewer records is not compacted by itself.
+    /// A log with fewer records is not compacted automatically.
     pub compact_records_min: u64,
 }
 
@@ -78,7 +78,7 @@ impl Default for Options {
     }
 }
 
-/// The moment that calls measure their deadlines from.
+/// The starting point for the deadlines of calls.
 #[expect(clippy::disallowed_methods, reason = "how long a call may wait is a matter of the machine's clock")]
 fn now() -> Instant {
     Instant::now()
@@ -90,7 +90,7 @@ fn wall_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Topics in one folder. Clones share it; the folder is let go of with the last of them and all members,
+/// Topics in one folder. Clones share it; the folder is released with the last of them and all members,
 /// producers and readers.
 #[derive(Clone)]
 pub struct Embedded {
@@ -98,13 +98,13 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the folder `dir`, making it where there is none. [`super::Kind::Refused`] where another process (or
+    /// Opens the folder `dir`, creating it if necessary. [`super::Kind::Refused`] if another process (or
     /// another handle that is not a clone) has it open.
     pub fn open(dir: &Path, partition_count: i32) -> Result<Self, Error> {
         Self::open_with(dir, Options { partition_count, ..Options::default() })
     }
 
-    /// Like [`Embedded::open`], with everything that can be chosen.
+    /// Like [`Embedded::open`], with all options.
     pub fn open_with(dir: &Path, options: Options) -> Result<Self, Error> {
         topics::check_partition_count(options.partition_count)?;
         Ok(Self { broker: Arc::new(Broker::open(dir, options)?) })
@@ -117,7 +117,7 @@ impl fmt::Debug for Embedded {
     }
 }
 
-/// Proves a membership to a [`Producer`], as of one generation of the group.
+/// Proves membership to a [`Producer`], as of one generation of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     group: String,
@@ -125,8 +125,8 @@ pub struct Membership {
     generation: i32,
 }
 
-/// An answer that was there at once: nobody else can have a transaction open on this folder, and a commit
-/// that was under way when the question was asked is over.
+/// A result that was available at once: nobody else can have a transaction open in this folder, and a commit
+/// that was in progress when the inquiry was made is over.
 #[derive(Debug)]
 pub struct Settling {
     answer: Option<Result<Settled, Error>>,
@@ -189,7 +189,7 @@ impl Cluster for Embedded {
         Settling { answer: Some(self.broker.settled(&inquiry)) }
     }
 
-    /// Nothing to do: what a producer had open ended with it.
+    /// Nothing to do: a producer's open transaction ended with it.
     fn fence(&self, _transactional_id: &str) {}
 
     fn committed(

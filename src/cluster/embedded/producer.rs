@@ -1,5 +1,5 @@
-//! Transactions: records wait in the producer's memory and become visible, with the offsets, by one
-//! synced write. So nothing that is not committed is ever in the folder, every reader is read_committed,
+//! Transactions: records wait in the producer's memory and become visible, with the offsets, in one
+//! synced write. So nothing uncommitted is ever in the folder, every reader is read_committed,
 //! and an aborted transaction leaves no trace, not even a gap in the offsets.
 
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use super::broker::{Broker, Offsets, State, refused};
 use super::buffer::{Buffer, Taken};
 use crate::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Ticket};
 
-/// See [`cluster::Producer`]. Offsets are given at the commit, so [`cluster::Producer::take_delivered`]
-/// reports then, and nothing is ever in flight.
+/// See [`cluster::Producer`]. Offsets are assigned at the commit, so [`cluster::Producer::take_delivered`]
+/// returns them only then, and nothing is ever in flight.
 pub struct Producer {
     broker: Arc<Broker>,
     id: String,
-    /// What the cluster knows the owner of the id by; the next producer of the same id gets another.
+    /// Identifies this owner of the id; the next producer with the same id gets another.
     epoch: u64,
     open: bool,
     buffer: Buffer,
-    /// Which records of the buffer are to be reported: index and number.
+    /// The records in the buffer to be reported: index and number.
     to_report: Vec<(usize, u64)>,
     delivered: Vec<(u64, i64)>,
     failures: Vec<DeliveryFailure>,
@@ -27,8 +27,8 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Takes the transactional id over. The writer lock: a commit of the one before must be over or not
-    /// have begun.
+    /// Takes over the transactional id. Needs the writer lock: a commit of the previous producer is then over, or has
+    /// not begun.
     pub(super) fn open(broker: &Arc<Broker>, id: &str) -> Result<Self, Error> {
         if id.is_empty() {
             return Err(refused("a transactional id must not be empty"));
@@ -128,7 +128,7 @@ impl cluster::Producer for Producer {
                 state.check_membership(&group)?;
                 offsets.iter().try_for_each(|commit| state.topic_of(&commit.partition).map(drop))
             });
-        // What was refused was refused before anything was written.
+        // If it was refused, that was before anything was written.
         let given = given.map_err(|e| match e.kind {
             Kind::Refused => Error { kind: Kind::Abort, ..e },
             _ => e,

@@ -11,17 +11,17 @@ use super::layout;
 use crate::cluster::{self, Error, RecordBatch, TopicId};
 use crate::record::TopicPartition;
 
-/// A batch holds no more than about this, whatever was asked for.
+/// Approximate maximum size of a batch, whatever was requested.
 pub(super) const BATCH_BYTES_MAX: usize = 16 << 20;
 
-/// A place in a partition, and what can be read from there.
+/// A position in a partition, and how far it can be read from there.
 #[derive(Debug)]
 pub(super) struct Cursor {
     pub partition: TopicPartition,
-    /// The topic that it belongs to; another one of the same name is refused.
+    /// The topic's id; another topic of the same name is rejected.
     pub id: TopicId,
     pub position: i64,
-    /// The partition's end, as last heard.
+    /// The partition's end, as last seen.
     pub end: i64,
 }
 
@@ -32,8 +32,8 @@ impl Cursor {
         Ok(Self { partition: partition.clone(), id, position, end })
     }
 
-    /// Hears how far the partition goes; answers whether there is anything to read. Refused where nothing
-    /// can be read at this position, nor ever will be.
+    /// Updates the partition's end; returns whether there is anything to read. Refused if nothing
+    /// can be read at this position, now or ever.
     pub fn refresh(&mut self, state: &State) -> Result<bool, Error> {
         let meta = state.meta(&self.partition, self.id)?;
         self.end = meta.end;
@@ -49,13 +49,13 @@ impl Cursor {
         Ok(position < meta.end)
     }
 
-    /// What is there to read, as of now: to be called with the state locked, right after
+    /// A scan of what there is to read as of now: to be called with the state locked, right after
     /// [`Cursor::refresh`], so that nothing is removed in between.
     pub fn scan<'a>(&self, broker: &'a Broker) -> Scan<'a> {
         broker.disk.scan(self.id, self.partition.partition, self.position, self.end)
     }
 
-    /// Reads from `scan` until the batch holds `records_max` records or enough bytes, and moves on.
+    /// Reads from `scan` until the batch has `records_max` records or enough bytes, and advances.
     pub fn read(&mut self, scan: &mut Scan<'_>, batch: &mut Batch, records_max: usize) -> Result<(), Error> {
         let source = batch.add_partition(&self.partition);
         let stopped = scan.forward(|offset, encoded| {
@@ -74,7 +74,7 @@ impl Cursor {
 pub struct Reader {
     broker: Arc<Broker>,
     cursor: Cursor,
-    /// The position, for compactions to see.
+    /// The position, visible to compactions.
     position: Arc<AtomicI64>,
 }
 
@@ -105,7 +105,7 @@ impl cluster::Reader for Reader {
                 if !batch.is_empty() {
                     return Ok(());
                 }
-                // Nothing but compacted gaps.
+                // Only compacted gaps.
                 state = self.broker.state()?;
                 continue;
             }

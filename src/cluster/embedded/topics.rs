@@ -1,4 +1,4 @@
-//! Topics in memory: their ids, settings and partitions, and what their settings mean.
+//! Topics in memory: their ids, settings and partitions, and the meaning of the settings.
 
 use std::sync::Weak;
 use std::sync::atomic::AtomicI64;
@@ -12,7 +12,7 @@ use crate::cluster::{Error, Rights, TopicDescription, TopicId};
 
 /// Kafka's limit for a topic's name.
 const NAME_BYTES_MAX: usize = 249;
-/// So many partitions of one topic are surely a mistake in one folder.
+/// More partitions of one topic in one folder would surely be a mistake.
 const PARTITIONS_MAX: i32 = 10_000;
 /// Kafka's default for `max.message.bytes`.
 const MESSAGE_BYTES_DEFAULT: i64 = 1_048_588;
@@ -27,22 +27,22 @@ pub(super) struct Topic {
     partitions: Vec<Partition>,
 }
 
-/// A partition: what is known of it, and who reads it as a changelog.
+/// A partition: its metadata, and its readers.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub meta: PartitionMeta,
     pub readers: Vec<Weak<AtomicI64>>,
-    /// Whether a compaction is under way.
+    /// Whether a compaction is in progress.
     pub compacting: bool,
 }
 
-/// The settings that mean something here; others are kept and have no effect.
+/// The settings that have an effect here; others are kept and ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub cleanup_policy: String,
     pub delete_retention_ms: i64,
     pub message_bytes_max: i64,
-    /// How far a timestamp may be before and after the present.
+    /// How far a timestamp may lie in the past and in the future.
     pub timestamp_before_ms: i64,
     pub timestamp_after_ms: i64,
 }
@@ -78,7 +78,7 @@ impl Topic {
             partition_count: self.partition_count(),
             cleanup_policy: self.settings.cleanup_policy.clone(),
             delete_retention_ms: self.settings.delete_retention_ms,
-            // Nothing is deleted by itself, and no record is stamped that has a timestamp.
+            // Nothing is deleted automatically, and no record that has a timestamp is stamped.
             retention_ms: i64::MAX,
             retention_bytes: i64::MAX,
             stamps: false,
@@ -94,7 +94,7 @@ impl Topic {
 }
 
 impl Settings {
-    /// Reads settings by Kafka's names; a value that cannot be one is refused.
+    /// Parses settings by their Kafka names; an invalid value is rejected.
     pub fn parse<'a>(given: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Self, Error> {
         let mut settings = Self {
             cleanup_policy: "delete".to_owned(),
@@ -124,7 +124,7 @@ impl Settings {
         self.cleanup_policy.contains("compact")
     }
 
-    /// Whether a record's own timestamp is one that the topic takes.
+    /// Whether the topic accepts this timestamp in a record.
     pub fn takes_timestamp(&self, timestamp: i64, now_ms: i64) -> bool {
         now_ms.saturating_sub(timestamp) <= self.timestamp_before_ms
             && timestamp.saturating_sub(now_ms) <= self.timestamp_after_ms
@@ -141,7 +141,7 @@ fn cleanup_policy(value: &str) -> Result<String, Error> {
     Ok(parts.join(","))
 }
 
-/// Refuses names that Kafka would refuse.
+/// Rejects names that Kafka would reject.
 pub(super) fn check_name(name: &str) -> Result<(), Error> {
     let fits = !name.is_empty() && name.len() <= NAME_BYTES_MAX && name != "." && name != "..";
     if fits && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
@@ -150,7 +150,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
     Err(refused(format!("{name:?} cannot be a topic's name: 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, dot, _ and -")))
 }
 
-/// Refuses group names that would not fit into a key.
+/// Rejects group names that would not fit into a key.
 pub(super) fn check_group(group: &str) -> Result<(), Error> {
     if group.is_empty() || group.len() > usize::from(u16::MAX) {
         return Err(refused("a group's name must have 1 to 65535 bytes"));
@@ -158,7 +158,7 @@ pub(super) fn check_group(group: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses impossible partition counts.
+/// Rejects impossible partition counts.
 pub(super) fn check_partition_count(count: i32) -> Result<(), Error> {
     if (1..=PARTITIONS_MAX).contains(&count) {
         return Ok(());
@@ -166,7 +166,7 @@ pub(super) fn check_partition_count(count: i32) -> Result<(), Error> {
     Err(refused(format!("a topic has 1 to {PARTITIONS_MAX} partitions, not {count}")))
 }
 
-/// The next topic's id: as good as random between folders, never the same twice within one.
+/// The next topic's id: practically random between folders, never repeated within one.
 pub(super) fn next_id(head: &Head) -> [u8; 16] {
     let digest = Sha256::new().chain_update(head.seed.to_be_bytes()).chain_update(head.topics_created.to_be_bytes());
     let digest: [u8; 32] = digest.finalize().into();

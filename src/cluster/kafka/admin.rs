@@ -1,7 +1,7 @@
-//! Questions about topics and groups, and the creation of topics.
+//! Queries about topics and groups, and the creation of topics.
 //!
-//! **Failure**: a topic that does not exist is `None`, not an error; a cluster that does not answer in
-//! time is [`Kind::Retry`], unless rights or a password stand behind it.
+//! **Failure**: a topic that does not exist is `None`, not an error; a cluster that does not respond in
+//! time is [`Kind::Retry`], unless missing rights or a wrong password are the cause.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,17 +11,17 @@ use super::errors::{Code, Failure};
 use super::native::{self, ANSWER_DEADLINE, Client, Group, ask_to_create, c_string, describe_group, settings};
 use crate::cluster::{Denied, Error, Kind, NewTopic, TopicDescription};
 
-/// How long a coordinator's answer may take at first: while the topic of the groups is being made, librdkafka waits for it
-/// to no end. Another client is given twice as long, and so on, [`ANSWER_DEADLINE`] in all.
+/// How long to wait for a coordinator at first: while the internal topic for group offsets is being created, librdkafka
+/// waits for ever. The next client gets twice as long, and so on, [`ANSWER_DEADLINE`] in all.
 const COORDINATOR_ANSWER: Duration = Duration::from_secs(2);
-/// Between two questions to a coordinator.
+/// Pause between two queries to a coordinator.
 const COORDINATOR_PAUSE: Duration = Duration::from_millis(100);
-/// How long a new topic may take until all of its partitions have a leader.
+/// How long it may take until all partitions of a new topic have a leader.
 const USABLE_DEADLINE: Duration = Duration::from_secs(30);
-/// Between two looks at a new topic.
+/// Pause between two checks of a new topic.
 const USABLE_STEP: Duration = Duration::from_millis(20);
 
-/// The settings of a topic that are asked for.
+/// The topic settings that are queried.
 const SETTINGS: [&str; 10] = [
     "cleanup.policy",
     "delete.retention.ms",
@@ -35,14 +35,15 @@ const SETTINGS: [&str; 10] = [
     "unclean.leader.election.enable",
 ];
 
-/// What is said to `make`'s clients of `group`. Without the right to ask, they have none at all.
+/// Describes `group`, using a client from `make` for each attempt. A client that may not describe it has no rights at
+/// all.
 pub(super) fn group(make: impl Fn() -> Result<Arc<Client>, Error>, group: &str) -> Result<Group, Error> {
     let deadline = Instant::now() + ANSWER_DEADLINE;
     let mut wait = COORDINATOR_ANSWER;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match describe_group(&make()?, group, wait.min(left)) {
-            // The groups' topic is being made, or another broker takes it over.
+            // The internal topic is being created, or another broker is taking it over.
             Err(error) if error.kind == Kind::Retry && Instant::now() + COORDINATOR_PAUSE < deadline => {
                 wait = ANSWER_DEADLINE.min(wait * 2);
                 thread::sleep(COORDINATOR_PAUSE);
@@ -52,7 +53,7 @@ pub(super) fn group(make: impl Fn() -> Result<Arc<Client>, Error>, group: &str) 
     }
 }
 
-/// What the cluster says of `topic`; `None` where there is no such topic.
+/// Describes `topic`; `None` if there is no such topic.
 pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<TopicDescription>, Error> {
     let what = || format!("describing the topic {topic}");
     let unseen = |failure: Failure| {
@@ -62,7 +63,7 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
     let Some(outline) = native::outline(client, topic).map_err(unseen)? else { return Ok(None) };
     let found = match settings(client, topic, SETTINGS) {
         Ok(found) => found,
-        // It was deleted between the two questions, or not all brokers know it yet.
+        // It was deleted between the two queries, or not all brokers know it yet.
         Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => {
             let again = native::outline(client, topic).map_err(unseen)?;
             let unsure = Error::new(Kind::Retry, format!("{}: not all brokers know it yet", what()));
@@ -76,7 +77,7 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
     };
     let told = |name: &str| SETTINGS.iter().position(|known| *known == name).map_or("", |index| found[index].as_str());
     let number = |name: &str, absent: Option<i64>| match (told(name), absent) {
-        // Of brokers that do not know it yet.
+        // Brokers too old to know this setting.
         ("", Some(absent)) => Ok(absent),
         (text, _) => text.parse().map_err(|_| {
             let what = what();
@@ -105,13 +106,13 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
     }))
 }
 
-/// Creates a topic and waits until it can be used. Fine if it exists.
+/// Creates a topic and waits until it can be used. Succeeds if it already exists.
 pub(super) fn create(client: &Arc<Client>, topic: &NewTopic<'_>) -> Result<(), Error> {
     ask_to_create(client, topic, false)?;
     wait_usable(client, topic.name)
 }
 
-/// Waits until every partition of `topic` has a leader that answers.
+/// Waits until every partition of `topic` has a leader that responds.
 fn wait_usable(client: &Arc<Client>, topic: &str) -> Result<(), Error> {
     let deadline = Instant::now() + USABLE_DEADLINE;
     let name = c_string(topic)?;

@@ -1,12 +1,12 @@
-//! A bounded number of threads that go from one question to the next: most questions wait most of the time, and while one
-//! waits, its thread takes another.
+//! A thread pool that multiplexes queries: most queries wait most of the time, and while one
+//! waits, its thread runs another.
 //!
-//! Invariants: there are as many threads as questions, and no more than [`THREADS_MAX`]; questions that had no answer last
-//! time are never on more than half of these, so that a broker that is gone holds up nobody who asks another. Threads
-//! without work end.
+//! Invariants: there are as many threads as queries, but no more than [`THREADS_MAX`]; queries that got no response
+//! last time never occupy more than half of these, so that a broker that is gone does not hold up queries to others.
+//! Idle threads end.
 //!
-//! **Failure**: a question that panics is dropped, by which whoever waits for it is told. Where no further thread can be
-//! had, those that are there do the work; where there is none, the question is not taken.
+//! **Failure**: a query that panics is dropped, which its waiting caller notices. If no further thread can be
+//! started, the existing ones do the work; if there are none, the query is rejected.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,31 +15,31 @@ use std::time::{Duration, Instant};
 use super::threads::spawn;
 use crate::cluster::Error;
 
-/// Questions under way at the same time.
+/// Maximum number of queries in progress.
 const THREADS_MAX: usize = 64;
-/// Of these, such that had no answer last time.
+/// How many of these may have got no response last time.
 const SLOW_MAX: usize = THREADS_MAX / 2;
-/// For how long a thread waits for work.
+/// How long a thread waits for work before it ends.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
-/// What a step of a question has come to.
+/// The result of a query's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It is over.
+    /// The query is finished.
     Done,
-    /// It goes on after so long.
+    /// It continues after this pause.
     After(Duration),
-    /// It had no answer, and is asked again after so long.
+    /// It got no response, and is repeated after this pause.
     Again(Duration),
 }
 
-/// Something that is asked step by step; a step waits for one answer.
+/// Work that is done in steps; a step waits for one response.
 pub(super) trait Question: Send {
-    /// Asks what comes next.
+    /// Makes the next step.
     fn step(&mut self) -> Next;
 }
 
-/// The threads, and what they have to do.
+/// The threads and their work.
 #[derive(Default)]
 pub(super) struct Crew {
     work: Mutex<Work>,
@@ -50,9 +50,9 @@ pub(super) struct Crew {
 struct Work {
     waiting: Vec<Waiting>,
     threads: usize,
-    /// Of the threads, those that ask at this moment.
+    /// How many threads are running a query.
     busy: usize,
-    /// Of these, those that had no answer last time.
+    /// How many of these run one that got no response last time.
     slow: usize,
 }
 
@@ -63,14 +63,14 @@ struct Waiting {
 }
 
 impl Work {
-    /// The one that is due first, of those that may be asked; and how long it is until then.
+    /// The query that is due first, of those that may run, and how long until then.
     fn next(&self) -> Option<(usize, Duration)> {
         let may = self.waiting.iter().enumerate().filter(|(_, waiting)| !waiting.slow || self.slow < SLOW_MAX);
         let first = may.min_by_key(|(_, waiting)| waiting.due);
         first.map(|(index, waiting)| (index, waiting.due.saturating_duration_since(Instant::now())))
     }
 
-    /// Whether there are threads for all, or as many as there may be.
+    /// Whether there are threads for all queries, or as many as allowed.
     fn is_manned(&self) -> bool {
         self.threads >= THREADS_MAX || self.threads >= self.waiting.len() + self.busy
     }
@@ -81,7 +81,7 @@ impl Crew {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a question, to be asked beside the others.
+    /// Accepts a query, to run beside the others.
     pub fn ask(self: &Arc<Self>, question: Box<dyn Question>) -> Result<(), Error> {
         let mut work = self.work();
         work.waiting.push(Waiting { due: Instant::now(), slow: false, question });
@@ -92,7 +92,7 @@ impl Crew {
         let crew = Arc::clone(self);
         match spawn("kafka-settle", move || crew.serve()) {
             Ok(()) => work.threads += 1,
-            // It is asked by those that are there.
+            // The existing threads will run it.
             Err(error) if work.threads > 0 => tracing::debug!("{error}"),
             Err(error) => {
                 work.waiting.pop();
@@ -102,10 +102,10 @@ impl Crew {
         Ok(())
     }
 
-    /// A thread's work, until there is none.
+    /// A thread's loop, until there is no more work.
     fn serve(&self) {
         while let Some(Waiting { slow, mut question, .. }) = self.take() {
-            // A panic was told where it happened; whoever waits is told by the question's end.
+            // The panic was logged where it happened; the waiting caller notices that the query was dropped.
             let next = catch_unwind(AssertUnwindSafe(|| question.step())).unwrap_or(Next::Done);
             let (after, again) = match next {
                 Next::Done => (None, false),
@@ -122,7 +122,7 @@ impl Crew {
         }
     }
 
-    /// Waits until a question is due; `None` when there has been nothing to do for a while.
+    /// Waits until a query is due; `None` if there has been nothing to do for a while.
     fn take(&self) -> Option<Waiting> {
         let mut work = self.work();
         let since = Instant::now();
@@ -154,7 +154,7 @@ mod tests {
 
     const WAIT_MAX: Duration = Duration::from_secs(30);
 
-    /// Counts how many are asked at the same time.
+    /// Counts how many run at the same time.
     #[derive(Default)]
     struct Counts {
         now: AtomicUsize,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_are_asked_there_are_so_many_threads_and_then_none() {
+    fn thread_count_is_bounded_and_drops_to_none_when_idle() {
         let (crew, counts) = (Arc::new(Crew::default()), Arc::new(Counts::default()));
         ask(&crew, &counts, 300, 3, true, 5);
         wait("all have an answer", || counts.done.load(Ordering::SeqCst) == 300);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_answer_holds_up_nobody_who_has() {
+    fn queries_without_response_do_not_hold_up_others() {
         let (crew, slow, quick) = (Arc::new(Crew::default()), Arc::new(Counts::default()), Arc::new(Counts::default()));
         ask(&crew, &slow, 100, usize::MAX, false, 50);
         wait("all have been asked once", || crew.work().slow == SLOW_MAX);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_panics_takes_no_thread_with_it() {
+    fn panicking_query_does_not_end_its_thread() {
         struct Panics;
         impl Question for Panics {
             fn step(&mut self) -> Next {

@@ -1,27 +1,27 @@
-//! Under which leader the record before an offset was written: its epoch (KIP-320).
+//! The epoch of the leader that wrote the record before an offset (KIP-320).
 //!
-//! An offset alone does not tell whether a partition still holds what was read of it. Where a replica that lagged has
-//! become the leader, the partition's end falls back, and what is written then takes offsets that were read already.
-//! So the epoch of the last record that was read is committed beside the offset, in the field that Kafka has for it, and
-//! whoever reads on from there lets the broker compare first.
+//! An offset alone does not show whether a partition still holds what was read from it. If a replica that lagged has
+//! become the leader, the partition's end falls back, and new records take offsets that were already read.
+//! So the epoch of the last record read is committed with the offset, in the field that Kafka has for it, and
+//! a consumer that continues from there has the broker compare first.
 //!
-//! Each group has [`Epochs`] of its own: another may have read the same partition before it lost records, or after.
+//! Each group has its own [`Epochs`]: another may have read the same partition before it lost records, or after.
 //!
-//! Invariant: what is noted of an offset is true of the partition as this group has read it. Where nothing is noted,
-//! nothing is compared: after a reset by hand, of an offset of an earlier release, and where reading begins, until a
-//! first record was read.
+//! Invariant: what is recorded for an offset holds for the partition as this group has read it. Where nothing is
+//! recorded, nothing is compared: after a manual reset, for an offset committed by an earlier release, and where
+//! reading begins, until a first record was read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::record::TopicPartition;
 
-/// What is known for each group.
+/// The epochs known for each group.
 #[derive(Default)]
 pub(super) struct Groups(Mutex<HashMap<String, Arc<Epochs>>>);
 
 impl Groups {
-    /// What is known for this group.
+    /// The epochs known for this group.
     pub fn of(&self, group: &str) -> Arc<Epochs> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get(group) {
@@ -31,26 +31,27 @@ impl Groups {
     }
 }
 
-/// What is known of each partition, for one group.
+/// The epochs known for each partition, for one group.
 #[derive(Default)]
 pub(super) struct Epochs(Mutex<HashMap<TopicPartition, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What the group has committed, with the epoch of the record before it.
+    /// The committed offset, with the epoch of the record before it.
     committed: Option<(i64, i32)>,
     /// What was read since.
     read: Stretches,
 }
 
 impl Epochs {
-    /// Notes what the group was asked for and has committed, with or without an epoch. Without one, nobody shall compare.
+    /// Records the group's committed offset as queried, with or without an epoch. Without one, nothing is to be
+    /// compared.
     pub fn note_answer(&self, partition: &TopicPartition, offset: i64, epoch: Option<i32>) {
         let committed = epoch.map(|epoch| (offset, epoch));
         self.with(partition, |known| *known = Known { committed, read: Stretches::default() });
     }
 
-    /// Notes what is being committed for the group. What was read of the partition beyond it stays known.
+    /// Records an offset that is being committed for the group. What was read beyond it remains known.
     pub fn note_committed(&self, partition: &TopicPartition, offset: i64, epoch: Option<i32>) {
         self.with(partition, |known| {
             known.committed = epoch.map(|epoch| (offset, epoch));
@@ -58,8 +59,8 @@ impl Epochs {
         });
     }
 
-    /// Notes that reading begins at an offset anew: what was read before from there on is of no account. Gives the epoch
-    /// of the record before that, if it is known.
+    /// Records that reading starts at an offset: anything read earlier from there on is void. Returns the epoch
+    /// of the record before it, if known.
     pub fn begin(&self, partition: &TopicPartition, offset: i64) -> Option<i32> {
         self.with(partition, |known| {
             let before = known.before(offset);
@@ -68,14 +69,14 @@ impl Epochs {
         })
     }
 
-    /// Notes what was read since [`Epochs::begin`].
+    /// Records what was read since [`Epochs::begin`].
     pub fn note_read(&self, partition: &TopicPartition, read: &mut Stretches) {
         if !read.0.is_empty() {
             self.with(partition, |known| read.0.drain(..).for_each(|stretch| known.read.add(stretch)));
         }
     }
 
-    /// The epoch of the record before this offset, if it is known.
+    /// The epoch of the record before this offset, if known.
     pub fn before(&self, partition: &TopicPartition, offset: i64) -> Option<i32> {
         self.with(partition, |known| known.before(offset))
     }
@@ -96,8 +97,8 @@ impl Known {
     }
 }
 
-/// Stretches of offsets that were read, each written in one leader's epoch; in order. Epochs never fall within a log, so
-/// what lies between two records of one epoch is of it as well.
+/// Ranges of offsets that were read, each written in one leader's epoch; in order. Epochs never decrease within a log,
+/// so everything between two records of the same epoch belongs to it as well.
 #[derive(Debug, Default)]
 pub(super) struct Stretches(Vec<Stretch>);
 
@@ -105,13 +106,13 @@ pub(super) struct Stretches(Vec<Stretch>);
 struct Stretch {
     /// The first offset.
     first: i64,
-    /// The offset behind the last.
+    /// The offset after the last.
     next: i64,
     epoch: i32,
 }
 
 impl Stretches {
-    /// Adds what stands at an offset, a record or a marker.
+    /// Adds the offset of a record or a marker.
     pub fn read(&mut self, offset: i64, epoch: i32) {
         if epoch >= 0 {
             self.add(Stretch { first: offset, next: offset + 1, epoch });
@@ -147,12 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_is_known_for_the_offset_that_it_stands_before_and_no_other() {
+    fn epoch_is_known_only_for_offsets_right_after_what_was_read() {
         let (epochs, partition) = (Epochs::default(), TopicPartition::new("a", 0));
         assert_eq!(epochs.before(&partition, 7), None);
         epochs.note_answer(&partition, 7, Some(3));
         assert_eq!(epochs.begin(&partition, 7), Some(3));
-        // One epoch ends with a marker; what stands at 10 was compacted away.
+        // One epoch ends with a marker; the record at 10 was compacted away.
         epochs.note_read(&partition, &mut read([(7, 3), (8, 3), (9, 4), (11, 4), (12, -1)]));
         let known = |offset| epochs.before(&partition, offset);
         assert_eq!([6, 7, 8, 9, 10, 12, 13].map(known), [None, Some(3), Some(3), Some(3), Some(4), Some(4), None]);
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_do_not_know_what_others_have_read() {
+    fn groups_do_not_share_epochs() {
         let (groups, partition) = (Groups::default(), TopicPartition::new("a", 0));
         groups.of("one").note_answer(&partition, 7, Some(3));
         groups.of("other").note_answer(&partition, 7, Some(4));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_beyond_a_commit_stays_known() {
+    fn epochs_beyond_a_commit_remain_known() {
         let (epochs, partition) = (Epochs::default(), TopicPartition::new("a", 0));
         epochs.note_read(&partition, &mut read([(7, 3), (8, 3), (9, 4)]));
         epochs.note_committed(&partition, 8, Some(3));
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_anew_was_not_read_before() {
+    fn restart_forgets_what_was_read_beyond_it() {
         let (epochs, partition) = (Epochs::default(), TopicPartition::new("a", 0));
         epochs.note_read(&partition, &mut read([(7, 3), (8, 4)]));
         assert_eq!(epochs.begin(&partition, 8), Some(3));
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_that_was_set_by_hand_is_compared_with_nothing() {
+    fn manually_set_offset_has_no_epoch() {
         let (epochs, partition) = (Epochs::default(), TopicPartition::new("a", 0));
         epochs.note_answer(&partition, 7, Some(3));
         epochs.note_read(&partition, &mut read([(7, 4), (8, 4)]));

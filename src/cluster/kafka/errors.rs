@@ -1,11 +1,11 @@
 //! What librdkafka's errors mean to a lane.
 //!
-//! librdkafka says of a transactional error whether it is retriable, whether the transaction must be
-//! aborted, and whether the producer is lost; of everything else there is only a code. This module is
+//! For a transactional error, librdkafka says whether it is retriable, whether the transaction must be
+//! aborted, and whether the producer is lost; for everything else there is only a code. This module is
 //! the one place where those become a [`Kind`].
 //!
-//! **Failure**: an error that says nothing of itself is [`Kind::Unknown`] in a transactional call and
-//! [`Kind::Retry`] elsewhere, where asking again does no harm.
+//! **Failure**: an error without further information is [`Kind::Unknown`] in a transactional call and
+//! [`Kind::Retry`] elsewhere, where a retry does no harm.
 
 use std::fmt;
 
@@ -17,18 +17,18 @@ use crate::cluster::{Error, Kind};
 /// librdkafka's error codes.
 pub(super) type Code = rd::rd_kafka_resp_err_t;
 
-/// An error as librdkafka told it.
+/// An error as reported by librdkafka.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     /// The code.
     pub code: Code,
-    /// librdkafka's or the broker's words.
+    /// librdkafka's or the broker's message.
     pub message: String,
-    /// The client is lost: a new one is needed.
+    /// Whether the client is lost: a new one is needed.
     pub fatal: bool,
-    /// The same call may be made again.
+    /// Whether the same call may be repeated.
     pub retriable: bool,
-    /// The open transaction must be aborted.
+    /// Whether the open transaction must be aborted.
     pub requires_abort: bool,
 }
 
@@ -39,19 +39,19 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// A bare code; `None` where it is no error.
+    /// The failure for a bare code; `None` if it is not an error.
     pub fn of(code: Code) -> Option<Self> {
         (code != Code::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| Self::new(code, describe(code)))
     }
 
-    /// A code with words of its own.
+    /// A code with its own message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let fatal = matches!(code, Code::RD_KAFKA_RESP_ERR__FATAL | Code::RD_KAFKA_RESP_ERR__FENCED);
         Self { code, message: message.into(), fatal, retriable: false, requires_abort: false }
     }
 
-    /// Whether the partition does not hold any more what was read of it: see [`super::epochs`]. librdkafka says so in
-    /// words only.
+    /// Whether the partition no longer holds what was read from it: see [`super::epochs`]. librdkafka says so
+    /// only in the message.
     pub fn is_truncation(&self) -> bool {
         self.code == Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
             && self.message.contains(&describe(Code::RD_KAFKA_RESP_ERR__LOG_TRUNCATION))
@@ -68,8 +68,8 @@ impl Failure {
         error.of_missing(is_missing(self.code)).of_right(is_right(self.code))
     }
 
-    /// The error of a transactional call. `late` is the kind of one that may be called again but whose
-    /// time is over.
+    /// The error of a transactional call. `late` is the kind for a call that may be repeated but whose
+    /// time is up.
     pub fn transactional(&self, what: impl fmt::Display, late: Kind) -> Error {
         let kind = match self.code {
             code if is_authorization(code) || is_setting(code) => Kind::Refused,
@@ -87,7 +87,7 @@ impl Failure {
         Error::new(kind, format!("{what}: {self}{grant}")).of_right(is_right(self.code))
     }
 
-    /// What to grant, where the code alone says it. Of a topic, it depends on what that is for.
+    /// What to grant, if the code alone says it. For a topic, it depends on what the topic is used for.
     fn grant(&self) -> &'static str {
         match self.code {
             Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED => "; grant Read on the group",
@@ -98,12 +98,12 @@ impl Failure {
         }
     }
 
-    /// Whether the cluster does not allow something with the topic.
+    /// Whether the cluster denies an operation on the topic.
     pub fn is_denied_topic(&self) -> bool {
         self.code == Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
     }
 
-    /// Whether the group has refused the membership that a commit was made with.
+    /// Whether the group has rejected the membership used for a commit.
     pub fn is_stale_membership(&self) -> bool {
         is_stale_membership(self.code)
     }
@@ -118,17 +118,17 @@ impl Failure {
         )
     }
 
-    /// Whether a question had no answer, which says nothing of why.
+    /// Whether a request got no response, which says nothing about the cause.
     pub fn is_unanswered(&self) -> bool {
         matches!(self.code, Code::RD_KAFKA_RESP_ERR__TIMED_OUT | Code::RD_KAFKA_RESP_ERR__TRANSPORT)
     }
 
-    /// Whether a record was thrown away with its transaction, and not because of itself.
+    /// Whether a record was purged with its transaction, and not because of itself.
     pub fn is_purged(&self) -> bool {
         matches!(self.code, Code::RD_KAFKA_RESP_ERR__PURGE_QUEUE | Code::RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
     }
 
-    /// Whether a record was not taken because another has taken its producer's place.
+    /// Whether a record was rejected because another has taken its producer's place.
     pub fn is_fencing(&self) -> bool {
         matches!(
             self.code,
@@ -139,14 +139,14 @@ impl Failure {
         )
     }
 
-    /// Whether a login ended because the connection did, which librdkafka gives the code of a wrong password.
+    /// Whether a login failed because the connection broke, for which librdkafka uses the code of a wrong password.
     fn is_broken_off(&self) -> bool {
         [Code::RD_KAFKA_RESP_ERR__TRANSPORT, Code::RD_KAFKA_RESP_ERR__TIMED_OUT]
             .iter()
             .any(|code| self.message.contains(&describe(*code)))
     }
 
-    /// Whether the broker refuses what stands in the record or its batch.
+    /// Whether the broker rejects the record or its batch as it is.
     pub fn refuses_record(&self) -> bool {
         matches!(
             self.code,
@@ -182,7 +182,7 @@ fn plain_kind(code: Code) -> Kind {
     }
 }
 
-/// Somebody has to grant something.
+/// A right has to be granted.
 fn is_right(code: Code) -> bool {
     matches!(
         code,
@@ -193,7 +193,7 @@ fn is_right(code: Code) -> bool {
     )
 }
 
-/// Somebody has to grant something, or to correct a name or a password.
+/// A right has to be granted, or a name or a password corrected.
 fn is_authorization(code: Code) -> bool {
     let login = matches!(
         code,
@@ -206,7 +206,7 @@ fn is_authorization(code: Code) -> bool {
     login || is_right(code)
 }
 
-/// Somebody has to correct a setting, here or at the cluster.
+/// A setting has to be corrected, here or on the cluster.
 fn is_setting(code: Code) -> bool {
     matches!(
         code,
@@ -236,7 +236,7 @@ fn is_missing(code: Code) -> bool {
     )
 }
 
-/// The membership that a commit was made with is a former one: the transaction has no effect.
+/// The membership used for a commit is out of date: the transaction has no effect.
 pub(super) const STALE_MEMBERSHIPS: [Code; 4] = [
     Code::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
     Code::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_that_was_broken_off_is_no_wrong_password() {
+    fn interrupted_login_is_not_taken_for_a_wrong_password() {
         let login = |message: &str| Failure::new(Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, message).plain("login").kind;
         assert_eq!(login("SASL authentication error: invalid credentials"), Kind::Refused);
         let broken = "SASL PLAIN mechanism handshake failed: Local: Broker transport failure";
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn no_error_is_no_failure() {
+    fn code_without_error_is_no_failure() {
         assert!(Failure::of(Code::RD_KAFKA_RESP_ERR_NO_ERROR).is_none());
     }
 }

@@ -1,13 +1,13 @@
-//! Ends what dead owners have left open, so that nobody has to wait for it to time out.
+//! Ends the transactions that dead owners left open, so that nobody has to wait for their timeout.
 //!
-//! To initialise a transactional id is to abort whatever is open under it. The broker does so within some 60 ms,
-//! and often answers half a second later: nobody waits for the answer here, whoever needs the effect looks for it.
+//! Initialising a transactional id aborts whatever is open under it. The broker does so within some 60 ms,
+//! and often responds half a second later: nobody waits for the response here; whoever needs the effect checks for it.
 //!
-//! Invariant: correctness never rests on any of this. A live owner that is fenced makes a new producer and
+//! Invariant: correctness never depends on this. A live owner that is fenced creates a new producer and
 //! restores; nothing else happens to it.
 //!
-//! **Failure**: a fence that could not be put up is logged, and may be tried again; the transaction then ends
-//! by its time-out.
+//! **Failure**: a failed fence is logged, and may be tried again; otherwise the transaction ends
+//! by its timeout.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +17,9 @@ use super::producer::Producer;
 use super::properties::Properties;
 use super::threads::spawn;
 
-/// Ids that are remembered to have been fenced. One beyond that may be fenced once more, which does no harm.
+/// How many fenced ids are remembered. One beyond that may be fenced again, which does no harm.
 const REMEMBERED_MAX: usize = 1024;
-/// Fences put up at the same time; each has a client of its own.
+/// How many fences may be in progress at once; each has its own client.
 const AT_ONCE_MAX: usize = 16;
 
 /// The ids that this process has fenced, each once.
@@ -35,7 +35,7 @@ struct Ids {
 }
 
 impl Ids {
-    /// Whether this id is to be fenced now: not yet, and not too many at once.
+    /// Whether to fence this id now: it was not fenced yet, and not too many are in progress.
     fn admit(&mut self, id: &str) -> bool {
         if self.under_way >= AT_ONCE_MAX || self.fenced.iter().any(|fenced| fenced == id) {
             return false;
@@ -57,7 +57,7 @@ impl Ids {
 }
 
 impl Fences {
-    /// None yet; `properties` are a producer's.
+    /// Nothing fenced yet; `properties` are a producer's.
     pub fn new(properties: &Properties) -> Self {
         Self { properties: properties.clone(), ids: Mutex::default() }
     }
@@ -66,8 +66,8 @@ impl Fences {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Initialises the id on a producer that is thrown away, on a thread of its own; once. May be called again
-    /// and again.
+    /// Initialises the id on a producer that is then dropped, on a thread of its own; only once, however often it is
+    /// called.
     pub fn fence(self: &Arc<Self>, id: &str) {
         if !self.ids().admit(id) {
             return;
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_fenced_once_unless_that_failed() {
+    fn id_is_fenced_once_unless_that_failed() {
         let mut ids = Ids::default();
         assert!(ids.admit("a") && !ids.admit("a") && ids.admit("b"));
         ids.done("a", false);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_and_what_is_under_way_are_bounded() {
+    fn remembered_and_running_fences_are_bounded() {
         let mut ids = Ids::default();
         let admitted = (0..2 * AT_ONCE_MAX).filter(|n| ids.admit(&n.to_string())).count();
         assert_eq!(admitted, AT_ONCE_MAX);

@@ -1,10 +1,11 @@
-//! How a member leaves its group: at once and for certain, so that nobody waits for its session to time out.
+//! How a member leaves its group: at once and reliably, so that nobody waits for its session to time out.
 //!
-//! librdkafka's closing alone does not see to that: of a member that is within a rebalance, or that holds no
-//! partitions, it forgets to send the leave. Unsubscribing does send it, once the rebalance is over. So that comes
-//! first; while it waits, whatever the group asks is answered.
+//! Closing the librdkafka client is not enough: for a member that is in the middle of a rebalance, or holds no
+//! partitions, it does not send the leave request. Unsubscribing does send it, once the rebalance is over. So that
+//! comes first; meanwhile the group's events are acknowledged.
 //!
-//! **Failure**: a group that cannot be left in time is told of, and left all the same: it waits for the session.
+//! **Failure**: if the group cannot be left in time, that is reported, and the member is gone all the same: the group
+//! waits for its session to time out.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +13,15 @@ use super::member::Member;
 use super::native::Signal;
 use crate::cluster::{Error, GroupEvent, Kind, Member as _};
 
-/// How long a rebalance may hold up leaving.
+/// How long a rebalance may delay leaving.
 const UNSUBSCRIBE_DEADLINE: Duration = Duration::from_secs(5);
-/// How long closing may take then.
+/// How long closing may take after that.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
-/// How often leaving looks for what is still to be answered.
+/// How often to check for events while leaving.
 const LEAVE_STEP: Duration = Duration::from_millis(5);
 
 impl Member {
-    /// Answers what the group still asks and leaves it.
+    /// Acknowledges the group's remaining events and leaves it.
     pub(super) fn close(&mut self) -> Result<(), Error> {
         if std::mem::replace(&mut self.left, true) {
             return Ok(());
@@ -32,8 +33,8 @@ impl Member {
         if let Some(failure) = self.client.leave() {
             return Err(failure.plain("leaving the group"));
         }
-        // Only now: before, a cooperative member may not give everything up, and would wait for ever for
-        // the answer to its event.
+        // Only now: earlier, a cooperative member may not give up everything, and would wait for ever for
+        // its event to be acknowledged.
         if self.pending.take().is_some() {
             self.give_all_up();
         }
@@ -43,7 +44,7 @@ impl Member {
                 let message = "the group was not left in time: the others wait for the session to time out";
                 return Err(Error::new(Kind::Retry, message));
             }
-            // Whatever is asked now has one answer, and it has to be given at once, or closing hangs.
+            // Any event from now on has one possible acknowledgement, which has to come at once, or closing hangs.
             if let Some(event) = self.client.next_event(LEAVE_STEP)
                 && matches!(event.signal(), Signal::Assign(_) | Signal::Revoke(_))
             {
@@ -53,11 +54,11 @@ impl Member {
         Ok(())
     }
 
-    /// Unsubscribes, and answers what is asked until the leave is sent: then the member has no id any more.
+    /// Unsubscribes, and acknowledges events until the leave request is sent: the member then no longer has an id.
     fn unsubscribe(&mut self) -> Result<(), Error> {
         let deadline = Instant::now() + UNSUBSCRIBE_DEADLINE;
         self.subscribe(&[])?;
-        // Asking for the membership also wakes librdkafka's main thread, which otherwise may sleep for a second.
+        // This call also wakes librdkafka's main thread, which may otherwise sleep for a second.
         while self.membership().is_some() {
             if Instant::now() >= deadline {
                 return Err(Error::new(Kind::Retry, "a rebalance holds up leaving the group"));
@@ -77,7 +78,7 @@ impl Member {
     }
 
     fn give_all_up(&self) {
-        // A failure means that there is nothing to be answered any more.
+        // A failure means that there is nothing left to acknowledge.
         let _ = self.client.unassign_all();
     }
 }

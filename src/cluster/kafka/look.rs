@@ -1,6 +1,6 @@
-//! Looks at what a changelog holds from an offset on: its first committed record there, by a client that others ask with.
+//! Looks at what a changelog holds from an offset on: its first committed record there, using a shared client.
 //!
-//! **Failure**: what cannot be seen in time, or is not there any more, is [`Kind::Retry`]; a right that is missing is
+//! **Failure**: what cannot be read in time, or is no longer there, is [`Kind::Retry`]; a missing right is
 //! [`Kind::Refused`].
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::reader::Reader;
 use crate::cluster::{Error, Kind, Reader as _, RecordBatch, Seen, SeenRecord};
 use crate::record::TopicPartition;
 
-/// How long a leader may take to answer what only wakes its connection up.
+/// How long to wait for a leader's response to a request that only wakes up its connection.
 const WAKE_DEADLINE: Duration = Duration::from_millis(100);
 
 /// What `changelog`, which holds `start` to `end`, all of it decided, has from `from` on.
@@ -28,8 +28,8 @@ pub(super) fn look(
     }
     let deadline = Instant::now() + patience;
     let mut reader = Reader::on(client, changelog, from, None)?;
-    // The thread of the leader's connection sleeps for up to a second while nothing is fetched. The answer is of no
-    // interest: what is wrong there is met by the fetch, too.
+    // The thread of the leader's connection sleeps for up to a second while nothing is fetched. The response does not
+    // matter: the fetch meets any error, too.
     let _ = client.query_watermarks(&c_string(&changelog.topic)?, changelog.partition, WAKE_DEADLINE);
     let mut batch = Batch::default();
     loop {

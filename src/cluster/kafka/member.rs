@@ -1,11 +1,11 @@
-//! A group's member: subscribes, hands rebalances on to be answered later, and reads all of its
+//! A group's member: subscribes, passes rebalances on to be acknowledged later, and reads all of its
 //! partitions through one queue.
 //!
 //! Invariants: a partition is read only between [`Member::start`] and the next pause, revocation or
-//! loss; the records of a partition come with rising offsets from where it was started; while a group
-//! event waits for its answer, nothing is read.
+//! loss; a partition's records come in ascending offsets from where it was started; while a group
+//! event is unacknowledged, nothing is read.
 //!
-//! **Failure**: what librdkafka mends by itself is told once as [`Kind::Retry`]; a position that the
+//! **Failure**: an error from which librdkafka recovers is reported once as [`Kind::Retry`]; a position that the
 //! broker no longer has (`auto.offset.reset=error`) and missing rights are [`Kind::Refused`].
 
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use super::slots::{self, Slots};
 use crate::cluster::{self, Error, GroupEvent, Kind};
 use crate::record::TopicPartition;
 
-/// How long a started partition's fetcher may take to come up, and a seek to be done.
+/// How long a started partition's fetcher may take to become ready, and a seek to complete.
 const SEEK_DEADLINE: Duration = Duration::from_secs(5);
-/// Between two attempts at a seek.
+/// Pause between two attempts at a seek.
 const SEEK_PAUSE: Duration = Duration::from_millis(2);
-/// How long a leader may take to answer what only wakes its connection up.
+/// How long to wait for a leader's response to a request that only wakes up its connection.
 const WAKE_DEADLINE: Duration = Duration::from_millis(100);
-/// How long a broker may take to tell of topics.
+/// How long to wait for a broker to list topics.
 const TOPICS_DEADLINE: Duration = Duration::from_millis(100);
-/// For how long the same error is not told again.
+/// How long the same error is not reported again.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
 /// A member of a consumer group. See [`cluster::Member`].
@@ -48,27 +48,27 @@ pub struct Member {
     joins_late: bool,
 }
 
-/// Proof of a membership as of some moment. See [`cluster::Member::metadata`].
+/// Proof of membership at some moment. See [`cluster::Member::metadata`].
 pub struct Metadata {
     proof: GroupMetadata,
     epochs: Arc<Epochs>,
 }
 
 impl Metadata {
-    /// The client's.
+    /// librdkafka's proof.
     pub(super) fn proof(&self) -> &GroupMetadata {
         &self.proof
     }
 
-    /// What is known for the group of the epochs before its offsets.
+    /// The epochs known for the group.
     pub(super) fn epochs(&self) -> &Epochs {
         &self.epochs
     }
 }
 
 impl Member {
-    /// Joins the group of `properties` and subscribes to `topics`. What it reads is compared with the `epochs` that are
-    /// known for the group, and noted there.
+    /// Joins the group of `properties` and subscribes to `topics`. What it reads is checked against the `epochs`
+    /// known for the group, and recorded there.
     pub(super) fn join(properties: &Properties, topics: &[Arc<str>], epochs: Arc<Epochs>) -> Result<Self, Error> {
         let client = Client::new(properties)?;
         let lane = Queue::new(&client);
@@ -99,12 +99,12 @@ impl Member {
         failure.map_or(Ok(()), |failure| Err(failure.plain("subscribing")))
     }
 
-    /// Wakes librdkafka's main thread, which sleeps for up to a second and only then looks whether a heartbeat is
-    /// due: so a quiet member would hear of a rebalance that late.
+    /// Wakes librdkafka's main thread, which sleeps for up to a second and only then checks whether a heartbeat is
+    /// due: a quiet member would learn of a rebalance that late.
     ///
-    /// After a rebalance it asks for topics instead: until it has heard of some, librdkafka joins no other rebalance
-    /// within a second of the last one, while a cooperative one is two in a row, and the partitions that move belong
-    /// to nobody meanwhile.
+    /// After a rebalance it queries the topics instead: until it has a response, librdkafka joins no other rebalance
+    /// within a second of the last one, while a cooperative rebalance consists of two in a row, and the partitions that
+    /// move have no owner meanwhile.
     fn wake(&mut self) {
         if !self.joins_late && self.woken.elapsed() < self.heartbeat_interval {
             return;
@@ -112,13 +112,13 @@ impl Member {
         if self.joins_late {
             self.joins_late = !self.client.ask_for_topics(TOPICS_DEADLINE);
         } else {
-            // Asked of the main thread, which does everything else that is due then.
+            // A call to the main thread, which then does everything else that is due.
             let _ = self.membership();
         }
         self.woken = Instant::now();
     }
 
-    /// Handles everything that librdkafka has to tell; stops at the first group event.
+    /// Handles librdkafka's pending events; stops at the first group event.
     pub(super) fn serve_group(&mut self) -> Result<(), Error> {
         while self.pending.is_none()
             && let Some(event) = self.client.next_event(Duration::ZERO)
@@ -142,10 +142,10 @@ impl Member {
         Ok(())
     }
 
-    /// An error of the background is told once, unless it stays for long.
+    /// Reports a background error once, or again if it persists.
     fn tell(&mut self, failure: Failure) -> Result<(), Error> {
         let recently = |(code, at): (Code, Instant)| code == failure.code && at.elapsed() < TELL_AGAIN;
-        // One broker's connection going down is librdkafka's business; all of them down is told.
+        // One broker's lost connection is librdkafka's business; losing all of them is reported.
         let silent = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT || self.told.is_some_and(recently);
         if silent && !failure.fatal {
             tracing::debug!(target: "librdkafka", "{failure}");
@@ -155,21 +155,21 @@ impl Member {
         Err(failure.plain("the group's consumer"))
     }
 
-    /// The membership as of now; `None` while the group has not given the member an id.
+    /// The current membership; `None` until the group has given the member an id.
     pub(super) fn membership(&self) -> Option<Metadata> {
         Some(Metadata { proof: self.client.group_metadata()?, epochs: Arc::clone(&self.epochs) })
     }
 
-    /// Wakes the thread of the connection to the partition's leader. While nothing is fetched from a broker it sleeps
-    /// for up to a second, and looks only then whether there is something to be fetched: so a lane's first partition
-    /// would stand still for that long.
+    /// Wakes the thread of the connection to the partition's leader. While nothing is fetched from a broker, it sleeps
+    /// for up to a second and only then checks whether there is something to fetch: a lane's first partition
+    /// would not move for that long.
     fn wake_leader(&self, partition: &TopicPartition) {
         let Some(slot) = self.slots.get(partition) else { return };
-        // The answer is of no interest: what is wrong there is met by the fetch, too.
+        // The response does not matter: the fetch meets any error, too.
         let _ = self.client.query_watermarks(&slot.name, partition.partition, WAKE_DEADLINE);
     }
 
-    /// Makes a call that takes a list and puts errors into its elements, for one partition.
+    /// Makes a call that takes a list and puts errors into its elements, for a single partition.
     fn on_partition(
         &self,
         partition: &TopicPartition,
@@ -181,20 +181,20 @@ impl Member {
         Ok(failure.or_else(|| list.failure().map(|(_, failure)| failure)))
     }
 
-    /// Tells librdkafka to take partitions, paused, through the lane's queue.
+    /// Has librdkafka take over partitions, paused, through the lane's queue.
     fn assign(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
         for partition in partitions {
             self.take_queue(partition)?;
-            // Paused before there is anything to fetch, so that nothing is fetched for nothing.
+            // Paused before there is anything to fetch, so that nothing is fetched in vain.
             self.set_paused(partition, true)?;
         }
-        // An explicit offset: a stored one would have to be fetched, and a pending transaction would hold
-        // that up. Nothing is read from it, for `start` seeks.
+        // An explicit offset: a stored one would have to be fetched, and a pending transaction would delay
+        // that. Nothing is read from it, since `start` seeks.
         let failure = self.client.assign_more(&List::of(partitions, 0)?);
         failure.map_or(Ok(()), |failure| Err(failure.plain("taking partitions over")))
     }
 
-    /// Lets a partition's records come into the lane's queue instead of the group's.
+    /// Directs a partition's records into the lane's queue instead of the group's.
     fn take_queue(&self, partition: &TopicPartition) -> Result<(), Error> {
         let Some(slot) = self.slots.get(partition) else { return Ok(()) };
         self.lane.take_partition(&slot.name, partition.partition).map_err(|failure| failure.plain(partition))
@@ -212,7 +212,7 @@ impl Member {
         failure.map_or(Ok(()), |failure| Err(failure.plain(format_args!("{what} {partition}"))))
     }
 
-    /// Notes under which leaders the transaction markers were written that the partitions' positions have passed.
+    /// Records the leader epochs of the transaction markers that the partitions' positions have passed.
     fn note_markers(&self) -> Result<(), Error> {
         let list = List::of(&self.slots.positioned(), -1)?;
         let failure = self.client.position(&list);
@@ -234,7 +234,7 @@ impl Member {
     }
 }
 
-/// Has the partition read from `offset` on. Where the epoch of the record before is known, the broker is asked first
+/// Makes the partition be read from `offset` on. If the epoch of the record before is known, the broker is asked first
 /// whether it still has what was read up to there.
 pub(super) fn seek(client: &Client, partition: &TopicPartition, offset: i64, epoch: Option<i32>) -> Result<(), Error> {
     let deadline = Instant::now() + SEEK_DEADLINE;
@@ -244,7 +244,7 @@ pub(super) fn seek(client: &Client, partition: &TopicPartition, offset: i64, epo
         let failure = client.seek(&list, SEEK_DEADLINE);
         let failure = failure.or_else(|| list.failure().map(|(_, failure)| failure));
         let Some(failure) = failure else { return Ok(()) };
-        // The fetcher comes up a moment after the assignment.
+        // The fetcher is ready a moment after the assignment.
         let coming_up = matches!(
             failure.code,
             Code::RD_KAFKA_RESP_ERR__STATE
@@ -310,12 +310,12 @@ impl cluster::Member for Member {
             return Err(slots::truncated(partition, offset));
         }
         if slot.stopped {
-            // A fetcher that met an offset which does not exist has stopped for good. Giving the partition a new
-            // one means assigning it anew, which the group could take for the answer to a rebalance.
+            // A fetcher that met an offset which does not exist has stopped for good. A new
+            // fetcher needs a new assignment, which the group could take for the response to a rebalance.
             return Err(Error::new(Kind::Fenced, format!("{partition} can only be read again by a new member")));
         }
         seek(&self.client, partition, offset, epoch)?;
-        // Once more: had an earlier fetcher of this partition still been stopping, it took the queue back.
+        // Again: an earlier fetcher of this partition that was still stopping may have taken back the queue.
         self.take_queue(partition)?;
         self.set_paused(partition, false)?;
         self.wake_leader(partition);
@@ -342,8 +342,8 @@ impl cluster::Member for Member {
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
         let slot = self.slots.get(partition)?;
-        // librdkafka tells the high watermark: while a transaction is open on the partition, it lies behind
-        // the last stable offset that this reader can reach.
+        // librdkafka gives the high watermark: while a transaction is open on the partition, it lies beyond
+        // the last stable offset, which is as far as this reader gets.
         self.client.cached_end(&slot.name, partition.partition)
     }
 

@@ -1,20 +1,20 @@
 //! Apache Kafka as a [`Cluster`]: the only room that knows librdkafka.
 //!
 //! - `properties`: the clients' properties: defaults, the user's, and those that nobody may change
-//! - `native`: librdkafka's objects with owners, and nothing of Kafka's meaning
+//! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
 //! - `errors`: what librdkafka's errors mean to a lane
-//! - `batch`: records, borrowed from librdkafka's memory; `wire`: what is read of Kafka's own bytes beside it
+//! - `batch`: records, borrowed from librdkafka's memory; `wire`: Kafka's own bytes, as far as they are decoded here
 //! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
 //!   same names
-//! - `settle` (with its `crew` and `look`), `admin`: the questions of a takeover, and about topics; `fences` ends dead owners'
-//!   transactions
+//! - `settle` (with its `pool` and `look`): a takeover's queries; `admin`: queries about topics; `fences`: ends dead
+//!   owners' transactions
 //!
-//! Invariants: uncommitted records are never read; an offset moves through a transaction only, with the
-//! membership of that moment; automatic commits, resets and topic creation are off.
+//! Invariants: uncommitted records are never read; an offset is committed only in a transaction, with the
+//! current membership; automatic commits, resets and topic creation are off.
 //!
-//! **Failure**: see each module. No error and no log line holds a property's value.
+//! **Failure**: see each module. No error and no log line contains a property's value.
 //!
-//! A record whose timestamp is 0 is written with the present: librdkafka takes 0 for "not given".
+//! A record with timestamp 0 is written with the current time: librdkafka takes 0 for "not given".
 #![expect(clippy::disallowed_methods, reason = "a real cluster answers by the real clock: calls to it have deadlines")]
 
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ struct Inner {
 }
 
 impl Kafka {
-    /// A cluster reached by these librdkafka properties: for all clients, for those that read, for those
+    /// A cluster reached with these librdkafka properties: for all clients, for those that read, for those
     /// that write. Checks them, and does not connect yet.
     pub fn new(
         common: &BTreeMap<String, String>,
@@ -79,8 +79,8 @@ impl Kafka {
         Self::within(Queues::default(), common, consumer, producer)
     }
 
-    /// The same, with bounds to what its clients hold in memory; properties that are given win over them. What batches may
-    /// unpack to is bounded for the whole process, by what was said last.
+    /// The same, with bounds on what its clients hold in memory; explicit properties take precedence. The bound on
+    /// unpacked batches applies to the whole process; the last one set is in force.
     pub fn within(
         queues: Queues,
         common: &BTreeMap<String, String>,
@@ -94,7 +94,7 @@ impl Kafka {
                 Ok(properties?.with(name, &value))
             })
         };
-        // What is no number is refused below.
+        // Anything but a number is rejected below.
         let record_bytes = consumer.get("message.max.bytes").or_else(|| common.get("message.max.bytes"));
         let record_bytes = record_bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
         let member = of_queues(queues.of_member(record_bytes))?;
@@ -166,7 +166,7 @@ impl Cluster for Kafka {
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
-        // The first partitions come in a moment: what is asked then shall find its connections made.
+        // The first partitions arrive in a moment: the connections for the queries should then be open.
         self.inner.askers.warm_up(group, topics);
         Member::join(&self.inner.member.with("group.id", group), topics, self.inner.epochs.of(group))
     }

@@ -1,14 +1,14 @@
-//! A transactional producer: records go out from the lane's thread, delivery reports come in on a thread
-//! that always polls, and every transactional call runs on a third thread, so that one which never comes
-//! back holds up nothing but itself.
+//! A transactional producer: records are sent from the lane's thread, delivery reports are taken on a thread
+//! that always polls, and every transactional call runs on a third thread, so that one which never
+//! returns holds up nothing else.
 //!
-//! Invariants: at most one call is under way; a commit whose caller has given up before the offsets were
-//! added never goes on to end the transaction; a call that was given up keeps the client until it
-//! returns, and nobody else.
+//! Invariants: at most one call is in progress; a commit whose caller gave up before the offsets were
+//! added never goes on to end the transaction; a call that was given up keeps the client alive until it
+//! returns, and nothing else.
 //!
-//! **Failure**: see [`Failure::transactional`]. A commit that outlasts its deadline is
-//! [`Kind::Unknown`], unless it is certain that it was not asked for yet. After a connection broke around
-//! the end of a transaction, every further one is refused as [`Kind::Fenced`]: a late copy of the request could
+//! **Failure**: see [`Failure::transactional`]. A commit that exceeds its deadline is
+//! [`Kind::Unknown`], unless it is certain that it was not yet requested. After a connection broke around
+//! the end of a transaction, every further transaction is refused as [`Kind::Fenced`]: a late copy of the request could
 //! end it.
 
 use std::sync::Arc;
@@ -28,26 +28,26 @@ use crate::record::TopicPartition;
 
 /// How long [`Producer::open`] may take: the broker first aborts what a predecessor left open.
 const INIT_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a first answer is waited for, attempt by attempt.
+/// How long to wait for a first response, attempt by attempt.
 const CONNECT_WAITS_MS: [u64; 7] = [8, 12, 20, 40, 80, 160, 320];
-/// How long librdkafka waits within one attempt, so that a deadline is seen in time.
+/// How long librdkafka waits within one attempt, so that a deadline is noticed in time.
 const ATTEMPT: Duration = Duration::from_secs(5);
 /// Added to a call's own deadline before it is given up.
 const GRACE: Duration = Duration::from_secs(2);
-/// Between two attempts at a call that may be made again.
+/// Pause between two attempts at a call that may be repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// How long a commit sends what is left of its records while the offsets are added.
+/// How long a commit flushes its remaining records while the offsets are added.
 const FLUSH_AHEAD: Duration = Duration::from_millis(100);
-/// How long a broker mostly takes to write a transaction's markers.
+/// How long a broker usually takes to write a transaction's markers.
 const MARKERS_WAIT: Duration = Duration::from_millis(3);
-/// A transaction that is over so soon feels a refusal of its partitions.
+/// A transaction shorter than this notices if its partitions are rejected at first.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// A commit has not asked for the end of its transaction yet.
+/// A commit has not requested the end of its transaction yet.
 const PREPARING: u8 = 0;
 /// It has, or is about to.
 const ENDING: u8 = 1;
-/// Its caller has given up first: it must not.
+/// Its caller gave up first: it must not.
 const GIVEN_UP: u8 = 2;
 
 /// A transactional producer. See [`cluster::Producer`].
@@ -59,16 +59,16 @@ pub struct Producer {
     topics: Topics,
     delivery_timeout: Duration,
     transaction_timeout: Duration,
-    /// Whether the last commit had an answer to everything that it asked for.
+    /// Whether every request of the last commit got its response.
     answered: bool,
     begun_at: Instant,
-    /// The last transaction that was to be committed.
+    /// The last transaction whose commit was requested.
     ended: Option<Ended>,
 }
 
 type Topics = HashMap<Box<str>, Topic, ahash::RandomState>;
 
-/// A transaction that has ended, as far as the client was told.
+/// A transaction that has ended, as far as the client knows.
 #[derive(Clone, Copy)]
 struct Ended {
     at: Instant,
@@ -76,10 +76,10 @@ struct Ended {
 }
 
 impl Ended {
-    /// How long the next transaction is to wait. The broker writes the markers after its answer, and refuses the
-    /// next transaction's partitions until it has; librdkafka then asks for them again after 20 ms, which no setting
-    /// changes. A long transaction does not feel that: its partitions are registered while records are still coming
-    /// in; and where the last one was short, the next one mostly is. Aborts are rare and have no part in this.
+    /// How long to wait before the next transaction. The broker writes the markers after its response, and rejects the
+    /// next transaction's partitions until then; librdkafka then retries after 20 ms, which no setting
+    /// changes. A long transaction does not notice: its partitions are registered while records are still coming
+    /// in; and after a short one, the next is usually short too. Aborts are rare and not considered here.
     fn pause(self, now: Instant) -> Duration {
         if self.lasted >= SHORT {
             return Duration::ZERO;
@@ -88,9 +88,9 @@ impl Ended {
     }
 }
 
-/// Has the client connected to a broker before it looks for the coordinator: without a connection it would look again
-/// half a second later (`rd_kafka_txn_coord_query`). The broker that it connects to is drawn, now and then among those
-/// that are only names (`rd_kafka_connect_any`); each time it is asked for something it draws again.
+/// Connects the client to a broker before it looks for the coordinator: without a connection it would look again only
+/// half a second later (`rd_kafka_txn_coord_query`). The broker is chosen at random, now and then among those
+/// known by name only (`rd_kafka_connect_any`); each query makes it choose again.
 fn connect(client: &Client) {
     let _ = CONNECT_WAITS_MS.into_iter().any(|wait| client.ask_for_topics(Duration::from_millis(wait)));
 }
@@ -112,7 +112,7 @@ impl Producer {
             connect(client);
             until(Instant::now() + INIT_DEADLINE, |wait| {
                 let failure = client.init_transactions(wait)?;
-                // What stands behind a time-out may be a password: no need to try that again.
+                // The cause of a time-out may be a wrong password: no need to retry that.
                 Some(told.take_trouble().unwrap_or(failure))
             })
         });
@@ -140,7 +140,8 @@ impl Producer {
         })
     }
 
-    /// Adds the offsets, on the calls' thread. Of what fails, the group's refusal of the membership is an answer.
+    /// Adds the offsets, on the calls' thread. Of the errors, only the group's rejection of the membership counts as a
+    /// response.
     fn add_offsets(
         client: &Client,
         offsets: &List,
@@ -149,7 +150,7 @@ impl Producer {
         answered: &AtomicBool,
     ) -> Result<(), Error> {
         until(deadline, |wait| client.send_offsets(offsets, group.proof(), wait))
-            // Whatever this was, nothing has been committed.
+            // Whatever it was, nothing has been committed.
             .map_err(|failure| {
                 answered.store(failure.is_stale_membership(), Ordering::Release);
                 failure.transactional("adding the offsets to the transaction", Kind::Abort)
@@ -157,8 +158,8 @@ impl Producer {
             .map_err(|error| if error.kind == Kind::Unknown { Error::new(Kind::Abort, error.message) } else { error })
     }
 
-    /// Waits until it is known where the records have come to stand, on the calls' thread, if that matters. Of one that
-    /// failed the end of the transaction tells.
+    /// Waits, on the calls' thread, until the records' offsets are known, if any are expected. The end of the
+    /// transaction reports records that failed.
     fn check_deliveries(client: &Client, reports: &Reports, deadline: Instant) -> Result<(), Error> {
         if !reports.expects() {
             return Ok(());
@@ -189,13 +190,13 @@ fn topic<'t>(topics: &'t mut Topics, client: &Arc<Client>, name: &str) -> Result
     Ok(&topics[name])
 }
 
-/// What a producer that is lost does not take is no trouble of the task whose record it is.
+/// Makes an error `Fenced` if the producer is lost: a record that it does not accept is not its task's trouble.
 fn as_doubted(reports: &Reports, error: Error) -> Error {
     let lost = error.kind == Kind::Abort && reports.is_doubted();
     if lost { Error { kind: Kind::Fenced, ..error } } else { error }
 }
 
-/// Makes a call again for as long as it may be, until the deadline; `call` is given how long it may wait.
+/// Repeats a call for as long as that is allowed, until the deadline; `call` is passed how long it may wait.
 fn until(deadline: Instant, mut call: impl FnMut(Duration) -> Option<Failure>) -> Result<(), Failure> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -259,7 +260,7 @@ impl cluster::Producer for Producer {
                 return Ok(());
             }
             let mut patience = Patience::new(*delivery_timeout);
-            // What is taken is in the batch no more.
+            // Records that are accepted leave the batch.
             while let Some(failure) = topic.produce_all(to.partition, &mut batch) {
                 patience.endure(&failure, &to.topic, to.partition).map_err(|error| as_doubted(reports, error))?;
             }
@@ -271,7 +272,7 @@ impl cluster::Producer for Producer {
     }
 
     fn in_flight(&self) -> usize {
-        // Counts a record until its report was recorded.
+        // A record counts until its report was recorded.
         self.client.in_flight()
     }
 
@@ -293,7 +294,7 @@ impl cluster::Producer for Producer {
         for OffsetCommit { partition, committed } in offsets {
             let epoch = group.epochs().before(partition, committed.offset);
             list.push_in_epoch(partition, committed.offset, epoch, Some(&committed.metadata))?;
-            // A claim or a release commits it once more.
+            // A claim or a release commits the same offset again.
             group.epochs().note_committed(partition, committed.offset, epoch);
         }
         let asked = Instant::now();
@@ -355,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transaction_waits_for_the_markers_of_a_short_one_only() {
+    fn transaction_waits_only_for_markers_of_a_short_one() {
         let at = Instant::now();
         let pause = |lasted, after| Ended { at, lasted }.pause(at + after);
         let (short, long) = (Duration::from_millis(49), Duration::from_millis(50));

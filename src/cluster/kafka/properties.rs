@@ -1,8 +1,8 @@
 //! The librdkafka properties of each kind of client: ratchet's defaults, then the user's, then those
-//! that exactly-once rests on and that nobody may change.
+//! that exactly-once depends on and that nobody may change.
 //!
-//! **Failure**: a property that ratchet owns, one that librdkafka does not know and a value that it does
-//! not take are [`Kind::Refused`]. No message ever holds a value: it may be a password.
+//! **Failure**: a property that ratchet sets itself, one that librdkafka does not know and an invalid value
+//! are [`Kind::Refused`]. No message ever contains a value: it may be a password.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::errors::Failure;
 use super::native::{Conf, NOTE_BYTES, Role};
 use crate::cluster::{Error, Kind, Queues};
 
-/// Properties that ratchet sets itself; to give one of them is an error.
+/// Properties that ratchet sets itself; giving one of them is an error.
 pub const OWNED: &[&str] = &[
     "acks",
     "allow.auto.create.topics",
@@ -43,56 +43,57 @@ pub const OWNED: &[&str] = &[
 /// Ratchet's defaults for every client.
 const COMMON: &[(&str, &str)] = &[
     ("client.id", "ratchet"),
-    // A broker that was restarted is found again within a second, not ten.
+    // A restarted broker is found again within a second instead of ten.
     ("reconnect.backoff.max.ms", "1000"),
     ("statistics.interval.ms", "0"),
 ];
 
-/// Ratchet's defaults for whatever reads.
+/// Ratchet's defaults for clients that read.
 const CONSUMER: &[(&str, &str)] = &[
     ("check.crcs", "true"),
-    // A full local queue is looked at again soon: with the default of a second, a fast lane starves.
+    // A full local queue is checked again soon: with the default of a second, a fast lane starves.
     ("fetch.queue.backoff.ms", "20"),
-    // A batch that had no room is fetched again this late.
+    // A batch for which there was no memory is fetched again this late.
     ("fetch.error.backoff.ms", "100"),
-    // A partition that comes is fetched once the fetch under way has returned: with the default of 500 ms, a
-    // partition that moves to a quiet lane stands still for that long.
+    // A new partition is fetched once the fetch in progress has returned: with the default of 500 ms, a
+    // partition that moves to a quiet lane is not read for that long.
     ("fetch.wait.max.ms", "50"),
-    // A member hears of a rebalance by its heartbeat: all wait for the last one to hear.
+    // A member learns of a rebalance from its heartbeat: all wait for the last one to learn of it.
     ("heartbeat.interval.ms", "100"),
-    // For how long a dead member's partitions stay with it.
+    // How long a dead member's partitions remain assigned to it.
     ("session.timeout.ms", "10000"),
-    // For how long a frozen broker is waited for, where it was asked for the coordinator: as long as for a dead member
-    // or transaction. librdkafka's minute is for large answers on slow networks; see ANSWERS_BYTES.
+    // How long to wait for a frozen broker that was asked for the coordinator: as long as for a dead member
+    // or transaction. librdkafka's minute is meant for large responses on slow networks; see FETCH_BYTES.
     ("socket.timeout.ms", "10000"),
 ];
 
-/// More records waiting than these only push each other out of the processor's caches (measured: 100,000 are read at
+/// Beyond this number, queued records only push each other out of the processor's caches (measured: 100,000 are read at
 /// 5.0 M/s with 290 ns of CPU each, a million at 3.3 M/s with 470 ns).
 const WAITING_MAX: u64 = 100_000;
 const WAITING_MIN: u64 = 1_000;
 const WAITING_KBYTES_MAX: u64 = 65_536;
 const WAITING_KBYTES_MIN: u64 = 256;
-/// An answer from one partition: as much as is asked for by default, or less.
+/// Fetch size of one partition: the default or less.
 const ANSWER_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=1 << 20;
-/// An answer from all partitions of a broker. It has to arrive within `socket.timeout.ms`, beside those that other
-/// lanes and brokers send over the same network: the largest ask a quarter of what Java's clients do (50 MiB in 30 s).
+/// Fetch size of all partitions of a broker. The response has to arrive within `socket.timeout.ms`, beside those that
+/// other lanes and brokers send over the same network: the largest is a quarter of what Java's clients request (50 MiB
+/// in 30 s).
 const ANSWERS_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
 
 impl Queues {
-    /// A member's properties, where `message.max.bytes` is so much.
+    /// A member's properties, for this `message.max.bytes`.
     pub(super) fn of_member(self, record_bytes: u64) -> Vec<(&'static str, String)> {
         waiting(self.member_bytes, record_bytes)
     }
 
-    /// A reader's.
+    /// A reader's properties.
     pub(super) fn of_reader(self, record_bytes: u64) -> Vec<(&'static str, String)> {
         waiting(self.reader_bytes, record_bytes)
     }
 }
 
-/// Properties that keep to `bytes`: a quarter for an answer under way, the rest for records and notes of them.
-/// librdkafka wants an answer to have room for a record.
+/// Properties that keep within `bytes`: a quarter for a response in transit, the rest for records and their overhead.
+/// librdkafka requires a response to have room for a record.
 fn waiting(bytes: u64, record_bytes: u64) -> Vec<(&'static str, String)> {
     let quarter = bytes / 4;
     let records = (quarter * 2 / NOTE_BYTES).clamp(WAITING_MIN, WAITING_MAX);
@@ -111,19 +112,19 @@ fn waiting(bytes: u64, record_bytes: u64) -> Vec<(&'static str, String)> {
 const PRODUCER: &[(&str, &str)] = &[
     ("linger.ms", "5"),
     ("batch.size", "1000000"),
-    // What a topic takes is the broker's to say; ratchet's own limit on records is below this.
+    // The broker decides what a topic accepts; ratchet's own limit on records is below this.
     ("message.max.bytes", "18874368"),
-    // A queue that is full in mid-transaction makes the lane wait.
+    // A queue that fills up in mid-transaction makes the lane wait.
     ("queue.buffering.max.messages", "1000000"),
     ("transaction.timeout.ms", "10000"),
-    // A transaction's markers trail its commit, and until they are written the next one is told to try
-    // again: with the default of 100 ms, transactions that follow each other closely take that long each.
+    // A transaction's markers trail its commit, and until they are written the next one is told to
+    // retry: with the default of 100 ms, transactions in close succession take that long each.
     ("retry.backoff.ms", "5"),
-    // What a first connection is drawn again after, if what was drawn is no broker: a takeover waits for it.
+    // How soon a first connection tries another broker if the first choice does not exist: a takeover waits for it.
     ("reconnect.backoff.ms", "20"),
 ];
 
-/// What every consumer is, whatever the user says.
+/// What every consumer gets, whatever the user says.
 const CONSUMER_OWNED: &[(&str, &str)] = &[
     ("allow.auto.create.topics", "false"),
     ("auto.offset.reset", "error"),
@@ -133,12 +134,12 @@ const CONSUMER_OWNED: &[(&str, &str)] = &[
     ("partition.assignment.strategy", "cooperative-sticky"),
 ];
 
-/// Whether librdkafka knows this property and takes this value; no message holds it.
+/// Checks that librdkafka knows this property and accepts this value; no message contains it.
 pub fn takes(property: &str, value: &str) -> Result<(), Error> {
     Conf::new().set(property, value)
 }
 
-/// One kind of client's properties. Has no `Debug`, since values may be secrets.
+/// The properties of one kind of client. Has no `Debug`, since values may be secrets.
 #[derive(Clone)]
 pub(super) struct Properties {
     role: Role,
@@ -146,18 +147,18 @@ pub(super) struct Properties {
     login: Arc<Login>,
 }
 
-/// Whether the cluster has ever let one of these properties' clients in.
+/// Whether the cluster has ever accepted a login from a client with these properties.
 #[derive(Default)]
 pub(super) struct Login(AtomicBool);
 
 impl Login {
-    /// It has.
+    /// Notes that a login was accepted.
     pub fn succeeded(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a failure is one that a person has to mend. A login that was right once is right again by itself, or when
-    /// it is put right: a broker that comes back may refuse it before it knows who may log in.
+    /// Whether a failure is one that a person has to fix. A login that was accepted once will be accepted again, at the
+    /// latest when it is put right: a broker that restarts may reject it before it knows who may log in.
     pub fn is_refused_by(&self, failure: &Failure) -> bool {
         failure.plain("").kind == Kind::Refused && !(failure.is_login() && self.0.load(Ordering::Relaxed))
     }
@@ -175,24 +176,24 @@ impl Properties {
     /// A producer's, without the transactional id.
     pub fn producer(common: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Result<Self, Error> {
         let mut values = layered(&[COMMON, PRODUCER], common, own)?;
-        // Successes are told by an interceptor: see `native::Listener`.
+        // Successes are reported by an interceptor: see `native::Listener`.
         put_all(&mut values, &[("delivery.report.only.error", "true"), ("enable.idempotence", "true")]);
         let mut properties = Self { role: Role::Producer, values, login: Arc::default() };
         let named = ["message.timeout.ms", "delivery.timeout.ms"];
         if !named.iter().any(|name| properties.values.contains_key(*name)) {
-            // A record that is not delivered is known to be so while its transaction still lives.
+            // Failed delivery of a record is known while its transaction is still alive.
             let timeout_ms = properties.transaction_timeout_ms()? * 4 / 5;
             properties.values.insert("message.timeout.ms".to_owned(), timeout_ms.to_string());
         }
         Ok(properties)
     }
 
-    /// The same, sharing what is known of the login with `others`.
+    /// The same, sharing the state of the login with `others`.
     pub fn sharing(self, others: &Self) -> Self {
         Self { login: Arc::clone(&others.login), ..self }
     }
 
-    /// What is known of the login.
+    /// The state of the login.
     pub fn login(&self) -> &Arc<Login> {
         &self.login
     }
@@ -204,19 +205,19 @@ impl Properties {
         changed
     }
 
-    /// The same with so much time at most.
+    /// The same with this duration limited to `milliseconds`.
     pub fn at_most(&self, name: &str, milliseconds: u64) -> Self {
-        // What is no number is refused when a client is made of it.
+        // Anything but a number is rejected when a client is created with it.
         let less = self.milliseconds(name).unwrap_or(milliseconds).min(milliseconds);
         self.with(name, &less.to_string())
     }
 
-    /// After how long the broker aborts a transaction by itself.
+    /// After how long the broker aborts a transaction.
     pub fn transaction_timeout_ms(&self) -> Result<u64, Error> {
         self.milliseconds("transaction.timeout.ms")
     }
 
-    /// How often a member is to be heard of.
+    /// How often a member sends a heartbeat.
     pub fn heartbeat_interval_ms(&self) -> Result<u64, Error> {
         self.milliseconds("heartbeat.interval.ms")
     }
@@ -238,7 +239,7 @@ impl Properties {
         self.role
     }
 
-    /// The properties as librdkafka takes them.
+    /// The properties as a librdkafka configuration.
     pub fn to_conf(&self) -> Result<Conf, Error> {
         let mut conf = Conf::new();
         for (name, value) in &self.values {
@@ -247,7 +248,7 @@ impl Properties {
         Ok(conf)
     }
 
-    /// `text` without any value of a property whose name says that it is secret.
+    /// `text` without the value of any property whose name says that it is secret.
     pub fn redact(&self, text: &str) -> String {
         let secret =
             |name: &str| ["password", "secret", "pem", "token", "jaas", "config"].iter().any(|s| name.contains(s));
@@ -261,7 +262,7 @@ impl Properties {
     }
 }
 
-/// Defaults, then what is given for all clients, then what is given for this kind.
+/// Defaults, then the properties for all clients, then those for this kind.
 fn layered(
     defaults: &[&[(&str, &str)]],
     common: &BTreeMap<String, String>,
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn own_properties_win_over_common_ones_and_those_over_defaults() {
+    fn own_properties_override_common_ones_and_those_override_defaults() {
         let own = map(&[("linger.ms", "7")]);
         let properties = Properties::producer(&map(&[("linger.ms", "6"), ("client.id", "me")]), &own).unwrap();
         assert_eq!(properties.values["linger.ms"], "7");
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_cut_where_it_is_longer_and_left_where_it_is_shorter() {
+    fn duration_is_capped_only_if_longer() {
         let at_most = |given: &str| {
             let properties = Properties::consumer(&map(&[("socket.timeout.ms", given)]), &map(&[])).unwrap();
             properties.at_most("socket.timeout.ms", 5000).values["socket.timeout.ms"].clone()
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_room_for_the_largest_record() {
+    fn fetch_size_has_room_for_the_largest_record() {
         let answers = |record_bytes| {
             let settings = Queues::default().of_member(record_bytes);
             settings.into_iter().find(|(name, _)| *name == "fetch.max.bytes").unwrap().1
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delivery_timeout_stays_below_the_transaction_timeout() {
+    fn delivery_timeout_stays_below_the_transaction_timeout() {
         let own = map(&[("transaction.timeout.ms", "5000")]);
         let properties = Properties::producer(&map(&[]), &own).unwrap();
         assert_eq!(properties.delivery_timeout_ms().unwrap(), 4000);
@@ -345,13 +346,13 @@ mod tests {
     }
 
     #[test]
-    fn owned_properties_are_refused_by_name() {
+    fn owned_properties_are_rejected_by_name() {
         let error = message(Properties::consumer(&map(&[("group.id", "mine")]), &map(&[])));
         assert_eq!(error, "the kafka property group.id is ratchet's own: remove it from the configuration");
     }
 
     #[test]
-    fn unknown_properties_and_bad_values_are_refused_without_the_value() {
+    fn unknown_properties_and_bad_values_are_rejected_without_the_value() {
         let conf = |name: &str, value: &str| {
             Properties::consumer(&map(&[(name, value)]), &map(&[])).and_then(|properties| properties.to_conf())
         };
@@ -361,13 +362,13 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_taken_out_of_any_text() {
+    fn secrets_are_redacted_from_any_text() {
         let properties = Properties::consumer(&map(&[("sasl.password", "hunter2")]), &map(&[])).unwrap();
         assert_eq!(properties.redact("no such user: hunter2"), "no such user: ***");
     }
 
     #[test]
-    fn brokers_have_to_be_given() {
+    fn missing_brokers_are_rejected() {
         let none = BTreeMap::new();
         assert!(message(Properties::consumer(&none, &none)).contains("kafka.bootstrap.servers"));
     }

@@ -1,11 +1,11 @@
-//! Reads one partition, read_committed, by a client of its own that is in no group.
+//! Reads one partition, read_committed, with a client of its own that is in no group.
 //!
 //! Invariant: the position never passes a record that was not returned. Beyond the last record (markers,
-//! compacted gaps) it moves when the broker's answer says that nothing more is there up to an offset
+//! compacted gaps) it advances when a broker's response says that there is nothing more up to an offset
 //! (librdkafka's end-of-partition event); that offset is never taken for the end of the partition.
 //!
 //! **Failure**: an offset that the partition does not have is [`Kind::Refused`]; a cluster that cannot be
-//! reached is [`Kind::Retry`], and reading goes on by itself.
+//! reached is [`Kind::Retry`], and reading resumes when it can.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::cluster::Kind;
 use crate::cluster::{self, Error};
 use crate::record::TopicPartition;
 
-/// How long the broker holds a fetch that finds nothing: what follows the last record is known this late.
+/// How long the broker holds a fetch that finds nothing: the end after the last record is known this late.
 const FETCH_WAIT_MS: &str = "10";
 
-/// What a client needs of properties whose readers hear where nothing more is.
+/// The properties of a client whose readers get end-of-partition events.
 pub(super) fn telling_ends(properties: &Properties) -> Properties {
     properties.with("enable.partition.eof", "true").with("fetch.wait.max.ms", FETCH_WAIT_MS)
 }
@@ -38,19 +38,19 @@ pub struct Reader {
     epochs: Option<Arc<Epochs>>,
 }
 
-/// Where a reader stands, and what it has met there.
+/// A reader's position, and what it has met there.
 struct Place {
     position: i64,
-    /// What was returned and is not noted yet, if it is to be.
+    /// What was returned and is not yet recorded, if it is to be.
     read: Option<Stretches>,
     trouble: Option<Error>,
-    /// Whether librdkafka goes on behind the trouble, where nobody may.
+    /// Whether librdkafka reads on after the trouble although nothing after it may be returned.
     is_stuck: bool,
 }
 
 impl Reader {
-    /// Reads `partition` from `offset` on. What is read for a group is compared with the `epochs` that are known for it,
-    /// and noted there.
+    /// Reads `partition` from `offset` on. What is read for a group is checked against the `epochs` known for it,
+    /// and recorded there.
     pub(super) fn open(
         properties: &Properties,
         partition: &TopicPartition,
@@ -60,7 +60,8 @@ impl Reader {
         Self::on(&Client::new(&telling_ends(properties))?, partition, offset, epochs)
     }
 
-    /// The same by a client that is there, with properties that are [`telling_ends`], and reads this partition nowhere else.
+    /// The same with an existing client, whose properties are [`with_eof_events`] and which reads this partition
+    /// nowhere else.
     pub(super) fn on(
         client: &Arc<Client>,
         partition: &TopicPartition,
@@ -80,7 +81,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// What the client tells of the cluster; the loss of one connection is its own business.
+    /// Handles the client's events; the loss of one connection is its own business.
     fn serve(&self) -> Result<(), Error> {
         while let Some(event) = self.consuming.queue().client().next_event(Duration::ZERO) {
             if let Signal::Error(failure) = event.signal()
@@ -94,7 +95,7 @@ impl Reader {
 }
 
 impl Place {
-    /// Sorts a message of the partition; says whether it is to be returned.
+    /// Processes a message of the partition; returns whether it is a record to be returned.
     fn sort(&mut self, message: Incoming<'_>, partition: &TopicPartition) -> bool {
         if self.is_stuck {
             return false;
@@ -108,7 +109,7 @@ impl Place {
             return new;
         };
         if failure.code == Code::RD_KAFKA_RESP_ERR__PARTITION_EOF {
-            // Everything before this offset has come before this message.
+            // Everything before this offset came before this message.
             self.position = self.position.max(message.offset());
         } else if failure.is_truncation() {
             self.trouble = Some(truncated(partition, self.position));
@@ -140,7 +141,7 @@ impl cluster::Reader for Reader {
         if let (Some(epochs), Some(read)) = (epochs, &mut place.read) {
             epochs.note_read(partition, read);
         }
-        // What came before the trouble is returned first.
+        // Records from before the trouble are returned first.
         if !cluster::RecordBatch::is_empty(batch) {
             return Ok(());
         }

@@ -1,30 +1,30 @@
 //! Records on their way into librdkafka.
 //!
-//! **Failure**: a queue that is full is waited for ([`Patience`]); anything else is told at once.
+//! **Failure**: a full queue is waited for ([`Patience`]); anything else is returned at once.
 
 use std::time::{Duration, Instant};
 
 use super::errors::{Code, Failure};
 use crate::cluster::{Error, Kind};
 
-/// Records handed over in one call.
+/// Maximum number of records handed over in one call.
 pub(super) const SEND_RECORDS_MAX: usize = 1024;
-/// How often a full queue is tried again.
+/// How often to retry while the queue is full.
 const QUEUE_STEP: Duration = Duration::from_millis(1);
 
-/// For how long a full queue is waited for.
+/// How long to wait for a full queue.
 pub(super) struct Patience {
     max: Duration,
     since: Option<Instant>,
 }
 
 impl Patience {
-    /// Waits for `max` altogether.
+    /// Waits for `max` in total.
     pub fn new(max: Duration) -> Self {
         Self { max, since: None }
     }
 
-    /// Waits a little if it is the queue that is full; else, or if that lasts for too long, what the failure means.
+    /// Waits a little if the queue is full; returns the error for any other failure, or if that takes too long.
     pub fn endure(&mut self, failure: &Failure, topic: &str, partition: i32) -> Result<(), Error> {
         let what = format_args!("sending to {topic}:{partition}");
         if failure.refuses_record() {

@@ -1,15 +1,15 @@
-//! What a takeover has to ask before it can restore, in the order of [`Settled`].
+//! The queries that a takeover makes before it can restore, in the order of [`Settled`].
 //!
-//! Before all that, the owner whom the committed offset's metadata names is fenced, so that what it may have
-//! left open ends at once: see [`super::fences`]. The order below does not rest on it.
+//! Before them, the owner named in the committed offset's metadata is fenced, so that whatever it may have
+//! left open ends at once: see [`super::fences`]. The order below does not depend on that.
 //!
-//! Four shared clients do all the asking, by a bounded number of threads ([`super::crew`]), however many tasks settle at
-//! once: one that reads uncommitted records (it sees the end), one that reads committed ones (it sees the last stable
-//! offset), and two in the group, which never subscribe: one that waits for pending offsets and one that does not.
+//! Four shared clients make all the queries, on a bounded number of threads ([`super::pool`]), however many tasks
+//! settle at once: one that reads uncommitted records (it sees the end), one that reads committed ones (it sees the
+//! last stable offset), and two in the group, which never subscribe: one waits for pending offsets, the other does not.
 //!
-//! **Failure**: passing trouble is tried again until [`DEADLINE`], which is then [`Kind::Retry`]; missing rights are
-//! [`Kind::Refused`] at once, and a topic that does not exist is once it was asked for during [`MISSING_WAIT`]: brokers
-//! hear of a new topic one after the other, and one that lags behind answers like one that is right.
+//! **Failure**: temporary errors are retried until [`DEADLINE`] and then reported as [`Kind::Retry`]; missing rights
+//! are [`Kind::Refused`] at once, and so is a topic still unknown after [`MISSING_WAIT`]: brokers learn of a new topic
+//! one after the other, and one that lags behind gives the same response as for a topic that does not exist.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,35 +31,35 @@ use crate::cluster::{self, CommittedOffset, Error, Inquiry, Kind, MISSING_WAIT, 
 use crate::format::OffsetMetadata;
 use crate::record::TopicPartition;
 
-/// How long settling may take in all: the longest transaction, the broker's scan for those that timed
-/// out, and room for a broker that restarts.
+/// How long settling may take in all: the longest transaction, the broker's scan for expired ones,
+/// and time for a broker to restart.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How long one answer may take at the most. At first less, and twice as long with each that did not come: where nobody
-/// answers, others are not held up for long.
+/// How long to wait for one response at most. The wait starts shorter and doubles with each one that does not come:
+/// where nobody responds, others are not held up for long.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
 const PATIENCE_MIN: Duration = Duration::from_millis(250);
-/// How long the first answer about a partition may take: its leader may be gone.
+/// How long to wait for the first response about a partition: its leader may be gone.
 const LEADER_ANSWER: Duration = Duration::from_secs(1);
-/// Between two attempts.
+/// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Between two looks at the last stable offset: short at first, since markers trail a commit by a moment.
+/// First pause between two checks of the last stable offset: short, since markers trail a commit by a moment.
 const LOOK_MIN: Duration = Duration::from_millis(2);
-/// The longest pause between two looks at the last stable offset.
+/// Longest pause between two checks of the last stable offset.
 const LOOK_MAX: Duration = Duration::from_millis(50);
 
-/// How much is fetched for the sake of one record, a batch at the least.
+/// Fetch size for a single record; at least one batch is always fetched.
 const LOOK_BYTES: &str = "4096";
 
-/// Whether a group's client waits until no transaction is pending on an offset.
+/// Whether a client in a group waits until no transaction is pending on an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Stability {
-    /// It does.
+    /// It waits.
     Stable,
-    /// It does not: an offset that is pending counts as not there.
+    /// It does not: a pending offset counts as missing.
     Plain,
 }
 
-/// The clients that ask, made when first needed.
+/// The clients used for queries, created when first needed.
 pub(super) struct Askers {
     properties: Properties,
     ends: OnceLock<Arc<Client>>,
@@ -70,9 +70,9 @@ pub(super) struct Askers {
 }
 
 impl Askers {
-    /// Clients with a consumer's properties, which note what they hear of epochs.
+    /// Clients with a consumer's properties, which record the epochs that they learn in `epochs`.
     pub fn new(properties: &Properties, epochs: &Arc<Groups>) -> Self {
-        // A stable fetch is told "not yet" and asks again after the backoff: by default that is late by up
+        // A stable fetch is told "not yet" and retried after the backoff: with the default, that is late by up
         // to half a second.
         let properties = properties.with("retry.backoff.ms", "10").with("retry.backoff.max.ms", "20");
         let (ends, stable_ends, groups) = (OnceLock::new(), OnceLock::new(), Mutex::default());
@@ -80,26 +80,26 @@ impl Askers {
         Self { properties, ends, stable_ends, groups, epochs, crew }
     }
 
-    /// The client that sees the ends, and describes topics.
+    /// The client that sees partition ends, and describes topics.
     pub fn ends(&self) -> Result<Arc<Client>, Error> {
         make_once(&self.ends, || self.lone())
     }
 
-    /// A client for one question.
+    /// A new client for one query.
     pub fn lone(&self) -> Result<Arc<Client>, Error> {
         Client::new(&self.properties.with("isolation.level", "read_uncommitted"))
     }
 
-    /// The properties of a client whose answers are all small: a broker that has frozen is found out by then.
+    /// The properties of a client whose responses are all small: a frozen broker is detected within that time.
     fn brief(&self) -> Properties {
         self.properties.at_most("socket.timeout.ms", ANSWER.as_millis() as u64)
     }
 
-    /// The client that sees the last stable offsets, and looks at single records.
+    /// The client that sees last stable offsets, and looks at single records.
     pub fn stable_ends(&self) -> Result<Arc<Client>, Error> {
         make_once(&self.stable_ends, || {
             let properties = telling_ends(&self.brief()).with("fetch.message.max.bytes", LOOK_BYTES);
-            // Brokers answer a connection's requests in order: a fetch that finds nothing must not hold up questions.
+            // Brokers answer a connection's requests in order: a fetch that finds nothing must not hold up queries.
             Client::new(&properties.with("fetch.wait.max.ms", "0"))
         })
     }
@@ -119,13 +119,13 @@ impl Askers {
         Ok(client)
     }
 
-    /// Makes the connections that a takeover in `group` will need, on a thread of its own.
+    /// Opens the connections that a takeover in `group` will need, on a thread of its own.
     pub fn warm_up(self: &Arc<Self>, group: &str, topics: &[Arc<str>]) {
         let Some(topic) = topics.first() else { return };
         let (askers, group) = (Arc::clone(self), group.to_owned());
         let probe = TopicPartition::new(Arc::clone(topic), 0);
         let asked = spawn("kafka-warm-up", move || {
-            // What goes wrong here is met again, and told, where an answer is needed.
+            // An error here comes up again, and is reported, where a result is needed.
             let ends = [askers.ends(), askers.stable_ends()].map(|client| watermarks(&client?, &probe, ANSWER));
             let one = std::slice::from_ref(&probe);
             let groups = [Stability::Plain, Stability::Stable].map(|kind| askers.peek(&group, kind, one, ANSWER));
@@ -137,7 +137,7 @@ impl Askers {
         }
     }
 
-    /// What `group` has committed for `partitions`, for whoever goes on from there: the epochs are noted.
+    /// What `group` has committed for `partitions`, for a caller that continues from there: the epochs are recorded.
     pub fn committed(
         &self,
         group: &str,
@@ -154,7 +154,7 @@ impl Askers {
         Ok(list.iter().map(read).collect())
     }
 
-    /// What `group` has committed for `partitions`, whoever is at work; `None` where there is no such group.
+    /// What `group` has committed for `partitions`, without recording epochs; `None` if there is no such group.
     fn peek(
         &self,
         group: &str,
@@ -173,7 +173,7 @@ impl Askers {
             }
             Some(failure) => return Err(client.explain(failure).plain(what)),
         }
-        // Success of the whole does not mean success for each.
+        // Overall success does not mean success for each partition.
         if let Some((partition, failure)) = list.failure() {
             return Err(failure.plain(format_args!("{what}, {partition}")));
         }
@@ -181,7 +181,7 @@ impl Askers {
     }
 }
 
-/// What was committed, as it was answered.
+/// The committed offset in an element of the response.
 fn read(element: Element<'_>) -> Option<CommittedOffset> {
     let there = element.offset() >= 0;
     there.then(|| CommittedOffset { offset: element.offset(), metadata: element.metadata() })
@@ -193,19 +193,19 @@ fn make_once(
 ) -> Result<Arc<Client>, Error> {
     match cell.get() {
         Some(client) => Ok(Arc::clone(client)),
-        // Two that come at once may both make one; the second goes away again.
+        // Two concurrent callers may both create one; the second is dropped.
         None => make().map(|client| Arc::clone(cell.get_or_init(|| client))),
     }
 }
 
-/// A [`Settled`] in the making, asked for by the `Crew`. See [`cluster::Settling`].
+/// A [`Settled`] in the making, on a thread of the [`Pool`]. See [`cluster::Settling`].
 pub struct Settling {
     answer: Receiver<Result<Settled, Error>>,
     dropped: Arc<AtomicBool>,
 }
 
 impl Settling {
-    /// Starts asking, and looks for an owner to be fenced.
+    /// Starts the queries, and looks for an owner to fence.
     pub(super) fn start(askers: &Arc<Askers>, fences: &Arc<Fences>, inquiry: Inquiry) -> Self {
         let (done, answer) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicBool::new(false));
@@ -244,7 +244,7 @@ impl Drop for Settling {
     }
 }
 
-/// What a takeover asks, and until when.
+/// The queries of a takeover, and their deadline.
 struct Takeover {
     askers: Arc<Askers>,
     fences: Arc<Fences>,
@@ -253,18 +253,18 @@ struct Takeover {
     dropped: Arc<AtomicBool>,
     done: Sender<Result<Settled, Error>>,
     learnt: Learnt,
-    /// How long the next answer may take.
+    /// How long to wait for the next response.
     patience: Duration,
-    /// How long until the next look at the last stable offset.
+    /// How long to pause before the next check of the last stable offset.
     pause: Duration,
-    /// Since when a topic is not known.
+    /// When a topic was first found to be unknown.
     missed: Option<Instant>,
 }
 
-/// What is known so far; it is asked for in this order.
+/// What is known so far; it is learnt in this order.
 #[derive(Default)]
 struct Learnt {
-    /// Whether it was asked anew who leads.
+    /// Whether the leaders were looked up again.
     leaders: bool,
     /// Whether the former owner was looked for.
     owner: bool,
@@ -294,14 +294,14 @@ impl Question for Takeover {
             Ok(Some(settled)) => Ok(settled),
             Err(error) => Err(error),
         };
-        // Nobody listens any more where the task was lost meanwhile.
+        // Nobody is listening if the task was lost meanwhile.
         let _ = self.done.send(result);
         Next::Done
     }
 }
 
 impl Takeover {
-    /// Asks for what is not known yet; `None` while it has to wait for others' transactions.
+    /// Queries what is not known yet; `None` while it has to wait for others' transactions.
     fn ask(&mut self) -> Result<Option<Settled>, Error> {
         if self.inquiry.is_doubted && !std::mem::replace(&mut self.learnt.leaders, true) {
             self.ask_for_leaders()?;
@@ -319,9 +319,9 @@ impl Takeover {
         };
         let (askers, patience) = (&self.askers, self.patience);
         let ends = |partition| watermarks(&askers.ends()?, partition, patience);
-        // Only now: an input never ends before the offset that was committed. Of a topic that is recreated between two
-        // questions the ends may be one's and the id the other's: that looks recreated, or as if it had lost records, is
-        // doubted for that, and asked again as a whole.
+        // Only now: an input never ends before the offset that was committed. If a topic is recreated between two
+        // queries, the ends may be of one and the id of the other: it then looks recreated, or as if it had lost
+        // records, which is doubted, and everything is queried again.
         let input_id = known(&mut self.learnt.input_id, || topic_id(askers, &self.inquiry.input))?;
         let (input_start, input_end) = known(&mut self.learnt.input, || ends(&self.inquiry.input))?;
         let (changelog_start, changelog_end) = known(&mut self.learnt.changelog, || ends(&self.inquiry.changelog))?;
@@ -330,7 +330,7 @@ impl Takeover {
         }
         self.learnt.is_stable = true;
         let changelog_id = known(&mut self.learnt.changelog_id, || topic_id(&self.askers, &self.inquiry.changelog))?;
-        // Only now: the markers of all that was open are there.
+        // Only now: the markers of everything that was open are written.
         let changelog_time =
             if self.inquiry.asks_time { latest_time(&self.askers.ends()?, &self.inquiry.changelog)? } else { None };
         let seen = self.inquiry.looks_from.map(|from| {
@@ -350,8 +350,8 @@ impl Takeover {
         }))
     }
 
-    /// Asks who leads the partitions. A client asks whom it knows to lead for as long as that one answers, and one that
-    /// was cut off from the other brokers does: with what it knew then.
+    /// Looks up the partitions' leaders. A client sticks to the leader it knows for as long as that broker responds,
+    /// and a broker that was cut off from the others does respond: with what it knew then.
     fn ask_for_leaders(&self) -> Result<(), Error> {
         for client in [self.askers.ends()?, self.askers.stable_ends()?] {
             for partition in [&self.inquiry.input, &self.inquiry.changelog] {
@@ -361,8 +361,8 @@ impl Takeover {
         Ok(())
     }
 
-    /// Ends the transaction of whoever is named beside the offset that was committed last, pending ones aside; says
-    /// whether that was told. Whatever goes wrong here costs time and nothing else.
+    /// Fences the owner named with the offset that was committed last, ignoring pending ones; returns
+    /// whether that offset could be read. Any error here costs time and nothing else.
     fn fence_former_owner(&self) -> bool {
         let one = std::slice::from_ref(&self.inquiry.input);
         let committed = match self.askers.peek(&self.inquiry.group, Stability::Plain, one, self.patience) {
@@ -380,7 +380,7 @@ impl Takeover {
         true
     }
 
-    /// Whether the changelog's last stable offset has reached `end`: all that was open is decided.
+    /// Whether the changelog's last stable offset has reached `end`: everything that was open is decided.
     fn is_stable(&mut self, end: i64) -> Result<bool, Error> {
         let (_, stable) = watermarks(&self.askers.stable_ends()?, &self.inquiry.changelog, self.patience)?;
         if stable < end && self.is_over() {
@@ -399,7 +399,7 @@ impl Takeover {
         Ok(stable >= end)
     }
 
-    /// Whether it is asked again after this.
+    /// Whether to try again after this error.
     fn goes_on(&mut self, error: &Error) -> bool {
         if !error.is_missing {
             self.missed = None;
@@ -413,7 +413,7 @@ impl Takeover {
     }
 }
 
-/// What is known, or else is asked for.
+/// The value if it is known, else the result of a query, which is kept.
 fn known<T: Copy>(answer: &mut Option<T>, ask: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     match answer {
         Some(answer) => Ok(*answer),
@@ -428,16 +428,16 @@ fn topic_id(askers: &Askers, partition: &TopicPartition) -> Result<TopicId, Erro
     match outline {
         None => Err(Error::new(Kind::Refused, format!("the topic {topic} does not exist")).of_missing(true)),
         Some(outline) if outline.id.is_told() => Ok(outline.id),
-        // Those that do not know any are told of before anything begins.
+        // Clusters without topic ids are reported before anything starts.
         Some(_) => Err(Error::new(Kind::Retry, format!("the broker that was asked tells no id of the topic {topic}"))),
     }
 }
 
 /// The first offset and the end of a partition.
 ///
-/// A client that reads nothing keeps to the leaders that it knows, also where they are gone, until the topic is asked
-/// for. And one that has not heard of a topic yet says the same as one that never will, so a missing topic is
-/// asked for by name.
+/// A client that reads nothing sticks to the leaders that it knows, even if they are gone, until it looks up the topic.
+/// And a broker that has not learnt of a topic yet gives the same response as for one that does not exist, so a missing
+/// topic is looked up by name.
 pub(super) fn watermarks(
     client: &Arc<Client>,
     partition: &TopicPartition,
@@ -463,21 +463,21 @@ pub(super) fn watermarks(
     }
 }
 
-/// Where the first transaction begins that is open on `partition`, asked for within `wait`.
+/// Where the first open transaction on `partition` begins, queried within `wait`.
 pub(super) fn open_transaction(
     askers: &Askers,
     partition: &TopicPartition,
     wait: Duration,
 ) -> Result<Option<i64>, Error> {
     let until = Instant::now() + wait;
-    // In this order: what is committed meanwhile is not taken for open.
+    // In this order: anything that is committed in between is not taken for open.
     let end = end_before(&askers.ends()?, partition, until)?;
     let stable = end_before(&askers.stable_ends()?, partition, until)?;
     Ok((stable < end).then_some(stable))
 }
 
-/// The end of a partition, for who must not wait for longer than `until`. Where that is not enough, what is left goes to
-/// learning who leads the partition now: whoever asks again may be answered.
+/// The end of a partition, for a caller that must not wait beyond `until`. If the query fails, the remaining time is
+/// spent on looking up the partition's present leader, so that the next attempt may succeed.
 fn end_before(client: &Arc<Client>, partition: &TopicPartition, until: Instant) -> Result<i64, Error> {
     let topic = c_string(&partition.topic)?;
     let left = until.saturating_duration_since(Instant::now());

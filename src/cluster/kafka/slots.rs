@@ -1,9 +1,9 @@
-//! A member's partitions: where each stands, and which message is from which.
+//! A member's partitions: the state of each, and which message belongs to which.
 //!
-//! Invariant: a record is let through only if its partition is started, and never below the offset that
-//! may come next. What librdkafka had fetched before a seek never gets here: it drops it by itself.
+//! Invariant: a record is passed on only if its partition is started, and never below the next offset
+//! expected. What librdkafka had fetched before a seek never gets here: librdkafka drops it.
 //!
-//! **Failure**: an error that comes in place of a record is told for started partitions only; one that
+//! **Failure**: an error in place of a record is reported for started partitions only; one that
 //! is paused is not being read.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::yaml::units;
 
 /// One assigned partition.
 pub(super) struct Slot {
-    /// The topic's name, for C.
+    /// The topic's name as a C string.
     pub name: CString,
     /// Whether its records are wanted.
     pub started: bool,
@@ -27,13 +27,13 @@ pub(super) struct Slot {
     pub next: i64,
     /// Whether anything was returned since the start.
     pub returned: bool,
-    /// Whether librdkafka's own position can be believed: reading an error in a batch moves it too far.
+    /// Whether librdkafka's own position can be trusted: an error in a batch moves it too far.
     pub trusted: bool,
-    /// Whether its fetcher has stopped for good, as it does where the position does not exist.
+    /// Whether its fetcher has stopped for good, as it does if the position does not exist.
     pub stopped: bool,
-    /// The offset that it stood at when the broker did not have what was read up to there any more.
+    /// Its offset when the broker no longer had what was read up to there.
     pub truncated: Option<i64>,
-    /// What was returned and is not noted yet among the group's epochs.
+    /// What was returned and is not yet recorded among the group's epochs.
     pub read: Stretches,
 }
 
@@ -52,7 +52,7 @@ impl Slot {
     }
 }
 
-/// The assigned partitions, and the way from a message to its partition.
+/// The assigned partitions, and the mapping from a message to its partition.
 #[derive(Default)]
 pub(super) struct Slots {
     /// The assigned partitions, in the order of their index in a batch.
@@ -72,25 +72,25 @@ impl Slots {
         self.position(partition).map(|index| &self.slots[index])
     }
 
-    /// The partitions that are read and whose position in librdkafka can be believed.
+    /// The partitions that are read and whose position in librdkafka can be trusted.
     pub fn positioned(&self) -> Vec<TopicPartition> {
         let both = self.partitions.iter().zip(&self.slots);
         both.filter(|(_, slot)| slot.started && slot.trusted).map(|(partition, _)| partition.clone()).collect()
     }
 
-    /// All that are assigned, to be changed.
+    /// All assigned partitions, mutably.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&TopicPartition, &mut Slot)> {
         self.partitions.iter().zip(&mut self.slots)
     }
 
-    /// An assigned partition, to be changed.
+    /// An assigned partition, mutably.
     pub fn find(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
         let index = self.position(partition);
         let missing = || Error::new(Kind::Abort, format!("{partition} is not assigned to this member"));
         index.map(|index| &mut self.slots[index]).ok_or_else(missing)
     }
 
-    /// Which assigned partition a message is from. Messages come in runs, so the last one's is tried first.
+    /// Which assigned partition a message is from. Messages come in runs, so the last one's partition is tried first.
     fn of(&mut self, message: Incoming<'_>) -> Option<u32> {
         let handle = (message.topic_handle(), message.partition());
         if let Some((last, index)) = self.last
@@ -111,7 +111,7 @@ impl Slots {
         Some(index)
     }
 
-    /// Adds partitions; those that are there stay as they are.
+    /// Adds partitions; existing ones are not changed.
     pub fn add(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         let new: Vec<&TopicPartition> = partitions.iter().filter(|p| self.position(p).is_none()).collect();
         for partition in &new {
@@ -136,7 +136,7 @@ impl Slots {
         self.last = None;
     }
 
-    /// Sorts a message: its partition, or `None` for what is not to be returned. Errors go to `troubles`.
+    /// Returns a message's partition, or `None` if the message is not to be returned. Errors go to `troubles`.
     pub fn sort(&mut self, message: Incoming<'_>, troubles: &mut Vec<Error>) -> Option<u32> {
         if !message.is_record() {
             self.note_trouble(message, troubles);
@@ -150,7 +150,7 @@ impl Slots {
         slot.next = message.offset() + 1;
         slot.returned = true;
         slot.read.read(message.offset(), message.epoch());
-        // librdkafka's position is behind what it gave last.
+        // librdkafka's position is again right after the last record that it returned.
         slot.trusted = true;
         Some(index)
     }
@@ -172,14 +172,14 @@ impl Slots {
             return;
         }
         if message.is_passed_over() {
-            // What comes behind it must not be taken for what comes next.
+            // What follows must not be taken for the next record.
             slot.started = false;
         }
         troubles.push(unreadable(&self.partitions[index as usize], slot.next, &failure));
     }
 }
 
-/// Whether librdkafka gets the same again by itself: a batch that had no room beside what is there already.
+/// Whether librdkafka fetches it again: a batch for which there was no memory left.
 pub(super) fn is_fetched_again(failure: &Failure) -> bool {
     let again =
         failure.code == Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION && refusal(&failure.message) == Some(Refusal::NoRoom);
@@ -189,7 +189,7 @@ pub(super) fn is_fetched_again(failure: &Failure) -> bool {
     again
 }
 
-/// The error of a partition that has lost what was read of it up to `offset`.
+/// The error for a partition that has lost what was read from it up to `offset`.
 pub(super) fn truncated(partition: &TopicPartition, offset: i64) -> Error {
     let message = format!(
         "{partition} does not hold any more what was read of it up to offset {offset}: it has lost its newest records, \
@@ -200,7 +200,7 @@ pub(super) fn truncated(partition: &TopicPartition, offset: i64) -> Error {
     Error::new(Kind::Refused, message).of(partition)
 }
 
-/// The error of a partition that cannot be read on.
+/// The error for a partition that cannot be read any further.
 pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Failure) -> Error {
     match failure.code {
         Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET | Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE => Error::new(

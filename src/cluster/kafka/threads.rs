@@ -1,12 +1,12 @@
-//! A producer's two threads: one takes reports of failed deliveries and is never still, one makes the calls
-//! that may take long or never end. Successes are many, and few of them matter: they are told as they come in,
-//! on librdkafka's thread ([`Reports::delivered`]); so are connections that break ([`Reports::broke`]).
+//! A producer's two threads: one takes reports of failed deliveries and never blocks, the other makes the calls
+//! that may take long or never return. Successes are many, and few of them matter: they are recorded as they come in,
+//! on librdkafka's thread ([`Reports::delivered`]); so are broken connections ([`Reports::broke`]).
 //!
 //! Invariants: a report is recorded before its record stops being in flight; the reports' thread runs for as
-//! long as a call may be under way, since commits and aborts wait for reports.
+//! long as a call may be in progress, since commits and aborts wait for reports.
 //!
-//! **Failure**: a thread that panics takes its producer along: no other transaction is begun on it. A call that outlasts its watchdog is given up: its result is never looked at, no other call
-//! is made, and both threads end when it returns.
+//! **Failure**: a thread that panics disables its producer: no further transaction is begun on it. A call that exceeds
+//! its time limit is given up: its result is ignored, no other call is made, and both threads end when it returns.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +20,12 @@ use super::errors::{Code, Failure};
 use super::native::{Client, Signal, Undelivered};
 use crate::cluster::{DeliveryFailure, Error, Kind, Ticket};
 
-/// How long the reports' thread waits for an event before it looks whether to end.
+/// How long the reports' thread waits for an event before it checks whether to stop.
 const POLL_STEP: Duration = Duration::from_millis(100);
-/// A connection that broke this shortly around the end of a transaction may have carried it.
+/// A connection that broke this close to the end of a transaction may have carried its request.
 const DOUBT: Duration = Duration::from_secs(1);
 
-/// What became of the sent records, and what else the client told.
+/// What became of the sent records, and what else the client reported.
 #[derive(Default)]
 pub(super) struct Reports {
     told: Mutex<Told>,
@@ -36,22 +36,22 @@ pub(super) struct Reports {
 struct Told {
     failures: Vec<DeliveryFailure>,
     delivered: Vec<(u64, i64)>,
-    /// Where what is reported of each number has to come to stand, at least.
+    /// The lowest offset allowed for each number's reported records.
     expected: HashMap<u64, i64>,
-    /// When the last transaction was asked to end, and when that was answered.
+    /// When the last transaction was asked to end, and when the response came.
     ending: Option<(Instant, Option<Instant>)>,
     doubted: bool,
     trouble: Option<Failure>,
 }
 
 impl Reports {
-    /// What librdkafka carries along with a record.
+    /// The value that librdkafka carries along with a record.
     pub fn opaque(ticket: Ticket) -> usize {
         (ticket.number as usize) << 1 | usize::from(ticket.report)
     }
 
-    /// Notes a delivery, if it is one to be told. The offset is negative where the broker has acknowledged the
-    /// record without saying it.
+    /// Records a delivery, if it is to be reported. The offset is negative if the broker acknowledged the
+    /// record without giving one.
     pub fn delivered(&self, opaque: usize, offset: i64) {
         let (number, wanted) = read_opaque(opaque);
         if wanted && offset >= 0 {
@@ -59,22 +59,22 @@ impl Reports {
         }
     }
 
-    /// A transaction begins: nothing is expected of it yet.
+    /// A transaction begins: there are no expectations yet.
     pub fn begun(&self) {
         self.lock().expected.clear();
     }
 
-    /// What is reported of this number has to come to stand at this offset or beyond.
+    /// Expects this number's reported records at this offset or beyond.
     pub fn expect_from(&self, number: u64, offset: i64) {
         self.lock().expected.insert(number, offset);
     }
 
-    /// Whether anything is expected of where records come to stand.
+    /// Whether any offsets are expected.
     pub fn expects(&self) -> bool {
         !self.lock().expected.is_empty()
     }
 
-    /// What has come to stand below where it was expected.
+    /// A record that was written below the offset expected for it.
     pub fn fallen_back(&self) -> Option<(u64, i64)> {
         let told = self.lock();
         let is_below = |(number, offset): &&(u64, i64)| told.expected.get(number).is_some_and(|from| offset < from);
@@ -96,19 +96,19 @@ impl Reports {
         std::mem::take(&mut self.lock().delivered)
     }
 
-    /// A transaction is about to be asked to end.
+    /// The transaction is about to be asked to end.
     pub fn asked_to_end(&self, at: Instant) {
         self.lock().ending = Some((at, None));
     }
 
-    /// It was answered, or is not waited for any longer.
+    /// The response came, or is no longer waited for.
     pub fn answered(&self, at: Instant) {
         if let Some((_, answered)) = &mut self.lock().ending {
             *answered = Some(at);
         }
     }
 
-    /// A connection was seen to break. What it carried may arrive late, whatever is seen afterwards.
+    /// A connection broke. What it carried may arrive late, whatever is seen afterwards.
     pub fn broke(&self, at: Instant) {
         let mut told = self.lock();
         let around = told
@@ -118,12 +118,12 @@ impl Reports {
     }
 
     /// Whether a connection ever broke around the end of a transaction: there may be a copy of a request that no
-    /// answer tells of. A doubt stays.
+    /// response accounts for. The doubt is permanent.
     pub fn is_doubted(&self) -> bool {
         self.lock().doubted
     }
 
-    /// The last error that a person has to mend.
+    /// The last error that a person has to fix.
     pub fn take_trouble(&self) -> Option<Failure> {
         self.lock().trouble.take()
     }
@@ -134,9 +134,9 @@ impl Reports {
 
     fn record(&self, failures: impl Iterator<Item = Undelivered>) {
         for Undelivered { opaque, failure } in failures {
-            // What was thrown away because of another record's failure says nothing of itself.
+            // A record that was purged because another one failed says nothing about itself.
             if failure.is_fencing() {
-                // The producer's trouble: it is lost, or as good as that.
+                // The producer's trouble: it is as good as lost.
                 self.lock().doubted = true;
             } else if !failure.is_purged() {
                 let refused = failure.refuses_record();
@@ -173,7 +173,7 @@ impl Reports {
     }
 }
 
-/// Held by a thread of the producer's: a panic there leaves nobody to tell of failures, so the producer is given up.
+/// Held by the producer's threads: if one panics, nobody is left to report failures, so the producer is given up.
 struct Fence<'a>(&'a Reports);
 
 impl Drop for Fence<'_> {
@@ -184,7 +184,7 @@ impl Drop for Fence<'_> {
     }
 }
 
-/// Ends the reports' thread, however the calls' thread ends.
+/// Stops the reports' thread, however the calls' thread ends.
 struct LastCall(Arc<Reports>);
 
 impl Drop for LastCall {
@@ -194,7 +194,7 @@ impl Drop for LastCall {
     }
 }
 
-/// A ticket's number, and whether its record's delivery is to be told.
+/// A ticket's number, and whether its record's delivery is to be reported.
 fn read_opaque(opaque: usize) -> (u64, bool) {
     ((opaque >> 1) as u64, opaque & 1 == 1)
 }
@@ -205,7 +205,7 @@ type Call = Box<dyn FnOnce(&Client) + Send>;
 /// Makes one call at a time, on a thread of its own.
 pub(super) struct Caller {
     calls: Sender<Call>,
-    /// A call was given up, and may be under way for ever.
+    /// Whether a call was given up and may never return.
     stuck: AtomicBool,
 }
 
@@ -213,12 +213,12 @@ pub(super) struct Caller {
 pub(super) enum Watched<T> {
     /// It returned.
     Done(T),
-    /// It did not in time; whatever comes of it is lost.
+    /// It did not return in time; its result is lost.
     GivenUp,
 }
 
 impl Caller {
-    /// Starts both threads. They end, and let the client go, after the caller is dropped.
+    /// Starts both threads. They end, and release the client, after the caller is dropped.
     pub fn start(client: Arc<Client>, reports: Arc<Reports>) -> Result<Self, Error> {
         let (calls, inbox): (Sender<Call>, Receiver<Call>) = crossbeam_channel::bounded(1);
         let polling = (Arc::clone(&client), Arc::clone(&reports));
@@ -232,7 +232,7 @@ impl Caller {
         Ok(Self { calls, stuck: AtomicBool::new(false) })
     }
 
-    /// Makes a call and waits for it, for at most `patience`.
+    /// Makes a call and waits for it, at most for `patience`.
     pub fn call<T: Send + 'static>(
         &self,
         patience: Duration,
@@ -241,7 +241,7 @@ impl Caller {
         self.begin(patience, call).wait()
     }
 
-    /// Begins a call, which may take until `patience` is over; [`Pending::wait`] has its result.
+    /// Starts a call, which may take up to `patience`; [`Pending::wait`] returns its result.
     pub fn begin<T: Send + 'static>(
         &self,
         patience: Duration,
@@ -251,7 +251,7 @@ impl Caller {
         let (done, answer) = crossbeam_channel::bounded(1);
         let task: Call = Box::new(move |client| {
             let result = call(client);
-            // Nobody listens any more where the call was given up.
+            // Nobody is listening if the call was given up.
             let _ = done.send(result);
         });
         let is_taken = !self.stuck.load(Ordering::Relaxed) && self.calls.send(task).is_ok();
@@ -259,22 +259,22 @@ impl Caller {
     }
 }
 
-/// A call under way. The next one may begin only after this one was waited for.
+/// A call in progress. The next one may be started only after this one was waited for.
 #[must_use]
 pub(super) struct Pending<'a, T> {
     caller: &'a Caller,
-    /// `None` where it was not even taken.
+    /// `None` if the call was not accepted.
     answer: Option<Receiver<T>>,
     deadline: Instant,
 }
 
 impl<T> Pending<'_, T> {
-    /// Whether there was anybody to make the call.
+    /// Whether the call was accepted.
     pub fn is_taken(&self) -> bool {
         self.answer.is_some()
     }
 
-    /// Waits for the call's end.
+    /// Waits for the result.
     pub fn wait(self) -> Watched<T> {
         let Some(answer) = self.answer else { return Watched::GivenUp };
         answer.recv_deadline(self.deadline).map_or_else(
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_break_around_the_end_of_a_transaction_leaves_a_doubt_for_good() {
+    fn break_around_transaction_end_leaves_permanent_doubt() {
         let start = Instant::now();
         let after = |ms: u64| start + Duration::from_millis(ms);
         let ended = || {
@@ -313,7 +313,7 @@ mod tests {
             let reports = ended();
             reports.broke(after(at));
             assert_eq!(reports.is_doubted(), doubtful, "{at}");
-            // Breaks that have nothing to do with it, and further transactions, take no doubt away.
+            // Later breaks that have nothing to do with it, and further transactions, do not remove the doubt.
             reports.broke(after(5000));
             reports.asked_to_end(after(6000));
             reports.answered(after(6010));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_to_stand_below_where_it_was_expected_is_told_for_its_transaction() {
+    fn record_below_expected_offset_is_found_in_its_transaction() {
         let reports = Reports::default();
         let deliver = |number, report, offset| reports.delivered(Reports::opaque(Ticket { number, report }), offset);
         reports.begun();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_panics_ends_both_threads_and_the_producer() {
+    fn panicking_call_ends_both_threads_and_the_producer() {
         let reports = Arc::new(Reports::default());
         let last = LastCall(Arc::clone(&reports));
         let calls = thread::spawn(move || {
@@ -356,11 +356,11 @@ mod tests {
         assert!(reports.stop.load(Ordering::Acquire) && reports.is_doubted());
         let reports = Arc::new(Reports::default());
         drop(LastCall(Arc::clone(&reports)));
-        assert!(reports.stop.load(Ordering::Acquire) && !reports.is_doubted(), "an end in good order leaves no doubt");
+        assert!(reports.stop.load(Ordering::Acquire) && !reports.is_doubted(), "a clean end leaves no doubt");
     }
 
     #[test]
-    fn a_fenced_delivery_is_no_trouble_of_the_output() {
+    fn fenced_delivery_is_not_reported_as_a_failed_record() {
         let reports = Reports::default();
         let undelivered = |code| Undelivered { opaque: 7 << 1, failure: Failure::of(code).unwrap() };
         reports.record([undelivered(Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)].into_iter());
@@ -370,6 +370,6 @@ mod tests {
             reports.record([undelivered(code)].into_iter());
         }
         assert!(reports.take_failures().is_empty());
-        assert!(reports.is_doubted(), "the producer may be used no more");
+        assert!(reports.is_doubted(), "the producer must not be used again");
     }
 }

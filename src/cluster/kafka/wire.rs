@@ -1,17 +1,19 @@
-//! What is read here of Kafka's own bytes, beside librdkafka: how many records a batch holds, and a record's headers.
+//! The parts of Kafka's own bytes that are decoded here instead of by librdkafka: how many records a batch holds, and a
+//! record's headers.
 //!
-//! Whoever may write to the input chooses these bytes. Nothing is believed of them: a length that does not fit ends it.
+//! Anyone who may write to the input chooses these bytes. They are not trusted: a length that does not fit ends
+//! decoding.
 //!
-//! **Failure**: what is not in order is `None`, or is not counted.
+//! **Failure**: malformed bytes are `None`, or are not counted.
 
 use crate::record::HeaderBuf;
 
-/// Attributes, two differences, and the lengths of key, value and headers.
+/// Attributes, two deltas, and the lengths of key, value and headers.
 const RECORD_BYTES_MIN: i64 = 6;
-/// Bytes of a length, or of a count, at the most.
+/// Maximum bytes of a length or a count.
 const VARINT_BYTES_MAX: usize = 5;
 
-/// A number as it stands in records, in zigzag, and what stands behind it.
+/// A zigzag number as records contain it, and what follows it.
 fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let mut value = 0_u64;
     for (place, byte) in bytes.iter().enumerate().take(VARINT_BYTES_MAX) {
@@ -24,9 +26,9 @@ fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
     None
 }
 
-/// How many records stand in what a batch unpacks to, as far as it can be told: each takes memory beside its bytes. A batch
-/// is a row of records, each behind its length; before Kafka 0.11, of messages, each behind its offset and its length. No
-/// record is as short as an offset's first byte would say.
+/// How many records there are in an unpacked batch, as far as can be told: each takes memory besides its bytes. A batch
+/// is a sequence of records, each after its length; before Kafka 0.11, of messages, each after its offset and its
+/// length. No record is as short as the first byte of an offset would suggest.
 pub fn count_records(unpacked: &[u8]) -> u64 {
     match record(unpacked) {
         Some(_) => count(unpacked, record),
@@ -43,20 +45,20 @@ fn count(mut rest: &[u8], next: fn(&[u8]) -> Option<&[u8]>) -> u64 {
     records
 }
 
-/// What stands behind the first record.
+/// What follows the first record.
 fn record(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = varint(bytes)?;
     rest.get(usize::try_from(length).ok().filter(|_| length >= RECORD_BYTES_MIN)?..)
 }
 
-/// What stands behind the first message.
+/// What follows the first message.
 fn message(bytes: &[u8]) -> Option<&[u8]> {
     let length = bytes.get(8..12)?.try_into().ok().map(u32::from_be_bytes)?;
     bytes.get(12..)?.get(usize::try_from(length).ok()?..)
 }
 
-/// A record's headers: their count, then for each the length of its name, the name, the length of its value, which is -1
-/// for null, and the value; and nothing behind them.
+/// A record's headers: their count, then for each the length of its name, the name, the length of its value (-1
+/// for null) and the value; nothing may follow.
 pub fn read_headers(bytes: &[u8]) -> Option<HeaderBuf> {
     let mut headers = HeaderBuf::default();
     let (count, mut rest) = varint(bytes)?;
@@ -69,7 +71,7 @@ pub fn read_headers(bytes: &[u8]) -> Option<HeaderBuf> {
     (count >= 0 && rest.is_empty()).then_some(headers)
 }
 
-/// Bytes behind their length, `None` for null; and what stands behind them.
+/// Length-prefixed bytes, `None` for null; and what follows them.
 fn counted(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (length, rest) = varint(bytes)?;
     if length == -1 {
@@ -98,11 +100,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_of_records_ends_the_count() {
+    fn malformed_record_ends_the_count() {
         for broken in [&[][..], &[1], &[0x80], &[0xff; 64], &[40, 0]] {
             assert_eq!(count_records(broken), 0, "{broken:?}");
         }
-        // One record whose value could be taken for many messages.
+        // One record whose value could be mistaken for many messages.
         let zeros: Vec<u8> = [0x80, 0x02].into_iter().chain([0; 128]).collect();
         assert_eq!(count_records(&zeros), 1);
     }
@@ -123,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_are_not_in_order_are_none() {
+    fn malformed_headers_are_none() {
         let fine = [4, 2, b'a', 2, b'1', 2, b'b', 1];
         assert!(read_headers(&fine).is_some());
         for length in 0..fine.len() {
             assert_eq!(read_headers(&fine[..length]), None, "{length} bytes");
         }
         let behind: Vec<u8> = fine.into_iter().chain([0]).collect();
-        // A negative count, a null name, a length that is negative, one that is too long, one that does not end.
+        // A negative count, a null name, a negative length, one that is too long, one that does not end.
         let broken = [&[1][..], &[2, 1, 1], &[2, 0, 3], &[2, 0xfe, 0xff, 0xff, 0xff, 0x0f, 1], &[0xff; 16], &behind];
         for bytes in broken {
             assert_eq!(read_headers(bytes), None, "{bytes:?}");

@@ -1,6 +1,6 @@
-//! A process that writes to a store is killed by SIGKILL at any moment: what is found then is the state
-//! after some commit, whole, or a store that says that it is being restored, and restoring mends it. Its position
-//! record is the one of where it says that it stands.
+//! A process that writes to a store is killed by SIGKILL at any moment: it leaves the state
+//! after some commit, whole, or a store marked as being restored, which restoring repairs. Its position
+//! record matches its meta.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::*;
 
-/// More than the child's loads can be ahead of the meta.
+/// More records than the child's loads can be ahead of the meta.
 const AHEAD_MAX: usize = 10_000;
-/// Rounds in which both situations must have been met.
+/// Maximum number of rounds until both situations must have occurred.
 const ROUNDS_MAX: usize = 60;
 const ROUNDS_MIN: usize = 8;
 
@@ -22,7 +22,7 @@ fn record(offset: usize) -> (Vec<u8>, Option<Vec<u8>>) {
     (entry_key(&(random / 5 % 2000).to_string()), value)
 }
 
-/// The position record of what ends at `offset`.
+/// The position record after `offset` records.
 fn position(offset: usize) -> Vec<u8> {
     offset.to_be_bytes().to_vec()
 }
@@ -51,7 +51,7 @@ fn load(store: &mut Store, from: usize, to: usize) {
     store.load(buffer, loading(to)).unwrap();
 }
 
-/// Commits and loads without end, and says what was flushed.
+/// Commits and loads for ever, and prints what was flushed.
 fn write_until_killed(dir: &Path) {
     let mut store = Store::open(dir, &small_memory()).unwrap();
     let mut at = store.meta().unwrap().as_ref().map_or(0, offset);
@@ -62,7 +62,7 @@ fn write_until_killed(dir: &Path) {
                 store.begin_load(&loading(at)).unwrap();
                 for from in (at..at + 4 * length).step_by(length) {
                     load(&mut store, from, from + length);
-                    // Some are taken over while others are on their way.
+                    // Some are ingested while others are pending.
                     store.take_loaded().unwrap();
                 }
                 store.finish_loads().unwrap();
@@ -88,14 +88,17 @@ fn last_flushed(output: &str) -> usize {
 }
 
 #[test]
-fn killed_at_any_moment() {
+fn killed_store_is_whole_or_marked_as_being_restored() {
     if let Some(dir) = child_dir() {
         return write_until_killed(&dir);
     }
     let dir = tempfile::tempdir().unwrap();
     let (mut whole, mut restoring) = (0, 0);
     for round in 0..ROUNDS_MAX {
-        let mut child = child("crash::killed_at_any_moment", dir.path()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = child("crash::killed_store_is_whole_or_marked_as_being_restored", dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         thread::sleep(Duration::from_millis(60 + (mix(round) % 150) as u64));
         child.kill().unwrap();
         let mut output = String::new();

@@ -1,10 +1,10 @@
-//! Damaged files, a full disk: each is told apart, and none loses what was on the disk.
+//! Damaged files, a full disk: each is distinguished, and none loses what was on the disk.
 
 use std::fs;
 
 use super::*;
 
-/// A store with some tables, closed, and the paths of its files by what they end or begin with.
+/// A closed store with some tables; returns its contents.
 fn filled(dir: &Path) -> Map {
     let mut store = Store::open(dir, &small_memory()).unwrap();
     for part in 0..3_usize {
@@ -29,14 +29,14 @@ fn tables(dir: &Path) -> Vec<PathBuf> {
     files(dir, |name| name.ends_with(".sst"))
 }
 
-/// What a lane would meet: opening, and reading everything.
+/// What a lane would do: open the store and read everything.
 fn look(dir: &Path) -> Result<Map, Error> {
     let store = Store::open(dir, &small_memory())?;
     store.meta()?;
     contents(&store)
 }
 
-/// Damages a store by `harm`; it must be reported as damaged, must be removable, and new afterwards.
+/// Damages a store with `harm`; it must be reported as damaged, be removable, and be empty afterwards.
 fn reports_damage(harm: impl Fn(&Path)) {
     let (_root, _state, dir) = task_dir();
     filled(&dir);
@@ -50,7 +50,7 @@ fn reports_damage(harm: impl Fn(&Path)) {
 }
 
 #[test]
-fn a_flipped_byte_in_a_table_is_damage() {
+fn flipped_byte_in_a_table_is_damage() {
     reports_damage(|dir| {
         for path in tables(dir) {
             let mut bytes = fs::read(&path).unwrap();
@@ -61,7 +61,7 @@ fn a_flipped_byte_in_a_table_is_damage() {
 }
 
 #[test]
-fn a_shortened_table_is_damage() {
+fn shortened_table_is_damage() {
     reports_damage(|dir| {
         let path = &tables(dir)[0];
         fs::OpenOptions::new().write(true).open(path).unwrap().set_len(100).unwrap();
@@ -69,19 +69,19 @@ fn a_shortened_table_is_damage() {
 }
 
 #[test]
-fn a_missing_table_is_damage() {
+fn missing_table_is_damage() {
     reports_damage(|dir| fs::remove_file(&tables(dir)[0]).unwrap());
 }
 
 #[test]
-fn a_missing_manifest_is_damage() {
+fn missing_manifest_is_damage() {
     reports_damage(|dir| {
         files(dir, |name| name.starts_with("MANIFEST")).iter().for_each(|path| fs::remove_file(path).unwrap());
     });
 }
 
 #[test]
-fn a_manifest_of_other_bytes_is_damage() {
+fn overwritten_manifest_is_damage() {
     reports_damage(|dir| {
         for path in files(dir, |name| name.starts_with("MANIFEST")) {
             fs::write(path, b"these are not the bytes of a manifest, by far").unwrap();
@@ -90,7 +90,7 @@ fn a_manifest_of_other_bytes_is_damage() {
 }
 
 #[test]
-fn a_missing_current_is_damage_and_not_an_empty_store() {
+fn missing_current_file_is_damage_and_not_an_empty_store() {
     reports_damage(|dir| fs::remove_file(dir.join("CURRENT")).unwrap());
 }
 
@@ -105,7 +105,7 @@ fn entries_without_meta_are_damage() {
 }
 
 #[test]
-fn meta_of_a_later_release_is_not_guessed_at() {
+fn meta_of_a_later_release_is_damage() {
     let (_root, _state, dir) = task_dir();
     drop(Store::open(&dir, &small_memory()).unwrap());
     let db = rocksdb::DB::open(&rocks_options(), &dir).unwrap();
@@ -116,7 +116,7 @@ fn meta_of_a_later_release_is_not_guessed_at() {
 }
 
 #[test]
-fn errors_of_the_system_are_told_apart() {
+fn system_errors_are_distinguished() {
     use std::io::ErrorKind as K;
     let of = |kind: K| Error::from_io(Path::new("p"), &kind.into());
     assert!(matches!(of(K::StorageFull), Error::Full { .. }));
@@ -126,7 +126,7 @@ fn errors_of_the_system_are_told_apart() {
     assert!(matches!(of(K::TimedOut), Error::Io { .. }));
 }
 
-/// Makes files of more than a megabyte impossible for this process: as a full disk, each write fails.
+/// Limits this process's files to a megabyte: each write beyond fails as on a full disk.
 fn limit_file_size() {
     let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
     // SAFETY: the struct outlives the call; the signal, which would end the process, is ignored.
@@ -137,12 +137,12 @@ fn limit_file_size() {
     assert_eq!(failed, 0);
 }
 
-/// Values that no compression makes smaller.
+/// Values that do not compress.
 fn bulky(n: usize) -> Vec<u8> {
     (0..125).flat_map(|word| mix(n * 125 + word).to_be_bytes()).collect()
 }
 
-/// Half of a write buffer, so that writing outruns flushing.
+/// Half of a write buffer, so that writing outpaces flushing.
 const COMMIT_ENTRIES: usize = 500;
 
 /// Commits new entries until there is no space.
@@ -160,7 +160,7 @@ fn commit_until_full(dir: &Path) {
     assert!(error.to_string().contains("free some space"), "{error}");
 }
 
-/// One load as a table file for which there is no space.
+/// Loads one table file, for which there is no space.
 fn load_until_full(dir: &Path) {
     let mut store = Store::open(dir, &small_memory()).unwrap();
     store.begin_load(&loading(0)).unwrap();
@@ -188,7 +188,7 @@ fn expect_no_load(dir: &Path) {
 }
 
 #[test]
-fn files_that_may_not_grow_are_said_and_leave_an_earlier_commit() {
+fn file_size_limit_is_reported_and_leaves_an_earlier_commit() {
     if let Some(dir) = child_dir() {
         limit_file_size();
         commit_until_full(&dir.join("commit"));
@@ -196,16 +196,16 @@ fn files_that_may_not_grow_are_said_and_leave_an_earlier_commit() {
     }
     let dir = tempfile::tempdir().unwrap();
     let output =
-        child("damage::files_that_may_not_grow_are_said_and_leave_an_earlier_commit", dir.path()).output().unwrap();
+        child("damage::file_size_limit_is_reported_and_leaves_an_earlier_commit", dir.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     expect_an_earlier_commit(&dir.path().join("commit"));
     expect_no_load(&dir.path().join("load"));
 }
 
-/// Answers within a minute, whatever RocksDB's background work was about when the space ended: it waits
-/// without end for space, and so would a writer that it makes wait.
+/// Ends within a minute, whatever RocksDB's background work was doing when the space ran out: it waits
+/// for ever for space, and so would a writer that it blocks.
 #[test]
-fn a_full_disk_is_said_and_leaves_an_earlier_commit() {
+fn full_disk_is_reported_and_leaves_an_earlier_commit() {
     if let Some(dir) = child_dir() {
         for round in 0..5 {
             let dir = dir.join(round.to_string());
@@ -217,8 +217,8 @@ fn a_full_disk_is_said_and_leaves_an_earlier_commit() {
         return expect_no_load(&dir.join("load"));
     }
     let dir = tempfile::tempdir().unwrap();
-    let child = child("damage::a_full_disk_is_said_and_leaves_an_earlier_commit", dir.path());
-    // A small disk of its own, that no other process sees: needs user namespaces, not root.
+    let child = child("damage::full_disk_is_reported_and_leaves_an_earlier_commit", dir.path());
+    // A small disk of its own that no other process sees: needs user namespaces, not root.
     let mut on_small_disk = Command::new("timeout");
     on_small_disk
         .args(["60", "unshare", "--mount", "--map-root-user", "sh", "-c"])

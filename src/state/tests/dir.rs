@@ -1,4 +1,4 @@
-//! The state folder: marks, slots, locks, modes, and what may be removed.
+//! The state folder: markers, slots, locks, modes, and what may be removed.
 
 use std::fs;
 use std::io::Read;
@@ -13,7 +13,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn folders_are_made_for_this_user_only() {
+fn folders_are_created_for_this_user_only() {
     let above = tempfile::tempdir().unwrap();
     let root = above.path().join("new/state");
     let state = StateDir::lock(&root).unwrap();
@@ -26,7 +26,7 @@ fn folders_are_made_for_this_user_only() {
 }
 
 #[test]
-fn an_empty_folder_is_taken_and_closed_to_others() {
+fn empty_folder_is_accepted_and_closed_to_others() {
     let root = tempfile::tempdir().unwrap();
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(root.path().join("lost+found")).unwrap();
@@ -36,7 +36,7 @@ fn an_empty_folder_is_taken_and_closed_to_others() {
 }
 
 #[test]
-fn a_folder_that_holds_something_else_is_refused_and_left_alone() {
+fn foreign_folder_is_rejected_and_left_unchanged() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("thesis.txt"), "years of work").unwrap();
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -48,7 +48,7 @@ fn a_folder_that_holds_something_else_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_file_in_the_folders_place_is_an_error() {
+fn file_in_place_of_the_folder_is_an_error() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("file");
     fs::write(&file, "").unwrap();
@@ -67,7 +67,7 @@ fn no_name_leads_out_of_the_slot() {
 }
 
 #[test]
-fn each_claim_gets_a_slot_of_its_own() {
+fn each_process_gets_its_own_slot() {
     let root = tempfile::tempdir().unwrap();
     let first = StateDir::lock(root.path()).unwrap();
     let second = StateDir::lock(root.path()).unwrap();
@@ -80,7 +80,7 @@ fn each_claim_gets_a_slot_of_its_own() {
 }
 
 #[test]
-fn processes_that_begin_at_once_all_find_a_slot() {
+fn processes_that_start_together_all_get_a_slot() {
     let above = tempfile::tempdir().unwrap();
     let root = above.path().join("state");
     let claimed: Vec<_> = std::thread::scope(|scope| {
@@ -91,7 +91,7 @@ fn processes_that_begin_at_once_all_find_a_slot() {
     assert_eq!(slots.len(), 8);
 }
 
-/// Claims a slot, opens a store in it, says so and waits to be killed.
+/// Takes a slot, opens a store in it, prints that and waits to be killed.
 fn hold(root: &Path) {
     let state = StateDir::lock(root).unwrap();
     let _store = Store::open(&state.task_dir("t", &TopicPartition::new("a", 0)), &small_memory()).unwrap();
@@ -100,12 +100,12 @@ fn hold(root: &Path) {
 }
 
 #[test]
-fn another_process_holds_its_slot_and_its_stores_until_it_dies() {
+fn process_holds_its_slot_and_stores_until_it_dies() {
     if let Some(root) = child_dir() {
         return hold(&root);
     }
     let root = tempfile::tempdir().unwrap();
-    let mut holder = child("dir::another_process_holds_its_slot_and_its_stores_until_it_dies", root.path())
+    let mut holder = child("dir::process_holds_its_slot_and_stores_until_it_dies", root.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -131,7 +131,7 @@ fn another_process_holds_its_slot_and_its_stores_until_it_dies() {
 }
 
 #[test]
-fn a_store_that_this_process_has_open_is_in_use_by_whatever_path() {
+fn open_store_is_in_use_by_whatever_path() {
     let (_root, _state, dir) = task_dir();
     let _store = Store::open(&dir, &small_memory()).unwrap();
     let other_name = dir.parent().unwrap().join(".").join(dir.file_name().unwrap());
@@ -160,9 +160,9 @@ fn nothing_is_removed_outside_a_slot() {
     aside::remove_built(&dir, &small_memory()).unwrap();
 }
 
-/// Gives up root's rights, if this is root, and tries to take the folder.
+/// Drops root's rights, if this is root, and tries to use the folder.
 fn claim_as_nobody(root: &Path) {
-    // SAFETY: plain system calls without memory; this process does nothing afterwards but the check.
+    // SAFETY: plain system calls that touch no memory; this process does nothing afterwards but the check.
     unsafe {
         if libc::geteuid() == 0 {
             assert_eq!(libc::setgid(65_534), 0);
@@ -175,13 +175,13 @@ fn claim_as_nobody(root: &Path) {
 }
 
 #[test]
-fn a_folder_that_may_not_be_written_is_said() {
+fn unwritable_folder_is_reported() {
     if let Some(root) = child_dir() {
         return claim_as_nobody(&root);
     }
     let above = tempfile::tempdir().unwrap();
     fs::set_permissions(above.path(), fs::Permissions::from_mode(0o555)).unwrap();
     let root = above.path().join("state");
-    let child = child("dir::a_folder_that_may_not_be_written_is_said", &root).output().unwrap();
+    let child = child("dir::unwritable_folder_is_reported", &root).output().unwrap();
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
 }

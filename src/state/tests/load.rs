@@ -1,4 +1,4 @@
-//! Loads, lookups, scans and the store's small print.
+//! Loads, lookups, scans and special cases of the store.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn numbered(n: u32) -> Vec<u8> {
     entry_key(&format!("{n:06}"))
 }
 
-/// Hands over 5,000 keys with a number for their value.
+/// Loads 5,000 keys, each with a number as its value.
 fn load_all(store: &mut Store, number: usize) {
     let mut buffer = LoadBuffer::new();
     (0..5000).for_each(|n| buffer.put(&numbered(n), Some(&[number as u8])));
@@ -37,10 +37,10 @@ fn evens(dir: &Path) -> Store {
 }
 
 #[test]
-fn sorted_lookups_find_what_single_ones_find() {
+fn sorted_lookups_find_the_same_as_single_ones() {
     let dir = tempfile::tempdir().unwrap();
     let store = evens(dir.path());
-    // More than one chunk, hits and misses, equal keys one after the other.
+    // More than one chunk, hits and misses, duplicate keys.
     let keys: Vec<_> = (0..1500).flat_map(|n| [numbered(n * 3), numbered(n * 3)]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut seen = 0;
@@ -56,7 +56,7 @@ fn sorted_lookups_find_what_single_ones_find() {
 }
 
 #[test]
-fn a_scan_goes_on_where_it_stopped_and_shows_entries_only() {
+fn scan_continues_where_it_stopped_and_shows_entries_only() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = evens(dir.path());
     let digest = [KIND_IDENTITY_DIGEST, 1];
@@ -90,10 +90,10 @@ fn a_scan_goes_on_where_it_stopped_and_shows_entries_only() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Loads as batches and as table files, one after the other or all on their way at once, on an empty and on a
+    /// Loads as batches and as table files, one after the other or all pending at once, into an empty and into a
     /// filled store, reopened in the middle.
     #[test]
-    fn loads_leave_the_last_of_each_key(
+    fn loads_keep_the_last_record_of_each_key(
         before in proptest::collection::vec((0..30_u32, any::<u8>()), 0..30),
         wait in any::<bool>(),
         loads in proptest::collection::vec(
@@ -139,7 +139,7 @@ proptest! {
 }
 
 #[test]
-fn the_key_head_orders_as_the_keys_do() {
+fn key_heads_have_the_same_order_as_keys() {
     let keys: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"a", b"a\0", b"a\0b", b"aaaaaaaaaaaaaaaaaaaaaaa"];
     for a in keys {
         for b in keys {
@@ -150,7 +150,7 @@ fn the_key_head_orders_as_the_keys_do() {
 }
 
 #[test]
-fn a_table_file_left_by_a_killed_load_is_removed() {
+fn table_file_left_by_a_killed_load_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     drop(Store::open(dir.path(), &small_memory()).unwrap());
     let leftover = dir.path().join("7.load.tmp");
@@ -160,7 +160,7 @@ fn a_table_file_left_by_a_killed_load_is_removed() {
 }
 
 #[test]
-fn a_store_that_is_dropped_while_loading_leaves_nothing_and_stands_where_it_was_taken_over() {
+fn store_dropped_while_loading_keeps_only_ingested_loads() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..8 {
         let mut store = Store::open(dir.path(), &small_memory()).unwrap();
@@ -176,7 +176,7 @@ fn a_store_that_is_dropped_while_loading_leaves_nothing_and_stands_where_it_was_
         drop(store);
         assert!(!holds_leftovers(dir.path()), "a builder has written after the store was gone");
         let store = Store::open(dir.path(), &small_memory()).unwrap();
-        // The meta of the last load may not have been flushed; what it says is never too much.
+        // The meta of the last load may not have been flushed; it never claims too much.
         let found = offset(&store.meta().unwrap().unwrap());
         assert!(found <= stood, "{found} > {stood}");
         let value = store.get(&numbered(1)).unwrap().map_or(0, |value| usize::from(value[0]));
@@ -187,7 +187,7 @@ fn a_store_that_is_dropped_while_loading_leaves_nothing_and_stands_where_it_was_
 }
 
 #[test]
-fn a_load_that_begins_anew_forgets_what_was_on_its_way() {
+fn restarted_load_drops_pending_loads() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path(), &small_memory()).unwrap();
     let load = |store: &mut Store, value: u8, to: usize| {
@@ -205,10 +205,10 @@ fn a_load_that_begins_anew_forgets_what_was_on_its_way() {
     assert_eq!(store.meta().unwrap(), Some(loading(2)));
 }
 
-/// Simulated time went on while a thread of a busy machine had not come to build a few records: a seed of the
-/// simulation was not done in time.
+/// Regression: simulated time passed while a thread of a busy machine had not got round to building a few records, and
+/// a seed of the simulation was not done in time.
 #[test]
-fn where_there_are_no_builders_a_load_is_built_when_it_is_handed_over() {
+fn load_is_built_when_submitted_if_there_are_no_builders() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path(), &Memory::without_builders(8 << 20)).unwrap();
     store.set_ingest_bytes_min(0);
@@ -225,7 +225,7 @@ fn where_there_are_no_builders_a_load_is_built_when_it_is_handed_over() {
 }
 
 #[test]
-fn loads_have_bounded_room_and_give_it_back() {
+fn loads_have_a_bounded_budget_and_release_it() {
     let memory = Memory::new(64 << 20);
     let mut buffers: Vec<_> = std::iter::from_fn(|| memory.load_buffer()).collect();
     assert!((2..=16).contains(&buffers.len()), "{}", buffers.len());
@@ -238,7 +238,7 @@ fn loads_have_bounded_room_and_give_it_back() {
     assert!(records >= 50_000, "{records}");
     let taken: usize = buffers.len() * buffers[0].room_bytes();
     assert!(taken <= 32 << 20, "{taken}");
-    // One on its way through a store holds its room until it was taken over.
+    // A load pending in a store holds its share until it is ingested.
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path(), &memory).unwrap();
     store.begin_load(&loading(0)).unwrap();
@@ -251,7 +251,7 @@ fn loads_have_bounded_room_and_give_it_back() {
 }
 
 #[test]
-fn a_changelog_that_holds_the_stores_own_key_is_refused() {
+fn changelog_with_the_stores_own_key_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path(), &small_memory()).unwrap();
     store.begin_load(&loading(0)).unwrap();
@@ -265,7 +265,7 @@ fn a_changelog_that_holds_the_stores_own_key_is_refused() {
 
 #[test]
 #[should_panic(expected = "a load begins with begin_load")]
-fn a_load_into_a_store_that_looks_current_is_a_bug() {
+fn load_into_a_store_that_looks_current_panics() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path(), &small_memory()).unwrap();
     store.set_meta(&meta(1)).unwrap();
@@ -288,7 +288,7 @@ fn many_small_stores_stay_small() {
 }
 
 #[test]
-fn a_state_that_does_not_grow_fills_no_cache() {
+fn state_that_does_not_grow_does_not_fill_the_cache() {
     let dir = tempfile::tempdir().unwrap();
     let memory = Memory::new(64 << 20);
     let mut store = Store::open(dir.path(), &memory).unwrap();
@@ -301,7 +301,7 @@ fn a_state_that_does_not_grow_fills_no_cache() {
         store.flush().unwrap();
         assert_eq!(contents(&store).unwrap().len(), 20_000);
     }
-    // 2 MB of entries, in some files before they are merged; what was read of all files that there were is 60 MB.
+    // 2 MB of entries, in some files before they are merged; everything read from all files there ever were is 60 MB.
     let used = memory.used_bytes();
     assert!(used < 32 << 20, "a state of 2 MB takes {used} bytes");
 }

@@ -1,5 +1,5 @@
-//! Store and overlay against a plain map and a list that stands for the changelog, under whatever a lane
-//! does to them, crashes included: as an operator would, restored from the list after each.
+//! Store and overlay against a plain map and a list in place of the changelog, under whatever a lane
+//! does to them, crashes included: after each, the store is restored from the list as the engine would.
 
 use std::fs;
 use std::io;
@@ -19,16 +19,16 @@ enum Op {
     Abort,
     Flush,
     Reopen,
-    /// The process dies; `restore_crashes` more times while the store is being restored, in loads of
+    /// The process dies; and `restore_crashes` more times while the store is being restored, in loads of
     /// `chunk` records.
     Crash {
         chunk: usize,
         as_file: bool,
         restore_crashes: usize,
-        /// What a simulated disk keeps of what was not flushed: the remainder of the division by what there is.
+        /// How many unflushed writes a simulated disk keeps, modulo the number that there are.
         keeps: usize,
     },
-    /// Restored from the first record on though nothing is wrong.
+    /// Restored from the first record on although nothing is wrong.
     LoadAll {
         chunk: usize,
         as_file: bool,
@@ -58,18 +58,18 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The operator's view: one store, the changelog that it can be restored from, and how much of it must
+/// The engine's view: one store, the changelog that it can be restored from, and how much of it must
 /// survive a crash.
 struct World {
     lives: usize,
     memory: Memory,
-    /// Where it is a simulated one.
+    /// The simulated disk, if it is one.
     disk: Option<SimulatedDisk>,
     store: Option<Store>,
     overlay: Overlay,
     changelog: Records,
     flushed: usize,
-    /// Dropped last: RocksDB tries for a second to write into a folder that is gone.
+    /// Dropped last: RocksDB keeps trying for a second to write into a folder that is gone.
     root: tempfile::TempDir,
 }
 
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// Goes on with the store as it was on the disk just now, and checks it against the promise.
+    /// Continues with the store as it was on the disk just now, and checks it against the promise.
     fn crash(&mut self, keeps: usize) {
         let mut dir = self.store().path().to_owned();
         match &self.disk {
@@ -171,12 +171,12 @@ impl World {
     }
 
     fn reopen(&mut self, dir: &Path) {
-        // The former store is closed first, which brings its writes to its own folder.
+        // The previous store is closed first, which flushes its writes to its own folder.
         self.store = None;
         self.store = Some(Store::open(dir, &self.memory).unwrap());
     }
 
-    /// Reads the changelog from where the store stands to its end.
+    /// Reads the changelog from the store's offset to its end.
     fn restore(&mut self, chunk: usize, as_file: bool, mut crashes: usize, keeps: usize) {
         let mut at = self.store().meta().unwrap().as_ref().map_or(0, offset);
         self.store().begin_load(&loading(at)).unwrap();
@@ -188,7 +188,7 @@ impl World {
             self.store().load(buffer, loading(to)).unwrap();
             at = to;
             if crashes > 0 {
-                // What is on its way is as good as never read; what was taken over is on the disk.
+                // Pending loads count as never read; ingested ones are on the disk.
                 self.store().finish_loads().unwrap();
                 crashes -= 1;
                 self.flushed = 0;
@@ -204,13 +204,13 @@ impl World {
     }
 }
 
-/// In memory where the system has such a place: thousands of small files are made, and waiting for a disk
+/// In memory if the system has such a place: thousands of small files are created, and waiting for a disk
 /// would show nothing here, where a crash is a copy.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
 
-/// Copies an open store's folder as a crash would leave it, once nothing in the background changes it.
+/// Copies an open store's folder as a crash would leave it, once no background work changes it.
 fn copy_as_it_is(from: &Path, to: &Path) {
     let listing = || -> io::Result<BTreeMap<_, _>> {
         let sized = |entry: io::Result<fs::DirEntry>| {
@@ -221,7 +221,7 @@ fn copy_as_it_is(from: &Path, to: &Path) {
     };
     let attempt = || -> io::Result<bool> {
         fs::create_dir_all(to)?;
-        // A file may vanish between the folder's listing and its own: then the attempt has failed.
+        // A file may vanish between the listing of the folder and its copy: then the attempt has failed.
         let before = listing()?;
         for name in before.keys() {
             fs::copy(from.join(name), to.join(name))?;
@@ -249,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn a_store_is_always_the_state_after_some_commit(ops in proptest::collection::vec(op(), 1..60)) {
+    fn store_is_always_the_state_after_some_commit(ops in proptest::collection::vec(op(), 1..60)) {
         follow(World::new(None), ops);
     }
 }
@@ -258,7 +258,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn so_is_a_simulated_one(ops in proptest::collection::vec(op(), 1..60), one_read: bool) {
+    fn simulated_store_is_always_the_state_after_some_commit(ops in proptest::collection::vec(op(), 1..60), one_read: bool) {
         let disk = SimulatedDisk::new(Loads { one_read, ..Loads::default() });
         follow(World::new(Some(disk)), ops);
     }

@@ -1,4 +1,4 @@
-//! The overlay against a plain map: the last write of each key, in the order of the first.
+//! The overlay against a plain map: the last write for each key, in the order of first writes.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 
 proptest! {
     #[test]
-    fn the_overlay_is_a_map_in_order_of_first_write(
+    fn overlay_is_a_map_in_order_of_first_write(
         rounds in proptest::collection::vec(proptest::collection::vec(
             (proptest::collection::vec(0..4_u8, 0..3), proptest::option::of(proptest::collection::vec(any::<u8>(), 0..20))),
             0..60,
@@ -36,7 +36,7 @@ proptest! {
 }
 
 #[test]
-fn values_of_one_size_are_overwritten_in_their_place() {
+fn values_of_the_same_size_are_overwritten_in_place() {
     let mut overlay = Overlay::new();
     overlay.put(b"key", Some(b"1111"));
     let bytes = overlay.bytes();
@@ -50,7 +50,7 @@ fn values_of_one_size_are_overwritten_in_their_place() {
 }
 
 #[test]
-fn a_store_is_open_once_in_a_process() {
+fn store_can_be_locked_only_once_in_a_process() {
     let registry = Registry::new();
     let lock = registry.clone().try_lock(Path::new("a")).unwrap();
     assert!(registry.try_lock(Path::new("a")).is_none());

@@ -1,11 +1,11 @@
-//! Goal: a store that was set aside is whole, in one place or the other, whatever is done beside it.
+//! Goal: a store that was set aside is whole, in one place or the other, whatever happens meanwhile.
 
 use std::fs;
 
 use super::*;
 use crate::record::TopicPartition;
 
-/// Stands in for a store that was built.
+/// Builds a store in place of the one set aside.
 fn built(dir: &Path, records: &[(&str, Option<&str>)], at: usize) {
     let mut store = Store::open(dir, &small_memory()).unwrap();
     store.commit(&overlay_of(records), &meta(at)).unwrap();
@@ -16,7 +16,7 @@ fn holds(dir: &Path) -> Map {
 }
 
 #[test]
-fn what_was_set_aside_comes_back_as_it_was() {
+fn store_set_aside_is_put_back_unchanged() {
     let (_root, _state, dir) = task_dir();
     let memory = small_memory();
     built(&dir, &[("a", Some("1"))], 1);
@@ -35,12 +35,12 @@ fn what_was_set_aside_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_copy_is_what_the_store_was_and_shares_nothing_with_it() {
+fn copy_equals_the_store_and_is_independent_of_it() {
     let (_root, _state, dir) = task_dir();
     let memory = small_memory();
     built(&dir, &[("a", Some("1")), ("b", Some("1"))], 1);
     let before = holds(&dir);
-    // As it is left behind where the process is killed while a copy is made.
+    // As left behind by a process killed while making a copy.
     let unfinished = dir.with_file_name(format!("{}.aside.tmp", dir.file_name().unwrap().to_str().unwrap()));
     fs::create_dir(&unfinished).unwrap();
     fs::write(unfinished.join("000007.sst"), "half of it").unwrap();
@@ -58,7 +58,7 @@ fn a_copy_is_what_the_store_was_and_shares_nothing_with_it() {
 }
 
 #[test]
-fn what_stands_aside_is_removed_alone() {
+fn only_the_store_set_aside_is_removed() {
     let (_root, _state, dir) = task_dir();
     let memory = small_memory();
     built(&dir, &[("a", Some("1"))], 1);
@@ -72,7 +72,7 @@ fn what_stands_aside_is_removed_alone() {
 }
 
 #[test]
-fn nothing_is_set_aside_or_put_back_outside_a_state_folder() {
+fn stores_outside_a_state_folder_are_not_set_aside_or_put_back() {
     let (outside, memory) = (tempfile::tempdir().unwrap(), small_memory());
     let dir = outside.path().join("a/b/c");
     built(&dir, &[("a", Some("1"))], 1);
@@ -86,7 +86,7 @@ fn nothing_is_set_aside_or_put_back_outside_a_state_folder() {
 }
 
 #[test]
-fn a_survey_finds_stores_of_all_slots_and_changes_nothing() {
+fn survey_finds_stores_in_all_slots_and_changes_nothing() {
     let (root, state, dir) = task_dir();
     let second = StateDir::lock(root.path()).unwrap();
     let other = second.task_dir("payments", &TopicPartition::new("orders", 0));
@@ -96,7 +96,7 @@ fn a_survey_finds_stores_of_all_slots_and_changes_nothing() {
     }
     aside::set_aside(&dir, &small_memory()).unwrap();
     let _open = Store::open(&other, &small_memory()).unwrap();
-    // Begun, and killed before anything was made of it.
+    // Started, and killed before anything was created.
     fs::create_dir(&dir).unwrap();
     let listed = |folder: &Path| {
         let mut all: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

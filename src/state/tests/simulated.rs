@@ -1,5 +1,5 @@
-//! The simulated disk's stores against RocksDB: the same calls, the same answers; and its faults, which are the
-//! real ones' (`damage` shows those).
+//! The simulated disk's stores against RocksDB: the same calls, the same results; and its faults, which are the
+//! same as the real ones (`damage` shows those).
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::state::tests::disk_in_memory::{Loads, SimulatedDisk};
 
 type Records = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// A call, or some that belong together.
+/// A call, or several that belong together.
 #[derive(Clone, Debug)]
 enum Op {
     Commit(Records),
@@ -75,12 +75,12 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// An error's kind: words and folders differ.
+/// An error's kind: messages and folders differ.
 fn kind(error: &Error) -> String {
     format!("{error:?}").split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// A store and what is needed to open it again.
+/// A store and what is needed to reopen it.
 struct Side {
     memory: Memory,
     dir: PathBuf,
@@ -95,7 +95,7 @@ impl Side {
         Self { memory, dir, store, calls: 0, is_loading: false }
     }
 
-    /// Does it, and tells all that can be seen of it.
+    /// Executes it, and describes everything observable.
     fn run(&mut self, op: &Op) -> String {
         self.calls += 1;
         let (at, is_loading) = (self.calls, self.is_loading);
@@ -120,7 +120,7 @@ impl Side {
                 let mut buffer = LoadBuffer::new();
                 records.iter().for_each(|(key, value)| buffer.put(key, value.as_deref()));
                 let loaded = store.load(buffer, loading(at));
-                // What is ready when is not promised.
+                // When a load is ready is not specified.
                 format!("{loaded:?} {:?}", store.finish_loads())
             }
             Op::FinishLoads | Op::Load { .. } => format!("{:?} {:?}", store.finish_loads(), store.take_loaded()),
@@ -141,10 +141,10 @@ impl Side {
                 let done = match op {
                     Op::SetAside => aside::set_aside(dir, memory),
                     Op::PutBack => aside::remove_built(dir, memory).and_then(|()| aside::put_back(dir, memory)),
-                    // Never over one that is there.
+                    // Never over an existing one.
                     Op::PutBackOver => aside::put_back(dir, memory),
                     Op::RemoveAside => aside::remove_aside(dir, memory),
-                    // Killed before another was begun.
+                    // Killed before another was started.
                     _ => aside::set_aside(dir, memory).and_then(|()| aside::recover(dir, memory)),
                 };
                 let told = format!("{:?} {:?}", done.map_err(|_| "refused"), aside::stands_aside(dir, memory));
@@ -156,7 +156,7 @@ impl Side {
             Op::Reopen => {
                 self.store = None;
                 self.store = Some(Store::open(&self.dir, &self.memory).unwrap());
-                // Being restored is what its meta says.
+                // The meta says that it is being restored.
                 let meta = self.store().meta().unwrap();
                 self.is_loading = meta.is_some_and(|meta| meta.token.is_none());
                 String::new()
@@ -202,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn a_simulated_store_answers_as_rocksdb_does(ops in proptest::collection::vec(op(), 1..50)) {
+    fn simulated_store_behaves_like_rocksdb(ops in proptest::collection::vec(op(), 1..50)) {
         let (_root, _state, dir) = task_dir();
         let mut real = Side::new(small_memory(), dir);
         let disk = SimulatedDisk::new(Loads::default());
@@ -233,7 +233,7 @@ fn stands_at(disk: &SimulatedDisk, dir: &Path) -> usize {
 }
 
 #[test]
-fn a_crash_takes_back_as_many_of_the_last_commits_as_is_chosen_and_nothing_that_was_flushed() {
+fn crash_undoes_the_chosen_number_of_unflushed_commits() {
     for kept in 0..=2 {
         let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
         let mut store = three_commits(&disk, dir);
@@ -241,7 +241,7 @@ fn a_crash_takes_back_as_many_of_the_last_commits_as_is_chosen_and_nothing_that_
             assert_eq!(batches, 2);
             kept
         });
-        // What the dead process still does has no effect.
+        // The dead process's further calls have no effect.
         assert!(store.set_meta(&meta(9)).is_err());
         assert_eq!(stands_at(&disk, dir), 1 + kept);
         drop(store);
@@ -250,7 +250,7 @@ fn a_crash_takes_back_as_many_of_the_last_commits_as_is_chosen_and_nothing_that_
 }
 
 #[test]
-fn table_files_outlive_a_crash_and_leave_the_store_ahead_of_its_meta() {
+fn table_files_survive_a_crash_and_are_ahead_of_the_meta() {
     let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
     let mut store = Store::open(dir, &disk.memory()).unwrap();
     store.begin_load(&loading(0)).unwrap();
@@ -269,7 +269,7 @@ fn table_files_outlive_a_crash_and_leave_the_store_ahead_of_its_meta() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_leaves_an_earlier_commit() {
+fn full_disk_is_reported_and_leaves_an_earlier_commit() {
     let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
     let mut store = three_commits(&disk, dir);
     disk.set_full(Some(1));
@@ -283,7 +283,7 @@ fn a_full_disk_is_said_and_leaves_an_earlier_commit() {
 }
 
 #[test]
-fn damage_is_said_when_it_is_opened_or_read_and_gone_after_a_wipe() {
+fn damage_is_reported_on_open_or_read_and_gone_after_a_wipe() {
     let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
     assert!(!disk.damage(dir, 0), "there is nothing");
     drop(three_commits(&disk, dir));
@@ -300,7 +300,7 @@ fn damage_is_said_when_it_is_opened_or_read_and_gone_after_a_wipe() {
 }
 
 #[test]
-fn an_old_copy_is_what_it_was() {
+fn old_copy_is_unchanged() {
     let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
     let store = three_commits(&disk, dir);
     let copy = disk.copy(dir);

@@ -1,10 +1,10 @@
 //! Goal: what one producer, one reader and one folder promise: atomic and durable transactions, fencing,
-//! exact bytes, clear refusals.
+//! exact bytes, clear errors.
 
 use super::*;
 
 #[test]
-fn a_record_comes_back_byte_for_byte() {
+fn record_is_returned_byte_for_byte() {
     let (_dir, cluster) = cluster();
     let mut headers = HeaderBuf::default();
     headers.push(b"trace", Some(b"\x00\xff"));
@@ -24,12 +24,12 @@ fn a_record_comes_back_byte_for_byte() {
     let none = HeaderBuf::default();
     assert_eq!(records[0], expected(0, 1_000, Some("k"), Some("v"), &headers));
     assert_eq!(records[1], expected(1, 0, None, None, &none));
-    assert_eq!(records[2], expected(2, 0, Some(""), Some(""), &none), "the cluster's clock stands at 0");
+    assert_eq!(records[2], expected(2, 0, Some(""), Some(""), &none), "the cluster's clock is at 0");
     assert_eq!(cluster.read_all("t", 0).unwrap(), vec![]);
 }
 
 #[test]
-fn a_transaction_is_visible_whole_at_its_commit_and_not_before() {
+fn transaction_is_visible_as_a_whole_once_committed() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 1, &[]);
     create(&cluster, "out", 1, &[]);
@@ -47,7 +47,7 @@ fn a_transaction_is_visible_whole_at_its_commit_and_not_before() {
 }
 
 #[test]
-fn an_aborted_transaction_leaves_no_trace() {
+fn aborted_transaction_leaves_no_trace() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 1, &[]);
     let member = joined(&cluster, "g", "in");
@@ -63,7 +63,7 @@ fn an_aborted_transaction_leaves_no_trace() {
 }
 
 #[test]
-fn a_second_producer_of_the_same_id_fences_the_first() {
+fn second_producer_with_the_same_id_fences_the_first() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 1, &[]);
     let member = joined(&cluster, "g", "in");
@@ -81,7 +81,7 @@ fn a_second_producer_of_the_same_id_fences_the_first() {
 }
 
 #[test]
-fn all_that_was_committed_is_there_after_reopening() {
+fn committed_data_is_there_after_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let options = || Clock::default().options();
     let cluster = Embedded::open_with(dir.path(), options()).unwrap();
@@ -103,7 +103,7 @@ fn all_that_was_committed_is_there_after_reopening() {
 }
 
 #[test]
-fn a_folder_that_is_open_is_refused_with_the_reason() {
+fn open_folder_is_refused_with_the_reason() {
     let (dir, cluster) = cluster();
     let error = Embedded::open(dir.path(), 1).unwrap_err();
     assert_eq!(error.kind, Kind::Refused);
@@ -113,7 +113,7 @@ fn a_folder_that_is_open_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_recreated_topic_has_another_id_and_nothing_of_the_old_one() {
+fn recreated_topic_has_another_id_and_is_empty() {
     let (_dir, cluster) = cluster();
     create(&cluster, "t", 1, &[]);
     let old = cluster.describe_topic("t").unwrap().unwrap().id;
@@ -133,7 +133,7 @@ fn a_recreated_topic_has_another_id_and_nothing_of_the_old_one() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_by_itself_and_what_fails_is_reported() {
+fn unsendable_record_is_refused_alone_and_failure_is_reported() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 1, &[]);
     create(&cluster, "small", 1, &[("max.message.bytes", "3".into()), ("cleanup.policy", "compact".into())]);
@@ -165,7 +165,7 @@ fn what_cannot_be_sent_is_refused_by_itself_and_what_fails_is_reported() {
 }
 
 #[test]
-fn a_topic_deleted_in_mid_transaction_aborts_it() {
+fn deleting_a_topic_aborts_transactions_that_write_to_it() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 1, &[]);
     create(&cluster, "out", 1, &[]);
@@ -180,7 +180,7 @@ fn a_topic_deleted_in_mid_transaction_aborts_it() {
 }
 
 #[test]
-fn a_reader_waits_for_what_comes_and_is_woken() {
+fn waiting_reader_is_woken_by_a_new_record() {
     let (_dir, cluster) = cluster();
     create(&cluster, "t", 1, &[]);
     let mut reader = cluster.reader(&tp("t", 0), 0).unwrap();
@@ -200,7 +200,7 @@ fn a_reader_waits_for_what_comes_and_is_woken() {
 }
 
 #[test]
-fn offsets_that_are_not_there_are_refused() {
+fn missing_offsets_are_refused() {
     let (_dir, cluster) = cluster();
     create(&cluster, "t", 1, &[]);
     cluster.append("t", 0, &[message("t", 0, "a", None), message("t", 0, "b", None)]).unwrap();
@@ -212,14 +212,14 @@ fn offsets_that_are_not_there_are_refused() {
     let mut member = joined(&cluster, "g", "t");
     let mut batch = Batch::default();
     assert_eq!(member.poll(&mut batch, 10, LONG).unwrap_err().kind, Kind::Refused);
-    assert_eq!(member.poll(&mut batch, 10, NOT_AT_ALL).unwrap(), None, "it is told once");
+    assert_eq!(member.poll(&mut batch, 10, NOT_AT_ALL).unwrap(), None, "it is reported once");
     member.start(&tp("t", 0), 1).unwrap();
     member.poll(&mut batch, 10, LONG).unwrap();
     assert_eq!(batch.record(0).key, Some(&b"b"[..]));
 }
 
 #[test]
-fn a_takeover_is_answered_at_once() {
+fn takeover_settles_at_once() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 1, &[]);
     create(&cluster, "log", 1, &[("cleanup.policy", "compact".into())]);
@@ -235,11 +235,11 @@ fn a_takeover_is_answered_at_once() {
 }
 
 #[test]
-fn a_folder_of_a_later_format_is_refused_by_name() {
+fn folder_of_a_later_format_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     drop(Embedded::open(dir.path(), 1).unwrap());
     let db = rocksdb::DB::open_default(dir.path().join("db")).unwrap();
-    // What follows the number is the later release's affair.
+    // Anything after the number is up to the later release.
     db.put(layout::head_key(), [layout::FORMAT + 1, 0xff, 0xff, 0xff]).unwrap();
     drop(db);
     let error = Embedded::open(dir.path(), 1).unwrap_err();

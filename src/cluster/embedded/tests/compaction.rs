@@ -1,5 +1,5 @@
-//! Goal: whoever reads a compacted topic from 0 folds to the same state, before, during and after every
-//! compaction; tombstones stay for as long as they may be needed, and not for ever.
+//! Goal: reading a compacted topic from 0 folds to the same state before, during and after every
+//! compaction; tombstones are kept as long as they may be needed, but not for ever.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ fn put(cluster: &Embedded, pairs: &[(&str, Option<&str>)]) {
 }
 
 #[test]
-fn only_the_last_of_each_key_stays_with_its_offset() {
+fn compaction_keeps_the_last_record_of_each_key_with_its_offset() {
     let (_dir, cluster) = compacted(&Clock::default(), u64::MAX);
     put(&cluster, &[("a", Some("1")), ("b", Some("1")), ("a", Some("2")), ("b", None), ("c", Some("1"))]);
     cluster.compact("log", 0).unwrap();
@@ -47,7 +47,7 @@ fn only_the_last_of_each_key_stays_with_its_offset() {
 }
 
 #[test]
-fn tombstones_stay_for_their_time_and_go_then() {
+fn tombstones_are_removed_after_their_retention() {
     let clock = Clock::default();
     let (_dir, cluster) = compacted(&clock, u64::MAX);
     put(&cluster, &[("a", Some("1")), ("a", None)]);
@@ -58,7 +58,7 @@ fn tombstones_stay_for_their_time_and_go_then() {
     assert_eq!(pairs(&cluster, "log", 0).len(), 2);
     clock.set(1_000);
     cluster.compact("log", 0).unwrap();
-    assert_eq!(pairs(&cluster, "log", 0), vec![("b".into(), None)], "b's was met later");
+    assert_eq!(pairs(&cluster, "log", 0), vec![("b".into(), None)], "b's was seen later");
     clock.set(2_000);
     cluster.compact("log", 0).unwrap();
     assert_eq!(pairs(&cluster, "log", 0), vec![]);
@@ -69,7 +69,7 @@ fn tombstones_stay_for_their_time_and_go_then() {
 }
 
 #[test]
-fn a_tombstone_waits_for_a_reader_that_needs_it() {
+fn tombstone_is_kept_for_a_reader_that_needs_it() {
     let clock = Clock::default();
     let (_dir, cluster) = compacted(&clock, u64::MAX);
     put(&cluster, &[("a", Some("1")), ("b", Some("1")), ("a", None), ("c", Some("1"))]);
@@ -91,7 +91,7 @@ fn a_tombstone_waits_for_a_reader_that_needs_it() {
 }
 
 #[test]
-fn a_log_that_grows_is_compacted_by_itself_and_folds_equal() {
+fn growing_log_is_compacted_automatically_and_folds_the_same() {
     let clock = Clock::default();
     let (dir, cluster) = compacted(&clock, 100);
     let mut model = Fold::new();

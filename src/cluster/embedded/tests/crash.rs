@@ -1,4 +1,4 @@
-//! Goal: a process that is killed with SIGKILL while it commits loses nothing that was answered, and no
+//! Goal: a process that is killed with SIGKILL while it commits loses nothing that was confirmed, and no
 //! transaction is ever torn. The process is this test binary, started again.
 
 use std::io::{BufRead, BufReader, Write};
@@ -10,8 +10,8 @@ const DIR: &str = "RATCHET_TEST_EMBEDDED_DIR";
 const CHILD: &str = "cluster::embedded::tests::crash::child";
 const ROUNDS: usize = 6;
 
-/// Commits transactions for as long as it lives: a record to each of two topics and the offset, all of
-/// the same number, and says each number when its commit was answered.
+/// Commits transactions for as long as it lives: a record to each of two topics and the offset, all with
+/// the same number, and prints each number once its commit was confirmed.
 #[test]
 #[ignore = "the child of the crash test"]
 fn child() {
@@ -44,7 +44,7 @@ impl Drop for Killed {
     }
 }
 
-/// Lets a child commit `commits` times and a moment more, kills it, and answers the last number it said.
+/// Lets a child make `commits` commits and then some, kills it, and returns the last number it printed.
 fn run_and_kill(dir: &std::path::Path, commits: usize) -> i64 {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", CHILD, "--ignored", "--nocapture"])
@@ -60,13 +60,13 @@ fn run_and_kill(dir: &std::path::Path, commits: usize) -> i64 {
     std::thread::sleep(Duration::from_micros(300 * commits as u64 % 3_000));
     child.0.kill().unwrap();
     child.0.wait().unwrap();
-    // What it still had said when it died was answered too.
+    // What it had printed by the time it died was confirmed too.
     last = numbers.last().unwrap_or(last);
     last
 }
 
 #[test]
-fn a_killed_process_loses_nothing_committed_and_tears_nothing() {
+fn killed_process_loses_no_commit_and_tears_none() {
     let dir = tempfile::tempdir().unwrap();
     let mut before = 0;
     for round in 0..ROUNDS {

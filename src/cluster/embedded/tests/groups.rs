@@ -1,5 +1,5 @@
-//! Goal: a partition has one owner at most, moves only after its owner has let it go, and commits of
-//! those who are not of the group's present generation never get through.
+//! Goal: a partition has at most one owner, moves only after its owner has released it, and commits by
+//! members outside the group's current generation never succeed.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn names(partitions: &[i32]) -> Vec<TopicPartition> {
 }
 
 #[test]
-fn partitions_move_in_two_steps_and_no_more_than_needed() {
+fn partitions_move_in_two_steps_and_only_if_needed() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 4, &[]);
     let mut first = cluster.member("g", &[Arc::from("in")]).unwrap();
@@ -23,8 +23,8 @@ fn partitions_move_in_two_steps_and_no_more_than_needed() {
     let mut batch = Batch::default();
     let event = first.poll(&mut batch, 10, LONG).unwrap().unwrap();
     assert_eq!(event, GroupEvent::Revoked(names(&[2, 3])));
-    assert_eq!(first.poll(&mut batch, 10, NOT_AT_ALL).unwrap(), None, "not before the answer");
-    assert_eq!(settle_in(&mut second), vec![GroupEvent::Assigned(vec![])], "they are still the first one's");
+    assert_eq!(first.poll(&mut batch, 10, NOT_AT_ALL).unwrap(), None, "not before the acknowledgement");
+    assert_eq!(settle_in(&mut second), vec![GroupEvent::Assigned(vec![])], "they still belong to the first");
     accept(&mut first, &event);
     assert_eq!(settle_in(&mut first), vec![GroupEvent::Assigned(vec![])]);
     assert_eq!(settle_in(&mut second), vec![GroupEvent::Assigned(names(&[2, 3]))]);
@@ -34,7 +34,7 @@ fn partitions_move_in_two_steps_and_no_more_than_needed() {
 }
 
 #[test]
-fn a_member_that_is_dropped_gives_all_at_once_and_the_waiting_are_woken() {
+fn dropped_member_releases_all_and_wakes_those_waiting() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 2, &[]);
     let first = joined(&cluster, "g", "in");
@@ -50,7 +50,7 @@ fn a_member_that_is_dropped_gives_all_at_once_and_the_waiting_are_woken() {
 }
 
 #[test]
-fn stale_generations_and_strangers_cannot_commit() {
+fn stale_generations_and_former_members_cannot_commit() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 2, &[]);
     let mut first = cluster.member("g", &[Arc::from("in")]).unwrap();
@@ -75,12 +75,12 @@ fn stale_generations_and_strangers_cannot_commit() {
     let left = second.metadata().unwrap();
     assert_eq!(commit(left.clone()), Ok(()));
     drop(second);
-    assert_eq!(commit(left), Err(Kind::Abort), "no member any more");
+    assert_eq!(commit(left), Err(Kind::Abort), "no longer a member");
     assert_eq!(pairs(&cluster, "in", 0).len(), 2);
 }
 
 #[test]
-fn while_partitions_are_revoked_their_offsets_can_still_be_committed() {
+fn offsets_can_be_committed_while_partitions_are_being_revoked() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 2, &[]);
     let mut first = joined(&cluster, "g", "in");
@@ -97,7 +97,7 @@ fn while_partitions_are_revoked_their_offsets_can_still_be_committed() {
 }
 
 #[test]
-fn an_expelled_member_has_lost_all_and_joins_again() {
+fn expelled_member_loses_all_and_rejoins() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 2, &[]);
     let mut member = joined(&cluster, "g", "in");
@@ -113,7 +113,7 @@ fn an_expelled_member_has_lost_all_and_joins_again() {
 }
 
 #[test]
-fn an_expulsion_while_an_event_is_open_is_heard_after_its_answer() {
+fn expulsion_is_reported_after_a_pending_event_is_acknowledged() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 1, &[]);
     let mut member = cluster.member("g", &[Arc::from("in")]).unwrap();
@@ -124,11 +124,11 @@ fn an_expulsion_while_an_event_is_open_is_heard_after_its_answer() {
     accept(&mut member, &event);
     let events = settle_in(&mut member);
     assert_eq!(events, vec![GroupEvent::Lost(names(&[0])), GroupEvent::Assigned(names(&[0]))]);
-    assert_eq!(member.accept_assigned(&[]).unwrap_err().kind, Kind::Refused, "nothing was told");
+    assert_eq!(member.accept_assigned(&[]).unwrap_err().kind, Kind::Refused, "there was no event");
 }
 
 #[test]
-fn a_topic_that_comes_or_goes_rebalances_its_subscribers() {
+fn created_or_deleted_topic_rebalances_its_subscribers() {
     let (_dir, cluster) = cluster();
     let mut member = cluster.member("g", &[Arc::from("in")]).unwrap();
     assert_eq!(settle_in(&mut member), vec![GroupEvent::Assigned(vec![])]);
@@ -139,7 +139,7 @@ fn a_topic_that_comes_or_goes_rebalances_its_subscribers() {
 }
 
 #[test]
-fn a_member_reads_all_its_partitions_in_turn_from_where_it_was_started() {
+fn member_reads_its_partitions_in_turn_from_their_start_offsets() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 2, &[]);
     for partition in 0..2 {
@@ -184,10 +184,10 @@ enum Step {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the order in which members come, go, hear and answer: never two owners, and in the end a
+    /// In whatever order members join, leave, are served and acknowledge: never two owners, and in the end a
     /// balanced assignment of everything.
     #[test]
-    fn one_owner_at_most_and_balance_in_the_end(
+    fn assignment_has_at_most_one_owner_and_becomes_balanced(
         steps in prop::collection::vec(
             prop_oneof![
                 1 => Just(Step::Join),
@@ -227,7 +227,7 @@ proptest! {
     }
 }
 
-/// Members as they see themselves: id, the event that they were told, what they own.
+/// Members as they see themselves: id, the event delivered to them, what they own.
 struct Sim {
     group: Group,
     members: Vec<(u64, Option<GroupEvent>, BTreeSet<TopicPartition>)>,
@@ -276,7 +276,7 @@ impl Sim {
 }
 
 #[test]
-fn a_member_may_subscribe_to_more_to_less_and_to_nothing() {
+fn member_can_extend_reduce_and_drop_its_subscription() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 2, &[]);
     create(&cluster, "more", 1, &[]);

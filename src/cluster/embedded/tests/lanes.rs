@@ -1,4 +1,4 @@
-//! Goal: lanes on threads of their own that read, write and commit while others join, leave, die in
+//! Goal: lanes on their own threads that read, write and commit while others join, leave, die in
 //! mid-transaction and are expelled: every record is written once, in order.
 
 use std::sync::atomic::AtomicUsize;
@@ -9,7 +9,7 @@ const PARTITIONS: i32 = 4;
 const RECORDS: usize = 3_000;
 const LIVES: usize = 30;
 
-/// Copies `in` to `out` until all is copied, or for so many polls only; then it leaves, or is dropped with
+/// Copies `in` to `out` until everything is copied, or only for this many polls; then it leaves, or is dropped with
 /// its transaction open.
 fn lane(cluster: &Embedded, id: &str, polls: usize, leaves: bool) {
     let mut member = cluster.member("g", &[Arc::from("in")]).unwrap();
@@ -82,7 +82,7 @@ fn drained(cluster: &Embedded) -> bool {
 }
 
 #[test]
-fn every_record_is_copied_once_whoever_comes_and_goes() {
+fn every_record_is_copied_once_while_lanes_join_and_leave() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", PARTITIONS, &[]);
     create(&cluster, "out", PARTITIONS, &[]);
@@ -98,7 +98,7 @@ fn every_record_is_copied_once_whoever_comes_and_goes() {
             scope.spawn(move || {
                 while !drained(cluster) {
                     let life = life.fetch_add(1, Ordering::SeqCst);
-                    // Some short lives; then those that stay until all is done.
+                    // Some short-lived ones; then those that stay until everything is done.
                     let polls = if life < LIVES { 5 + life % 7 } else { usize::MAX };
                     if life % 5 == 4 {
                         cluster.expel_members("g").unwrap();

@@ -1,4 +1,4 @@
-//! The embedded cluster, each room of it: basics here, and by file groups, a model, compaction, crashes.
+//! The embedded cluster: basics, groups, a model, compaction, crashes, each in its own file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,11 +18,11 @@ mod groups;
 mod lanes;
 mod model;
 
-/// No test waits for as long as this unless it fails.
+/// No test waits this long unless it fails.
 const LONG: Duration = Duration::from_secs(20);
 const NOT_AT_ALL: Duration = Duration::ZERO;
 
-/// A clock that tests move.
+/// A clock that tests set.
 #[derive(Clone, Default)]
 struct Clock(Arc<AtomicI64>);
 
@@ -71,7 +71,7 @@ fn tp(topic: &str, partition: i32) -> TopicPartition {
     TopicPartition::new(topic, partition)
 }
 
-/// Polls without waiting until the member has nothing more to tell, accepting all, starting at 0.
+/// Polls without waiting until the member has no more events, accepting all, starting at 0.
 fn settle_in(member: &mut Member) -> Vec<GroupEvent> {
     let (mut batch, mut events) = (Batch::default(), Vec::new());
     while let Some(event) = member.poll(&mut batch, 0, NOT_AT_ALL).unwrap() {

@@ -23,7 +23,7 @@ enum Op {
     },
     Commit,
     Abort,
-    /// A second producer takes the id over, and tries on.
+    /// A second producer takes over the id and continues.
     Fence,
     /// The group expels its member before it commits.
     Expel,
@@ -56,10 +56,10 @@ fn op() -> impl Strategy<Value = Op> {
 
 type Pair = (String, Option<String>);
 
-/// What the cluster must equal.
+/// What the cluster must match.
 #[derive(Default)]
 struct Model {
-    /// By topic and partition: all records ever committed, and the first offset that is retained.
+    /// By topic and partition: all records ever committed, and the first retained offset.
     logs: BTreeMap<(&'static str, i32), (Vec<Pair>, i64)>,
     committed: i64,
     pending: Vec<((&'static str, i32), Pair)>,
@@ -67,7 +67,7 @@ struct Model {
 
 struct Run {
     dir: tempfile::TempDir,
-    /// Dropped before the folder is opened again.
+    /// Dropped before the folder is reopened.
     open: Option<(Embedded, Member, Producer)>,
     model: Model,
 }
@@ -168,7 +168,7 @@ impl Run {
         assert_eq!(committed.map_or(0, |committed| committed.offset), self.model.committed);
     }
 
-    /// Each record that is left is the model's at that offset, and the fold is the model's.
+    /// Each remaining record is the model's at that offset, and the fold is the model's.
     fn check_compacted(&self, cluster: &Embedded, partition: i32) {
         let empty = (Vec::new(), 0);
         let (log, _) = self.model.logs.get(&("log", partition)).unwrap_or(&empty);
@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_cluster_equals_the_model(ops in prop::collection::vec(op(), 1..60)) {
+    fn cluster_equals_the_model(ops in prop::collection::vec(op(), 1..60)) {
         let mut run = Run::new();
         for op in &ops {
             run.step(op);

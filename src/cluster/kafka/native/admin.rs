@@ -1,7 +1,7 @@
 //! librdkafka's admin calls. rust-rdkafka does not offer topic ids.
 //!
-//! **Failure**: a topic that does not exist is `None`, not an error; a cluster that does not answer in time says so as
-//! [`Code::RD_KAFKA_RESP_ERR__TIMED_OUT`], unless rights or a password stand behind it.
+//! **Failure**: a topic that does not exist is `None`, not an error; a cluster that does not respond in time is
+//! [`Code::RD_KAFKA_RESP_ERR__TIMED_OUT`], unless missing rights or a wrong password are the cause.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::NonNull;
@@ -15,13 +15,13 @@ use super::{Client, Event, List, Queue, c_millis, c_string};
 use crate::cluster::{Denied, Error, Kind, NewTopic, Rights, TopicId};
 use crate::record::TopicPartition;
 
-/// How long an answer may take.
+/// How long to wait for a response.
 pub const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
-/// The longest time-out that librdkafka takes for an admin call.
+/// The longest timeout that librdkafka accepts for an admin call.
 const NEVER: Duration = Duration::from_secs(3600);
-/// How often a call that waits looks for what may stand behind it.
+/// How often a waiting call checks for the cause of the delay.
 const TROUBLE_STEP: Duration = Duration::from_millis(500);
-/// Added for librdkafka to give its own time-out as an answer.
+/// Extra time for librdkafka to report its own timeout.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A topic, without its settings.
@@ -33,7 +33,7 @@ pub struct Outline {
     pub partition_count: i32,
     /// Whether each of them has a leader.
     pub is_led: bool,
-    /// Replicas of the partition that has the fewest.
+    /// Replicas of the partition with the fewest.
     pub replicas: i32,
     /// What this client may do with it.
     pub rights: Option<Rights>,
@@ -49,21 +49,21 @@ impl Drop for Options {
     }
 }
 
-/// Who answers an admin call.
+/// Who responds to an admin call.
 #[derive(Clone, Copy)]
 enum Whom<'a> {
     /// Any broker, or the controller.
     Anybody,
-    /// The same, and this topic is what it is about.
+    /// The same, for a call about this topic.
     About(&'a CStr),
-    /// A group's coordinator, if it answers in this time. A client that asked in vain must not be used any more: what
-    /// librdkafka asks of a coordinator stays with it past its time-out, and ends the process when the coordinator is
-    /// found (<https://github.com/confluentinc/librdkafka/issues/4605>). So it has no time-out here, and goes with its
+    /// A group's coordinator, with this time to respond. A client must not be used again after its query failed:
+    /// librdkafka keeps a query to a coordinator past its timeout, and ends the process when the coordinator is found
+    /// (<https://github.com/confluentinc/librdkafka/issues/4605>). So the query has no timeout here, and goes with its
     /// client.
     Coordinator(Duration),
 }
 
-/// Makes an admin call and waits for its answer; `call` is given the options and the queue to answer to.
+/// Makes an admin call and waits for its response; `call` is passed the options and the queue for the response.
 fn ask(
     client: &Arc<Client>,
     api: rd::rd_kafka_admin_op_t,
@@ -76,13 +76,13 @@ fn ask(
     };
     let queue = Queue::new(client);
     let mut words = [0 as c_char; 256];
-    // SAFETY: the client is alive; the buffer is as long as is said. The time-outs are within bounds.
+    // SAFETY: the client is alive; the buffer has the given length. The timeouts are within bounds.
     let options = unsafe {
         let raw = rd::rd_kafka_AdminOptions_new(client.raw(), api);
         let options = Options(NonNull::new(raw).expect("librdkafka knows all of its calls"));
         rd::rd_kafka_AdminOptions_set_request_timeout(raw, c_millis(time_out), words.as_mut_ptr(), words.len());
         if matches!(whom, Whom::Coordinator(_)) || api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS {
-            // Fails only for calls that know no such thing.
+            // Fails only for calls without this option.
             let _ = Failure::take(rd::rd_kafka_AdminOptions_set_include_authorized_operations(raw, 1));
         }
         if api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS {
@@ -95,7 +95,7 @@ fn ask(
         }
         options
     };
-    // What was told before is no answer to this question.
+    // Errors from before say nothing about this call.
     client.trouble();
     call(options.0.as_ptr(), queue.raw());
     loop {
@@ -114,9 +114,9 @@ fn ask(
                 return Err(client.explain(late));
             }
             None => {
-                // A wrong password would be told as a time-out, and late.
+                // A wrong password would be reported as a timeout, and late.
                 client.trouble().map_or(Ok(()), Err)?;
-                // A client that reads nothing does not look again who is to be asked: it would wait for a broker that
+                // A client that reads nothing does not look for another broker: it would wait for one that
                 // is gone.
                 if let Whom::About(topic) = whom {
                     client.ask_for_topic(topic, TROUBLE_STEP);
@@ -126,7 +126,7 @@ fn ask(
     }
 }
 
-/// `count` pointers of librdkafka's at `start`, as a slice.
+/// A slice of `count` of librdkafka's pointers at `start`.
 ///
 /// # Safety
 /// `start` points to that many pointers that live for `'a`, or `count` is 0.
@@ -138,7 +138,7 @@ unsafe fn pointers<'a, T>(start: *mut *const T, count: usize) -> &'a [*const T] 
     unsafe { std::slice::from_raw_parts(start, count) }
 }
 
-/// The words at `text`, empty for null.
+/// The string at `text`, empty for null.
 ///
 /// # Safety
 /// `text` is null or a string that ends in NUL.
@@ -147,7 +147,7 @@ unsafe fn words(text: *const c_char) -> String {
     if text.is_null() { String::new() } else { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() }
 }
 
-/// What the cluster says of `topic`, without its settings.
+/// Describes `topic`, without its settings.
 pub fn outline(client: &Arc<Client>, topic: &str) -> Result<Option<Outline>, Failure> {
     let Ok(name) = CString::new(topic) else { return Ok(None) };
     let answer = ask(
@@ -156,7 +156,7 @@ pub fn outline(client: &Arc<Client>, topic: &str) -> Result<Option<Outline>, Fai
         Whom::About(&name),
         |options, queue| {
             let mut names = [name.as_ptr()];
-            // SAFETY: all is alive for the call, which copies what it needs.
+            // SAFETY: everything is alive for the call, which copies what it needs.
             unsafe {
                 let topics = rd::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len());
                 rd::rd_kafka_DescribeTopics(client.raw(), topics, options, queue);
@@ -164,7 +164,7 @@ pub fn outline(client: &Arc<Client>, topic: &str) -> Result<Option<Outline>, Fai
             }
         },
     )?;
-    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
+    // SAFETY: the response is alive and of this call's type; everything it points to lives as long.
     unsafe {
         let result = rd::rd_kafka_event_DescribeTopics_result(answer.raw());
         let mut count = 0;
@@ -183,7 +183,7 @@ pub fn outline(client: &Arc<Client>, topic: &str) -> Result<Option<Outline>, Fai
 /// # Safety
 /// `topic` is a description that is alive.
 unsafe fn read_outline(topic: *const rd::rd_kafka_TopicDescription_t) -> Outline {
-    // SAFETY: by the caller's promise; all that it points to lives as long.
+    // SAFETY: by the caller's promise; everything it points to lives as long.
     unsafe {
         let id = rd::rd_kafka_TopicDescription_topic_id(topic);
         let high = rd::rd_kafka_Uuid_most_significant_bits(id).cast_unsigned();
@@ -211,13 +211,13 @@ unsafe fn read_outline(topic: *const rd::rd_kafka_TopicDescription_t) -> Outline
     }
 }
 
-/// The rights that these operations are; `None` where the cluster does not say.
+/// The rights that these operations stand for; `None` if the cluster does not say.
 ///
 /// # Safety
 /// `operations` is null or points to `count` operations that are alive.
 unsafe fn rights(operations: *const rd::rd_kafka_AclOperation_t, count: usize) -> Option<Rights> {
     use rd::rd_kafka_AclOperation_t as Operation;
-    // Who may do nothing at all is refused instead of told so: some that speak Kafka's protocol answer with none.
+    // A client without any right gets an error instead: some implementations of Kafka's protocol return an empty list.
     if operations.is_null() || count == 0 {
         return None;
     }
@@ -233,7 +233,7 @@ unsafe fn rights(operations: *const rd::rd_kafka_AclOperation_t, count: usize) -
     })
 }
 
-/// What the cluster says of itself, and of all topics or of those that the client knows.
+/// Information about the cluster, and about all topics or those that the client knows.
 struct Overview(*const rd::rd_kafka_metadata);
 
 impl Drop for Overview {
@@ -245,9 +245,9 @@ impl Drop for Overview {
 
 fn overview(client: &Arc<Client>, all_topics: bool) -> Result<Overview, Failure> {
     let mut metadata = std::ptr::null();
-    // What was told before is no answer to this question.
+    // Errors from before say nothing about this call.
     client.trouble();
-    // SAFETY: the client is alive and the out-pointer valid for the call; null stands for no single topic.
+    // SAFETY: the client is alive and the out-pointer valid for the call; null means no single topic.
     let code = unsafe {
         let all = c_int::from(all_topics);
         rd::rd_kafka_metadata(client.raw(), all, std::ptr::null_mut(), &mut metadata, c_millis(ANSWER_DEADLINE))
@@ -261,10 +261,10 @@ fn overview(client: &Arc<Client>, all_topics: bool) -> Result<Overview, Failure>
     }
 }
 
-/// The names of all topics that may be seen.
+/// The names of all visible topics.
 pub fn list_topics(client: &Arc<Client>) -> Result<Vec<String>, Error> {
     let overview = overview(client, true).map_err(|failure| failure.plain("listing the topics"))?;
-    // SAFETY: the answer is alive, and all that it points to lives as long.
+    // SAFETY: the response is alive, and everything it points to lives as long.
     unsafe {
         let count = usize::try_from((*overview.0).topic_cnt).unwrap_or(0);
         let topics = if count == 0 { &[] } else { std::slice::from_raw_parts((*overview.0).topics, count) };
@@ -272,34 +272,34 @@ pub fn list_topics(client: &Arc<Client>) -> Result<Vec<String>, Error> {
     }
 }
 
-/// How many brokers there are, if they are fewer than the replicas; `None` also where the cluster does not answer.
+/// The number of brokers, if less than the number of replicas; `None` also if the cluster does not respond.
 fn too_few_brokers(client: &Arc<Client>, replicas: i32) -> Option<i32> {
     let overview = overview(client, false).ok()?;
-    // SAFETY: the answer is alive.
+    // SAFETY: the response is alive.
     let brokers = unsafe { (*overview.0).broker_cnt };
     (1..replicas).contains(&brokers).then_some(brokers)
 }
 
-/// What a coordinator says of a group.
+/// A coordinator's description of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// What this client may do with it; `None` where the cluster does not say.
+    /// What this client may do with it; `None` if the cluster does not say.
     pub rights: Option<Rights>,
     /// How many members it has.
     pub members: usize,
 }
 
-/// What the group's coordinator says of it, asked for no longer than `wait`.
+/// Queries the group's coordinator for it, waiting no longer than `wait`.
 pub fn describe_group(client: &Arc<Client>, group: &str, wait: Duration) -> Result<Group, Error> {
     let what = || format!("describing the group {group}");
     let name = c_string(group)?;
     let api = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
     let answer = ask(client, api, Whom::Coordinator(wait), |options, queue| {
-        // SAFETY: all is alive for the call, which copies what it needs.
+        // SAFETY: everything is alive for the call, which copies what it needs.
         unsafe { rd::rd_kafka_DescribeConsumerGroups(client.raw(), [name.as_ptr()].as_mut_ptr(), 1, options, queue) }
     })
     .map_err(|failure| failure.plain(what()))?;
-    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
+    // SAFETY: the response is alive and of this call's type; everything it points to lives as long.
     unsafe {
         let result = rd::rd_kafka_event_DescribeConsumerGroups_result(answer.raw());
         let mut count = 0;
@@ -322,7 +322,7 @@ pub fn describe_group(client: &Arc<Client>, group: &str, wait: Duration) -> Resu
     }
 }
 
-/// A topic's settings of these names, defaults included; empty where the cluster does not tell.
+/// A topic's settings with these names, defaults included; empty if the cluster does not give one.
 pub fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str; N]) -> Result<[String; N], Failure> {
     let name = CString::new(topic).unwrap_or_default();
     let answer = ask(
@@ -330,7 +330,7 @@ pub fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str;
         rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS,
         Whom::About(&name),
         |options, queue| {
-            // SAFETY: all is alive for the call, which copies what it needs.
+            // SAFETY: everything is alive for the call, which copies what it needs.
             unsafe {
                 let resource = rd::rd_kafka_ConfigResource_new(
                     rd::rd_kafka_ResourceType_t::RD_KAFKA_RESOURCE_TOPIC,
@@ -342,7 +342,7 @@ pub fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str;
         },
     )?;
     let mut found = [const { String::new() }; N];
-    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
+    // SAFETY: the response is alive and of this call's type; everything it points to lives as long.
     unsafe {
         let result = rd::rd_kafka_event_DescribeConfigs_result(answer.raw());
         let mut count = 0;
@@ -377,7 +377,7 @@ impl Drop for Order {
 fn order(topic: &NewTopic<'_>) -> Result<Order, Error> {
     let name = c_string(topic.name)?;
     let mut explained = [0 as c_char; 256];
-    // SAFETY: strings end in NUL, the buffer is as long as is said, and the result is owned.
+    // SAFETY: strings end in NUL, the buffer has the given length, and the result is owned.
     let raw = unsafe {
         let (partitions, replicas) = (topic.partition_count, topic.replication_factor);
         rd::rd_kafka_NewTopic_new(name.as_ptr(), partitions, replicas, explained.as_mut_ptr(), explained.len())
@@ -401,15 +401,15 @@ fn order(topic: &NewTopic<'_>) -> Result<Order, Error> {
     Ok(order)
 }
 
-/// Has a topic created, or only asks whether it could be (`rehearsal`). Fine if it exists.
+/// Creates a topic, or only checks whether it could be created (`validate_only`). Succeeds if it already exists.
 pub fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsal: bool) -> Result<(), Error> {
     let order = order(topic)?;
     let mut explained = [0 as c_char; 256];
     let what = || format!("creating the topic {}", topic.name);
     let answer =
         ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, Whom::Anybody, |options, queue| {
-            // SAFETY: all is alive for the calls, which copy what they need; the options are ours, and the buffer is as
-            // long as is said.
+            // SAFETY: everything is alive for the calls, which copy what they need; the options are ours, and the
+            // buffer has the given length.
             unsafe {
                 let validate = c_int::from(rehearsal);
                 rd::rd_kafka_AdminOptions_set_validate_only(
@@ -422,7 +422,7 @@ pub fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsal: bool
             }
         })
         .map_err(|failure| failure.plain(what()))?;
-    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
+    // SAFETY: the response is alive and of this call's type; everything it points to lives as long.
     unsafe {
         let result = rd::rd_kafka_event_CreateTopics_result(answer.raw());
         let mut count = 0;
@@ -445,8 +445,8 @@ pub fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsal: bool
     Ok(())
 }
 
-/// The latest timestamp of anything in `partition`, transaction markers included; `None` where it is empty, or brokers are
-/// too old to tell (before Kafka 3.0).
+/// The latest timestamp of anything in `partition`, transaction markers included; `None` if it is empty, or brokers are
+/// too old to say (before Kafka 3.0).
 pub fn latest_time(client: &Arc<Client>, partition: &TopicPartition) -> Result<Option<i64>, Error> {
     let what = || format!("asking for the latest timestamp in {partition}");
     let name = c_string(&partition.topic)?;
@@ -454,14 +454,14 @@ pub fn latest_time(client: &Arc<Client>, partition: &TopicPartition) -> Result<O
     let list = List::of(std::slice::from_ref(partition), latest)?;
     let api = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTOFFSETS;
     let answer = ask(client, api, Whom::About(&name), |options, queue| {
-        // SAFETY: all is alive for the call, which copies what it needs.
+        // SAFETY: everything is alive for the call, which copies what it needs.
         unsafe { rd::rd_kafka_ListOffsets(client.raw(), list.raw(), options, queue) }
     });
     let answer = match answer {
         Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE => return Ok(None),
         answer => answer.map_err(|failure| failure.plain(what()))?,
     };
-    // SAFETY: the answer is alive and of this call's type; all that it points to lives as long.
+    // SAFETY: the response is alive and of this call's type; everything it points to lives as long.
     unsafe {
         let result = rd::rd_kafka_event_ListOffsets_result(answer.raw());
         let mut count = 0;
@@ -481,9 +481,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_that_names_no_right_does_not_say() {
+    fn empty_list_of_rights_means_unknown() {
         let read = [rd::rd_kafka_AclOperation_t::RD_KAFKA_ACL_OPERATION_READ];
-        // SAFETY: so many operations as are said are alive.
+        // SAFETY: as many operations as given are alive.
         let (none, null, one) =
             unsafe { (rights(read.as_ptr(), 0), rights(std::ptr::null(), 0), rights(read.as_ptr(), read.len())) };
         assert_eq!((none, null), (None, None));

@@ -3,10 +3,10 @@
 //!
 //! Invariants: every message is destroyed once, by [`Batch::clear`] or on drop, before the client that it
 //! came from (the batch holds an `Arc` of it); `messages`, `sources` and `headers_at` have one element
-//! for each record.
+//! per record.
 //!
-//! **Failure**: a message that stands for an error never gets into a batch, nor does one whose headers cannot be read; it is
-//! handed to whoever fills it.
+//! **Failure**: a message that stands for an error never gets into a batch, nor does one whose headers cannot be read;
+//! it is passed to the caller's closure.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub(in crate::cluster::kafka) struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// Something to tell one topic from another by, cheaper than the name. Valid for as long as the
+    /// Identifies the topic more cheaply than its name. Valid for as long as the
     /// topic's partitions are assigned.
     pub fn topic_handle(&self) -> usize {
         self.message.rkt.addr()
@@ -70,19 +70,19 @@ impl Incoming<'_> {
         self.message.offset
     }
 
-    /// The epoch of the leader that has written the record; negative where it is not told.
+    /// The epoch of the leader that wrote the record; negative if unknown.
     pub fn epoch(&self) -> i32 {
         // SAFETY: the message is alive, and only read.
         unsafe { rd::rd_kafka_message_leader_epoch(self.message) }
     }
 
-    /// The error that it stands for, if it is no record, or none that can be read.
+    /// The error that it stands for, if it is not a readable record.
     pub fn failure(&self) -> Option<Failure> {
         if let Some(unreadable) = self.unreadable {
             return Some(unreadable.clone());
         }
         let mut failure = Failure::of(self.message.err)?;
-        // SAFETY: for an error, the message owns a string with librdkafka's words, or none.
+        // SAFETY: for an error, the message owns a string with librdkafka's message, or none.
         let words = unsafe { rd::rd_kafka_message_errstr(self.message) };
         if !words.is_null() {
             // SAFETY: as above; it ends in NUL.
@@ -91,12 +91,12 @@ impl Incoming<'_> {
         Some(failure)
     }
 
-    /// Whether it is a record that can be read.
+    /// Whether it is a readable record.
     pub fn is_record(&self) -> bool {
         self.message.err == Code::RD_KAFKA_RESP_ERR_NO_ERROR && self.unreadable.is_none()
     }
 
-    /// Whether it is an error that librdkafka does not know of: it goes on behind it.
+    /// Whether it is an error that librdkafka does not know of: librdkafka reads on after it.
     pub fn is_passed_over(&self) -> bool {
         self.unreadable.is_some()
     }
@@ -115,8 +115,8 @@ impl Batch {
         self.client = None;
     }
 
-    /// Empties the batch, then takes what is in `queue`, up to `records_max`, waiting up to `wait` for
-    /// a first record. `sort` says which of `partitions` a message is from, or that it is to be dropped.
+    /// Clears the batch, then takes what is in `queue`, up to `records_max`, waiting up to `wait` for
+    /// a first record. `sort` returns which of `partitions` a message is from, or `None` to drop it.
     pub(in crate::cluster::kafka) fn fill(
         &mut self,
         queue: &Queue,
@@ -132,7 +132,7 @@ impl Batch {
         if !self.is_empty() || wait.is_zero() || records_max == 0 {
             return;
         }
-        // A call with room for many waits until all of it is filled: so wait for one, then take the rest.
+        // A call with room for many waits until it is full: so wait for one, then take the rest.
         let deadline = Instant::now() + wait;
         let woken = self.take(queue, 1, deadline.saturating_duration_since(Instant::now()), &mut sort);
         if woken > 0 {
@@ -140,7 +140,7 @@ impl Batch {
         }
     }
 
-    /// One call to librdkafka; says how many messages came, those that were dropped included.
+    /// One call to librdkafka; returns how many messages came, dropped ones included.
     fn take(
         &mut self,
         queue: &Queue,
@@ -150,7 +150,7 @@ impl Batch {
     ) -> usize {
         let before = self.messages.len();
         self.messages.reserve(max);
-        // SAFETY: there is room for `max` pointers behind `before`, and librdkafka says how many it wrote.
+        // SAFETY: there is room for `max` pointers after `before`, and librdkafka returns how many it wrote.
         let taken = unsafe {
             let room = self.messages.as_mut_ptr().add(before);
             let taken = rd::rd_kafka_consume_batch_queue(queue.raw(), c_millis(wait), room, max);
@@ -173,22 +173,22 @@ impl Batch {
                     kept += 1;
                     self.copy_headers(&headers);
                 }
-                // SAFETY: owned, and never touched again: its place is overwritten or cut off.
+                // SAFETY: owned, and never touched again: its slot is overwritten or cut off.
                 None => unsafe { rd::rd_kafka_message_destroy(raw) },
             }
         }
-        // SAFETY: `kept` messages are owned; those behind were destroyed or moved.
+        // SAFETY: `kept` messages are owned; those after them were destroyed or moved.
         unsafe { self.messages.set_len(kept) };
         taken
     }
 
-    /// Copies the headers of the message that was added last: librdkafka keeps them in a form of its own, which takes many
-    /// times as much.
+    /// Copies the headers of the message that was added last: librdkafka keeps them in a form of its own, which takes
+    /// many times as much memory.
     fn copy_headers(&mut self, found: &FoundHeaders) {
         let start = self.headers.byte_len();
         match found {
             FoundHeaders::None => {}
-            // SAFETY: the list is owned, and lives for as long as what it gives is used.
+            // SAFETY: the list is owned, and outlives the use of what it returns.
             FoundHeaders::Listed(list) => (0..)
                 .map_while(|index| unsafe { header_at(list.0.as_ptr(), index) })
                 .for_each(|(name, value)| self.headers.push(name, value)),
@@ -198,7 +198,7 @@ impl Batch {
     }
 }
 
-/// A list of librdkafka's.
+/// librdkafka's list of headers.
 struct HeaderList(NonNull<rd::rd_kafka_headers_t>);
 
 impl Drop for HeaderList {
@@ -212,7 +212,7 @@ impl Drop for HeaderList {
 enum FoundHeaders {
     None,
     Listed(HeaderList),
-    /// librdkafka reads no more than 100,000 of a record.
+    /// librdkafka reads at most 100,000 of a record, so these were decoded here.
     Read(HeaderBuf),
 }
 
@@ -236,7 +236,7 @@ impl FoundHeaders {
         if failure.code == Code::RD_KAFKA_RESP_ERR__NOENT {
             return Ok(Self::None);
         }
-        // Once more, to see which bytes it reads: they are the message's, and live as long.
+        // Again, to see which bytes it reads: they belong to the message and live as long.
         let (_, bytes) = shadowed(detach);
         // SAFETY: as above.
         let bytes = bytes.map(|(start, len)| unsafe { std::slice::from_raw_parts(start, len) });
@@ -247,7 +247,7 @@ impl FoundHeaders {
     }
 }
 
-/// The name and the value of the header at `index`, `None` behind the last.
+/// The name and the value of the header at `index`, `None` after the last.
 ///
 /// # Safety
 /// `headers` is a list that lives for `'a`.
@@ -262,8 +262,8 @@ unsafe fn header_at<'a>(headers: *const rd::rd_kafka_headers_t, index: usize) ->
     }
 }
 
-/// What librdkafka keeps in front of a header's name (`rdkafka_header.h`): the sizes of all and of the value, the size of
-/// the name, and where the value is, which is behind the name and its NUL.
+/// What librdkafka keeps before a header's name (`rdkafka_header.h`): the sizes of the whole header and of the value,
+/// the size of the name, and a pointer to the value, which follows the name and its NUL.
 #[repr(C)]
 struct BeforeName {
     all_size: usize,
@@ -272,14 +272,14 @@ struct BeforeName {
     value: *const c_void,
 }
 
-/// A header's name, whatever bytes it has: librdkafka's call gives it as a string, which ends at its first NUL. Where the
-/// name lies it says its size, too, in memory that it made for both; and if that is not what it was when this was
-/// written, the string is all that is known.
+/// A header's name, whatever bytes it has: librdkafka's call returns it as a string, which ends at its first NUL. The
+/// size is in memory right before the name; if that memory does not look as expected, the string is all that is
+/// known.
 ///
 /// # Safety
-/// Both are of one header of librdkafka's that lives for `'a`.
+/// Both are from one of librdkafka's headers, which lives for `'a`.
 unsafe fn header_name<'a>(name: *const c_char, value: *const c_void) -> &'a [u8] {
-    // SAFETY: by the caller's promise; a header ends with its name and its value, behind what is said above.
+    // SAFETY: by the caller's promise; a header ends with its name and its value, preceded by the fields above.
     unsafe {
         let text = CStr::from_ptr(name).to_bytes();
         let before = name.cast::<u8>().sub(size_of::<BeforeName>()).cast::<BeforeName>().read_unaligned();
@@ -318,7 +318,7 @@ impl RecordBatch for Batch {
         // SAFETY: the message is owned and lives until the batch is cleared, which needs `&mut`.
         let message = unsafe { &*self.messages[index] };
         let mut kind = rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
-        // SAFETY: as above; key and payload are null or as long as is said.
+        // SAFETY: as above; key and payload are null or have the given length.
         let (timestamp, key, value) = unsafe {
             (
                 rd::rd_kafka_message_timestamp(message, &mut kind),

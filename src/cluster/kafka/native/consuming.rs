@@ -1,4 +1,4 @@
-//! What a member of a group and a reader of one partition ask of a client.
+//! The calls of a group's member and of a partition's reader.
 
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};
@@ -10,10 +10,10 @@ use rdkafka::bindings as rd;
 use super::super::errors::{Code, Failure};
 use super::{Client, List, Queue, Topic, c_millis};
 
-/// An offset that stands for none.
+/// The offset that means none.
 pub const NO_OFFSET: i64 = rd::RD_KAFKA_OFFSET_INVALID as i64;
 
-/// Proof of a membership as of some moment.
+/// Proof of membership at some moment.
 pub struct GroupMetadata(NonNull<rd::rd_kafka_consumer_group_metadata_t>);
 
 // SAFETY: plain memory that is owned.
@@ -33,7 +33,7 @@ impl GroupMetadata {
         !id.is_null() && unsafe { *id } != 0
     }
 
-    /// The group's generation; negative where the member is in none.
+    /// The group's generation; negative if the member is in none.
     pub fn generation(&self) -> i32 {
         // SAFETY: the metadata is alive.
         unsafe { rd::rd_kafka_consumer_group_metadata_generation_id(self.raw()) }
@@ -48,7 +48,7 @@ impl Drop for GroupMetadata {
 }
 
 impl Client {
-    /// Subscribes to the list's topics in place of those before.
+    /// Subscribes to the list's topics, replacing the previous subscription.
     pub fn subscribe(&self, topics: &List) -> Option<Failure> {
         // SAFETY: client and list are alive; the list is copied.
         Failure::of(unsafe { rd::rd_kafka_subscribe(self.raw(), topics.raw()) })
@@ -60,13 +60,13 @@ impl Client {
         Failure::of(unsafe { rd::rd_kafka_unsubscribe(self.raw()) })
     }
 
-    /// Whether what is revoked was lost: it may be another member's already.
+    /// Whether revoked partitions were lost: they may already be another member's.
     pub fn has_lost_assignment(&self) -> bool {
         // SAFETY: the client is alive.
         unsafe { rd::rd_kafka_assignment_lost(self.raw()) != 0 }
     }
 
-    /// The membership as of now; `None` while the group has not given the member an id.
+    /// The current membership; `None` until the group has given the member an id.
     pub fn group_metadata(&self) -> Option<GroupMetadata> {
         // SAFETY: the client is alive; what is returned is owned.
         let metadata = GroupMetadata(NonNull::new(unsafe { rd::rd_kafka_consumer_group_metadata(self.raw()) })?);
@@ -75,59 +75,59 @@ impl Client {
 
     /// Adds partitions to the assignment, to be read from the list's offsets.
     pub fn assign_more(&self, partitions: &List) -> Option<Failure> {
-        // SAFETY: client and list are alive; the list is copied, the error is taken over.
+        // SAFETY: client and list are alive; the list is copied, the error is owned.
         unsafe { Failure::take(rd::rd_kafka_incremental_assign(self.raw(), partitions.raw())) }
     }
 
     /// Takes partitions out of the assignment.
     pub fn unassign(&self, partitions: &List) -> Option<Failure> {
-        // SAFETY: client and list are alive; the list is copied, the error is taken over.
+        // SAFETY: client and list are alive; the list is copied, the error is owned.
         unsafe { Failure::take(rd::rd_kafka_incremental_unassign(self.raw(), partitions.raw())) }
     }
 
     /// Takes all partitions out of the assignment.
     pub fn unassign_all(&self) -> Option<Failure> {
-        // SAFETY: the client is alive; null stands for no partitions.
+        // SAFETY: the client is alive; null means no partitions.
         Failure::of(unsafe { rd::rd_kafka_assign(self.raw(), ptr::null()) })
     }
 
-    /// Reads nothing of the list's partitions; what is wrong with one stands in its element.
+    /// Stops reading the list's partitions; an error with one is stored in its element.
     pub fn pause(&self, partitions: &List) -> Option<Failure> {
         // SAFETY: client and list are alive for the call.
         Failure::of(unsafe { rd::rd_kafka_pause_partitions(self.raw(), partitions.raw()) })
     }
 
-    /// Reads the list's partitions again; what is wrong with one stands in its element.
+    /// Resumes reading the list's partitions; an error with one is stored in its element.
     pub fn resume(&self, partitions: &List) -> Option<Failure> {
         // SAFETY: client and list are alive for the call.
         Failure::of(unsafe { rd::rd_kafka_resume_partitions(self.raw(), partitions.raw()) })
     }
 
-    /// Puts the positions of the list's partitions into it.
+    /// Stores the positions of the list's partitions in it.
     pub fn position(&self, partitions: &List) -> Option<Failure> {
         // SAFETY: client and list are alive for the call.
         Failure::of(unsafe { rd::rd_kafka_position(self.raw(), partitions.raw()) })
     }
 
-    /// Has the list's partitions read from its offsets on, waiting for it; what is wrong with one stands in its element.
+    /// Moves the list's partitions to its offsets, and waits for that; an error with one is stored in its element.
     pub fn seek(&self, partitions: &List, wait: Duration) -> Option<Failure> {
-        // SAFETY: client and list are alive for the call; the error is taken over.
+        // SAFETY: client and list are alive for the call; the error is owned.
         unsafe { Failure::take(rd::rd_kafka_seek_partitions(self.raw(), partitions.raw(), c_millis(wait))) }
     }
 
-    /// Puts what the client's group has committed for the list's partitions into it.
+    /// Stores what the client's group has committed for the list's partitions in it.
     pub fn committed(&self, partitions: &List, wait: Duration) -> Option<Failure> {
         // SAFETY: client and list are alive for the call.
         Failure::of(unsafe { rd::rd_kafka_committed(self.raw(), partitions.raw(), c_millis(wait)) })
     }
 
-    /// Begins to leave the group. What is to be answered comes as events until [`Client::has_left`].
+    /// Starts leaving the group. Events have to be acknowledged until [`Client::has_left`].
     pub fn leave(&self) -> Option<Failure> {
-        // SAFETY: client and queue are alive; the error is taken over.
+        // SAFETY: client and queue are alive; the error is owned.
         unsafe { Failure::take(rd::rd_kafka_consumer_close_queue(self.raw(), self.events())) }
     }
 
-    /// Whether the group is left.
+    /// Whether the group was left.
     pub fn has_left(&self) -> bool {
         // SAFETY: the client is alive.
         unsafe { rd::rd_kafka_consumer_closed(self.raw()) != 0 }
@@ -138,7 +138,7 @@ impl Client {
 pub struct Consuming {
     topic: Topic,
     partition: i32,
-    /// What is read comes there.
+    /// Receives what is read.
     queue: Queue,
 }
 
@@ -146,7 +146,7 @@ impl Consuming {
     /// Reads a partition of `topic` from `offset` on.
     pub fn begin(client: &Arc<Client>, topic: &CStr, partition: i32, offset: i64) -> Result<Self, Failure> {
         let (queue, topic) = (Queue::new(client), Topic::new(client, topic)?);
-        // SAFETY: topic and queue are alive, and stay so until reading is stopped.
+        // SAFETY: topic and queue are alive, and remain so until reading is stopped.
         let started = unsafe { rd::rd_kafka_consume_start_queue(topic.raw(), partition, offset, queue.raw()) };
         if started != 0 {
             // SAFETY: reads the calling thread's last error.
@@ -157,7 +157,7 @@ impl Consuming {
         Ok(Self { topic, partition, queue })
     }
 
-    /// Where what is read comes.
+    /// The queue that receives what is read.
     pub fn queue(&self) -> &Queue {
         &self.queue
     }

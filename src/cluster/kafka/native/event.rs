@@ -1,4 +1,4 @@
-//! What librdkafka tells: rebalances, errors, delivery reports, answers.
+//! librdkafka's events: rebalances, errors, delivery reports, responses.
 
 use std::ffi::CStr;
 use std::ptr::NonNull;
@@ -9,33 +9,33 @@ use super::super::errors::{Code, Failure};
 use super::list;
 use crate::record::TopicPartition;
 
-/// One event, destroyed when it is dropped. Destroying a rebalance does not answer it.
+/// One event, destroyed when it is dropped. Destroying a rebalance does not acknowledge it.
 pub(in super::super) struct Event(NonNull<rd::rd_kafka_event_t>);
 
-/// An event, read.
+/// An event, decoded.
 pub(in super::super) enum Signal {
     /// These partitions are to be taken over.
     Assign(Vec<TopicPartition>),
-    /// These partitions are to be let go.
+    /// These partitions are to be released.
     Revoke(Vec<TopicPartition>),
     /// Something went wrong in the background.
     Error(Failure),
     /// Deliveries that failed: see [`Event::undelivered`].
     Deliveries,
-    /// An answer, or nothing of interest.
+    /// A response, or nothing of interest.
     Other,
 }
 
 /// A record that was not delivered.
 pub(in super::super) struct Undelivered {
-    /// What was given to be known by.
+    /// The opaque number that was given with it.
     pub opaque: usize,
-    /// Why it was not.
+    /// Why it was not delivered.
     pub failure: Failure,
 }
 
 impl Event {
-    /// Takes an event over; `None` for null.
+    /// Takes ownership of an event; `None` for null.
     ///
     /// # Safety
     /// `raw` is null or an event that nobody else destroys.
@@ -48,7 +48,7 @@ impl Event {
         self.0.as_ptr()
     }
 
-    /// What it says.
+    /// Decodes it.
     pub fn signal(&self) -> Signal {
         // SAFETY: the event is owned and alive.
         match unsafe { rd::rd_kafka_event_type(self.raw()) } {
@@ -65,7 +65,7 @@ impl Event {
         let (code, words, fatal) = unsafe {
             let words = rd::rd_kafka_event_error_string(self.raw());
             let words = (!words.is_null()).then(|| CStr::from_ptr(words).to_string_lossy().into_owned());
-            // Of any other event, the flag is read from memory that means something else.
+            // For any other event, the flag is read from memory with another meaning.
             let is_error = rd::rd_kafka_event_type(self.raw()) == rd::RD_KAFKA_EVENT_ERROR;
             let fatal = is_error && rd::rd_kafka_event_error_is_fatal(self.raw()) != 0;
             (rd::rd_kafka_event_error(self.raw()), words, fatal)

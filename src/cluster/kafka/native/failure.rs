@@ -1,4 +1,4 @@
-//! librdkafka's errors, taken out of its objects.
+//! Converts librdkafka's error objects.
 
 use std::ffi::CStr;
 
@@ -7,7 +7,7 @@ use rdkafka::bindings as rd;
 use super::super::errors::{Code, Failure};
 
 impl Failure {
-    /// Takes an error object over, `None` for null.
+    /// Takes ownership of an error object, `None` for null.
     ///
     /// # Safety
     /// `error` is null or an error object that nobody else destroys.
@@ -15,7 +15,7 @@ impl Failure {
         if error.is_null() {
             return None;
         }
-        // SAFETY: the object lives until it is destroyed here, and the string with it.
+        // SAFETY: the object lives until it is destroyed here, and its string with it.
         unsafe {
             let failure = Self {
                 code: rd::rd_kafka_error_code(error),
@@ -30,13 +30,13 @@ impl Failure {
     }
 }
 
-/// librdkafka's words for a code.
+/// librdkafka's description of a code.
 pub fn describe(code: Code) -> String {
     // SAFETY: a static string for every code.
     unsafe { CStr::from_ptr(rd::rd_kafka_err2str(code)) }.to_string_lossy().into_owned()
 }
 
-/// librdkafka's name of a code.
+/// librdkafka's name for a code.
 pub fn name(code: Code) -> String {
     // SAFETY: a static string for every code.
     unsafe { CStr::from_ptr(rd::rd_kafka_err2name(code)) }.to_string_lossy().into_owned()

@@ -17,13 +17,13 @@ pub(in super::super) struct List(NonNull<rd::rd_kafka_topic_partition_list_t>);
 // SAFETY: plain memory that is owned.
 unsafe impl Send for List {}
 
-/// One element, read.
+/// One element of a list.
 pub(in super::super) struct Element<'a>(&'a rd::rd_kafka_topic_partition_t);
 
 impl List {
     /// An empty list with room for `capacity`.
     pub fn new(capacity: usize) -> Self {
-        // SAFETY: only allocates; librdkafka aborts where memory ends.
+        // SAFETY: only allocates; librdkafka aborts when out of memory.
         let raw = unsafe { rd::rd_kafka_topic_partition_list_new(c_int::try_from(capacity).unwrap_or(c_int::MAX)) };
         Self(NonNull::new(raw).expect("librdkafka never returns null here"))
     }
@@ -37,11 +37,11 @@ impl List {
         Ok(list)
     }
 
-    /// Adds a partition with an offset and, if any, a text beside it.
+    /// Adds a partition with an offset and, optionally, the text stored with it.
     pub fn push(&mut self, partition: &TopicPartition, offset: i64, metadata: Option<&str>) -> Result<(), Error> {
         let topic = c_string(&partition.topic)?;
-        // SAFETY: the list is owned; it copies the name, and takes over the metadata's memory, which has
-        // to come from malloc. The element is touched before the list can grow again.
+        // SAFETY: the list is owned; it copies the name, and takes ownership of the metadata's memory, which has
+        // to come from malloc. The element is not used after the list may have grown.
         unsafe {
             let element = rd::rd_kafka_topic_partition_list_add(self.raw(), topic.as_ptr(), partition.partition);
             (*element).offset = offset;
@@ -56,7 +56,7 @@ impl List {
         Ok(())
     }
 
-    /// The same with the epoch of the leader that has written the record before the offset, if it is known.
+    /// The same with the epoch of the leader that wrote the record before the offset, if known.
     pub fn push_in_epoch(
         &mut self,
         partition: &TopicPartition,
@@ -87,7 +87,7 @@ impl List {
         unsafe { elements(self.raw()) }
     }
 
-    /// The first error that stands in an element, with the partition.
+    /// The first error in an element, with its partition.
     pub fn failure(&self) -> Option<(TopicPartition, Failure)> {
         self.iter().find_map(|element| Some((element.partition(), element.failure()?)))
     }
@@ -118,31 +118,31 @@ pub(super) unsafe fn elements<'a>(
 }
 
 impl Element<'_> {
-    /// Which partition.
+    /// The partition.
     pub fn partition(&self) -> TopicPartition {
         // SAFETY: every element has a name.
         let topic = unsafe { CStr::from_ptr(self.0.topic) }.to_string_lossy();
         TopicPartition::new(Arc::<str>::from(topic.as_ref()), self.0.partition)
     }
 
-    /// Its offset; negative where there is none.
+    /// Its offset; negative if there is none.
     pub fn offset(&self) -> i64 {
         self.0.offset
     }
 
-    /// The epoch of the leader that has written the record before the offset, where it is told.
+    /// The epoch of the leader that wrote the record before the offset, if known.
     pub fn epoch(&self) -> Option<i32> {
         // SAFETY: the element is alive, and only read.
         let epoch = unsafe { rd::rd_kafka_topic_partition_get_leader_epoch(self.0) };
         (epoch >= 0).then_some(epoch)
     }
 
-    /// The text beside the offset; bytes that are not UTF-8 come as replacement characters.
+    /// The text stored with the offset; bytes that are not UTF-8 become replacement characters.
     pub fn metadata(&self) -> String {
         if self.0.metadata.is_null() {
             return String::new();
         }
-        // SAFETY: librdkafka gives that many bytes.
+        // SAFETY: librdkafka provides that many bytes.
         let bytes = unsafe { std::slice::from_raw_parts(self.0.metadata.cast::<u8>(), self.0.metadata_size) };
         String::from_utf8_lossy(bytes).into_owned()
     }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_epoch_stays_with_its_offset() {
+    fn list_keeps_each_epoch_with_its_offset() {
         let mut list = List::new(1);
         let push = |list: &mut List, partition, epoch| {
             list.push_in_epoch(&TopicPartition::new("a", partition), 7, epoch, Some("text")).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_comes_out() {
+    fn list_returns_what_was_pushed() {
         let mut list = List::new(1);
         list.push(&TopicPartition::new("a", 3), 7, Some("text")).unwrap();
         list.push(&TopicPartition::new("b", 0), -1, None).unwrap();

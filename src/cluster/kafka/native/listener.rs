@@ -1,8 +1,8 @@
-//! What librdkafka tells while it happens: each record that was acknowledged, and each connection that broke.
+//! Callbacks from librdkafka: for each record that was acknowledged, and each connection that broke.
 //!
-//! By interceptors. Delivery reports of success would take each record through a queue to a thread of ours, to be freed
-//! there; failures still are reports, for only those know each record's own error. And that an established connection
-//! broke is no error event: it is a log line, which settings may silence and which is left out where it repeats itself.
+//! They are interceptors. Delivery reports of success would take each record through a queue to a thread of ours, to be
+//! freed there; failures still are reports, as only those have each record's own error. And a broken connection
+//! is not an error event: it is a log line, which settings may suppress and which is omitted when repeated.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -14,10 +14,10 @@ use super::super::errors::Code;
 use super::Conf;
 use crate::cluster::{Error, Kind};
 
-/// What interceptors are called in librdkafka's logs.
+/// The interceptors' name in librdkafka's logs.
 const NAME: &CStr = c"ratchet";
 
-/// Called with what a record was given to be known by and its offset, negative where it is not known.
+/// Called with a record's opaque number and its offset, negative if unknown.
 type OnDelivered = Box<dyn Fn(usize, i64) + Send + Sync>;
 
 /// Both are called on librdkafka's threads and under its locks: they must not wait, nor call librdkafka.
@@ -33,14 +33,14 @@ impl Calls {
         let mut established = self.established.lock().unwrap_or_else(PoisonError::into_inner);
         match state {
             b"UP" => drop(established.insert(connection)),
-            // A connection that does not come about has carried nothing.
+            // A connection that was never established has carried nothing.
             b"DOWN" if established.remove(&connection) => (self.broken)(),
             _ => {}
         }
     }
 }
 
-/// What is to be called, at an address of its own.
+/// The callbacks, at a stable address.
 pub(in super::super) struct Listener(Box<Calls>);
 
 impl Listener {
@@ -53,10 +53,10 @@ impl Listener {
         Self(Box::new(Calls { delivered, broken, established: Mutex::default() }))
     }
 
-    /// Has the client that is made of `conf` call it; it must outlive that client.
+    /// Registers the callbacks with the client created from `conf`; the listener must outlive that client.
     pub(super) fn add_to(&self, conf: &mut Conf) -> Result<(), Error> {
         let calls: *const Calls = &raw const *self.0;
-        // SAFETY: the configuration is alive; `calls` is only given back to the functions below.
+        // SAFETY: the configuration is alive; `calls` is only passed to the functions below.
         let code = unsafe {
             rd::rd_kafka_conf_interceptor_add_on_new(conf.raw(), NAME.as_ptr(), Some(on_new), calls.cast_mut().cast())
         };
@@ -101,7 +101,7 @@ unsafe extern "C" fn on_acknowledgement(
     Code::RD_KAFKA_RESP_ERR_NO_ERROR
 }
 
-/// Called whenever a broker's connection changes its state, before the requests that it carried are made again.
+/// Called whenever a broker's connection changes its state, before the requests that it carried are retried.
 unsafe extern "C" fn on_state_change(
     _client: *mut rd::rd_kafka_t,
     _broker_id: i32,
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(change(broker, b"DOWN"), 0, "it did not come about");
         assert_eq!(change(broker, b"UP"), 0);
         assert_eq!(change(coordinator, b"UP"), 0);
-        // Again and again: librdkafka's log leaves out what repeats itself.
+        // Repeatedly: librdkafka's log omits repetitions.
         for breaks in 1..=3 {
             assert_eq!(change(coordinator, b"DOWN"), breaks);
             assert_eq!(change(coordinator, b"DOWN"), breaks);

@@ -1,4 +1,4 @@
-//! librdkafka's log lines, as tracing events of the target `librdkafka`.
+//! librdkafka's log lines, as tracing events with the target `librdkafka`.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -28,27 +28,27 @@ pub(super) unsafe extern "C" fn forward(
     }
 }
 
-/// At which level a line is told.
+/// The level at which a line is logged.
 fn level_of(level: c_int, facility: &str, line: &str) -> Level {
     match level {
-        // librdkafka asks again by itself, and a producer that is not open in time is told with this as the reason.
+        // librdkafka retries, and a producer that is not open in time is reported with this as the reason.
         0..=4
             if facility == "GETPID"
                 && line.contains(&describe(Code::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS)) =>
         {
             Level::DEBUG
         }
-        // The group has moved on under an open transaction, as in any rebalance: its lane aborts it, says so, and its
+        // The group has moved on under an open transaction, as in any rebalance: its lane aborts it, logs that, and its
         // tasks restore.
         0..=4 if facility == "TXNERR" && is_stale_membership(line) => Level::DEBUG,
-        // A broker that cannot be reached is told as an error event too, once, to whom it concerns.
+        // A broker that cannot be reached also causes an error event, once, for those concerned.
         0..=4 => Level::WARN,
         5 | 6 => Level::INFO,
         _ => Level::DEBUG,
     }
 }
 
-/// Whether a transaction was given up because the group takes no commit from its membership any more.
+/// Whether a transaction failed because the group no longer accepts commits from its membership.
 fn is_stale_membership(line: &str) -> bool {
     let is_because_of = |code: &Code| line.contains(&format!("({}", name(*code)));
     line.contains("Current transaction failed") && STALE_MEMBERSHIPS.iter().any(is_because_of)
@@ -58,14 +58,14 @@ fn is_stale_membership(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What librdkafka 2.12 says of a transaction that it cannot commit any more.
+    /// librdkafka 2.12's line about a transaction that it can no longer commit.
     fn failed(code: &str) -> String {
         let words = "Failed to commit offsets in transaction: Broker: Specified group generation id is not valid";
         format!("[thrd:main]: Current transaction failed in state BeginCommit: {words} ({code})")
     }
 
     #[test]
-    fn a_transaction_that_a_rebalance_has_overtaken_needs_nobodys_attention() {
+    fn transaction_failed_by_a_rebalance_is_logged_as_debug() {
         for code in ["ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"] {
             assert_eq!(level_of(3, "TXNERR", &failed(code)), Level::DEBUG, "{code}");
         }
@@ -76,13 +76,13 @@ mod tests {
         assert_eq!(level_of(3, "FAIL", &failed("ILLEGAL_GENERATION")), Level::WARN);
     }
 
-    /// What librdkafka 2.12 says of a producer that it could not open at once.
+    /// librdkafka 2.12's line about a producer that it could not open at once.
     fn not_opened(reason: &str) -> String {
         format!("[thrd:main]: Failed to acquire transactional PID from broker TxnCoordinator/1: {reason}: retrying")
     }
 
     #[test]
-    fn a_coordinator_that_is_still_loading_needs_nobodys_attention() {
+    fn loading_coordinator_is_logged_as_debug() {
         let loading = not_opened("Broker: Coordinator load in progress");
         assert_eq!(level_of(4, "GETPID", &loading), Level::DEBUG);
         assert_eq!(level_of(4, "GETPID", &not_opened("Broker: Not coordinator")), Level::WARN);

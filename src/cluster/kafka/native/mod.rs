@@ -1,11 +1,11 @@
-//! librdkafka's C objects, each owned by a Rust value that destroys it: the layer below which a pointer
-//! is a pointer. rust-rdkafka's own clients are not used, since they answer rebalances inside a callback
+//! librdkafka's C objects, each owned by a Rust value that destroys it: everything above this layer is free of
+//! pointers. rust-rdkafka's own clients are not used, since they acknowledge rebalances inside a callback
 //! and flush in steps of 100 ms.
 //!
 //! Invariants: a [`Client`] is destroyed after every queue, topic and message that came from it (they
 //! hold an `Arc` of it). librdkafka's handles may be used from any thread.
 //!
-//! **Failure**: C errors become [`Failure`]s; nothing here decides what they mean.
+//! **Failure**: C errors become [`Failure`]s; nothing here interprets them.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
@@ -46,35 +46,35 @@ pub(super) use listener::Listener;
 pub(super) use producing::Batch as SendBatch;
 pub(super) use unpack::{NOTE_BYTES, Refusal, allow, allowed_bytes, refusal, shadowed};
 
-/// Room for librdkafka's explanations.
+/// Buffer size for librdkafka's error messages.
 const MESSAGE_BYTES_MAX: usize = 512;
 
-/// What a client is for.
+/// The role of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It reads, or only asks.
+    /// It reads, or only makes queries.
     Consumer,
     /// It writes.
     Producer,
 }
 
-/// `text` for C; topics and groups with a NUL byte cannot exist.
+/// `text` as a C string; topics and groups with a NUL byte cannot exist.
 pub(super) fn c_string(text: &str) -> Result<CString, Error> {
     CString::new(text).map_err(|_| Error::new(Kind::Refused, format!("{text:?} holds a NUL byte")))
 }
 
-/// Whole milliseconds for C, at least one unless it is zero.
+/// Whole milliseconds for C, at least one unless zero.
 pub(super) fn c_millis(duration: Duration) -> c_int {
     c_int::try_from(duration.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX)
 }
 
-/// A configuration in the making.
+/// A client's configuration, being built.
 pub(super) struct Conf(NonNull<rd::rd_kafka_conf_t>);
 
 impl Conf {
     /// librdkafka's defaults.
     pub fn new() -> Self {
-        // SAFETY: only allocates; librdkafka aborts where memory ends.
+        // SAFETY: only allocates; librdkafka aborts when out of memory.
         Self(NonNull::new(unsafe { rd::rd_kafka_conf_new() }).expect("librdkafka never returns null here"))
     }
 
@@ -87,7 +87,7 @@ impl Conf {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let (c_name, c_value) = (c_string(name)?, CString::new(value).unwrap_or_default());
         let mut words = [0 as c_char; MESSAGE_BYTES_MAX];
-        // SAFETY: all strings end in NUL and the buffer is as long as is said.
+        // SAFETY: all strings end in NUL and the buffer has the given length.
         let result = unsafe {
             rd::rd_kafka_conf_set(self.0.as_ptr(), c_name.as_ptr(), c_value.as_ptr(), words.as_mut_ptr(), words.len())
         };
@@ -115,7 +115,7 @@ impl Drop for Conf {
     }
 }
 
-/// What librdkafka wrote into a buffer.
+/// The message that librdkafka wrote into a buffer.
 fn read_words(buffer: &[c_char]) -> String {
     // SAFETY: librdkafka ends what it writes with NUL, and the buffer began as zeros.
     unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned()
@@ -126,7 +126,7 @@ pub(super) struct Client {
     raw: NonNull<rd::rd_kafka_t>,
     events: NonNull<rd::rd_kafka_queue_t>,
     role: Role,
-    /// Called by librdkafka for as long as it lives.
+    /// Called by librdkafka for as long as the client lives.
     listener: Option<Listener>,
     told: Told,
 }
@@ -142,7 +142,7 @@ impl Client {
         Self::with(properties, None)
     }
 
-    /// The same with what is told while it happens.
+    /// The same with a listener for deliveries and broken connections.
     pub fn with(properties: &Properties, listener: Option<Listener>) -> Result<Arc<Self>, Error> {
         let mut conf = properties.to_conf()?;
         if let Some(listener) = &listener {
@@ -150,7 +150,7 @@ impl Client {
         }
         let raw = Self::start(conf, properties)?;
         if properties.role() == Role::Consumer {
-            // All events of a group's member come through one queue; fails where there is no group.
+            // All events of a group's member come through one queue; fails if there is no group.
             // SAFETY: the client is alive.
             unsafe { rd::rd_kafka_poll_set_consumer(raw.as_ptr()) };
         }
@@ -205,19 +205,19 @@ impl Client {
 
     /// The next event, waiting up to `wait` for it.
     pub fn next_event(&self, wait: Duration) -> Option<Event> {
-        // SAFETY: the queue is alive, and the event is owned by what is made of it.
+        // SAFETY: the queue is alive, and the `Event` owns what is returned.
         unsafe { Event::from_raw(rd::rd_kafka_queue_poll(self.events.as_ptr(), c_millis(wait))) }
     }
 
-    /// Has what a producer holds sent at once rather than after its linger, and waits for the deliveries, `wait` at
-    /// the most; says whether nothing is on its way any more.
+    /// Has a producer send its queued records at once instead of after its linger time, and waits for the deliveries,
+    /// `wait` at most; returns whether nothing is in flight any more.
     pub fn flush(&self, wait: Duration) -> bool {
-        // SAFETY: the client is alive; what is not delivered in time goes on being sent.
+        // SAFETY: the client is alive; records not delivered in time are still being sent.
         let flushed = unsafe { rd::rd_kafka_flush(self.raw.as_ptr(), c_millis(wait)) };
         flushed == Code::RD_KAFKA_RESP_ERR_NO_ERROR
     }
 
-    /// The first offset and the end of a partition, asked for.
+    /// Queries the first offset and the end of a partition.
     pub fn query_watermarks(&self, topic: &CStr, partition: i32, wait: Duration) -> Result<(i64, i64), Failure> {
         let (mut low, mut high) = (0, 0);
         // SAFETY: the client is alive and the out-pointers are valid for the call.
@@ -238,15 +238,15 @@ impl Client {
         Ok((low, high))
     }
 
-    /// Asks a broker about the topics that the client knows, for the sake of what the client does at the answer;
-    /// says whether there was one.
+    /// Queries a broker for the topics that the client knows, for the side effects of the response on the client;
+    /// returns whether there was one.
     pub fn ask_for_topics(&self, wait: Duration) -> bool {
-        // SAFETY: null stands for no single topic.
+        // SAFETY: null means no single topic.
         unsafe { self.ask_metadata(ptr::null_mut(), wait) }
     }
 
-    /// Asks a broker about this topic alone. At the answer the client learns anew who is there, who is the controller,
-    /// and who leads the topic's partitions; says whether there was one.
+    /// Queries a broker for this topic alone. From the response the client learns which brokers there are, which is the
+    /// controller, and who leads the topic's partitions; returns whether there was one.
     pub fn ask_for_topic(self: &Arc<Self>, topic: &CStr, wait: Duration) -> bool {
         // SAFETY: the topic is alive for the call.
         Topic::new(self, topic).is_ok_and(|topic| unsafe { self.ask_metadata(topic.raw(), wait) })
@@ -256,7 +256,7 @@ impl Client {
     /// `topic` is null or alive.
     unsafe fn ask_metadata(&self, topic: *mut rd::rd_kafka_topic_t, wait: Duration) -> bool {
         let mut answer = ptr::null();
-        // SAFETY: the client is alive and the out-pointer is valid for the call; the answer is owned.
+        // SAFETY: the client is alive and the out-pointer is valid for the call; the response is owned.
         unsafe {
             let code = rd::rd_kafka_metadata(self.raw(), 0, topic, &mut answer, c_millis(wait));
             let answered = Failure::of(code).is_none();
@@ -268,7 +268,7 @@ impl Client {
         }
     }
 
-    /// The end of a partition as last heard in an answer to a fetch.
+    /// The end of a partition as given in the last fetch response.
     pub fn cached_end(&self, topic: &CStr, partition: i32) -> Option<i64> {
         let (mut low, mut high) = (-1, -1);
         // SAFETY: as above; the call only reads what is known.
@@ -286,14 +286,14 @@ impl Drop for Client {
     }
 }
 
-/// Clients that are to be destroyed. Until then they are whole: librdkafka's threads go on calling their listeners.
+/// Clients waiting to be destroyed. Until then they are intact: librdkafka's threads still call their listeners.
 static LET_GO: Mutex<Vec<Handles>> = Mutex::new(Vec::new());
 
 fn next_to_destroy() -> Option<Handles> {
     LET_GO.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 
-/// What is left of a client.
+/// The handles of a dropped client.
 struct Handles {
     raw: NonNull<rd::rd_kafka_t>,
     events: NonNull<rd::rd_kafka_queue_t>,
@@ -305,8 +305,8 @@ struct Handles {
 unsafe impl Send for Handles {}
 
 impl Handles {
-    /// Has the client destroyed on another thread: librdkafka joins all of its own, which may be waiting for a broker that
-    /// is gone, and nobody else has to wait with it. Where no thread can be had, it stays until the next one is.
+    /// Has the client destroyed on another thread: librdkafka joins all of its own, which may be waiting for a broker
+    /// that is gone, and nobody else should wait with it. If no thread can be started, it stays until the next one is.
     fn let_go(self, spawn: impl FnOnce(fn()) -> io::Result<()>) {
         LET_GO.lock().unwrap_or_else(PoisonError::into_inner).push(self);
         if let Err(error) = spawn(|| std::iter::from_fn(next_to_destroy).for_each(Self::destroy)) {
@@ -316,7 +316,7 @@ impl Handles {
 
     fn destroy(self) {
         // SAFETY: the handles are owned, and whatever came from the client held an `Arc` of it. A member
-        // has left its group before, or does not want to.
+        // has already left its group, or does not want to.
         unsafe {
             rd::rd_kafka_queue_destroy(self.events.as_ptr());
             if self.role == Role::Producer {
@@ -329,7 +329,7 @@ impl Handles {
     }
 }
 
-/// A queue of one's own, into which partitions' queues are forwarded or answers are given.
+/// A queue of its own, into which partitions' queues are forwarded or responses are put.
 pub(super) struct Queue {
     raw: NonNull<rd::rd_kafka_queue_t>,
     client: Arc<Client>,
@@ -358,13 +358,13 @@ impl Queue {
 
     /// The next event, waiting up to `wait` for it.
     pub fn next_event(&self, wait: Duration) -> Option<Event> {
-        // SAFETY: the queue is alive, and the event is owned by what is made of it.
+        // SAFETY: the queue is alive, and the `Event` owns what is returned.
         unsafe { Event::from_raw(rd::rd_kafka_queue_poll(self.raw(), c_millis(wait))) }
     }
 
-    /// Lets a partition's records come into this queue, from now until the partition is let go.
+    /// Directs a partition's records into this queue, until the partition is released.
     pub fn take_partition(&self, topic: &CStr, partition: i32) -> Result<(), Failure> {
-        // SAFETY: both queues are alive; the partition's handle is given back at once.
+        // SAFETY: both queues are alive; the partition's handle is returned at once.
         unsafe {
             let queue = rd::rd_kafka_queue_get_partition(self.client.raw(), topic.as_ptr(), partition);
             if queue.is_null() {
@@ -381,11 +381,11 @@ impl Queue {
 
     /// Ends a wait on this queue whenever the client has an event.
     pub fn wake_on_events(&self) {
-        // SAFETY: the callback only touches this queue, and is taken away before the queue is destroyed.
+        // SAFETY: the callback only touches this queue, and is removed before the queue is destroyed.
         unsafe { rd::rd_kafka_queue_cb_event_enable(self.client.events(), Some(wake), self.raw().cast()) }
     }
 
-    /// Takes [`Queue::wake_on_events`] back.
+    /// Reverts [`Queue::wake_on_events`].
     pub fn sleep_on_events(&self) {
         // SAFETY: the queue of events is alive; librdkafka swaps the callback under the queue's lock.
         unsafe { rd::rd_kafka_queue_cb_event_enable(self.client.events(), None, ptr::null_mut()) }
@@ -394,7 +394,7 @@ impl Queue {
 
 /// Ends a wait on the queue that `queue` points to.
 unsafe extern "C" fn wake(_client: *mut rd::rd_kafka_t, queue: *mut c_void) {
-    // SAFETY: `wake_on_events` gave a queue that lives until the callback is taken away.
+    // SAFETY: `wake_on_events` gave a queue that lives until the callback is removed.
     unsafe { rd::rd_kafka_queue_yield(queue.cast()) }
 }
 
@@ -405,7 +405,7 @@ impl Drop for Queue {
     }
 }
 
-/// A topic's handle, which saves looking its name up for each record.
+/// A topic's handle, which saves looking up its name for each record.
 pub(super) struct Topic {
     raw: NonNull<rd::rd_kafka_topic_t>,
     client: Arc<Client>,
@@ -417,7 +417,7 @@ unsafe impl Send for Topic {}
 impl Topic {
     /// The topic `name`, whether it exists or not.
     pub fn new(client: &Arc<Client>, name: &CStr) -> Result<Self, Failure> {
-        // SAFETY: the client is alive; null configuration stands for the client's defaults.
+        // SAFETY: the client is alive; a null configuration means the client's defaults.
         let raw = unsafe { rd::rd_kafka_topic_new(client.raw(), name.as_ptr(), ptr::null_mut()) };
         // SAFETY: reads the calling thread's last error.
         let raw = NonNull::new(raw).ok_or_else(|| {
@@ -427,7 +427,7 @@ impl Topic {
         Ok(Self { raw, client: Arc::clone(client) })
     }
 
-    /// The client that it is of.
+    /// The client that it belongs to.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -453,7 +453,7 @@ mod tests {
 
     use super::*;
 
-    /// A client of no cluster, and what its listener holds for as long as it is there.
+    /// A client without a cluster, and a weak reference to what its listener holds.
     fn client() -> (Arc<Client>, Weak<()>) {
         let brokers = BTreeMap::from([("bootstrap.servers".to_owned(), "127.0.0.1:1".to_owned())]);
         let properties = Properties::consumer(&brokers, &BTreeMap::new()).unwrap();
@@ -464,18 +464,18 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_outlives_its_client_also_where_there_is_no_thread_to_destroy_it() {
+    fn listener_outlives_its_client_even_without_a_thread_to_destroy_it() {
         let (client, listening) = client();
         let mut client = std::mem::ManuallyDrop::new(Arc::into_inner(client).unwrap());
         let (raw, events, role) = (client.raw, client.events, client.role);
         let handles = Handles { raw, events, role, _listener: client.listener.take() };
         handles.let_go(|_| Err(io::Error::from(io::ErrorKind::WouldBlock)));
         assert!(listening.upgrade().is_some(), "librdkafka's threads still call it");
-        // The next one that goes takes it along.
+        // The next client to be destroyed takes it along.
         drop(self::client());
         let deadline = Instant::now() + Duration::from_secs(30);
         while listening.upgrade().is_some() {
-            assert!(Instant::now() < deadline, "it stays for good");
+            assert!(Instant::now() < deadline, "it is never destroyed");
             thread::sleep(Duration::from_millis(5));
         }
     }

@@ -1,5 +1,5 @@
-//! What a transactional producer asks of a client. Records go in one by one, or many at once to one partition, which costs
-//! half as much and is open only to records that have no headers and no time of their own.
+//! A transactional producer's calls. Records are handed over one by one, or many at once for one partition, which costs
+//! half as much and is possible only for records without headers and timestamp.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -14,21 +14,21 @@ use crate::cluster::Message;
 use crate::record::Headers;
 
 impl Client {
-    /// Ends what is open under the transactional id, and takes it over.
+    /// Ends what is open under the transactional id, and takes over the id.
     pub fn init_transactions(&self, wait: Duration) -> Option<Failure> {
-        // SAFETY: the client is alive; the error is taken over.
+        // SAFETY: the client is alive; the error is owned.
         unsafe { Failure::take(rd::rd_kafka_init_transactions(self.raw(), c_millis(wait))) }
     }
 
     /// Opens a transaction.
     pub fn begin_transaction(&self) -> Option<Failure> {
-        // SAFETY: the client is alive; the error is taken over.
+        // SAFETY: the client is alive; the error is owned.
         unsafe { Failure::take(rd::rd_kafka_begin_transaction(self.raw())) }
     }
 
     /// Adds a group's offsets to the transaction.
     pub fn send_offsets(&self, offsets: &List, group: &GroupMetadata, wait: Duration) -> Option<Failure> {
-        // SAFETY: all three are alive; the error is taken over.
+        // SAFETY: all three are alive; the error is owned.
         unsafe {
             let wait = c_millis(wait);
             Failure::take(rd::rd_kafka_send_offsets_to_transaction(self.raw(), offsets.raw(), group.raw(), wait))
@@ -37,17 +37,17 @@ impl Client {
 
     /// Commits the transaction, once everything was delivered.
     pub fn commit_transaction(&self, wait: Duration) -> Option<Failure> {
-        // SAFETY: the client is alive; the error is taken over.
+        // SAFETY: the client is alive; the error is owned.
         unsafe { Failure::take(rd::rd_kafka_commit_transaction(self.raw(), c_millis(wait))) }
     }
 
     /// Ends the transaction without effect.
     pub fn abort_transaction(&self, wait: Duration) -> Option<Failure> {
-        // SAFETY: the client is alive; the error is taken over.
+        // SAFETY: the client is alive; the error is owned.
         unsafe { Failure::take(rd::rd_kafka_abort_transaction(self.raw(), c_millis(wait))) }
     }
 
-    /// How many records were handed over whose reports were not served yet.
+    /// How many records were handed over whose reports have not been handled yet.
     pub fn in_flight(&self) -> usize {
         // SAFETY: the client is alive.
         usize::try_from(unsafe { rd::rd_kafka_outq_len(self.raw()) }).unwrap_or(0)
@@ -61,12 +61,12 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Room for so many, to be used again.
+    /// Room for this many records; reusable.
     pub fn with_capacity(records: usize) -> Self {
         Self { records: Vec::with_capacity(records), _bytes: PhantomData }
     }
 
-    /// Adds a record by whose number its report tells of it.
+    /// Adds a record; `opaque` is the number in its report.
     pub fn push(&mut self, key: &'a [u8], value: Option<&'a [u8]>, opaque: usize) {
         let (value, value_size) = c_bytes(value);
         self.records.push(rd::rd_kafka_message_t {
@@ -82,22 +82,22 @@ impl<'a> Batch<'a> {
         });
     }
 
-    /// Whether there is none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 }
 
 impl Topic {
-    /// Hands a record over, once. `opaque` is the number by which its report tells of it.
+    /// Makes one attempt to hand over a record. `opaque` is the number in its report.
     pub fn produce(&self, opaque: usize, message: &Message<'_>) -> Option<Failure> {
         use rd::rd_kafka_vtype_t as part;
         let (key, key_size) = c_bytes(message.key);
         let (value, value_size) = c_bytes(message.value);
         let headers = c_headers(message.headers);
         let opaque: *mut c_void = ptr::without_provenance_mut(opaque);
-        // SAFETY: client and topic are alive; each part is followed by what librdkafka's documentation says, and the end.
-        // It copies key and value, and takes the headers over unless it fails.
+        // SAFETY: client and topic are alive; each part is followed by what librdkafka's documentation says, then the
+        // end marker. It copies key and value, and takes ownership of the headers unless it fails.
         let code = unsafe {
             rd::rd_kafka_producev(
                 self.client().raw(),
@@ -115,7 +115,7 @@ impl Topic {
                 value_size,
                 part::RD_KAFKA_VTYPE_HEADERS,
                 headers,
-                // 0 stands for the present, so a record that says 0 gets the present too.
+                // 0 means the current time, so a record with timestamp 0 gets the current time too.
                 part::RD_KAFKA_VTYPE_TIMESTAMP,
                 message.timestamp.unwrap_or(0),
                 part::RD_KAFKA_VTYPE_OPAQUE,
@@ -131,12 +131,13 @@ impl Topic {
         Some(failure)
     }
 
-    /// Hands records over to a partition, once; those that are taken are in the batch no more. The worst of the others'
-    /// failures: another one rather than a full queue, which takes nothing after the first that it refuses.
+    /// Makes one attempt to hand over records for a partition; those accepted are removed from the batch. Returns the
+    /// worst failure of the others: any other one rather than a full queue, which accepts nothing after its first
+    /// rejection.
     pub fn produce_all(&self, partition: i32, batch: &mut Batch<'_>) -> Option<Failure> {
         let records = &mut batch.records;
         let count = c_int::try_from(records.len()).expect("a batch is small");
-        // SAFETY: topic, keys and values are alive; as many records as is said.
+        // SAFETY: topic, keys and values are alive; there are `count` records.
         unsafe {
             rd::rd_kafka_produce_batch(self.raw(), partition, rd::RD_KAFKA_MSG_F_COPY, records.as_mut_ptr(), count);
         }
@@ -147,7 +148,7 @@ impl Topic {
     }
 }
 
-/// A record's headers as librdkafka takes them; null for none.
+/// A record's headers in librdkafka's form; null for none.
 fn c_headers(headers: Headers<'_>) -> *mut rd::rd_kafka_headers_t {
     if headers.is_empty() {
         return ptr::null_mut();
@@ -170,7 +171,7 @@ fn c_headers(headers: Headers<'_>) -> *mut rd::rd_kafka_headers_t {
     }
 }
 
-/// Bytes as librdkafka takes them; null for null.
+/// Pointer and length for librdkafka; null for `None`.
 fn c_bytes(bytes: Option<&[u8]>) -> (*const c_void, usize) {
     bytes.map_or((ptr::null(), 0), |bytes| (bytes.as_ptr().cast(), bytes.len()))
 }

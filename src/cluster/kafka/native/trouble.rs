@@ -1,5 +1,5 @@
-//! What goes wrong with a client's connections. librdkafka tells it by events, apart from the call that waits; the call
-//! itself knows no more than that there was no answer.
+//! Trouble with a client's connections. librdkafka reports it by events, separately from the waiting call, which
+//! itself only learns that there was no response.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use super::super::properties::Login;
 use super::Client;
 use super::event::Signal;
 
-/// For how long the last trouble is good for an explanation: librdkafka keeps the same to itself for 30 s.
+/// How long the last trouble may explain a failure: librdkafka does not repeat the same error for 30 s.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
-/// The last that was told of a client's connections.
+/// The last trouble reported with a client's connections.
 pub(super) struct Told {
     last: Mutex<Option<(Instant, Failure)>>,
     login: Arc<Login>,
@@ -32,9 +32,9 @@ impl Told {
         last.as_ref().filter(|(at, _)| at.elapsed() < GOOD_FOR).map(|(_, failure)| failure.clone())
     }
 
-    /// What stands behind a failure, where that was no answer: `refused` was told while it was waited for.
+    /// The cause of a failure, if that was a missing response: `refused` was reported during the wait.
     fn explain(&self, failure: Failure, refused: Option<Failure>) -> Failure {
-        // librdkafka does not tell the same again for a while: a refusal stands until there is an answer.
+        // librdkafka does not repeat an error for a while: a refusal is valid until there is a response.
         let message = match (refused, self.last()) {
             (Some(refused), _) => return refused,
             _ if !failure.is_unanswered() => return failure,
@@ -47,7 +47,7 @@ impl Told {
 }
 
 impl Client {
-    /// What went wrong in the background and matters more than the time-out that it led to: a person has to mend it.
+    /// A background error that a person has to fix, and that matters more than the timeout it caused.
     pub fn trouble(&self) -> Option<Failure> {
         let mut refused = None;
         let events = std::iter::from_fn(|| self.next_event(Duration::ZERO));
@@ -56,7 +56,7 @@ impl Client {
             if self.is_refused_by(&failure) {
                 refused = Some(failure.clone());
             }
-            // That all are gone says nothing of why.
+            // That all brokers are down says nothing about the cause.
             if failure.code != Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN {
                 self.told.set(Some(failure));
             }
@@ -64,24 +64,24 @@ impl Client {
         refused
     }
 
-    /// The failure of a call. Where there was no answer: what stands behind it, or else in words that say what librdkafka
-    /// was told of the connections.
+    /// The failure of a call. If there was no response: its cause, or else a message with the last trouble of the
+    /// connections.
     pub fn explain(&self, failure: Failure) -> Failure {
         self.told.explain(failure, self.trouble())
     }
 
-    /// Whether a failure in the background is one that a person has to mend.
+    /// Whether a background failure is one that a person has to fix.
     pub fn is_refused_by(&self, failure: &Failure) -> bool {
         self.told.login.is_refused_by(failure)
     }
 
-    /// The question was answered: what was told before explains nothing any more.
+    /// A call got its response: earlier trouble no longer explains anything.
     pub fn answered(&self) {
         self.let_in();
         self.told.set(None);
     }
 
-    /// Some broker has answered something.
+    /// Some broker has responded, so the login was accepted.
     pub fn let_in(&self) {
         self.told.login.succeeded();
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_no_answer_is_explained_by_what_was_told_of_connections() {
+    fn missing_response_is_explained_by_connection_trouble() {
         let told = told();
         let (kind, message) = explained(&told, None);
         assert!(kind == Kind::Retry && message.contains("no connection came about"), "{message}");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_forgotten() {
+    fn trouble_is_forgotten_after_a_response() {
         let told = told();
         told.set(Some(broken()));
         assert_eq!(told.last().map(|failure| failure.message), Some(broken().message));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_that_was_right_once_is_told_of_and_asked_for_again() {
+    fn rejected_login_is_retried_if_it_worked_before() {
         let (told, other) = (told(), failure(Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, "no"));
         let refused = |failure: &Failure| told.login.is_refused_by(failure);
         assert!(refused(&password()) && refused(&other) && !refused(&broken()));

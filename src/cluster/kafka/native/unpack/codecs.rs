@@ -1,10 +1,10 @@
-//! What unpacks a batch into memory that was reserved: gzip by zlib, lz4 and zstd by their libraries, snappy by
-//! librdkafka's own code; those that librdkafka itself is linked with, and with its ways in what is not quite in order:
-//! a stream that ends early is taken for as far as it goes.
+//! Unpacks batches into reserved memory: gzip with zlib, lz4 and zstd with their libraries, snappy with
+//! librdkafka's own code. These are what librdkafka itself is linked with, and malformed input is treated as it does:
+//! a stream that ends early is unpacked as far as it goes.
 //!
-//! What a head says of the size is a wish: memory is reserved and got for it, and never more than there may be.
+//! The size given in a header is a hint: memory is reserved and allocated for it, but never more than allowed.
 //!
-//! **Failure**: see [`Failure`]; nothing is left in memory then.
+//! **Failure**: see [`Failure`]; no memory remains allocated.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
@@ -14,15 +14,15 @@ use super::super::super::wire::count_records;
 use super::heads::{LZ4_MAGIC, gzip_wish, lz4_wish, snappy_chunk, snappy_size};
 use super::room::{NOTE_BYTES, Refusal, Reservation};
 
-/// What memory is got for at least.
+/// Minimum allocation.
 const CAPACITY_MIN: usize = 1 << 10;
-/// A window of 32 KiB, and a head of gzip or of zlib, whichever is there.
+/// A window of 32 KiB, and automatic detection of a gzip or zlib header.
 const GZIP_WINDOW: c_int = 15 + 32;
 const LZ4F_VERSION: c_uint = 100;
 /// `ZSTD_CONTENTSIZE_ERROR`.
 const ZSTD_SIZE_ERROR: u64 = u64::MAX - 1;
 
-// SAFETY: as their headers declare them. librdkafka uses the same, so they are linked in any case.
+// SAFETY: as declared in their headers. librdkafka uses the same libraries, so they are linked in any case.
 unsafe extern "C" {
     fn LZ4F_createDecompressionContext(context: *mut *mut c_void, version: c_uint) -> usize;
     fn LZ4F_freeDecompressionContext(context: *mut c_void) -> usize;
@@ -55,7 +55,7 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// What a batch has unpacked to: memory of `malloc`, with its reservation.
+/// An unpacked batch: memory from `malloc`, with its reservation.
 #[derive(Debug)]
 pub(super) struct Unpacked {
     pub start: NonNull<u8>,
@@ -63,12 +63,12 @@ pub(super) struct Unpacked {
     pub reservation: Reservation,
 }
 
-/// Reserves what the records in `unpacked` will take beside their bytes.
+/// Reserves the memory that the records in `unpacked` will take besides their bytes.
 pub(super) fn reserve_notes(reservation: &mut Reservation, unpacked: &[u8]) -> Result<(), Refusal> {
     reservation.add(count_records(unpacked).saturating_mul(NOTE_BYTES))
 }
 
-/// Memory that is written to, and grows.
+/// Memory that is written to and grows.
 struct Buffer {
     start: NonNull<u8>,
     capacity: usize,
@@ -77,24 +77,24 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// For so many bytes, as far as is known.
+    /// A buffer for the expected number of bytes.
     fn new(wish: usize) -> Result<Self, Failure> {
         let mut reservation = Reservation::new();
         let max = usize::try_from(reservation.max()).unwrap_or(usize::MAX);
         let capacity = wish.max(CAPACITY_MIN).min(max);
         reservation.add(capacity as u64)?;
-        // SAFETY: not zero, since a bound is not; what it gives is owned.
+        // SAFETY: the size is not zero, since a bound is not; the memory is owned.
         let start = NonNull::new(unsafe { libc::malloc(capacity) }).ok_or(Refusal::NoRoom)?;
         Ok(Self { start: start.cast(), capacity, len: 0, reservation })
     }
 
-    /// Where the next bytes go, and how many may.
+    /// The unused part: its start and length.
     fn spare(&self) -> (*mut u8, usize) {
         // SAFETY: `len` is at most the capacity.
         (unsafe { self.start.as_ptr().add(self.len) }, self.capacity - self.len)
     }
 
-    /// Gets twice the memory, or what there may be.
+    /// Doubles the memory, up to the bound.
     fn grow(&mut self) -> Result<(), Failure> {
         let max = usize::try_from(self.reservation.max()).unwrap_or(usize::MAX);
         let capacity = self.capacity.saturating_mul(2).min(max);
@@ -106,14 +106,14 @@ impl Buffer {
     }
 
     fn resize(&mut self, capacity: usize) -> Result<(), Failure> {
-        // SAFETY: memory of `malloc` that is owned; where there is none, it stays as it was.
+        // SAFETY: memory from `malloc` that is owned; if the call fails, it is unchanged.
         let start = unsafe { libc::realloc(self.start.as_ptr().cast(), capacity) };
         self.start = NonNull::new(start).ok_or(Refusal::NoRoom)?.cast();
         self.capacity = capacity;
         Ok(())
     }
 
-    /// What was written, and no more memory than for that.
+    /// The bytes written, in memory cut to their size.
     fn finish(mut self) -> Result<Unpacked, Failure> {
         let capacity = self.len.max(1);
         let spare = (self.capacity - capacity.min(self.capacity)) as u64;
@@ -131,18 +131,18 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: memory of `malloc` that is owned.
+        // SAFETY: memory from `malloc` that is owned.
         unsafe { libc::free(self.start.as_ptr().cast()) }
     }
 }
 
-/// A stream of zlib, which must not move.
+/// A zlib stream, which must not move.
 struct Inflater(Box<MaybeUninit<libz_sys::z_stream>>);
 
 impl Inflater {
     fn new() -> Option<Self> {
         let mut stream = Box::new(MaybeUninit::zeroed());
-        // SAFETY: zeros stand for zlib's own memory, and for no input yet.
+        // SAFETY: zeros mean zlib's own allocator, and no input yet.
         let result = unsafe {
             let size = size_of::<libz_sys::z_stream>() as c_int;
             libz_sys::inflateInit2_(stream.as_mut_ptr(), GZIP_WINDOW, libz_sys::zlibVersion(), size)
@@ -162,7 +162,7 @@ pub(super) fn gzip(input: &[u8]) -> Result<Unpacked, Failure> {
     let mut inflater = Inflater::new().ok_or(Refusal::NoRoom)?;
     let stream = inflater.0.as_mut_ptr();
     let mut buffer = Buffer::new(gzip_wish(input))?;
-    // SAFETY: the stream is alive; zlib does not write to its input. It reads and writes within what it is told.
+    // SAFETY: the stream is alive; zlib does not write to its input. It reads and writes within the given lengths.
     unsafe {
         (*stream).next_in = input.as_ptr().cast_mut();
         (*stream).avail_in = c_uint::try_from(input.len()).map_err(|_| Failure::Damaged)?;
@@ -180,7 +180,7 @@ pub(super) fn gzip(input: &[u8]) -> Result<Unpacked, Failure> {
         match result {
             libz_sys::Z_STREAM_END => break,
             libz_sys::Z_OK | libz_sys::Z_BUF_ERROR if left == 0 => buffer.grow()?,
-            // There is no more of it.
+            // The input has ended.
             libz_sys::Z_OK | libz_sys::Z_BUF_ERROR => break,
             _ => return Err(Failure::Damaged),
         }
@@ -188,7 +188,7 @@ pub(super) fn gzip(input: &[u8]) -> Result<Unpacked, Failure> {
     buffer.finish()
 }
 
-/// lz4's means of unpacking a frame.
+/// lz4's context for unpacking a frame.
 struct Lz4(*mut c_void);
 
 impl Drop for Lz4 {
@@ -200,7 +200,7 @@ impl Drop for Lz4 {
 
 pub(super) fn lz4(input: &[u8]) -> Result<Unpacked, Failure> {
     let mut context = ptr::null_mut();
-    // SAFETY: the out-pointer is valid; what it gets is owned.
+    // SAFETY: the out-pointer is valid; what it receives is owned.
     if unsafe { LZ4F_isError(LZ4F_createDecompressionContext(&mut context, LZ4F_VERSION)) } != 0 {
         return Err(Refusal::NoRoom.into());
     }
@@ -210,9 +210,9 @@ pub(super) fn lz4(input: &[u8]) -> Result<Unpacked, Failure> {
     while !rest.is_empty() {
         let (start, mut written) = buffer.spare();
         let (room, mut read) = (written, rest.len());
-        // SAFETY: the context is alive; it reads and writes within the sizes that it is told, and tells how far it came.
+        // SAFETY: the context is alive; it reads and writes within the given sizes, and sets them to how far it got.
         let hint = unsafe { LZ4F_decompress(context.0, start, &mut written, rest.as_ptr(), &mut read, ptr::null()) };
-        // SAFETY: only looks at the number.
+        // SAFETY: only inspects the number.
         if unsafe { LZ4F_isError(hint) } != 0 {
             return Err(Failure::Damaged);
         }
@@ -227,23 +227,23 @@ pub(super) fn lz4(input: &[u8]) -> Result<Unpacked, Failure> {
             return Err(Failure::Damaged);
         }
     }
-    // What stands behind a frame is none of it.
+    // Bytes after a frame do not belong to it.
     if rest.is_empty() { buffer.finish() } else { Err(Failure::Damaged) }
 }
 
-/// Mends the checksum of a frame's head, which clients and brokers before Kafka 0.10 got wrong.
+/// Corrects the checksum of a frame's header, which clients and brokers before Kafka 0.10 got wrong.
 pub(super) fn mend_lz4_head(frame: &mut [u8]) {
     let Some(flags) = frame.get(4).copied().filter(|_| frame.starts_with(&LZ4_MAGIC)) else { return };
     let at = if flags & 0x08 != 0 { 14 } else { 6 };
     if at < frame.len() {
-        // SAFETY: so many bytes are there.
+        // SAFETY: that many bytes are there.
         let sum = unsafe { XXH32(frame[4..].as_ptr().cast(), at - 4, 0) };
         frame[at] = (sum >> 8) as u8;
     }
 }
 
 pub(super) fn zstd(input: &[u8]) -> Result<Unpacked, Failure> {
-    // SAFETY: both only read the input, as far as it goes.
+    // SAFETY: both only read the input, within its length.
     let (said, bound) = unsafe {
         let from = input.as_ptr().cast();
         (zstd_sys::ZSTD_getFrameContentSize(from, input.len()), ZSTD_decompressBound(from, input.len()))
@@ -255,13 +255,13 @@ pub(super) fn zstd(input: &[u8]) -> Result<Unpacked, Failure> {
     if said < ZSTD_SIZE_ERROR && said > max {
         return Err(Refusal::TooLarge.into());
     }
-    // Many small blocks could each have been larger.
+    // Many small blocks, each of which could have been larger.
     if bound > max {
         return zstd_stream(input);
     }
     let mut buffer = Buffer::new(usize::try_from(bound).unwrap_or(usize::MAX))?;
     let (start, room) = buffer.spare();
-    // SAFETY: it reads and writes within the sizes that it is told; then it only looks at the number.
+    // SAFETY: it reads and writes within the given sizes; then the number is only inspected.
     let (written, failed) = unsafe {
         let written = zstd_sys::ZSTD_decompress(start.cast(), room, input.as_ptr().cast(), input.len());
         (written, zstd_sys::ZSTD_isError(written) != 0)
@@ -273,7 +273,7 @@ pub(super) fn zstd(input: &[u8]) -> Result<Unpacked, Failure> {
     buffer.finish()
 }
 
-/// zstd's means of unpacking bit by bit.
+/// zstd's context for unpacking step by step.
 struct Zstd(*mut zstd_sys::ZSTD_DStream);
 
 impl Drop for Zstd {
@@ -284,7 +284,7 @@ impl Drop for Zstd {
 }
 
 fn zstd_stream(input: &[u8]) -> Result<Unpacked, Failure> {
-    // SAFETY: what it gives is owned.
+    // SAFETY: the result is owned.
     let stream = Zstd(unsafe { zstd_sys::ZSTD_createDStream() });
     if stream.0.is_null() {
         return Err(Refusal::NoRoom.into());
@@ -294,7 +294,7 @@ fn zstd_stream(input: &[u8]) -> Result<Unpacked, Failure> {
     loop {
         let (start, room) = buffer.spare();
         let mut to = zstd_sys::ZSTD_outBuffer { dst: start.cast(), size: room, pos: 0 };
-        // SAFETY: the stream is alive; it reads and writes within the sizes that it is told, and tells how far it came.
+        // SAFETY: the stream is alive; it reads and writes within the given sizes, and sets how far it got.
         let (hint, failed) = unsafe {
             let hint = zstd_sys::ZSTD_decompressStream(stream.0, &mut to, &mut from);
             (hint, zstd_sys::ZSTD_isError(hint) != 0)
@@ -312,17 +312,17 @@ fn zstd_stream(input: &[u8]) -> Result<Unpacked, Failure> {
     }
 }
 
-/// Unpacks a block of snappy.
+/// Unpacks a snappy block.
 ///
 /// # Safety
-/// At `to` there is room for what the block says.
+/// At `to` there is room for the size given in the block.
 pub(super) unsafe fn snappy_block(block: &[u8], to: *mut c_char) -> bool {
     let from = libc::iovec { iov_base: block.as_ptr().cast_mut().cast(), iov_len: block.len() };
     // SAFETY: by the caller's promise; the input is only read.
     unsafe { rd_kafka_snappy_uncompress_iov(&from, 1, block.len(), to) == 0 }
 }
 
-/// The blocks that Java's library writes, without their head.
+/// Unpacks the blocks that Java's library writes, without their header.
 pub(super) fn snappy_chunks(chunks: &[u8]) -> Result<Unpacked, Failure> {
     let (mut rest, mut size) = (chunks, 0_usize);
     while !rest.is_empty() {
@@ -338,7 +338,7 @@ pub(super) fn snappy_chunks(chunks: &[u8]) -> Result<Unpacked, Failure> {
     while let Some((block, behind)) = snappy_chunk(rest) {
         let (start, room) = buffer.spare();
         let size = snappy_size(block).filter(|size| *size <= room).ok_or(Failure::Damaged)?;
-        // SAFETY: there is room for so much.
+        // SAFETY: there is room for `size` bytes.
         if !unsafe { snappy_block(block, start.cast()) } {
             return Err(Failure::Damaged);
         }

@@ -1,15 +1,15 @@
-//! What compressed batches say of their own size, before anything of them is unpacked.
+//! What compressed batches say about their own size, before any of them is unpacked.
 //!
-//! Whoever may write to the input chooses these bytes: what they say is a wish, and never more than that.
+//! Anyone who may write to the input chooses these bytes: they are taken as a hint, and never as more than that.
 //!
-//! **Failure**: what is no such head is `None`.
+//! **Failure**: anything that is not such a header is `None`.
 
-/// What a frame of lz4 begins with.
+/// The first bytes of an lz4 frame.
 pub const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
-/// gzip's largest ratio, about.
+/// gzip's highest compression ratio, roughly.
 const GZIP_RATIO_MAX: usize = 1032;
 
-/// gzip's trailer says the size, or what is left of it beyond 4 GiB.
+/// The size according to gzip's trailer, which has it modulo 4 GiB.
 pub fn gzip_wish(input: &[u8]) -> usize {
     let guess = input.len().saturating_mul(4);
     let said = input.last_chunk::<4>().filter(|_| input.starts_with(&[0x1f, 0x8b]));
@@ -17,7 +17,8 @@ pub fn gzip_wish(input: &[u8]) -> usize {
     said.filter(|size| *size <= input.len().saturating_mul(GZIP_RATIO_MAX)).unwrap_or(guess)
 }
 
-/// The most that a frame can unpack to: its head says the size, or else its blocks have theirs. `None` where it is no frame.
+/// The most that a frame can unpack to: its header gives the size, or else its blocks give theirs. `None` if it is no
+/// frame.
 pub fn lz4_wish(frame: &[u8]) -> Option<usize> {
     if !frame.starts_with(&LZ4_MAGIC) {
         return None;
@@ -26,7 +27,7 @@ pub fn lz4_wish(frame: &[u8]) -> Option<usize> {
     let (flags, sizes) = (*frame.get(4)?, *frame.get(5)?);
     if flags & 0x08 != 0 {
         let said = u64::from_le_bytes(*frame.get(6..)?.first_chunk()?);
-        // Zero stands for not known.
+        // Zero means unknown.
         if said > 0 {
             return Some(usize::try_from(said).unwrap_or(usize::MAX));
         }
@@ -37,14 +38,14 @@ pub fn lz4_wish(frame: &[u8]) -> Option<usize> {
     let (mut at, mut wish) = (head, 0_usize);
     while let Some(size) = number(at).filter(|size| *size > 0) {
         let (stored, bytes) = (size >> 31 != 0, size & 0x7fff_ffff);
-        // A block that is stored is there, or it is not.
+        // A stored block is no longer than the frame.
         wish = wish.saturating_add(if stored { bytes.min(frame.len()) } else { block_bytes_max });
         at = at.saturating_add(4 + checksum + bytes);
     }
     Some(wish)
 }
 
-/// What a block of snappy says that it unpacks to, which it has to.
+/// The unpacked size given in a snappy block, which it has to have.
 pub fn snappy_size(block: &[u8]) -> Option<usize> {
     let mut size = 0_u64;
     for (place, byte) in block.iter().take(5).enumerate() {
@@ -56,7 +57,7 @@ pub fn snappy_size(block: &[u8]) -> Option<usize> {
     None
 }
 
-/// The next block of those that Java's library writes, each behind its length, and what is behind it.
+/// The next of the blocks that Java's library writes, each after its length, and what follows it.
 pub fn snappy_chunk(chunks: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = chunks.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_be_bytes(*length) as usize)

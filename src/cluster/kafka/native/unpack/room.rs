@@ -1,34 +1,34 @@
-//! How much of what was unpacked may be in memory at once, and who has reserved it.
+//! How much unpacked data may be in memory at once, and who has reserved it.
 //!
-//! Invariant: what is held is at most the bound, and an eighth of it for each thread. Each thread may reserve that much also
-//! where others hold all there is: what a partition has fetched and cannot pass on holds up no other for good.
+//! Invariant: at most the bound is held, plus an eighth of it for each thread. A thread may reserve that much even
+//! if others hold everything: what a partition has fetched and cannot pass on does not block the others for ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What librdkafka takes for a record beside its bytes.
+/// What librdkafka allocates for a record besides its bytes.
 pub(in super::super::super) const NOTE_BYTES: u64 = 400;
-/// A thread that holds nothing may reserve such a part of the bound in any case.
+/// A thread that holds nothing may always reserve this fraction of the bound.
 const PARTS: u64 = 8;
 
-/// The process's. Clients that are not ratchet's are not bounded, as long as there are no others.
+/// The process's budget. Clients that are not ratchet's are not bounded, as long as there are no others.
 pub(super) static ROOM: Room = Room::new();
 
 thread_local! {
-    /// What batches that this thread has unpacked hold.
+    /// What the batches unpacked by this thread hold.
     static OWN: Arc<AtomicU64> = Arc::default();
 }
 
 /// Why a batch was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super::super) enum Refusal {
-    /// It unpacks to more than all that there may be.
+    /// It unpacks to more than the whole budget.
     TooLarge,
-    /// Others hold too much of it at present.
+    /// Others hold too much of the budget at present.
     NoRoom,
 }
 
-/// Memory for what is unpacked.
+/// The memory budget for unpacked data.
 pub(super) struct Room {
     max: AtomicU64,
     held: AtomicU64,
@@ -50,7 +50,7 @@ impl Room {
     }
 }
 
-/// A part of the room, given back when it is dropped, on whichever thread.
+/// A part of the budget, released when dropped, on whichever thread.
 #[derive(Debug)]
 pub(super) struct Reservation {
     room: &'static Room,
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Room {
 }
 
 impl Reservation {
-    /// Nothing yet, of the process's room.
+    /// Nothing yet, from the process's budget.
     pub fn new() -> Self {
         Self::of(&ROOM, OWN.with(Arc::clone))
     }
@@ -74,12 +74,12 @@ impl Reservation {
         Self { room, own, bytes: 0 }
     }
 
-    /// The most that a reservation can come to.
+    /// The maximum of a reservation.
     pub fn max(&self) -> u64 {
         self.room.max()
     }
 
-    /// Reserves so much more.
+    /// Reserves more.
     pub fn add(&mut self, bytes: u64) -> Result<(), Refusal> {
         let (max, wanted) = (self.max(), self.bytes.saturating_add(bytes));
         if wanted > max {
@@ -95,7 +95,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Gives so much of it back, or all of it if that is less.
+    /// Releases `bytes` of it, or all of it if that is less.
     pub fn give_back(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_all_room_is_told_from_what_has_no_room_now() {
+    fn batch_beyond_the_budget_differs_from_one_without_room_now() {
         let room = room(800);
         let (mut first, mut second) = (Reservation::of(room, Arc::default()), Reservation::of(room, Arc::default()));
         assert_eq!(first.add(801), Err(Refusal::TooLarge));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_hold_holds_up_no_small_batch() {
+    fn small_batch_fits_even_if_others_hold_the_whole_budget() {
         let room = room(800);
         let mut all = Reservation::of(room, Arc::default());
         all.add(800).unwrap();

@@ -1,9 +1,9 @@
-//! The functions that librdkafka calls in place of its own: see `build.rs`. Each is as its header declares it.
+//! The functions that librdkafka calls instead of its own: see `build.rs`. Each has the signature in its header.
 //!
-//! What they return librdkafka makes a buffer of at once, on the same thread: then the reservation goes over into that
-//! buffer, and is given back when librdkafka frees it.
+//! librdkafka makes a buffer from the result at once, on the same thread: the reservation then moves to that
+//! buffer, and is released when librdkafka frees it.
 //!
-//! **Failure**: as librdkafka's own say it; why it was stands in [`super::note`].
+//! **Failure**: reported as librdkafka's own functions do; the reason is kept by [`super::note`].
 
 use std::arch::global_asm;
 use std::cell::{Cell, RefCell};
@@ -17,14 +17,14 @@ use super::codecs::{self, Failure, Unpacked};
 use super::heads;
 use super::room::Reservation;
 
-/// What Java's library writes before its first block of snappy: librdkafka has taken it away.
+/// What Java's library writes before its first snappy block: librdkafka has removed it.
 const SNAPPY_HEAD_BYTES: usize = 16;
-/// Of `errno`, negative, as librdkafka's snappy says it.
+/// Negative `errno` values, as in librdkafka's snappy code.
 const NO_MEMORY: c_int = -libc::ENOMEM;
 const NO_INPUT: c_int = -libc::EIO;
 
-// `--wrap` makes of `__real_X` what X was before. Weak: where the linker was not told of it, there is no such thing, and
-// nobody calls these functions.
+// With `--wrap`, `__real_X` is the original X. Weak: if the linker was not given that option, there is no such symbol,
+// and nobody calls these functions.
 global_asm!(
     ".weak __real_rd_kafka_buf_new_shadow",
     ".pushsection .data.rel.ro.ratchet_unpack,\"aw\",@progbits",
@@ -34,18 +34,18 @@ global_asm!(
     ".popsection",
 );
 
-// SAFETY: as `rdkafka_buf.h` declares both.
-/// Frees what a buffer holds.
+// SAFETY: as declared in `rdkafka_buf.h`.
+/// Frees a buffer's memory.
 type Free = unsafe extern "C" fn(*mut c_void);
-/// Makes a buffer of memory that is there.
+/// Makes a buffer from existing memory.
 type NewShadow = unsafe extern "C" fn(*const c_void, usize, Option<Free>) -> *mut c_void;
 
-// SAFETY: the word above.
+// SAFETY: the symbol above.
 unsafe extern "C" {
     static ratchet_real_rd_kafka_buf_new_shadow: Option<NewShadow>;
 }
 
-/// What was unpacked last on this thread and has become no buffer yet: where it is, once that is known, and its
+/// What was unpacked last on this thread and is not yet in a buffer: its address, once known, and its
 /// reservation.
 struct Last {
     start: usize,
@@ -54,12 +54,12 @@ struct Last {
 
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
-    /// What librdkafka made a buffer of last on this thread.
+    /// The memory of the last buffer that librdkafka made on this thread.
     static SHADOWED: Cell<(*const c_void, usize)> = const { Cell::new((ptr::null(), 0)) };
 }
 
-/// Makes a call, and says what librdkafka has made a buffer of for it, last and on this thread: where, and how many bytes.
-/// `None` where it has made none, or where the linker was not told to send that here.
+/// Makes a call, and returns the memory of the last buffer that librdkafka made for it on this thread: address and
+/// length. `None` if it made none, or if the linker does not redirect that call here.
 pub(in super::super::super) fn shadowed<T>(call: impl FnOnce() -> T) -> (T, Option<(*const u8, usize)>) {
     SHADOWED.set((ptr::null(), 0));
     let result = call();
@@ -67,7 +67,7 @@ pub(in super::super::super) fn shadowed<T>(call: impl FnOnce() -> T) -> (T, Opti
     (result, (!start.is_null()).then_some((start.cast(), len)))
 }
 
-/// The reservations of buffers, by where they are.
+/// The reservations of buffers, by address.
 static RESERVATIONS: LazyLock<Mutex<HashMap<usize, Reservation>>> = LazyLock::new(Mutex::default);
 
 fn reservations() -> MutexGuard<'static, HashMap<usize, Reservation>> {
@@ -75,11 +75,11 @@ fn reservations() -> MutexGuard<'static, HashMap<usize, Reservation>> {
 }
 
 fn keep(last: Option<Last>) {
-    // What was there before has become no buffer: librdkafka has met an error in between.
+    // An earlier one never got into a buffer: librdkafka met an error in between.
     LAST.set(last);
 }
 
-/// Hands what was unpacked to librdkafka, or notes why there is nothing.
+/// Passes what was unpacked to librdkafka, or notes why there is nothing.
 fn hand_over(compressed_bytes: usize, result: Result<Unpacked, Failure>) -> Result<(*mut c_void, usize), Failure> {
     keep(None);
     let Unpacked { start, len, reservation } = result.inspect_err(|failure| note(compressed_bytes, *failure))?;
@@ -94,14 +94,14 @@ fn note(compressed_bytes: usize, failure: Failure) {
 }
 
 /// # Safety
-/// `start` is null, or there are so many bytes that nobody changes during `'a`.
+/// `start` is null, or that many bytes are there and do not change during `'a`.
 unsafe fn input<'a>(start: *const c_void, len: usize) -> &'a [u8] {
     // SAFETY: by the caller's promise.
     if start.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(start.cast(), len) } }
 }
 
 /// # Safety
-/// As librdkafka calls it: the input is as long as is said, and the out-pointer is valid.
+/// As called by librdkafka: the input has the given length, and the out-pointer is valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_rd_gz_decompress(from: *const c_void, len: c_int, to_len: *mut u64) -> *mut c_void {
     let len = usize::try_from(len).unwrap_or(0);
@@ -117,7 +117,7 @@ unsafe extern "C" fn __wrap_rd_gz_decompress(from: *const c_void, len: c_int, to
 }
 
 /// # Safety
-/// As librdkafka calls it: the input is as long as is said and may be written to, and the out-pointers are valid.
+/// As called by librdkafka: the input has the given length and may be written to, and the out-pointers are valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_rd_kafka_lz4_decompress(
     _broker: *mut c_void,
@@ -139,7 +139,7 @@ unsafe extern "C" fn __wrap_rd_kafka_lz4_decompress(
 }
 
 /// # Safety
-/// As librdkafka calls it: the input is as long as is said, and the out-pointers are valid.
+/// As called by librdkafka: the input has the given length, and the out-pointers are valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_rd_kafka_zstd_decompress(
     _broker: *mut c_void,
@@ -170,7 +170,8 @@ unsafe fn answer(result: Result<(*mut c_void, usize), Failure>, to: *mut *mut c_
 }
 
 /// # Safety
-/// As librdkafka calls it: the input is as long as is said, there is room for so many words, and the out-pointer is valid.
+/// As called by librdkafka: the input has the given length, there is room for the message, and the out-pointer is
+/// valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_rd_kafka_snappy_java_uncompress(
     from: *const c_char,
@@ -197,10 +198,10 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_java_uncompress(
     }
 }
 
-/// librdkafka asks for the size first, gets memory for it, and has it unpacked by the next function.
+/// librdkafka gets the size first, allocates memory, and calls the next function to unpack into it.
 ///
 /// # Safety
-/// As librdkafka calls it: the input is as long as is said, and the out-pointer is valid.
+/// As called by librdkafka: the input has the given length, and the out-pointer is valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompressed_length(
     from: *const c_char,
@@ -222,7 +223,7 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompressed_length(
 }
 
 /// # Safety
-/// As librdkafka calls it: the input is as long as is said, and there is room for what it says that it unpacks to.
+/// As called by librdkafka: the input has the given length, and there is room for the unpacked size that it gives.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompress(from: *const c_char, len: usize, to: *mut c_char) -> c_int {
     let last = LAST.take();
@@ -233,7 +234,7 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompress(from: *const c_char, len:
     if !unsafe { codecs::snappy_block(block, to) } {
         return NO_INPUT;
     }
-    // SAFETY: so much was written.
+    // SAFETY: that many bytes were written.
     if let Err(refusal) = codecs::reserve_notes(&mut reservation, unsafe { input(to.cast_const().cast(), size) }) {
         super::note(len, refusal);
         return NO_MEMORY;
@@ -243,14 +244,14 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompress(from: *const c_char, len:
 }
 
 /// # Safety
-/// As librdkafka calls it: so many bytes are there, which are freed by `free`.
+/// As called by librdkafka: that many bytes are there, to be freed with `free`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_rd_kafka_buf_new_shadow(
     start: *const c_void,
     len: usize,
     free: Option<Free>,
 ) -> *mut c_void {
-    // SAFETY: a word that nobody writes to.
+    // SAFETY: a symbol that nobody writes to.
     let real = unsafe { ratchet_real_rd_kafka_buf_new_shadow }.expect("whoever wraps it has the real one");
     SHADOWED.set((start, len));
     let mut free = free;
@@ -263,11 +264,11 @@ unsafe extern "C" fn __wrap_rd_kafka_buf_new_shadow(
     unsafe { real(start, len, free) }
 }
 
-/// Frees what was unpacked, and gives its reservation back.
+/// Frees what was unpacked, and releases its reservation.
 unsafe extern "C" fn free_unpacked(start: *mut c_void) {
-    // The reservation goes last: it is not to be another's before the memory is.
+    // The reservation goes last: nobody else may have it before the memory is free.
     let reservation = reservations().remove(&start.addr());
-    // SAFETY: memory of `malloc`, which librdkafka frees once.
+    // SAFETY: memory from `malloc`, which librdkafka frees once.
     unsafe { libc::free(start) };
     drop(reservation);
 }

@@ -1,8 +1,8 @@
-//! Goal: what each codec packs comes out again, and what it did not is told.
+//! Goal: each codec unpacks what was packed, and reports damaged input.
 
 use super::*;
 
-// SAFETY: as its header declares it.
+// SAFETY: as declared in its header.
 unsafe extern "C" {
     fn LZ4F_compressFrame(to: *mut u8, room: usize, from: *const u8, size: usize, options: *const c_void) -> usize;
 }
@@ -23,7 +23,7 @@ fn gzipped(plain: &[u8]) -> Vec<u8> {
     let mut packed = vec![0; plain.len() + 1_000];
     let mut stream = Box::new(MaybeUninit::<libz_sys::z_stream>::zeroed());
     let stream = stream.as_mut_ptr();
-    // SAFETY: zlib is told how long each side is.
+    // SAFETY: zlib is given the length of each side.
     unsafe {
         let size = size_of::<libz_sys::z_stream>() as c_int;
         let (level, method) = (6, libz_sys::Z_DEFLATED);
@@ -40,7 +40,7 @@ fn gzipped(plain: &[u8]) -> Vec<u8> {
 
 fn lz4ed(plain: &[u8]) -> Vec<u8> {
     let mut packed = vec![0; plain.len() + 100_000];
-    // SAFETY: it is told how long each side is.
+    // SAFETY: it is given the length of each side.
     let len =
         unsafe { LZ4F_compressFrame(packed.as_mut_ptr(), packed.len(), plain.as_ptr(), plain.len(), ptr::null()) };
     packed.truncate(len);
@@ -49,7 +49,7 @@ fn lz4ed(plain: &[u8]) -> Vec<u8> {
 
 fn zstded(plain: &[u8]) -> Vec<u8> {
     let mut packed = vec![0; plain.len() + 100_000];
-    // SAFETY: it is told how long each side is.
+    // SAFETY: it is given the length of each side.
     let len = unsafe {
         zstd_sys::ZSTD_compress(packed.as_mut_ptr().cast(), packed.len(), plain.as_ptr().cast(), plain.len(), 3)
     };
@@ -57,7 +57,7 @@ fn zstded(plain: &[u8]) -> Vec<u8> {
     packed
 }
 
-/// Blocks behind their lengths, of one literal each.
+/// Blocks, each after its length, of one literal each.
 fn snapped(plain: &[u8]) -> Vec<u8> {
     let block = |bytes: &[u8]| {
         let size = bytes.len() as u16;
@@ -71,7 +71,7 @@ fn snapped(plain: &[u8]) -> Vec<u8> {
 
 fn unpacked(unpack: Unpack, packed: &[u8]) -> Result<Vec<u8>, Failure> {
     let unpacked = unpack(packed)?;
-    // SAFETY: so many bytes were written, and are freed once.
+    // SAFETY: that many bytes were written, and are freed once.
     let bytes = unsafe {
         let bytes = std::slice::from_raw_parts(unpacked.start.as_ptr(), unpacked.len).to_vec();
         libc::free(unpacked.start.as_ptr().cast());
@@ -81,7 +81,7 @@ fn unpacked(unpack: Unpack, packed: &[u8]) -> Result<Vec<u8>, Failure> {
 }
 
 #[test]
-fn what_was_packed_comes_out_again() {
+fn packed_data_unpacks_to_the_original() {
     for plain in [plain(), vec![b'x'; 3], Vec::new()] {
         let packed: [(Unpack, Vec<u8>); 5] = [
             (gzip, gzipped(&plain)),
@@ -98,7 +98,7 @@ fn what_was_packed_comes_out_again() {
 }
 
 #[test]
-fn what_is_damaged_is_told() {
+fn damaged_data_is_reported() {
     let plain = plain();
     let packed: [(Unpack, Vec<u8>); 5] = [
         (gzip, gzipped(&plain)),
@@ -114,7 +114,7 @@ fn what_is_damaged_is_told() {
 }
 
 #[test]
-fn a_wrong_checksum_of_an_old_frames_head_is_mended() {
+fn wrong_checksum_in_an_old_frame_header_is_corrected() {
     let plain = plain();
     let packed = lz4ed(&plain);
     let mut broken = packed.clone();
@@ -126,12 +126,12 @@ fn a_wrong_checksum_of_an_old_frames_head_is_mended() {
 }
 
 #[test]
-fn a_head_that_promises_too_much_gets_no_memory_for_it() {
+fn header_with_excessive_size_gets_no_memory_for_it() {
     let mut packed = gzipped(b"short");
     let at = packed.len() - 4;
     packed[at..].fill(0xff);
     assert!(gzip_wish(&packed) < 1_000);
-    // A block of snappy that says 4 GiB.
+    // A snappy block that gives 4 GiB.
     assert_eq!(snappy_size(&[0xff, 0xff, 0xff, 0xff, 0x0f]), Some(u32::MAX as usize));
     assert_eq!(snappy_size(&[0xff, 0xff, 0xff, 0xff, 0x1f]), None);
 }
