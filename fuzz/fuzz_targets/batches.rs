@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ratchet_fuzz::heads::{gzip_wish, lz4_wish, snappy_chunk, snappy_size};
+use ratchet_fuzz::frames::{gzip_size_hint, lz4_size_hint, snappy_chunk, snappy_size};
 use ratchet_fuzz::record::HeaderBuf;
 use ratchet_fuzz::wire::{count_records, read_headers};
 
@@ -70,12 +70,12 @@ fn in_order(bytes: &[u8]) {
     }
 }
 
-fn heads(bytes: &[u8]) {
-    assert!(gzip_wish(bytes) <= bytes.len() * GZIP_RATIO_MAX);
-    if let Some(wish) = lz4_wish(bytes)
+fn frames(bytes: &[u8]) {
+    assert!(gzip_size_hint(bytes) <= bytes.len() * GZIP_RATIO_MAX);
+    if let Some(hint) = lz4_size_hint(bytes)
         && bytes[4] & 0x08 == 0
     {
-        assert!(wish <= bytes.len() * LZ4_BLOCK_MAX, "{wish} of {} bytes", bytes.len());
+        assert!(hint <= bytes.len() * LZ4_BLOCK_MAX, "{hint} of {} bytes", bytes.len());
     }
     let _ = snappy_size(bytes);
     if let Some((block, rest)) = snappy_chunk(bytes) {
@@ -91,7 +91,7 @@ fuzz_target!(|data: &[u8]| {
             let most = bytes.len() / RECORD_BYTES_MIN.min(MESSAGE_BYTES_MIN);
             assert!(count_records(bytes) <= most as u64);
         }
-        2 => heads(bytes),
+        2 => frames(bytes),
         _ => in_order(bytes),
     }
 });

@@ -7,8 +7,8 @@
 pub mod dedup;
 #[path = "../../src/format.rs"]
 pub mod format;
-#[path = "../../src/cluster/kafka/native/unpack/heads.rs"]
-pub mod heads;
+#[path = "../../src/cluster/kafka/native/unpack/frames.rs"]
+pub mod frames;
 #[path = "../../src/mistakes.rs"]
 pub mod mistakes;
 #[path = "../../src/record.rs"]

@@ -37,7 +37,7 @@ const BUILDERS_MAX: usize = 4;
 pub(super) struct Builders {
     jobs: OnceLock<Sender<Job>>,
     /// Whether there are no threads, and each load is built when it is submitted.
-    are_none: bool,
+    is_threadless: bool,
 }
 
 /// A load to be built.
@@ -66,7 +66,7 @@ struct Job {
 }
 
 /// A load in progress. Dropping it cancels it.
-pub(super) struct UnderWay {
+pub(super) struct PendingLoad {
     work: Arc<Mutex<Option<Work>>>,
     done: Receiver<Result<Built, Error>>,
     /// The store's meta once it is applied.
@@ -76,15 +76,15 @@ pub(super) struct UnderWay {
 impl Builders {
     /// No threads: each load is built when it is submitted.
     pub fn none() -> Self {
-        Self { are_none: true, ..Self::default() }
+        Self { is_threadless: true, ..Self::default() }
     }
 
     /// Submits a load to be built.
-    pub fn begin(&self, work: Work, meta: StoreMeta) -> Result<UnderWay, Error> {
+    pub fn begin(&self, work: Work, meta: StoreMeta) -> Result<PendingLoad, Error> {
         let (done, built) = crossbeam_channel::bounded(1);
-        if self.are_none {
+        if self.is_threadless {
             let _ = done.send(build(work));
-            return Ok(UnderWay { work: Arc::default(), done: built, meta });
+            return Ok(PendingLoad { work: Arc::default(), done: built, meta });
         }
         let jobs = match self.jobs.get() {
             Some(jobs) => jobs,
@@ -96,11 +96,11 @@ impl Builders {
         let work = Arc::new(Mutex::new(Some(work)));
         // The channel itself is unbounded, but every pending load holds a share of a budget, which is bounded.
         let _ = jobs.send(Job { work: Arc::clone(&work), done });
-        Ok(UnderWay { work, done: built, meta })
+        Ok(PendingLoad { work, done: built, meta })
     }
 }
 
-impl UnderWay {
+impl PendingLoad {
     /// The result, once it is there; waits for it if `wait` is set.
     pub fn outcome(&self, wait: bool) -> Option<Result<Built, Error>> {
         const ENDED: &str = "builders answer each job";
@@ -116,7 +116,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for PendingLoad {
     fn drop(&mut self) {
         let begun = self.work.lock().unwrap_or_else(PoisonError::into_inner).take().is_none();
         if begun {
@@ -136,7 +136,7 @@ fn start() -> io::Result<Sender<Job>> {
             for job in inbox {
                 let work = job.work.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(work) = work {
-                    let _ = job.done.send(build_or_say(work));
+                    let _ = job.done.send(build_catching_panics(work));
                 }
             }
         })?;
@@ -146,7 +146,7 @@ fn start() -> io::Result<Sender<Job>> {
 
 /// Builds, and returns an error if that panics: the next load may be fine, and needs the thread. The panic
 /// leaves a buffer and a file, both of which are dropped.
-fn build_or_say(work: Work) -> Result<Built, Error> {
+fn build_catching_panics(work: Work) -> Result<Built, Error> {
     let path = work.dir.clone();
     catch_unwind(AssertUnwindSafe(|| build(work))).unwrap_or_else(|_| {
         Err(Error::Io { path, reason: "building a table file panicked; the log says where".into() })

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Error;
-use super::stalls::Waiting;
+use super::stalls::DiskCall;
 use crate::lock::FileLock;
 use crate::record::TopicPartition;
 
@@ -204,7 +204,7 @@ pub(super) fn removable(dir: &Path) -> Result<PathBuf, Error> {
 /// Renames a store's folder, durably when this returns.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     removable(from)?;
-    let _waiting = Waiting::for_disk(from, "rename");
+    let _call = DiskCall::begin(from, "rename");
     // Renaming onto a folder that is not empty fails: a store set aside is never overwritten.
     fs::rename(from, to).map_err(|error| Error::from_io(from, &error))?;
     from.parent().map_or(Ok(()), sync)
@@ -212,7 +212,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
 
 /// Makes renamed and created files in a folder durable.
 pub(super) fn sync(folder: &Path) -> Result<(), Error> {
-    let _waiting = Waiting::for_disk(folder, "sync");
+    let _call = DiskCall::begin(folder, "sync");
     let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| Error::from_io(folder, &error))
 }

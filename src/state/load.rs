@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use super::Error;
-use super::memory::Room;
+use super::memory::BudgetShare;
 use crate::format::{POSITION_KEY, STORE_META_KEY};
 use crate::sabotage::{self, Sabotage};
 
@@ -56,7 +56,7 @@ impl Entry {
     }
 }
 
-impl Bound for Room {
+impl Bound for BudgetShare {
     fn has_room(&self, buffer: &LoadBuffer, records: usize) -> bool {
         let most = records_in(self);
         buffer.entries.len() + records <= most && buffer.bytes.len() + records * ENTRY_BYTES <= most * ENTRY_BYTES
@@ -64,8 +64,8 @@ impl Bound for Room {
 }
 
 /// How many records of typical size fit.
-fn records_in(room: &Room) -> usize {
-    room.bytes() / (ENTRY_BYTES + size_of::<Entry>())
+fn records_in(budget: &BudgetShare) -> usize {
+    budget.bytes() / (ENTRY_BYTES + size_of::<Entry>())
 }
 
 /// A key's first bytes as a number, padded with zeros: if two differ, they have the same order as the keys.
@@ -86,12 +86,12 @@ impl LoadBuffer {
 
     /// An empty buffer that keeps within `budget`. All of its memory is allocated at once, so nothing is moved as it
     /// fills; memory that is never written to costs nothing.
-    pub(super) fn within(room: Room) -> Self {
-        let records = records_in(&room);
+    pub(super) fn within(budget: BudgetShare) -> Self {
+        let records = records_in(&budget);
         Self {
             entries: Vec::with_capacity(records),
             bytes: Vec::with_capacity(records * ENTRY_BYTES),
-            bound: Some(Box::new(room)),
+            bound: Some(Box::new(budget)),
         }
     }
 
@@ -123,7 +123,7 @@ impl LoadBuffer {
 
     /// The memory that it has allocated.
     #[cfg(test)]
-    pub(super) fn room_bytes(&self) -> usize {
+    pub(super) fn allocated_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>() + self.bytes.capacity()
     }
 

@@ -129,7 +129,7 @@ impl RocksMemory {
     }
 
     /// A share of the budget for a load's buffer; `None` while others have all of it.
-    pub fn room_for_load(&self) -> Option<Room> {
+    pub fn share_for_load(&self) -> Option<BudgetShare> {
         Loads::take(&self.loads)
     }
 
@@ -220,11 +220,11 @@ impl Loads {
         Self { buffer_bytes, buffers_max, cache_bytes, taken, builders }
     }
 
-    fn take(loads: &Arc<Self>) -> Option<Room> {
+    fn take(loads: &Arc<Self>) -> Option<BudgetShare> {
         let mut taken = loads.taken();
         (taken.count < loads.buffers_max).then(|| {
             loads.set(&mut taken, |count| count + 1);
-            Room { loads: Arc::clone(loads) }
+            BudgetShare { loads: Arc::clone(loads) }
         })
     }
 
@@ -240,18 +240,18 @@ impl Loads {
 }
 
 /// One load buffer's share of the budget; released when dropped.
-pub(super) struct Room {
+pub(super) struct BudgetShare {
     loads: Arc<Loads>,
 }
 
-impl Room {
+impl BudgetShare {
     /// Its size.
     pub fn bytes(&self) -> usize {
         self.loads.buffer_bytes
     }
 }
 
-impl Drop for Room {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.loads.set(&mut self.loads.taken(), |count| count - 1);
     }

@@ -16,11 +16,11 @@ use rocksdb::{
     ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
-use super::build::{self, Built, UnderWay, Work};
+use super::build::{self, Built, PendingLoad, Work};
 use super::disk::{Disk, Files, Read, Records};
 use super::load::LoadBuffer;
 use super::memory::RocksMemory;
-use super::stalls::Waiting;
+use super::stalls::DiskCall;
 use super::{Error, dir};
 use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
 
@@ -39,7 +39,7 @@ const FREE_BYTES_MIN: u64 = 64 << 20;
 /// An open RocksDB and its pending loads.
 pub(super) struct Rocks {
     /// Loads that were submitted and not yet ingested, in order. Dropped before the rest, as they use the folder.
-    under_way: VecDeque<UnderWay>,
+    pending: VecDeque<PendingLoad>,
     /// How many table files the load has made, `None` if compactions run as usual.
     load_files: Option<usize>,
     db: DB,
@@ -59,11 +59,11 @@ impl Rocks {
         dir::create_dir(dir)?;
         // RocksDB identifies its locks by path within a process: a folder must have only one path.
         let dir = fs::canonicalize(dir).map_err(|error| Error::from_io(dir, &error))?;
-        let _waiting = Waiting::for_disk(&dir, "open");
+        let _call = DiskCall::begin(&dir, "open");
         let db = open_db(&dir, memory)?;
         let memory = memory.clone();
         let opened =
-            Self { under_way: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min: INGEST_BYTES_MIN };
+            Self { pending: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min: INGEST_BYTES_MIN };
         build::remove_leftovers(&opened.dir)?;
         Ok(opened)
     }
@@ -79,7 +79,7 @@ impl Rocks {
             .map_err(|error| Error::from_opening(dir, &error))?;
         let (dir, memory) = (dir.to_owned(), memory.clone());
         let ingest_bytes_min = INGEST_BYTES_MIN;
-        Ok(Some(Self { under_way: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min }))
+        Ok(Some(Self { pending: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min }))
     }
 
     /// Counts a load's table file. The first ones are not compacted until the load has ended: compacting them at
@@ -127,7 +127,7 @@ impl Rocks {
 
 impl Read for Rocks {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let _waiting = Waiting::for_disk(&self.dir, "look up");
+        let _call = DiskCall::begin(&self.dir, "look up");
         let db = &self.db;
         db.get_cf(&column_family(db), key).map_err(|error| self.failed(&error))
     }
@@ -138,7 +138,7 @@ impl Read for Rocks {
         keys_max: usize,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Option<Vec<u8>>, Error> {
-        let _waiting = Waiting::for_disk(&self.dir, "read");
+        let _call = DiskCall::begin(&self.dir, "read");
         let db = &self.db;
         let mut options = ReadOptions::default();
         // A full scan must not evict what lookups need.
@@ -171,7 +171,7 @@ impl Read for Rocks {
 
 impl Files for Rocks {
     fn get_sorted(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
-        let _waiting = Waiting::for_disk(&self.dir, "look up");
+        let _call = DiskCall::begin(&self.dir, "look up");
         let db = &self.db;
         let family = column_family(db);
         for (chunk, keys) in keys.chunks(GET_KEYS_MAX).enumerate() {
@@ -187,7 +187,7 @@ impl Files for Rocks {
     /// If RocksDB's background work has fallen behind, RocksDB would block the write, and block it for
     /// ever if the disk is full. So it is told to return an error instead, and the waiting is done here.
     fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
-        let _waiting = Waiting::for_disk(&self.dir, "write");
+        let _call = DiskCall::begin(&self.dir, "write");
         let db = &self.db;
         let mut options = WriteOptions::default();
         options.disable_wal(true);
@@ -202,13 +202,14 @@ impl Files for Rocks {
             thread::sleep(STALL_STEP);
         }
         let waited = STALL_STEP * STALL_STEPS_MAX;
-        let reason =
-            format!("RocksDB took no write for {waited:?}; its file LOG there says why, the disk may be too slow");
+        let reason = format!(
+            "RocksDB has accepted no write for {waited:?}; its file LOG there says why, the disk may be too slow"
+        );
         Err(Error::Io { path: self.dir.clone(), reason })
     }
 
     fn flush(&self) -> Result<(), Error> {
-        let _waiting = Waiting::for_disk(&self.dir, "flush");
+        let _call = DiskCall::begin(&self.dir, "flush");
         let db = &self.db;
         let options = FlushOptions::default();
         db.flush_cf_opt(&column_family(db), &options).map_err(|error| self.failed(&error))
@@ -216,7 +217,7 @@ impl Files for Rocks {
 
     /// The table files are hard-linked.
     fn copy(&self, to: &Path) -> Result<(), Error> {
-        let _waiting = Waiting::for_disk(&self.dir, "copy");
+        let _call = DiskCall::begin(&self.dir, "copy");
         let copied = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(to));
         copied.map_err(|error| self.failed(&error))
     }
@@ -229,17 +230,17 @@ impl Files for Rocks {
     fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
         let (dir, options) = (self.dir.clone(), self.memory.options());
         let work = Work { buffer, dir, options, file_bytes_min: self.ingest_bytes_min };
-        self.under_way.push_back(self.memory.builders().begin(work, meta)?);
+        self.pending.push_back(self.memory.builders().begin(work, meta)?);
         Ok(())
     }
 
     fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
-        while let Some(outcome) = self.under_way.front().and_then(|first| first.outcome(wait)) {
-            let meta = self.under_way.pop_front().expect("it is the first").meta.clone();
+        while let Some(outcome) = self.pending.front().and_then(|first| first.outcome(wait)) {
+            let meta = self.pending.pop_front().expect("it is the first").meta.clone();
             match outcome? {
                 Built::Records(buffer) => self.write(&all_of(&buffer), buffer.bytes(), &meta)?,
                 Built::File(file, position) => {
-                    let _waiting = Waiting::for_disk(&self.dir, "load");
+                    let _call = DiskCall::begin(&self.dir, "load");
                     self.hold_compactions()?;
                     build::ingest(&self.db, &self.dir, &file)?;
                     // After the file: a crash in between leaves the older meta, from which everything is read again.
@@ -247,11 +248,11 @@ impl Files for Rocks {
                 }
             }
         }
-        Ok(self.under_way.len())
+        Ok(self.pending.len())
     }
 
     fn drop_loads(&mut self) {
-        self.under_way.clear();
+        self.pending.clear();
     }
 
     /// Lets compactions run as usual: nothing is being loaded any more.
@@ -313,7 +314,7 @@ impl Disk for RocksMemory {
             return Ok(());
         }
         let dir = dir::removable(dir)?;
-        let _waiting = Waiting::for_disk(&dir, "remove");
+        let _call = DiskCall::begin(&dir, "remove");
         // Takes RocksDB's lock, which just removing the folder would not.
         DB::destroy(&Options::default(), &dir).map_err(|error| Error::from_rocksdb(&dir, &error))?;
         match fs::remove_dir_all(&dir) {
@@ -343,7 +344,7 @@ impl Disk for RocksMemory {
     }
 
     fn load_buffer(&self) -> Option<LoadBuffer> {
-        self.room_for_load().map(LoadBuffer::within)
+        self.share_for_load().map(LoadBuffer::within)
     }
 
     fn used_bytes(&self) -> usize {
@@ -354,7 +355,7 @@ impl Disk for RocksMemory {
 impl Drop for Rocks {
     /// Closing flushes what was written since the last flush: it may stall like any call.
     fn drop(&mut self) {
-        let _waiting = Waiting::for_disk(&self.dir, "close");
+        let _call = DiskCall::begin(&self.dir, "close");
         self.drop_loads();
         // A failure has already shown in the writes, and the next time the store is opened, what it lacks is read
         // again.

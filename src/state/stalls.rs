@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// A disk stalls if it takes longer than this for a call.
 pub const STALL_MIN: Duration = Duration::from_secs(5);
 
-static UNDER_WAY: Mutex<Vec<Call>> = Mutex::new(Vec::new());
+static IN_PROGRESS: Mutex<Vec<Call>> = Mutex::new(Vec::new());
 
 struct Call {
     number: u64,
@@ -32,8 +32,8 @@ pub struct Stall {
     pub lasts: Duration,
 }
 
-fn under_way() -> MutexGuard<'static, Vec<Call>> {
-    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
+fn in_progress() -> MutexGuard<'static, Vec<Call>> {
+    IN_PROGRESS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a disk takes real time")]
@@ -43,7 +43,7 @@ fn now() -> Instant {
 
 /// The call that has been in progress longest, if longer than `STALL_MIN`.
 pub fn longest() -> Option<Stall> {
-    longest_of(&under_way(), now())
+    longest_of(&in_progress(), now())
 }
 
 fn longest_of(calls: &[Call], now: Instant) -> Option<Stall> {
@@ -53,14 +53,14 @@ fn longest_of(calls: &[Call], now: Instant) -> Option<Stall> {
 }
 
 /// A call in progress, until dropped.
-pub(super) struct Waiting {
+pub(super) struct DiskCall {
     number: u64,
 }
 
-impl Waiting {
+impl DiskCall {
     /// Records the start of a call.
-    pub fn for_disk(path: &Path, what: &'static str) -> Self {
-        let mut calls = under_way();
+    pub fn begin(path: &Path, what: &'static str) -> Self {
+        let mut calls = in_progress();
         // Later calls come after it.
         let number = calls.last().map_or(0, |last| last.number + 1);
         calls.push(Call { number, path: path.to_owned(), what, since: now() });
@@ -68,9 +68,9 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for DiskCall {
     fn drop(&mut self) {
-        under_way().retain(|call| call.number != self.number);
+        in_progress().retain(|call| call.number != self.number);
     }
 }
 
@@ -93,10 +93,10 @@ mod tests {
     #[test]
     fn call_is_listed_until_it_ends() {
         let (one, other) = (Path::new("stalls-one"), Path::new("stalls-other"));
-        let noted = |path: &Path| under_way().iter().filter(|call| call.path == path).count();
-        let first = Waiting::for_disk(one, "flush");
-        let second = Waiting::for_disk(one, "write");
-        let third = Waiting::for_disk(other, "open");
+        let noted = |path: &Path| in_progress().iter().filter(|call| call.path == path).count();
+        let first = DiskCall::begin(one, "flush");
+        let second = DiskCall::begin(one, "write");
+        let third = DiskCall::begin(other, "open");
         drop(first);
         assert_eq!((noted(one), noted(other)), (1, 1));
         drop(third);

@@ -79,7 +79,7 @@ impl Broker {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.broken {
             None => Ok(state),
-            Some(why) => Err(Error::new(Kind::Refused, format!("{why}; mend the folder, then start again"))),
+            Some(why) => Err(Error::new(Kind::Refused, format!("{why}; repair the folder, then restart"))),
         }
     }
 
@@ -106,7 +106,7 @@ impl Broker {
         let (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         match &state.broken {
             None => Ok((state, true)),
-            Some(why) => Err(Error::new(Kind::Refused, format!("{why}; mend the folder, then start again"))),
+            Some(why) => Err(Error::new(Kind::Refused, format!("{why}; repair the folder, then restart"))),
         }
     }
 

@@ -60,7 +60,7 @@ impl Buffer {
         if i64::try_from(size).is_ok_and(|size| size > settings.message_bytes_max) {
             let max = settings.message_bytes_max;
             return Err(refused(format!(
-                "a record of {size} bytes is more than {} takes ({max} bytes)",
+                "a record of {size} bytes is more than {} accepts ({max} bytes)",
                 partition.topic
             )));
         }
@@ -68,7 +68,7 @@ impl Buffer {
             return Err(refused(format!("topic {} is compacted and takes no record without a key", partition.topic)));
         }
         let timestamp = message.timestamp.unwrap_or(now_ms);
-        if !settings.takes_timestamp(timestamp, now_ms) {
+        if !settings.accepts_timestamp(timestamp, now_ms) {
             return Ok(Taken::Failed(format!("{partition}: the timestamp {timestamp} is out of the topic's range")));
         }
         let from = self.arena.len();

@@ -40,12 +40,12 @@ impl Disk {
         let refused = |what: &str, e: &dyn std::fmt::Display| {
             Error::new(Kind::Refused, format!("the embedded cluster's folder {} {what}: {e}", dir.display()))
         };
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| refused("cannot be made", &e))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| refused("cannot be created", &e))?;
         let lock = FileLock::try_take(&dir.join(LOCK_FILE)).map_err(|e| refused("cannot be locked", &e))?.ok_or_else(|| {
             Error::new(
                 Kind::Refused,
                 format!(
-                    "the embedded cluster in {} is open already: one process at a time can use it; stop the other one, \
+                    "the embedded cluster in {} is already open: one process at a time can use it; stop the other one, \
                      choose another folder, or use Kafka",
                     dir.display()
                 ),

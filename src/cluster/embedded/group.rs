@@ -34,7 +34,7 @@ struct Membership {
     /// The member's events; the first one is kept until it is acknowledged.
     events: VecDeque<GroupEvent>,
     /// Whether the first event was delivered and awaits acknowledgement.
-    told: bool,
+    delivered: bool,
     in_round: bool,
     /// The generation of the last round that it took part in; 0 before the first.
     generation: i32,
@@ -46,7 +46,7 @@ pub(super) enum Served {
     /// Deliver this event to it; no others before it is acknowledged.
     Event(GroupEvent),
     /// It has an event that it has not acknowledged yet.
-    Unanswered,
+    Pending,
     /// There is no event for it.
     Idle,
     /// It is not, or no longer, a member.
@@ -65,7 +65,7 @@ impl Group {
             topics: distinct(topics),
             owned: BTreeSet::new(),
             events: VecDeque::new(),
-            told: false,
+            delivered: false,
             in_round: false,
             generation: 0,
         };
@@ -139,8 +139,8 @@ impl Group {
     /// Serves the member: lets it join a round, and returns its next event.
     pub(super) fn serve(&mut self, id: u64, partition_count: impl Fn(&str) -> Option<i32>) -> Served {
         let Some(member) = self.members.get_mut(&id) else { return Served::Unknown };
-        if member.told {
-            return Served::Unanswered;
+        if member.delivered {
+            return Served::Pending;
         }
         if member.events.is_empty() && self.gathering {
             member.in_round = true;
@@ -151,7 +151,7 @@ impl Group {
         match self.members.get_mut(&id) {
             Some(member) => match member.events.front() {
                 Some(event) => {
-                    member.told = true;
+                    member.delivered = true;
                     Served::Event(event.clone())
                 }
                 None => Served::Idle,
@@ -162,17 +162,17 @@ impl Group {
 
     /// Acknowledges the event that was delivered to the member. Returns `false` if there is none
     /// that this would acknowledge.
-    pub(super) fn answer(&mut self, id: u64, assigned: bool) -> bool {
+    pub(super) fn acknowledge(&mut self, id: u64, assigned: bool) -> bool {
         let Some(member) = self.members.get_mut(&id) else { return false };
         let fits = match member.events.front() {
             Some(GroupEvent::Assigned(_)) => assigned,
             Some(_) => !assigned,
             None => false,
         };
-        if !fits || !member.told {
+        if !fits || !member.delivered {
             return false;
         }
-        member.told = false;
+        member.delivered = false;
         if let Some(GroupEvent::Revoked(revoked)) = member.events.pop_front() {
             for partition in &revoked {
                 member.owned.remove(partition);

@@ -182,7 +182,7 @@ pub(super) fn decode<T: bincode::Decode<()>>(what: &str, bytes: &[u8]) -> Result
 fn damaged(what: &str) -> Error {
     Error::new(
         Kind::Refused,
-        format!("{what} in the embedded cluster's folder is damaged: restore the folder or begin a new one"),
+        format!("{what} in the embedded cluster's folder is damaged: restore the folder or start a new one"),
     )
 }
 

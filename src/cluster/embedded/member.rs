@@ -21,7 +21,7 @@ pub struct Member {
     /// The id by which the group knows this member; a new one after an expulsion.
     id: u64,
     /// Whether an event was delivered and awaits acknowledgement, and whether that is [`GroupEvent::Lost`].
-    told: bool,
+    delivered: bool,
     lost: bool,
     partitions: Vec<Assigned>,
     /// The partition that the next poll begins with, so that each gets its turn.
@@ -46,7 +46,7 @@ impl Member {
             group: group.to_owned(),
             topics: topics.to_vec(),
             id: 0,
-            told: false,
+            delivered: false,
             lost: false,
             partitions: Vec::new(),
             turn: 0,
@@ -71,8 +71,8 @@ impl Member {
 
     /// The group's event for this member, which rejoins if the group has expelled it.
     fn serve(&mut self, state: &mut State) -> Served {
-        if self.told {
-            return Served::Unanswered;
+        if self.delivered {
+            return Served::Pending;
         }
         let State { topics, groups, .. } = &mut *state;
         let count = |topic: &str| topics.get(topic).map(super::topics::Topic::partition_count);
@@ -143,14 +143,17 @@ impl Member {
     }
 
     /// Acknowledges the delivered event; if the member was expelled meanwhile, the group need not know.
-    fn answer(&mut self, assigned: bool) -> Result<(), Error> {
+    fn acknowledge(&mut self, assigned: bool) -> Result<(), Error> {
         let mut state = self.broker.state()?;
-        let told = self.told;
-        let takes = |group: &mut super::group::Group| !group.is_member(self.id) || group.answer(self.id, assigned);
-        if !told || !state.groups.get_mut(&self.group).is_none_or(takes) {
-            return Err(refused(format!("the member of group {} was told nothing that this would answer", self.group)));
+        let delivered = self.delivered;
+        let takes = |group: &mut super::group::Group| !group.is_member(self.id) || group.acknowledge(self.id, assigned);
+        if !delivered || !state.groups.get_mut(&self.group).is_none_or(takes) {
+            return Err(refused(format!(
+                "the member of group {} has no event that this would acknowledge",
+                self.group
+            )));
         }
-        self.told = false;
+        self.delivered = false;
         self.broker.notify();
         Ok(())
     }
@@ -172,7 +175,7 @@ impl cluster::Member for Member {
         loop {
             match self.serve(&mut state) {
                 Served::Event(event) => {
-                    self.told = true;
+                    self.delivered = true;
                     return Ok(Some(event));
                 }
                 Served::Idle if records_max > 0 => {
@@ -188,7 +191,7 @@ impl cluster::Member for Member {
                         continue;
                     }
                 }
-                Served::Idle | Served::Unanswered | Served::Unknown => {}
+                Served::Idle | Served::Pending | Served::Unknown => {}
             }
             let in_time;
             (state, in_time) = broker.wait(state, deadline)?;
@@ -209,7 +212,7 @@ impl cluster::Member for Member {
     }
 
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
-        self.answer(true)?;
+        self.acknowledge(true)?;
         for partition in partitions {
             if self.assigned(partition).is_none() {
                 self.partitions.push(Assigned {
@@ -225,14 +228,14 @@ impl cluster::Member for Member {
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         if !self.lost {
-            self.answer(false)?;
+            self.acknowledge(false)?;
         }
         self.partitions.retain(|known| !partitions.contains(&known.partition));
         if !self.lost {
             return Ok(());
         }
         self.lost = false;
-        self.told = false;
+        self.delivered = false;
         self.enter(&mut *Arc::clone(&self.broker).state()?);
         self.broker.notify();
         Ok(())

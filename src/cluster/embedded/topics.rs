@@ -125,7 +125,7 @@ impl Settings {
     }
 
     /// Whether the topic accepts this timestamp in a record.
-    pub fn takes_timestamp(&self, timestamp: i64, now_ms: i64) -> bool {
+    pub fn accepts_timestamp(&self, timestamp: i64, now_ms: i64) -> bool {
         now_ms.saturating_sub(timestamp) <= self.timestamp_before_ms
             && timestamp.saturating_sub(now_ms) <= self.timestamp_after_ms
     }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::errors::{Code, Failure};
-use super::native::{self, ANSWER_DEADLINE, Client, Group, ask_to_create, c_string, describe_group, settings};
+use super::native::{self, ANSWER_DEADLINE, Client, Group, c_string, create_or_validate, describe_group, settings};
 use crate::cluster::{Denied, Error, Kind, NewTopic, TopicDescription};
 
 /// How long to wait for a coordinator at first: while the internal topic for group offsets is being created, librdkafka
@@ -75,15 +75,16 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
         }
         Err(failure) => return Err(failure.plain(what())),
     };
-    let told = |name: &str| SETTINGS.iter().position(|known| *known == name).map_or("", |index| found[index].as_str());
-    let number = |name: &str, absent: Option<i64>| match (told(name), absent) {
+    let value_of =
+        |name: &str| SETTINGS.iter().position(|known| *known == name).map_or("", |index| found[index].as_str());
+    let number = |name: &str, absent: Option<i64>| match (value_of(name), absent) {
         // Brokers too old to know this setting.
         ("", Some(absent)) => Ok(absent),
         (text, _) => text.parse().map_err(|_| {
             let what = what();
             Error::new(
                 Kind::Refused,
-                format!("{what}: its {name} is {text:?}, which is no number; may its settings be described?"),
+                format!("{what}: its {name} is {text:?}, which is not a number; may its settings be described?"),
             )
         }),
     };
@@ -91,24 +92,24 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
     Ok(Some(TopicDescription {
         id: outline.id,
         partition_count: outline.partition_count,
-        cleanup_policy: told("cleanup.policy").to_owned(),
+        cleanup_policy: value_of("cleanup.policy").to_owned(),
         delete_retention_ms: number("delete.retention.ms", None)?,
         retention_ms: limit("retention.ms")?,
         retention_bytes: limit("retention.bytes")?,
-        stamps: told("message.timestamp.type") == "LogAppendTime",
+        stamps: value_of("message.timestamp.type") == "LogAppendTime",
         timestamp_before_max_ms: limit("message.timestamp.before.max.ms")?,
         timestamp_after_max_ms: limit("message.timestamp.after.max.ms")?,
         message_bytes_max: number("max.message.bytes", None)?,
         replicas: Some(outline.replicas),
         min_insync_replicas: number("min.insync.replicas", Some(1)).map(|count| i32::try_from(count).ok())?,
-        elects_uncleanly: told("unclean.leader.election.enable").parse().ok(),
+        elects_uncleanly: value_of("unclean.leader.election.enable").parse().ok(),
         rights: outline.rights,
     }))
 }
 
 /// Creates a topic and waits until it can be used. Succeeds if it already exists.
 pub(super) fn create(client: &Arc<Client>, topic: &NewTopic<'_>) -> Result<(), Error> {
-    ask_to_create(client, topic, false)?;
+    create_or_validate(client, topic, false)?;
     wait_usable(client, topic.name)
 }
 

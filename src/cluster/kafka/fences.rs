@@ -84,7 +84,7 @@ impl Fences {
                 Err(error) => tracing::warn!(
                     transactional_id = owned,
                     reason = %error.message,
-                    "owner not fenced; what it left open ends by its time-out"
+                    "owner not fenced; what it left open ends when it times out"
                 ),
             }
         };

@@ -61,7 +61,7 @@ impl Member {
         // This call also wakes librdkafka's main thread, which may otherwise sleep for a second.
         while self.membership().is_some() {
             if Instant::now() >= deadline {
-                return Err(Error::new(Kind::Retry, "a rebalance holds up leaving the group"));
+                return Err(Error::new(Kind::Retry, "a rebalance delays leaving the group"));
             }
             match self.pending.take() {
                 Some(GroupEvent::Assigned(partitions)) => self.accept_assigned(&partitions)?,

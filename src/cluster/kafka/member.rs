@@ -29,7 +29,7 @@ const WAKE_DEADLINE: Duration = Duration::from_millis(100);
 /// How long to wait for a broker to list topics.
 const TOPICS_DEADLINE: Duration = Duration::from_millis(100);
 /// How long the same error is not reported again.
-const TELL_AGAIN: Duration = Duration::from_secs(10);
+const REPORT_AGAIN: Duration = Duration::from_secs(10);
 
 /// A member of a consumer group. See [`cluster::Member`].
 pub struct Member {
@@ -39,7 +39,7 @@ pub struct Member {
     epochs: Arc<Epochs>,
     pub(super) pending: Option<GroupEvent>,
     troubles: Vec<Error>,
-    told: Option<(Code, Instant)>,
+    reported: Option<(Code, Instant)>,
     pub(super) left: bool,
     heartbeat_interval: Duration,
     /// When librdkafka's main thread was last woken up.
@@ -80,7 +80,7 @@ impl Member {
             epochs,
             pending: None,
             troubles: Vec::new(),
-            told: None,
+            reported: None,
             left: false,
             heartbeat_interval: Duration::from_millis(properties.heartbeat_interval_ms()?),
             woken: Instant::now(),
@@ -135,7 +135,7 @@ impl Member {
                     self.pending =
                         Some(if lost { GroupEvent::Lost(partitions) } else { GroupEvent::Revoked(partitions) });
                 }
-                Signal::Error(failure) => self.tell(failure)?,
+                Signal::Error(failure) => self.report(failure)?,
                 Signal::Deliveries | Signal::Other => {}
             }
         }
@@ -143,15 +143,15 @@ impl Member {
     }
 
     /// Reports a background error once, or again if it persists.
-    fn tell(&mut self, failure: Failure) -> Result<(), Error> {
-        let recently = |(code, at): (Code, Instant)| code == failure.code && at.elapsed() < TELL_AGAIN;
+    fn report(&mut self, failure: Failure) -> Result<(), Error> {
+        let recently = |(code, at): (Code, Instant)| code == failure.code && at.elapsed() < REPORT_AGAIN;
         // One broker's lost connection is librdkafka's business; losing all of them is reported.
-        let silent = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT || self.told.is_some_and(recently);
+        let silent = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT || self.reported.is_some_and(recently);
         if silent && !failure.fatal {
             tracing::debug!(target: "librdkafka", "{failure}");
             return Ok(());
         }
-        self.told = Some((failure.code, Instant::now()));
+        self.reported = Some((failure.code, Instant::now()));
         Err(failure.plain("the group's consumer"))
     }
 
@@ -191,7 +191,7 @@ impl Member {
         // An explicit offset: a stored one would have to be fetched, and a pending transaction would delay
         // that. Nothing is read from it, since `start` seeks.
         let failure = self.client.assign_more(&List::of(partitions, 0)?);
-        failure.map_or(Ok(()), |failure| Err(failure.plain("taking partitions over")))
+        failure.map_or(Ok(()), |failure| Err(failure.plain("taking over partitions")))
     }
 
     /// Directs a partition's records into the lane's queue instead of the group's.
@@ -202,7 +202,7 @@ impl Member {
 
     fn unassign(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
         let failure = self.client.unassign(&List::of(partitions, NO_OFFSET)?);
-        failure.map_or(Ok(()), |failure| Err(failure.plain("letting partitions go")))
+        failure.map_or(Ok(()), |failure| Err(failure.plain("releasing partitions")))
     }
 
     fn set_paused(&self, partition: &TopicPartition, paused: bool) -> Result<(), Error> {

@@ -24,12 +24,11 @@ use std::time::Duration;
 use self::epochs::Groups;
 use self::fences::Fences;
 use self::properties::Properties;
-use self::settle::{Askers, Stability};
+use self::settle::{QueryClients, Stability};
 use super::{Cluster, CommittedOffset, Error, Inquiry, NewTopic, Queues, Rights, TopicDescription, TopicOutline};
 use crate::record::TopicPartition;
 
 mod admin;
-mod crew;
 mod epochs;
 mod errors;
 mod fences;
@@ -37,6 +36,7 @@ mod leaving;
 mod look;
 mod member;
 mod native;
+mod pool;
 mod producer;
 mod properties;
 mod reader;
@@ -63,7 +63,7 @@ struct Inner {
     member: Properties,
     reader: Properties,
     producer: Properties,
-    askers: Arc<Askers>,
+    clients: Arc<QueryClients>,
     epochs: Arc<Groups>,
     fences: Arc<Fences>,
 }
@@ -106,9 +106,9 @@ impl Kafka {
         producer.delivery_timeout_ms()?;
         native::allow(queues.unpacked_bytes);
         let epochs = Arc::new(Groups::default());
-        let askers = Arc::new(Askers::new(&member, &epochs));
+        let clients = Arc::new(QueryClients::new(&member, &epochs));
         let fences = Arc::new(Fences::new(&producer));
-        Ok(Self { inner: Arc::new(Inner { member, reader, producer, askers, epochs, fences }) })
+        Ok(Self { inner: Arc::new(Inner { member, reader, producer, clients, epochs, fences }) })
     }
 }
 
@@ -128,46 +128,46 @@ impl Cluster for Kafka {
     type Settling = Settling;
 
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error> {
-        admin::describe(&self.inner.askers.ends()?, topic)
+        admin::describe(&self.inner.clients.ends()?, topic)
     }
 
     fn outline_topic(&self, topic: &str) -> Result<Option<TopicOutline>, Error> {
-        let outline = native::outline(&self.inner.askers.ends()?, topic);
+        let outline = native::outline(&self.inner.clients.ends()?, topic);
         let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
         Ok(outline.map(|found| TopicOutline { id: found.id, partition_count: found.partition_count }))
     }
 
     fn open_transaction(&self, partition: &TopicPartition, wait: Duration) -> Result<Option<i64>, Error> {
-        settle::open_transaction(&self.inner.askers, partition, wait)
+        settle::open_transaction(&self.inner.clients, partition, wait)
     }
 
     fn list_topics(&self) -> Result<Vec<String>, Error> {
-        native::list_topics(&self.inner.askers.ends()?)
+        native::list_topics(&self.inner.clients.ends()?)
     }
 
     fn bounds(&self, partition: &TopicPartition) -> Result<(i64, i64), Error> {
-        settle::watermarks(&self.inner.askers.ends()?, partition, settle::ANSWER)
+        settle::watermarks(&self.inner.clients.ends()?, partition, settle::RESPONSE_MAX)
     }
 
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error> {
-        admin::group(|| self.inner.askers.lone(), group).map(|group| group.rights)
+        admin::group(|| self.inner.clients.new_client(), group).map(|group| group.rights)
     }
 
     fn members_of(&self, group: &str) -> Result<usize, Error> {
-        admin::group(|| self.inner.askers.lone(), group).map(|group| group.members)
+        admin::group(|| self.inner.clients.new_client(), group).map(|group| group.members)
     }
 
     fn check_creation(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
-        native::ask_to_create(&self.inner.askers.ends()?, topic, true)
+        native::create_or_validate(&self.inner.clients.ends()?, topic, true)
     }
 
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
-        admin::create(&self.inner.askers.ends()?, topic)
+        admin::create(&self.inner.clients.ends()?, topic)
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
         // The first partitions arrive in a moment: the connections for the queries should then be open.
-        self.inner.askers.warm_up(group, topics);
+        self.inner.clients.warm_up(group, topics);
         Member::join(&self.inner.member.with("group.id", group), topics, self.inner.epochs.of(group))
     }
 
@@ -184,8 +184,8 @@ impl Cluster for Kafka {
     }
 
     fn settle(&self, inquiry: Inquiry) -> Settling {
-        let Inner { askers, fences, .. } = &*self.inner;
-        Settling::start(askers, fences, inquiry)
+        let Inner { clients, fences, .. } = &*self.inner;
+        Settling::start(clients, fences, inquiry)
     }
 
     fn fence(&self, transactional_id: &str) {
@@ -198,6 +198,6 @@ impl Cluster for Kafka {
         partitions: &[TopicPartition],
         wait: Duration,
     ) -> Result<Vec<Option<CommittedOffset>>, Error> {
-        self.inner.askers.committed(group, Stability::Plain, partitions, wait)
+        self.inner.clients.committed(group, Stability::Plain, partitions, wait)
     }
 }

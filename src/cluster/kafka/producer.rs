@@ -101,19 +101,21 @@ impl Producer {
         let transaction_timeout = Duration::from_millis(properties.transaction_timeout_ms()?);
         let delivery_timeout = Duration::from_millis(properties.delivery_timeout_ms()?);
         let reports = Arc::new(Reports::default());
-        let (told, broke) = (Arc::clone(&reports), Arc::clone(&reports));
-        let listener =
-            Listener::new(move |opaque, offset| told.delivered(opaque, offset), move || broke.broke(Instant::now()));
+        let (delivered, broke) = (Arc::clone(&reports), Arc::clone(&reports));
+        let listener = Listener::new(
+            move |opaque, offset| delivered.delivered(opaque, offset),
+            move || broke.broke(Instant::now()),
+        );
         let client = Client::with(&properties.with("transactional.id", id), Some(listener))?;
         let caller = Caller::start(Arc::clone(&client), Arc::clone(&reports))?;
         let what = format!("opening the transactional id {id}");
-        let told = Arc::clone(&reports);
+        let trouble = Arc::clone(&reports);
         let opened = caller.call(INIT_DEADLINE + GRACE, move |client| {
             connect(client);
             until(Instant::now() + INIT_DEADLINE, |wait| {
                 let failure = client.init_transactions(wait)?;
                 // The cause of a time-out may be a wrong password: no need to retry that.
-                Some(told.take_trouble().unwrap_or(failure))
+                Some(trouble.take_trouble().unwrap_or(failure))
             })
         });
         let failure = match opened {
@@ -169,7 +171,7 @@ impl Producer {
                 return Err(Error::new(Kind::Abort, "the records were not delivered in time"));
             }
         }
-        let Some((number, offset)) = reports.fallen_back() else { return Ok(()) };
+        let Some((number, offset)) = reports.below_expected() else { return Ok(()) };
         let message = format!("a record of number {number} has come to stand at offset {offset}, where others stood");
         Err(Error::new(Kind::Abort, message))
     }
@@ -303,9 +305,9 @@ impl cluster::Producer for Producer {
         let phase = Arc::new(AtomicU8::new(PREPARING));
         let shared = Arc::clone(&phase);
         let answered = Arc::new(AtomicBool::new(false));
-        let (told, reports) = (Arc::clone(&answered), Arc::clone(&self.reports));
+        let (all_answered, reports) = (Arc::clone(&answered), Arc::clone(&self.reports));
         let pending = self.caller.begin(self.transaction_timeout + GRACE, move |client| {
-            Self::add_offsets(client, &list, &group, deadline, &told)?;
+            Self::add_offsets(client, &list, &group, deadline, &all_answered)?;
             Self::check_deliveries(client, &reports, deadline)?;
             let may_end = shared.compare_exchange(PREPARING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok();
             if !may_end {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::errors::Failure;
-use super::native::{Conf, NOTE_BYTES, Role};
+use super::native::{Conf, RECORD_OVERHEAD_BYTES, Role};
 use crate::cluster::{Error, Kind, Queues};
 
 /// Properties that ratchet sets itself; giving one of them is an error.
@@ -74,11 +74,11 @@ const WAITING_MIN: u64 = 1_000;
 const WAITING_KBYTES_MAX: u64 = 65_536;
 const WAITING_KBYTES_MIN: u64 = 256;
 /// Fetch size of one partition: the default or less.
-const ANSWER_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=1 << 20;
+const PARTITION_FETCH_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=1 << 20;
 /// Fetch size of all partitions of a broker. The response has to arrive within `socket.timeout.ms`, beside those that
 /// other lanes and brokers send over the same network: the largest is a quarter of what Java's clients request (50 MiB
 /// in 30 s).
-const ANSWERS_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
+const FETCH_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
 
 impl Queues {
     /// A member's properties, for this `message.max.bytes`.
@@ -96,15 +96,15 @@ impl Queues {
 /// librdkafka requires a response to have room for a record.
 fn waiting(bytes: u64, record_bytes: u64) -> Vec<(&'static str, String)> {
     let quarter = bytes / 4;
-    let records = (quarter * 2 / NOTE_BYTES).clamp(WAITING_MIN, WAITING_MAX);
+    let records = (quarter * 2 / RECORD_OVERHEAD_BYTES).clamp(WAITING_MIN, WAITING_MAX);
     let kbytes = (quarter / 1024).clamp(WAITING_KBYTES_MIN, WAITING_KBYTES_MAX);
-    let answer = quarter.clamp(*ANSWER_BYTES.start(), *ANSWER_BYTES.end());
-    let answers = quarter.clamp(*ANSWERS_BYTES.start(), *ANSWERS_BYTES.end()).max(record_bytes);
+    let partition_fetch = quarter.clamp(*PARTITION_FETCH_BYTES.start(), *PARTITION_FETCH_BYTES.end());
+    let fetch = quarter.clamp(*FETCH_BYTES.start(), *FETCH_BYTES.end()).max(record_bytes);
     vec![
         ("queued.min.messages", records.to_string()),
         ("queued.max.messages.kbytes", kbytes.to_string()),
-        ("fetch.message.max.bytes", answer.to_string()),
-        ("fetch.max.bytes", answers.to_string()),
+        ("fetch.message.max.bytes", partition_fetch.to_string()),
+        ("fetch.max.bytes", fetch.to_string()),
     ]
 }
 
@@ -117,7 +117,7 @@ const PRODUCER: &[(&str, &str)] = &[
     // A queue that fills up in mid-transaction makes the lane wait.
     ("queue.buffering.max.messages", "1000000"),
     ("transaction.timeout.ms", "10000"),
-    // A transaction's markers trail its commit, and until they are written the next one is told to
+    // A transaction's markers trail its commit, and until they are written the next one has to
     // retry: with the default of 100 ms, transactions in close succession take that long each.
     ("retry.backoff.ms", "5"),
     // How soon a first connection tries another broker if the first choice does not exist: a takeover waits for it.
@@ -329,11 +329,11 @@ mod tests {
 
     #[test]
     fn fetch_size_has_room_for_the_largest_record() {
-        let answers = |record_bytes| {
+        let fetch = |record_bytes| {
             let settings = Queues::default().of_member(record_bytes);
             settings.into_iter().find(|(name, _)| *name == "fetch.max.bytes").unwrap().1
         };
-        assert_eq!([answers(0), answers(20_000_000)], ["4194304", "20000000"]);
+        assert_eq!([fetch(0), fetch(20_000_000)], ["4194304", "20000000"]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::record::TopicPartition;
 const FETCH_WAIT_MS: &str = "10";
 
 /// The properties of a client whose readers get end-of-partition events.
-pub(super) fn telling_ends(properties: &Properties) -> Properties {
+pub(super) fn with_eof_events(properties: &Properties) -> Properties {
     properties.with("enable.partition.eof", "true").with("fetch.wait.max.ms", FETCH_WAIT_MS)
 }
 
@@ -57,7 +57,7 @@ impl Reader {
         offset: i64,
         epochs: Option<Arc<Epochs>>,
     ) -> Result<Self, Error> {
-        Self::on(&Client::new(&telling_ends(properties))?, partition, offset, epochs)
+        Self::on(&Client::new(&with_eof_events(properties))?, partition, offset, epochs)
     }
 
     /// The same with an existing client, whose properties are [`with_eof_events`] and which reads this partition

@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
-use super::crew::{Crew, Next, Question};
 use super::epochs::Groups;
 use super::errors::Code;
 use super::fences::Fences;
 use super::look::look;
 use super::native::{self, Client, Element, List, c_string, latest_time};
+use super::pool::{Next, Pool, Query};
 use super::properties::Properties;
-use super::reader::telling_ends;
+use super::reader::with_eof_events;
 use super::threads::spawn;
 use crate::cluster::{self, CommittedOffset, Error, Inquiry, Kind, MISSING_WAIT, Settled, TopicId};
 use crate::format::OffsetMetadata;
@@ -36,10 +36,10 @@ use crate::record::TopicPartition;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How long to wait for one response at most. The wait starts shorter and doubles with each one that does not come:
 /// where nobody responds, others are not held up for long.
-pub(super) const ANSWER: Duration = Duration::from_secs(5);
+pub(super) const RESPONSE_MAX: Duration = Duration::from_secs(5);
 const PATIENCE_MIN: Duration = Duration::from_millis(250);
 /// How long to wait for the first response about a partition: its leader may be gone.
-const LEADER_ANSWER: Duration = Duration::from_secs(1);
+const LEADER_RESPONSE_MAX: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// First pause between two checks of the last stable offset: short, since markers trail a commit by a moment.
@@ -60,45 +60,45 @@ pub(super) enum Stability {
 }
 
 /// The clients used for queries, created when first needed.
-pub(super) struct Askers {
+pub(super) struct QueryClients {
     properties: Properties,
     ends: OnceLock<Arc<Client>>,
     stable_ends: OnceLock<Arc<Client>>,
     groups: Mutex<HashMap<(String, Stability), Arc<Client>>>,
     epochs: Arc<Groups>,
-    crew: Arc<Crew>,
+    pool: Arc<Pool>,
 }
 
-impl Askers {
+impl QueryClients {
     /// Clients with a consumer's properties, which record the epochs that they learn in `epochs`.
     pub fn new(properties: &Properties, epochs: &Arc<Groups>) -> Self {
         // A stable fetch is told "not yet" and retried after the backoff: with the default, that is late by up
         // to half a second.
         let properties = properties.with("retry.backoff.ms", "10").with("retry.backoff.max.ms", "20");
         let (ends, stable_ends, groups) = (OnceLock::new(), OnceLock::new(), Mutex::default());
-        let (epochs, crew) = (Arc::clone(epochs), Arc::default());
-        Self { properties, ends, stable_ends, groups, epochs, crew }
+        let (epochs, pool) = (Arc::clone(epochs), Arc::default());
+        Self { properties, ends, stable_ends, groups, epochs, pool }
     }
 
     /// The client that sees partition ends, and describes topics.
     pub fn ends(&self) -> Result<Arc<Client>, Error> {
-        make_once(&self.ends, || self.lone())
+        init_once(&self.ends, || self.new_client())
     }
 
     /// A new client for one query.
-    pub fn lone(&self) -> Result<Arc<Client>, Error> {
+    pub fn new_client(&self) -> Result<Arc<Client>, Error> {
         Client::new(&self.properties.with("isolation.level", "read_uncommitted"))
     }
 
     /// The properties of a client whose responses are all small: a frozen broker is detected within that time.
     fn brief(&self) -> Properties {
-        self.properties.at_most("socket.timeout.ms", ANSWER.as_millis() as u64)
+        self.properties.at_most("socket.timeout.ms", RESPONSE_MAX.as_millis() as u64)
     }
 
     /// The client that sees last stable offsets, and looks at single records.
     pub fn stable_ends(&self) -> Result<Arc<Client>, Error> {
-        make_once(&self.stable_ends, || {
-            let properties = telling_ends(&self.brief()).with("fetch.message.max.bytes", LOOK_BYTES);
+        init_once(&self.stable_ends, || {
+            let properties = with_eof_events(&self.brief()).with("fetch.message.max.bytes", LOOK_BYTES);
             // Brokers answer a connection's requests in order: a fetch that finds nothing must not hold up queries.
             Client::new(&properties.with("fetch.wait.max.ms", "0"))
         })
@@ -122,15 +122,16 @@ impl Askers {
     /// Opens the connections that a takeover in `group` will need, on a thread of its own.
     pub fn warm_up(self: &Arc<Self>, group: &str, topics: &[Arc<str>]) {
         let Some(topic) = topics.first() else { return };
-        let (askers, group) = (Arc::clone(self), group.to_owned());
+        let (clients, group) = (Arc::clone(self), group.to_owned());
         let probe = TopicPartition::new(Arc::clone(topic), 0);
         let asked = spawn("kafka-warm-up", move || {
             // An error here comes up again, and is reported, where a result is needed.
-            let ends = [askers.ends(), askers.stable_ends()].map(|client| watermarks(&client?, &probe, ANSWER));
+            let ends = [clients.ends(), clients.stable_ends()].map(|client| watermarks(&client?, &probe, RESPONSE_MAX));
             let one = std::slice::from_ref(&probe);
-            let groups = [Stability::Plain, Stability::Stable].map(|kind| askers.peek(&group, kind, one, ANSWER));
+            let groups =
+                [Stability::Plain, Stability::Stable].map(|kind| clients.peek(&group, kind, one, RESPONSE_MAX));
             let fine = ends.iter().all(Result::is_ok) && groups.iter().all(Result::is_ok);
-            tracing::debug!(fine, "the clients that ask are connected");
+            tracing::debug!(fine, "the query clients are connected");
         });
         if let Err(error) = asked {
             tracing::debug!("{error}");
@@ -164,7 +165,7 @@ impl Askers {
     ) -> Result<Option<List>, Error> {
         let client = self.group(group, stability)?;
         let list = List::of(partitions, -1)?;
-        let what = format!("asking for the offsets of the group {group}");
+        let what = format!("querying the offsets of the group {group}");
         match client.committed(&list, wait) {
             None => client.answered(),
             Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => {
@@ -187,7 +188,7 @@ fn read(element: Element<'_>) -> Option<CommittedOffset> {
     there.then(|| CommittedOffset { offset: element.offset(), metadata: element.metadata() })
 }
 
-fn make_once(
+fn init_once(
     cell: &OnceLock<Arc<Client>>,
     make: impl FnOnce() -> Result<Arc<Client>, Error>,
 ) -> Result<Arc<Client>, Error> {
@@ -206,11 +207,11 @@ pub struct Settling {
 
 impl Settling {
     /// Starts the queries, and looks for an owner to fence.
-    pub(super) fn start(askers: &Arc<Askers>, fences: &Arc<Fences>, inquiry: Inquiry) -> Self {
+    pub(super) fn start(clients: &Arc<QueryClients>, fences: &Arc<Fences>, inquiry: Inquiry) -> Self {
         let (done, answer) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicBool::new(false));
         let takeover = Takeover {
-            askers: Arc::clone(askers),
+            clients: Arc::clone(clients),
             fences: Arc::clone(fences),
             inquiry,
             deadline: Instant::now() + DEADLINE,
@@ -221,7 +222,7 @@ impl Settling {
             pause: LOOK_MIN,
             missed: None,
         };
-        if let Err(error) = askers.crew.ask(Box::new(takeover)) {
+        if let Err(error) = clients.pool.submit(Box::new(takeover)) {
             let _ = done.send(Err(error));
         }
         Self { answer, dropped }
@@ -246,7 +247,7 @@ impl Drop for Settling {
 
 /// The queries of a takeover, and their deadline.
 struct Takeover {
-    askers: Arc<Askers>,
+    clients: Arc<QueryClients>,
     fences: Arc<Fences>,
     inquiry: Inquiry,
     deadline: Instant,
@@ -277,7 +278,7 @@ struct Learnt {
     changelog_id: Option<TopicId>,
 }
 
-impl Question for Takeover {
+impl Query for Takeover {
     fn step(&mut self) -> Next {
         if self.dropped.load(Ordering::Relaxed) {
             return Next::Done;
@@ -287,9 +288,9 @@ impl Question for Takeover {
                 self.missed = None;
                 return Next::After(self.pause);
             }
-            Err(error) if self.goes_on(&error) => {
-                self.patience = (self.patience * 2).min(ANSWER);
-                return Next::Again(RETRY_PAUSE);
+            Err(error) if self.may_retry(&error) => {
+                self.patience = (self.patience * 2).min(RESPONSE_MAX);
+                return Next::Retry(RETRY_PAUSE);
             }
             Ok(Some(settled)) => Ok(settled),
             Err(error) => Err(error),
@@ -313,29 +314,29 @@ impl Takeover {
             Some(committed) => committed.clone(),
             None => {
                 let one = std::slice::from_ref(&self.inquiry.input);
-                let mut found = self.askers.committed(&self.inquiry.group, Stability::Stable, one, self.patience)?;
+                let mut found = self.clients.committed(&self.inquiry.group, Stability::Stable, one, self.patience)?;
                 self.learnt.committed.insert(found.pop().flatten()).clone()
             }
         };
-        let (askers, patience) = (&self.askers, self.patience);
-        let ends = |partition| watermarks(&askers.ends()?, partition, patience);
+        let (clients, patience) = (&self.clients, self.patience);
+        let ends = |partition| watermarks(&clients.ends()?, partition, patience);
         // Only now: an input never ends before the offset that was committed. If a topic is recreated between two
         // queries, the ends may be of one and the id of the other: it then looks recreated, or as if it had lost
         // records, which is doubted, and everything is queried again.
-        let input_id = known(&mut self.learnt.input_id, || topic_id(askers, &self.inquiry.input))?;
+        let input_id = known(&mut self.learnt.input_id, || topic_id(clients, &self.inquiry.input))?;
         let (input_start, input_end) = known(&mut self.learnt.input, || ends(&self.inquiry.input))?;
         let (changelog_start, changelog_end) = known(&mut self.learnt.changelog, || ends(&self.inquiry.changelog))?;
         if !self.learnt.is_stable && !self.is_stable(changelog_end)? {
             return Ok(None);
         }
         self.learnt.is_stable = true;
-        let changelog_id = known(&mut self.learnt.changelog_id, || topic_id(&self.askers, &self.inquiry.changelog))?;
+        let changelog_id = known(&mut self.learnt.changelog_id, || topic_id(&self.clients, &self.inquiry.changelog))?;
         // Only now: the markers of everything that was open are written.
         let changelog_time =
-            if self.inquiry.asks_time { latest_time(&self.askers.ends()?, &self.inquiry.changelog)? } else { None };
+            if self.inquiry.asks_time { latest_time(&self.clients.ends()?, &self.inquiry.changelog)? } else { None };
         let seen = self.inquiry.looks_from.map(|from| {
             let bounds = (changelog_start, changelog_end);
-            look(&self.askers.stable_ends()?, &self.inquiry.changelog, from, bounds, self.patience)
+            look(&self.clients.stable_ends()?, &self.inquiry.changelog, from, bounds, self.patience)
         });
         Ok(Some(Settled {
             committed,
@@ -353,9 +354,9 @@ impl Takeover {
     /// Looks up the partitions' leaders. A client sticks to the leader it knows for as long as that broker responds,
     /// and a broker that was cut off from the others does respond: with what it knew then.
     fn ask_for_leaders(&self) -> Result<(), Error> {
-        for client in [self.askers.ends()?, self.askers.stable_ends()?] {
+        for client in [self.clients.ends()?, self.clients.stable_ends()?] {
             for partition in [&self.inquiry.input, &self.inquiry.changelog] {
-                client.ask_for_topic(&c_string(&partition.topic)?, LEADER_ANSWER);
+                client.ask_for_topic(&c_string(&partition.topic)?, LEADER_RESPONSE_MAX);
             }
         }
         Ok(())
@@ -365,7 +366,7 @@ impl Takeover {
     /// whether that offset could be read. Any error here costs time and nothing else.
     fn fence_former_owner(&self) -> bool {
         let one = std::slice::from_ref(&self.inquiry.input);
-        let committed = match self.askers.peek(&self.inquiry.group, Stability::Plain, one, self.patience) {
+        let committed = match self.clients.peek(&self.inquiry.group, Stability::Plain, one, self.patience) {
             Ok(list) => list.and_then(|list| list.iter().next().and_then(read)),
             Err(error) => {
                 tracing::debug!("the former owner of {} is not known: {error}", self.inquiry.input);
@@ -382,7 +383,7 @@ impl Takeover {
 
     /// Whether the changelog's last stable offset has reached `end`: everything that was open is decided.
     fn is_stable(&mut self, end: i64) -> Result<bool, Error> {
-        let (_, stable) = watermarks(&self.askers.stable_ends()?, &self.inquiry.changelog, self.patience)?;
+        let (_, stable) = watermarks(&self.clients.stable_ends()?, &self.inquiry.changelog, self.patience)?;
         if stable < end && self.is_over() {
             let message = format!(
                 "a transaction has been open on {} for {} s (last stable offset {stable}, end {end}): it must end or \
@@ -400,7 +401,7 @@ impl Takeover {
     }
 
     /// Whether to try again after this error.
-    fn goes_on(&mut self, error: &Error) -> bool {
+    fn may_retry(&mut self, error: &Error) -> bool {
         if !error.is_missing {
             self.missed = None;
             return error.kind != Kind::Refused && !self.is_over();
@@ -421,15 +422,15 @@ fn known<T: Copy>(answer: &mut Option<T>, ask: impl FnOnce() -> Result<T, Error>
     }
 }
 
-fn topic_id(askers: &Askers, partition: &TopicPartition) -> Result<TopicId, Error> {
+fn topic_id(clients: &QueryClients, partition: &TopicPartition) -> Result<TopicId, Error> {
     let topic = &*partition.topic;
-    let outline = native::outline(&askers.ends()?, topic);
+    let outline = native::outline(&clients.ends()?, topic);
     let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
     match outline {
         None => Err(Error::new(Kind::Refused, format!("the topic {topic} does not exist")).of_missing(true)),
         Some(outline) if outline.id.is_told() => Ok(outline.id),
         // Clusters without topic ids are reported before anything starts.
-        Some(_) => Err(Error::new(Kind::Retry, format!("the broker that was asked tells no id of the topic {topic}"))),
+        Some(_) => Err(Error::new(Kind::Retry, format!("the broker gives no id for the topic {topic}"))),
     }
 }
 
@@ -443,14 +444,14 @@ pub(super) fn watermarks(
     partition: &TopicPartition,
     patience: Duration,
 ) -> Result<(i64, i64), Error> {
-    let what = || format!("asking for the ends of {partition}");
+    let what = || format!("querying the ends of {partition}");
     let topic = c_string(&partition.topic)?;
     let ask = |wait| client.query_watermarks(&topic, partition.partition, wait);
     let again = |_| {
-        client.ask_for_topic(&topic, LEADER_ANSWER);
+        client.ask_for_topic(&topic, LEADER_RESPONSE_MAX);
         ask(patience)
     };
-    let error = match ask(LEADER_ANSWER.min(patience)).or_else(again) {
+    let error = match ask(LEADER_RESPONSE_MAX.min(patience)).or_else(again) {
         Ok(watermarks) => return Ok(watermarks),
         Err(failure) => client.explain(failure).plain(what()),
     };
@@ -465,14 +466,14 @@ pub(super) fn watermarks(
 
 /// Where the first open transaction on `partition` begins, queried within `wait`.
 pub(super) fn open_transaction(
-    askers: &Askers,
+    clients: &QueryClients,
     partition: &TopicPartition,
     wait: Duration,
 ) -> Result<Option<i64>, Error> {
     let until = Instant::now() + wait;
     // In this order: anything that is committed in between is not taken for open.
-    let end = end_before(&askers.ends()?, partition, until)?;
-    let stable = end_before(&askers.stable_ends()?, partition, until)?;
+    let end = end_before(&clients.ends()?, partition, until)?;
+    let stable = end_before(&clients.stable_ends()?, partition, until)?;
     Ok((stable < end).then_some(stable))
 }
 
@@ -484,6 +485,6 @@ fn end_before(client: &Arc<Client>, partition: &TopicPartition, until: Instant) 
     let asked = client.query_watermarks(&topic, partition.partition, left / 4 * 3);
     asked.map(|(_, end)| end).map_err(|failure| {
         client.ask_for_topic(&topic, until.saturating_duration_since(Instant::now()));
-        client.explain(failure).plain(format_args!("asking for the end of {partition}"))
+        client.explain(failure).plain(format_args!("querying the end of {partition}"))
     })
 }

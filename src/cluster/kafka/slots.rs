@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::epochs::Stretches;
 use super::errors::{Code, Failure};
-use super::native::{Incoming, Refusal, allowed_bytes, c_string, refusal};
+use super::native::{Incoming, Rejection, allowed_bytes, c_string, rejection};
 use crate::cluster::{Error, Kind};
 use crate::record::TopicPartition;
 use crate::yaml::units;
@@ -181,8 +181,8 @@ impl Slots {
 
 /// Whether librdkafka fetches it again: a batch for which there was no memory left.
 pub(super) fn is_fetched_again(failure: &Failure) -> bool {
-    let again =
-        failure.code == Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION && refusal(&failure.message) == Some(Refusal::NoRoom);
+    let again = failure.code == Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION
+        && rejection(&failure.message) == Some(Rejection::NoRoom);
     if again {
         tracing::debug!(target: "librdkafka", "fetched again when there is room for what it unpacks to: {failure}");
     }
@@ -208,7 +208,7 @@ pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Fail
             format!("{partition} no longer has offset {offset}: it is outside of what the broker retains ({failure})"),
         )
         .of(partition),
-        Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION if refusal(&failure.message) == Some(Refusal::TooLarge) => Error::new(
+        Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION if rejection(&failure.message) == Some(Rejection::TooLarge) => Error::new(
             Kind::Refused,
             format!(
                 "{partition} cannot be read at offset {offset}: the batch there unpacks to more than the {} that \

@@ -28,12 +28,12 @@ const DOUBT: Duration = Duration::from_secs(1);
 /// What became of the sent records, and what else the client reported.
 #[derive(Default)]
 pub(super) struct Reports {
-    told: Mutex<Told>,
+    state: Mutex<State>,
     stop: AtomicBool,
 }
 
 #[derive(Default)]
-struct Told {
+struct State {
     failures: Vec<DeliveryFailure>,
     delivered: Vec<(u64, i64)>,
     /// The lowest offset allowed for each number's reported records.
@@ -75,10 +75,10 @@ impl Reports {
     }
 
     /// A record that was written below the offset expected for it.
-    pub fn fallen_back(&self) -> Option<(u64, i64)> {
-        let told = self.lock();
-        let is_below = |(number, offset): &&(u64, i64)| told.expected.get(number).is_some_and(|from| offset < from);
-        told.delivered.iter().find(is_below).copied()
+    pub fn below_expected(&self) -> Option<(u64, i64)> {
+        let state = self.lock();
+        let is_below = |(number, offset): &&(u64, i64)| state.expected.get(number).is_some_and(|from| offset < from);
+        state.delivered.iter().find(is_below).copied()
     }
 
     /// Whether there are failures since the last call of [`Reports::take_failures`].
@@ -110,11 +110,11 @@ impl Reports {
 
     /// A connection broke. What it carried may arrive late, whatever is seen afterwards.
     pub fn broke(&self, at: Instant) {
-        let mut told = self.lock();
-        let around = told
+        let mut state = self.lock();
+        let around = state
             .ending
             .is_some_and(|(asked, answered)| at >= asked && answered.is_none_or(|answered| at <= answered + DOUBT));
-        told.doubted |= around;
+        state.doubted |= around;
     }
 
     /// Whether a connection ever broke around the end of a transaction: there may be a copy of a request that no
@@ -128,8 +128,8 @@ impl Reports {
         self.lock().trouble.take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn record(&self, failures: impl Iterator<Item = Undelivered>) {
@@ -161,7 +161,7 @@ impl Reports {
     }
 
     fn serve(&self, client: &Client) {
-        let _fence = Fence(self);
+        let _guard = PanicGuard(self);
         while !self.stop.load(Ordering::Acquire) {
             let Some(event) = client.next_event(POLL_STEP) else { continue };
             match event.signal() {
@@ -174,9 +174,9 @@ impl Reports {
 }
 
 /// Held by the producer's threads: if one panics, nobody is left to report failures, so the producer is given up.
-struct Fence<'a>(&'a Reports);
+struct PanicGuard<'a>(&'a Reports);
 
-impl Drop for Fence<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.lock().doubted = true;
@@ -185,11 +185,11 @@ impl Drop for Fence<'_> {
 }
 
 /// Stops the reports' thread, however the calls' thread ends.
-struct LastCall(Arc<Reports>);
+struct StopGuard(Arc<Reports>);
 
-impl Drop for LastCall {
+impl Drop for StopGuard {
     fn drop(&mut self) {
-        drop(Fence(&self.0));
+        drop(PanicGuard(&self.0));
         self.0.stop.store(true, Ordering::Release);
     }
 }
@@ -224,7 +224,7 @@ impl Caller {
         let polling = (Arc::clone(&client), Arc::clone(&reports));
         spawn("kafka-reports", move || polling.1.serve(&polling.0))?;
         spawn("kafka-calls", move || {
-            let _last = LastCall(reports);
+            let _guard = StopGuard(reports);
             for call in inbox {
                 call(&client);
             }
@@ -337,25 +337,25 @@ mod tests {
         deliver(1, true, 10);
         deliver(1, false, 9);
         deliver(3, true, 0);
-        assert_eq!(reports.fallen_back(), None);
+        assert_eq!(reports.below_expected(), None);
         deliver(2, true, 19);
-        assert_eq!(reports.fallen_back(), Some((2, 19)));
+        assert_eq!(reports.below_expected(), Some((2, 19)));
         reports.begun();
-        assert_eq!(reports.fallen_back(), None);
+        assert_eq!(reports.below_expected(), None);
     }
 
     #[test]
     fn panicking_call_ends_both_threads_and_the_producer() {
         let reports = Arc::new(Reports::default());
-        let last = LastCall(Arc::clone(&reports));
+        let last = StopGuard(Arc::clone(&reports));
         let calls = thread::spawn(move || {
-            let _last = last;
+            let _guard = last;
             panic!("a call");
         });
         assert!(calls.join().is_err());
         assert!(reports.stop.load(Ordering::Acquire) && reports.is_doubted());
         let reports = Arc::new(Reports::default());
-        drop(LastCall(Arc::clone(&reports)));
+        drop(StopGuard(Arc::clone(&reports)));
         assert!(reports.stop.load(Ordering::Acquire) && !reports.is_doubted(), "a clean end leaves no doubt");
     }
 

@@ -118,13 +118,13 @@ fn killed_store_is_whole_or_marked_as_being_restored() {
             assert!(contents(&store).unwrap() == state_at(at), "not the state after commit {at}");
         } else {
             restoring += 1;
-            assert_eq!(store.get(POSITION_KEY).unwrap(), (at > 0).then(|| position(at)), "ahead of where it stands");
+            assert_eq!(store.get(POSITION_KEY).unwrap(), (at > 0).then(|| position(at)), "does not match the meta");
             store.begin_load(&loading(at)).unwrap();
             load(&mut store, at, at + AHEAD_MAX / 2);
             load(&mut store, at + AHEAD_MAX / 2, at + AHEAD_MAX);
             store.finish_loads().unwrap();
             store.set_meta(&meta(at + AHEAD_MAX)).unwrap();
-            assert!(contents(&store).unwrap() == state_at(at + AHEAD_MAX), "restoring from {at} did not mend it");
+            assert!(contents(&store).unwrap() == state_at(at + AHEAD_MAX), "restoring from {at} did not repair it");
         }
         if whole >= 2 && restoring >= 2 && round >= ROUNDS_MIN {
             return;

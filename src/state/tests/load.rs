@@ -52,7 +52,7 @@ fn sorted_lookups_find_the_same_as_single_ones() {
         })
         .unwrap();
     assert_eq!(seen, keys.len());
-    store.get_sorted(&[], |_, _| panic!("nothing was asked for")).unwrap();
+    store.get_sorted(&[], |_, _| panic!("nothing was looked up")).unwrap();
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn loads_have_a_bounded_budget_and_release_it() {
         records += 1000;
     }
     assert!(records >= 50_000, "{records}");
-    let taken: usize = buffers.len() * buffers[0].room_bytes();
+    let taken: usize = buffers.len() * buffers[0].allocated_bytes();
     assert!(taken <= 32 << 20, "{taken}");
     // A load pending in a store holds its share until it is ingested.
     let dir = tempfile::tempdir().unwrap();

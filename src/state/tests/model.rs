@@ -235,7 +235,7 @@ fn copy_as_it_is(from: &Path, to: &Path) {
         fs::remove_dir_all(to).unwrap();
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{} does not come to rest", from.display());
+    panic!("{} does not become quiet", from.display());
 }
 
 fn follow(mut world: World, ops: Vec<Op>) {

@@ -27,7 +27,7 @@ fn store_set_aside_is_put_back_unchanged() {
     assert!(aside::set_aside(&dir, &memory).is_err(), "the first one set aside is never overwritten");
     assert!(aside::put_back(&dir, &memory).is_err(), "nor is one that was built, unless it was removed");
     aside::recover(&dir, &memory).unwrap();
-    assert_ne!(holds(&dir), before, "both are there: what was being built goes on");
+    assert_ne!(holds(&dir), before, "both are there: building continues");
     aside::remove_built(&dir, &memory).unwrap();
     aside::recover(&dir, &memory).unwrap();
     assert_eq!(holds(&dir), before);

@@ -100,7 +100,7 @@ impl Side {
         self.calls += 1;
         let (at, is_loading) = (self.calls, self.is_loading);
         let store = self.store.as_mut().unwrap();
-        let told = match op {
+        let outcome = match op {
             Op::Commit(records) => {
                 let mut overlay = Overlay::new();
                 records.iter().for_each(|(key, value)| overlay.put(key, value.as_deref()));
@@ -147,11 +147,11 @@ impl Side {
                     // Killed before another was started.
                     _ => aside::set_aside(dir, memory).and_then(|()| aside::recover(dir, memory)),
                 };
-                let told = format!("{:?} {:?}", done.map_err(|_| "refused"), aside::stands_aside(dir, memory));
+                let outcome = format!("{:?} {:?}", done.map_err(|_| "refused"), aside::stands_aside(dir, memory));
                 self.store = Some(Store::open(&self.dir, &self.memory).unwrap());
                 let meta = self.store().meta().unwrap();
                 self.is_loading = meta.is_some_and(|meta| meta.token.is_none());
-                told
+                outcome
             }
             Op::Reopen => {
                 self.store = None;
@@ -186,7 +186,7 @@ impl Side {
             }
         };
         format!(
-            "{told} {:?} {:?} {:?}",
+            "{outcome} {:?} {:?} {:?}",
             self.store().meta(),
             contents(self.store()),
             self.store().get(&[KIND_IDENTITY_DIGEST + 1])

@@ -74,7 +74,7 @@ fn killed_process_loses_no_commit_and_tears_none() {
         assert!(said > before);
         let cluster = Embedded::open(dir.path(), 1).unwrap();
         let end = cluster.end("out", 0).unwrap();
-        assert!(end >= said, "{said} was answered, {end} is there");
+        assert!(end >= said, "{said} was confirmed, {end} is there");
         let values: Vec<Option<String>> = pairs(&cluster, "out", 0).into_iter().map(|(_, value)| value).collect();
         assert_eq!(values, (0..end).map(|number| Some(number.to_string())).collect::<Vec<_>>());
         let committed = cluster.committed("g", &[tp("out", 0)], LONG).unwrap().remove(0).unwrap();

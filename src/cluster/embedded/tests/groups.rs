@@ -178,7 +178,7 @@ enum Step {
     Join,
     Leave(usize),
     Serve(usize),
-    Answer(usize),
+    Acknowledge(usize),
 }
 
 proptest! {
@@ -193,7 +193,7 @@ proptest! {
                 1 => Just(Step::Join),
                 1 => (0..8usize).prop_map(Step::Leave),
                 6 => (0..8usize).prop_map(Step::Serve),
-                6 => (0..8usize).prop_map(Step::Answer),
+                6 => (0..8usize).prop_map(Step::Acknowledge),
             ],
             0..200,
         ),
@@ -208,7 +208,7 @@ proptest! {
                     prop_assert!(sim.group.leave(id));
                 }
                 Step::Serve(n) if n < sim.members.len() => sim.serve(n),
-                Step::Answer(n) if n < sim.members.len() => sim.answer(n),
+                Step::Acknowledge(n) if n < sim.members.len() => sim.acknowledge(n),
                 _ => {}
             }
         }
@@ -218,7 +218,7 @@ proptest! {
         for _ in 0..20 {
             for n in 0..sim.members.len() {
                 sim.serve(n);
-                sim.answer(n);
+                sim.acknowledge(n);
             }
         }
         let loads: Vec<usize> = sim.members.iter().map(|(_, _, owned)| owned.len()).collect();
@@ -243,11 +243,11 @@ impl Sim {
     }
 
     fn serve(&mut self, n: usize) {
-        let (id, told, _) = &self.members[n];
+        let (id, pending, _) = &self.members[n];
         let count = self.count;
         match self.group.serve(*id, |_| Some(count)) {
             Served::Event(event) => {
-                assert!(told.is_none());
+                assert!(pending.is_none());
                 if let GroupEvent::Assigned(partitions) = &event {
                     for partition in partitions {
                         assert!(self.members.iter().all(|(.., owned)| !owned.contains(partition)), "two owners");
@@ -256,21 +256,21 @@ impl Sim {
                 }
                 self.members[n].1 = Some(event);
             }
-            Served::Unanswered => assert!(told.is_some()),
-            Served::Idle => assert!(told.is_none()),
+            Served::Pending => assert!(pending.is_some()),
+            Served::Idle => assert!(pending.is_none()),
             Served::Unknown => panic!("a member is unknown"),
         }
     }
 
-    fn answer(&mut self, n: usize) {
-        let (id, told, owned) = &mut self.members[n];
-        match told.take() {
-            Some(GroupEvent::Assigned(_)) => assert!(self.group.answer(*id, true)),
+    fn acknowledge(&mut self, n: usize) {
+        let (id, pending, owned) = &mut self.members[n];
+        match pending.take() {
+            Some(GroupEvent::Assigned(_)) => assert!(self.group.acknowledge(*id, true)),
             Some(GroupEvent::Revoked(partitions) | GroupEvent::Lost(partitions)) => {
                 owned.retain(|partition| !partitions.contains(partition));
-                assert!(self.group.answer(*id, false));
+                assert!(self.group.acknowledge(*id, false));
             }
-            None => assert!(!self.group.answer(*id, true)),
+            None => assert!(!self.group.acknowledge(*id, true)),
         }
     }
 }

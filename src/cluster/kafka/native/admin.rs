@@ -51,7 +51,7 @@ impl Drop for Options {
 
 /// Who responds to an admin call.
 #[derive(Clone, Copy)]
-enum Whom<'a> {
+enum Target<'a> {
     /// Any broker, or the controller.
     Anybody,
     /// The same, for a call about this topic.
@@ -67,21 +67,22 @@ enum Whom<'a> {
 fn ask(
     client: &Arc<Client>,
     api: rd::rd_kafka_admin_op_t,
-    whom: Whom<'_>,
+    target: Target<'_>,
     call: impl FnOnce(*const rd::rd_kafka_AdminOptions_t, *mut rd::rd_kafka_queue_t),
 ) -> Result<Event, Failure> {
-    let (time_out, deadline) = match whom {
-        Whom::Anybody | Whom::About(_) => (ANSWER_DEADLINE, Instant::now() + ANSWER_DEADLINE + GRACE),
-        Whom::Coordinator(wait) => (NEVER, Instant::now() + wait),
+    let (time_out, deadline) = match target {
+        Target::Anybody | Target::About(_) => (ANSWER_DEADLINE, Instant::now() + ANSWER_DEADLINE + GRACE),
+        Target::Coordinator(wait) => (NEVER, Instant::now() + wait),
     };
     let queue = Queue::new(client);
-    let mut words = [0 as c_char; 256];
+    let mut message = [0 as c_char; 256];
     // SAFETY: the client is alive; the buffer has the given length. The timeouts are within bounds.
     let options = unsafe {
         let raw = rd::rd_kafka_AdminOptions_new(client.raw(), api);
         let options = Options(NonNull::new(raw).expect("librdkafka knows all of its calls"));
-        rd::rd_kafka_AdminOptions_set_request_timeout(raw, c_millis(time_out), words.as_mut_ptr(), words.len());
-        if matches!(whom, Whom::Coordinator(_)) || api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS {
+        rd::rd_kafka_AdminOptions_set_request_timeout(raw, c_millis(time_out), message.as_mut_ptr(), message.len());
+        if matches!(target, Target::Coordinator(_)) || api == rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS
+        {
             // Fails only for calls without this option.
             let _ = Failure::take(rd::rd_kafka_AdminOptions_set_include_authorized_operations(raw, 1));
         }
@@ -89,8 +90,8 @@ fn ask(
             rd::rd_kafka_AdminOptions_set_operation_timeout(
                 raw,
                 c_millis(ANSWER_DEADLINE),
-                words.as_mut_ptr(),
-                words.len(),
+                message.as_mut_ptr(),
+                message.len(),
             );
         }
         options
@@ -118,7 +119,7 @@ fn ask(
                 client.trouble().map_or(Ok(()), Err)?;
                 // A client that reads nothing does not look for another broker: it would wait for one that
                 // is gone.
-                if let Whom::About(topic) = whom {
+                if let Target::About(topic) = target {
                     client.ask_for_topic(topic, TROUBLE_STEP);
                 }
             }
@@ -142,7 +143,7 @@ unsafe fn pointers<'a, T>(start: *mut *const T, count: usize) -> &'a [*const T] 
 ///
 /// # Safety
 /// `text` is null or a string that ends in NUL.
-unsafe fn words(text: *const c_char) -> String {
+unsafe fn c_text(text: *const c_char) -> String {
     // SAFETY: by the caller's promise.
     if text.is_null() { String::new() } else { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() }
 }
@@ -153,7 +154,7 @@ pub fn outline(client: &Arc<Client>, topic: &str) -> Result<Option<Outline>, Fai
     let answer = ask(
         client,
         rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS,
-        Whom::About(&name),
+        Target::About(&name),
         |options, queue| {
             let mut names = [name.as_ptr()];
             // SAFETY: everything is alive for the call, which copies what it needs.
@@ -268,7 +269,7 @@ pub fn list_topics(client: &Arc<Client>) -> Result<Vec<String>, Error> {
     unsafe {
         let count = usize::try_from((*overview.0).topic_cnt).unwrap_or(0);
         let topics = if count == 0 { &[] } else { std::slice::from_raw_parts((*overview.0).topics, count) };
-        Ok(topics.iter().map(|topic| words(topic.topic)).collect())
+        Ok(topics.iter().map(|topic| c_text(topic.topic)).collect())
     }
 }
 
@@ -294,7 +295,7 @@ pub fn describe_group(client: &Arc<Client>, group: &str, wait: Duration) -> Resu
     let what = || format!("describing the group {group}");
     let name = c_string(group)?;
     let api = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
-    let answer = ask(client, api, Whom::Coordinator(wait), |options, queue| {
+    let answer = ask(client, api, Target::Coordinator(wait), |options, queue| {
         // SAFETY: everything is alive for the call, which copies what it needs.
         unsafe { rd::rd_kafka_DescribeConsumerGroups(client.raw(), [name.as_ptr()].as_mut_ptr(), 1, options, queue) }
     })
@@ -328,7 +329,7 @@ pub fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str;
     let answer = ask(
         client,
         rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS,
-        Whom::About(&name),
+        Target::About(&name),
         |options, queue| {
             // SAFETY: everything is alive for the call, which copies what it needs.
             unsafe {
@@ -349,14 +350,14 @@ pub fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str;
         let resources = pointers(rd::rd_kafka_DescribeConfigs_result_resources(result, &mut count), count);
         for &resource in resources {
             if let Some(mut failure) = Failure::of(rd::rd_kafka_ConfigResource_error(resource)) {
-                failure.message = words(rd::rd_kafka_ConfigResource_error_string(resource));
+                failure.message = c_text(rd::rd_kafka_ConfigResource_error_string(resource));
                 return Err(failure);
             }
             let entries = pointers(rd::rd_kafka_ConfigResource_configs(resource, &mut count), count);
             for &entry in entries {
-                let name = words(rd::rd_kafka_ConfigEntry_name(entry));
+                let name = c_text(rd::rd_kafka_ConfigEntry_name(entry));
                 if let Some(index) = names.iter().position(|wanted| *wanted == name) {
-                    found[index] = words(rd::rd_kafka_ConfigEntry_value(entry));
+                    found[index] = c_text(rd::rd_kafka_ConfigEntry_value(entry));
                 }
             }
         }
@@ -365,16 +366,16 @@ pub fn settings<const N: usize>(client: &Arc<Client>, topic: &str, names: [&str;
 }
 
 /// A topic to be created, in librdkafka's form.
-struct Order(NonNull<rd::rd_kafka_NewTopic_t>);
+struct NewTopicHandle(NonNull<rd::rd_kafka_NewTopic_t>);
 
-impl Drop for Order {
+impl Drop for NewTopicHandle {
     fn drop(&mut self) {
         // SAFETY: owned.
         unsafe { rd::rd_kafka_NewTopic_destroy(self.0.as_ptr()) }
     }
 }
 
-fn order(topic: &NewTopic<'_>) -> Result<Order, Error> {
+fn new_topic(topic: &NewTopic<'_>) -> Result<NewTopicHandle, Error> {
     let name = c_string(topic.name)?;
     let mut explained = [0 as c_char; 256];
     // SAFETY: strings end in NUL, the buffer has the given length, and the result is owned.
@@ -386,39 +387,39 @@ fn order(topic: &NewTopic<'_>) -> Result<Order, Error> {
     let explain = || {
         Error::new(
             Kind::Refused,
-            format!("creating the topic {}: {}", topic.name, unsafe { words(explained.as_ptr()) }),
+            format!("creating the topic {}: {}", topic.name, unsafe { c_text(explained.as_ptr()) }),
         )
     };
-    let order = Order(NonNull::new(raw).ok_or_else(explain)?);
+    let handle = NewTopicHandle(NonNull::new(raw).ok_or_else(explain)?);
     for (setting, value) in topic.settings {
         let (c_setting, c_value) = (c_string(setting)?, c_string(value)?);
         // SAFETY: all three are alive; both strings are copied.
-        let code = unsafe { rd::rd_kafka_NewTopic_set_config(order.0.as_ptr(), c_setting.as_ptr(), c_value.as_ptr()) };
+        let code = unsafe { rd::rd_kafka_NewTopic_set_config(handle.0.as_ptr(), c_setting.as_ptr(), c_value.as_ptr()) };
         if let Some(failure) = Failure::of(code) {
             return Err(failure.plain(format_args!("creating the topic {} with {setting}", topic.name)));
         }
     }
-    Ok(order)
+    Ok(handle)
 }
 
 /// Creates a topic, or only checks whether it could be created (`validate_only`). Succeeds if it already exists.
-pub fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsal: bool) -> Result<(), Error> {
-    let order = order(topic)?;
+pub fn create_or_validate(client: &Arc<Client>, topic: &NewTopic<'_>, validate_only: bool) -> Result<(), Error> {
+    let handle = new_topic(topic)?;
     let mut explained = [0 as c_char; 256];
     let what = || format!("creating the topic {}", topic.name);
     let answer =
-        ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, Whom::Anybody, |options, queue| {
+        ask(client, rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, Target::Anybody, |options, queue| {
             // SAFETY: everything is alive for the calls, which copy what they need; the options are ours, and the
             // buffer has the given length.
             unsafe {
-                let validate = c_int::from(rehearsal);
+                let validate = c_int::from(validate_only);
                 rd::rd_kafka_AdminOptions_set_validate_only(
                     options.cast_mut(),
                     validate,
                     explained.as_mut_ptr(),
                     explained.len(),
                 );
-                rd::rd_kafka_CreateTopics(client.raw(), [order.0.as_ptr()].as_mut_ptr(), 1, options, queue);
+                rd::rd_kafka_CreateTopics(client.raw(), [handle.0.as_ptr()].as_mut_ptr(), 1, options, queue);
             }
         })
         .map_err(|failure| failure.plain(what()))?;
@@ -429,7 +430,7 @@ pub fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsal: bool
         for &created in pointers(rd::rd_kafka_CreateTopics_result_topics(result, &mut count), count) {
             let Some(mut failure) = Failure::of(rd::rd_kafka_topic_result_error(created)) else { continue };
             if failure.code != Code::RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS {
-                failure.message = words(rd::rd_kafka_topic_result_error_string(created));
+                failure.message = c_text(rd::rd_kafka_topic_result_error_string(created));
                 let denied = failure.is_denied_topic();
                 let error = failure.plain(what());
                 return Err(match failure.code {
@@ -448,12 +449,12 @@ pub fn ask_to_create(client: &Arc<Client>, topic: &NewTopic<'_>, rehearsal: bool
 /// The latest timestamp of anything in `partition`, transaction markers included; `None` if it is empty, or brokers are
 /// too old to say (before Kafka 3.0).
 pub fn latest_time(client: &Arc<Client>, partition: &TopicPartition) -> Result<Option<i64>, Error> {
-    let what = || format!("asking for the latest timestamp in {partition}");
+    let what = || format!("querying the latest timestamp in {partition}");
     let name = c_string(&partition.topic)?;
     let latest = rd::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_MAX_TIMESTAMP as i64;
     let list = List::of(std::slice::from_ref(partition), latest)?;
     let api = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTOFFSETS;
-    let answer = ask(client, api, Whom::About(&name), |options, queue| {
+    let answer = ask(client, api, Target::About(&name), |options, queue| {
         // SAFETY: everything is alive for the call, which copies what it needs.
         unsafe { rd::rd_kafka_ListOffsets(client.raw(), list.raw(), options, queue) }
     });

@@ -83,10 +83,10 @@ impl Incoming<'_> {
         }
         let mut failure = Failure::of(self.message.err)?;
         // SAFETY: for an error, the message owns a string with librdkafka's message, or none.
-        let words = unsafe { rd::rd_kafka_message_errstr(self.message) };
-        if !words.is_null() {
+        let text = unsafe { rd::rd_kafka_message_errstr(self.message) };
+        if !text.is_null() {
             // SAFETY: as above; it ends in NUL.
-            failure.message = unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned();
+            failure.message = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
         }
         Some(failure)
     }

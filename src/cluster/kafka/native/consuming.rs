@@ -151,7 +151,7 @@ impl Consuming {
         if started != 0 {
             // SAFETY: reads the calling thread's last error.
             let code = unsafe { rd::rd_kafka_last_error() };
-            let unknown = || Failure::new(Code::RD_KAFKA_RESP_ERR__FAIL, "it cannot be started");
+            let unknown = || Failure::new(Code::RD_KAFKA_RESP_ERR__FAIL, "reading cannot be started");
             return Err(Failure::of(code).unwrap_or_else(unknown));
         }
         Ok(Self { topic, partition, queue })

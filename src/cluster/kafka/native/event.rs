@@ -62,17 +62,17 @@ impl Event {
     /// The error that the event stands for or carries.
     pub fn failure(&self) -> Option<Failure> {
         // SAFETY: the event is owned and alive, and the string with it.
-        let (code, words, fatal) = unsafe {
-            let words = rd::rd_kafka_event_error_string(self.raw());
-            let words = (!words.is_null()).then(|| CStr::from_ptr(words).to_string_lossy().into_owned());
+        let (code, message, fatal) = unsafe {
+            let message = rd::rd_kafka_event_error_string(self.raw());
+            let message = (!message.is_null()).then(|| CStr::from_ptr(message).to_string_lossy().into_owned());
             // For any other event, the flag is read from memory with another meaning.
             let is_error = rd::rd_kafka_event_type(self.raw()) == rd::RD_KAFKA_EVENT_ERROR;
             let fatal = is_error && rd::rd_kafka_event_error_is_fatal(self.raw()) != 0;
-            (rd::rd_kafka_event_error(self.raw()), words, fatal)
+            (rd::rd_kafka_event_error(self.raw()), message, fatal)
         };
         let mut failure = Failure::of(code)?;
         failure.fatal |= fatal;
-        failure.message = words.filter(|words| !words.is_empty()).unwrap_or(failure.message);
+        failure.message = message.filter(|message| !message.is_empty()).unwrap_or(failure.message);
         Some(failure)
     }
 

@@ -62,7 +62,7 @@ impl Listener {
         };
         match code {
             Code::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
-            code => Err(Error::new(Kind::Refused, format!("librdkafka takes no interceptor: {code:?}"))),
+            code => Err(Error::new(Kind::Refused, format!("librdkafka rejects the interceptor: {code:?}"))),
         }
     }
 }
@@ -140,7 +140,7 @@ mod tests {
         };
         let (broker, coordinator) = (c"a", c"TxnCoordinator");
         assert_eq!(change(broker, b"CONNECT"), 0);
-        assert_eq!(change(broker, b"DOWN"), 0, "it did not come about");
+        assert_eq!(change(broker, b"DOWN"), 0, "it was never established");
         assert_eq!(change(broker, b"UP"), 0);
         assert_eq!(change(coordinator, b"UP"), 0);
         // Repeatedly: librdkafka's log omits repetitions.

@@ -19,7 +19,7 @@ use rdkafka::bindings as rd;
 use super::errors::{Code, Failure};
 use super::properties::Properties;
 use crate::cluster::{Error, Kind};
-use trouble::Told;
+use trouble::LastTrouble;
 
 mod admin;
 mod batch;
@@ -34,7 +34,7 @@ mod trouble;
 mod unpack;
 
 pub(super) use admin::{
-    ANSWER_DEADLINE, Group, ask_to_create, describe_group, latest_time, list_topics, outline, settings,
+    ANSWER_DEADLINE, Group, create_or_validate, describe_group, latest_time, list_topics, outline, settings,
 };
 pub use batch::Batch;
 pub(super) use batch::Incoming;
@@ -44,7 +44,7 @@ pub(super) use failure::{describe, name};
 pub(super) use list::{Element, List};
 pub(super) use listener::Listener;
 pub(super) use producing::Batch as SendBatch;
-pub(super) use unpack::{NOTE_BYTES, Refusal, allow, allowed_bytes, refusal, shadowed};
+pub(super) use unpack::{RECORD_OVERHEAD_BYTES, Rejection, allow, allowed_bytes, rejection, shadowed};
 
 /// Buffer size for librdkafka's error messages.
 const MESSAGE_BYTES_MAX: usize = 512;
@@ -86,10 +86,16 @@ impl Conf {
     /// Sets one property.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let (c_name, c_value) = (c_string(name)?, CString::new(value).unwrap_or_default());
-        let mut words = [0 as c_char; MESSAGE_BYTES_MAX];
+        let mut message = [0 as c_char; MESSAGE_BYTES_MAX];
         // SAFETY: all strings end in NUL and the buffer has the given length.
         let result = unsafe {
-            rd::rd_kafka_conf_set(self.0.as_ptr(), c_name.as_ptr(), c_value.as_ptr(), words.as_mut_ptr(), words.len())
+            rd::rd_kafka_conf_set(
+                self.0.as_ptr(),
+                c_name.as_ptr(),
+                c_value.as_ptr(),
+                message.as_mut_ptr(),
+                message.len(),
+            )
         };
         match result {
             rd::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK => Ok(()),
@@ -97,12 +103,9 @@ impl Conf {
                 Err(Error::new(Kind::Refused, format!("{name} is no kafka property that librdkafka knows")))
             }
             rd::rd_kafka_conf_res_t::RD_KAFKA_CONF_INVALID => {
-                let words = read_words(&words);
-                let words = if value.is_empty() { words } else { words.replace(value, "***") };
-                Err(Error::new(
-                    Kind::Refused,
-                    format!("the kafka property {name} has a value that does not fit: {words}"),
-                ))
+                let message = read_message(&message);
+                let message = if value.is_empty() { message } else { message.replace(value, "***") };
+                Err(Error::new(Kind::Refused, format!("the kafka property {name} has an invalid value: {message}")))
             }
         }
     }
@@ -116,7 +119,7 @@ impl Drop for Conf {
 }
 
 /// The message that librdkafka wrote into a buffer.
-fn read_words(buffer: &[c_char]) -> String {
+fn read_message(buffer: &[c_char]) -> String {
     // SAFETY: librdkafka ends what it writes with NUL, and the buffer began as zeros.
     unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned()
 }
@@ -128,7 +131,7 @@ pub(super) struct Client {
     role: Role,
     /// Called by librdkafka for as long as the client lives.
     listener: Option<Listener>,
-    told: Told,
+    last_trouble: LastTrouble,
 }
 
 // SAFETY: librdkafka's client and queue handles may be used from any thread (its documentation).
@@ -167,7 +170,13 @@ impl Client {
                 tracing::warn!(target: "librdkafka", "tokens are refreshed late: {failure}");
             }
         }
-        Ok(Arc::new(Self { raw, events, role: properties.role(), listener, told: Told::new(properties.login()) }))
+        Ok(Arc::new(Self {
+            raw,
+            events,
+            role: properties.role(),
+            listener,
+            last_trouble: LastTrouble::new(properties.login()),
+        }))
     }
 
     fn start(conf: Conf, properties: &Properties) -> Result<NonNull<rd::rd_kafka_t>, Error> {
@@ -175,7 +184,7 @@ impl Client {
             Role::Consumer => (rd::rd_kafka_type_t::RD_KAFKA_CONSUMER, rd::RD_KAFKA_EVENT_REBALANCE),
             Role::Producer => (rd::rd_kafka_type_t::RD_KAFKA_PRODUCER, rd::RD_KAFKA_EVENT_DR),
         };
-        let mut words = [0 as c_char; MESSAGE_BYTES_MAX];
+        let mut message = [0 as c_char; MESSAGE_BYTES_MAX];
         let conf = std::mem::ManuallyDrop::new(conf);
         // SAFETY: the configuration is alive; the client takes it over unless it fails.
         let raw = unsafe {
@@ -184,12 +193,12 @@ impl Client {
             if properties.uses_oauth() {
                 rd::rd_kafka_conf_enable_sasl_queue(conf.0.as_ptr(), 1);
             }
-            rd::rd_kafka_new(kind, conf.0.as_ptr(), words.as_mut_ptr(), words.len())
+            rd::rd_kafka_new(kind, conf.0.as_ptr(), message.as_mut_ptr(), message.len())
         };
         NonNull::new(raw).ok_or_else(|| {
             drop(std::mem::ManuallyDrop::into_inner(conf));
-            let words = properties.redact(&read_words(&words));
-            Error::new(Kind::Refused, format!("no kafka client can be made of these properties: {words}"))
+            let message = properties.redact(&read_message(&message));
+            Error::new(Kind::Refused, format!("no kafka client can be created with these properties: {message}"))
         })
     }
 
@@ -262,7 +271,7 @@ impl Client {
             let answered = Failure::of(code).is_none();
             if answered {
                 rd::rd_kafka_metadata_destroy(answer);
-                self.let_in();
+                self.note_login();
             }
             answered
         }
@@ -282,15 +291,16 @@ impl Drop for Client {
     fn drop(&mut self) {
         let (raw, events, role) = (self.raw, self.events, self.role);
         let handles = Handles { raw, events, role, _listener: self.listener.take() };
-        handles.let_go(|destroy| thread::Builder::new().name("kafka-destroy".to_owned()).spawn(destroy).map(drop));
+        handles
+            .destroy_later(|destroy| thread::Builder::new().name("kafka-destroy".to_owned()).spawn(destroy).map(drop));
     }
 }
 
 /// Clients waiting to be destroyed. Until then they are intact: librdkafka's threads still call their listeners.
-static LET_GO: Mutex<Vec<Handles>> = Mutex::new(Vec::new());
+static TO_DESTROY: Mutex<Vec<Handles>> = Mutex::new(Vec::new());
 
 fn next_to_destroy() -> Option<Handles> {
-    LET_GO.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    TO_DESTROY.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 
 /// The handles of a dropped client.
@@ -307,8 +317,8 @@ unsafe impl Send for Handles {}
 impl Handles {
     /// Has the client destroyed on another thread: librdkafka joins all of its own, which may be waiting for a broker
     /// that is gone, and nobody else should wait with it. If no thread can be started, it stays until the next one is.
-    fn let_go(self, spawn: impl FnOnce(fn()) -> io::Result<()>) {
-        LET_GO.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+    fn destroy_later(self, spawn: impl FnOnce(fn()) -> io::Result<()>) {
+        TO_DESTROY.lock().unwrap_or_else(PoisonError::into_inner).push(self);
         if let Err(error) = spawn(|| std::iter::from_fn(next_to_destroy).for_each(Self::destroy)) {
             tracing::warn!("a kafka client stays in memory for now: no thread to destroy it: {error}");
         }
@@ -370,7 +380,7 @@ impl Queue {
             if queue.is_null() {
                 return Err(Failure::new(
                     Code::RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION,
-                    "the client knows no such partition",
+                    "the client does not know this partition",
                 ));
             }
             rd::rd_kafka_queue_forward(queue, self.raw());
@@ -422,7 +432,8 @@ impl Topic {
         // SAFETY: reads the calling thread's last error.
         let raw = NonNull::new(raw).ok_or_else(|| {
             let code = unsafe { rd::rd_kafka_last_error() };
-            Failure::of(code).unwrap_or_else(|| Failure::new(Code::RD_KAFKA_RESP_ERR__FAIL, "the topic is not taken"))
+            Failure::of(code)
+                .unwrap_or_else(|| Failure::new(Code::RD_KAFKA_RESP_ERR__FAIL, "the topic handle could not be created"))
         })?;
         Ok(Self { raw, client: Arc::clone(client) })
     }
@@ -469,7 +480,7 @@ mod tests {
         let mut client = std::mem::ManuallyDrop::new(Arc::into_inner(client).unwrap());
         let (raw, events, role) = (client.raw, client.events, client.role);
         let handles = Handles { raw, events, role, _listener: client.listener.take() };
-        handles.let_go(|_| Err(io::Error::from(io::ErrorKind::WouldBlock)));
+        handles.destroy_later(|_| Err(io::Error::from(io::ErrorKind::WouldBlock)));
         assert!(listening.upgrade().is_some(), "librdkafka's threads still call it");
         // The next client to be destroyed takes it along.
         drop(self::client());

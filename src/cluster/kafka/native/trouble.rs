@@ -13,12 +13,12 @@ use super::event::Signal;
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
 /// The last trouble reported with a client's connections.
-pub(super) struct Told {
+pub(super) struct LastTrouble {
     last: Mutex<Option<(Instant, Failure)>>,
     login: Arc<Login>,
 }
 
-impl Told {
+impl LastTrouble {
     pub fn new(login: &Arc<Login>) -> Self {
         Self { last: Mutex::default(), login: Arc::clone(login) }
     }
@@ -58,7 +58,7 @@ impl Client {
             }
             // That all brokers are down says nothing about the cause.
             if failure.code != Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN {
-                self.told.set(Some(failure));
+                self.last_trouble.set(Some(failure));
             }
         }
         refused
@@ -67,23 +67,23 @@ impl Client {
     /// The failure of a call. If there was no response: its cause, or else a message with the last trouble of the
     /// connections.
     pub fn explain(&self, failure: Failure) -> Failure {
-        self.told.explain(failure, self.trouble())
+        self.last_trouble.explain(failure, self.trouble())
     }
 
     /// Whether a background failure is one that a person has to fix.
     pub fn is_refused_by(&self, failure: &Failure) -> bool {
-        self.told.login.is_refused_by(failure)
+        self.last_trouble.login.is_refused_by(failure)
     }
 
     /// A call got its response: earlier trouble no longer explains anything.
     pub fn answered(&self) {
-        self.let_in();
-        self.told.set(None);
+        self.note_login();
+        self.last_trouble.set(None);
     }
 
     /// Some broker has responded, so the login was accepted.
-    pub fn let_in(&self) {
-        self.told.login.succeeded();
+    pub fn note_login(&self) {
+        self.last_trouble.login.succeeded();
     }
 }
 
@@ -108,46 +108,46 @@ mod tests {
         failure(Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, "wrong password")
     }
 
-    fn told() -> Told {
-        Told::new(&Arc::default())
+    fn last_trouble() -> LastTrouble {
+        LastTrouble::new(&Arc::default())
     }
 
-    fn explained(told: &Told, refused: Option<Failure>) -> (Kind, String) {
-        let failure = told.explain(late(), refused);
+    fn explained(last_trouble: &LastTrouble, refused: Option<Failure>) -> (Kind, String) {
+        let failure = last_trouble.explain(late(), refused);
         (failure.plain("asking").kind, failure.message)
     }
 
     #[test]
     fn missing_response_is_explained_by_connection_trouble() {
-        let told = told();
-        let (kind, message) = explained(&told, None);
+        let last_trouble = last_trouble();
+        let (kind, message) = explained(&last_trouble, None);
         assert!(kind == Kind::Retry && message.contains("no connection came about"), "{message}");
-        told.set(Some(broken()));
-        let (kind, message) = explained(&told, None);
+        last_trouble.set(Some(broken()));
+        let (kind, message) = explained(&last_trouble, None);
         assert!(kind == Kind::Retry && message.contains("Timed out: a:1: Connection refused"), "{message}");
-        assert_eq!(explained(&told, Some(password())), (Kind::Refused, "wrong password".to_owned()));
-        told.set(Some(password()));
-        assert_eq!(explained(&told, None), (Kind::Refused, "wrong password".to_owned()));
+        assert_eq!(explained(&last_trouble, Some(password())), (Kind::Refused, "wrong password".to_owned()));
+        last_trouble.set(Some(password()));
+        assert_eq!(explained(&last_trouble, None), (Kind::Refused, "wrong password".to_owned()));
     }
 
     #[test]
     fn trouble_is_forgotten_after_a_response() {
-        let told = told();
-        told.set(Some(broken()));
-        assert_eq!(told.last().map(|failure| failure.message), Some(broken().message));
-        told.set(None);
-        assert!(told.last().is_none());
+        let last_trouble = last_trouble();
+        last_trouble.set(Some(broken()));
+        assert_eq!(last_trouble.last().map(|failure| failure.message), Some(broken().message));
+        last_trouble.set(None);
+        assert!(last_trouble.last().is_none());
     }
 
     #[test]
     fn rejected_login_is_retried_if_it_worked_before() {
-        let (told, other) = (told(), failure(Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, "no"));
-        let refused = |failure: &Failure| told.login.is_refused_by(failure);
+        let (last_trouble, other) = (last_trouble(), failure(Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, "no"));
+        let refused = |failure: &Failure| last_trouble.login.is_refused_by(failure);
         assert!(refused(&password()) && refused(&other) && !refused(&broken()));
-        told.login.succeeded();
+        last_trouble.login.succeeded();
         assert!(!refused(&password()) && refused(&other));
-        told.set(Some(password()));
-        let (kind, message) = explained(&told, None);
+        last_trouble.set(Some(password()));
+        let (kind, message) = explained(&last_trouble, None);
         assert!(kind == Kind::Retry && message.contains("Timed out: wrong password"), "{message}");
     }
 }

@@ -11,8 +11,8 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use super::super::super::wire::count_records;
-use super::heads::{LZ4_MAGIC, gzip_wish, lz4_wish, snappy_chunk, snappy_size};
-use super::room::{NOTE_BYTES, Refusal, Reservation};
+use super::budget::{RECORD_OVERHEAD_BYTES, Rejection, Reservation};
+use super::frames::{LZ4_MAGIC, gzip_size_hint, lz4_size_hint, snappy_chunk, snappy_size};
 
 /// Minimum allocation.
 const CAPACITY_MIN: usize = 1 << 10;
@@ -44,14 +44,14 @@ unsafe extern "C" {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// There is no room for it.
-    Refused(Refusal),
+    Rejected(Rejection),
     /// It cannot be unpacked.
     Damaged,
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+impl From<Rejection> for Failure {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
     }
 }
 
@@ -64,8 +64,8 @@ pub(super) struct Unpacked {
 }
 
 /// Reserves the memory that the records in `unpacked` will take besides their bytes.
-pub(super) fn reserve_notes(reservation: &mut Reservation, unpacked: &[u8]) -> Result<(), Refusal> {
-    reservation.add(count_records(unpacked).saturating_mul(NOTE_BYTES))
+pub(super) fn reserve_overhead(reservation: &mut Reservation, unpacked: &[u8]) -> Result<(), Rejection> {
+    reservation.add(count_records(unpacked).saturating_mul(RECORD_OVERHEAD_BYTES))
 }
 
 /// Memory that is written to and grows.
@@ -78,13 +78,13 @@ struct Buffer {
 
 impl Buffer {
     /// A buffer for the expected number of bytes.
-    fn new(wish: usize) -> Result<Self, Failure> {
+    fn new(size_hint: usize) -> Result<Self, Failure> {
         let mut reservation = Reservation::new();
         let max = usize::try_from(reservation.max()).unwrap_or(usize::MAX);
-        let capacity = wish.max(CAPACITY_MIN).min(max);
+        let capacity = size_hint.max(CAPACITY_MIN).min(max);
         reservation.add(capacity as u64)?;
         // SAFETY: the size is not zero, since a bound is not; the memory is owned.
-        let start = NonNull::new(unsafe { libc::malloc(capacity) }).ok_or(Refusal::NoRoom)?;
+        let start = NonNull::new(unsafe { libc::malloc(capacity) }).ok_or(Rejection::NoRoom)?;
         Ok(Self { start: start.cast(), capacity, len: 0, reservation })
     }
 
@@ -99,7 +99,7 @@ impl Buffer {
         let max = usize::try_from(self.reservation.max()).unwrap_or(usize::MAX);
         let capacity = self.capacity.saturating_mul(2).min(max);
         if capacity <= self.capacity {
-            return Err(Refusal::TooLarge.into());
+            return Err(Rejection::TooLarge.into());
         }
         self.reservation.add((capacity - self.capacity) as u64)?;
         self.resize(capacity)
@@ -108,7 +108,7 @@ impl Buffer {
     fn resize(&mut self, capacity: usize) -> Result<(), Failure> {
         // SAFETY: memory from `malloc` that is owned; if the call fails, it is unchanged.
         let start = unsafe { libc::realloc(self.start.as_ptr().cast(), capacity) };
-        self.start = NonNull::new(start).ok_or(Refusal::NoRoom)?.cast();
+        self.start = NonNull::new(start).ok_or(Rejection::NoRoom)?.cast();
         self.capacity = capacity;
         Ok(())
     }
@@ -118,10 +118,10 @@ impl Buffer {
         let capacity = self.len.max(1);
         let spare = (self.capacity - capacity.min(self.capacity)) as u64;
         self.resize(capacity)?;
-        self.reservation.give_back(spare);
+        self.reservation.release(spare);
         // SAFETY: `len` bytes were written.
         let unpacked = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) };
-        reserve_notes(&mut self.reservation, unpacked)?;
+        reserve_overhead(&mut self.reservation, unpacked)?;
         let (start, len, reservation) =
             (self.start, self.len, std::mem::replace(&mut self.reservation, Reservation::new()));
         std::mem::forget(self);
@@ -159,9 +159,9 @@ impl Drop for Inflater {
 }
 
 pub(super) fn gzip(input: &[u8]) -> Result<Unpacked, Failure> {
-    let mut inflater = Inflater::new().ok_or(Refusal::NoRoom)?;
+    let mut inflater = Inflater::new().ok_or(Rejection::NoRoom)?;
     let stream = inflater.0.as_mut_ptr();
-    let mut buffer = Buffer::new(gzip_wish(input))?;
+    let mut buffer = Buffer::new(gzip_size_hint(input))?;
     // SAFETY: the stream is alive; zlib does not write to its input. It reads and writes within the given lengths.
     unsafe {
         (*stream).next_in = input.as_ptr().cast_mut();
@@ -202,10 +202,10 @@ pub(super) fn lz4(input: &[u8]) -> Result<Unpacked, Failure> {
     let mut context = ptr::null_mut();
     // SAFETY: the out-pointer is valid; what it receives is owned.
     if unsafe { LZ4F_isError(LZ4F_createDecompressionContext(&mut context, LZ4F_VERSION)) } != 0 {
-        return Err(Refusal::NoRoom.into());
+        return Err(Rejection::NoRoom.into());
     }
     let context = Lz4(context);
-    let mut buffer = Buffer::new(lz4_wish(input).ok_or(Failure::Damaged)?)?;
+    let mut buffer = Buffer::new(lz4_size_hint(input).ok_or(Failure::Damaged)?)?;
     let mut rest = input;
     while !rest.is_empty() {
         let (start, mut written) = buffer.spare();
@@ -253,7 +253,7 @@ pub(super) fn zstd(input: &[u8]) -> Result<Unpacked, Failure> {
     }
     let max = Reservation::new().max();
     if said < ZSTD_SIZE_ERROR && said > max {
-        return Err(Refusal::TooLarge.into());
+        return Err(Rejection::TooLarge.into());
     }
     // Many small blocks, each of which could have been larger.
     if bound > max {
@@ -287,7 +287,7 @@ fn zstd_stream(input: &[u8]) -> Result<Unpacked, Failure> {
     // SAFETY: the result is owned.
     let stream = Zstd(unsafe { zstd_sys::ZSTD_createDStream() });
     if stream.0.is_null() {
-        return Err(Refusal::NoRoom.into());
+        return Err(Rejection::NoRoom.into());
     }
     let mut buffer = Buffer::new(input.len().saturating_mul(4))?;
     let mut from = zstd_sys::ZSTD_inBuffer { src: input.as_ptr().cast(), size: input.len(), pos: 0 };
@@ -332,7 +332,7 @@ pub(super) fn snappy_chunks(chunks: &[u8]) -> Result<Unpacked, Failure> {
     }
     let mut buffer = Buffer::new(size)?;
     if buffer.capacity < size {
-        return Err(Refusal::TooLarge.into());
+        return Err(Rejection::TooLarge.into());
     }
     let mut rest = chunks;
     while let Some((block, behind)) = snappy_chunk(rest) {

@@ -17,52 +17,52 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+mod budget;
 mod codecs;
-mod heads;
-mod room;
+mod frames;
 mod wrap;
 
-pub(in super::super) use room::{NOTE_BYTES, Refusal};
+pub(in super::super) use budget::{RECORD_OVERHEAD_BYTES, Rejection};
 pub(in super::super) use wrap::shadowed;
 
 /// How many rejections are remembered: they are looked up at once.
 const REMEMBERED_MAX: usize = 256;
 
 /// The compressed sizes of the batches that were given up, and why.
-static REFUSED: Mutex<VecDeque<(usize, Refusal)>> = Mutex::new(VecDeque::new());
+static REJECTED: Mutex<VecDeque<(usize, Rejection)>> = Mutex::new(VecDeque::new());
 
-fn refused() -> MutexGuard<'static, VecDeque<(usize, Refusal)>> {
-    REFUSED.lock().unwrap_or_else(PoisonError::into_inner)
+fn rejected() -> MutexGuard<'static, VecDeque<(usize, Rejection)>> {
+    REJECTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sets what batches may unpack to in total, for the whole process.
 pub(in super::super) fn allow(bytes: u64) {
-    room::ROOM.allow(bytes);
+    budget::BUDGET.allow(bytes);
 }
 
 /// What batches may unpack to in total.
 pub(in super::super) fn allowed_bytes() -> u64 {
-    room::ROOM.max()
+    budget::BUDGET.max()
 }
 
 /// Remembers why a batch was given up.
-fn note(compressed_bytes: usize, refusal: Refusal) {
-    let mut refused = refused();
-    if refused.len() >= REMEMBERED_MAX {
-        refused.pop_front();
+fn note(compressed_bytes: usize, rejection: Rejection) {
+    let mut rejected = rejected();
+    if rejected.len() >= REMEMBERED_MAX {
+        rejected.pop_front();
     }
-    refused.push_back((compressed_bytes, refusal));
+    rejected.push_back((compressed_bytes, rejection));
 }
 
 /// Why the batch of an error was given up, given librdkafka's message; `None` if it could not be unpacked.
-pub(in super::super) fn refusal(words: &str) -> Option<Refusal> {
-    let bytes = compressed_bytes(words)?;
-    refused().iter().rev().find(|(of, _)| *of == bytes).map(|(_, refusal)| *refusal)
+pub(in super::super) fn rejection(message: &str) -> Option<Rejection> {
+    let bytes = compressed_bytes(message)?;
+    rejected().iter().rev().find(|(of, _)| *of == bytes).map(|(_, rejection)| *rejection)
 }
 
 /// The compressed size in "Decompression (codec 0x1) of message at 5 of 700 bytes failed: ...".
-fn compressed_bytes(words: &str) -> Option<usize> {
-    let (before, _) = words.strip_prefix("Decompression (codec ")?.split_once(" bytes failed")?;
+fn compressed_bytes(message: &str) -> Option<usize> {
+    let (before, _) = message.strip_prefix("Decompression (codec ")?.split_once(" bytes failed")?;
     before.rsplit_once(" of ")?.1.parse().ok()
 }
 
@@ -72,19 +72,19 @@ mod tests {
 
     #[test]
     fn rejection_is_found_by_the_size_in_librdkafkas_message() {
-        let words = |bytes: usize| {
+        let message = |bytes: usize| {
             format!(
                 "Decompression (codec 0x4) of message at 18 of {bytes} bytes failed: Local: Invalid compressed data"
             )
         };
-        note(987_654_321, Refusal::NoRoom);
-        note(987_654_321, Refusal::TooLarge);
-        note(987_654_322, Refusal::NoRoom);
-        assert_eq!(refusal(&words(987_654_321)), Some(Refusal::TooLarge), "the last one");
-        assert_eq!(refusal(&words(987_654_322)), Some(Refusal::NoRoom));
-        assert_eq!(refusal(&words(987_654_323)), None);
-        assert_eq!(refusal("MessageSet at offset 5 (700 bytes) failed CRC32C check"), None);
-        (0..2 * REMEMBERED_MAX).for_each(|bytes| note(bytes, Refusal::NoRoom));
-        assert!(refused().len() <= REMEMBERED_MAX);
+        note(987_654_321, Rejection::NoRoom);
+        note(987_654_321, Rejection::TooLarge);
+        note(987_654_322, Rejection::NoRoom);
+        assert_eq!(rejection(&message(987_654_321)), Some(Rejection::TooLarge), "the last one");
+        assert_eq!(rejection(&message(987_654_322)), Some(Rejection::NoRoom));
+        assert_eq!(rejection(&message(987_654_323)), None);
+        assert_eq!(rejection("MessageSet at offset 5 (700 bytes) failed CRC32C check"), None);
+        (0..2 * REMEMBERED_MAX).for_each(|bytes| note(bytes, Rejection::NoRoom));
+        assert!(rejected().len() <= REMEMBERED_MAX);
     }
 }

@@ -13,9 +13,9 @@ use std::ptr;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::super::super::errors::Code;
+use super::budget::Reservation;
 use super::codecs::{self, Failure, Unpacked};
-use super::heads;
-use super::room::Reservation;
+use super::frames;
 
 /// What Java's library writes before its first snappy block: librdkafka has removed it.
 const SNAPPY_HEAD_BYTES: usize = 16;
@@ -88,8 +88,8 @@ fn hand_over(compressed_bytes: usize, result: Result<Unpacked, Failure>) -> Resu
 }
 
 fn note(compressed_bytes: usize, failure: Failure) {
-    if let Failure::Refused(refusal) = failure {
-        super::note(compressed_bytes, refusal);
+    if let Failure::Rejected(rejection) = failure {
+        super::note(compressed_bytes, rejection);
     }
 }
 
@@ -135,7 +135,7 @@ unsafe extern "C" fn __wrap_rd_kafka_lz4_decompress(
     // SAFETY: by the caller's promise.
     let unpacked = codecs::lz4(unsafe { input(from.cast_const().cast(), len) });
     // SAFETY: by the caller's promise.
-    unsafe { answer(hand_over(len, unpacked), to, to_len) }
+    unsafe { store_result(hand_over(len, unpacked), to, to_len) }
 }
 
 /// # Safety
@@ -151,12 +151,16 @@ unsafe extern "C" fn __wrap_rd_kafka_zstd_decompress(
     // SAFETY: by the caller's promise.
     let unpacked = codecs::zstd(unsafe { input(from.cast_const().cast(), len) });
     // SAFETY: by the caller's promise.
-    unsafe { answer(hand_over(len, unpacked), to, to_len) }
+    unsafe { store_result(hand_over(len, unpacked), to, to_len) }
 }
 
 /// # Safety
 /// Both pointers are valid.
-unsafe fn answer(result: Result<(*mut c_void, usize), Failure>, to: *mut *mut c_void, to_len: *mut usize) -> Code {
+unsafe fn store_result(
+    result: Result<(*mut c_void, usize), Failure>,
+    to: *mut *mut c_void,
+    to_len: *mut usize,
+) -> Code {
     let (start, len, code) = match result {
         Ok((start, len)) => (start, len, Code::RD_KAFKA_RESP_ERR_NO_ERROR),
         Err(_) => (ptr::null_mut(), 0, Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION),
@@ -177,8 +181,8 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_java_uncompress(
     from: *const c_char,
     len: usize,
     to_len: *mut usize,
-    words: *mut c_char,
-    words_size: usize,
+    message: *mut c_char,
+    message_size: usize,
 ) -> *mut c_char {
     // SAFETY: by the caller's promise.
     let unpacked = codecs::snappy_chunks(unsafe { input(from.cast(), len) });
@@ -189,9 +193,9 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_java_uncompress(
             start.cast()
         }
         Err(_) => {
-            if words_size > 0 {
+            if message_size > 0 {
                 // SAFETY: by the caller's promise.
-                unsafe { *words = 0 };
+                unsafe { *message = 0 };
             }
             ptr::null_mut()
         }
@@ -210,10 +214,10 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompressed_length(
 ) -> bool {
     keep(None);
     // SAFETY: by the caller's promise.
-    let Some(size) = heads::snappy_size(unsafe { input(from.cast(), len) }) else { return false };
+    let Some(size) = frames::snappy_size(unsafe { input(from.cast(), len) }) else { return false };
     let mut reservation = Reservation::new();
-    if let Err(refusal) = reservation.add(size as u64) {
-        super::note(len, refusal);
+    if let Err(rejection) = reservation.add(size as u64) {
+        super::note(len, rejection);
         return false;
     }
     keep(Some(Last { start: 0, reservation }));
@@ -229,14 +233,14 @@ unsafe extern "C" fn __wrap_rd_kafka_snappy_uncompress(from: *const c_char, len:
     let last = LAST.take();
     // SAFETY: by the caller's promise.
     let block = unsafe { input(from.cast(), len) };
-    let Some((size, Last { mut reservation, .. })) = heads::snappy_size(block).zip(last) else { return NO_INPUT };
+    let Some((size, Last { mut reservation, .. })) = frames::snappy_size(block).zip(last) else { return NO_INPUT };
     // SAFETY: by the caller's promise.
     if !unsafe { codecs::snappy_block(block, to) } {
         return NO_INPUT;
     }
     // SAFETY: that many bytes were written.
-    if let Err(refusal) = codecs::reserve_notes(&mut reservation, unsafe { input(to.cast_const().cast(), size) }) {
-        super::note(len, refusal);
+    if let Err(rejection) = codecs::reserve_overhead(&mut reservation, unsafe { input(to.cast_const().cast(), size) }) {
+        super::note(len, rejection);
         return NO_MEMORY;
     }
     keep(Some(Last { start: to.addr(), reservation }));

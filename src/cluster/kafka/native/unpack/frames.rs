@@ -10,7 +10,7 @@ pub const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 const GZIP_RATIO_MAX: usize = 1032;
 
 /// The size according to gzip's trailer, which has it modulo 4 GiB.
-pub fn gzip_wish(input: &[u8]) -> usize {
+pub fn gzip_size_hint(input: &[u8]) -> usize {
     let guess = input.len().saturating_mul(4);
     let said = input.last_chunk::<4>().filter(|_| input.starts_with(&[0x1f, 0x8b]));
     let said = said.map(|size| u32::from_le_bytes(*size) as usize);
@@ -19,7 +19,7 @@ pub fn gzip_wish(input: &[u8]) -> usize {
 
 /// The most that a frame can unpack to: its header gives the size, or else its blocks give theirs. `None` if it is no
 /// frame.
-pub fn lz4_wish(frame: &[u8]) -> Option<usize> {
+pub fn lz4_size_hint(frame: &[u8]) -> Option<usize> {
     if !frame.starts_with(&LZ4_MAGIC) {
         return None;
     }
@@ -35,14 +35,14 @@ pub fn lz4_wish(frame: &[u8]) -> Option<usize> {
     let block_bytes_max = 1_usize << (8 + 2 * u32::from(sizes >> 4 & 7));
     let head = 7 + if flags & 0x08 != 0 { 8 } else { 0 } + if flags & 0x01 != 0 { 4 } else { 0 };
     let checksum = if flags & 0x10 != 0 { 4 } else { 0 };
-    let (mut at, mut wish) = (head, 0_usize);
+    let (mut at, mut size_hint) = (head, 0_usize);
     while let Some(size) = number(at).filter(|size| *size > 0) {
         let (stored, bytes) = (size >> 31 != 0, size & 0x7fff_ffff);
         // A stored block is no longer than the frame.
-        wish = wish.saturating_add(if stored { bytes.min(frame.len()) } else { block_bytes_max });
+        size_hint = size_hint.saturating_add(if stored { bytes.min(frame.len()) } else { block_bytes_max });
         at = at.saturating_add(4 + checksum + bytes);
     }
-    Some(wish)
+    Some(size_hint)
 }
 
 /// The unpacked size given in a snappy block, which it has to have.

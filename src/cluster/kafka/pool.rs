@@ -30,18 +30,18 @@ pub(super) enum Next {
     /// It continues after this pause.
     After(Duration),
     /// It got no response, and is repeated after this pause.
-    Again(Duration),
+    Retry(Duration),
 }
 
 /// Work that is done in steps; a step waits for one response.
-pub(super) trait Question: Send {
+pub(super) trait Query: Send {
     /// Makes the next step.
     fn step(&mut self) -> Next;
 }
 
 /// The threads and their work.
 #[derive(Default)]
-pub(super) struct Crew {
+pub(super) struct Pool {
     work: Mutex<Work>,
     changed: Condvar,
 }
@@ -59,7 +59,7 @@ struct Work {
 struct Waiting {
     due: Instant,
     slow: bool,
-    question: Box<dyn Question>,
+    query: Box<dyn Query>,
 }
 
 impl Work {
@@ -71,26 +71,26 @@ impl Work {
     }
 
     /// Whether there are threads for all queries, or as many as allowed.
-    fn is_manned(&self) -> bool {
+    fn has_enough_threads(&self) -> bool {
         self.threads >= THREADS_MAX || self.threads >= self.waiting.len() + self.busy
     }
 }
 
-impl Crew {
+impl Pool {
     fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Accepts a query, to run beside the others.
-    pub fn ask(self: &Arc<Self>, question: Box<dyn Question>) -> Result<(), Error> {
+    pub fn submit(self: &Arc<Self>, query: Box<dyn Query>) -> Result<(), Error> {
         let mut work = self.work();
-        work.waiting.push(Waiting { due: Instant::now(), slow: false, question });
-        if work.is_manned() {
+        work.waiting.push(Waiting { due: Instant::now(), slow: false, query });
+        if work.has_enough_threads() {
             self.changed.notify_one();
             return Ok(());
         }
-        let crew = Arc::clone(self);
-        match spawn("kafka-settle", move || crew.serve()) {
+        let pool = Arc::clone(self);
+        match spawn("kafka-settle", move || pool.serve()) {
             Ok(()) => work.threads += 1,
             // The existing threads will run it.
             Err(error) if work.threads > 0 => tracing::debug!("{error}"),
@@ -104,19 +104,19 @@ impl Crew {
 
     /// A thread's loop, until there is no more work.
     fn serve(&self) {
-        while let Some(Waiting { slow, mut question, .. }) = self.take() {
+        while let Some(Waiting { slow, mut query, .. }) = self.take() {
             // The panic was logged where it happened; the waiting caller notices that the query was dropped.
-            let next = catch_unwind(AssertUnwindSafe(|| question.step())).unwrap_or(Next::Done);
+            let next = catch_unwind(AssertUnwindSafe(|| query.step())).unwrap_or(Next::Done);
             let (after, again) = match next {
                 Next::Done => (None, false),
                 Next::After(pause) => (Some(pause), false),
-                Next::Again(pause) => (Some(pause), true),
+                Next::Retry(pause) => (Some(pause), true),
             };
             let mut work = self.work();
             work.busy -= 1;
             work.slow -= usize::from(slow);
             if let Some(pause) = after {
-                work.waiting.push(Waiting { due: Instant::now() + pause, slow: again, question });
+                work.waiting.push(Waiting { due: Instant::now() + pause, slow: again, query });
             }
             self.changed.notify_one();
         }
@@ -162,14 +162,14 @@ mod tests {
         done: AtomicUsize,
     }
 
-    struct Asked {
+    struct TestQuery {
         counts: Arc<Counts>,
         steps: usize,
         answered: bool,
         takes: Duration,
     }
 
-    impl Question for Asked {
+    impl Query for TestQuery {
         fn step(&mut self) -> Next {
             let now = self.counts.now.fetch_add(1, Ordering::SeqCst) + 1;
             self.counts.most.fetch_max(now, Ordering::SeqCst);
@@ -181,7 +181,7 @@ mod tests {
             }
             self.steps -= 1;
             let pause = Duration::from_millis(1);
-            if self.answered { Next::After(pause) } else { Next::Again(pause) }
+            if self.answered { Next::After(pause) } else { Next::Retry(pause) }
         }
     }
 
@@ -193,32 +193,32 @@ mod tests {
         }
     }
 
-    fn ask(crew: &Arc<Crew>, counts: &Arc<Counts>, count: usize, steps: usize, answered: bool, takes_ms: u64) {
+    fn submit(pool: &Arc<Pool>, counts: &Arc<Counts>, count: usize, steps: usize, answered: bool, takes_ms: u64) {
         for _ in 0..count {
             let takes = Duration::from_millis(takes_ms);
-            let question = Asked { counts: Arc::clone(counts), steps, answered, takes };
-            crew.ask(Box::new(question)).unwrap();
+            let query = TestQuery { counts: Arc::clone(counts), steps, answered, takes };
+            pool.submit(Box::new(query)).unwrap();
         }
     }
 
     #[test]
     fn thread_count_is_bounded_and_drops_to_none_when_idle() {
-        let (crew, counts) = (Arc::new(Crew::default()), Arc::new(Counts::default()));
-        ask(&crew, &counts, 300, 3, true, 5);
+        let (pool, counts) = (Arc::new(Pool::default()), Arc::new(Counts::default()));
+        submit(&pool, &counts, 300, 3, true, 5);
         wait("all have an answer", || counts.done.load(Ordering::SeqCst) == 300);
         let most = counts.most.load(Ordering::SeqCst);
         assert!((2..=THREADS_MAX).contains(&most), "{most} at the same time");
-        wait("the threads end", || crew.work().threads == 0);
+        wait("the threads end", || pool.work().threads == 0);
     }
 
     #[test]
     fn queries_without_response_do_not_hold_up_others() {
-        let (crew, slow, quick) = (Arc::new(Crew::default()), Arc::new(Counts::default()), Arc::new(Counts::default()));
-        ask(&crew, &slow, 100, usize::MAX, false, 50);
-        wait("all have been asked once", || crew.work().slow == SLOW_MAX);
-        ask(&crew, &quick, 100, 5, true, 1);
+        let (pool, slow, quick) = (Arc::new(Pool::default()), Arc::new(Counts::default()), Arc::new(Counts::default()));
+        submit(&pool, &slow, 100, usize::MAX, false, 50);
+        wait("all have run once", || pool.work().slow == SLOW_MAX);
+        submit(&pool, &quick, 100, 5, true, 1);
         wait("the others have their answers", || {
-            assert!(crew.work().slow <= SLOW_MAX);
+            assert!(pool.work().slow <= SLOW_MAX);
             quick.done.load(Ordering::SeqCst) == 100
         });
     }
@@ -226,14 +226,14 @@ mod tests {
     #[test]
     fn panicking_query_does_not_end_its_thread() {
         struct Panics;
-        impl Question for Panics {
+        impl Query for Panics {
             fn step(&mut self) -> Next {
                 panic!("on purpose");
             }
         }
-        let (crew, counts) = (Arc::new(Crew::default()), Arc::new(Counts::default()));
-        (0..2 * THREADS_MAX).for_each(|_| crew.ask(Box::new(Panics)).unwrap());
-        ask(&crew, &counts, 10, 2, true, 1);
+        let (pool, counts) = (Arc::new(Pool::default()), Arc::new(Counts::default()));
+        (0..2 * THREADS_MAX).for_each(|_| pool.submit(Box::new(Panics)).unwrap());
+        submit(&pool, &counts, 10, 2, true, 1);
         wait("the others have their answers", || counts.done.load(Ordering::SeqCst) == 10);
     }
 }
