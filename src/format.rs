@@ -103,7 +103,7 @@ pub const POSITION_FORMAT: u8 = 1;
 /// The store meta format that is written.
 pub const STORE_META_FORMAT: u8 = 2;
 /// The previous format, which is still read: it lacks the position record's offset.
-const STORE_META_FORMAT_FORMER: u8 = 1;
+const STORE_META_FORMAT_1: u8 = 1;
 
 /// Unknown time: no record has had a timestamp yet.
 pub const NO_TIME: i64 = -1;
@@ -120,7 +120,7 @@ const FLAG_NULL_KEY: u8 = 8;
 const FLAG_FROM_READ: u8 = 16;
 const FLAG_STREAMED: u8 = 32;
 const FLAGS: u8 = FLAG_VERSION | FLAG_OWES_TOMBSTONE | FLAG_SCOPE | FLAG_NULL_KEY | FLAG_FROM_READ | FLAG_STREAMED;
-const ENTRY_HEAD: usize = 14;
+const ENTRY_HEADER_BYTES: usize = 14;
 
 /// Bytes that are not what this release writes or can read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -174,13 +174,13 @@ impl<'a> EntryRef<'a> {
         if format != ENTRY_FORMAT {
             return Err(Error::Format { what: WHAT, found: format.into(), expected: ENTRY_FORMAT.into() });
         }
-        let head: &[u8; ENTRY_HEAD] = bytes.first_chunk().ok_or_else(|| damaged("it ends early"))?;
-        let flags = head[1];
+        let header: &[u8; ENTRY_HEADER_BYTES] = bytes.first_chunk().ok_or_else(|| damaged("it ends early"))?;
+        let flags = header[1];
         if flags & !FLAGS != 0 {
             return Err(damaged("it has flags of a later release"));
         }
-        let (scope, rest) = match bytes[ENTRY_HEAD..].split_first_chunk() {
-            _ if flags & FLAG_SCOPE == 0 => (None, &bytes[ENTRY_HEAD..]),
+        let (scope, rest) = match bytes[ENTRY_HEADER_BYTES..].split_first_chunk() {
+            _ if flags & FLAG_SCOPE == 0 => (None, &bytes[ENTRY_HEADER_BYTES..]),
             Some((number, rest)) => (Some(u16::from_be_bytes(*number)), rest),
             None => return Err(damaged("it ends early")),
         };
@@ -196,14 +196,14 @@ impl<'a> EntryRef<'a> {
             return Err(damaged("bytes follow its end"));
         }
         Ok(Self {
-            last_seen: i64::from_be_bytes(head[6..14].try_into().expect("eight bytes")),
+            last_seen: i64::from_be_bytes(header[6..14].try_into().expect("eight bytes")),
             version: (flags & FLAG_VERSION != 0).then_some(version),
             scope,
             from_read: flags & FLAG_FROM_READ != 0,
             streamed,
             owes_tombstone: flags & FLAG_OWES_TOMBSTONE != 0,
             key_hash: (flags & FLAG_NULL_KEY == 0)
-                .then(|| u32::from_be_bytes(head[2..6].try_into().expect("four bytes"))),
+                .then(|| u32::from_be_bytes(header[2..6].try_into().expect("four bytes"))),
         })
     }
 
@@ -398,7 +398,7 @@ pub struct StoreMeta {
 
 /// [`StoreMeta`] in the previous format.
 #[derive(bincode::Decode)]
-struct FormerStoreMeta {
+struct StoreMetaFormat1 {
     changelog_id: [u8; 16],
     partition: i32,
     changelog_offset: i64,
@@ -406,9 +406,9 @@ struct FormerStoreMeta {
     synced_at: i64,
 }
 
-impl From<FormerStoreMeta> for StoreMeta {
-    fn from(former: FormerStoreMeta) -> Self {
-        let FormerStoreMeta { changelog_id, partition, changelog_offset, token, synced_at } = former;
+impl From<StoreMetaFormat1> for StoreMeta {
+    fn from(old: StoreMetaFormat1) -> Self {
+        let StoreMetaFormat1 { changelog_id, partition, changelog_offset, token, synced_at } = old;
         Self { changelog_id, partition, changelog_offset, token, synced_at, position_offset: None }
     }
 }
@@ -460,8 +460,8 @@ impl StoreMeta {
     /// Reads a store's meta.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         const WHAT: &str = "a store's meta";
-        if bytes.first() == Some(&STORE_META_FORMAT_FORMER) {
-            return decode_struct::<FormerStoreMeta>(WHAT, STORE_META_FORMAT_FORMER, bytes).map(Self::from);
+        if bytes.first() == Some(&STORE_META_FORMAT_1) {
+            return decode_struct::<StoreMetaFormat1>(WHAT, STORE_META_FORMAT_1, bytes).map(Self::from);
         }
         decode_struct(WHAT, STORE_META_FORMAT, bytes)
     }
@@ -479,7 +479,7 @@ pub struct OffsetMetadata {
 }
 
 /// How an [`OffsetMetadata`] begins; its format number follows.
-const METADATA_HEAD: &str = "ratchet/";
+const METADATA_PREFIX: &str = "ratchet/";
 /// The format of [`OffsetMetadata`] that is written.
 pub const METADATA_FORMAT: u32 = 1;
 
@@ -501,12 +501,13 @@ impl OffsetMetadata {
         }
         let damaged = |reason: String| Error::Damaged { what: WHAT, reason };
         let mut parts = text.split(' ');
-        let (head, token, digest, owner) = (parts.next(), parts.next(), parts.next(), parts.next());
-        let format = head.and_then(|head| head.strip_prefix(METADATA_HEAD)).and_then(|format| format.parse().ok());
+        let (header, token, digest, owner) = (parts.next(), parts.next(), parts.next(), parts.next());
+        let format =
+            header.and_then(|header| header.strip_prefix(METADATA_PREFIX)).and_then(|format| format.parse().ok());
         match format {
             Some(METADATA_FORMAT) => {}
             Some(found) => return Err(Error::Format { what: WHAT, found, expected: METADATA_FORMAT }),
-            None => return Err(damaged(format!("it does not begin with {METADATA_HEAD:?} and a number"))),
+            None => return Err(damaged(format!("it does not begin with {METADATA_PREFIX:?} and a number"))),
         }
         match (token.map(str::parse), digest, owner, parts.next()) {
             (Some(Ok(token)), Some(digest), Some(owner), None) => Ok(Some(Self {
@@ -522,7 +523,7 @@ impl OffsetMetadata {
 impl fmt::Display for OffsetMetadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let owner = self.owner.as_deref().unwrap_or(RELEASED);
-        write!(f, "{METADATA_HEAD}{METADATA_FORMAT} {} {} {owner}", self.token, self.digest)
+        write!(f, "{METADATA_PREFIX}{METADATA_FORMAT} {} {} {owner}", self.token, self.digest)
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) fn wipe(dir: &Path, memory: &Memory) -> Result<(), Error> {
     memory.disk().wipe(dir)
 }
 
-/// Makes the folder `dir` itself durable.
+/// Makes the existence of the folder `dir` durable.
 fn sync_above(dir: &Path, memory: &Memory) -> Result<(), Error> {
     dir.parent().map_or(Ok(()), |parent| memory.disk().sync(parent))
 }

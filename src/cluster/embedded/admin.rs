@@ -140,28 +140,28 @@ impl Broker {
         topics::check_partition_count(topic.partition_count)?;
         let settings = Settings::parse(topic.settings.iter().map(|(name, value)| (*name, value.as_str())))?;
         let writing = self.writing();
-        let mut head = {
+        let mut folder = {
             let state = self.state()?;
             if state.topics.contains_key(topic.name) {
                 return Ok(());
             }
-            state.head.clone()
+            state.folder.clone()
         };
         let meta = TopicMeta {
-            id: topics::next_id(&head),
+            id: topics::next_id(&folder),
             partition_count: topic.partition_count,
             settings: topic.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
         };
-        head.topics_created += 1;
+        folder.topics_created += 1;
         let mut batch = WriteBatch::default();
-        batch.put(layout::head_key(), layout::encode(&head));
+        batch.put(layout::folder_meta_key(), layout::encode(&folder));
         batch.put(layout::topic_key(topic.name), layout::encode(&meta));
         for partition in 0..meta.partition_count {
             batch.put(layout::partition_key(TopicId(meta.id), partition), layout::encode(&PartitionMeta::default()));
         }
         self.write(&writing, batch)?;
         let mut state = self.state()?;
-        state.head = head;
+        state.folder = folder;
         state.topics.insert(Arc::from(topic.name), Topic::new(&meta, settings));
         state.topic_changed(topic.name);
         self.notify();

@@ -20,7 +20,7 @@ use rocksdb::WriteBatch;
 use super::buffer::Buffer;
 use super::disk::{ByName, Disk};
 use super::group::Group;
-use super::layout::{self, Head, OffsetMeta, PartitionMeta};
+use super::layout::{self, FolderMeta, OffsetMeta, PartitionMeta};
 use super::topics::{Topic, check_group, check_name};
 use super::{Membership, Options};
 use crate::cluster::{CommittedOffset, Error, Kind, OffsetCommit, TopicId};
@@ -38,7 +38,7 @@ pub(super) struct Broker {
 
 /// The state in memory.
 pub(super) struct State {
-    pub head: Head,
+    pub folder: FolderMeta,
     pub topics: ByName<Topic>,
     pub groups: HashMap<String, Group>,
     /// The epoch of each transactional id with a live producer.
@@ -62,14 +62,14 @@ pub(super) struct Offsets<'a> {
 
 impl Broker {
     pub fn open(dir: &Path, options: Options) -> Result<Self, Error> {
-        let (disk, head) = Disk::open(dir, options.seed.unwrap_or_else(super::disk::random_seed))?;
+        let (disk, folder) = Disk::open(dir, options.seed.unwrap_or_else(super::disk::random_seed))?;
         let mut topics = ByName::new();
         for stored in disk.topics()? {
             let topic = Topic::from_stored(&stored)?;
             topics.insert(stored.name, topic);
         }
         let state =
-            State { head, topics, groups: HashMap::new(), producers: HashMap::new(), last_number: 0, broken: None };
+            State { folder, topics, groups: HashMap::new(), producers: HashMap::new(), last_number: 0, broken: None };
         Ok(Self { disk, options, writer: Mutex::new(()), state: Mutex::new(state), changed: Condvar::new() })
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rocksdb::{DB, DBCompressionType, DBRawIteratorWithThreadMode, Options, ReadOptions, WriteBatch, WriteOptions};
 
-use super::layout::{self, Head, PartitionMeta, TopicMeta};
+use super::layout::{self, FolderMeta, PartitionMeta, TopicMeta};
 use crate::cluster::{Error, Kind, TopicId};
 use crate::lock::FileLock;
 
@@ -36,7 +36,7 @@ pub(super) struct Disk {
 
 impl Disk {
     /// Opens the folder, creating it if necessary (0700), with `seed` for a new one.
-    pub fn open(dir: &Path, seed: u64) -> Result<(Self, Head), Error> {
+    pub fn open(dir: &Path, seed: u64) -> Result<(Self, FolderMeta), Error> {
         let refused = |what: &str, e: &dyn std::fmt::Display| {
             Error::new(Kind::Refused, format!("the embedded cluster's folder {} {what}: {e}", dir.display()))
         };
@@ -53,23 +53,23 @@ impl Disk {
         })?;
         let db = DB::open(&options(), dir.join(DB_FOLDER)).map_err(|e| refused("cannot be opened", &e))?;
         let disk = Self { db, dir: dir.to_owned(), _lock: lock };
-        let head = match disk.get(&layout::head_key())? {
+        let folder = match disk.get(&layout::folder_meta_key())? {
             Some(bytes) => {
                 // Checked first: what follows it may mean something else in another release.
                 if let Some(&found) = bytes.first().filter(|format| **format != layout::FORMAT) {
                     return Err(refused("is of another release", &other_release(found)));
                 }
-                layout::decode("the head", &bytes)?
+                layout::decode("the metadata", &bytes)?
             }
             None => {
-                let head = Head { format: layout::FORMAT, seed, topics_created: 0 };
+                let folder = FolderMeta { format: layout::FORMAT, seed, topics_created: 0 };
                 let mut batch = WriteBatch::default();
-                batch.put(layout::head_key(), layout::encode(&head));
+                batch.put(layout::folder_meta_key(), layout::encode(&folder));
                 disk.write(batch)?;
-                head
+                folder
             }
         };
-        Ok((disk, head))
+        Ok((disk, folder))
     }
 
     /// All topics.

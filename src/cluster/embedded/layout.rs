@@ -6,13 +6,13 @@
 //!
 //! | key | value | cardinality |
 //! |---|---|---|
-//! | `00` | [`Head`] | one |
+//! | `00` | [`FolderMeta`] | one |
 //! | `01` topic name | [`TopicMeta`] | one per topic |
 //! | `02` topic id (16), partition (4) | [`PartitionMeta`] | one per partition |
 //! | `03` topic id (16), partition (4), offset (8) | a record, see below | one per record |
 //! | `04` length (2), group, length (2), topic, partition (4) | [`OffsetMeta`] | one per committed offset |
 //!
-//! Values other than records are structs in bincode's standard configuration. [`Head::format`], its first byte in
+//! Values other than records are structs in bincode's standard configuration. [`FolderMeta::format`], its first byte in
 //! every release, numbers the format of the whole folder; a folder with another number is rejected without guessing.
 //!
 //! # A record
@@ -30,7 +30,7 @@ use crate::record::Headers;
 /// The folder format that is written and read.
 pub(super) const FORMAT: u8 = 1;
 
-const KIND_HEAD: u8 = 0x00;
+const KIND_FOLDER: u8 = 0x00;
 const KIND_TOPIC: u8 = 0x01;
 const KIND_PARTITION: u8 = 0x02;
 const KIND_RECORD: u8 = 0x03;
@@ -40,11 +40,11 @@ const KIND_OFFSET: u8 = 0x04;
 const NO_TIMESTAMP: i64 = -1;
 /// The length that means null.
 const NULL: u32 = u32::MAX;
-const RECORD_HEAD: usize = 16;
+const RECORD_HEADER_BYTES: usize = 16;
 
 /// The folder's own metadata.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub(super) struct Head {
+pub(super) struct FolderMeta {
     /// [`FORMAT`].
     pub format: u8,
     /// Topic ids are derived from this and `topics_created`.
@@ -90,9 +90,9 @@ pub(super) struct OffsetMeta {
     pub metadata: String,
 }
 
-/// The key of [`Head`].
-pub(super) fn head_key() -> Vec<u8> {
-    vec![KIND_HEAD]
+/// The key of [`FolderMeta`].
+pub(super) fn folder_meta_key() -> Vec<u8> {
+    vec![KIND_FOLDER]
 }
 
 /// The key of a [`TopicMeta`]; with an empty name, the prefix of all of them.
@@ -212,9 +212,9 @@ fn length(bytes: Option<&[u8]>) -> u32 {
 /// Reads a record's bytes.
 pub(super) fn decode_record(bytes: &[u8]) -> Result<Parts<'_>, Error> {
     let torn = || damaged("a record");
-    let (head, rest) = bytes.split_first_chunk::<RECORD_HEAD>().ok_or_else(torn)?;
-    let timestamp = i64::from_le_bytes(*head.first_chunk().ok_or_else(torn)?);
-    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let (header, rest) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>().ok_or_else(torn)?;
+    let timestamp = i64::from_le_bytes(*header.first_chunk().ok_or_else(torn)?);
+    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let (key, rest) = take(rest, word(8)).ok_or_else(torn)?;
     let (value, rest) = take(rest, word(12)).ok_or_else(torn)?;
     Ok(Parts {

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::broker::refused;
 use super::disk::StoredTopic;
-use super::layout::{Head, PartitionMeta, TopicMeta};
+use super::layout::{FolderMeta, PartitionMeta, TopicMeta};
 use crate::cluster::{Error, Rights, TopicDescription, TopicId};
 
 /// Kafka's limit for a topic's name.
@@ -167,8 +167,9 @@ pub(super) fn check_partition_count(count: i32) -> Result<(), Error> {
 }
 
 /// The next topic's id: practically random between folders, never repeated within one.
-pub(super) fn next_id(head: &Head) -> [u8; 16] {
-    let digest = Sha256::new().chain_update(head.seed.to_be_bytes()).chain_update(head.topics_created.to_be_bytes());
+pub(super) fn next_id(folder: &FolderMeta) -> [u8; 16] {
+    let digest =
+        Sha256::new().chain_update(folder.seed.to_be_bytes()).chain_update(folder.topics_created.to_be_bytes());
     let digest: [u8; 32] = digest.finalize().into();
     let mut id = [0; 16];
     id.copy_from_slice(&digest[..16]);

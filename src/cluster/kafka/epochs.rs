@@ -40,7 +40,7 @@ struct Known {
     /// The committed offset, with the epoch of the record before it.
     committed: Option<(i64, i32)>,
     /// What was read since.
-    read: Stretches,
+    read: EpochRanges,
 }
 
 impl Epochs {
@@ -48,7 +48,7 @@ impl Epochs {
     /// compared.
     pub fn note_answer(&self, partition: &TopicPartition, offset: i64, epoch: Option<i32>) {
         let committed = epoch.map(|epoch| (offset, epoch));
-        self.with(partition, |known| *known = Known { committed, read: Stretches::default() });
+        self.with(partition, |known| *known = Known { committed, read: EpochRanges::default() });
     }
 
     /// Records an offset that is being committed for the group. What was read beyond it remains known.
@@ -64,15 +64,15 @@ impl Epochs {
     pub fn begin(&self, partition: &TopicPartition, offset: i64) -> Option<i32> {
         self.with(partition, |known| {
             let before = known.before(offset);
-            *known = Known { committed: before.map(|epoch| (offset, epoch)), read: Stretches::default() };
+            *known = Known { committed: before.map(|epoch| (offset, epoch)), read: EpochRanges::default() };
             before
         })
     }
 
     /// Records what was read since [`Epochs::begin`].
-    pub fn note_read(&self, partition: &TopicPartition, read: &mut Stretches) {
+    pub fn note_read(&self, partition: &TopicPartition, read: &mut EpochRanges) {
         if !read.0.is_empty() {
-            self.with(partition, |known| read.0.drain(..).for_each(|stretch| known.read.add(stretch)));
+            self.with(partition, |known| read.0.drain(..).for_each(|range| known.read.add(range)));
         }
     }
 
@@ -100,10 +100,10 @@ impl Known {
 /// Ranges of offsets that were read, each written in one leader's epoch; in order. Epochs never decrease within a log,
 /// so everything between two records of the same epoch belongs to it as well.
 #[derive(Debug, Default)]
-pub(super) struct Stretches(Vec<Stretch>);
+pub(super) struct EpochRanges(Vec<EpochRange>);
 
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct EpochRange {
     /// The first offset.
     first: i64,
     /// The offset after the last.
@@ -111,15 +111,15 @@ struct Stretch {
     epoch: i32,
 }
 
-impl Stretches {
+impl EpochRanges {
     /// Adds the offset of a record or a marker.
     pub fn read(&mut self, offset: i64, epoch: i32) {
         if epoch >= 0 {
-            self.add(Stretch { first: offset, next: offset + 1, epoch });
+            self.add(EpochRange { first: offset, next: offset + 1, epoch });
         }
     }
 
-    fn add(&mut self, new: Stretch) {
+    fn add(&mut self, new: EpochRange) {
         match self.0.last_mut() {
             Some(last) if new.epoch == last.epoch && new.next > last.next => last.next = new.next,
             Some(last) if new.next <= last.next => {}
@@ -128,12 +128,12 @@ impl Stretches {
     }
 
     fn before(&self, offset: i64) -> Option<i32> {
-        let found = self.0.iter().find(|stretch| stretch.first < offset && offset <= stretch.next);
-        found.map(|stretch| stretch.epoch)
+        let found = self.0.iter().find(|range| range.first < offset && offset <= range.next);
+        found.map(|range| range.epoch)
     }
 
     fn forget_below(&mut self, offset: i64) {
-        self.0.retain(|stretch| stretch.next >= offset);
+        self.0.retain(|range| range.next >= offset);
     }
 }
 
@@ -141,8 +141,8 @@ impl Stretches {
 mod tests {
     use super::*;
 
-    fn read(of: impl IntoIterator<Item = (i64, i32)>) -> Stretches {
-        let mut all = Stretches::default();
+    fn read(of: impl IntoIterator<Item = (i64, i32)>) -> EpochRanges {
+        let mut all = EpochRanges::default();
         of.into_iter().for_each(|(offset, epoch)| all.read(offset, epoch));
         all
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::epochs::{Epochs, Stretches};
+use super::epochs::{EpochRanges, Epochs};
 use super::errors::{Code, Failure};
 use super::native::{Batch, Client, GroupMetadata, List, NO_OFFSET, Queue, Signal};
 use super::properties::Properties;
@@ -218,7 +218,7 @@ impl Member {
         let failure = self.client.position(&list);
         for element in list.iter().filter(|element| failure.is_none() && element.failure().is_none()) {
             if let Some(epoch) = element.epoch().filter(|_| element.offset() > 0) {
-                let mut passed = Stretches::default();
+                let mut passed = EpochRanges::default();
                 passed.read(element.offset() - 1, epoch);
                 self.epochs.note_read(&element.partition(), &mut passed);
             }

@@ -114,7 +114,7 @@ impl Producer {
             connect(client);
             until(Instant::now() + INIT_DEADLINE, |wait| {
                 let failure = client.init_transactions(wait)?;
-                // The cause of a time-out may be a wrong password: no need to retry that.
+                // The cause of a timeout may be a wrong password: no need to retry that.
                 Some(trouble.take_trouble().unwrap_or(failure))
             })
         });
@@ -242,7 +242,9 @@ impl cluster::Producer for Producer {
         let (topic, opaque) = (topic(topics, client, message.topic)?, Reports::opaque(ticket));
         let mut patience = Patience::new(*delivery_timeout);
         while let Some(failure) = topic.produce(opaque, message) {
-            patience.endure(&failure, message.topic, message.partition).map_err(|error| as_doubted(reports, error))?;
+            patience
+                .wait_or_fail(&failure, message.topic, message.partition)
+                .map_err(|error| as_doubted(reports, error))?;
         }
         Ok(())
     }
@@ -264,7 +266,7 @@ impl cluster::Producer for Producer {
             let mut patience = Patience::new(*delivery_timeout);
             // Records that are accepted leave the batch.
             while let Some(failure) = topic.produce_all(to.partition, &mut batch) {
-                patience.endure(&failure, &to.topic, to.partition).map_err(|error| as_doubted(reports, error))?;
+                patience.wait_or_fail(&failure, &to.topic, to.partition).map_err(|error| as_doubted(reports, error))?;
             }
         }
     }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::epochs::{Epochs, Stretches};
+use super::epochs::{EpochRanges, Epochs};
 use super::errors::Code;
 use super::member::seek;
 use super::native::{Batch, Client, Consuming, Incoming, Signal, c_string};
@@ -42,7 +42,7 @@ pub struct Reader {
 struct Place {
     position: i64,
     /// What was returned and is not yet recorded, if it is to be.
-    read: Option<Stretches>,
+    read: Option<EpochRanges>,
     trouble: Option<Error>,
     /// Whether librdkafka reads on after the trouble although nothing after it may be returned.
     is_stuck: bool,
@@ -71,7 +71,7 @@ impl Reader {
         let consuming = Consuming::begin(client, &c_string(&partition.topic)?, partition.partition, offset)
             .map_err(|failure| failure.plain(format!("reading {partition}")))?;
         let partitions = Arc::from([partition.clone()]);
-        let read = epochs.is_some().then(Stretches::default);
+        let read = epochs.is_some().then(EpochRanges::default);
         let place = Place { position: offset, read, trouble: None, is_stuck: false };
         let reader = Self { partition: partition.clone(), partitions, consuming, place, epochs };
         let known = reader.epochs.as_ref().and_then(|epochs| epochs.begin(partition, offset));

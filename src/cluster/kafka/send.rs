@@ -25,7 +25,7 @@ impl Patience {
     }
 
     /// Waits a little if the queue is full; returns the error for any other failure, or if that takes too long.
-    pub fn endure(&mut self, failure: &Failure, topic: &str, partition: i32) -> Result<(), Error> {
+    pub fn wait_or_fail(&mut self, failure: &Failure, topic: &str, partition: i32) -> Result<(), Error> {
         let what = format_args!("sending to {topic}:{partition}");
         if failure.refuses_record() {
             return Err(Error::new(Kind::Refused, format!("{what}: {failure}")));

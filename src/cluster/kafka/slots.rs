@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use super::epochs::Stretches;
+use super::epochs::EpochRanges;
 use super::errors::{Code, Failure};
 use super::native::{Incoming, Rejection, allowed_bytes, c_string, rejection};
 use crate::cluster::{Error, Kind};
@@ -34,7 +34,7 @@ pub(super) struct Slot {
     /// Its offset when the broker no longer had what was read up to there.
     pub truncated: Option<i64>,
     /// What was returned and is not yet recorded among the group's epochs.
-    pub read: Stretches,
+    pub read: EpochRanges,
 }
 
 impl Slot {
@@ -47,7 +47,7 @@ impl Slot {
             trusted: true,
             stopped: false,
             truncated: None,
-            read: Stretches::default(),
+            read: EpochRanges::default(),
         }
     }
 }

@@ -240,7 +240,7 @@ fn folder_of_a_later_format_is_refused_by_name() {
     drop(Embedded::open(dir.path(), 1).unwrap());
     let db = rocksdb::DB::open_default(dir.path().join("db")).unwrap();
     // Anything after the number is up to the later release.
-    db.put(layout::head_key(), [layout::FORMAT + 1, 0xff, 0xff, 0xff]).unwrap();
+    db.put(layout::folder_meta_key(), [layout::FORMAT + 1, 0xff, 0xff, 0xff]).unwrap();
     drop(db);
     let error = Embedded::open(dir.path(), 1).unwrap_err();
     assert_eq!(error.kind, Kind::Refused);

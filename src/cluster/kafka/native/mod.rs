@@ -1,4 +1,4 @@
-//! librdkafka's C objects, each owned by a Rust value that destroys it: everything above this layer is free of
+//! librdkafka's C objects, each owned by a Rust value that destroys it: the only layer that handles raw
 //! pointers. rust-rdkafka's own clients are not used, since they acknowledge rebalances inside a callback
 //! and flush in steps of 100 ms.
 //!

@@ -11,7 +11,7 @@ pub(in super::super::super) const RECORD_OVERHEAD_BYTES: u64 = 400;
 /// A thread that holds nothing may always reserve this fraction of the bound.
 const PARTS: u64 = 8;
 
-/// The process's budget. Clients that are not ratchet's are not bounded, as long as there are no others.
+/// The process's budget: unlimited until ratchet opens a cluster, so that clients of other code alone are not bounded.
 pub(super) static BUDGET: Budget = Budget::new();
 
 thread_local! {
