@@ -101,12 +101,12 @@ cdc: setup-cdc ## Run the tests of real change data capture: Debezium on Kafka C
 sim: setup-build ## Run the simulation: the engine on a simulated Kafka with faults, new seeds last (SIM_SEEDS=n seeds of each profile, SIM_FIRST=n from this one on; SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed tells one in full: docs/simulation.md)
 	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
 ifeq ($(strip $(ARGS)$(SIM_FIRST)$(SIM_SEEDS)),)
-	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact what_was_not_run_before
+	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
 endif
 
 .PHONY: sim-hunt
 sim-hunt: setup-build ## Run new seeds of all profiles for HOURS (1), and write docs/simulation/situations.md
-	SIM_PAGE=yes SIM_SECONDS=$$(awk -v hours=$(or $(HOURS),1) 'BEGIN { printf "%d", hours * 3600 }') $(CARGO) test $(BUILD) --test sim -- --nocapture --exact what_was_not_run_before
+	SIM_PAGE=yes SIM_SECONDS=$$(awk -v hours=$(or $(HOURS),1) 'BEGIN { printf "%d", hours * 3600 }') $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
 
 .PHONY: faults
 faults: setup-test ## Make every fault on real Kafka with real processes, one after the other, and write docs/faults.md (ARGS='broker kill' for those with such names, ARGS=--list for the names)

@@ -1,15 +1,15 @@
-//! What of a seed is played: all of it, or what shrinking has left. Written and read as one line, so that what has
-//! failed can be played again: `faults=3,7 wire=12 instances=0 records=40`.
+//! Which part of a seed is played: all of it, or what shrinking has left. Written and read as one line, so that a
+//! failure can be replayed: `faults=3,7 wire=12 instances=0 records=40`.
 //!
-//! A seed makes its choices whatever is played of them, and each has a number: a misfortune its place among those
-//! that were drawn, a request that meets with trouble its place among all requests. What is left out does not
-//! change what is drawn for the others.
+//! A seed makes the same choices whatever is played of them, and each has a number: a misfortune its place among
+//! those drawn, a request with a fault its place among all requests. Leaving one out does not change what is drawn
+//! for the others.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// The numbers of the choices that are played; all of them where none are named.
+/// The numbers of the choices that are played; all of them if none are named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept(Option<BTreeSet<u64>>);
 
@@ -22,18 +22,18 @@ impl Kept {
         self.0.as_ref().is_none_or(|kept| kept.contains(&number))
     }
 
-    /// Those that are named.
+    /// The named numbers.
     pub fn named(&self) -> Vec<u64> {
         self.0.iter().flatten().copied().collect()
     }
 }
 
-/// What of a seed is played.
+/// The part of a seed that is played.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// Misfortunes.
     pub faults: Kept,
-    /// Requests that may meet with trouble on the wire.
+    /// Requests that may have a fault on the wire.
     pub wire: Kept,
     pub instances: Kept,
     /// How many records are written to the input.
@@ -58,7 +58,7 @@ impl FromStr for Cut {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is no number"));
+        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is not a number"));
         let mut cut = Self::default();
         for part in text.split_whitespace() {
             let (name, value) = part.split_once('=').ok_or_else(|| format!("{part:?} is not NAME=NUMBERS"))?;
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn cut_is_read_back_as_written() {
         let cut = Cut { faults: Kept::only([3, 7]), wire: Kept::only([]), records: Some(40), ..Cut::default() };
         assert_eq!(cut.to_string(), "faults=3,7 wire= records=40");
         assert_eq!(cut.to_string().parse(), Ok(cut));
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn malformed_cuts_are_rejected() {
         for text in ["faults", "faults=x", "records=", "others=1"] {
             assert!(text.parse::<Cut>().is_err(), "{text}");
         }
     }
 
     #[test]
-    fn all_are_kept_unless_some_are_named() {
+    fn everything_is_kept_unless_numbers_are_named() {
         assert!(Kept::default().has(5));
         assert!(!Kept::only([]).has(5));
         assert!(Kept::only([5]).has(5));

@@ -1,15 +1,15 @@
-//! A disk that is only in memory: stores on it keep the contract of [`Store`](ratchet::state::Store) without a file, a
-//! thread or a wait, and every fault of a disk can be had at will. A property test of `ratchet::state`, which has this
-//! file among its tests, holds it against RocksDB.
+//! A disk in memory: its stores keep the contract of [`Store`](ratchet::state::Store) without files, threads or
+//! waits, and disk faults can be injected at will. A property test of `ratchet::state`, which includes this file,
+//! compares it with RocksDB.
 //!
-//! As with RocksDB, a write is in memory first, and what has reached the disk when the process is killed is any
-//! prefix of the writes, whole batches; table files of a load are there at once, whatever came before them, but for
-//! writes that they overlap: those are flushed first. Loads are built on the calling thread, and are ready when they
-//! are looked at for the second time.
+//! As with RocksDB, a write goes to memory first, and when the process is killed any prefix of the writes has reached
+//! the disk, in whole batches; a load's table files are on disk at once, whatever came before, except that writes
+//! which they overlap are flushed first. Loads are built on the calling thread, and are ready when checked for the
+//! second time.
 //!
-//! **Failure**: as the real one. On a full disk a store can be neither opened nor flushed, and takes writes until its
-//! buffers are full; after that it is to be opened anew. A damaged one says so when it is opened, or later, when the
-//! damage is read; it can be wiped, or set aside.
+//! **Failure**: as on a real disk. On a full disk a store can be neither opened nor flushed, and accepts writes until
+//! its buffers are full; then it must be reopened. A damaged store fails when it is opened, or later, when the damage
+//! is read; it can be wiped, or set aside.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -30,65 +30,65 @@ pub struct SimulatedDisk(Arc<Mutex<Disk>>);
 #[derive(Default)]
 struct Disk {
     folders: BTreeMap<PathBuf, Folder>,
-    /// How many more writes are taken by each store while nothing can be flushed; `None` while there is space.
+    /// How many more writes each store accepts while nothing can be flushed; `None` while there is space.
     full: Option<u32>,
     loads: Loads,
-    /// A place for each buffer that there is.
+    /// A place for each existing buffer.
     buffers: Vec<Weak<()>>,
-    /// How often there was none.
+    /// How often no buffer was free.
     turned_away: u64,
     opened: u64,
 }
 
-/// What becomes of loads.
+/// How loads behave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loads {
-    /// From which size on a load becomes a table file.
+    /// Minimum size of a load that becomes a table file.
     pub file_bytes_min: usize,
-    /// Whether each read of the changelog is a load of its own.
+    /// Whether each read of the changelog is a separate load.
     pub one_read: bool,
-    /// How many buffers there may be at once, of all stores together; 0 is any number.
+    /// Maximum number of buffers at once, for all stores together; 0 for any number.
     pub buffers_max: usize,
 }
 
-/// A store's files, and what is to be written to them.
+/// A store's content on the disk, and what is still to be flushed.
 #[derive(Default)]
 struct Folder {
     kept: Map,
     unflushed: Vec<Step>,
-    /// Who has it open.
+    /// The store that has it open.
     holder: Option<u64>,
-    /// How many reads it takes until the damage is seen; with 0 the store cannot be opened.
+    /// How many reads until the damage shows; with 0 the store cannot be opened.
     damage: Option<u32>,
 }
 
-/// What was done to a store, in order.
+/// A change to a store, in order.
 struct Step {
-    /// A table file, which is on the disk already.
+    /// A table file, already on the disk.
     is_file: bool,
     records: Records,
 }
 
-/// What a store had on the disk at a time; by default nothing.
+/// A store's content on the disk at one time; empty by default.
 #[derive(Clone, Default)]
 pub struct StoreCopy(Map);
 
 impl StoreCopy {
-    /// All keys with their values, in order of key, the store's meta among them.
+    /// All keys with their values, in key order, including the store's meta.
     pub fn records(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 }
 
 impl SimulatedDisk {
-    /// An empty one with space enough.
+    /// An empty disk with enough space.
     pub fn new(loads: Loads) -> Self {
         let disk = Self::default();
         disk.lock().loads = loads;
         disk
     }
 
-    /// What stores on this disk are opened with.
+    /// The memory to open stores on this disk with.
     pub fn memory(&self) -> Memory {
         Memory::on(Arc::new(self.clone()))
     }
@@ -98,14 +98,14 @@ impl SimulatedDisk {
         StateDir::unlocked("/simulated".into())
     }
 
-    /// The folders in which there is something.
+    /// The folders that hold anything.
     pub fn folders(&self) -> Vec<PathBuf> {
         let disk = self.lock();
         disk.folders.iter().filter(|(_, folder)| !folder.is_blank()).map(|(path, _)| path.clone()).collect()
     }
 
-    /// The process dies: what was open is what had reached the disk, and whoever still has a store does nothing to
-    /// it any more. Of so many batches that were not flushed, `choose` says how many had.
+    /// The process dies: open stores fall back to what has reached the disk, and handles that still exist have no
+    /// effect any more. `choose` gets the number of unflushed batches and returns how many of them had reached it.
     pub fn crash(&self, mut choose: impl FnMut(usize) -> usize) {
         for folder in self.lock().folders.values_mut().filter(|folder| folder.holder.is_some()) {
             folder.holder = None;
@@ -114,13 +114,13 @@ impl SimulatedDisk {
         }
     }
 
-    /// Whether there is space left. Without, each store takes so many `writes` more until its buffers are full.
+    /// Sets whether the disk is full. If so, each store accepts `writes` more until its buffers are full.
     pub fn set_full(&self, writes: Option<u32>) {
         self.lock().full = writes;
     }
 
-    /// Damages what a store has on the disk. It shows after so many `reads`; with none the store cannot be opened.
-    /// Answers whether there was anything to damage.
+    /// Damages what a store has on the disk. It shows after `reads` reads; with 0 the store cannot be opened. Returns
+    /// whether there was anything to damage.
     pub fn damage(&self, dir: &Path, reads: u32) -> bool {
         let mut disk = self.lock();
         let Some(folder) = disk.folders.get_mut(dir).filter(|folder| !folder.kept.is_empty()) else { return false };
@@ -128,12 +128,12 @@ impl SimulatedDisk {
         true
     }
 
-    /// What a store has on the disk.
+    /// A store's content on the disk.
     pub fn copy(&self, dir: &Path) -> StoreCopy {
         StoreCopy(self.lock().folders.get(dir).map(|folder| folder.kept.clone()).unwrap_or_default())
     }
 
-    /// Puts a copy in place of a store, which nobody may have open; with an empty one there is none any more.
+    /// Replaces a store, which nobody may have open, by a copy; an empty copy removes it.
     pub fn put_back(&self, dir: &Path, copy: StoreCopy) {
         let folder = Folder { kept: copy.0, ..Folder::default() };
         let folders = &mut self.lock().folders;
@@ -144,12 +144,12 @@ impl SimulatedDisk {
         assert!(former.is_none_or(|former| former.holder.is_none()), "{} is open", dir.display());
     }
 
-    /// How often a load had to wait for another's buffer.
+    /// How often a load had to wait for the buffer of another.
     pub fn turned_away(&self) -> u64 {
         self.lock().turned_away
     }
 
-    /// Every change is made by a call that does not panic.
+    /// No change can panic halfway.
     fn lock(&self) -> MutexGuard<'_, Disk> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -160,7 +160,7 @@ impl Folder {
         self.kept.is_empty() && self.unflushed.is_empty()
     }
 
-    /// Keeps table files, and of the batches only the first.
+    /// Keeps table files, and only the first of the batches.
     fn fall_back(&mut self, mut batches: usize) {
         for Step { is_file, records } in self.unflushed.drain(..) {
             if is_file || batches > 0 {
@@ -208,7 +208,7 @@ impl disk::Disk for SimulatedDisk {
             Some(folder) if folder.holder.is_some() => Err(Error::InUse { path: from.to_owned() }),
             Some(_) if folders.contains_key(to) => failed("Directory not empty"),
             Some(_) => {
-                let folder = folders.remove(from).expect("looked at above");
+                let folder = folders.remove(from).expect("checked above");
                 folders.insert(to.to_owned(), folder);
                 Ok(())
             }
@@ -224,12 +224,12 @@ impl disk::Disk for SimulatedDisk {
         Ok(())
     }
 
-    /// A copy is there at once.
+    /// A copy is complete at once.
     fn remove_unfinished(&self, _to: &Path) -> Result<(), Error> {
         Ok(())
     }
 
-    /// So is what was renamed.
+    /// So is a rename.
     fn sync(&self, _folder: &Path) -> Result<(), Error> {
         Ok(())
     }
@@ -257,11 +257,11 @@ impl disk::Disk for SimulatedDisk {
     }
 }
 
-/// A buffer's place among those that there may be.
+/// A buffer's place among the permitted ones.
 struct Place {
-    /// Whether the buffer is full as soon as there is anything in it.
+    /// Whether the buffer is full as soon as it holds anything.
     one_read: bool,
-    /// Given back with it.
+    /// Freed with the buffer.
     _place: Arc<()>,
 }
 
@@ -309,13 +309,13 @@ struct Simulated {
     disk: SimulatedDisk,
     dir: PathBuf,
     number: u64,
-    /// What reads see.
+    /// What reads return.
     live: Map,
     under_way: VecDeque<UnderWay>,
     file_bytes_min: usize,
 }
 
-/// A load on its way.
+/// A load in progress.
 struct UnderWay {
     built: Result<LoadBuffer, Error>,
     is_file: bool,
@@ -345,7 +345,7 @@ impl Simulated {
         Ok(Self { disk, dir, number, live, under_way: VecDeque::new(), file_bytes_min })
     }
 
-    /// Does something to the folder, while it is this store's.
+    /// Changes the folder, while this store has it open.
     fn with<T>(&self, act: impl FnOnce(&mut Folder, &mut Option<u32>) -> Result<T, Error>) -> Result<T, Error> {
         let mut guard = self.disk.lock();
         let Disk { folders, full, .. } = &mut *guard;
@@ -355,7 +355,7 @@ impl Simulated {
         }
     }
 
-    /// Comes across damage, once it is time.
+    /// Fails if it is time for the damage to show.
     fn read(&self) -> Result<(), Error> {
         self.with(|folder, _| match &mut folder.damage {
             None => Ok(()),
@@ -366,7 +366,7 @@ impl Simulated {
         })
     }
 
-    /// Takes a table file over, after what it overlaps.
+    /// Adds a table file, after flushing the writes that it overlaps.
     fn ingest(&mut self, buffer: &LoadBuffer) -> Result<(), Error> {
         let records = owned(buffer.iter());
         let (Some((first, _)), Some((last, _))) = (records.first(), records.last()) else { return Ok(()) };
@@ -495,7 +495,7 @@ impl Files for Simulated {
         Ok(self.live.is_empty())
     }
 
-    /// How many there are.
+    /// The exact number.
     fn entries_estimate(&self) -> u64 {
         self.live.len() as u64
     }
@@ -516,7 +516,7 @@ impl Files for Simulated {
 
 impl Drop for Simulated {
     fn drop(&mut self) {
-        // Closing flushes, if it can.
+        // Closing flushes, if possible.
         let (number, mut disk) = (self.number, self.disk.lock());
         let is_full = disk.full.is_some();
         let folder = disk.folders.get_mut(&self.dir).filter(|folder| folder.holder == Some(number));

@@ -1,4 +1,4 @@
-//! One process alone on a cluster where nothing goes wrong: a loop takes whatever is due next.
+//! One process alone on a cluster without faults: a loop runs whatever is due next.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,32 +6,32 @@ use crate::coroutine::Strand;
 use crate::kafka::{MS, SECOND, Time};
 use crate::world::{Process, Wire, World};
 
-/// For how long it may go on.
+/// How long it may run.
 const PATIENCE: Time = 600 * SECOND;
 
-/// Runs `body` as a task of a process, beside the tasks that its clients begin, and gives what it comes to.
+/// Runs `body` as a task of a process, together with the tasks that its clients start, and returns its result.
 pub fn alone<T: Send + 'static>(seed: u64, body: impl FnOnce(&Process) -> T + Send + 'static) -> T {
     let world = World::new(seed, Wire::default(), false);
     let process = world.process();
-    let told: Arc<Mutex<Option<T>>> = Arc::new(Mutex::new(None));
-    let (own, tells) = (process.clone(), told.clone());
+    let result: Arc<Mutex<Option<T>>> = Arc::new(Mutex::new(None));
+    let (own, setter) = (process.clone(), result.clone());
     process.spawn(move || {
         let done = body(&own);
-        *tells.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+        *setter.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
     });
     let mut driver = Driver { world, strands: Vec::new(), marker_at: Time::MAX };
     loop {
         driver.step();
-        if let Some(done) = told.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // What is left of the clients goes without a word.
+        if let Some(done) = result.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // What is left of the clients ends silently.
             driver.world.lock().processes[process.number].is_dead = true;
             return done;
         }
-        assert!(process.now() < PATIENCE, "it comes to no end");
+        assert!(process.now() < PATIENCE, "it does not end");
     }
 }
 
-/// Lets time pass.
+/// Advances time.
 struct Driver {
     world: World,
     strands: Vec<(usize, Strand)>,
@@ -48,8 +48,8 @@ enum Due {
 
 impl Driver {
     fn step(&mut self) {
-        let begun = std::mem::take(&mut self.world.lock().begun);
-        self.strands.extend(begun.into_iter().map(|(task, body)| (task, Strand::new(body))));
+        let unstarted = std::mem::take(&mut self.world.lock().unstarted);
+        self.strands.extend(unstarted.into_iter().map(|(task, body)| (task, Strand::new(body))));
         let (at, due) = self.next();
         self.world.lock().broker.now = at;
         match due {
@@ -76,7 +76,7 @@ impl Driver {
         let tasks = self.strands.iter().enumerate().map(|(at, (task, _))| (state.tasks[*task].wake, Due::Task(at)));
         let own = [(state.broker.next_tick().unwrap_or(Time::MAX), Due::Tick), (self.marker_at, Due::Marker)];
         let (at, due) = tasks.chain(own).min_by_key(|(at, _)| *at).expect("there are two at least");
-        assert!(at < Time::MAX, "everybody waits for ever");
+        assert!(at < Time::MAX, "all tasks wait for ever");
         (at.max(now), due)
     }
 

@@ -1,5 +1,5 @@
-//! Many seeds, on all cores: what they reach, and which go wrong. The first of those is told in full, as short as it
-//! gets, with the command that plays it again.
+//! Many seeds, on all cores: what they reach, and which fail. The first failure is shrunk and printed in full, with
+//! the command that replays it.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::judge::coverage;
 use crate::profile::{Draw, PROFILES, Profile};
-use crate::schedule::told;
+use crate::schedule::panic_message;
 use crate::shrink::{self, Shrunk};
 use crate::{number, pages, play, play_cut};
 
 type Named = (&'static str, Draw);
 
-/// What many seeds have come to.
+/// The result of many seeds.
 #[derive(Default)]
 struct Found {
     reached: BTreeMap<&'static str, u64>,
@@ -29,9 +29,9 @@ fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// So many seeds of a profile; many enough have to reach what the profile is meant to.
+/// Plays this many seeds of a profile; if there are enough, they must reach every situation of the profile.
 pub fn of_profile(profile: &'static str, count: u64) {
-    let draw = Profile::named(profile).expect("tests name profiles that are there");
+    let draw = Profile::named(profile).expect("tests name existing profiles");
     let (first, count) = (number("SIM_FIRST").unwrap_or(1), number("SIM_SEEDS").unwrap_or(count));
     let found = hunt(&[(profile, draw)], first, |played| played < count);
     if count >= coverage::BIG {
@@ -44,13 +44,13 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `make sim-hunt`; edit tests/sim/hunt.rs instead. -->
 
-How often seeds of all [profiles](../simulation.md#profiles) together came into each situation that the simulation is
-meant to reach, in one run of `make sim-hunt`. Not one seed went wrong: a run in which one does writes no page.
+How often seeds of all [profiles](../simulation.md#profiles) together reached each situation that the simulation is
+meant to reach, in one run of `make sim-hunt`. No seed failed: a run with a failure writes no page.
 ";
 
-/// Seeds of all profiles in turn that were hardly ever run before, for so long, and until they are many enough to have
-/// reached all that is to be reached; a page of it.
-#[expect(clippy::disallowed_methods, reason = "new seeds are those that the time of day names")]
+/// Plays new seeds of all profiles in turn, for `length` and until there are enough to reach every situation; returns
+/// a page of the counts.
+#[expect(clippy::disallowed_methods, reason = "new seeds come from the time of day")]
 pub fn of_all(length: Duration) -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let first = number("SIM_FIRST").unwrap_or(since.as_secs() * 1_000);
@@ -63,9 +63,9 @@ pub fn of_all(length: Duration) -> String {
     format!("{INTRODUCTION}\n{played}\n\n{}\n{}", coverage::table(&found.reached), pages::colophon())
 }
 
-/// Plays seeds from `first` on, each for every one of `profiles`, while `is_to_go_on` says so of their number.
-#[expect(clippy::disallowed_methods, reason = "how long seeds take is told to people")]
-fn hunt(profiles: &[Named], first: u64, is_to_go_on: impl Fn(u64) -> bool + Sync) -> Found {
+/// Plays seeds from `first` on, each with all `profiles`, while `should_continue` accepts their number.
+#[expect(clippy::disallowed_methods, reason = "how long seeds take is printed")]
+fn hunt(profiles: &[Named], first: u64, should_continue: impl Fn(u64) -> bool + Sync) -> Found {
     println!("seeds from {first} on");
     let (next, began) = (AtomicU64::new(0), Instant::now());
     let found: Mutex<Found> = Mutex::default();
@@ -74,7 +74,7 @@ fn hunt(profiles: &[Named], first: u64, is_to_go_on: impl Fn(u64) -> bool + Sync
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    if !is_to_go_on(at) {
+                    if !should_continue(at) {
                         return;
                     }
                     let (turn, count) = (at as usize % profiles.len(), profiles.len() as u64);
@@ -89,9 +89,9 @@ fn hunt(profiles: &[Named], first: u64, is_to_go_on: impl Fn(u64) -> bool + Sync
     let each_ms = took.as_secs_f64() * 1000.0 / found.seeds.max(1) as f64;
     println!("{} seeds of {} in {took:.1?}: {each_ms:.1} ms a seed", found.seeds, names.join(", "));
     if let Some((profile, seed)) = found.failed.keys().next() {
-        tell_short(profile, *seed);
+        print_shortest(profile, *seed);
     }
-    assert_eq!(found.failed.len(), 0, "seeds went wrong");
+    assert_eq!(found.failed.len(), 0, "seeds failed");
     found
 }
 
@@ -99,7 +99,7 @@ fn play_one((profile, draw): Named, seed: u64, found: &Mutex<Found>) {
     let played = catch_unwind(AssertUnwindSafe(|| play(seed, draw, false)));
     let (reached, wrong) = match played {
         Ok(outcome) => (outcome.reached, outcome.wrong),
-        Err(panicked) => (BTreeMap::new(), vec![told(&*panicked)]),
+        Err(panicked) => (BTreeMap::new(), vec![panic_message(&*panicked)]),
     };
     let mut found = lock(found);
     found.seeds += 1;
@@ -110,11 +110,11 @@ fn play_one((profile, draw): Named, seed: u64, found: &Mutex<Found>) {
     }
 }
 
-/// Tells the shortest part of a seed that still fails, and how to play it again.
-fn tell_short(profile: &str, seed: u64) {
+/// Prints the shortest part of a seed that still fails, and how to replay it.
+fn print_shortest(profile: &str, seed: u64) {
     let draw = Profile::named(profile).expect("it was played");
     let replay = format!("replay: SIM_PROFILE={profile} SIM_SEED={seed}");
-    // First, whatever making it shorter may come upon.
+    // First, in case shrinking itself fails.
     println!("{replay} make sim ARGS=one_seed");
     let Shrunk { cut, tries, .. } = shrink::shrink(&play(seed, draw, false), |cut| play_cut(seed, draw, cut, false));
     println!("the shortest that fails, after {tries} tries:");

@@ -1,5 +1,5 @@
-//! What is read: things and their versions, so that some are new, some come again and some are late. A few records are
-//! odd: what is in them cannot be decided on, or not be written.
+//! The input: things and their versions, some new, some repeated, some late. A few records are odd: their content
+//! cannot be read, or cannot be sent.
 
 use ratchet::record::HeaderBuf;
 
@@ -14,11 +14,11 @@ pub enum Kind {
     /// Things with versions, remembered for ever.
     #[default]
     Versions,
-    /// Messages, remembered for a second: so that entries expire, are swept and come again.
+    /// Messages, remembered for a second, so that entries expire, are swept and come back.
     Messages,
-    /// Things with versions that begin again with each epoch.
+    /// Things with versions that restart in each epoch.
     Epochs,
-    /// Changes of a table's rows: deletes and their tombstones, a snapshot's reads, truncates. Drops are explained.
+    /// Changes to a table's rows: deletes and their tombstones, snapshot reads, truncates. Drops are explained.
     Changes,
 }
 
@@ -36,8 +36,8 @@ impl Kind {
     }
 }
 
-/// The topology that most seeds run. What cannot be decided on, or not be sent, goes to the dead letter topic in all of
-/// them, which is the default.
+/// The topology of most seeds. In all of them, records that cannot be read or sent go to the dead letter topic, which
+/// is the default.
 pub const TOPOLOGY: &str = "\
 name: shop
 input: {topics: [orders], value_format: json}
@@ -52,7 +52,7 @@ identity: [value.id]
 retention: 1s
 output: {topic: orders.unique}
 ";
-/// Null values are passed on here.
+/// Null values are forwarded here.
 const EPOCHS: &str = "\
 name: shop
 input: {topics: [orders], value_format: json}
@@ -75,41 +75,42 @@ audit: {topic: shop.audit}
 pub const INPUT: &str = "orders";
 pub const OUTPUT: &str = "orders.unique";
 pub const CHANGELOG: &str = "ratchet.shop.orders.changelog";
-/// Producer ids of the input's transactions begin here.
+/// First producer id of the input's transactions.
 pub const FIRST_PRODUCER: i64 = 500_000;
 pub const GROUP: &str = "ratchet.shop";
 
-/// What a batch of the output may take: the default, with which it is created. No usual batch comes near it.
+/// Maximum size of a batch in the output: the default of the topic. Ordinary batches are far smaller.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// How many records an epoch has, about.
+/// Number of records in an epoch, about.
 const EPOCH_RECORDS: u64 = 25;
-/// So many of a thousand are of a sender whose clock is so far ahead: further than any clock here is set.
+/// How many records in a thousand come from a sender whose clock is ahead by `FUTURE_MS`: more than any clock here is
+/// set.
 const FROM_THE_FUTURE: u64 = 6;
 const FUTURE_MS: i64 = 30 * 24 * 3_600_000;
-/// So many of a thousand records have headers.
+/// How many records in a thousand have headers.
 const WITH_HEADERS: u64 = 200;
-/// So many have no key, which nothing asks for.
+/// How many have no key; no rule needs it.
 const WITHOUT_KEY: u64 = 20;
-/// So many changes are null values, of which some are a delete's tombstone.
+/// How many changes are null values; some of those are a delete's tombstone.
 const NULLS: u64 = 150;
 
 /// What is odd about a record's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Oddity {
-    /// There is none.
+    /// It is null.
     Null,
-    /// It is no JSON.
+    /// It is not JSON.
     Malformed,
-    /// Its version, where it has one, is no number.
+    /// Its version, if it has one, is not a number.
     VersionMalformed,
     IdentityMissing,
-    /// The output refuses it.
+    /// The output rejects it.
     TooLarge,
 }
 
 impl Oddity {
-    /// Most have none.
+    /// Most records have none.
     fn drawn(random: &mut Random) -> Option<Self> {
         match random.below(1000) {
             0..4 => Some(Self::Null),
@@ -122,7 +123,7 @@ impl Oddity {
     }
 }
 
-/// What a change does to a row, or to all of them.
+/// What a change does to a row, or to the whole table.
 fn operation(random: &mut Random) -> &'static str {
     match random.below(1000) {
         0..10 => "t",
@@ -132,16 +133,16 @@ fn operation(random: &mut Random) -> &'static str {
     }
 }
 
-/// One record more.
+/// Draws the next record.
 pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64, now: Time) -> Record {
-    // Drawn apart, so that all else that is drawn for the input is the same with them and without.
-    let mut apart = Random::new(random.clone().next());
-    let oddity = Oddity::drawn(&mut apart).filter(|_| profile.odd_records);
+    // From a separate generator, so that the rest of the input is the same with and without them.
+    let mut separate = Random::new(random.clone().next());
+    let oddity = Oddity::drawn(&mut separate).filter(|_| profile.odd_records);
     if profile.input == Kind::Changes {
-        return change(oddity, random, &mut apart, (partition, sent, now));
+        return change(oddity, random, &mut separate, (partition, sent, now));
     }
     let id = format!("{partition}-{}", random.below(12));
-    // Versions rise with what was sent, and fall behind now and then.
+    // Versions rise with the number of records sent, and sometimes fall behind.
     let version = (sent + random.below(6)).saturating_sub(random.below(12));
     let mut timestamp = WALL_MS + (now / crate::kafka::MS) as i64;
     let identity = if oddity == Some(Oddity::IdentityMissing) { String::new() } else { format!(r#""id":"{id}","#) };
@@ -158,13 +159,14 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
             String::new()
         }
         Kind::Epochs => {
-            // The former epoch's last records are redelivered now and then, with what were high versions in it.
+            // Sometimes the last records of the previous epoch are delivered again, with versions that were high in
+            // it.
             let late = u64::from(random.permille(100));
             let epoch = (sent / EPOCH_RECORDS).saturating_sub(late);
             let version = version.saturating_sub(epoch * EPOCH_RECORDS);
             format!(r#""epoch":{epoch},"version":{},"#, number(version))
         }
-        Kind::Changes => unreachable!("changes are drawn by themselves"),
+        Kind::Changes => unreachable!("changes are drawn separately"),
     };
     let value = match oddity {
         Some(Oddity::Null) => None,
@@ -175,24 +177,24 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
         }
         _ => Some(format!(r#"{{{identity}{fields}"sent":{sent}}}"#)),
     };
-    let key = (!profile.odd_records || !apart.permille(WITHOUT_KEY)).then_some(id);
-    if profile.odd_records && apart.permille(FROM_THE_FUTURE) {
+    let key = (!profile.odd_records || !separate.permille(WITHOUT_KEY)).then_some(id);
+    if profile.odd_records && separate.permille(FROM_THE_FUTURE) {
         timestamp += FUTURE_MS;
     }
     Record {
         timestamp: Some(timestamp),
         key: key.map(|key| key.as_bytes().into()),
         value: value.map(|value| value.as_bytes().into()),
-        headers: if profile.odd_records { headers(&mut apart) } else { Bytes::default() },
+        headers: if profile.odd_records { headers(&mut separate) } else { Bytes::default() },
     }
 }
 
-/// One change more: its row is named by its key, a truncate's table by its value.
-fn change(oddity: Option<Oddity>, random: &mut Random, apart: &mut Random, at: (i32, u64, Time)) -> Record {
+/// Draws the next change: the key names its row, the value the table of a truncate.
+fn change(oddity: Option<Oddity>, random: &mut Random, separate: &mut Random, at: (i32, u64, Time)) -> Record {
     let (partition, sent, now) = at;
     let id = random.below(12);
     let version = (sent + random.below(6)).saturating_sub(random.below(12));
-    let (operation, is_null) = (operation(apart), apart.permille(NULLS));
+    let (operation, is_null) = (operation(separate), separate.permille(NULLS));
     let key = match (operation, oddity) {
         ("t", _) if !is_null => None,
         (_, Some(Oddity::IdentityMissing)) => Some("{}".to_owned()),
@@ -211,11 +213,11 @@ fn change(oddity: Option<Oddity>, random: &mut Random, apart: &mut Random, at: (
         timestamp: Some(WALL_MS + (now / crate::kafka::MS) as i64),
         key: key.map(|key| key.as_bytes().into()),
         value: value.map(|value| value.as_bytes().into()),
-        headers: headers(apart),
+        headers: headers(separate),
     }
 }
 
-/// Makes a record one at which the engine panics, where it has a value of the usual kind; says whether it does.
+/// Turns a record into one at which the engine panics, if its value is an ordinary one; returns whether it did.
 pub fn poison(record: &mut Record) -> bool {
     let Some(value) = record.value.as_ref().filter(|value| value.len() < POISONED_BYTES_MAX && value.ends_with(b"}"))
     else {
@@ -225,7 +227,7 @@ pub fn poison(record: &mut Record) -> bool {
     true
 }
 
-/// The headers of a record: none, one, or two of the same name, as Kafka allows.
+/// The headers of a record: none, one, or two with the same name, which Kafka allows.
 fn headers(random: &mut Random) -> Bytes {
     let mut headers = HeaderBuf::default();
     if random.permille(WITH_HEADERS) {

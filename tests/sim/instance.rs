@@ -1,4 +1,4 @@
-//! An instance of the engine as it ships: one process with its lanes, on the simulated cluster.
+//! An instance of the shipped engine: one process with its lanes, on the simulated cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::lies::{self, Liar, Lie};
 use crate::stores::Stores;
 use crate::world::{Process, World};
 
-/// How the topics that are missing are created.
+/// How missing topics are created.
 const TOPIC_SETTINGS: Topics = Topics { create: Create::All, replication_factor: 3, min_insync_replicas: 2 };
 
-/// What instances are made of.
+/// The settings of an instance.
 #[derive(Clone)]
 pub struct Plan {
     pub topology: Topology,
@@ -47,7 +47,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Starts one whose state is kept in `stores`.
+    /// Starts an instance whose state is kept in `stores`.
     pub fn start(world: &World, plan: &Arc<Plan>, stores: &Stores) -> Self {
         let (process, stop) = (world.process(), Arc::new(AtomicBool::new(false)));
         let (own, plan, ends, stores) = (process.clone(), plan.clone(), stop.clone(), stores.clone());
@@ -56,7 +56,7 @@ impl Instance {
     }
 }
 
-/// What is looked at before lanes join; creates the topics that are missing.
+/// The checks before lanes join; creates missing topics.
 pub fn admit<C: Cluster>(cluster: &C, topology: &Topology, stores: &Stores) -> Result<Admitted, cluster::Error> {
     let rules_digest = topology.rules.digest();
     let survey = Survey::of(&stores.state_dir(), &stores.memory());
@@ -126,7 +126,7 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>)
             let random = || sim.0.process.lock().random.next();
             let ended = caught(|| engine::work(&context, &sim, index, &Arc::default(), random, &stop));
             sim.0.process.lock().note("lane over", format_args!("{ended:?}"));
-            // Without a lane the process ends, and whoever keeps it starts another.
+            // Without lanes the process ends, and its supervisor starts another.
             if at_work.fetch_sub(1, Ordering::Relaxed) == 1 {
                 stop.store(true, Ordering::Relaxed);
             }

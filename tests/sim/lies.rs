@@ -1,6 +1,6 @@
-//! Lies, by which the judge is judged as by [`ratchet::sabotage`]: what the cluster or the disk does to the engine that
-//! would be the engine's own mistake if it did so itself. They are told by decorators, [`Liar`] and [`LyingDisk`]: neither
-//! the engine nor the simulated client knows of any.
+//! Lies, which test the judge as [`ratchet::sabotage`] does: cluster or disk do something to the engine that would be
+//! the engine's own bug if it did so itself. The decorators [`Liar`] and [`LyingDisk`] tell them: neither the engine
+//! nor the simulated client knows of any.
 
 use std::cell::Cell;
 
@@ -36,23 +36,23 @@ macro_rules! lies {
 lies! {
     /// the store's position is written before its entries
     MetaBeforeEntries,
-    /// an error of the store's disk is passed over
+    /// an error of the store's disk is ignored
     StoreErrorIgnored,
-    /// entries are looked for in the open transaction only
+    /// entries are looked up in the open transaction only
     StoreNotAsked,
-    /// a store of another partition is built upon
+    /// a store of another partition is used
     PartitionNotCompared,
-    /// a store that cannot be built upon is removed before another is complete
+    /// an unusable store is removed before another is complete
     StoreNotSetAside,
-    /// the epochs are no part of what a transaction writes
+    /// the epochs are missing from what a transaction writes
     EpochsNotWritten,
-    /// where the input goes on is not recorded, if nothing before it was processed
+    /// the input's position is not recorded if nothing before it was processed
     PositionNotRecorded,
     /// the position record comes first in its transaction
     PositionNotLast,
     /// entries go to another partition of the changelog
     ChangelogPartitionWrong,
-    /// a forwarded record gets the present for its timestamp
+    /// a forwarded record gets the current time as its timestamp
     TimestampReplaced,
     /// the last offset is committed, not the one after it
     OffsetWithoutPlusOne,
@@ -60,39 +60,39 @@ lies! {
     OffsetsOfOneTask,
     /// a transaction that has forwarded nothing carries no offsets
     OffsetsOnlyWithOutput,
-    /// a commit whose outcome is unknown is taken for done
+    /// a commit with an unknown outcome is taken for done
     UnknownTakenForCommit,
-    /// an aborted transaction is never told to end
+    /// an aborted transaction is never ended
     AbortSkipped,
-    /// where a transaction's changelog records come to stand is not looked at
+    /// the offsets at which a transaction's changelog records are written are not checked
     DeliveryNotCompared,
-    /// the membership as it was first learnt is used for ever
+    /// the first known membership is used for ever
     StaleGeneration,
-    /// offsets are committed as by a member that has not joined
+    /// offsets are committed as if by a member that has not joined
     UnjoinedMembership,
-    /// lost partitions are worked on
+    /// processing continues on lost partitions
     LostKept,
-    /// after an abort reading goes on where it was
+    /// after an abort, reading continues where it was
     ReadPositionKept,
     /// a takeover does not wait for pending offsets before it claims
     ClaimUnsettled,
-    /// a takeover passes over the changelog's open transaction
+    /// a takeover ignores the changelog's open transaction
     OpenTransactionPassed,
     /// a restore ends at the changelog's last stable offset
     RestoreToStableOffset,
     /// a restore waits for a record at the changelog's end
     RestoreToLastRecord,
-    /// a restore reads another partition's changelog
+    /// a restore reads the changelog of another partition
     RestoreFromOtherPartition,
-    /// a restore passes over tombstones
+    /// a restore ignores tombstones
     TombstoneDropped,
     /// a store is rebuilt from a changelog that has lost its beginning
     TruncatedRebuilt,
-    /// what looks like the future by the host's clock is set aside, whatever Kafka's time is
+    /// a record that seems to be from the future by the host's clock is set aside, whatever Kafka's time is
     KafkaTimeNotAsked,
-    /// more ranges of offsets are kept than may be
+    /// more ranges of offsets are kept than the bound
     RangesUnbounded,
-    /// more scopes of versions are kept than may be
+    /// more scopes of versions are kept than the bound
     ScopesUnbounded,
 }
 
@@ -100,13 +100,13 @@ thread_local! {
     static TOLD: Cell<Option<Lie>> = const { Cell::new(None) };
 }
 
-/// From now on tells this lie on this thread, and no other.
+/// From now on this lie, and no other, is told on this thread.
 #[cfg(feature = "sabotage")]
 pub fn tell(lie: Option<Lie>) {
     TOLD.set(lie);
 }
 
-/// Whether this lie is to be told.
+/// Whether this lie is told on this thread.
 pub fn is_told(lie: Lie) -> bool {
     TOLD.get() == Some(lie)
 }

@@ -1,14 +1,15 @@
-//! Goal: the engine as it ships, on a simulated cluster, under schedules that come from a seed alone.
+//! Goal: run the shipped engine on a simulated cluster, under schedules that come from a seed alone.
 //!
-//! - `kafka`: a Kafka cluster as a state machine, knowing nothing of ratchet; `client`: what librdkafka makes of it
-//! - `world`: time, processes and the wire; `coroutine`: code that waits; `random`
-//! - `instance`: the engine; `stores`: what its stores are on; `input`: what it reads; `judge`: whether what came out
-//!   is right, and which situations were reached
-//! - `schedule`: one seed from beginning to end, of one `profile`
+//! - `kafka`: a Kafka cluster as a state machine that knows nothing of ratchet; `client`: librdkafka's part
+//! - `world`: time, processes and the wire; `coroutine`: code that can wait; `random`
+//! - `instance`: the engine; `stores`: its storage; `input`: what it reads; `judge`: whether its output is right, and
+//!   which situations were reached
+//! - `schedule`: one seed of one `profile`, from beginning to end
 //!
-//! - `hunt`: many seeds, and the page of what they reach; `cut`: a part of a seed; `shrink`: finds the smallest that fails
-//! - `regressions`: mistakes of the engine that seeds have shown, each by name; `driver`: a process alone
-//! - `mistakes`: the judge is judged, where the engine was built to make some
+//! - `hunt`: many seeds, and the page of situations they reach; `cut`: part of a seed; `shrink`: finds the smallest
+//!   part that fails
+//! - `regressions`: engine bugs that seeds have found, each by name; `driver`: a process on its own
+//! - `mistakes`: tests the judge with engines that do something wrong on purpose
 //!
 //! docs/simulation.md says what is simulated, what is not, and how seeds are run.
 
@@ -55,7 +56,7 @@ use profile::{Draw, PROFILES, Profile, Release};
 use random::Random;
 use schedule::{Outcome, run};
 
-/// By the kind of input.
+/// Topologies by kind of input.
 static TOPOLOGIES: LazyLock<[Topology; 4]> = LazyLock::new(|| {
     input::Kind::ALL.map(|kind| {
         let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile(kind));
@@ -63,7 +64,7 @@ static TOPOLOGIES: LazyLock<[Topology; 4]> = LazyLock::new(|| {
     })
 });
 
-/// What the topology's releases are, one after the other.
+/// The topology's releases in order.
 fn plans(profile: &Profile) -> Vec<Arc<Plan>> {
     let first = plan(profile);
     let other = profile.release.map(|release| {
@@ -87,13 +88,13 @@ fn plan(profile: &Profile) -> Plan {
     if profile.latest {
         topology.start = Start::Latest;
     }
-    // Some records take more than this, some less: now the one bound is met first, now the other.
+    // Some transactions hold more than this, some less, so each bound is hit sometimes.
     let bytes_max = profile.commit_records * 64;
     let commit = Commit { interval_ms: 100, records_max: profile.commit_records, bytes_max };
     Plan { topology, lanes: profile.lanes, commit, limits: profile.limits }
 }
 
-/// An environment of one file.
+/// An environment with a single file.
 struct OneFile(input::Kind);
 
 impl ratchet::yaml::Environment for OneFile {
@@ -114,19 +115,19 @@ impl ratchet::yaml::Environment for OneFile {
     }
 }
 
-/// A seed's profile and its way.
-fn play(seed: u64, draw: Draw, tell: bool) -> Outcome {
-    play_cut(seed, draw, &Cut::default(), tell)
+/// Plays a seed of the profile that `draw` returns.
+fn play(seed: u64, draw: Draw, verbose: bool) -> Outcome {
+    play_cut(seed, draw, &Cut::default(), verbose)
 }
 
-/// A part of a seed.
-fn play_cut(seed: u64, draw: Draw, cut: &Cut, tell: bool) -> Outcome {
+/// Plays part of a seed.
+fn play_cut(seed: u64, draw: Draw, cut: &Cut, verbose: bool) -> Outcome {
     judge::heard::listen(number("SIM_SEED").is_some());
     let profile = draw(&mut Random::new(seed ^ 0x5eed));
-    if tell {
+    if verbose {
         println!("{profile:?}");
     }
-    run(seed, &plans(&profile), profile, cut, tell)
+    run(seed, &plans(&profile), profile, cut, verbose)
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -145,25 +146,25 @@ fn falling_seeds() {
     hunt::of_profile("falling", 40);
 }
 
-/// All that, and a wire that loses, delays and repeats.
+/// As `falling`, plus a wire that loses, delays and repeats requests.
 #[test]
 fn wild_seeds() {
     hunt::of_profile("wild", 40);
 }
 
-/// The same, with the wire down often.
+/// As `wild`, but the wire is often down.
 #[test]
 fn stormy_seeds() {
     hunt::of_profile("stormy", 40);
 }
 
-/// All that, with the cleaner at work, clocks that jump, and transactions in the input.
+/// As `wild`, plus the log cleaner, clocks that jump, and transactions in the input.
 #[test]
 fn odd_seeds() {
     hunt::of_profile("odd", 40);
 }
 
-/// What `wild` has, on disks that fail.
+/// As `wild`, on disks that fail.
 #[test]
 fn sick_seeds() {
     hunt::of_profile("sick", 40);
@@ -175,46 +176,46 @@ fn upset_seeds() {
     hunt::of_profile("upset", 40);
 }
 
-/// Messages that are forgotten and swept, with what `odd` has.
+/// As `odd`, with messages that expire and are swept.
 #[test]
 fn forgetful_seeds() {
     hunt::of_profile("forgetful", 40);
 }
 
-/// Epochs, with all that of `wild`.
+/// As `wild`, with epochs.
 #[test]
 fn epochal_seeds() {
     hunt::of_profile("epochal", 40);
 }
 
-/// Deletes, tombstones, a snapshot's reads and truncates, with what `odd` has; drops are explained.
+/// As `odd`, with deletes, tombstones, snapshot reads and truncates; drops are explained.
 #[test]
 fn changing_seeds() {
     hunt::of_profile("changing", 40);
 }
 
-/// Inputs trimmed, lost, grown and recreated, and groups that are told to read on at the end.
+/// Inputs trimmed, lost, grown and recreated, and groups set to the end of the input.
 #[test]
 fn uprooted_seeds() {
     hunt::of_profile("uprooted", 40);
 }
 
-/// `start: latest`, and groups that are lost before anything has come.
+/// `start: latest`, and groups deleted before any record arrives.
 #[test]
 fn late_seeds() {
     hunt::of_profile("late", 40);
 }
 
-/// What is forgotten is swept, and compacted away for good.
+/// Expired entries are swept, and their tombstones compacted away.
 #[test]
 fn swept_seeds() {
     hunt::of_profile("swept", 40);
 }
 
-/// Seeds of all profiles that were not run before, for as long as is said and until they are many; `make test` and
-/// `make sim` say so. `make sim-hunt` keeps what they reach.
+/// New seeds of all profiles, for `SIM_SECONDS` and until there are enough; `make test` and `make sim` set it. `make
+/// sim-hunt` writes the page of what they reach.
 #[test]
-fn what_was_not_run_before() {
+fn new_seeds_of_all_profiles() {
     let Some(seconds) = number("SIM_SECONDS") else { return };
     let page = hunt::of_all(Duration::from_secs(seconds));
     if std::env::var_os("SIM_PAGE").is_some() {
@@ -222,7 +223,7 @@ fn what_was_not_run_before() {
     }
 }
 
-/// The seed that is named, or a part of it, told in full.
+/// Plays the seed named by `SIM_SEED`, or part of it, and prints all of it.
 #[test]
 fn one_seed() {
     let Some(seed) = number("SIM_SEED") else { return };
@@ -234,9 +235,9 @@ fn one_seed() {
     assert_eq!(outcome.wrong, Vec::<String>::new());
 }
 
-/// The same seed, the same trace; but for those with real stores, whose threads take the time they take.
+/// The same seed gives the same trace, except with real stores, whose threads have their own timing.
 #[test]
-fn a_seed_goes_the_same_way_twice() {
+fn seed_gives_the_same_trace_twice() {
     for seed in (1..=30).filter(|seed| !stores::are_real(*seed)) {
         for (name, draw) in PROFILES.into_iter().filter(|(name, _)| *name != "calm") {
             assert_eq!(play(seed, draw, false), play(seed, draw, false), "{name} {seed}");

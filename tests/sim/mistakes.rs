@@ -1,11 +1,11 @@
-//! The judge is judged: where the crate is built with the feature `sabotage` (`make sim-mistakes`), the engine is
-//! sabotaged in one way after the other, cluster and disk tell one lie after the other ([`crate::lies`]), and each has to be seen. Without the feature nothing of this is here.
+//! Tests the judge: with the feature `sabotage` (`make sim-mistakes`), the engine is sabotaged in one way after
+//! another, and cluster and disk tell one lie after another ([`crate::lies`]); the judge must see each. Without the
+//! feature none of this is compiled.
 
 #[cfg(feature = "sabotage")]
 mod judged;
 
-/// Runs a part of what is simulated, which may make the mistake that is wanted on this thread. What judges is never
-/// run in here.
+/// Runs a part of the simulation, in which the wanted mistake is made on this thread. The judge never runs in here.
 #[cfg(feature = "sabotage")]
 pub fn during<T>(part: impl FnOnce() -> T) -> T {
     judged::begin();
@@ -14,7 +14,7 @@ pub fn during<T>(part: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Runs a part of what is simulated.
+/// Runs a part of the simulation.
 #[cfg(not(feature = "sabotage"))]
 pub fn during<T>(part: impl FnOnce() -> T) -> T {
     part()

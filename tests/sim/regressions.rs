@@ -1,4 +1,4 @@
-//! Goal: mistakes of the engine that seeds have shown stay mended, whatever seeds come to show later.
+//! Goal: bugs of the engine that seeds have found stay fixed, whatever other seeds find later.
 
 use ratchet::cluster::{Error, Kind, Producer};
 use ratchet::engine::claims::Ids;
@@ -13,16 +13,16 @@ use crate::kafka::{Code, Partition, SECOND, Settings};
 
 mod restore;
 
-/// A request of a former transaction that comes late would begin, and commit, a transaction of the id anew, and take
-/// the group's offsets back with it.
+/// Otherwise a late request of an earlier transaction would start, and commit, a new transaction of the id, and set
+/// the group's offsets back.
 #[test]
-fn an_id_that_is_given_up_is_fenced_although_nothing_is_open() {
+fn abandoned_idle_transactional_id_is_fenced() {
     let late = alone(1, |process| {
         let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };
         process.lock().broker.topics.create(OUTPUT, 1, settings).expect("the cluster is empty");
         let sim = Sim::new(process.clone());
         let mut transactor = Transactor::<Sim>::new("ratchet.shop.1.0".to_owned(), 1, Ids::default());
-        transactor.prepare(&sim).expect("nothing goes wrong");
+        transactor.prepare(&sim).expect("no faults are injected");
         let former = transactor.producer().identity();
         let cause = Cause::Cluster(Error::new(Kind::Fenced, "another has taken its place"));
         assert!(!transactor.abort(&sim, &cause, &Metrics::new().lane("shop")).ended);
@@ -36,18 +36,18 @@ fn an_id_that_is_given_up_is_fenced_although_nothing_is_open() {
     assert!(late.iter().all(is_fenced), "{late:?}");
 }
 
-/// A producer that had been refused a right said so for ever, also when it had the right again: its tasks stood until a
-/// restart.
+/// A producer that had been denied a right returned that error for ever, even once it had the right: its tasks were
+/// stuck until a restart.
 #[test]
-fn a_producer_that_could_not_begin_is_given_up() {
+fn producer_that_could_not_begin_is_replaced() {
     let ids = alone(1, |process| {
         let sim = Sim::new(process.clone());
         let mut transactor = Transactor::<Sim>::new("ratchet.shop.1.0".to_owned(), 1, Ids::default());
-        transactor.prepare(&sim).expect("nothing goes wrong");
+        transactor.prepare(&sim).expect("no faults are injected");
         let former = transactor.producer().id().to_owned();
         let cause = Cause::Cluster(Error::new(Kind::Refused, "no right to write under this id"));
         transactor.abort(&sim, &cause, &Metrics::new().lane("shop"));
-        transactor.prepare(&sim).expect("nothing goes wrong");
+        transactor.prepare(&sim).expect("no faults are injected");
         [former, transactor.producer().id().to_owned()]
     });
     assert_ne!(ids[0], ids[1]);

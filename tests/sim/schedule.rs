@@ -1,4 +1,4 @@
-//! One seed from beginning to end: what happens next is drawn from the seed alone.
+//! One seed from beginning to end: everything that happens next is drawn from the seed alone.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -29,40 +29,40 @@ mod uproot;
 use ledger::Ledger;
 use upheaval::Disk;
 
-/// Faults come within this time; then all is calm.
+/// Faults happen within this time; then all is calm.
 const TROUBLE: Time = 8 * SECOND;
-/// For how long an input is idle at most that is read from its end on: the group may be lost before.
+/// Longest time that an input read from its end is idle at first: the group may be deleted meanwhile.
 const IDLE: Time = 6 * SECOND;
-/// How long it may take afterwards until everything is read.
+/// How long reading everything may take afterwards.
 const RECOVERY: Time = 120 * SECOND;
-/// How long it is watched where the state is lost.
+/// How long to keep running after a loss of state.
 const REFUSAL: Time = 20 * SECOND;
-/// The same where a record may have its task stopped.
+/// The same where a record may stop its task.
 const STOPPED: Time = 60 * SECOND;
-/// How often it is looked whether everything is read.
+/// How often to check whether everything is read.
 const LOOK: Time = 50 * MS;
 
-/// What a seed has come to.
+/// The result of a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What is wrong; nothing where all is right.
+    /// What is wrong; empty if nothing is.
     pub wrong: Vec<String>,
-    /// A hash over all that happened, and how much it was.
+    /// A hash over everything that happened, and the number of events.
     pub trace: (u64, u64),
-    /// How long it took in the world's time.
+    /// How long it took, in simulated time.
     pub took: Time,
-    /// Which situations were reached, and how often.
+    /// Situations reached, and how often.
     pub reached: BTreeMap<&'static str, u64>,
-    /// What could have been left out.
+    /// What could be left out.
     pub choices: Choices,
 }
 
-/// What a seed has chosen, as far as that can be left out: see [`Cut`].
+/// The choices of a seed that can be left out: see [`Cut`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choices {
     /// How many misfortunes were drawn, played or not.
     pub misfortunes: u64,
-    /// The numbers of the requests that met with trouble.
+    /// The numbers of the requests that had a fault.
     pub wire: Vec<u64>,
     pub instances: u64,
     /// How many records were to be written to the input.
@@ -74,99 +74,99 @@ pub struct Choices {
 enum Fault {
     Crash(usize),
     Freeze(usize, Time),
-    /// It leaves by itself, and comes back.
+    /// The instance leaves on its own, and comes back.
     Depart(usize),
-    /// The same, and it is another release's then.
+    /// The same, but it returns as the other release.
     Replace(usize),
-    /// The same, and it is the former release's again.
+    /// The same, but it returns as the first release.
     Return(usize),
     Start(usize),
     TransactionsMove(Time),
     GroupsMove(Time),
-    /// The same, and the group's offsets are old ones then.
+    /// The same, and the group's offsets fall back to old ones.
     GroupsFallBack(Time),
     Leaderless(&'static str, i32, Time),
-    /// The cleaner passes over a partition of the changelog, but for its last records. What is restored is the same: the
+    /// The cleaner compacts a partition of the changelog, except its last records. Restores give the same result: the
     /// last record of each key stays, and a store that may have missed tombstones is rebuilt.
     Compact(i32, u64),
-    /// A wall clock is set, milliseconds from the right time; right again when all is calm. Nothing is decided otherwise:
-    /// where records look like the future by it, Kafka's time says that they are not.
+    /// A wall clock is set, in milliseconds from the right time, and set right when all is calm. No decision changes:
+    /// if records seem to be from the future, Kafka's time shows that they are not.
     Clock(usize, i64),
     Disk(usize, Disk),
-    /// The engine panics after so many of its calls. Nothing comes of it but another try.
+    /// The engine panics after this many of its calls. The only consequence is a retry.
     Panic(usize, u64),
     /// All instances die.
     Stop,
     Upheaval(Upheaval),
-    /// The input loses records that were read. Nobody misses them.
+    /// The input loses records that were already read; nobody misses them.
     Trim,
     Calm,
 }
 
-/// One seed under way.
+/// One seed in progress.
 struct Run<'a> {
     world: World,
-    /// The topology's releases, one after the other.
+    /// The topology's releases in order.
     plans: &'a [Arc<Plan>],
-    /// Which of them each instance is of.
+    /// Each instance's release, as an index.
     releases: Vec<usize>,
     profile: Profile,
-    /// What each instance's state is kept in, whatever process it is at the time.
+    /// Each instance's storage, which outlives its processes.
     stores: Vec<Stores>,
-    /// The tasks that are not done, in order of their numbers.
+    /// The unfinished tasks, in order of their numbers.
     strands: Vec<(usize, Strand)>,
     instances: Vec<Option<Instance>>,
-    /// Copies that were made of instances' stores.
+    /// Copies of instances' stores.
     copies: Vec<upheaval::Copies>,
     faults: Vec<(Time, Fault)>,
     /// How many misfortunes there are, played or not.
     misfortunes: u64,
     ledger: Ledger,
-    /// What the input is drawn from.
+    /// Draws the input.
     feeding: Random,
     sent: Vec<u64>,
-    /// The partition of the record that panics, and its offset, once it was written.
+    /// The partition and offset of the record that panics, once written.
     poison: Option<(i32, i64)>,
     feed_at: Time,
-    /// Whether the group's offsets went back by themselves.
+    /// Whether a coordinator brought back old group offsets.
     fell_back: bool,
     marker_at: Time,
     look_at: Time,
-    /// What is judged by, beside what is left in the end.
+    /// What the judge needs besides the final state.
     history: History,
-    /// What stores had kept when their processes ended.
+    /// What stores held when their processes ended.
     held: Vec<judge::stores::Held>,
-    /// What each instance's stores held when its process began.
-    begun_with: Vec<Vec<judge::stores::Held>>,
+    /// What each instance's stores held when its process started.
+    started_with: Vec<Vec<judge::stores::Held>>,
     lives: Vec<judge::stores::Life>,
-    /// Whether all stores were wiped once all was read.
+    /// Whether all stores were wiped after everything was read.
     wiped: bool,
 }
 
-/// A world with the topics that are there before the instances.
-fn begin(seed: u64, profile: &Profile, cut: &Cut, tell: bool) -> World {
-    let world = World::new(seed, profile.wire, tell);
+/// A world with the topics that exist before the instances.
+fn begin(seed: u64, profile: &Profile, cut: &Cut, verbose: bool) -> World {
+    let world = World::new(seed, profile.wire, verbose);
     let mut state = world.lock();
     state.broker.coordinator.protocol = profile.protocol;
-    state.laden = profile.laden;
+    state.backlogged = profile.backlogged;
     state.troubled = cut.wire.clone();
     let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };
     state.broker.topics.create(input::INPUT, profile.partitions, settings).expect("the cluster is empty");
     if profile.tombstones_go {
-        // An administrator's own, whose tombstones go soon.
+        // Created by an administrator; its tombstones are removed soon.
         let delete_retention = misfortunes::delete_retention(&mut state.random);
         let settings = Settings { compacted: true, delete_retention, ..settings };
-        state.broker.topics.create(input::CHANGELOG, profile.partitions, settings).expect("it is not there yet");
+        state.broker.topics.create(input::CHANGELOG, profile.partitions, settings).expect("it does not exist yet");
     }
     drop(state);
     world
 }
 
-/// Runs a seed, or a part of it; `tell` prints what happens.
-pub fn run(seed: u64, plans: &[Arc<Plan>], profile: Profile, cut: &Cut, tell: bool) -> Outcome {
-    // What a former seed's end has left is none of this one's.
+/// Runs a seed, or part of it; `verbose` prints every event.
+pub fn run(seed: u64, plans: &[Arc<Plan>], profile: Profile, cut: &Cut, verbose: bool) -> Outcome {
+    // Drop what an earlier seed left behind as it ended.
     heard::take();
-    let world = begin(seed, &profile, cut, tell);
+    let world = begin(seed, &profile, cut, verbose);
     let stores = (0..profile.instances).map(|_| Stores::of(seed, &mut world.lock().random)).collect();
     let mut run = Run {
         world,
@@ -189,7 +189,7 @@ pub fn run(seed: u64, plans: &[Arc<Plan>], profile: Profile, cut: &Cut, tell: bo
         look_at: LOOK,
         history: History::new(judge::rules(profile.input), profile.partitions),
         held: Vec::new(),
-        begun_with: vec![Vec::new(); profile.instances],
+        started_with: vec![Vec::new(); profile.instances],
         lives: Vec::new(),
         wiped: false,
     };
@@ -202,18 +202,18 @@ pub fn run(seed: u64, plans: &[Arc<Plan>], profile: Profile, cut: &Cut, tell: bo
     run.draw_faults(cut);
     match catch_unwind(AssertUnwindSafe(|| run.drive())) {
         Ok(ruling) => run.conclude(ruling),
-        Err(panicked) => run.panicked(told(&*panicked)),
+        Err(panicked) => run.panicked(panic_message(&*panicked)),
     }
 }
 
-/// What somebody panicked with.
-pub fn told(panicked: &(dyn Any + Send)) -> String {
+/// The message of a panic.
+pub fn panic_message(panicked: &(dyn Any + Send)) -> String {
     let text = panicked.downcast_ref::<String>().map(String::as_str).or(panicked.downcast_ref::<&str>().copied());
-    format!("panicked: {}", text.unwrap_or("without a word"))
+    format!("panicked: {}", text.unwrap_or("without a message"))
 }
 
 impl Run<'_> {
-    /// Draws all that goes wrong, and takes what is to be played of it.
+    /// Draws everything that goes wrong, and keeps what `cut` wants played.
     fn draw_faults(&mut self, cut: &Cut) {
         let mut state = self.world.lock();
         self.faults = misfortunes::frame(&self.profile, &mut state.random);
@@ -232,7 +232,7 @@ impl Run<'_> {
         self.profile.records = cut.records.unwrap_or(self.profile.records).min(self.profile.records);
     }
 
-    /// Until everything is read, or the time is over.
+    /// Runs until everything is read, or time is up.
     fn drive(&mut self) -> Ruling {
         loop {
             self.begin_tasks();
@@ -250,8 +250,8 @@ impl Run<'_> {
                 return self.judge();
             }
             match what {
-                What::Task(task) => self.resume(task),
-                What::Tick => {
+                Event::Task(task) => self.resume(task),
+                Event::Tick => {
                     let mut state = self.world.lock();
                     let open = state.broker.coordinator.count(State::Ongoing);
                     state.broker.tick();
@@ -259,13 +259,13 @@ impl Run<'_> {
                         state.reach(coverage::TIMED_OUT);
                     }
                 }
-                What::Marker => self.write_marker(),
-                What::Later => {
+                Event::Marker => self.write_marker(),
+                Event::Later => {
                     let mut state = self.world.lock();
-                    let (_, (what, request)) = state.later.pop_first().expect("looked at");
+                    let (_, (what, request)) = state.later.pop_first().expect("checked before");
                     state.note("late request", format_args!("{what}"));
                     match what {
-                        "end commit" | "end abort" => state.reach("the end of a transaction came late"),
+                        "end commit" | "end abort" => state.reach("the end of a transaction arrived late"),
                         "commit offsets" => state.reach(coverage::LATE_OFFSETS),
                         _ => {}
                     }
@@ -273,12 +273,12 @@ impl Run<'_> {
                     request(&mut state.broker);
                     state.broker.late = false;
                 }
-                What::Fault => {
-                    let (_, fault) = self.faults.pop().expect("looked at");
+                Event::Fault => {
+                    let (_, fault) = self.faults.pop().expect("checked before");
                     self.inflict(fault);
                 }
-                What::Feed => self.feed(),
-                What::Look => {
+                Event::Feed => self.feed(),
+                Event::Look => {
                     self.look_at = at + LOOK;
                     let fed = self.feed_at == Time::MAX && self.faults.is_empty();
                     if self.look() && fed && !self.ledger.has_grown() && !self.wipe() {
@@ -290,14 +290,14 @@ impl Run<'_> {
     }
 
     fn begin_tasks(&mut self) {
-        let begun = std::mem::take(&mut self.world.lock().begun);
-        for (task, body) in begun {
+        let unstarted = std::mem::take(&mut self.world.lock().unstarted);
+        for (task, body) in unstarted {
             self.strands.push((task, Strand::new(body)));
         }
     }
 
-    /// What comes next, and when.
-    fn next(&mut self) -> (Time, What) {
+    /// The next event, and its time.
+    fn next(&mut self) -> (Time, Event) {
         let mut state = self.world.lock();
         let now = state.now();
         if state.broker.coordinator.has_markers() {
@@ -307,21 +307,21 @@ impl Run<'_> {
         } else {
             self.marker_at = Time::MAX;
         }
-        let mut first = (self.look_at, What::Look);
-        let mut offer = |at: Time, what: What| {
+        let mut first = (self.look_at, Event::Look);
+        let mut offer = |at: Time, what: Event| {
             if at < first.0 {
                 first = (at, what);
             }
         };
         for (at, (task, _)) in self.strands.iter().enumerate() {
             let of = &state.tasks[*task];
-            offer(of.wake.max(state.processes[of.process].frozen_until), What::Task(at));
+            offer(of.wake.max(state.processes[of.process].frozen_until), Event::Task(at));
         }
-        offer(state.broker.next_tick().unwrap_or(Time::MAX), What::Tick);
-        offer(self.marker_at, What::Marker);
-        offer(state.later.keys().next().map_or(Time::MAX, |(at, _)| *at), What::Later);
-        offer(self.faults.last().map_or(Time::MAX, |(at, _)| *at), What::Fault);
-        offer(self.feed_at, What::Feed);
+        offer(state.broker.next_tick().unwrap_or(Time::MAX), Event::Tick);
+        offer(self.marker_at, Event::Marker);
+        offer(state.later.keys().next().map_or(Time::MAX, |(at, _)| *at), Event::Later);
+        offer(self.faults.last().map_or(Time::MAX, |(at, _)| *at), Event::Fault);
+        offer(self.feed_at, Event::Feed);
         (first.0.max(now), first.1)
     }
 
@@ -360,7 +360,7 @@ impl Run<'_> {
             self.sent[partition] += 1;
             let is_half = self.sent.iter().sum::<u64>() == self.profile.records / 2;
             let is_poisoned = self.profile.poison && is_half && input::poison(&mut record);
-            // One producer for each transaction, which ends at once: committed, or now and then aborted.
+            // One producer per transaction, which ends at once: committed, or sometimes aborted.
             let ends = self.profile.transactional.then(|| random.below(4));
             let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, partition as i32));
             let log = log.expect("the input stays");
@@ -390,10 +390,10 @@ impl Run<'_> {
     }
 }
 
-/// What comes next.
+/// The next event.
 #[derive(Clone, Copy, Debug)]
-enum What {
-    /// The task at that place among those that are not done.
+enum Event {
+    /// The unfinished task at this index.
     Task(usize),
     Tick,
     Marker,
@@ -403,7 +403,7 @@ enum What {
     Look,
 }
 
-/// How long after the former a marker is written: mostly at once.
+/// How long after the previous marker the next one is written: mostly at once.
 fn marker_pause(random: &mut Random) -> Time {
     match random.below(100) {
         0..80 => random.between(50, 2 * MS),

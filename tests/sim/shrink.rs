@@ -1,22 +1,22 @@
-//! Makes a failing seed small: fewer records, instances, misfortunes and troubles on the wire, as long as it fails in
+//! Makes a failing seed small: fewer records, instances, misfortunes and faults on the wire, as long as it fails in
 //! the same way (delta debugging: halves are left out first, then ever smaller parts).
 //!
-//! Each try is a run of its own, as deterministic as the first; their number is bounded.
+//! Each try is a separate run, as deterministic as the first; their number is bounded.
 
 use crate::cut::{Cut, Kept};
 use crate::schedule::Outcome;
 
-/// How often a seed is played, at most.
+/// Maximum number of times a seed is played.
 pub const TRIES: usize = 400;
 
-/// The smallest that was found.
+/// The smallest failure found.
 pub struct Shrunk {
     pub cut: Cut,
     pub outcome: Outcome,
     pub tries: usize,
 }
 
-/// A list of choices that can be made shorter.
+/// A list of choices that can be shortened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
     Instances,
@@ -36,10 +36,10 @@ impl List {
     }
 }
 
-/// Makes what has failed small. `play` plays a part of its seed.
+/// Shrinks a failure. `play` plays a part of its seed.
 pub fn shrink(failed: &Outcome, play: impl FnMut(&Cut) -> Outcome) -> Shrunk {
     let choices = &failed.choices;
-    // Everything by name: that is the same run.
+    // Naming everything gives the same run.
     let cut = Cut {
         faults: Kept::only(0..choices.misfortunes),
         wire: Kept::only(choices.wire.iter().copied()),
@@ -58,7 +58,7 @@ pub fn shrink(failed: &Outcome, play: impl FnMut(&Cut) -> Outcome) -> Shrunk {
     }
 }
 
-/// What has failed, without what differs from run to run: numbers, and values in quotes.
+/// What has failed, without what differs between runs: numbers and quoted values.
 pub fn symptom(wrong: &[String]) -> String {
     let first = wrong.first().map_or("", |first| first.split(';').next().unwrap_or_default());
     let unquoted: String = first.split('"').step_by(2).collect();
@@ -76,7 +76,7 @@ impl<P: FnMut(&Cut) -> Outcome> Search<P> {
         self.best.tries >= TRIES
     }
 
-    /// Plays a part; it is the best if it fails as the whole did.
+    /// Plays a part; it becomes the best if it fails as the whole did.
     fn fails(&mut self, cut: Cut) -> bool {
         if self.is_over() {
             return false;
@@ -109,7 +109,7 @@ impl<P: FnMut(&Cut) -> Outcome> Search<P> {
         match list {
             List::Instances => cut.instances.named(),
             List::Faults => cut.faults.named(),
-            // Of those that are kept, the ones that a shorter run still comes to.
+            // Of those kept, the ones that a shorter run still reaches.
             List::Wire => outcome.choices.wire.clone(),
         }
     }
@@ -128,7 +128,7 @@ impl<P: FnMut(&Cut) -> Outcome> Search<P> {
             while at < numbers.len() {
                 let mut fewer = numbers.clone();
                 fewer.drain(at..(at + part).min(numbers.len()));
-                // Without any instance nothing is read, which is a failure of another kind.
+                // Without any instance nothing is read, which is a different failure.
                 let makes_sense = list != List::Instances || !fewer.is_empty();
                 let cut = self.with(list, &fewer);
                 if makes_sense && self.fails(cut) {
@@ -141,8 +141,8 @@ impl<P: FnMut(&Cut) -> Outcome> Search<P> {
         }
     }
 
-    /// Leaves out two at once, of whatever lists; `false`: no two can be. What happens after one that is left out is
-    /// drawn otherwise, so that a failure may go away for no better reason; with another one gone it may be back.
+    /// Leaves out two choices at once, from any lists; `false` if no two can be left out. What follows a left-out
+    /// choice is drawn differently, so a failure may disappear by chance; with another choice gone it may come back.
     fn leave_out_two(&mut self) -> bool {
         let all: Vec<(List, u64)> =
             List::ALL.into_iter().flat_map(|list| self.numbers(list).into_iter().map(move |one| (list, one))).collect();
@@ -170,7 +170,7 @@ mod tests {
     /// The event that a planted judge objects to.
     const RARE: &str = "killed while a transaction was open";
 
-    /// A seed's part, before a judge that finds everything right but for one event.
+    /// Part of a seed, before a judge that objects to one event only.
     fn play(seed: u64, cut: &Cut) -> Outcome {
         let outcome = crate::play_cut(seed, Profile::wild, cut, false);
         let objection = outcome.reached.get(RARE).map(|times| format!("{times} times {RARE}"));
@@ -191,7 +191,7 @@ mod tests {
         assert!((left.faults.named().len() as u64) < all.misfortunes, "{left}");
         assert!(left.wire.named().len() < all.wire.len(), "{left}");
         assert!(left.records.is_some_and(|records| records < all.records), "{left}");
-        // Nothing of what is left can be left out by itself.
+        // No single remaining choice can be left out.
         for list in List::ALL {
             let mut cut = left.clone();
             let numbers = list.of(&mut cut).named();
@@ -201,14 +201,14 @@ mod tests {
                 assert!(is_empty || play(seed, &cut).wrong.is_empty(), "{left}, and {cut} fails as well");
             }
         }
-        // The line that it is told by plays the same again.
+        // The printed line replays the same run.
         let again = play(seed, &left.to_string().parse().unwrap());
         assert_eq!(again, shrunk.outcome);
         assert_eq!(symptom(&again.wrong), symptom(&failed.wrong));
     }
 
     #[test]
-    fn what_is_named_in_full_is_the_same_run() {
+    fn naming_every_choice_gives_the_same_run() {
         let seed = 7;
         let whole = play(seed, &Cut::default());
         let choices = &whole.choices;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symptom_is_told_without_what_differs() {
+    fn symptom_leaves_out_what_differs_between_runs() {
         let wrong = |text: &str| vec![text.to_owned()];
         let one = symptom(&wrong(r#"orders:0 up to 12: 5 records; the 3th is Some("{\"id\":1}")"#));
         assert_eq!(one, symptom(&wrong("orders:1 up to 7: 15 records; the 1th is None")));

@@ -1,4 +1,4 @@
-//! What an instance's stores are on: a simulated disk in most seeds, RocksDB in some.
+//! The storage of an instance's stores: a simulated disk in most seeds, RocksDB in some.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use crate::lies::LyingDisk;
 use crate::random::Random;
 use crate::world::State;
 
-/// One seed of so many has real stores.
+/// One seed in this many has real stores.
 const REAL_EVERY: u64 = 32;
-/// What an instance's real stores share. Never more is used than a few records take.
+/// The memory that an instance's real stores share: far more than a few records take.
 const MEMORY_BYTES: u64 = 64 << 20;
 
 /// An instance's disk. Cheap to clone; all clones are the same.
 #[derive(Clone)]
 pub enum Stores {
-    /// No seed has to wait for another's, nor for a thread that the machine keeps from working: time is none of this
-    /// machine's here.
+    /// Works without builder threads: no seed waits for another's, nor for a thread that the machine delays, since
+    /// simulated time does not depend on this machine.
     Real(Arc<TempDir>, Memory),
     Simulated(SimulatedDisk),
 }
 
-/// Whether a seed's stores are RocksDB's.
+/// Whether a seed's stores are in RocksDB.
 pub fn are_real(seed: u64) -> bool {
     seed.is_multiple_of(REAL_EVERY)
 }
@@ -36,11 +36,11 @@ impl Stores {
         let loads = Loads {
             file_bytes_min: [0, 1 << 10, usize::MAX][random.below(3) as usize],
             one_read: random.permille(500),
-            // Drawn apart: all else is as it would be.
+            // From a separate generator, so that other draws stay the same.
             buffers_max: [0, 1, 2][Random::new(!seed).below(3) as usize],
         };
         if are_real(seed) {
-            // Where files are in memory, if there is such a place: a crash is none of the machine's here.
+            // In memory if possible: the machine itself does not crash here.
             let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
             Self::Real(Arc::new(folder.expect("a temporary folder")), Memory::without_builders(MEMORY_BYTES))
         } else {
@@ -55,7 +55,7 @@ impl Stores {
         }
     }
 
-    /// The folder of the one process that uses the disk, whose stores are in it.
+    /// The folder of the stores, of the one process that uses the disk.
     pub fn slot(&self) -> PathBuf {
         match self {
             Self::Real(folder, _) => folder.path().join("slot-0"),
@@ -70,7 +70,7 @@ impl Stores {
         }
     }
 
-    /// How often a load had to wait for another's buffer.
+    /// How often a load had to wait for the buffer of another.
     pub fn turned_away(&self) -> u64 {
         match self {
             Self::Real(..) => 0,
@@ -78,7 +78,7 @@ impl Stores {
         }
     }
 
-    /// The process dies: what it wrote last may be lost. Real stores are closed as the process is taken down, which
+    /// The process dies: its last writes may be lost. Real stores are closed as the process is taken down, which
     /// writes everything.
     pub fn crash(&self, state: &mut State) {
         let Self::Simulated(disk) = self else { return };
@@ -93,7 +93,7 @@ impl Stores {
             kept
         });
         if lost > 0 {
-            state.reach("a crash took commits back from a store");
+            state.reach("a store lost commits in a crash");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One seed's world: the cluster, the processes that use it, time, and the wire between them.
 //!
-//! Everything that waits does so here ([`Process::sleep`]); whoever schedules decides what goes on next. A process
-//! that is dead neither waits nor asks: its objects can be dropped without a trace.
+//! All waiting happens here ([`Process::sleep`]); the scheduler decides what runs next. A dead process neither waits
+//! nor sends requests, so its objects can be dropped without a trace.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,21 +17,21 @@ pub use crate::kafka::WALL_MS;
 use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
 use crate::random::Random;
 
-/// What is said by a panic that was meant.
-pub const MEANT: &str = "a panic of the schedule's";
+/// Message of a panic that the schedule injects.
+pub const INJECTED_PANIC: &str = "a panic injected by the schedule";
 
-/// What stands in a value at which the engine panics.
+/// Marks a value at which the engine panics.
 pub const POISON: &[u8] = br#","poison":true"#;
-/// Larger values are none.
+/// A value larger than this is never poisonous.
 pub const POISONED_BYTES_MAX: usize = 1000;
 
-/// Whether the engine panics where it sends this value.
+/// Whether the engine panics when it sends this value.
 pub fn is_poisonous(value: Option<&[u8]>) -> bool {
     let holds = |value: &[u8]| value.windows(POISON.len()).any(|part| part == POISON);
     value.is_some_and(|value| value.len() < POISONED_BYTES_MAX + POISON.len() && holds(value))
 }
 
-/// For how long a connection that fell silent is waited for: longer than ending a transaction may take.
+/// How long a client waits on a silent connection: longer than ending a transaction may take.
 const SILENCE: Time = 3 * SECOND + SECOND / 2;
 
 /// What may go wrong on the wire, in thousandths of all requests.
@@ -39,32 +39,32 @@ const SILENCE: Time = 3 * SECOND + SECOND / 2;
 pub struct Wire {
     /// The request does not arrive.
     pub request_lost: u64,
-    /// It takes effect, and nobody hears of it.
-    pub answer_lost: u64,
-    /// The client is told that the connection broke, and the request arrives up to seconds later: beside the copy that the
-    /// client may have sent again. A connection that lives brings nothing twice.
+    /// The request takes effect, but its response is lost.
+    pub response_lost: u64,
+    /// The client sees the connection break, and the request arrives up to seconds later, beside any copy that the
+    /// client has sent again. A live connection delivers nothing twice.
     pub late: u64,
-    /// It takes up to a second.
+    /// The request takes up to a second.
     pub slow: u64,
-    /// The end of a transaction takes effect, and its connection says nothing for longer than ending one may take. Any
-    /// other request's answer is lost.
+    /// The end of a transaction takes effect, and its connection stays silent for longer than ending one may take.
+    /// For any other request the response is lost.
     pub silenced: u64,
 }
 
 /// Why a request has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// The broker's answer.
+    /// The broker returned this error.
     Code(Code),
-    /// The connection broke: it may have taken effect, or still may.
+    /// The connection broke: the request may have taken effect, or still may.
     Lost,
 }
 
-/// What a task is to do.
+/// The code of a task.
 pub type Body = Box<dyn FnOnce() + Send>;
 type Request = Box<dyn FnOnce(&mut Broker) + Send>;
 
-/// A task: something that runs as if by a thread of its own.
+/// A task: something that runs like a thread.
 pub struct Task {
     pub process: usize,
     pub wake: Time,
@@ -76,41 +76,41 @@ pub struct ProcessState {
     pub is_dead: bool,
     pub frozen_until: Time,
     pub wall_offset_ms: i64,
-    /// Which of the topology's releases it is of.
+    /// Its release of the topology, as an index.
     pub release: usize,
-    /// After how many more calls of the engine's one panics.
+    /// How many more calls the engine makes before one panics.
     pub panics_after: Option<u64>,
 }
 
-/// Everything that there is.
+/// The whole state of a world.
 pub struct State {
     pub broker: Broker,
     pub random: Random,
     pub wire: Wire,
-    /// Whether fetches bring little, and take their time.
-    pub laden: bool,
+    /// Whether fetches return few records, slowly.
+    pub backlogged: bool,
     pub processes: Vec<ProcessState>,
     pub tasks: Vec<Task>,
-    /// Bodies of tasks that are not begun yet, by task.
-    pub begun: Vec<(usize, Body)>,
-    /// The task that runs.
+    /// Bodies of tasks that have not started, with their task numbers.
+    pub unstarted: Vec<(usize, Body)>,
+    /// The task that is running.
     pub running: usize,
-    /// Requests that arrive by themselves.
+    /// Delayed requests, which arrive with no client waiting.
     pub later: BTreeMap<(Time, u64), (&'static str, Request)>,
-    /// What was meant to be reached, and how often it was.
+    /// Situations reached, and how often.
     pub reached: BTreeMap<&'static str, u64>,
-    /// Which requests may meet with trouble, by number.
+    /// Which requests may have a fault, by number.
     pub troubled: Kept,
-    /// Which did.
+    /// The requests that had one.
     pub troubles: Vec<u64>,
-    /// How many requests were made, and what their fates are drawn from.
+    /// How many requests were made, and the seed of their fates.
     asked: u64,
     fates: u64,
-    /// What situations are told by.
+    /// What is needed to recognise situations.
     pub memory: Memory,
     trace: u64,
     traced: u64,
-    tell: bool,
+    verbose: bool,
 }
 
 /// The world, shared.
@@ -118,15 +118,15 @@ pub struct State {
 pub struct World(Arc<Mutex<State>>);
 
 impl World {
-    pub fn new(seed: u64, wire: Wire, tell: bool) -> Self {
+    pub fn new(seed: u64, wire: Wire, verbose: bool) -> Self {
         Self(Arc::new(Mutex::new(State {
             broker: Broker::new(Protocol::V1),
             random: Random::new(seed),
             wire,
-            laden: false,
+            backlogged: false,
             processes: Vec::new(),
             tasks: Vec::new(),
-            begun: Vec::new(),
+            unstarted: Vec::new(),
             running: 0,
             later: BTreeMap::new(),
             reached: BTreeMap::new(),
@@ -137,11 +137,11 @@ impl World {
             memory: Memory::default(),
             trace: 0xcbf2_9ce4_8422_2325,
             traced: 0,
-            tell,
+            verbose,
         })))
     }
 
-    /// Never to be held while waiting.
+    /// Never hold it while waiting.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +164,7 @@ impl State {
         self.broker.wall_ms() + self.processes[process].wall_offset_ms
     }
 
-    /// Adds something to the trace.
+    /// Adds an event to the trace.
     pub fn note(&mut self, what: &str, details: std::fmt::Arguments<'_>) {
         let mut mix = |byte: u8| self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         what.bytes().for_each(&mut mix);
@@ -178,7 +178,7 @@ impl State {
         }
         let _ = std::fmt::Write::write_fmt(&mut Mixer(&mut self.trace), details);
         self.traced += 1;
-        if self.tell {
+        if self.verbose {
             let task = self.tasks.get(self.running).map_or(0, |task| task.process);
             println!("{:>12} p{task} t{:<3} {what} {details}", self.broker.now, self.running);
         }
@@ -189,12 +189,12 @@ impl State {
         *self.reached.entry(situation).or_default() += 1;
     }
 
-    /// A hash over everything that has happened, and how much it was.
+    /// A hash over everything that happened, and the number of events.
     pub fn trace(&self) -> (u64, u64) {
         (self.trace, self.traced)
     }
 
-    /// Lets a request arrive by itself.
+    /// Schedules a request to arrive at `at`.
     pub fn later(&mut self, at: Time, what: &'static str, request: Request) {
         let number = self.later.len() as u64 + (self.traced << 20);
         self.later.insert((at, number), (what, request));
@@ -203,11 +203,11 @@ impl State {
     fn spawn(&mut self, process: usize, body: Body) -> usize {
         let wake = self.now();
         self.tasks.push(Task { process, wake });
-        self.begun.push((self.tasks.len() - 1, body));
+        self.unstarted.push((self.tasks.len() - 1, body));
         self.tasks.len() - 1
     }
 
-    /// How long a way of the wire takes: mostly some hundred microseconds.
+    /// How long one way over the wire takes: mostly some hundred microseconds.
     fn latency(&mut self) -> Time {
         match self.random.below(100) {
             0..90 => self.random.between(50, 800),
@@ -217,7 +217,7 @@ impl State {
     }
 }
 
-/// What a process of this world can do.
+/// What a process can do in this world.
 #[derive(Clone)]
 pub struct Process {
     pub world: World,
@@ -233,13 +233,13 @@ impl Process {
         self.lock().now()
     }
 
-    /// Whether nothing that it does has an effect any more.
+    /// Whether nothing it does has an effect any more.
     pub fn is_dead(&self) -> bool {
         std::thread::panicking() || self.lock().processes[self.number].is_dead
     }
 
-    /// Passes a call of the engine's, unless it is to panic here.
-    pub fn strike(&self) {
+    /// Counts a call by the engine, and panics if the schedule wants this one to.
+    pub fn maybe_panic(&self) {
         if self.is_dead() {
             return;
         }
@@ -250,16 +250,16 @@ impl Process {
             *left = None;
             state.note("panic", format_args!("of process {}", self.number));
             drop(state);
-            panic!("{MEANT}");
+            panic!("{INJECTED_PANIC}");
         }
     }
 
-    /// Begins a task; gives what to wake it by.
+    /// Starts a task; returns its number, for [`Process::wake`].
     pub fn spawn(&self, body: impl FnOnce() + Send + 'static) -> usize {
         self.lock().spawn(self.number, Box::new(body))
     }
 
-    /// Waits until `until`, or until it is woken.
+    /// Waits until `until`, or until woken.
     pub fn sleep_until(&self, until: Time) {
         if self.is_dead() {
             return;
@@ -279,13 +279,13 @@ impl Process {
         self.sleep_until(until);
     }
 
-    /// Waits for a moment, so that something else may come in between.
+    /// Waits briefly, so that other tasks can run in between.
     pub fn pause(&self) {
         let length = self.lock().random.between(1, 300);
         self.sleep(length);
     }
 
-    /// Ends a task's waiting.
+    /// Wakes a waiting task.
     pub fn wake(&self, task: usize) {
         let mut state = self.lock();
         let now = state.now();
@@ -294,7 +294,7 @@ impl Process {
         }
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its response.
     pub fn ask<T: 'static>(
         &self,
         what: &'static str,
@@ -306,11 +306,11 @@ impl Process {
         let (there, back, fate, delay) = {
             let mut state = self.lock();
             let (there, back) = (state.latency(), state.latency());
-            // A join that comes late would put a member's former claims in place of its present ones, and what it has
-            // let go since would be nobody's until the next rebalance: Kafka's own weakness, and not what is tried.
+            // A late join would replace a member's current claims with old ones, and what it has released since would
+            // have no owner until the next rebalance. That is a weakness of Kafka's own, and not tested here.
             let fate = match state.fate() {
                 Fate::Late if what == "join" => Fate::RequestLost,
-                Fate::Silenced if what != "end commit" => Fate::AnswerLost,
+                Fate::Silenced if what != "end commit" => Fate::ResponseLost,
                 fate => fate,
             };
             let delay = state.random.between(MS, 3 * SECOND);
@@ -326,7 +326,7 @@ impl Process {
             }
             let result = match fate {
                 Fate::RequestLost | Fate::Late => Err(Broken::Lost),
-                Fate::AnswerLost | Fate::Silenced => {
+                Fate::ResponseLost | Fate::Silenced => {
                     done = request(&mut state.broker).is_ok();
                     Err(Broken::Lost)
                 }
@@ -334,19 +334,19 @@ impl Process {
             };
             match result {
                 Err(Broken::Lost) if what == "end commit" => match fate {
-                    Fate::AnswerLost if done => {
-                        state.reach("the end of a transaction was decided, and the answer lost")
+                    Fate::ResponseLost if done => {
+                        state.reach("the end of a transaction was decided, but the response was lost")
                     }
                     Fate::Silenced if done => {
-                        state.reach("the end of a transaction was decided, and its connection fell silent");
+                        state.reach("the end of a transaction was decided, but its connection fell silent");
                     }
-                    Fate::AnswerLost | Fate::Silenced => {}
+                    Fate::ResponseLost | Fate::Silenced => {}
                     _ => state.reach("the end of a transaction did not arrive, or not yet"),
                 },
-                Err(Broken::Code(code)) => state.refused(self.number, what, code),
+                Err(Broken::Code(code)) => state.rejected(self.number, what, code),
                 _ => {}
             }
-            // The answer is under way, or lost.
+            // The response is on its way, or lost.
             let decided = what == "end commit" && (done || result.is_ok());
             if decided {
                 state.memory.decide(self.number);
@@ -356,26 +356,26 @@ impl Process {
         };
         self.sleep(if fate == Fate::Silenced { SILENCE } else { back });
         if decided {
-            self.lock().memory.answer(self.number);
+            self.lock().memory.responded(self.number);
         }
         result
     }
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Fine,
     Slow,
     RequestLost,
-    AnswerLost,
+    ResponseLost,
     Late,
     Silenced,
 }
 
 impl State {
-    /// The fate of the next request. It is drawn from the seed and the request's number alone, so that leaving one
-    /// trouble out changes nothing for the others.
+    /// The fate of the next request, drawn from the seed and the request's number alone: leaving out one fault does
+    /// not change the others.
     fn fate(&mut self) -> Fate {
         self.asked += 1;
         let fate =
@@ -388,10 +388,10 @@ impl State {
     }
 
     fn drawn_fate(&self, drawn: u64) -> Fate {
-        let Wire { request_lost, answer_lost, late, slow, silenced } = self.wire;
+        let Wire { request_lost, response_lost, late, slow, silenced } = self.wire;
         let fates = [
             (request_lost, Fate::RequestLost),
-            (answer_lost, Fate::AnswerLost),
+            (response_lost, Fate::ResponseLost),
             (late, Fate::Late),
             (slow, Fate::Slow),
             (silenced, Fate::Silenced),
@@ -409,12 +409,12 @@ impl State {
 
 impl Clock for Process {
     fn monotonic(&self) -> Duration {
-        self.strike();
+        self.maybe_panic();
         Duration::from_micros(self.now())
     }
 
     fn wall_ms(&self) -> i64 {
-        self.strike();
+        self.maybe_panic();
         self.lock().wall_ms(self.number)
     }
 

@@ -1,14 +1,14 @@
-//! The cooperative-sticky assignor: everyone keeps what it has as far as that is fair, and a partition that moves
-//! belongs to nobody for one generation (KIP-429; `AbstractStickyAssignor`, `CooperativeStickyAssignor`).
+//! The cooperative-sticky assignor: members keep what they have as far as that is fair, and a partition that moves
+//! has no owner for one generation (KIP-429; `AbstractStickyAssignor`, `CooperativeStickyAssignor`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::kafka::{Partition, Subscription};
 
-/// Who is to have what.
+/// The partitions of each member.
 pub fn assign(members: &[(Arc<str>, Subscription)], all: &[Partition]) -> Vec<(Arc<str>, Vec<Partition>)> {
-    // Two that claim a partition: the later generation has it (`AbstractStickyAssignor.prepopulateCurrentAssignments`).
+    // If two claim a partition, the later generation wins (`AbstractStickyAssignor.prepopulateCurrentAssignments`).
     let mut owners: BTreeMap<&Partition, (i32, usize)> = BTreeMap::new();
     for (index, (_, subscription)) in members.iter().enumerate() {
         for partition in subscription.owned.iter().filter(|partition| all.contains(partition)) {
@@ -34,7 +34,7 @@ pub fn assign(members: &[(Arc<str>, Subscription)], all: &[Partition]) -> Vec<(A
         let poorest = (0..members.len()).min_by_key(|index| shares[*index].len()).expect("there are members");
         shares[poorest].push(partition.clone());
     }
-    // What another still has is given only once it has let go.
+    // What another member still owns is assigned only after it has been released.
     for (index, share) in shares.iter_mut().enumerate() {
         share.retain(|partition| owners.get(partition).is_none_or(|(_, owner)| *owner == index));
     }
@@ -56,22 +56,22 @@ mod tests {
         assign(members, &all).into_iter().map(|(_, share)| numbers(share)).collect()
     }
 
-    /// KIP-429: first it is taken away, in the next generation given.
+    /// KIP-429: it is revoked first, and assigned in the next generation.
     #[test]
-    fn what_moves_is_nobodys_for_a_generation() {
+    fn moving_partition_has_no_owner_for_one_generation() {
         assert_eq!(shares(&[member("a", 1, &[0, 1]), member("b", -1, &[])], 2), [vec![0], vec![]]);
         assert_eq!(shares(&[member("a", 2, &[0]), member("b", 2, &[])], 2), [[0], [1]]);
     }
 
     #[test]
-    fn everyone_keeps_what_is_fair() {
+    fn members_keep_their_fair_share() {
         assert_eq!(shares(&[member("a", 1, &[1, 3]), member("b", 1, &[0, 2])], 4), [[1, 3], [0, 2]]);
         assert_eq!(shares(&[member("a", 1, &[2])], 3), [[2, 0, 1]]);
     }
 
-    /// `AbstractStickyAssignor`: a zombie's claim of an earlier generation does not count.
+    /// `AbstractStickyAssignor`: a zombie's claim from an earlier generation does not count.
     #[test]
-    fn the_later_generation_owns() {
+    fn claim_of_the_later_generation_wins() {
         assert_eq!(shares(&[member("a", 3, &[0]), member("b", 5, &[0])], 2), [[1], [0]]);
     }
 }

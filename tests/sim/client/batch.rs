@@ -1,4 +1,4 @@
-//! Records as a client has fetched them.
+//! Records as a client fetches them.
 
 use ratchet::cluster::RecordBatch;
 use ratchet::record::{Headers, Record, TopicPartition};
@@ -18,7 +18,7 @@ impl Batch {
         self.records.clear();
     }
 
-    /// Makes `partition` the one that following records are from.
+    /// Adds `partition`, which the following records belong to.
     pub fn open(&mut self, partition: &TopicPartition) {
         self.partitions.push(partition.clone());
     }

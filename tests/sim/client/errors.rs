@@ -1,19 +1,19 @@
-//! What a broker's answer means to a lane: the same table as `src/cluster/kafka/errors.rs`, with what librdkafka
-//! makes of an answer in a transactional call before that (`rdkafka_txnmgr.c`).
+//! What a broker's error means to a lane: the same table as `src/cluster/kafka/errors.rs`, and before that what
+//! librdkafka does with it in a transactional call (`rdkafka_txnmgr.c`).
 
 use ratchet::cluster::{Error, Kind};
 
 use crate::kafka::Code;
 use crate::world::Broken;
 
-/// How librdkafka takes the answer to a transactional request.
+/// librdkafka's reaction to the error of a transactional request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The same request again.
+    /// Send the same request again.
     Retry,
     /// The transaction has failed.
     Abort,
-    /// The producer has.
+    /// The producer has failed.
     Fatal,
 }
 
@@ -27,7 +27,7 @@ pub fn transactional(broken: Broken) -> Action {
     }
 }
 
-/// `rd_kafka_handle_Produce_error`: an epoch that is fenced is fatal, whatever else is permanent fails the transaction.
+/// `rd_kafka_handle_Produce_error`: a fenced epoch is fatal, any other permanent error fails the transaction.
 pub fn produced(broken: Broken) -> Action {
     let Broken::Code(code) = broken else { return Action::Retry };
     match code {
@@ -37,12 +37,12 @@ pub fn produced(broken: Broken) -> Action {
     }
 }
 
-/// Whether the broker refuses what stands in the record or its batch.
-pub fn refuses_record(code: Code) -> bool {
+/// Whether the broker rejects the content of the record or its batch.
+pub fn rejects_record(code: Code) -> bool {
     matches!(code, Code::RecordTooLarge | Code::InvalidRecord)
 }
 
-/// Whether the group refuses the membership.
+/// Whether the group rejects the membership.
 pub fn is_stale_membership(code: Code) -> bool {
     matches!(code, Code::IllegalGeneration | Code::UnknownMemberId | Code::RebalanceInProgress)
 }

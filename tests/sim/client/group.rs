@@ -1,4 +1,4 @@
-//! What librdkafka's main thread does for a member of a group: joining, heartbeats, and the dance of assignments.
+//! librdkafka's main thread for a group member: joining, heartbeats, and the assignment handshake.
 //!
 //! After `rdkafka_cgrp.c` of librdkafka 2.12 (classic protocol, cooperative): `handle_assignment_cooperative`,
 //! `incr_unassign_done`, `handle_Heartbeat`, `revoke_all_rejoin`, `max_poll_interval_check_tmr_cb`.
@@ -13,12 +13,12 @@ use super::assignor;
 pub const HEARTBEAT: Time = 300 * MS;
 pub const SESSION: Time = 2 * SECOND;
 pub const MAX_POLL: Time = 6 * SECOND;
-/// Between two attempts to join.
+/// Pause between two attempts to join.
 const JOIN_PAUSE: Time = 20 * MS;
-/// Between two looks for an answer that comes by itself.
-const LOOK: Time = 3 * MS;
+/// How often to poll for the response to a join or sync.
+const RESPONSE_POLL: Time = 3 * MS;
 
-/// What the application has to answer.
+/// What the application must accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Assigned(Vec<Partition>),
@@ -26,7 +26,7 @@ pub enum Event {
     Lost(Vec<Partition>),
 }
 
-/// What the main thread and the application share.
+/// State shared by the main thread and the application.
 #[derive(Default)]
 pub struct Shared {
     pub topics: Vec<Arc<str>>,
@@ -37,7 +37,7 @@ pub struct Shared {
     pub closing: bool,
     pub closed: bool,
     pub polled: Time,
-    /// What the coordinator has said of the membership in answer to a commit.
+    /// The coordinator's error about the membership in response to a commit.
     pub refused: Option<Code>,
     pub thread: usize,
 }
@@ -50,10 +50,10 @@ pub struct Membership {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// What follows.
+/// The next step.
 enum Next {
     Join,
-    /// All partitions are another's already.
+    /// All partitions already have other owners.
     Lost,
     Close,
 }
@@ -72,7 +72,7 @@ impl Membership {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the main thread: something was answered.
+    /// Wakes the main thread after the application has accepted an event.
     pub fn wake(&self) {
         let thread = self.lock().thread;
         self.process.wake(thread);
@@ -95,7 +95,7 @@ struct Thread {
     to: Membership,
     owned: Vec<Partition>,
     owned_generation: i32,
-    /// When the coordinator last answered a heartbeat.
+    /// When the coordinator last accepted a heartbeat.
     heard: Time,
     /// When the next heartbeat is due.
     beat: Time,
@@ -133,7 +133,7 @@ impl Thread {
         self.to.lock().member = "".into();
     }
 
-    /// Joins, and tells the application what that has come to.
+    /// Joins the group, and notifies the application of the result.
     fn join(&mut self) -> Next {
         if self.is_closing() {
             return Next::Close;
@@ -148,11 +148,11 @@ impl Thread {
             return Next::Join;
         }
         let subscription = Subscription { topics, owned: self.owned.clone(), generation: self.owned_generation };
-        let asked = self.ask("join", move |broker, group, member| {
+        let result = self.ask("join", move |broker, group, member| {
             let times = (SESSION, MAX_POLL);
             Ok(broker.groups.join(broker.now, (group, member), subscription.clone(), times))
         });
-        match asked {
+        match result {
             Ok(Ok(())) => {}
             Ok(Err((Code::MemberIdRequired, id))) => {
                 self.to.lock().member = id;
@@ -167,7 +167,7 @@ impl Thread {
                 return Next::Join;
             }
         }
-        match self.await_answer(|broker, group, member| broker.groups.take_joined(group, member)) {
+        match self.await_response(|broker, group, member| broker.groups.take_joined(group, member)) {
             None => Next::Close,
             Some(Ok(joined)) => self.sync(joined),
             Some(Err(_)) => {
@@ -177,7 +177,7 @@ impl Thread {
         }
     }
 
-    /// Assigns if that is this member's part, and learns what is its own.
+    /// Assigns if this member is the leader, and gets its own assignment.
     fn sync(&mut self, joined: Joined) -> Next {
         self.to.lock().generation = joined.generation;
         let generation = joined.generation;
@@ -186,7 +186,7 @@ impl Thread {
             broker.groups.sync(broker.now, (group, member), generation, assignments)
         });
         let synced = match synced {
-            Ok(()) => self.await_answer(|broker, group, member| broker.groups.take_synced(group, member)),
+            Ok(()) => self.await_response(|broker, group, member| broker.groups.take_synced(group, member)),
             Err(Broken::Code(code)) => Some(Err(code)),
             Err(Broken::Lost) => Some(Err(Code::RebalanceInProgress)),
         };
@@ -206,8 +206,8 @@ impl Thread {
         if self.owned.is_empty() { Next::Join } else { Next::Lost }
     }
 
-    /// Waits for what comes by itself; `None` when the member is closed meanwhile.
-    fn await_answer<T>(
+    /// Polls for a response; `None` when the member is closed meanwhile.
+    fn await_response<T>(
         &self,
         mut take: impl FnMut(&mut Broker, &str, &str) -> Option<Result<T, Code>>,
     ) -> Option<Result<T, Code>> {
@@ -216,15 +216,16 @@ impl Thread {
                 return None;
             }
             let member = self.to.lock().member.clone();
-            let answer = take(&mut self.to.process.lock().broker, &self.to.group, &member);
-            if answer.is_some() {
-                return answer;
+            let response = take(&mut self.to.process.lock().broker, &self.to.group, &member);
+            if response.is_some() {
+                return response;
             }
-            self.to.process.sleep(LOOK);
+            self.to.process.sleep(RESPONSE_POLL);
         }
     }
 
-    /// Tells what is new and what is to go: first that, then this, then the group is joined once more.
+    /// Notifies the application of revoked partitions first, then of new ones; after a revocation, the member
+    /// rejoins.
     fn take_over(&mut self, assignment: Vec<Partition>, generation: i32) -> Next {
         self.heard = self.to.process.now();
         self.beat = self.heard + HEARTBEAT;
@@ -234,25 +235,25 @@ impl Thread {
         self.to.lock().refused = None;
         let rejoin = !revoked.is_empty();
         if rejoin {
-            if !self.tell(Event::Revoked(revoked)) {
+            if !self.notify(Event::Revoked(revoked)) {
                 return Next::Close;
             }
             self.owned.retain(|one| assignment.contains(one));
         }
         self.owned.extend(added.iter().cloned());
-        if !self.tell(Event::Assigned(added)) {
+        if !self.notify(Event::Assigned(added)) {
             return Next::Close;
         }
         if rejoin { Next::Join } else { self.stay() }
     }
 
-    /// Tells the application something and waits for its answer; heartbeats go on. `false`: the member is closed.
-    fn tell(&mut self, event: Event) -> bool {
+    /// Notifies the application and waits until it accepts; heartbeats continue. `false`: the member is closed.
+    fn notify(&mut self, event: Event) -> bool {
         {
             let mut state = self.to.process.lock();
             state.note("event", format_args!("{event:?}"));
-            let (Event::Assigned(told) | Event::Revoked(told) | Event::Lost(told)) = &event;
-            state.told(self.to.process.number, told.len());
+            let (Event::Assigned(moved) | Event::Revoked(moved) | Event::Lost(moved)) = &event;
+            state.rebalanced(self.to.process.number, moved.len());
         }
         self.to.lock().event = Some(event);
         loop {
@@ -263,7 +264,7 @@ impl Thread {
                 return true;
             }
             self.to.process.sleep_until(self.beat);
-            // What the coordinator says meanwhile waits: a rebalance is in progress already.
+            // Rebalances that the coordinator announces meanwhile wait: one is in progress already.
             match self.heartbeat() {
                 Some(Code::UnknownMemberId) => self.forget_member(),
                 Some(Code::IllegalGeneration) => self.to.lock().generation = -1,
@@ -292,7 +293,7 @@ impl Thread {
         }
     }
 
-    /// A member at work, until something changes.
+    /// Stays in the group until something changes.
     fn stay(&mut self) -> Next {
         loop {
             let (closing, resubscribed, polled) = {
@@ -337,7 +338,7 @@ impl Thread {
         self.owned_generation = -1;
         if !owned.is_empty() {
             self.to.process.lock().lost(self.to.process.number);
-            if !self.tell(Event::Lost(owned)) {
+            if !self.notify(Event::Lost(owned)) {
                 return Next::Close;
             }
         }

@@ -1,4 +1,4 @@
-//! A group's member, as the lane sees it: see `src/cluster/kafka/member.rs`, whose rules these are.
+//! A group member from the lane's side: see `src/cluster/kafka/member.rs`, which has the same rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use super::{Batch, errors, ours, theirs};
 /// How long leaving the group may take.
 const LEAVE_DEADLINE: Time = 5 * SECOND;
 
-/// Where an assigned partition stands.
+/// An assigned partition.
 struct Slot {
     partition: TopicPartition,
     started: bool,
-    /// The next offset to fetch; behind markers and gaps that were passed.
+    /// The next offset to fetch, after any markers and gaps that were skipped.
     next: i64,
     /// Whether anything was read since the start.
     passed: bool,
     end: Option<i64>,
-    /// Its fetcher has met an offset that does not exist, and has stopped for good.
+    /// Its fetcher met an offset that does not exist, and has stopped for good.
     stopped: bool,
 }
 
@@ -74,7 +74,7 @@ impl Member {
         })
     }
 
-    /// Takes what there is of the started partitions, beginning at any of them.
+    /// Fetches from the started partitions, starting with a random one.
     fn fetch(&mut self, batch: &mut Batch, records_max: usize) -> Result<(), Error> {
         let count = self.slots.len() as u64;
         if count == 0 {
@@ -82,8 +82,8 @@ impl Member {
         }
         let mut state = self.process.lock();
         let first = state.random.below(count) as usize;
-        // Fetches bring any number of records.
-        let bound = if state.laden {
+        // Fetches return any number of records.
+        let bound = if state.backlogged {
             state.random.between(1, 2) as usize
         } else if state.random.permille(300) {
             state.random.between(1, 8) as usize
@@ -152,7 +152,7 @@ impl cluster::Member for Member {
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         batch.clear();
         self.process.pause();
-        if self.process.lock().laden {
+        if self.process.lock().backlogged {
             let length = self.process.lock().random.between(MS, 20 * MS);
             self.process.sleep(length);
         }
@@ -246,7 +246,7 @@ impl Drop for Member {
     }
 }
 
-/// Offsets as the cluster keeps them.
+/// Offsets in the cluster's type.
 pub fn committed(offsets: &[OffsetCommit]) -> Vec<(Partition, Committed)> {
     let of = |commit: &OffsetCommit| {
         let committed = Committed { offset: commit.committed.offset, metadata: commit.committed.metadata.clone() };

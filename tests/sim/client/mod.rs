@@ -1,9 +1,9 @@
-//! What librdkafka makes of the simulated cluster: ratchet's cluster trait, by the rules of `src/cluster/kafka`.
+//! librdkafka's part, on the simulated cluster: ratchet's cluster traits, by the rules of `src/cluster/kafka`.
 //!
-//! - `group`: librdkafka's main thread of a member; `assignor`: the leader's part; `member`: the lane's side
+//! - `group`: librdkafka's main thread for a member; `assignor`: the leader's part; `member`: the lane's side
 //! - `producer`: a transactional producer; `sender`: its thread
 //! - `reader`, `settle`: the traits of the same names
-//! - `errors`: what answers mean
+//! - `errors`: the meaning of error codes
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,20 +31,20 @@ pub use producer::Producer;
 pub use reader::Reader;
 pub use settle::{Settling, Waits};
 
-/// For how long a question about topics is asked again.
+/// How long a request about topics is retried.
 const PATIENCE: Time = 5 * SECOND;
 
-/// A partition as ratchet names it.
+/// A partition in ratchet's type.
 pub fn ours(partition: &Partition) -> TopicPartition {
     TopicPartition::new(partition.topic.clone(), partition.number)
 }
 
-/// A partition as the cluster names it.
+/// A partition in the cluster's type.
 pub fn theirs(partition: &TopicPartition) -> Partition {
     Partition::new(partition.topic.clone(), partition.partition)
 }
 
-/// Ends dead owners' transactions, each id once, on a thread of its own (`src/cluster/kafka/fences.rs`).
+/// Ends dead owners' transactions, each id once, in a task of its own (`src/cluster/kafka/fences.rs`).
 #[derive(Clone, Default)]
 pub struct Fences(Arc<Mutex<BTreeSet<String>>>);
 
@@ -67,7 +67,7 @@ impl Fences {
     }
 }
 
-/// The simulated cluster, as one process reaches it.
+/// The simulated cluster, as seen by one process.
 #[derive(Clone)]
 pub struct Sim {
     pub process: Process,
@@ -79,9 +79,9 @@ impl Sim {
         Self { process, fences: Fences::default() }
     }
 
-    /// Starts asking what a takeover has to know, and waits for this.
+    /// Starts the queries of a takeover, with these waits.
     pub fn settle_by(&self, inquiry: Inquiry, waits: Waits) -> Settling {
-        Settling::start(settle::Question {
+        Settling::start(settle::Query {
             process: self.process.clone(),
             fences: self.fences.clone(),
             group: inquiry.group.as_str().into(),
@@ -102,7 +102,7 @@ impl Sim {
         let deadline = self.process.now() + PATIENCE;
         loop {
             match self.process.ask(what, request.clone()) {
-                Ok(answer) => return Ok(answer),
+                Ok(result) => return Ok(result),
                 Err(Broken::Code(code)) if errors::plain(code, String::new()).kind != Kind::Retry => {
                     return Err(errors::plain(code, format!("{what}: {code:?}")));
                 }

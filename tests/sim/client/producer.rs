@@ -1,9 +1,9 @@
-//! A transactional producer: records go out from a queue in the background, reports come in later, and the calls
-//! that end a transaction wait. See `src/cluster/kafka/producer.rs` and `rdkafka_txnmgr.c` (protocol version 1). Where the
-//! cluster speaks version 2, so does the producer, as clients other than librdkafka do: each end of a transaction gives
-//! it the epoch of the next. That partitions are then added by writing to them is left out.
+//! A transactional producer: records go out from a queue in the background, delivery reports arrive later, and the
+//! calls that end a transaction block. See `src/cluster/kafka/producer.rs` and `rdkafka_txnmgr.c` (protocol version
+//! 1). If the cluster speaks version 2, so does the producer, as clients other than librdkafka do: each end of a
+//! transaction returns the epoch of the next. Adding partitions implicitly by writing to them is left out.
 //!
-//! One produce request is under way at a time; `abort` throws away what is still queued.
+//! One produce request is in flight at a time; `abort` drops what is still queued.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -11,45 +11,45 @@ use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit
 
 use crate::judge::heard;
 use crate::kafka::{Code, Identity, MS, Partition, Record, SECOND, Time};
-use crate::world::{self, Broken, MEANT, Process};
+use crate::world::{self, Broken, INJECTED_PANIC, Process};
 
 use super::errors::{self, Action};
 use super::member::{Metadata, committed};
-use super::sender::{Background, Line, Outgoing, lock};
+use super::sender::{Background, Outbox, Outgoing, lock};
 
-/// For how long a transaction may be open, and how long ending one may take.
-pub const TRANSACTION: Time = 3 * SECOND;
+/// How long a transaction may be open, and how long ending one may take.
+pub const TRANSACTION_TIMEOUT: Time = 3 * SECOND;
 /// How long opening a producer may take.
-const INIT: Time = 30 * SECOND;
-/// Added to a call's deadline before it is given up.
+const INIT_TIMEOUT: Time = 30 * SECOND;
+/// Added to a call's deadline before giving up.
 const GRACE: Time = 2 * SECOND;
-/// Before the same request is made again.
-pub const AGAIN: Time = 20 * MS;
-/// Before a producer id is asked for again (`RD_KAFKA_IDEMP_PID_RETRY`...: 500 ms).
-const INIT_AGAIN: Time = 500 * MS;
+/// Pause before a request is retried.
+pub const RETRY_PAUSE: Time = 20 * MS;
+/// Pause before a producer id is requested again (`RD_KAFKA_IDEMP_PID_RETRY`...: 500 ms).
+const INIT_RETRY_PAUSE: Time = 500 * MS;
 
 /// A transactional producer.
 pub struct Producer {
     process: Process,
     id: String,
     who: Identity,
-    line: Arc<Mutex<Line>>,
-    answered: bool,
+    outbox: Arc<Mutex<Outbox>>,
+    has_response: bool,
 }
 
-/// Asks for a producer id until it is given. Whatever is open under it is aborted by that.
+/// Requests a producer id until there is one. That aborts any transaction open under the id.
 pub fn init(process: &Process, id: &Arc<str>) -> Result<Identity, Error> {
-    let deadline = process.now() + INIT;
+    let deadline = process.now() + INIT_TIMEOUT;
     loop {
-        let asked = id.clone();
-        let found = process.ask("init producer", move |broker| broker.init_producer(&asked, TRANSACTION));
+        let name = id.clone();
+        let found = process.ask("init producer", move |broker| broker.init_producer(&name, TRANSACTION_TIMEOUT));
         match found {
             Ok((producer, epoch)) => return Ok(Identity { id: id.clone(), producer, epoch }),
             Err(Broken::Code(Code::ProducerFenced | Code::InvalidProducerEpoch)) => {
                 return Err(Error::new(Kind::Fenced, format!("opening the transactional id {id}: fenced")));
             }
-            Err(_) if process.now() < deadline && !process.is_dead() => process.sleep(INIT_AGAIN),
-            Err(_) => return Err(Error::new(Kind::Retry, format!("opening the transactional id {id}: no answer"))),
+            Err(_) if process.now() < deadline && !process.is_dead() => process.sleep(INIT_RETRY_PAUSE),
+            Err(_) => return Err(Error::new(Kind::Retry, format!("opening the transactional id {id}: no response"))),
         }
     }
 }
@@ -58,26 +58,26 @@ impl Producer {
     pub fn open(process: Process, id: &str) -> Result<Self, Error> {
         let who = init(&process, &id.into())?;
         process.lock().memory.opened(&who.id, process.number);
-        let line = Arc::new(Mutex::new(Line { epoch: who.epoch, ..Line::default() }));
-        let background = Background { process: process.clone(), who: who.clone(), line: line.clone() };
-        lock(&line).thread = process.spawn(move || background.run());
-        Ok(Self { process, id: id.to_owned(), who, line, answered: true })
+        let outbox = Arc::new(Mutex::new(Outbox { epoch: who.epoch, ..Outbox::default() }));
+        let background = Background { process: process.clone(), who: who.clone(), outbox: outbox.clone() };
+        lock(&outbox).thread = process.spawn(move || background.run());
+        Ok(Self { process, id: id.to_owned(), who, outbox, has_response: true })
     }
 
-    /// What its requests name it by.
+    /// How its requests name it.
     pub fn identity(&self) -> Identity {
         self.who.clone()
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        lock(&self.line)
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        lock(&self.outbox)
     }
 
     fn in_doubt(&self) -> bool {
-        self.line().doubted
+        self.outbox().doubted
     }
 
-    /// Makes a transactional request until it has an answer that is one, or `deadline`; the error says so.
+    /// Retries a transactional request until it succeeds, fails for good, or `deadline` has passed.
     fn ask<T: 'static>(
         &self,
         what: &'static str,
@@ -87,36 +87,36 @@ impl Producer {
         loop {
             let (who, request) = (self.who.clone(), request.clone());
             let broken = match self.process.ask(what, move |broker| request(broker, &who)) {
-                Ok(answer) => return Ok(answer),
+                Ok(result) => return Ok(result),
                 Err(broken) => broken,
             };
             if broken == Broken::Lost {
                 let now = self.process.now();
-                self.line().broke(now);
+                self.outbox().connection_broke(now);
             }
             let action = errors::transactional(broken);
             if action == Action::Fatal {
-                self.line().failed = Some((action, format!("{what}: {broken:?}")));
+                self.outbox().failed = Some((action, format!("{what}: {broken:?}")));
             }
-            if action != Action::Retry || self.process.now() + AGAIN >= deadline || self.process.is_dead() {
+            if action != Action::Retry || self.process.now() + RETRY_PAUSE >= deadline || self.process.is_dead() {
                 return Err((action, broken));
             }
-            self.process.sleep(AGAIN);
+            self.process.sleep(RETRY_PAUSE);
         }
     }
 
-    /// What has failed in the background.
-    fn look_back(&self) -> Result<(), Error> {
-        let line = self.line();
-        let Some((action, message)) = &line.failed else { return Ok(()) };
+    /// Fails if anything failed in the background.
+    fn check_failed(&self) -> Result<(), Error> {
+        let outbox = self.outbox();
+        let Some((action, message)) = &outbox.failed else { return Ok(()) };
         let kind = if *action == Action::Fatal { Kind::Fenced } else { Kind::Abort };
         Err(Error::new(kind, message.clone()))
     }
 
-    /// Waits for the deliveries.
+    /// Waits until all records are delivered.
     fn flush(&self, deadline: Time) -> Result<(), Error> {
         loop {
-            self.look_back()?;
+            self.check_failed()?;
             if self.in_flight() == 0 {
                 return Ok(());
             }
@@ -127,19 +127,19 @@ impl Producer {
         }
     }
 
-    /// Nothing may have come to stand where others stood.
+    /// Fails if a record was written below the offset expected for it.
     fn check_deliveries(&self) -> Result<(), Error> {
-        let line = self.line();
-        let is_below = |(number, offset): &&(u64, i64)| line.expected.get(number).is_some_and(|from| offset < from);
-        match line.delivered.iter().find(is_below) {
+        let outbox = self.outbox();
+        let is_below = |(number, offset): &&(u64, i64)| outbox.expected.get(number).is_some_and(|from| offset < from);
+        match outbox.delivered.iter().find(is_below) {
             None => Ok(()),
-            Some((_, offset)) => Err(Error::new(Kind::Abort, format!("a record has come to stand at offset {offset}"))),
+            Some((_, offset)) => Err(Error::new(Kind::Abort, format!("a record was written at offset {offset}"))),
         }
     }
 
     fn add_offsets(&mut self, offsets: &[OffsetCommit], group: &Metadata, deadline: Time) -> Result<(), Error> {
         let failed = |(_, broken): (Action, Broken)| {
-            // Whatever this was, nothing has been committed.
+            // Whatever the error was, nothing has been committed.
             let stale = matches!(broken, Broken::Code(code) if errors::is_stale_membership(code));
             let fatal = !stale && errors::transactional(broken) == Action::Fatal;
             (
@@ -148,10 +148,10 @@ impl Producer {
             )
         };
         if offsets.is_empty() {
-            // Nothing is asked then (`rd_kafka_send_offsets_to_transaction`).
+            // Then nothing is requested (`rd_kafka_send_offsets_to_transaction`).
             return Ok(());
         }
-        self.line().begun = true;
+        self.outbox().is_open = true;
         let name = group.group.clone();
         let added = self.ask("add offsets", deadline, move |broker, who| broker.add_offsets(who, &name));
         let (name, member, generation) = (group.group.clone(), group.member.clone(), group.generation);
@@ -162,22 +162,22 @@ impl Producer {
             })
         });
         added.map_err(failed).map_err(|(stale, error)| {
-            self.answered = stale;
+            self.has_response = stale;
             error
         })
     }
 
     fn commit_within(&mut self, offsets: &[OffsetCommit], group: &Metadata, deadline: Time) -> Result<(), Error> {
-        self.look_back()?;
-        // The records go out meanwhile, and are waited for by what ends the transaction.
+        self.check_failed()?;
+        // Records are sent meanwhile; the end of the transaction waits for them.
         self.add_offsets(offsets, group, deadline)?;
         self.flush(deadline)?;
         self.check_deliveries()?;
         let number = self.process.lock().broker.coordinator.number(&self.who.id);
         match self.ask("end commit", deadline, |broker, who| broker.end_transaction(who, true)) {
             Ok(epoch) => {
-                self.answered = true;
-                self.move_on(epoch);
+                self.has_response = true;
+                self.continue_under(epoch);
                 Ok(())
             }
             Err((action, broken)) => {
@@ -196,21 +196,21 @@ impl Producer {
         }
     }
 
-    /// The transaction has ended, and the next one is written under `epoch`. Under another one sequences begin anew.
-    fn move_on(&mut self, epoch: i16) {
+    /// The transaction has ended, and the next one is written under `epoch`. Under a new epoch sequences restart.
+    fn continue_under(&mut self, epoch: i16) {
         let is_new = self.who.epoch != epoch;
         if is_new {
             self.process.lock().reach("an end of a transaction moved its producer's epoch on");
         }
         self.who.epoch = epoch;
-        let mut line = self.line();
+        let mut outbox = self.outbox();
         if is_new {
-            line.epoch = epoch;
-            line.sequences.clear();
+            outbox.epoch = epoch;
+            outbox.sequences.clear();
         }
-        line.registered.clear();
-        line.begun = false;
-        line.failed = None;
+        outbox.registered.clear();
+        outbox.is_open = false;
+        outbox.failed = None;
     }
 }
 
@@ -225,17 +225,17 @@ impl cluster::Producer for Producer {
         if self.in_doubt() {
             return Err(Error::new(Kind::Fenced, "a connection broke while the last transaction ended"));
         }
-        self.line().expected.clear();
-        match &self.line().failed {
+        self.outbox().expected.clear();
+        match &self.outbox().failed {
             Some((_, message)) => Err(Error::new(Kind::Fenced, message.clone())),
             None => Ok(()),
         }
     }
 
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
-        self.process.strike();
+        self.process.maybe_panic();
         if world::is_poisonous(message.value) {
-            panic!("{MEANT}: a poisonous record");
+            panic!("{INJECTED_PANIC}: a poisonous record");
         }
         let record = {
             let state = self.process.lock();
@@ -249,82 +249,85 @@ impl cluster::Producer for Producer {
         };
         let since = self.process.now();
         {
-            let mut line = self.line();
-            if let Some((action, message)) = &line.failed {
+            let mut outbox = self.outbox();
+            if let Some((action, message)) = &outbox.failed {
                 let kind = if *action == Action::Fatal { Kind::Fenced } else { Kind::Abort };
                 return Err(Error::new(kind, message.clone()));
             }
             let partition = Partition::new(message.topic, message.partition);
-            line.queue.push_back(Outgoing { partition, ticket, record, since });
+            outbox.queue.push_back(Outgoing { partition, ticket, record, since });
         }
-        let thread = self.line().thread;
+        let thread = self.outbox().thread;
         self.process.wake(thread);
         Ok(())
     }
 
     fn expect_from(&mut self, number: u64, offset: i64) {
-        self.line().expected.insert(number, offset);
+        self.outbox().expected.insert(number, offset);
     }
 
     fn in_flight(&self) -> usize {
-        let line = self.line();
-        line.queue.len() + line.in_flight
+        let outbox = self.outbox();
+        outbox.queue.len() + outbox.in_flight
     }
 
     fn has_failed(&self) -> bool {
-        !self.line().failures.is_empty()
+        !self.outbox().failures.is_empty()
     }
 
     fn take_failures(&mut self) -> Vec<DeliveryFailure> {
-        std::mem::take(&mut self.line().failures)
+        std::mem::take(&mut self.outbox().failures)
     }
 
     fn take_delivered(&mut self) -> Vec<(u64, i64)> {
-        std::mem::take(&mut self.line().delivered)
+        std::mem::take(&mut self.outbox().delivered)
     }
 
     fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
-        let asked = self.process.now();
-        self.answered = false;
-        self.line().ending = Some((asked, None));
-        let ended = self.commit_within(offsets, &group, asked + TRANSACTION);
-        self.line().ending = Some((asked, Some(self.process.now())));
+        let requested_at = self.process.now();
+        self.has_response = false;
+        self.outbox().ending = Some((requested_at, None));
+        let ended = self.commit_within(offsets, &group, requested_at + TRANSACTION_TIMEOUT);
+        self.outbox().ending = Some((requested_at, Some(self.process.now())));
         if ended.is_ok() {
             heard::committed();
-            self.process.strike();
+            self.process.maybe_panic();
         } else {
-            let has_records = !self.line().registered.is_empty();
+            let has_records = !self.outbox().registered.is_empty();
             self.process.lock().commit_failed(has_records, &committed(offsets));
         }
         ended
     }
 
     fn abort(&mut self) -> Result<(), Error> {
-        let asked = self.process.now();
+        let requested_at = self.process.now();
         {
-            let mut line = self.line();
-            line.ending = Some((asked, None));
-            line.queue.clear();
+            let mut outbox = self.outbox();
+            outbox.ending = Some((requested_at, None));
+            outbox.queue.clear();
         }
-        // What is under way is waited for (`rd_kafka_txn_op_begin_abort` purges, and flushes).
-        while self.line().is_busy() && self.process.now() < asked + TRANSACTION && !self.process.is_dead() {
+        // Waits for requests in flight (`rd_kafka_txn_op_begin_abort` purges, and flushes).
+        while self.outbox().is_busy()
+            && self.process.now() < requested_at + TRANSACTION_TIMEOUT
+            && !self.process.is_dead()
+        {
             self.process.sleep(MS);
         }
-        let fatal = self.line().failed.as_ref().is_some_and(|(action, _)| *action == Action::Fatal);
+        let fatal = self.outbox().failed.as_ref().is_some_and(|(action, _)| *action == Action::Fatal);
         if fatal {
             return Err(Error::new(Kind::Fenced, "aborting the transaction: the producer is fenced"));
         }
-        let begun = self.line().begun;
-        let ended = match begun {
+        let is_open = self.outbox().is_open;
+        let ended = match is_open {
             false => Ok(self.who.epoch),
-            true => {
-                self.ask("end abort", asked + TRANSACTION + GRACE, |broker, who| broker.end_transaction(who, false))
-            }
+            true => self.ask("end abort", requested_at + TRANSACTION_TIMEOUT + GRACE, |broker, who| {
+                broker.end_transaction(who, false)
+            }),
         };
-        self.line().ending = Some((asked, Some(self.process.now())));
+        self.outbox().ending = Some((requested_at, Some(self.process.now())));
         match ended {
             Ok(epoch) => {
-                self.move_on(epoch);
+                self.continue_under(epoch);
                 Ok(())
             }
             Err((Action::Fatal, broken)) => Err(Error::new(Kind::Fenced, format!("aborting: {broken:?}"))),
@@ -333,15 +336,15 @@ impl cluster::Producer for Producer {
     }
 
     fn is_fit(&self) -> bool {
-        self.answered && !self.in_doubt()
+        self.has_response && !self.in_doubt()
     }
 }
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        self.line().closed = true;
+        self.outbox().closed = true;
         if !self.process.is_dead() {
-            let thread = self.line().thread;
+            let thread = self.outbox().thread;
             self.process.wake(thread);
         }
     }

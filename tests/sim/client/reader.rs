@@ -21,7 +21,7 @@ impl Reader {
     pub fn open(process: Process, partition: TopicPartition, position: i64) -> Self {
         let reader = Self { process, partition, position };
         if reader.is_of_changelog() {
-            reader.process.lock().memory.reads(reader.process.number);
+            reader.process.lock().memory.starts_reading(reader.process.number);
         }
         reader
     }
@@ -55,7 +55,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         if self.is_of_changelog() {
-            self.process.lock().memory.reads_no_more(self.process.number);
+            self.process.lock().memory.stops_reading(self.process.number);
         }
     }
 }
@@ -65,7 +65,7 @@ impl cluster::Reader for Reader {
 
     fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
         batch.clear();
-        self.process.strike();
+        self.process.maybe_panic();
         self.process.pause();
         self.fetch(batch, records_max)?;
         if batch.is_empty() && !wait.is_zero() {

@@ -1,4 +1,5 @@
-//! A takeover's questions, asked on a thread of their own: see `src/cluster/kafka/settle.rs`, whose order this is.
+//! The queries of a takeover, made in tasks of their own: see `src/cluster/kafka/settle.rs`, which uses the same
+//! order.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,23 +13,23 @@ use super::{Fences, errors};
 
 const DEADLINE: Time = 60 * SECOND;
 const RETRY_PAUSE: Time = 50 * MS;
-/// Between two stable fetches while something is pending (`retry.backoff.ms`).
+/// Pause between two stable fetches while offsets are pending (`retry.backoff.ms`).
 const STABLE_PAUSE: Time = 10 * MS;
 const LOOK_MIN: Time = 2 * MS;
 const LOOK_MAX: Time = 50 * MS;
 
-type Answer = Told<Settled>;
-/// What one task tells another.
-type Told<T> = Arc<Mutex<Option<Result<T, Error>>>>;
+type Outcome = Shared<Settled>;
+/// A result that one task passes to another.
+type Shared<T> = Arc<Mutex<Option<Result<T, Error>>>>;
 
-/// A [`Settled`] in the making.
+/// A pending [`Settled`].
 pub struct Settling {
-    answer: Answer,
+    outcome: Outcome,
     dropped: Arc<Mutex<bool>>,
 }
 
-/// What is asked.
-pub struct Question {
+/// What is queried.
+pub struct Query {
     pub process: Process,
     pub fences: Fences,
     pub group: Arc<str>,
@@ -40,43 +41,43 @@ pub struct Question {
     pub waits: Waits,
 }
 
-/// What is waited for, so that nobody else can write any more.
+/// What a takeover waits for, so that nobody else can write any more.
 #[derive(Clone, Copy)]
 pub struct Waits {
-    /// Whether offsets that are pending are.
+    /// Whether it waits for pending offsets.
     pub offsets: bool,
-    /// Whether the changelog's open transaction is, once its end was asked for.
+    /// Whether it waits for the changelog's open transaction, up to the end found before.
     pub transaction: bool,
     /// Which end that is.
     pub end: Isolation,
 }
 
 impl Waits {
-    /// As it has to be.
+    /// The right ones.
     pub const RIGHT: Self = Self { offsets: true, transaction: true, end: Isolation::Uncommitted };
 }
 
 impl Settling {
-    pub fn start(question: Question) -> Self {
-        let (answer, dropped): (Answer, _) = (Answer::default(), Arc::new(Mutex::new(false)));
-        let deadline = question.process.now() + DEADLINE;
-        let asking = Arc::new(Asking { question, deadline, dropped: dropped.clone() });
-        let told = answer.clone();
-        // Side by side with what must come in order.
-        let fencing = asking.clone();
-        asking.question.process.spawn(move || fencing.fence_former_owner());
-        asking.question.process.clone().spawn(move || {
-            let settled = asking.answer();
-            asking.question.process.lock().note("settled", format_args!("{:?} {settled:?}", asking.question.input));
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(settled);
+    pub fn start(query: Query) -> Self {
+        let (outcome, dropped): (Outcome, _) = (Outcome::default(), Arc::new(Mutex::new(false)));
+        let deadline = query.process.now() + DEADLINE;
+        let queries = Arc::new(Queries { query, deadline, dropped: dropped.clone() });
+        let shared = outcome.clone();
+        // In parallel with the queries that must come in order.
+        let fencing = queries.clone();
+        queries.query.process.spawn(move || fencing.fence_former_owner());
+        queries.query.process.clone().spawn(move || {
+            let settled = queries.run();
+            queries.query.process.lock().note("settled", format_args!("{:?} {settled:?}", queries.query.input));
+            *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(settled);
         });
-        Self { answer, dropped }
+        Self { outcome, dropped }
     }
 }
 
 impl cluster::Settling for Settling {
     fn poll(&mut self) -> Option<Result<Settled, Error>> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -86,25 +87,25 @@ impl Drop for Settling {
     }
 }
 
-struct Asking {
-    question: Question,
+struct Queries {
+    query: Query,
     deadline: Time,
     dropped: Arc<Mutex<bool>>,
 }
 
-impl Asking {
-    fn answer(self: &Arc<Self>) -> Result<Settled, Error> {
-        let Question { group, input, changelog, waits, .. } = &self.question;
-        let (asked, of) = (group.clone(), input.clone());
+impl Queries {
+    fn run(self: &Arc<Self>) -> Result<Settled, Error> {
+        let Query { group, input, changelog, waits, .. } = &self.query;
+        let (name, of) = (group.clone(), input.clone());
         let stable = waits.offsets;
-        let committed = self.persist("stable fetch", move |broker| broker.fetch_offset(&asked, &of, stable))?;
+        let committed = self.retry("stable fetch", move |broker| broker.fetch_offset(&name, &of, stable))?;
         let committed = committed.map(|found| CommittedOffset { offset: found.offset, metadata: found.metadata });
-        // Only now: an input never ends before the offset that was committed.
-        let told: Told<(TopicId, i64, i64)> = Told::default();
-        let (asking, tells) = (self.clone(), told.clone());
-        self.question.process.spawn(move || {
-            let input = asking.ask_input();
-            *tells.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
+        // Only now: an input's end is never below its committed offset.
+        let shared: Shared<(TopicId, i64, i64)> = Shared::default();
+        let (queries, setter) = (self.clone(), shared.clone());
+        self.query.process.spawn(move || {
+            let input = queries.ask_input();
+            *setter.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
         });
         let (changelog_start, changelog_end) = self.ends(changelog, waits.end)?;
         if waits.transaction {
@@ -112,15 +113,15 @@ impl Asking {
         }
         let changelog_id = self.topic_id(changelog)?;
         let of = changelog.clone();
-        let changelog_time = match self.question.asks_time {
-            true => self.persist("latest time", move |broker| broker.latest_time(&of))?,
+        let changelog_time = match self.query.asks_time {
+            true => self.retry("latest time", move |broker| broker.latest_time(&of))?,
             false => None,
         };
-        let seen = match self.question.looks_from {
+        let seen = match self.query.looks_from {
             Some(from) => Some(self.look(from, (changelog_start, changelog_end))?),
             None => None,
         };
-        let (input_id, input_start, input_end) = self.await_told(&told)?;
+        let (input_id, input_start, input_end) = self.await_shared(&shared)?;
         Ok(Settled {
             committed,
             input_id,
@@ -139,8 +140,8 @@ impl Asking {
         if !(start..end).contains(&from) {
             return Ok(Seen { from, first: None });
         }
-        let of = self.question.changelog.clone();
-        let first = self.persist("look", move |broker| {
+        let of = self.query.changelog.clone();
+        let first = self.retry("look", move |broker| {
             let mut first = None;
             broker.fetch(&of, from, Isolation::Committed, 1, |offset, record| {
                 let [key, value] = [&record.key, &record.value].map(|part| part.as_ref().map(|bytes| bytes.to_vec()));
@@ -153,25 +154,25 @@ impl Asking {
 
     /// The input topic's id, and the partition's first offset and end.
     fn ask_input(&self) -> Result<(TopicId, i64, i64), Error> {
-        let id = self.topic_id(&self.question.input)?;
-        let (start, end) = self.ends(&self.question.input, Isolation::Uncommitted)?;
+        let id = self.topic_id(&self.query.input)?;
+        let (start, end) = self.ends(&self.query.input, Isolation::Uncommitted)?;
         Ok((id, start, end))
     }
 
-    fn await_told<T>(&self, told: &Told<T>) -> Result<T, Error> {
+    fn await_shared<T>(&self, shared: &Shared<T>) -> Result<T, Error> {
         loop {
-            if let Some(answer) = told.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                return answer;
+            if let Some(result) = shared.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return result;
             }
-            if self.question.process.is_dead() {
-                return Err(Error::new(Kind::Retry, "settling ended without an answer"));
+            if self.query.process.is_dead() {
+                return Err(Error::new(Kind::Retry, "settling ended without a result"));
             }
-            self.question.process.sleep(MS);
+            self.query.process.sleep(MS);
         }
     }
 
     fn fence_former_owner(&self) {
-        let Question { process, fences, group, input, fencing, .. } = &self.question;
+        let Query { process, fences, group, input, fencing, .. } = &self.query;
         let (group, input) = (group.clone(), input.clone());
         let committed = process.ask("plain fetch", move |broker| broker.fetch_offset(&group, &input, false));
         let Ok(Some(committed)) = committed else { return };
@@ -184,66 +185,66 @@ impl Asking {
     fn wait_stable(&self, end: i64) -> Result<(), Error> {
         let mut pause = LOOK_MIN;
         loop {
-            let (_, stable) = self.ends(&self.question.changelog, Isolation::Committed)?;
+            let (_, stable) = self.ends(&self.query.changelog, Isolation::Committed)?;
             if stable >= end {
                 return Ok(());
             }
             if self.is_over() {
-                let message = format!("a transaction has been open on {:?} for too long", self.question.changelog);
+                let message = format!("a transaction has been open on {:?} for too long", self.query.changelog);
                 return Err(Error::new(Kind::Retry, message));
             }
             if pause == LOOK_MIN {
-                let changelog = Target::Log(self.question.changelog.clone());
-                let mut state = self.question.process.lock();
-                state.takeover_met("a takeover met an open transaction on the changelog", &changelog);
+                let changelog = Target::Log(self.query.changelog.clone());
+                let mut state = self.query.process.lock();
+                state.takeover_met("a takeover found an open transaction on the changelog", &changelog);
             }
-            self.question.process.sleep(pause);
+            self.query.process.sleep(pause);
             pause = (pause * 2).min(LOOK_MAX);
         }
     }
 
     fn ends(&self, partition: &Partition, isolation: Isolation) -> Result<(i64, i64), Error> {
         let partition = partition.clone();
-        self.persist("ends", move |broker| broker.ends(&partition, isolation))
+        self.retry("ends", move |broker| broker.ends(&partition, isolation))
     }
 
     fn topic_id(&self, partition: &Partition) -> Result<TopicId, Error> {
         let topic = partition.topic.clone();
-        let found = self.persist("topic id", move |broker| {
+        let found = self.retry("topic id", move |broker| {
             broker.topics.get(&topic).map(|topic| topic.id).ok_or(Code::UnknownTopicOrPartition)
         })?;
         Ok(TopicId(found.to_be_bytes()))
     }
 
-    /// Asks again until there is an answer, a refusal, or no time left.
-    fn persist<T: 'static>(
+    /// Retries a request until it succeeds, is refused, or time is up.
+    fn retry<T: 'static>(
         &self,
         what: &'static str,
         ask: impl Fn(&mut Broker) -> Result<T, Code> + Clone + Send + 'static,
     ) -> Result<T, Error> {
         loop {
-            let broken = match self.question.process.ask(what, ask.clone()) {
-                Ok(answer) => return Ok(answer),
+            let broken = match self.query.process.ask(what, ask.clone()) {
+                Ok(result) => return Ok(result),
                 Err(broken) => broken,
             };
             let error = match broken {
                 Broken::Code(code) => errors::plain(code, format!("{what}: {code:?}")),
-                Broken::Lost => Error::new(Kind::Retry, format!("{what}: no answer")),
+                Broken::Lost => Error::new(Kind::Retry, format!("{what}: no response")),
             };
             if error.kind == Kind::Refused || self.is_over() {
                 return Err(error);
             }
             let unstable = broken == Broken::Code(Code::UnstableOffsetCommit);
             if unstable {
-                let offsets = Target::Offsets(self.question.group.clone());
-                self.question.process.lock().takeover_met("a takeover met pending offsets", &offsets);
+                let offsets = Target::Offsets(self.query.group.clone());
+                self.query.process.lock().takeover_met("a takeover found pending offsets", &offsets);
             }
-            self.question.process.sleep(if unstable { STABLE_PAUSE } else { RETRY_PAUSE });
+            self.query.process.sleep(if unstable { STABLE_PAUSE } else { RETRY_PAUSE });
         }
     }
 
     fn is_over(&self) -> bool {
         let dropped = *self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        dropped || self.question.process.now() >= self.deadline || self.question.process.is_dead()
+        dropped || self.query.process.now() >= self.deadline || self.query.process.is_dead()
     }
 }

@@ -1,20 +1,20 @@
-//! What scripts need beside `ratchet::cluster`'s traits: time, administrators, and other people's clients.
+//! What scripts need besides `ratchet::cluster`'s traits: time, administrators, and other people's clients.
 
 use ratchet::record::TopicPartition;
 
 /// A key and a value.
 pub type Pair<'a> = (Option<&'a str>, Option<&'a str>);
 
-/// What lies under a cluster.
+/// The cluster underneath.
 pub trait Ground {
-    /// A script's name of a topic, a group or a transactional id, as nobody else uses it.
+    /// A script's name of a topic, group or transactional id, made unique to the script.
     fn name(&self, name: &str) -> String;
     fn now_ms(&self) -> u64;
     fn pause(&self, ms: u64);
 
     /// Writes records outside any transaction, one by one.
     fn write(&self, to: &TopicPartition, records: &[Pair<'_>]);
-    /// What a reader of uncommitted records sees, from the start on.
+    /// What a read_uncommitted reader sees, from the start.
     fn read_uncommitted(&self, from: &TopicPartition) -> Vec<(i64, Option<String>)>;
     /// First offset, last stable offset, end.
     fn bounds(&self, of: &TopicPartition) -> [i64; 3];
@@ -22,14 +22,14 @@ pub trait Ground {
     fn delete_records(&self, of: &TopicPartition, upto: i64);
     fn delete_topic(&self, topic: &str);
     fn grow(&self, topic: &str, partitions: i32);
-    /// Lets the cleaner pass, if it does not by itself, over what is below `upto`.
+    /// Makes sure that the cleaner passes over everything below `upto`.
     fn compact(&self, of: &TopicPartition, upto: i64);
-    /// Deletes a group; whether that was done.
+    /// Deletes a group; returns whether it was deleted.
     fn delete_group(&self, group: &str) -> bool;
-    /// Commits an offset as somebody who is no member; whether that was taken.
+    /// Commits an offset as a client that is no member; returns whether it was accepted.
     fn set_offset(&self, group: &str, of: &TopicPartition, offset: i64, text: &str) -> bool;
 
-    /// Opens a transaction of somebody else's.
+    /// Opens a transaction of another client.
     fn foreign_begin(&mut self, id: &str);
     fn foreign_write(&mut self, id: &str, to: &TopicPartition, record: Pair<'_>);
     /// Adds an offset to it, as a client that has not joined the group.

@@ -1,8 +1,9 @@
-//! Groups: who has what, whose offsets are taken, and what a takeover is told.
+//! Groups: who owns what, whose offsets are accepted, and what a takeover finds.
 
 crate::scripts! {
-    /// A stale owner's commit fails by its generation; the transaction can be aborted, and the producer goes on.
-    a_former_generation_cannot_commit: "
+    /// A stale owner's commit fails because of its generation; the transaction can be aborted, and the producer
+    /// continues.
+    earlier_generation_cannot_commit: "
         topic in 2
         topic out 1
         member a g in
@@ -22,8 +23,8 @@ crate::scripts! {
         see out:0 => 2:current | 4
         committed g in:0 => 1/current
     ";
-    /// Nor can who has left.
-    a_departed_member_cannot_commit: "
+    /// Nor can a member that has left.
+    departed_member_cannot_commit: "
         topic in 1
         member a g in
         share a => 1
@@ -34,7 +35,7 @@ crate::scripts! {
         commit p @gone in:0@5/ => abort
         committed g in:0 => none
     ";
-    /// `Member::metadata`: brokers do not fence those who have not joined, so they have no proof.
+    /// `Member::metadata`: brokers do not fence clients that have not joined, so these have no proof.
     an_unjoined_member_has_no_proof: "
         topic in 1
         member m g in
@@ -42,8 +43,8 @@ crate::scripts! {
         share m => 1
         proof m kept
     ";
-    /// Why: the offsets of a client that has not joined are taken, whoever else is a member.
-    an_unjoined_clients_offsets_are_taken: "
+    /// The reason: the offsets of a client that has not joined are accepted, even if others are members.
+    offsets_of_an_unjoined_client_are_accepted: "
         topic in 1
         member m g in
         share m => 1
@@ -53,8 +54,8 @@ crate::scripts! {
         foreign f commit
         committed g in:0 => 9/unfenced
     ";
-    /// Cooperative: nobody is given what another has not let go, whose offsets can be committed until then.
-    a_partition_that_is_asked_for_can_still_be_committed: "
+    /// Cooperative: nobody is assigned what another has not released, and its offsets can be committed until then.
+    partition_being_revoked_can_still_be_committed: "
         topic in 2
         member a g in
         share a => 2
@@ -69,8 +70,8 @@ crate::scripts! {
         committed g in:0 => 4/mine
         committed g in:1 => 6/mine
     ";
-    /// Who leaves makes room at once.
-    what_one_leaves_the_other_gets: "
+    /// A member that leaves makes room at once.
+    partitions_of_a_departed_member_are_reassigned: "
         topic in 4
         member a g in
         share a => 4
@@ -79,7 +80,7 @@ crate::scripts! {
         leave b
         share a => 4
     ";
-    /// The group is reset only while nobody is in it; the reset's text is blank.
+    /// A group is reset only while it is empty; the reset's text is blank.
     a_group_is_reset_only_when_it_is_empty: "
         topic in 1
         member m g in
@@ -94,7 +95,7 @@ crate::scripts! {
         set g in:0@2/
         committed g in:0 => 2/
     ";
-    /// A group is deleted with its offsets, and only while nobody is in it.
+    /// A group is deleted with its offsets, and only while it is empty.
     a_group_is_deleted_only_when_it_is_empty: "
         topic in 1
         set g in:0@5/token
@@ -106,7 +107,7 @@ crate::scripts! {
         delete-group g
         committed g in:0 => none
     ";
-    /// The stable offset fetch waits for pending offsets, a plain one does not.
+    /// The stable offset fetch waits for pending offsets; a plain one does not.
     a_takeover_waits_for_pending_offsets: "
         topic in 1
         topic log 1
@@ -119,8 +120,8 @@ crate::scripts! {
         foreign f commit
         settled s => 9/theirs 0..0
     ";
-    /// Pending offsets that are aborted leave what was.
-    pending_offsets_go_with_an_abort: "
+    /// Aborted pending offsets leave the committed ones as they were.
+    aborted_pending_offsets_are_dropped: "
         topic in 1
         topic log 1
         set g in:0@3/first
@@ -131,8 +132,8 @@ crate::scripts! {
         foreign f abort
         settled s => 3/first 0..0
     ";
-    /// Of a plain and a transactional commit the one that was written later wins, not the one that took effect later.
-    a_plain_commit_behind_a_pending_one_wins: "
+    /// Of a plain and a transactional commit the later write wins, not the one that took effect later.
+    plain_commit_after_a_pending_one_wins: "
         topic in 1
         topic log 1
         set g in:0@3/first
@@ -144,15 +145,15 @@ crate::scripts! {
         settled s => 4/later 0..0
         committed g in:0 => 4/later
     ";
-    /// A takeover is told what there is where nothing was committed.
-    a_quiet_partition_is_settled_at_once: "
+    /// A takeover succeeds at once if nothing was committed.
+    quiet_partition_is_settled_at_once: "
         topic in 1
         topic log 1
         write in:0 k=a k=b
         settle s g in:0 log:0
         settled s => none 0..2
     ";
-    /// It waits for what is open on the changelog.
+    /// It waits for an open transaction on the changelog.
     a_takeover_waits_for_the_changelog: "
         topic in 1
         topic log 1
@@ -178,7 +179,7 @@ crate::scripts! {
         settled s => none 0..0
         see log:0 => | 2
     ";
-    /// A changelog that is not there is refused.
+    /// A missing changelog is refused.
     a_takeover_without_a_changelog_is_refused: "
         topic in 1
         settle s g in:0 missing:0

@@ -1,12 +1,12 @@
-//! Goal: the simulated cluster does what Apache Kafka does. The same scripted calls are made to both, behind the same
-//! traits of `ratchet::cluster`: to Kafka by `cluster::kafka`, to the simulation by `tests/sim/client`. What is seen
-//! (records, offsets, ends, committed offsets, kinds of errors) has to be the same, line by line.
+//! Goal: the simulated cluster behaves like Apache Kafka. The same scripted calls are made to both, through the same
+//! traits of `ratchet::cluster`: to Kafka by `cluster::kafka`, to the simulation by `tests/sim/client`. The
+//! observations (records, offsets, ends, committed offsets, kinds of errors) must be the same, line by line.
 //!
-//! - `script`: the language; `play`: its words, done by any cluster
-//! - `ground`: what the traits do not offer (administrators, other people's clients), `simulated` and `real`
-//! - `transactions`, `reading`, `groups`, `topics`: the scripts, one for each rule that docs/guarantees.md rests on
-#![allow(clippy::disallowed_methods, reason = "a real Kafka answers by the real clock")]
-#![allow(dead_code, unused_imports, reason = "the simulated cluster can more than scripts ask of it")]
+//! - `script`: the language; `play`: its verbs, on any cluster
+//! - `ground`: what the traits do not offer (administrators, other people's clients); `simulated` and `real`
+//! - `transactions`, `reading`, `groups`, `topics`: the scripts, one for each rule that docs/guarantees.md relies on
+#![allow(clippy::disallowed_methods, reason = "a real Kafka runs by the real clock")]
+#![allow(dead_code, unused_imports, reason = "the simulated cluster can do more than scripts use")]
 
 #[path = "../client/mod.rs"]
 mod client;
@@ -29,7 +29,7 @@ mod support;
 #[path = "../world.rs"]
 mod world;
 
-/// What of the judge the client and the world tell their situations by.
+/// The parts of the judge with which client and world count situations.
 mod judge {
     pub(crate) use crate::{coverage, heard};
 }
@@ -46,10 +46,10 @@ mod transactions;
 
 use script::Script;
 
-/// With how many seeds the simulated cluster is asked: what is seen must not hang on them.
+/// How many seeds the simulated cluster runs with: results must not depend on them.
 const SEEDS: u64 = 20;
 
-/// Plays a script on both and compares.
+/// Plays a script on both clusters and compares.
 pub fn compare(text: &str) {
     let script = Script::parse(text);
     let kafka = real::observe(&script);
@@ -58,7 +58,7 @@ pub fn compare(text: &str) {
         for (line, (here, there)) in script.lines.iter().zip(simulated.iter().zip(&kafka)) {
             assert_eq!(
                 here, there,
-                "{:?}, seed {seed}: the simulated cluster (left) is not as Kafka (right)",
+                "{:?}, seed {seed}: the simulated cluster (left) differs from Kafka (right)",
                 line.text
             );
         }

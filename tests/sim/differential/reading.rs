@@ -1,4 +1,4 @@
-//! Reading: positions pass markers and gaps, and stay before what is open.
+//! Reading: positions pass markers and gaps, and stop before an open transaction.
 
 crate::scripts! {
     /// "The restore has ended when the reader's position has reached the end": markers and aborted records have offsets.
@@ -31,8 +31,8 @@ crate::scripts! {
         position m in:0 => 4
         end m in:0 => 4
     ";
-    /// A member stays before an open transaction, and hears of the end behind it.
-    a_member_stays_before_an_open_transaction: "
+    /// A member stops before an open transaction, and learns of the end beyond it.
+    member_stops_before_an_open_transaction: "
         topic in 1
         write in:0 k=a
         foreign f begin
@@ -50,7 +50,7 @@ crate::scripts! {
         position m in:0 => 4
     ";
     /// Nothing is read that was not started, and nothing stale after another start.
-    a_member_reads_what_it_was_told_to: "
+    member_reads_only_what_was_started: "
         topic in 1
         write in:0 k=a k=b
         member m g in
@@ -64,8 +64,8 @@ crate::scripts! {
         start m in:0 0
         poll m => 0:a 1:b 2:c
     ";
-    /// Records that were removed are never passed silently.
-    removed_records_are_refused: "
+    /// Removed records are never skipped silently.
+    reading_removed_records_is_refused: "
         topic log 1
         write log:0 k=a k=b k=c
         delete-records log:0 2
@@ -75,8 +75,8 @@ crate::scripts! {
         see log:0 from 3 => | 3
         see log:0 from 4 => refused
     ";
-    /// A member that meets a position that is not there has to be made anew.
-    a_member_at_removed_records_is_refused: "
+    /// A member whose position does not exist must be replaced.
+    member_started_at_removed_records_is_refused: "
         topic in 1
         write in:0 k=a k=b k=c
         delete-records in:0 2
@@ -91,8 +91,8 @@ crate::scripts! {
         start n in:0 2
         poll n => 2:c
     ";
-    /// Where an open transaction's first record was removed, the last stable offset is the log's start.
-    records_of_an_open_transaction_are_removed: "
+    /// If an open transaction's first record was removed, the last stable offset is the log's start.
+    records_of_an_open_transaction_can_be_removed: "
         topic log 1
         foreign f begin
         foreign f write log:0 k=open
@@ -103,8 +103,8 @@ crate::scripts! {
         ends log:0 => 1 3 3
         see log:0 => 1:b | 3
     ";
-    /// Compaction leaves the last record of a key, gaps where others were, and the log's start.
-    compaction_leaves_the_last_of_each_key: "
+    /// Compaction keeps the last record of a key, leaves gaps in place of others, and does not move the log's start.
+    compaction_keeps_the_last_record_of_each_key: "
         topic log 1 compacted
         write log:0 k=1 k=2
         sleep 300
@@ -117,7 +117,7 @@ crate::scripts! {
         see log:0 from 1 => 2:3 3:x | 4
     ";
     /// A tombstone is kept for `delete.retention.ms`, and hides what it removes.
-    compaction_leaves_tombstones_for_a_while: "
+    compaction_keeps_tombstones_for_the_delete_retention: "
         topic log 1 compacted
         write log:0 k=1
         sleep 300
@@ -127,7 +127,7 @@ crate::scripts! {
         compact log:0 2
         see log:0 => 1:- 2:x | 3
     ";
-    /// The end of a log that ends in a marker: a position behind the last record is not yet the end.
+    /// If a log ends in a marker, a position after the last record is not yet the end.
     a_reader_passes_a_marker_at_the_end: "
         topic log 1
         write log:0 k=a

@@ -1,4 +1,4 @@
-//! Apache Kafka: the one that a test binary starts, by `cluster::kafka`; beside it rust-rdkafka's own clients.
+//! Apache Kafka: the one that a test binary starts, through `cluster::kafka` and rust-rdkafka's own clients.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -20,19 +20,19 @@ use crate::play::Play;
 use crate::script::Script;
 use crate::support;
 
-/// For what a healthy broker does on a busy machine.
+/// How long a healthy broker may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// What is seen of a script.
+/// The observations for a script.
 pub fn observe(script: &Script) -> Vec<String> {
-    // Long enough to be seen open, beside all that runs at the same time.
+    // Long enough to be seen open while other tests run.
     let (long, brief) = (cluster("30000"), cluster("8000"));
     Play::new(long, brief, Real::new()).run(script)
 }
 
-/// A cluster whose producers' transactions may be open for so long.
+/// A cluster whose producers' transactions have this timeout.
 fn cluster(timeout_ms: &str) -> Kafka {
     let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -74,7 +74,7 @@ fn list(of: &TopicPartition, offset: Offset, text: &str) -> TopicPartitionList {
 }
 
 struct Real {
-    /// What makes names of this script its own.
+    /// Makes this script's names unique.
     mark: String,
     committed: BaseConsumer,
     uncommitted: BaseConsumer,
@@ -112,7 +112,7 @@ impl Real {
         AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE))
     }
 
-    /// How many partitions a topic has; asked as a list, so that nobody creates it.
+    /// How many partitions a topic has; from the list of all topics, so that the request creates none.
     fn partitions(&self, topic: &str) -> usize {
         let all = within("metadata", || self.uncommitted.fetch_metadata(None, PATIENCE).ok());
         all.topics().iter().find(|known| known.name() == topic).map_or(0, |known| known.partitions().len())
@@ -159,27 +159,28 @@ impl Ground for Real {
         let ends = |consumer: &BaseConsumer| {
             within("the ends", || consumer.fetch_watermarks(&of.topic, of.partition, PATIENCE).ok())
         };
-        // In this order: what ends in between looks open once more, never ended too early.
+        // In this order: a transaction that ends in between still looks open, and never ended too early.
         let (start, stable) = ends(&self.committed);
         [start, stable, ends(&self.uncommitted).1]
     }
 
     fn delete_records(&self, of: &TopicPartition, upto: i64) {
         let list = list(of, Offset::Offset(upto), "");
-        let answer = self.tokio.block_on(self.admin.delete_records(&list, &Self::options())).expect("an answer");
-        assert!(answer.elements().iter().all(|element| element.error().is_ok()), "{answer:?}");
+        let response = self.tokio.block_on(self.admin.delete_records(&list, &Self::options())).expect("a response");
+        assert!(response.elements().iter().all(|element| element.error().is_ok()), "{response:?}");
     }
 
     fn delete_topic(&self, topic: &str) {
-        let answers = self.tokio.block_on(self.admin.delete_topics(&[topic], &Self::options())).expect("an answer");
-        assert_eq!(answers, [Ok(topic.to_owned())]);
+        let responses = self.tokio.block_on(self.admin.delete_topics(&[topic], &Self::options())).expect("a response");
+        assert_eq!(responses, [Ok(topic.to_owned())]);
         within("the topic to be gone", || (self.partitions(topic) == 0).then_some(()));
     }
 
     fn grow(&self, topic: &str, partitions: i32) {
         let more = NewPartitions::new(topic, partitions as usize);
-        let answers = self.tokio.block_on(self.admin.create_partitions(&[more], &Self::options())).expect("an answer");
-        assert_eq!(answers, [Ok(topic.to_owned())]);
+        let responses =
+            self.tokio.block_on(self.admin.create_partitions(&[more], &Self::options())).expect("a response");
+        assert_eq!(responses, [Ok(topic.to_owned())]);
         within("the partitions", || (self.partitions(topic) == partitions as usize).then_some(()));
     }
 
@@ -188,8 +189,8 @@ impl Ground for Real {
     }
 
     fn delete_group(&self, group: &str) -> bool {
-        let answers = self.tokio.block_on(self.admin.delete_groups(&[group], &Self::options()));
-        answers.is_ok_and(|answers| answers.iter().all(Result::is_ok))
+        let responses = self.tokio.block_on(self.admin.delete_groups(&[group], &Self::options()));
+        responses.is_ok_and(|responses| responses.iter().all(Result::is_ok))
     }
 
     fn set_offset(&self, group: &str, of: &TopicPartition, offset: i64, text: &str) -> bool {
@@ -218,7 +219,7 @@ impl Ground for Real {
     }
 
     fn foreign_end(&mut self, id: &str, commit: bool) {
-        let producer = self.foreign.remove(id).expect("it was begun");
+        let producer = self.foreign.remove(id).expect("it was started");
         let ended = if commit { producer.commit_transaction(PATIENCE) } else { producer.abort_transaction(PATIENCE) };
         ended.expect("it is open");
     }

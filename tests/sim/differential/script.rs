@@ -1,7 +1,7 @@
-//! The language of scripts: one call a line, and what is to be seen of it.
+//! The language of scripts: one call per line, and what must be seen.
 //!
 //! `VERB WORD... => SEEN`; without `=> SEEN`, it is `ok`. `play` lists the verbs. A partition is `topic:number`, a
-//! record `key=value` (`-` for null), an offset to be committed `topic:number@offset/text`.
+//! record `key=value` (`-` for null), an offset to commit `topic:number@offset/text`.
 
 /// A line.
 #[derive(Clone, Debug)]

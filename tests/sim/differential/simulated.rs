@@ -1,4 +1,4 @@
-//! The simulated cluster: the script is a task of one process, and nothing goes wrong.
+//! The simulated cluster: the script is a task of one process, and there are no faults.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::play::Play;
 use crate::script::Script;
 use crate::world::{Process, WALL_MS};
 
-/// Between two attempts at what passes by itself.
+/// Pause before a request is retried after a temporary error.
 const AGAIN: Time = 5 * MS;
 
-/// What is seen of a script.
+/// The observations for a script.
 pub fn observe(script: &Script, seed: u64) -> Vec<String> {
     let script = script.clone();
     alone(seed, move |process| {
@@ -25,21 +25,21 @@ pub fn observe(script: &Script, seed: u64) -> Vec<String> {
     })
 }
 
-/// What lies under the simulated cluster: the broker itself.
+/// The broker under the simulated cluster.
 struct Simulated {
     process: Process,
-    /// Other people's producers, and the next sequence number of each partition.
+    /// Other clients' producers, and the next sequence number of each partition.
     foreign: BTreeMap<String, (Identity, BTreeMap<Partition, i32>)>,
 }
 
 impl Simulated {
-    /// Asks the broker until it has an answer that does not pass by itself.
+    /// Retries a request until its result is not a temporary error.
     fn ask<T>(&self, mut request: impl FnMut(&mut Broker) -> Result<T, Code>) -> Result<T, Code> {
         loop {
-            let answer = request(&mut self.process.lock().broker);
-            match answer {
+            let result = request(&mut self.process.lock().broker);
+            match result {
                 Err(Code::ConcurrentTransactions | Code::NotEnoughReplicas) => self.process.sleep(AGAIN),
-                answer => return answer,
+                result => return result,
             }
         }
     }
@@ -67,13 +67,13 @@ impl Ground for Simulated {
             ..Record::default()
         };
         let mut state = self.process.lock();
-        let log = state.broker.topics.log_mut(&theirs(to)).expect("the partition is there");
+        let log = state.broker.topics.log_mut(&theirs(to)).expect("the partition exists");
         log.append(records.iter().map(record));
     }
 
     fn read_uncommitted(&self, from: &TopicPartition) -> Vec<(i64, Option<String>)> {
         let state = self.process.lock();
-        let log = state.broker.topics.log(&theirs(from)).expect("the partition is there");
+        let log = state.broker.topics.log(&theirs(from)).expect("the partition exists");
         let mut read = Vec::new();
         let take = |offset, record: &Record| {
             let value = record.value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned());
@@ -85,30 +85,30 @@ impl Ground for Simulated {
 
     fn bounds(&self, of: &TopicPartition) -> [i64; 3] {
         let state = self.process.lock();
-        let ends = |isolation| state.broker.ends(&theirs(of), isolation).expect("the partition is there");
+        let ends = |isolation| state.broker.ends(&theirs(of), isolation).expect("the partition exists");
         let (start, stable) = ends(Isolation::Committed);
         [start, stable, ends(Isolation::Uncommitted).1]
     }
 
     fn delete_records(&self, of: &TopicPartition, upto: i64) {
         let mut state = self.process.lock();
-        let log = state.broker.topics.log_mut(&theirs(of)).expect("the partition is there");
+        let log = state.broker.topics.log_mut(&theirs(of)).expect("the partition exists");
         log.delete_before(upto).expect("it is not beyond the end");
     }
 
     fn delete_topic(&self, topic: &str) {
-        self.process.lock().broker.delete_topic(topic).expect("it is there");
+        self.process.lock().broker.delete_topic(topic).expect("it exists");
     }
 
     fn grow(&self, topic: &str, partitions: i32) {
-        self.process.lock().broker.topics.add_partitions(topic, partitions).expect("it is there");
+        self.process.lock().broker.topics.add_partitions(topic, partitions).expect("it exists");
     }
 
     fn compact(&self, of: &TopicPartition, upto: i64) {
         let mut state = self.process.lock();
         let (now, of) = (state.now(), theirs(of));
-        let retention = state.broker.topics.get(&of.topic).expect("it is there").settings.delete_retention;
-        state.broker.topics.log_mut(&of).expect("the partition is there").compact(upto, now, retention);
+        let retention = state.broker.topics.get(&of.topic).expect("it exists").settings.delete_retention;
+        state.broker.topics.log_mut(&of).expect("the partition exists").compact(upto, now, retention);
     }
 
     fn delete_group(&self, group: &str) -> bool {
@@ -127,7 +127,7 @@ impl Ground for Simulated {
     }
 
     fn foreign_write(&mut self, id: &str, to: &TopicPartition, (key, value): Pair<'_>) {
-        let (who, sequences) = self.foreign.get(id).expect("it was begun");
+        let (who, sequences) = self.foreign.get(id).expect("it was started");
         let (who, partition) = (who.clone(), theirs(to));
         let sequence = sequences.get(&partition).copied().unwrap_or_default();
         let timestamp = Some(WALL_MS + self.now_ms() as i64);
@@ -140,7 +140,7 @@ impl Ground for Simulated {
     }
 
     fn foreign_offset(&mut self, id: &str, group: &str, of: &TopicPartition, offset: i64, text: &str) {
-        let who = self.foreign.get(id).expect("it was begun").0.clone();
+        let who = self.foreign.get(id).expect("it was started").0.clone();
         let group: Arc<str> = group.into();
         let offsets = [(theirs(of), Committed { offset, metadata: text.to_owned() })];
         self.ask(|broker| broker.add_offsets(&who, &group)).expect("it takes part");
@@ -149,7 +149,7 @@ impl Ground for Simulated {
     }
 
     fn foreign_end(&mut self, id: &str, commit: bool) {
-        let (who, _) = self.foreign.remove(id).expect("it was begun");
+        let (who, _) = self.foreign.remove(id).expect("it was started");
         self.ask(|broker| broker.end_transaction(&who, commit)).expect("it is open");
     }
 }

@@ -1,8 +1,8 @@
-//! Topics: told apart from others of the same name, and grown.
+//! Topics: distinguished from others of the same name, and grown.
 
 crate::scripts! {
-    /// KIP-516: a topic that is deleted and created again is another one, and what was committed of it is forgotten.
-    a_recreated_topic_is_another_one: "
+    /// KIP-516: a topic that is deleted and created again is another one, and its committed offsets are gone.
+    recreated_topic_has_a_new_id_and_no_offsets: "
         topic in 1
         write in:0 k=a
         set g in:0@1/token
@@ -15,16 +15,16 @@ crate::scripts! {
         ends in:0 => 0 0 0
         committed g in:0 => none
     ";
-    /// Creating what is there changes nothing.
-    a_topic_is_created_once: "
+    /// Creating an existing topic changes nothing.
+    creating_an_existing_topic_changes_nothing: "
         topic in 2
         keep-id in
         topic in 5
         describe in => 2 delete
         same-id in => same
     ";
-    /// New partitions begin empty, and the topic stays the same.
-    a_topic_is_given_more_partitions: "
+    /// New partitions start empty, and the topic stays the same.
+    partitions_can_be_added_to_a_topic: "
         topic in 1
         write in:0 k=a
         keep-id in
@@ -36,12 +36,12 @@ crate::scripts! {
         write in:2 k=b
         see in:2 => 0:b | 1
     ";
-    /// What is said of a topic that is not there.
-    a_topic_that_is_not_there_is_none: "
+    /// The description of a missing topic.
+    missing_topic_is_described_as_none: "
         describe missing => none
     ";
-    /// The changelog's policy is told as it is.
-    a_compacted_topic_is_told_from_others: "
+    /// The changelog's cleanup policy is reported as it is.
+    compacted_topic_is_described_as_compact: "
         topic log 3 compacted
         describe log => 3 compact
     ";

@@ -1,8 +1,8 @@
-//! Transactions: visible whole or not at all, for whom, and by whom.
+//! Transactions: all or nothing is visible, to which readers, and from which producers.
 
 crate::scripts! {
     /// "Nothing torn": output and offset become visible together, and markers take offsets.
-    a_commit_shows_all_of_it_at_once: "
+    commit_makes_the_whole_transaction_visible_at_once: "
         topic in 1
         topic out 2
         member m g in
@@ -22,8 +22,8 @@ crate::scripts! {
         ends out:0 => 0 3 3
         committed g in:0 => 7/text
     ";
-    /// What was aborted is never visible, and the producer goes on.
-    an_abort_hides_for_ever: "
+    /// Aborted records are never visible, and the producer continues.
+    aborted_records_are_never_visible: "
         topic in 1
         topic out 1
         member m g in
@@ -42,8 +42,8 @@ crate::scripts! {
         see out:0 => 2:kept | 4
         committed g in:0 => 1/
     ";
-    /// The last stable offset: an open transaction hides what others have committed behind it.
-    an_open_transaction_hides_what_follows: "
+    /// The last stable offset: an open transaction hides what others have committed after it.
+    open_transaction_hides_later_records: "
         topic log 1
         write log:0 k=before
         producer p tx
@@ -57,8 +57,8 @@ crate::scripts! {
         abort p
         see log:0 => 0:before 2:behind | 4
     ";
-    /// A transaction in which nothing was sent leaves no marker anywhere.
-    an_empty_transaction_leaves_nothing: "
+    /// A transaction without records leaves no marker anywhere.
+    empty_transaction_leaves_no_marker: "
         topic out 1
         producer p tx
         begin p
@@ -67,8 +67,8 @@ crate::scripts! {
         abort p
         ends out:0 => 0 0 0
     ";
-    /// A claim, and records that are all dropped: offsets alone.
-    a_transaction_may_hold_offsets_alone: "
+    /// A claim, or records that are all dropped: offsets alone.
+    transaction_may_contain_only_offsets: "
         topic in 2
         member m g in
         share m => 2
@@ -82,8 +82,8 @@ crate::scripts! {
         committed g in:0 => 9/
         committed g in:1 => 2/back
     ";
-    /// Fast takeover rests on it: who opens an id ends what is open under it, and fences its owner.
-    a_second_producer_ends_the_firsts_transaction: "
+    /// Fast takeover relies on it: opening an id aborts its open transaction, and fences its owner.
+    second_producer_aborts_the_transaction_of_the_first: "
         topic in 1
         topic out 1
         member m g in
@@ -102,8 +102,8 @@ crate::scripts! {
         see out:0 => 2:mine | 4
         committed g in:0 => 1/
     ";
-    /// The same where nothing was open.
-    a_second_producer_fences_an_idle_first: "
+    /// The same if nothing was open.
+    second_producer_fences_an_idle_first_one: "
         topic in 1
         topic out 1
         member m g in
@@ -116,7 +116,7 @@ crate::scripts! {
         ends out:0 => 0 0 0
         committed g in:0 => none
     ";
-    /// `Cluster::fence`: the effect comes whether or not anybody waits for the answer.
+    /// `Cluster::fence`: it takes effect whether or not anybody waits for the response.
     a_dead_owner_is_fenced: "
         topic out 1
         producer dead tx
@@ -129,7 +129,7 @@ crate::scripts! {
         ends out:0 => 0 2 2
         see out:0 => | 2
     ";
-    /// What makes a takeover right in the worst case: the transaction's time-out, and the coordinator's scan.
+    /// What makes a takeover right in the worst case: the transaction's timeout, and the coordinator's scan.
     a_dead_owners_transaction_times_out: "
         topic out 1
         brief dead tx
@@ -141,9 +141,9 @@ crate::scripts! {
         ends out:0 => 0 2 2
         see out:0 => | 2
     ";
-    /// A batch that the topic does not take fails alone: the transaction is aborted, and its records are written by another
-    /// producer, as the engine does it. On Kafka, the next commit of the same one would be aborted too.
-    a_record_that_is_too_large_is_refused: "
+    /// A batch that the topic rejects fails alone: the transaction is aborted, and its records are written by another
+    /// producer, as the engine does it. On Kafka, the next commit of the same producer would be aborted too.
+    too_large_record_is_rejected: "
         topic in 1
         topic out 1 small
         member m g in
@@ -160,8 +160,8 @@ crate::scripts! {
         commit q m in:0@1/
         see out:0 => 1:1 | 3
     ";
-    /// A compacted topic takes no record without a key.
-    a_record_without_a_key_is_refused_by_a_compacted_topic: "
+    /// A compacted topic accepts no record without a key.
+    compacted_topic_rejects_a_record_without_a_key: "
         topic log 1 compacted
         producer p tx
         begin p

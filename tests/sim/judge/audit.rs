@@ -1,5 +1,5 @@
-//! What explains the drops: the audit topic has a record for each, which says what was dropped and why, and stands in
-//! the transaction that dropped it.
+//! The audit topic explains drops: it has a record for each, which says what was dropped and why, and is part of the
+//! transaction that dropped it.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::kafka::Partition;
 
 use super::{Case, Ruling, Seen, runs, show};
 
-/// Why a record is dropped that was processed before, by whatever has brought it again: as often as it comes.
+/// Why a record that was already processed is dropped when it comes again, however often it does.
 const REPLAYED: (&str, &str) = ("duplicate", "replayed");
 
-/// What was said of a record.
+/// The explanation of a drop.
 struct Explained {
     partition: Partition,
     verdict: String,
@@ -20,11 +20,11 @@ struct Explained {
     seen: Seen,
 }
 
-/// The records of the audit topic, to be accounted for one by one.
+/// The records of the audit topic, to be matched one by one.
 #[derive(Default)]
 pub struct Explanations {
     topic: Option<&'static str>,
-    /// By the partition and the offset that they name; of replayed records, those apart.
+    /// By the partition and offset that they name; replayed records are kept apart.
     by_place: BTreeMap<(i32, i64), Explained>,
     replayed: Vec<(i32, i64, Explained)>,
 }
@@ -50,22 +50,28 @@ impl Explanations {
         let named = (text("topic"), value["partition"].as_i64(), value["offset"].as_i64());
         let said = text("verdict").zip(text("reason"));
         let ((Some(from), Some(of), Some(at)), Some((verdict, reason))) = (named, said) else {
-            return ruling.tell(3, partition, offset, "a record and why it was dropped", show(&seen.record));
+            return ruling.report(
+                3,
+                partition,
+                offset,
+                "the name of a record and why it was dropped",
+                show(&seen.record),
+            );
         };
         if from != case.rules.input {
-            return ruling.tell(3, partition, offset, format!("drops from {}", case.rules.input), from);
+            return ruling.report(3, partition, offset, format!("drops from {}", case.rules.input), from);
         }
         let is_replay = (&*verdict, &*reason) == REPLAYED;
         let explained = Explained { partition: partition.clone(), verdict, reason, seen };
         if is_replay {
-            ruling.see("a record that was processed before was explained");
+            ruling.see("the drop of a record processed before was explained");
             self.replayed.push((of as i32, at, explained));
         } else if self.by_place.insert((of as i32, at), explained).is_some() {
-            ruling.tell(2, partition, offset, "one explanation for a drop", format!("another for {of}:{at}"));
+            ruling.report(2, partition, offset, "one explanation for a drop", format!("another for {of}:{at}"));
         }
     }
 
-    /// A drop has to be explained, so, by its transaction's producer.
+    /// A drop must have this explanation, written by its transaction's producer.
     pub fn take(
         &mut self,
         number: i32,
@@ -76,42 +82,42 @@ impl Explanations {
         let Some(topic) = self.topic else { return };
         let Some(found) = self.by_place.remove(&(number, source.offset)) else {
             let expected = format!("input offset {} explained: {verdict}, {reason}", source.offset);
-            return ruling.tell(3, &Partition::new(topic, number), None, expected, "no word");
+            return ruling.report(3, &Partition::new(topic, number), None, expected, "none");
         };
         ruling.see("a drop was explained");
         let (at, Explained { partition, seen, .. }) = (found.seen.offset, &found);
         if (&*found.verdict, &*found.reason) != (verdict, reason) {
             let said = format!("{}, {}", found.verdict, found.reason);
-            ruling.tell(1, partition, at, format!("input offset {}: {verdict}, {reason}", source.offset), said);
+            ruling.report(1, partition, at, format!("input offset {}: {verdict}, {reason}", source.offset), said);
         }
         if (&seen.record.key, seen.record.timestamp) != (&source.record.key, source.record.timestamp) {
-            ruling.tell(1, partition, at, format!("key and time of {}", show(&source.record)), show(&seen.record));
+            ruling.report(1, partition, at, format!("key and time of {}", show(&source.record)), show(&seen.record));
         }
         if seen.producer.is_none() || seen.producer != producer {
             let expected = format!("the drop of input offset {} explained by producer {producer:?}", source.offset);
-            ruling.tell(4, partition, at, expected, format!("{:?}", seen.producer));
+            ruling.report(4, partition, at, expected, format!("{:?}", seen.producer));
         }
     }
 
-    /// What is said to have been processed before, was.
+    /// Records explained as processed before were.
     pub fn check_replayed(&mut self, number: i32, done: &[(i64, i64)], ruling: &mut Ruling) {
         for (of, at, Explained { partition, seen, .. }) in &self.replayed {
             if *of == number && !runs::contains(done, *at) {
-                ruling.tell(1, partition, seen.offset, "records that were processed before", format!("{of}:{at}"));
+                ruling.report(1, partition, seen.offset, "records that were processed before", format!("{of}:{at}"));
             }
         }
     }
 
-    /// Nothing can be said of a partition's drops.
+    /// A partition's drops cannot be judged.
     pub fn forgive(&mut self, number: i32) {
         self.by_place.retain(|(of, _), _| *of != number);
     }
 
-    /// There are no others.
+    /// There are no other explanations.
     pub fn end(self, ruling: &mut Ruling) {
         for ((number, offset), Explained { partition, verdict, reason, seen }) in self.by_place {
             let found = format!("{number}:{offset}, {verdict}, {reason}");
-            ruling.tell(1, &partition, seen.offset, "no word of a record that was not dropped", found);
+            ruling.report(1, &partition, seen.offset, "no explanation of a record that was not dropped", found);
         }
     }
 }
@@ -133,7 +139,7 @@ mod tests {
         Explained { partition: Partition::new(TOPIC, 0), verdict, reason, seen: seen(3) }
     }
 
-    /// What is wrong, where the drop of offset 5 was explained so, and then `look` is done.
+    /// The broken invariants if the drop of offset 5 was explained as `said`, after `look`.
     fn broken(said: Option<(&str, &str)>, look: impl FnOnce(&mut Explanations, &mut Ruling)) -> Vec<u8> {
         let by_place = said.map(|said| ((0, 5), explained(said))).into_iter().collect();
         let mut explanations = Explanations { topic: Some(TOPIC), by_place, replayed: Vec::new() };
@@ -157,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_replayed_was_processed_before() {
+    fn replayed_records_must_have_been_processed_before() {
         let check = |done: &'static [(i64, i64)]| {
             broken(None, move |all, ruling| {
                 all.replayed.push((0, 5, explained(REPLAYED)));

@@ -1,14 +1,14 @@
-//! Which of two versions of different scopes is newer, told from all that was ever seen of each.
+//! Which of two versions of different scopes is newer, from everything ever seen of each.
 //!
-//! Each scope has segments: the first begins with its first record, another one where it comes back. Of two segments
-//! the one that began later is newer. A scope comes back with a record that meets what another's segment has written,
-//! and has a version above all that its own scope had reached when that segment began. It may have come back
-//! before without meeting anything: then what meets what it wrote since has to be above what its own scope had
-//! reached until the next beginning.
+//! Each scope has segments: the first begins with its first record, another one each time it comes back. Of two
+//! segments, the one that began later is newer. A scope comes back with a record that meets what another scope's
+//! segment wrote, and whose version is above everything its own scope had reached when that segment began. It may
+//! have come back earlier without meeting anything: then what meets its later records must be above what its own
+//! scope had reached by the next beginning.
 //!
-//! Records are shown in order of their offsets, each once.
+//! Records come in order of their offsets, each once.
 
-/// How a version stands to one of another scope.
+/// How a version compares with one of another scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     Newer,
@@ -19,7 +19,7 @@ pub enum Relation {
 
 #[derive(Clone)]
 struct Segment {
-    /// Its versions are above this; `None` is the first one's.
+    /// Its versions are above this; `None` for the first segment.
     above: Option<i128>,
     began: i64,
 }
@@ -28,24 +28,24 @@ struct Segment {
 struct Scope {
     name: String,
     segments: Vec<Segment>,
-    /// All that was seen: offsets and versions.
+    /// The offset and version of everything seen.
     seen: Vec<(i64, i128)>,
 }
 
 impl Scope {
-    /// Where the segment began that a version is of.
+    /// Where the segment of a version began.
     fn began(&self, version: i128) -> i64 {
         let of = self.segments.iter().rfind(|segment| segment.above.is_none_or(|above| above < version));
         of.unwrap_or(&self.segments[0]).began
     }
 
-    /// The highest version up to an offset; the first one where there is none.
+    /// The highest version up to an offset, or the first version if there is none.
     fn reached(&self, upto: i64) -> i128 {
         let below = self.seen.iter().take_while(|(offset, _)| *offset <= upto);
         below.map(|(_, version)| *version).max().unwrap_or(self.seen[0].1)
     }
 
-    /// Where it reached a version after `since`, which it had not reached there.
+    /// Where it reached a version after `since` for the first time.
     fn came_back(&self, version: i128, since: i64) -> Option<i64> {
         if self.reached(since) >= version {
             return None;
@@ -55,12 +55,12 @@ impl Scope {
     }
 }
 
-/// All scopes, in the order in which they were first seen.
+/// All scopes, in the order first seen.
 #[derive(Clone, Default)]
 pub struct Scopes(Vec<Scope>);
 
 impl Scopes {
-    /// How many there are, and how many segments of them.
+    /// The number of scopes, and of their segments.
     pub fn counts(&self) -> (usize, usize) {
         (self.0.len(), self.0.iter().map(|scope| scope.segments.len()).sum())
     }
@@ -69,7 +69,7 @@ impl Scopes {
         self.0.iter().position(|scope| scope.name == name)
     }
 
-    /// The number of a scope, which is the next one's if it was not seen yet.
+    /// A scope's number; if it is new, the next one.
     pub fn number_or_next(&self, name: &str) -> usize {
         self.number(name).unwrap_or(self.0.len())
     }
@@ -78,13 +78,13 @@ impl Scopes {
         self.0.iter().flat_map(|scope| &scope.segments).map(|segment| segment.began)
     }
 
-    /// What a scope had reached when the next segment of any began after `offset`, or until now.
+    /// What a scope had reached when any scope's next segment began after `offset`, or by now.
     fn reached_until_change(&self, scope: &Scope, offset: i64) -> i128 {
         let change = self.begins().filter(|began| *began > offset).min();
         scope.reached(change.unwrap_or(i64::MAX))
     }
 
-    /// How the version of the next record, of the scope with this name, stands to one that another scope has written.
+    /// How the version of the next record, of the scope `name`, compares with one that another scope has written.
     pub fn relation(&self, name: &str, version: i128, (their_number, their_version): (usize, i128)) -> Relation {
         let theirs = &self.0[their_number];
         let since = theirs.began(their_version);
@@ -100,7 +100,7 @@ impl Scopes {
         }
     }
 
-    /// Takes the next record: its version, and after which offset its scope has come back, if it has.
+    /// Adds the next record: its version, and after which offset its scope came back, if it did.
     pub fn see(&mut self, name: &str, version: i128, offset: i64, came_back: Option<i64>) {
         let Some(number) = self.number(name) else {
             let segments = vec![Segment { above: None, began: offset }];
@@ -112,8 +112,8 @@ impl Scopes {
         self.0[number].seen.push((offset, version));
     }
 
-    /// A segment for what a scope that has come back writes from now on. Where another's segment began after it had
-    /// reached this version unnoticed, it stands before that.
+    /// Starts the segment of a scope that has come back. If another scope's segment began after it had reached this
+    /// version unnoticed, its own begins before that one.
     fn begin_segment(&mut self, number: usize, since: i64, version: i128, offset: i64) {
         let ours = &self.0[number];
         let others: Vec<i64> = (0..self.0.len())

@@ -1,5 +1,5 @@
-//! What the engine says, mostly in its log: refusals, and situations that nothing else shows. Seeds keep to one thread,
-//! and so does what is heard of them.
+//! What the engine says, mostly in its log: refusals, and situations that nothing else shows. A seed runs on one
+//! thread, and so does everything heard of it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,9 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::coverage;
-use crate::world::MEANT;
+use crate::world::INJECTED_PANIC;
 
-/// What was heard of a seed.
+/// What was heard during a seed.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
     pub seen: BTreeMap<&'static str, u64>,
@@ -24,35 +24,35 @@ pub struct Heard {
     pub refused: BTreeSet<String>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
-    /// Panics that were not meant.
+    /// Panics that the schedule did not inject.
     pub panics: Vec<String>,
 }
 
 thread_local! {
     static HEARD: RefCell<Heard> = RefCell::default();
-    /// Whether a commit has just succeeded, and nothing has waited since: what is said now is said of its store write.
+    /// Whether a commit has just succeeded and nothing has waited since: what is logged now is about its store write.
     static COMMITTED: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Begins to listen; with `tell`, what is said is printed too.
-pub fn listen(tell: bool) {
+/// Starts listening; with `verbose`, the log is printed too.
+pub fn listen(verbose: bool) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let layer = || tracing_subscriber::fmt::layer().without_time().with_ansi(false);
-        let told = tell.then(|| layer().with_filter(LevelFilter::INFO));
-        // Those that are meant are many, and counted.
-        let tell = std::panic::take_hook();
+        let printed = verbose.then(|| layer().with_filter(LevelFilter::INFO));
+        // Injected panics are many, and are counted.
+        let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if !info.payload_as_str().is_some_and(|words| words.starts_with(MEANT)) {
-                tell(info);
+            if !info.payload_as_str().is_some_and(|words| words.starts_with(INJECTED_PANIC)) {
+                hook(info);
             }
         }));
-        // An error says that somebody listens already.
-        let _ = tracing_subscriber::registry().with(Ear.with_filter(LevelFilter::WARN)).with(told).try_init();
+        // An error means that a listener is set already.
+        let _ = tracing_subscriber::registry().with(Listener.with_filter(LevelFilter::WARN)).with(printed).try_init();
     });
 }
 
-/// What was heard on this thread since this was asked last.
+/// What was heard on this thread since the last call.
 pub fn take() -> Heard {
     HEARD.take()
 }
@@ -69,7 +69,7 @@ pub fn start_refused() {
 
 impl Heard {
     fn panicked(&mut self, words: &str) {
-        if !words.starts_with(MEANT) {
+        if !words.starts_with(INJECTED_PANIC) {
             self.panics.push(words.to_owned());
         }
     }
@@ -80,12 +80,12 @@ pub fn waits() {
     COMMITTED.set(false);
 }
 
-/// How the end of a lane that has panicked is told.
+/// Prefix of the reason why a panicked lane ended.
 const LANE_PANICKED: &str = "panicked: ";
 
-struct Ear;
+struct Listener;
 
-impl<S: Subscriber> Layer<S> for Ear {
+impl<S: Subscriber> Layer<S> for Listener {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let mut said = Said::default();
         event.record(&mut said);

@@ -1,5 +1,5 @@
-//! What has been seen of the cluster while a seed was under way: all that was ever committed to the changelogs, which
-//! the cleaner and people remove later, and how the committed offsets have moved.
+//! What was seen of the cluster during a seed: everything ever committed to the changelogs, which the cleaner and
+//! people remove later, and how the committed offsets moved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,38 +12,38 @@ use super::bytes::{self, POSITION_KEY};
 use super::rules::Rules;
 use super::{Ruling, runs};
 
-/// A record with who wrote it.
+/// A record and its writer.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The transactional producer, if it was one.
+    /// The producer, if it was a transactional one.
     pub producer: Option<i64>,
     pub record: Record,
-    /// The cleaner has removed it: who reads the changelog now does not see it.
+    /// The cleaner has removed it: readers of the changelog no longer see it.
     pub is_cleaned: bool,
 }
 
-/// All that was ever committed to one partition of one changelog.
+/// Everything ever committed to one partition of one changelog.
 #[derive(Clone, Debug, Default)]
 pub struct Changelog {
     pub records: BTreeMap<i64, Written>,
     next: i64,
-    /// It was deleted, or lost its last records, while a transaction was open on it: what became of that cannot be known.
+    /// It was deleted, or lost its last records, while it had an open transaction, whose outcome cannot be known.
     pub is_cut: bool,
-    /// From here on it has lost transactions that were committed; nothing may be committed behind that.
+    /// From here on it has lost committed transactions; nothing may be committed after that.
     pub lost_from: Option<i64>,
-    /// Where something was.
+    /// Offsets of records committed nevertheless.
     behind_loss: Vec<i64>,
-    /// Behind the last position record that was lost.
-    stood: i64,
+    /// The offset after the last position record that was lost.
+    lost_end: i64,
     /// Where its last records were cut off.
     pub cut: Option<i64>,
 }
 
 impl Changelog {
-    /// Where a transaction was committed whose records have come to stand where others had stood that a store has applied.
-    /// Behind that, a changelog that was written to since it lost records shows nothing of it.
+    /// Where a transaction was committed at offsets whose former records a store has applied. Beyond those offsets, a
+    /// changelog that was written to after the loss shows no sign of it.
     pub fn overwritten(&self) -> Option<i64> {
-        self.behind_loss.first().copied().filter(|first| *first < self.stood)
+        self.behind_loss.first().copied().filter(|first| *first < self.lost_end)
     }
 
     fn names(&self, token: &str) -> bool {
@@ -63,46 +63,47 @@ fn end_of(written: &Written) -> Option<i64> {
     runs::decoded(move || bytes::position(&value).processed.last().map(|range| range.1)).flatten()
 }
 
-/// What the group was seen to have committed for one partition of the input.
+/// The offsets seen committed by the group for one partition of the input.
 struct Commits {
     input: Partition,
-    /// What was seen last; nothing where people have changed it since.
+    /// The last one seen; `None` if people have changed it since.
     last: Option<Committed>,
-    /// Each offset with its text once, in the order in which they were seen first.
+    /// Each offset and text once, in the order first seen.
     seen: Vec<Committed>,
 }
 
 /// What was seen.
 pub struct History {
     pub rules: &'static Rules,
-    /// How many partitions the input has had from the beginning.
+    /// How many partitions the input had at first.
     pub partitions: i32,
-    /// By partition and topic id, which rise.
+    /// By partition and topic id; ids rise.
     changelogs: BTreeMap<(i32, u128), Changelog>,
-    /// Whether tombstones are removed from the changelog before every restore has seen them.
+    /// Whether tombstones may be removed from the changelog before every restore has seen them.
     pub tombstones_go: bool,
-    /// Whether reading begins at the input's end.
+    /// Whether reading starts at the end of the input.
     pub starts_latest: bool,
-    /// The retention of a later release, and the owners that are of it.
+    /// The retention of a later release, and its owners.
     pub release: (Option<i64>, BTreeSet<String>),
-    /// How much of its past a task may keep: it stops before there is more.
+    /// Bounds on the history that a task keeps: it stops before it exceeds them.
     pub bounds: Bounds,
     upheavals: BTreeSet<Upheaval>,
-    /// By the partition's number.
+    /// By partition number.
     committed: Vec<Commits>,
-    /// How far ahead a clock was set, milliseconds from the right time.
+    /// How far ahead a clock was set, milliseconds.
     ahead_ms: i64,
     /// The inputs whose tasks were stopped.
     refused: BTreeSet<String>,
-    /// The input's partitions of which something cannot be had back.
+    /// The input's partitions that have lost something for good.
     lost: BTreeSet<i32>,
     /// Those whose changelogs have lost their last records.
     tails: BTreeSet<i32>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
-    /// Whether the changelog was deleted although the group had committed transactions of it, or the output was written.
+    /// Whether the changelog was deleted although the group had committed transactions in it, or the output had
+    /// records.
     pub has_lost_changelog: bool,
-    /// What was wrong already.
+    /// Violations found on the way.
     pub ruling: Ruling,
 }
 
@@ -129,7 +130,7 @@ impl History {
         }
     }
 
-    /// Looks at what is new. To be called now and then, and before anything is removed from a changelog.
+    /// Records what is new. Call it now and then, and before anything is removed from a changelog.
     pub fn look(&mut self, broker: &Broker) {
         if let Some(topic) = broker.topics.get(self.rules.changelog) {
             for (number, log) in topic.logs.iter().enumerate() {
@@ -160,7 +161,7 @@ impl History {
                     Some(Repeater::Coordinator) => self.ruling.see(super::coverage::FELL_BACK),
                     None => {
                         let expected = format!("no committed offset below {before}, which was committed before");
-                        self.ruling.tell(4, input, found.offset, expected, format!("{found:?}"));
+                        self.ruling.report(4, input, found.offset, expected, format!("{found:?}"));
                     }
                 }
             }
@@ -171,7 +172,7 @@ impl History {
         }
     }
 
-    /// The cleaner has passed over a changelog, at which was looked before.
+    /// The cleaner has compacted a changelog, just after [`Self::look`].
     pub fn cleaned(&mut self, broker: &Broker) {
         let Some(topic) = broker.topics.get(self.rules.changelog) else { return };
         for (number, log) in topic.logs.iter().enumerate() {
@@ -196,7 +197,7 @@ impl History {
             }
             Upheaval::ChangelogRecreated | Upheaval::ChangelogDeleted => {
                 let has_text = |commits: &Commits| commits.last.as_ref().is_some_and(|last| !last.metadata.is_empty());
-                // Where nothing was committed yet, an output that holds anything is not written beside either.
+                // If nothing was committed yet, an output with records still counts as begun.
                 let output = broker.topics.get(self.rules.output);
                 let is_written = output.is_some_and(|topic| topic.logs.iter().any(|log| log.end() > log.start()));
                 let has_begun = is_written || self.committed.iter().any(has_text);
@@ -212,30 +213,30 @@ impl History {
         }
     }
 
-    /// A partition of the changelog is about to lose all from `cut` on, where no transaction is cut in two. Says whether any
-    /// is lost that was committed and told of records.
+    /// A partition of the changelog is about to lose everything from `cut` on; the cut splits no transaction. Returns
+    /// whether anything lost was a committed transaction with records.
     pub fn lose_tail(&mut self, broker: &Broker, number: i32, cut: i64) -> bool {
         let Some(topic) = broker.topics.get(self.rules.changelog) else { return false };
         let kept = self.changelogs.entry((number, topic.id)).or_default();
         let end_of = |(_, written): (&i64, &Written)| end_of(written);
-        let stood = kept.records.range(..cut).filter_map(end_of).next_back();
+        let before = kept.records.range(..cut).filter_map(end_of).next_back();
         let mut lost = kept.records.range(cut..).filter_map(end_of).peekable();
         let is_lost = lost.peek().is_some();
-        // Of what a sweeper has removed nobody is told by the group's offset.
-        let is_swept = is_lost && lost.all(|end| Some(end) == stood);
+        // A transaction of the sweeper's leaves no trace in the group's offset.
+        let is_swept = is_lost && lost.all(|end| Some(end) == before);
         kept.is_cut |= is_swept;
         kept.lost_from = (is_lost && !is_swept).then_some(cut);
         kept.cut = Some(cut);
         let is_position = |(_, written): &(&i64, &Written)| written.record.key.as_deref() == Some(POSITION_KEY);
-        kept.stood = kept.records.range(cut..).rfind(is_position).map_or(cut, |(offset, _)| offset + 1);
+        kept.lost_end = kept.records.range(cut..).rfind(is_position).map_or(cut, |(offset, _)| offset + 1);
         kept.next = kept.next.min(cut);
         self.tails.insert(number);
         self.lost.insert(number);
         is_lost && !is_swept
     }
 
-    /// Of a changelog that has lost its last records it cannot be told what was in it where those of a transaction are among
-    /// them that was open, and was committed later; nor where it has grown again to where stores stand.
+    /// For a changelog that has lost its last records, its former content is unknown if a transaction that was open
+    /// at the loss was committed later, or if it has grown again to where stores are.
     pub fn forgive_tails(&mut self) {
         for number in &self.tails {
             let seen = self.committed.iter().filter(|commits| commits.input.number == *number);
@@ -247,19 +248,19 @@ impl History {
         }
     }
 
-    /// For how long an identity is remembered by this owner.
+    /// How long this owner remembers an identity.
     pub fn retention_ms(&self, owner: &str) -> Option<i64> {
         let (later, owners) = &self.release;
         if owners.contains(owner) { *later } else { self.rules.retention_ms }
     }
 
-    /// A clock was set, so far from the right time.
+    /// A clock was set this far from the right time.
     pub fn clock_set(&mut self, offset_ms: i64) {
         self.ahead_ms = self.ahead_ms.max(offset_ms);
     }
 
-    /// What time it may have been, for all that is allowed, when a record was judged that was there at `since` at the
-    /// earliest. One clock alone that is behind decides nothing; one that is ahead may.
+    /// The lowest and the highest time at which a record that existed from `since` on may have been judged. A single
+    /// clock that is behind decides nothing; one that is ahead may.
     pub fn wall_ms(&self, broker: &Broker, since: i64) -> (i64, i64) {
         let now = broker.wall_ms();
         (since.min(now), now + self.ahead_ms)
@@ -274,7 +275,7 @@ impl History {
         self.upheavals.iter().any(|upheaval| upheaval.is_loss())
     }
 
-    /// Whether the changelog may be less than the state.
+    /// Whether the changelog may hold less than the state.
     pub fn had_changelog_loss(&self) -> bool {
         Upheaval::OF_STATE.into_iter().any(|upheaval| upheaval.is_loss() && self.had(upheaval))
     }
@@ -284,12 +285,12 @@ impl History {
         self.had(Upheaval::GroupReset) || self.had(Upheaval::GroupLatest)
     }
 
-    /// Something of this partition of the input, or of its changelog, cannot be had back: its task may be refused.
+    /// This partition of the input, or its changelog, has lost something for good: its task may be refused.
     pub fn lose(&mut self, number: i32) {
         self.lost.insert(number);
     }
 
-    /// Tasks were stopped, and say so; each is an input as `topic:number`.
+    /// The engine logged that tasks were stopped, for these inputs as `topic:number`.
     pub fn refused(&mut self, inputs: BTreeSet<String>) {
         self.refused.extend(inputs);
     }
@@ -299,8 +300,9 @@ impl History {
         self.refused.contains(&format!("{input:?}"))
     }
 
-    /// Whether a partition need not be read to its end: its task was refused for what was lost, or, as the input was
-    /// given more partitions, it was or an instance was at its start; or one was, as the changelog was deleted.
+    /// Whether a partition need not be read to its end: its task was refused because of a loss; or the input gained
+    /// partitions, and the task or an instance at its start was refused; or the changelog was deleted, and an
+    /// instance was refused at its start.
     pub fn excuses(&self, partition: &Partition) -> bool {
         let is_refused = self.start_refused || self.was_refused(partition);
         let is_grown = self.had(Upheaval::InputGrown) && is_refused;
@@ -309,12 +311,12 @@ impl History {
         has_no_reader || self.lost.contains(&partition.number) && self.was_refused(partition)
     }
 
-    /// All that the group was seen to have committed for a partition of the input.
+    /// Everything seen committed by the group for a partition of the input.
     pub fn committed(&self, partition: i32) -> impl Iterator<Item = &Committed> {
         self.committed.iter().filter(move |commits| commits.input.number == partition).flat_map(|commits| &commits.seen)
     }
 
-    /// A partition's changelogs, one after the other: more than one where the topic was recreated.
+    /// A partition's changelogs in order: more than one if the topic was recreated.
     pub fn changelogs(&self, partition: i32) -> impl Iterator<Item = (u128, &Changelog)> {
         let of = self.changelogs.range((partition, 0)..=(partition, u128::MAX));
         of.map(|((_, id), changelog)| (*id, changelog))

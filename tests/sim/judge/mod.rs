@@ -1,29 +1,30 @@
-//! The judge: compares what a run was given with what it has left behind in the cluster and on disks, and says what
-//! breaks which invariant of docs/guarantees.md. It knows the input and the rules, and reads the persisted bytes by the
-//! checker's own reader of them: records' headers, and the files of stores, too. It shares neither rules nor formats with
-//! the operator, nor the code that reads them.
+//! The judge: compares what a run was given with what it left in the cluster and on disks, and reports which
+//! invariants of docs/guarantees.md are broken. It knows the input and the rules, and reads persisted bytes,
+//! including record headers and store files, with the checker's own reader. It shares no rules, formats or decoding
+//! code with the engine.
 //!
-//! | | what has to be so | where |
+//! | | invariant | where |
 //! |---|---|---|
 //! | 1 | the output is the model's, record for record, in order | `output` |
-//! | 2 | the versions of an identity rise in the output, where nothing expires | `output` |
-//! | 3 | each input record below the committed offset was forwarded, dropped or dead-lettered; none is left out | `output`, `offsets`, `runs` |
-//! | 4 | a transaction is whole: one producer wrote it all, its position record is its last, its range is what it changed, each offset that was committed is its end and names its token and its rules; committed offsets do not go back | `runs`, `output`, `offsets`, `history` |
-//! | 5 | a store is the changelog folded up to its transaction, byte for byte; in a restore, nothing in it is older than its position | `stores` |
-//! | 6 | the changelog folded is the model's state; a recreated one is not gone on with | `partition` |
-//! | 7 | owners come one after the other: their transactions do not interleave, ranges and counts rise, and each is written by its owner's producer | `runs`, `partition` |
-//! | 8 | what is in a store was committed | `stores` |
-//! | 9 | stores of one transaction are the same, however they were come by | `stores` |
-//! | 10 | all is read in time, and nothing is left open | here |
-//! | 11 | a refusal destroys nothing: what a store held is there until another is whole; a changelog that is gone is not created anew | `stores`, here |
+//! | 2 | the versions of an identity rise in the output, if nothing expires | `output` |
+//! | 3 | each input record below the committed offset was forwarded, dropped or dead-lettered; none is missing | `output`, `offsets`, `runs` |
+//! | 4 | a transaction is whole: one producer wrote all of it, its position record comes last, it wrote what its range changes, each committed offset is its end and names its token and its rules; committed offsets do not go back | `runs`, `output`, `offsets`, `history` |
+//! | 5 | a store is the changelog folded up to its transaction, byte for byte; during a restore, nothing in it is older than its position | `stores` |
+//! | 6 | the changelog folded is the model's state; processing does not continue on a recreated one | `partition` |
+//! | 7 | owners follow one another: their transactions do not interleave, ranges and counts rise, and each is written by its owner's producer | `runs`, `partition` |
+//! | 8 | everything in a store was committed | `stores` |
+//! | 9 | stores of the same transaction are the same, however they were built | `stores` |
+//! | 10 | everything is read in time, and nothing is left open | here |
+//! | 11 | a refusal destroys nothing: what a store held stays until another is whole; a deleted changelog is not recreated | `stores`, here |
 //!
-//! What was committed is judged whatever has happened: a task that was refused has read less, and what it has done
-//! of that is right. An upheaval excuses this and no more: a group that was reset or deleted, that its committed offset
-//! went back or has no text; a changelog that lost records, that the partitions whose tasks were refused are not read.
+//! Whatever happens, everything committed is judged: a refused task has read less, but what it did must be right. An
+//! upheaval excuses only this: if the group was reset or deleted, its committed offset may go back or have no text;
+//! if the changelog lost records, partitions whose tasks were refused need not be read.
 //!
-//! - `rules`, `model`, `epochs`: what has to come out; `history`: what was seen on the way; `runs`: a changelog taken apart
-//! - `partition`, `output`, `audit`, `offsets`, `stores`: what is compared
-//! - `coverage`: the situations that runs mean to reach; `heard`: what the engine says of them
+//! - `rules`, `model`, `epochs`: the required output; `history`: what was seen on the way; `runs`: a changelog split
+//!   into transactions
+//! - `partition`, `output`, `audit`, `offsets`, `stores`: the comparisons
+//! - `coverage`: the situations that runs should reach; `heard`: those that the engine logs
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,7 +58,7 @@ pub use rules::rules;
 #[cfg(test)]
 mod tests;
 
-/// Something that is not as it has to be.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Its number in docs/guarantees.md.
@@ -78,16 +79,16 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What was found.
+/// The judge's findings.
 #[derive(Clone, Debug, Default)]
 pub struct Ruling {
     pub violations: Vec<Violation>,
-    /// Which situations the logs and stores tell of, and how often.
+    /// Situations found in logs and stores, and how often.
     pub seen: BTreeMap<&'static str, u64>,
 }
 
 impl Ruling {
-    pub fn tell(
+    pub fn report(
         &mut self,
         invariant: u8,
         partition: &Partition,
@@ -109,8 +110,8 @@ impl Ruling {
         *self.seen.entry(situation).or_default() += 1;
     }
 
-    /// What is wrong, in words.
-    pub fn told(&self) -> Vec<String> {
+    /// The violations as messages.
+    pub fn messages(&self) -> Vec<String> {
         self.violations.iter().map(Violation::to_string).collect()
     }
 }
@@ -121,11 +122,11 @@ struct Case<'a> {
     broker: &'a Broker,
     rules: &'static Rules,
     history: &'a History,
-    /// How many there are to be read. An input that was given more keeps to these.
+    /// How many partitions are read. If the input gains partitions, this stays the same.
     partitions: i32,
 }
 
-/// A record of a log, as readers of committed records see it.
+/// A record of a log, as a read_committed reader sees it.
 struct Seen {
     offset: i64,
     producer: Option<i64>,
@@ -137,7 +138,7 @@ impl<'a> Case<'a> {
         Self { broker, rules: history.rules, history, partitions: history.partitions }
     }
 
-    /// What there is of a partition to read.
+    /// All committed records of a partition.
     fn committed(&self, partition: &Partition) -> Vec<Seen> {
         let mut seen = Vec::new();
         if let Some(log) = self.broker.topics.log(partition) {
@@ -150,7 +151,7 @@ impl<'a> Case<'a> {
         seen
     }
 
-    /// What is not read, or hidden behind an open transaction.
+    /// What is unread, or hidden by an open transaction.
     fn lags(&self) -> Vec<(Partition, String, String)> {
         let mut lags = Vec::new();
         if self.broker.coordinator.has_markers() {
@@ -179,12 +180,12 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether everything was read, and nothing is pending.
+/// Whether everything was read and nothing is pending.
 pub fn is_drained(broker: &Broker, history: &History) -> bool {
     Case::new(broker, history).lags().is_empty()
 }
 
-/// What is late: not read, or left open. To be called when everything was read, or the time for it is over.
+/// What is late: unread, or left open. Call it when everything was read, or time is up.
 pub fn liveness(broker: &Broker, history: &History) -> Vec<Violation> {
     let mut ruling = Ruling::default();
     let case = Case::new(broker, history);
@@ -193,13 +194,13 @@ pub fn liveness(broker: &Broker, history: &History) -> Vec<Violation> {
         let is_full = || is_input && partition::meets_bound(&case, partition.number).is_some();
         let is_excused = history.excuses(&partition) || history.was_refused(&partition) && is_full();
         if !is_excused {
-            ruling.tell(10, &partition, None, expected, found);
+            ruling.report(10, &partition, None, expected, found);
         }
     }
     ruling.violations
 }
 
-/// The records with which there would be more of a past than may be kept, by partition.
+/// For each partition, the first record that would take the task beyond its bounds on history.
 pub fn bounds_met(broker: &Broker, history: &History) -> Vec<(i32, i64)> {
     if history.bounds == Bounds::USUAL {
         return Vec::new();
@@ -208,8 +209,8 @@ pub fn bounds_met(broker: &Broker, history: &History) -> Vec<(i32, i64)> {
     (0..case.partitions).filter_map(|number| Some((number, partition::meets_bound(&case, number)?))).collect()
 }
 
-/// Where a task was stopped for a record at which it panics, or which it has no room to remember: what is wrong unless
-/// all that comes before that is committed, and the record is not. `None` where none was.
+/// Where a task stopped at a record that panics, or for which its bounds leave no room: a violation unless everything
+/// before the record is committed, and the record is not. `None` if no task stopped.
 pub fn stopped_at(broker: &Broker, history: &History, (number, offset): (i32, i64)) -> Option<Option<Violation>> {
     let case = Case::new(broker, history);
     let input = Partition::new(case.rules.input, number);
@@ -217,19 +218,19 @@ pub fn stopped_at(broker: &Broker, history: &History, (number, offset): (i32, i6
         return None;
     }
     let before = case.committed(&input).iter().map(|seen| seen.offset).filter(|at| *at < offset).max();
-    // Late requests and old coordinators may have taken the offset back since.
+    // Late requests and old coordinators may have set the offset back since.
     let committed = history.committed(number).map(|committed| committed.offset).max().unwrap_or(0);
     let is_right = (before.map_or(0, |before| before + 1)..=offset).contains(&committed);
     Some((!is_right).then(|| Violation {
         invariant: 10,
         partition: input,
         offset: Some(offset),
-        expected: "the group to stand right before the record at which its task stopped".to_owned(),
+        expected: "the group's offset right before the record at which its task stopped".to_owned(),
         found: committed.to_string(),
     }))
 }
 
-/// What is wrong with what was committed. Nothing may be on its way: all markers are written.
+/// What is wrong with what was committed. All markers must be written before.
 pub fn examine(broker: &Broker, history: &mut History) -> Ruling {
     history.look(broker);
     let mut ruling = std::mem::take(&mut history.ruling);
@@ -243,20 +244,20 @@ pub fn examine(broker: &Broker, history: &mut History) -> Ruling {
     letters.end(&mut ruling);
     if history.has_lost_changelog && broker.topics.get(case.rules.changelog).is_some() {
         let changelog = Partition::new(case.rules.changelog, 0);
-        ruling.tell(11, &changelog, None, "no changelog in place of the one that was deleted", "another one");
+        ruling.report(11, &changelog, None, "no changelog in place of the deleted one", "another one");
     }
     ruling
 }
 
-/// Text for people, of whatever bytes.
+/// Bytes as text for a message.
 fn text(bytes: Option<&[u8]>) -> String {
     bytes.map_or("null".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// The most that is shown of a value.
+/// Maximum number of a value's bytes in a message.
 const SHOWN_MAX: usize = 200;
 
-/// A record for people.
+/// A record as text for a message.
 fn show(record: &Record) -> String {
     let Record { timestamp, key, value, headers } = record;
     let shown = value.as_deref().map(|value| &value[..value.len().min(SHOWN_MAX)]);

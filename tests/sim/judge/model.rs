@@ -1,5 +1,5 @@
-//! What ratchet promises, as a sequential program over one partition: a tree of JSON, a map, one record after the
-//! other. It knows the rules and nothing of how they are kept.
+//! What ratchet promises, as a sequential program over one partition: a tree of JSON, a map, one record after
+//! another. It knows the rules, and nothing about how the engine implements them.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,14 +12,14 @@ use super::bytes;
 use super::epochs::{Relation, Scopes};
 use super::rules::{Rules, future_max_ms};
 
-/// Keys and values, as a changelog or a store has to hold them.
+/// Keys and values that a changelog or a store has to hold.
 pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What becomes of a record.
+/// The decision on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Forwarded,
-    /// With the reason, as the two below.
+    /// With the reason, as in the next two.
     Duplicate(&'static str),
     Stale(&'static str),
     DeadLettered(&'static str),
@@ -31,7 +31,7 @@ struct Entry {
     last_seen: i64,
     version: Option<i128>,
     scope: Option<usize>,
-    /// Whether it was a snapshot's read.
+    /// Whether it came from a snapshot read.
     from_read: bool,
     owes_tombstone: bool,
     record_key: Option<Bytes>,
@@ -55,7 +55,7 @@ impl Entry {
 /// One partition's state.
 pub struct Model<'a> {
     rules: &'a Rules,
-    /// For how long an identity is remembered, by whoever decides now; `None` is for ever.
+    /// How long the current owner remembers an identity; `None` is for ever.
     pub retention_ms: Option<i64>,
     entries: HashMap<Vec<u8>, Entry>,
     /// The highest timestamp seen.
@@ -66,7 +66,7 @@ pub struct Model<'a> {
     pub truncates: u64,
     changed: BTreeSet<Vec<u8>>,
     scopes: Scopes,
-    /// What there would have been of them with the last record that the output has refused.
+    /// The scopes and segments there would have been with the last record that the output rejected.
     tried: (usize, usize),
 }
 
@@ -85,8 +85,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Decides on the next record. `wall_ms` is what clocks may have shown, least and most; between them it is for
-    /// the evidence to say whether the timestamp was beyond belief.
+    /// Decides on the next record. `wall_ms` is the lowest and the highest time that clocks may have shown; between
+    /// them, `was_disbelieved` says whether the timestamp was rejected.
     pub fn apply(&mut self, offset: i64, record: &Record, wall_ms: (i64, i64), was_disbelieved: bool) -> Verdict {
         if self.is_disbelieved(record.timestamp, wall_ms, was_disbelieved) {
             return Verdict::DeadLettered("timestamp_in_future");
@@ -99,7 +99,7 @@ impl<'a> Model<'a> {
         }
         let Read { identity, version, scope, kind, table } = match read(self.rules, record) {
             Ok(read) => read,
-            // Nothing of it is remembered.
+            // Nothing about it is remembered.
             Err("null_value") if self.rules.forwards_null => return Verdict::Forwarded,
             Err(reason) => return Verdict::DeadLettered(reason),
         };
@@ -118,8 +118,8 @@ impl<'a> Model<'a> {
         };
         let verdict = if verdict == Verdict::Forwarded { self.sent(record) } else { verdict };
         if let Verdict::DeadLettered(_) = verdict {
-            // It did not come out: nothing of it is remembered, and what comes again is as new as it was. Whether there is
-            // room for it is looked at before it is sent.
+            // It was not forwarded: nothing about it is remembered, so a repetition is as new as it was. Whether
+            // there is room for it is checked before it is sent.
             if let (Some(name), Some(version)) = (&scope, version) {
                 let mut tried = self.scopes.clone();
                 tried.see(name, version, offset, came_back);
@@ -137,7 +137,7 @@ impl<'a> Model<'a> {
         verdict
     }
 
-    /// What becomes of a change of a row, or of a table.
+    /// Decides on a change to a row, or to a table.
     fn apply_change(
         &mut self,
         (identity, version, kind, table): (Vec<u8>, Option<i128>, Change, Option<Vec<u8>>),
@@ -171,7 +171,7 @@ impl<'a> Model<'a> {
         verdict
     }
 
-    /// When a record is seen.
+    /// The time at which a record is seen.
     fn now(&self, record: &Record) -> i64 {
         record.timestamp.unwrap_or(-1).max(self.stream_time)
     }
@@ -195,7 +195,7 @@ impl<'a> Model<'a> {
         self.entries.insert(identity, entry);
     }
 
-    /// What becomes of a version that meets an entry, and where its scope comes back, if it does.
+    /// Compares a version with an entry; also returns after which offset its scope came back, if it did.
     fn compare(&self, new: i128, scope: Option<&str>, entry: &Entry) -> (Verdict, Option<i64>) {
         let Some(old) = entry.version else { return (Verdict::Forwarded, None) };
         if let (Some(name), Some(theirs)) = (scope, entry.scope)
@@ -210,7 +210,7 @@ impl<'a> Model<'a> {
         (by_version(Some(new), Some(old)), None)
     }
 
-    /// What becomes of a record that is to come out: the output may refuse it for good.
+    /// Decides on a record to be forwarded, which the output may reject for good.
     fn sent(&self, record: &Record) -> Verdict {
         let is_taken = record.value.as_ref().is_none_or(|value| value.len() <= self.rules.output_bytes_max);
         if is_taken { Verdict::Forwarded } else { Verdict::DeadLettered("unsendable") }
@@ -222,20 +222,19 @@ impl<'a> Model<'a> {
         timestamp > most + limit || (was && timestamp > least + limit)
     }
 
-    /// What a transaction that ends here has to have written, but for what a sweeper has removed.
+    /// What a transaction that ends here must have written, apart from tombstones of the sweeper.
     pub fn take_changed(&mut self) -> State {
         let of = |key: Vec<u8>| self.entries.get(&key).map(|entry| (key, entry.bytes()));
         std::mem::take(&mut self.changed).into_iter().filter_map(of).collect()
     }
 
-    /// An identity was removed; `false`: it is not there, or has not expired.
+    /// Removes an identity; `false` if it is not there, or has not expired.
     pub fn sweep(&mut self, key: &[u8]) -> bool {
         let is_expired = self.entries.get(key).is_some_and(|entry| self.is_expired(entry));
         is_expired && self.entries.remove(key).is_some()
     }
 
-    /// How many scopes there were at the most, and how many segments of them, those for a record that the output
-    /// refuses included.
+    /// The highest number of scopes, and of their segments, including those for a record that the output rejected.
     pub fn scopes_tried(&self) -> (usize, usize) {
         let (scopes, segments) = self.scopes.counts();
         (scopes.max(self.tried.0), segments.max(self.tried.1))
@@ -246,7 +245,7 @@ impl<'a> Model<'a> {
         self.entries.contains_key(key)
     }
 
-    /// All that is remembered.
+    /// Everything that is remembered.
     pub fn state(&self) -> State {
         self.entries.iter().map(|(key, entry)| (key.clone(), entry.bytes())).collect()
     }
@@ -270,14 +269,14 @@ fn by_version(new: Option<i128>, known: Option<i128>) -> Verdict {
 pub enum Change {
     Upsert,
     Delete,
-    /// Of a snapshot.
+    /// A row read for a snapshot.
     Read,
     Truncate,
-    /// A null value behind a delete.
+    /// A null value after a delete.
     Tombstone,
 }
 
-/// What is read of a record.
+/// What was read from a record.
 pub struct Read {
     /// The identity's key.
     pub identity: Vec<u8>,
@@ -289,7 +288,7 @@ pub struct Read {
     pub table: Option<Vec<u8>>,
 }
 
-/// What a record says, or why there is nothing to be read.
+/// Reads a record; the error is why it cannot be read.
 pub fn read(rules: &Rules, record: &Record) -> Result<Read, &'static str> {
     let key = || record.key.as_deref().and_then(|key| serde_json::from_slice(key).ok()).unwrap_or(Value::Null);
     let Some(value) = record.value.as_deref() else {
@@ -318,7 +317,7 @@ pub fn read(rules: &Rules, record: &Record) -> Result<Read, &'static str> {
     Ok(Read { identity, version, scope, kind, table })
 }
 
-/// The key of an identity, out of what has it.
+/// The key of an identity, from the JSON that holds it.
 fn identity(rules: &Rules, from: &Value) -> Result<Vec<u8>, &'static str> {
     match from.get(rules.identity) {
         None | Some(Value::Null) => Err("identity_missing"),
@@ -341,7 +340,7 @@ mod tests {
     use crate::input::Kind;
     use crate::judge::rules::rules;
 
-    /// What becomes of these values, one after the other.
+    /// The verdicts on these values, in order.
     fn verdicts(kind: Kind, values: &[Option<&str>]) -> Vec<Verdict> {
         let mut model = Model::new(rules(kind));
         let apply = |(value, offset): (&Option<&str>, i64)| {
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decided_on_is_set_aside() {
+    fn unreadable_records_are_set_aside() {
         let of = [
             (None, "null_value"),
             (Some("{"), "value_malformed"),
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_rows_and_of_their_table() {
+    fn row_changes_and_truncates_get_their_verdicts() {
         let mut model = Model::new(rules(Kind::Changes));
         let mut apply = |id: &str, operation: &str, version: i64| {
             let key = (operation != "t").then(|| format!(r#"{{"id":"{id}"}}"#));
@@ -390,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_output_refuses_is_not_remembered() {
+    fn records_rejected_by_the_output_are_not_remembered() {
         let text = "x".repeat(crate::input::OUTPUT_BYTES_MAX);
         let of =
             [(Kind::Versions, r#"{"id":"a","version":1}"#, "version_equal"), (Kind::Messages, r#"{"id":"a"}"#, "seen")];

@@ -1,4 +1,4 @@
-//! The output and the dead letters against what the model makes of the input.
+//! The output and the dead letters, compared with what the model makes of the input.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::kafka::{Partition, Record};
 use super::partition::Forward;
 use super::{Case, Ruling, Seen, model, show};
 
-/// The output holds what was forwarded, in order, each record written by its transaction's producer.
+/// The output holds the forwarded records in order, each written by its transaction's producer.
 pub fn check(case: &Case<'_>, number: i32, forwards: &[Forward<'_>], ruling: &mut Ruling) {
     let output = Partition::new(case.rules.output, number);
     let written = case.committed(&output);
@@ -16,25 +16,26 @@ pub fn check(case: &Case<'_>, number: i32, forwards: &[Forward<'_>], ruling: &mu
         let source = meant.source;
         if found.record != source.record {
             let expected = format!("{} of input offset {}", show(&source.record), source.offset);
-            return ruling.tell(1, &output, found.offset, expected, show(&found.record));
+            return ruling.report(1, &output, found.offset, expected, show(&found.record));
         }
         if found.producer.is_none() || found.producer != meant.producer {
             let expected = format!("input offset {} written by producer {:?}", source.offset, meant.producer);
-            ruling.tell(4, &output, found.offset, expected, format!("{:?}", found.producer));
+            ruling.report(4, &output, found.offset, expected, format!("{:?}", found.producer));
         }
     }
     if let Some(missing) = forwards.get(written.len()) {
         let expected = format!("{} of input offset {}", show(&missing.source.record), missing.source.offset);
         let found = format!("{} records, not {}", written.len(), forwards.len());
-        ruling.tell(3, &output, None, expected, found);
+        ruling.report(3, &output, None, expected, found);
     }
     if let Some(surplus) = written.get(forwards.len()) {
         let expected = format!("no more than {} records", forwards.len());
-        ruling.tell(1, &output, surplus.offset, expected, show(&surplus.record));
+        ruling.report(1, &output, surplus.offset, expected, show(&surplus.record));
     }
 }
 
-/// Where nothing expires, no epoch begins and no snapshot is read, the versions of an identity rise, and without a version each comes once.
+/// If nothing expires and there are no epochs or snapshots, the versions of an identity rise; without versions, each
+/// identity comes once.
 fn check_versions(case: &Case<'_>, output: &Partition, written: &[Seen], ruling: &mut Ruling) {
     if case.rules.retention_ms.is_some() || case.rules.epoch.is_some() || case.rules.has_changes {
         return;
@@ -46,15 +47,15 @@ fn check_versions(case: &Case<'_>, output: &Partition, written: &[Seen], ruling:
             continue;
         }
         if let Some(before) = latest.insert(identity, version).filter(|before| *before >= version) {
-            ruling.tell(2, output, *offset, format!("a version above {before:?}"), show(record));
+            ruling.report(2, output, *offset, format!("a version above {before:?}"), show(record));
         }
     }
 }
 
-/// The dead letters, to be accounted for one by one.
+/// The dead letters, to be matched one by one.
 pub struct Letters {
     topic: &'static str,
-    /// By the partition and the offset that they name: where they stand, why, and what.
+    /// By the partition and offset that they name: their own partition, the reason, and the letter.
     by_place: BTreeMap<(i32, i64), (Partition, String, Seen)>,
 }
 
@@ -70,59 +71,65 @@ impl Letters {
                 let number = |name: &str| header(name).and_then(|text| text.parse::<i64>().ok());
                 let named = (header("topic"), number("partition"), number("offset"), header("reason"));
                 let (Some(from), Some(of), Some(at), Some(reason)) = named else {
-                    ruling.tell(3, &partition, offset, "headers that name a record and a reason", show(&letter.record));
+                    ruling.report(
+                        3,
+                        &partition,
+                        offset,
+                        "headers that name a record and a reason",
+                        show(&letter.record),
+                    );
                     continue;
                 };
                 if from != case.rules.input {
-                    ruling.tell(3, &partition, offset, format!("letters from {}", case.rules.input), from);
+                    ruling.report(3, &partition, offset, format!("letters from {}", case.rules.input), from);
                     continue;
                 }
                 if by_place.insert((of as i32, at), (partition.clone(), reason, letter)).is_some() {
-                    ruling.tell(2, &partition, offset, "one letter for a record", format!("another for {of}:{at}"));
+                    ruling.report(2, &partition, offset, "one letter for a record", format!("another for {of}:{at}"));
                 }
             }
         }
         Self { topic, by_place }
     }
 
-    /// Whether there is a letter for a record, with this reason.
+    /// Whether a record has a letter with this reason.
     pub fn says(&self, number: i32, offset: i64, reason: &str) -> bool {
         self.by_place.get(&(number, offset)).is_some_and(|(_, found, _)| found == reason)
     }
 
-    /// A record has to have a letter, with this reason, written by its transaction's producer.
+    /// A record must have a letter with this reason, written by its transaction's producer.
     pub fn take(&mut self, number: i32, source: &Seen, (reason, producer): (&str, Option<i64>), ruling: &mut Ruling) {
         let topic = Partition::new(self.topic, number);
         let Some((partition, found, letter)) = self.by_place.remove(&(number, source.offset)) else {
             let expected = format!("a letter for input offset {}, {reason}", source.offset);
-            return ruling.tell(3, &topic, None, expected, "none");
+            return ruling.report(3, &topic, None, expected, "none");
         };
         if found != reason || !is_copy(&letter.record, &source.record, reason) {
             let expected = format!("{reason}: {}", show(&source.record));
-            ruling.tell(1, &partition, letter.offset, expected, format!("{found}: {}", show(&letter.record)));
+            ruling.report(1, &partition, letter.offset, expected, format!("{found}: {}", show(&letter.record)));
         }
         if letter.producer.is_none() || letter.producer != producer {
             let expected = format!("the letter of input offset {} written by producer {producer:?}", source.offset);
-            ruling.tell(4, &partition, letter.offset, expected, format!("{:?}", letter.producer));
+            ruling.report(4, &partition, letter.offset, expected, format!("{:?}", letter.producer));
         }
     }
 
-    /// Nothing can be said of a partition's letters.
+    /// A partition's letters cannot be judged.
     pub fn forgive(&mut self, number: i32) {
         self.by_place.retain(|(of, _), _| *of != number);
     }
 
-    /// There are no others.
+    /// There are no other letters.
     pub fn end(self, ruling: &mut Ruling) {
         for ((number, offset), (partition, reason, letter)) in self.by_place {
             let found = format!("one for {number}:{offset}, {reason}");
-            ruling.tell(1, &partition, letter.offset, "no letter for a record that is fine or was not read", found);
+            ruling.report(1, &partition, letter.offset, "no letter for a record that is fine or was not read", found);
         }
     }
 }
 
-/// Whether a letter is the record with headers more, which are all ratchet's. Its timestamp is the record's, but where
-/// that may be what is wrong with it.
+/// Whether a letter is the record plus headers, all of them ratchet's. It has the record's timestamp, unless that may
+/// be what is wrong.
 fn is_copy(letter: &Record, source: &Record, reason: &str) -> bool {
     let is_added = |headers: &[u8]| headers_of(headers).iter().all(|(name, _)| name.starts_with(b"__ratchet.errors."));
     (&letter.key, &letter.value) == (&source.key, &source.value)
@@ -130,7 +137,7 @@ fn is_copy(letter: &Record, source: &Record, reason: &str) -> bool {
         && (letter.timestamp == source.timestamp || matches!(reason, "timestamp_in_future" | "unsendable"))
 }
 
-/// A header of a dead letter's.
+/// A header of a dead letter.
 fn header(letter: &Seen, name: &str) -> Option<String> {
     let name = format!("__ratchet.errors.{name}");
     let all = headers_of(&letter.record.headers);
@@ -138,8 +145,8 @@ fn header(letter: &Seen, name: &str) -> Option<String> {
     value.map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
-/// Headers as the simulated cluster keeps them: for each the name and the value, led by their lengths; a length of all
-/// ones is a null value's.
+/// Headers as the simulated cluster stores them: for each its name and value, each after its length; a length of all
+/// ones means a null value.
 fn headers_of(mut bytes: &[u8]) -> Vec<(&[u8], Option<&[u8]>)> {
     let mut all = Vec::new();
     while !bytes.is_empty() {

@@ -1,5 +1,5 @@
-//! One input partition: the model is taken along the changelog's transactions, and what each has written is compared
-//! with what changes in the model.
+//! One input partition: the model follows the changelog's transactions, and what each one wrote is compared with what
+//! changes in the model.
 
 use ratchet::dedup::Bounds;
 
@@ -11,26 +11,26 @@ use super::output::{self, Letters};
 use super::runs::{self, Run};
 use super::{Case, Ruling, Seen, offsets, text};
 
-/// A record that has to be in the output.
+/// A record that must be in the output.
 pub struct Forward<'a> {
     pub source: &'a Seen,
-    /// Who has written the transaction that it belongs to.
+    /// The producer of its transaction.
     pub producer: Option<i64>,
 }
 
-/// Compares a partition with what the model makes of it.
+/// Compares a partition with the model.
 pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanations), ruling: &mut Ruling) {
     let (letters, explanations) = aside;
     let input = Partition::new(case.rules.input, number);
     let changelog = Partition::new(case.rules.changelog, number);
     for (_, kept) in case.history.changelogs(number) {
         if let (Some(from), Some(first)) = (kept.lost_from, kept.overwritten()) {
-            let expected = format!("nothing committed behind what was lost from {from} on");
-            ruling.tell(6, &changelog, first, expected, "a record");
+            let expected = format!("nothing committed after the loss from {from} on");
+            ruling.report(6, &changelog, first, expected, "a record");
         }
     }
     if case.history.changelogs(number).any(|(_, changelog)| changelog.is_cut) {
-        // What became of the transaction that was open is written nowhere.
+        // The outcome of the open transaction is recorded nowhere.
         explanations.forgive(number);
         return letters.forgive(number);
     }
@@ -39,7 +39,7 @@ pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanatio
         let runs = runs::of(kept, &changelog, ruling);
         if let (Some(former), Some(first)) = (all.last(), runs.first()) {
             let expected = format!("to refuse a changelog that is not {}", former.position.token.text());
-            ruling.tell(6, &changelog, first.at, expected, "a transaction in a changelog that was recreated");
+            ruling.report(6, &changelog, first.at, expected, "a transaction in a changelog that was recreated");
         }
         for run in &runs {
             check_names(case, run, (number, id), ruling);
@@ -87,16 +87,16 @@ pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanatio
     check_folded(case, &changelog, (&model, all.last()), ruling);
 }
 
-/// Counts what a record was like, and what became of it.
+/// Counts situations by record and verdict.
 fn see(record: &Record, verdict: Verdict, ruling: &mut Ruling) {
     if record.value.is_none() {
-        ruling.see("a record without a value was met");
+        ruling.see("a record without a value was read");
     }
     match verdict {
         Verdict::Forwarded if !record.headers.is_empty() => ruling.see("a record with headers was forwarded"),
-        Verdict::DeadLettered("value_malformed") => ruling.see("a record that cannot be read was met"),
-        Verdict::DeadLettered("timestamp_in_future") => ruling.see("a record of the far future was set aside"),
-        Verdict::DeadLettered("unsendable") => ruling.see("a record that the output refuses was set aside"),
+        Verdict::DeadLettered("value_malformed") => ruling.see("an unreadable record was set aside"),
+        Verdict::DeadLettered("timestamp_in_future") => ruling.see("a record from the far future was set aside"),
+        Verdict::DeadLettered("unsendable") => ruling.see("a record that the output rejects was set aside"),
         Verdict::Stale("table_truncated") => ruling.see("a change from before its table's truncate was dropped"),
         Verdict::Stale("snapshot_read") => ruling.see("a snapshot's read lost to a change"),
         Verdict::Duplicate("tombstone_not_owed") => ruling.see("a tombstone without its delete was dropped"),
@@ -104,7 +104,7 @@ fn see(record: &Record, verdict: Verdict, ruling: &mut Ruling) {
     }
 }
 
-/// What a position record says of where it stands.
+/// Checks the names in a position record.
 fn check_names(case: &Case<'_>, run: &Run<'_>, (number, id): (i32, u128), ruling: &mut Ruling) {
     let changelog = Partition::new(case.rules.changelog, number);
     let Run { at, position, .. } = run;
@@ -113,25 +113,25 @@ fn check_names(case: &Case<'_>, run: &Run<'_>, (number, id): (i32, u128), ruling
     }
     let token = position.token;
     if (token.partition, u128::from_be_bytes(token.changelog_id)) != (number, id) {
-        ruling.tell(4, &changelog, *at, format!("a token of partition {number}, topic {id:032x}"), token.text());
+        ruling.report(4, &changelog, *at, format!("a token of partition {number}, topic {id:032x}"), token.text());
     }
     let prefix = format!("{}.", case.rules.group);
     if !position.owner.starts_with(&prefix) {
-        ruling.tell(7, &changelog, *at, format!("an owner's id that begins with {prefix:?}"), position.owner.clone());
+        ruling.report(7, &changelog, *at, format!("an owner's id that begins with {prefix:?}"), position.owner.clone());
     }
-    // An id keeps its producer, whatever epoch it comes to.
+    // An id keeps its producer, whatever its epoch.
     if let Some(of) = case.broker.coordinator.producer(&position.owner)
         && run.producer != Some(of)
     {
         let expected = format!("{} written by its producer {of}", position.owner);
-        ruling.tell(7, &changelog, *at, expected, format!("{:?}", run.producer));
+        ruling.report(7, &changelog, *at, expected, format!("{:?}", run.producer));
     }
     let input = case.broker.topics.get(case.rules.input).map_or(0, |topic| topic.id);
     if (u128::from_be_bytes(position.input_id), position.task_count, position.generation)
         != (input, case.partitions as u32, 1)
     {
         let found = (position.input_id, position.task_count, position.generation);
-        ruling.tell(
+        ruling.report(
             4,
             &changelog,
             *at,
@@ -141,7 +141,7 @@ fn check_names(case: &Case<'_>, run: &Run<'_>, (number, id): (i32, u128), ruling
     }
 }
 
-/// No more of a past is kept than may be.
+/// No more history is kept than the bounds allow.
 fn check_bounds(case: &Case<'_>, run: &Run<'_>, changelog: &Partition, ruling: &mut Ruling) {
     let Bounds { ranges_max, scopes_max, segments_max } = case.history.bounds;
     let position = &run.position;
@@ -153,11 +153,11 @@ fn check_bounds(case: &Case<'_>, run: &Run<'_>, changelog: &Partition, ruling: &
         ("segments", segments, segments_max),
     ];
     for (what, found, most) in kept.into_iter().filter(|(_, found, most)| found > most) {
-        ruling.tell(4, changelog, run.at, format!("{most} {what} at the most"), format!("{found}"));
+        ruling.report(4, changelog, run.at, format!("at most {most} {what}"), format!("{found}"));
     }
 }
 
-/// The first record of a partition's input with which there are more scopes, or more segments of them, than may be kept.
+/// The first record of an input partition that takes the scopes, or their segments, beyond the bounds.
 pub fn meets_bound(case: &Case<'_>, number: i32) -> Option<i64> {
     let Bounds { scopes_max, segments_max, .. } = case.history.bounds;
     let mut model = Model::new(case.rules);
@@ -171,18 +171,24 @@ pub fn meets_bound(case: &Case<'_>, number: i32) -> Option<i64> {
     met.map(|seen| seen.offset)
 }
 
-/// Nothing at the input's beginning was left out.
+/// Nothing at the start of the input was left out.
 fn check_beginning(runs: &[Run<'_>], records: &[Seen], (input, may_skip): (&Partition, bool), ruling: &mut Ruling) {
     let from = runs.first().and_then(|run| run.position.processed.first()).map(|range| range.0);
     if let (Some(from), Some(first)) = (from, records.first())
         && from > first.offset
         && !may_skip
     {
-        ruling.tell(3, input, first.offset, "the input read from its first record on", format!("read from {from} on"));
+        ruling.report(
+            3,
+            input,
+            first.offset,
+            "the input read from its first record on",
+            format!("read from {from} on"),
+        );
     }
 }
 
-/// What a transaction wrote is what its range of the input changes.
+/// A transaction wrote exactly what its range of the input changes.
 fn check_written(
     case: &Case<'_>,
     run: &Run<'_>,
@@ -195,30 +201,30 @@ fn check_written(
         match &record.value {
             Some(value) => match expected.remove(key) {
                 Some(meant) if meant[..] == value[..] => {}
-                Some(meant) => ruling.tell(4, changelog, *offset, format!("{meant:02x?}"), format!("{value:02x?}")),
+                Some(meant) => ruling.report(4, changelog, *offset, format!("{meant:02x?}"), format!("{value:02x?}")),
                 None => {
                     let found = format!("{} -> {value:02x?}", text(Some(key)));
-                    ruling.tell(4, changelog, *offset, "only what the transaction's range changes, once", found);
+                    ruling.report(4, changelog, *offset, "only what the transaction's range changes, once", found);
                 }
             },
             None if model.sweep(key) => {}
-            // A store that has missed the first one sweeps again.
+            // A store that missed the first tombstone sweeps again.
             None if case.history.tombstones_go && !model.knows(key) => {}
             None => {
                 let found = format!("a tombstone for {}", text(Some(key)));
-                ruling.tell(4, changelog, *offset, "tombstones for what has expired only", found);
+                ruling.report(4, changelog, *offset, "tombstones for what has expired only", found);
             }
         }
     }
     for (key, value) in expected {
         let expected = format!("{} -> {value:02x?} before the position record", text(Some(&key)));
-        ruling.tell(4, changelog, run.at, expected, "nothing");
+        ruling.report(4, changelog, run.at, expected, "nothing");
     }
     let position = &run.position;
     let meant = (model.stream_time, model.horizon, model.truncates);
     let found = (position.stream_time, position.horizon, position.truncates);
     if meant != found {
-        ruling.tell(
+        ruling.report(
             4,
             changelog,
             run.at,
@@ -228,7 +234,7 @@ fn check_written(
     }
 }
 
-/// The changelog as it is now, folded, is the model's state, with the last position record.
+/// The current changelog, folded, is the model's state with the last position record.
 fn check_folded(
     case: &Case<'_>,
     changelog: &Partition,
@@ -252,19 +258,19 @@ fn check_folded(
     if token != meant {
         let text = |token: Option<super::bytes::Token>| token.map_or("none".to_owned(), |token| token.text());
         let expected = format!("the last transaction's position record, {}", text(meant));
-        ruling.tell(6, changelog, None, expected, text(token));
+        ruling.report(6, changelog, None, expected, text(token));
     }
     let state = model.state();
     if let Some((key, meant, found)) = first_difference(&state, &folded) {
         let expected = format!("{} -> {meant:02x?} of {} entries", text(Some(key)), state.len());
-        ruling.tell(6, changelog, None, expected, format!("{found:02x?} of {}", folded.len()));
+        ruling.report(6, changelog, None, expected, format!("{found:02x?} of {}", folded.len()));
     }
 }
 
-/// A key, and what two states have there.
+/// A key, and its values in two states.
 type Difference<'a> = (&'a [u8], Option<&'a Vec<u8>>, Option<&'a Vec<u8>>);
 
-/// The first key under which two states differ.
+/// The first key at which two states differ.
 pub fn first_difference<'a>(one: &'a State, other: &'a State) -> Option<Difference<'a>> {
     let differs = |key: &&'a Vec<u8>| one.get(*key) != other.get(*key);
     let key = one.keys().chain(other.keys()).find(differs)?;

@@ -1,8 +1,8 @@
-//! What a topology means, as the judge is told it: beside the YAML, and not out of it.
+//! What a topology means, stated for the judge separately from the YAML.
 
 use crate::input::Kind;
 
-/// A topology's rules: identity and version are fields of a value in JSON.
+/// A topology's rules: identity and version are fields of a JSON value.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub name: &'static str,
@@ -11,26 +11,26 @@ pub struct Rules {
     pub changelog: &'static str,
     pub dead_letter: &'static str,
     pub group: &'static str,
-    /// The field of the identity.
+    /// The identity's field.
     pub identity: &'static str,
-    /// The field of the version, if there is one.
+    /// The version's field, if there is one.
     pub version: Option<&'static str>,
-    /// The field that says within what versions are comparable, if there is one.
+    /// The field of the scope within which versions are comparable, if there is one.
     pub epoch: Option<&'static str>,
-    /// For how long an identity is remembered; `None` is for ever.
+    /// How long an identity is remembered; `None` is for ever.
     pub retention_ms: Option<i64>,
-    /// Whether null values are forwarded, and not set aside.
+    /// Whether null values are forwarded rather than set aside.
     pub forwards_null: bool,
-    /// Whether the records are changes: the key has the identity, `op` says what kind each is, `table` what a truncate
-    /// empties, and a null value follows its delete.
+    /// Whether the records are changes: the key holds the identity, `op` the kind of change, `table` the table that a
+    /// truncate empties, and a null value follows its delete.
     pub has_changes: bool,
-    /// The topic that explains what is dropped, if there is one.
+    /// The topic that explains drops, if there is one.
     pub audit: Option<&'static str>,
-    /// A record whose value is larger than this is refused by the output, and set aside.
+    /// A record with a larger value is rejected by the output, and set aside.
     pub output_bytes_max: usize,
 }
 
-/// What a kind of input means.
+/// The rules for a kind of input.
 pub fn rules(kind: Kind) -> &'static Rules {
     match kind {
         Kind::Versions => &SHOP,
@@ -59,12 +59,12 @@ pub const SHOP: Rules = Rules {
 };
 /// Messages, remembered for a second.
 const MESSAGES: Rules = Rules { version: None, retention_ms: Some(1_000), ..SHOP };
-/// Things with versions that begin again with each epoch, and null values that are passed on.
+/// Things with versions that restart in each epoch; null values are forwarded.
 const EPOCHS: Rules = Rules { epoch: Some("epoch"), forwards_null: true, ..SHOP };
-/// Changes of a table's rows; what is dropped is explained.
+/// Changes to a table's rows; drops are explained.
 const CHANGES: Rules = Rules { has_changes: true, audit: Some("shop.audit"), ..SHOP };
 
-/// How far beyond the wall clock a timestamp may be, with this retention.
+/// How far ahead of the wall clock a timestamp may be, with this retention.
 pub fn future_max_ms(retention_ms: Option<i64>) -> i64 {
     const HOUR_MS: i64 = 3_600_000;
     retention_ms.map_or(HOUR_MS, |retention| HOUR_MS.min(retention / 10))

@@ -1,8 +1,8 @@
-//! What stores still hold once their process is gone, against the changelog's history.
+//! What stores hold after their process has ended, compared with the changelog's history.
 //!
-//! A store that names a transaction is the changelog folded up to that transaction, byte for byte. One that names none
-//! is in a restore: it may be ahead of its position, as far as a file of it was kept and the position was not, but
-//! nothing in it is older than its position says, and nothing was never committed.
+//! A store that names a transaction is the changelog folded up to that transaction, byte for byte. One that names
+//! none is being restored: it may be ahead of its position, if one of its files was kept and the position was not,
+//! but nothing in it is older than its position, and everything in it was committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,24 +18,24 @@ use super::model::State;
 use super::rules::Rules;
 use super::{Ruling, coverage, partition, runs, text};
 
-/// What a store holds, its meta included.
+/// A store's content, including its meta.
 #[derive(Clone)]
 pub struct Held {
-    /// The partition that its folder is named after; it may hold another's, where folders were swapped.
+    /// The partition that its folder is named after; if folders were swapped, it holds another's.
     pub folder: Partition,
-    /// Whether it stands aside, as another is built in its place.
+    /// Whether it is set aside while another is built in its place.
     pub is_aside: bool,
     pub state: State,
 }
 
-/// What an instance's stores held when a process began with them, and when it had ended.
+/// What an instance's stores held when a process started and when it had ended.
 pub struct Life {
     pub before: Vec<Held>,
     pub after: Vec<Held>,
 }
 
-/// Reads an instance's stores, which nobody may have open, as the files that they are: by the
-/// names that src/state/dir.rs gives their folders, and with RocksDB alone. One that cannot be read is left out.
+/// Reads an instance's stores, which nobody may have open, from their files: under the folder names of
+/// src/state/dir.rs, and with RocksDB alone. Unreadable stores are left out.
 pub fn read(stores: &Stores, rules: &Rules, partitions: i32) -> Vec<Held> {
     let mut all = Vec::new();
     for number in 0..partitions {
@@ -47,7 +47,7 @@ pub fn read(stores: &Stores, rules: &Rules, partitions: i32) -> Vec<Held> {
                     let copy = disk.copy(&dir);
                     Some(copy.records().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
                 }
-                // Opening makes a folder that is not there.
+                // Opening would create a missing folder.
                 Stores::Real(..) if dir.exists() => read_real(&dir).ok(),
                 Stores::Real(..) => None,
             };
@@ -58,19 +58,19 @@ pub fn read(stores: &Stores, rules: &Rules, partitions: i32) -> Vec<Held> {
     all
 }
 
-/// What was in a store when a process began is there still when it has ended, in its place or set aside: as it was, or
-/// with what was committed since, and the result of a transaction if it was one. Unless the one in its place is that: then
-/// it is whole.
+/// Checks that what a store held when a process started is still there when it has ended, in its place or set aside:
+/// unchanged, or with what was committed since, and the result of a transaction if it was one. A whole store in its
+/// place is enough.
 pub fn check_kept(lives: &[Life], history: &History, ruling: &mut Ruling) {
     for Life { before, after } in lives {
         let of = |all: &[Held], folder: &Partition, is_aside: bool| {
             all.iter().find(|held| held.folder == *folder && held.is_aside == is_aside).map(|held| held.state.clone())
         };
         for folder in before.iter().filter(|held| !held.is_aside).map(|held| &held.folder) {
-            let Some(stood) = of(before, folder, true).or_else(|| of(before, folder, false)) else { continue };
-            // Another partition's, where folders were swapped, is not built upon, and gone once another was whole; that one
-            // may be in a restore again.
-            if meta_of(&stood).is_none_or(|meta| meta.partition != folder.number) {
+            let Some(old) = of(before, folder, true).or_else(|| of(before, folder, false)) else { continue };
+            // Another partition's store, after a swap, is not used, and goes once another was whole; that one may be
+            // in a restore again.
+            if meta_of(&old).is_none_or(|meta| meta.partition != folder.number) {
                 continue;
             }
             let (built, set_aside) = (of(after, folder, false), of(after, folder, true));
@@ -79,15 +79,15 @@ pub fn check_kept(lives: &[Life], history: &History, ruling: &mut Ruling) {
                 continue;
             }
             let names_one = |state: &State| meta_of(state).is_some_and(|meta| meta.token.is_some());
-            if names_one(&stood) && !set_aside.as_ref().is_some_and(names_one) {
+            if names_one(&old) && !set_aside.as_ref().is_some_and(names_one) {
                 let expected = "a store that is the result of a transaction, in its place or set aside";
-                ruling.tell(11, folder, None, expected, "neither, where there was one");
+                ruling.report(11, folder, None, expected, "neither, although there was one");
             }
-            let lost = |now: &State| lost_of(&stood, now, history);
+            let lost = |now: &State| lost_of(&old, now, history);
             let missed = [built.unwrap_or_default(), set_aside.unwrap_or_default()].map(|now| lost(&now));
             if let [Some(key), Some(_)] = &missed {
                 let expected = format!("{} in a store, until another is whole", text(Some(key)));
-                ruling.tell(11, folder, None, expected, "neither the store nor one set aside that holds it");
+                ruling.report(11, folder, None, expected, "neither the store nor one set aside that holds it");
             }
         }
     }
@@ -98,17 +98,17 @@ fn meta_of(state: &State) -> Option<StoreMeta> {
     runs::decoded(move || bytes::store_meta(&meta))
 }
 
-/// Up to where a store that is the result of a transaction has to have applied its changelog. Where that has lost its last
-/// records, something else may stand where the store has passed over what was taken back: it goes on behind its position
-/// record.
+/// The offset up to which a store that is the result of a transaction has applied its changelog. If the changelog has
+/// lost its last records, other records may have replaced those that the store had passed: it continues after its
+/// position record.
 fn applied(meta: &StoreMeta, changelog: &Changelog) -> i64 {
     let behind_position = meta.position_offset.filter(|_| changelog.cut.is_some()).map(|at| at + 1);
     behind_position.map_or(meta.changelog_offset, |behind| behind.min(meta.changelog_offset))
 }
 
-/// A key of what stood that is not there any more, though nothing was committed in its place.
-fn lost_of(stood: &State, now: &State, history: &History) -> Option<Vec<u8>> {
-    let partition = meta_of(stood)?.partition;
+/// A key that was in the store and is gone, although nothing was committed in its place.
+fn lost_of(old: &State, now: &State, history: &History) -> Option<Vec<u8>> {
+    let partition = meta_of(old)?.partition;
     let was_committed = |key: &[u8], value: Option<&Vec<u8>>| {
         history.changelogs(partition).any(|(_, changelog)| {
             let is_it = |record: &Record| {
@@ -117,7 +117,7 @@ fn lost_of(stood: &State, now: &State, history: &History) -> Option<Vec<u8>> {
             changelog.is_cut || changelog.records.values().any(|written| is_it(&written.record))
         })
     };
-    let entries = stood.iter().filter(|(key, _)| key[..] != *STORE_META_KEY);
+    let entries = old.iter().filter(|(key, _)| key[..] != *STORE_META_KEY);
     let mut gone = entries.filter(|(key, value)| {
         let found = now.get(*key);
         found != Some(*value) && !was_committed(key, found)
@@ -130,23 +130,23 @@ fn read_real(dir: &Path) -> Result<State, rocksdb::Error> {
     store.iterator(IteratorMode::Start).map(|found| found.map(|(key, value)| (key.into(), value.into()))).collect()
 }
 
-/// Compares stores, of whichever instances, with what was committed.
+/// Compares stores of any instances with what was committed.
 pub fn judge(stores: Vec<Held>, history: &History, ruling: &mut Ruling) {
     let mut by_token: BTreeMap<Token, State> = BTreeMap::new();
     for Held { folder, mut state, .. } in stores {
         let Some(meta) = state.remove(STORE_META_KEY) else {
             if let Some(key) = state.keys().next() {
-                ruling.tell(5, &folder, None, "nothing in a store without a position", text(Some(key)));
+                ruling.report(5, &folder, None, "nothing in a store without a position", text(Some(key)));
             }
             continue;
         };
         let Some(meta) = runs::decoded(|| bytes::store_meta(&meta)) else {
-            ruling.tell(5, &folder, None, "a store's position", format!("{meta:02x?}"));
+            ruling.report(5, &folder, None, "a store's position", format!("{meta:02x?}"));
             continue;
         };
         let Some(changelog) = history.changelog(meta.partition, u128::from_be_bytes(meta.changelog_id)) else {
             let found = format!("partition {}, topic {:02x?}", meta.partition, meta.changelog_id);
-            ruling.tell(5, &folder, None, "a position in a changelog that there was", found);
+            ruling.report(5, &folder, None, "a position in a changelog that existed", found);
             continue;
         };
         if changelog.is_cut {
@@ -163,7 +163,7 @@ pub fn judge(stores: Vec<Held>, history: &History, ruling: &mut Ruling) {
         match by_token.get(&token) {
             Some(same) if *same != state => {
                 let expected = format!("what another store of {} holds", token.text());
-                ruling.tell(9, &folder, None, expected, "other bytes");
+                ruling.report(9, &folder, None, expected, "other bytes");
             }
             Some(_) => {}
             None => drop(by_token.insert(token, state.clone())),
@@ -172,8 +172,8 @@ pub fn judge(stores: Vec<Held>, history: &History, ruling: &mut Ruling) {
     }
 }
 
-/// Leaves out what has a tombstone below the store's position. Where the cleaner removes tombstones soon, a restore
-/// that was held up may have missed some: what they would have removed has expired, and counts for nothing.
+/// Removes what has a tombstone below the store's position. If the cleaner removes tombstones early, a delayed
+/// restore may have missed some: what they would have removed has expired and has no effect.
 fn drop_swept(state: &mut State, (meta, changelog): (&StoreMeta, &Changelog)) {
     let is_swept = |key: &[u8], found: &[u8]| {
         let below = changelog.records.range(..meta.changelog_offset);
@@ -184,8 +184,8 @@ fn drop_swept(state: &mut State, (meta, changelog): (&StoreMeta, &Changelog)) {
     state.retain(|key, found| folded.contains_key(&key[..]) || !is_swept(key, found));
 }
 
-/// Puts in what a restore has missed because the cleaner had removed it, as superseded by records behind the store's
-/// position. Only one that is held up while another owner goes on misses any, and whoever opens its store reads those
+/// Adds what a restore missed because the cleaner had removed it, superseded by records after the store's position.
+/// Only a restore that is delayed while another owner continues misses any, and whoever opens its store reads those
 /// records first.
 fn take_superseded(state: &mut State, (meta, changelog): (&StoreMeta, &Changelog)) {
     let below = applied(meta, changelog);
@@ -214,21 +214,27 @@ fn check_current(
     };
     let Some(at) = changelog.records.iter().find(|(_, written)| is_of(&written.record)).map(|(at, _)| *at) else {
         let found = format!("{}, of which the changelog has no position record", token.text());
-        return ruling.tell(8, folder, meta.changelog_offset, "the result of a transaction that was committed", found);
+        return ruling.report(
+            8,
+            folder,
+            meta.changelog_offset,
+            "the result of a transaction that was committed",
+            found,
+        );
     };
     if let Some((passed, _)) = changelog.records.range(at + 1..applied(meta, changelog).max(at + 1)).next() {
         let expected = format!("a position up to {passed}, whose record is not in the store");
-        ruling.tell(5, folder, *passed, expected, format!("{}", meta.changelog_offset));
+        ruling.report(5, folder, *passed, expected, format!("{}", meta.changelog_offset));
     }
     let folded = fold(changelog, at + 1);
     let folded: State = folded.into_iter().map(|(key, (_, value))| (key.to_vec(), value.to_vec())).collect();
     if let Some((key, meant, found)) = partition::first_difference(&folded, state) {
         let expected = format!("{} -> {meant:02x?} up to {}", text(Some(key)), token.text());
-        ruling.tell(5, folder, at, expected, format!("{found:02x?}"));
+        ruling.report(5, folder, at, expected, format!("{found:02x?}"));
     }
 }
 
-/// A store that is being restored. Where the changelog has lost its last records, whatever has taken their place need not be
+/// A store that is being restored. If the changelog has lost its last records, those that replaced them need not be
 /// in it.
 fn check_restoring(
     folder: &Partition,
@@ -273,7 +279,7 @@ fn check_restored(folder: &Partition, below: i64, (state, changelog): (&State, &
         if !later.get(key).is_some_and(|values| values.contains(&found)) {
             let expected = format!("{} -> {meant:02x?}, or what was committed later", text(Some(key)));
             let invariant = if found.is_some() { 8 } else { 5 };
-            ruling.tell(invariant, folder, below, expected, format!("{found:02x?}"));
+            ruling.report(invariant, folder, below, expected, format!("{found:02x?}"));
         }
     }
     if is_ahead {
@@ -281,8 +287,8 @@ fn check_restored(folder: &Partition, below: i64, (state, changelog): (&State, &
     }
 }
 
-/// Whether what a restore up to an offset has of a key may be from before the last record below: the cleaner has removed
-/// that one, as a later one has superseded it, which is not read yet.
+/// Whether the value that a restore up to an offset has for a key may predate the last record below: the cleaner
+/// removed that record because a later one, not read yet, supersedes it.
 fn missed_superseded(changelog: &Changelog, below: i64, key: &[u8], found: Option<&[u8]>) -> bool {
     let records = changelog.records.range(..below).rev().map(|(_, written)| written);
     let mut of = records.filter(|written| written.record.key.as_deref() == Some(key));
@@ -290,7 +296,7 @@ fn missed_superseded(changelog: &Changelog, below: i64, key: &[u8], found: Optio
     is_missing && (found.is_none() || of.any(|written| written.record.value.as_deref() == found))
 }
 
-/// What the changelog below an offset comes to, and where each key was written last.
+/// The changelog below an offset, folded: for each key its last offset and value.
 fn fold(changelog: &Changelog, below: i64) -> BTreeMap<&[u8], (i64, &[u8])> {
     let mut folded = BTreeMap::new();
     for (offset, written) in changelog.records.range(..below) {

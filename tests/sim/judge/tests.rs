@@ -1,4 +1,4 @@
-//! Goal: the judge is judged: what is right passes, and each invariant has logs or stores that break it and are caught.
+//! Goal: the judge accepts what is right, and for each invariant rejects logs or stores that break it.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ mod play;
 
 use play::{DIGEST, Play, Transaction, at, input, letter, position_record, record, settings};
 
-/// A cluster on which all was read in two transactions.
+/// A cluster on which everything was read in two transactions.
 fn right() -> (Play, Vec<Transaction>) {
     let mut play = Play::new(input());
     let transactions = play.transactions(&[3, 6]);
@@ -26,7 +26,7 @@ fn right() -> (Play, Vec<Transaction>) {
     (play, transactions)
 }
 
-/// The invariants that are broken when two transactions are made wrong.
+/// Asserts that the invariant is broken when `spoil` has changed two right transactions.
 #[track_caller]
 fn assert_broken(invariant: u8, spoil: impl FnOnce(&mut Vec<Transaction>)) {
     let mut play = Play::new(input());
@@ -46,7 +46,7 @@ fn none() -> Vec<Violation> {
 }
 
 #[test]
-fn what_is_right_is_right() {
+fn right_transactions_pass() {
     for ends in [&[6][..], &[3, 6], &[1, 2, 3, 4, 5, 6], &[3, 3, 6]] {
         let mut play = Play::new(input());
         play.transactions(ends).iter().for_each(|transaction| play.write(transaction));
@@ -56,7 +56,7 @@ fn what_is_right_is_right() {
 }
 
 #[test]
-fn dead_letters_are_right() {
+fn missing_and_surplus_dead_letters_are_caught() {
     let mut records = input();
     records.insert(1, Record { value: None, ..record("a", 1) });
     records.insert(4, Record { value: Some(b"{".as_slice().into()), ..record("a", 1) });
@@ -76,7 +76,7 @@ fn dead_letters_are_right() {
 }
 
 #[test]
-fn dead_letters_are_of_their_transaction() {
+fn dead_letters_of_another_producer_are_caught() {
     let mut records = input();
     records.insert(1, Record { value: None, ..record("a", 1) });
     let mut play = Play::new(records);
@@ -88,9 +88,9 @@ fn dead_letters_are_of_their_transaction() {
     assert_invariant(4, &play.judged());
 }
 
-/// Of input in which versions begin again: an output, the model's and the judge's.
+/// The model's verdicts on input whose versions restart.
 #[test]
-fn epochs_are_told_apart() {
+fn model_compares_versions_across_epochs() {
     let of = |epoch: u64, version: u64| Record {
         value: Some(format!(r#"{{"id":"a","epoch":{epoch},"version":{version}}}"#).as_bytes().into()),
         ..record("a", version)
@@ -102,21 +102,21 @@ fn epochs_are_told_apart() {
         };
         all.iter().enumerate().map(&mut apply).collect()
     };
-    // A new epoch is newer, whatever its versions; what is redelivered of the former is old.
+    // A new epoch is newer, whatever its versions; redelivered records of the previous one are old.
     assert_eq!(verdicts(&[(0, 5), (1, 1), (0, 5), (0, 4), (1, 2), (1, 2)]), [true, true, false, false, true, false]);
-    // Above all that it had reached, the former has come back.
+    // Above everything that it had reached, the previous epoch has come back.
     assert_eq!(verdicts(&[(0, 5), (1, 1), (0, 6), (1, 1), (0, 6), (1, 3)]), [true, true, true, false, false, true]);
 }
 
 #[test]
-fn the_output_is_the_models() {
+fn output_differing_from_the_model_is_caught() {
     assert_broken(1, |all| all[0].forwards.swap(0, 1));
     assert_broken(1, |all| all[1].forwards[0].timestamp = None);
     assert_broken(1, |all| all[1].forwards.push(record("c", 1)));
 }
 
 #[test]
-fn versions_rise() {
+fn repeated_and_falling_versions_are_caught() {
     assert_broken(2, |all| {
         let again = all[0].forwards[0].clone();
         all[1].forwards.push(again);
@@ -125,22 +125,22 @@ fn versions_rise() {
 }
 
 #[test]
-fn nothing_is_lost() {
+fn lost_records_are_caught() {
     assert_broken(3, |all| drop(all[1].forwards.pop()));
     assert_broken(3, |all| all.iter_mut().for_each(|one| one.position.processed[0].0 = 1));
-    // Committed, and never processed.
+    // Committed, but never processed.
     assert_broken(3, |all| {
         let last = all.pop().unwrap();
         all[0].offset = last.offset;
     });
-    // The same, and processed later.
+    // Committed first, and processed later.
     assert_broken(3, |all| all[0].offset = 5);
     assert_broken(3, |all| all[1].position.processed = vec![(0, 3), (4, 6)]);
 }
 
 #[test]
-fn a_transaction_is_whole() {
-    // Output and offset are there, the changelog's part is not.
+fn incomplete_transactions_are_caught() {
+    // Output and offset are there, but the changelog's part is not.
     assert_broken(4, |all| all[1].commits = false);
     assert_broken(4, |all| drop(all[0].changes.pop()));
     assert_broken(4, |all| {
@@ -153,11 +153,11 @@ fn a_transaction_is_whole() {
     assert_broken(4, |all| all[1].position.horizon = 0);
     assert_broken(4, |all| all[1].position.token.partition = 1);
     assert_broken(4, |all| all[1].position.input_id = [9; 16]);
-    // The last record's offset, in place of the next.
+    // The offset of the last record rather than the next.
     assert_broken(4, |all| all[1].offset -= 1);
     assert_broken(4, |all| all[0].offset -= 1);
     assert_broken(4, |all| all[1].position.rules_digest = [4; 32]);
-    // The offset went back meanwhile, and came again.
+    // The offset went back, and then forward again.
     assert_broken(4, |all| {
         let first = all[0].clone();
         all[0].offset = 5;
@@ -166,7 +166,7 @@ fn a_transaction_is_whole() {
 }
 
 #[test]
-fn the_position_record_is_the_last_of_its_transaction() {
+fn records_without_a_position_record_are_caught() {
     let (mut play, transactions) = right();
     play.append(SHOP.changelog, 1, &transactions[0].changes[..1]);
     play.end(SHOP.changelog, 1, true);
@@ -174,7 +174,7 @@ fn the_position_record_is_the_last_of_its_transaction() {
 }
 
 #[test]
-fn all_is_written_by_the_transactions_producer() {
+fn records_of_another_producer_are_caught() {
     let mut play = Play::new(input());
     let mut transactions = play.transactions(&[3, 6]);
     let forwards = std::mem::take(&mut transactions[1].forwards);
@@ -190,7 +190,7 @@ fn all_is_written_by_the_transactions_producer() {
 }
 
 #[test]
-fn the_committed_offset_names_the_last_transaction() {
+fn committed_offset_must_name_the_last_transaction() {
     let (mut play, transactions) = right();
     play.commit(6, format!("ratchet/1 {} {DIGEST} released", transactions[1].position.token.text()));
     assert_eq!(play.judged(), none());
@@ -203,7 +203,7 @@ fn the_committed_offset_names_the_last_transaction() {
 }
 
 #[test]
-fn each_committed_offset_names_a_transaction() {
+fn every_committed_offset_must_name_a_transaction() {
     let broken = |text: &dyn Fn(&Position) -> String| {
         let mut play = Play::new(input());
         let transactions = play.transactions(&[3, 6]);
@@ -226,14 +226,14 @@ fn each_committed_offset_names_a_transaction() {
 }
 
 #[test]
-fn the_changelog_is_the_state() {
+fn truncated_changelog_is_caught() {
     let (mut play, _) = right();
     play.broker.topics.log_mut(&at(SHOP.changelog)).unwrap().delete_before(5).unwrap();
     assert_invariant(6, &play.judged());
 }
 
 #[test]
-fn a_recreated_changelog_is_not_gone_on_with() {
+fn continuing_on_a_recreated_changelog_is_caught() {
     let mut play = Play::new(input());
     let first = play.transactions(&[3]);
     play.write(&first[0]);
@@ -242,7 +242,7 @@ fn a_recreated_changelog_is_not_gone_on_with() {
     play.broker.topics.create(SHOP.changelog, 1, settings()).unwrap();
     assert_invariant(10, &play.judged());
     play.history.refused(BTreeSet::from(["orders:0".to_owned()]));
-    // A task whose partition has lost nothing is not to be refused.
+    // A task whose partition has lost nothing must not be refused.
     assert_invariant(10, &play.judged());
     play.history.lose(0);
     // Refused: less was read, and what was read is right.
@@ -254,7 +254,7 @@ fn a_recreated_changelog_is_not_gone_on_with() {
 }
 
 #[test]
-fn owners_come_one_after_the_other() {
+fn interleaved_owners_are_caught() {
     assert_broken(7, |all| all[1].position.token = all[0].position.token);
     assert_broken(7, |all| all[1].position.token.transaction = 0);
     assert_broken(7, |all| {
@@ -270,14 +270,14 @@ fn owners_come_one_after_the_other() {
     play.end(SHOP.changelog, 2, true);
     assert_invariant(7, &play.judged());
 
-    // Its owner's id has another producer.
+    // The owner's id has another producer.
     let (mut play, transactions) = right();
     play.broker.coordinator.init(&transactions[1].position.owner.as_str().into(), 0).unwrap();
     assert_invariant(7, &play.judged());
 }
 
 #[test]
-fn aborted_records_count_for_nothing() {
+fn aborted_records_are_ignored() {
     let (mut play, transactions) = right();
     for topic in [SHOP.output, SHOP.changelog] {
         play.append(topic, 2, &transactions[0].changes);
@@ -287,7 +287,7 @@ fn aborted_records_count_for_nothing() {
 }
 
 #[test]
-fn all_is_read_and_nothing_stays_open() {
+fn unread_records_and_open_transactions_are_caught() {
     let (mut play, _) = right();
     play.append(SHOP.output, 2, &[record("c", 1)]);
     assert_invariant(10, &play.judged());
@@ -298,8 +298,8 @@ fn all_is_read_and_nothing_stays_open() {
 }
 
 #[test]
-fn upheavals_excuse_what_they_bring_about() {
-    // Reset, and read again: nothing comes of what was processed before.
+fn upheavals_excuse_their_consequences() {
+    // Reset, and read again: what was processed before has no effect.
     let (mut play, transactions) = right();
     play.history.before(Upheaval::GroupReset, &play.broker);
     play.commit(1, String::new());
@@ -317,7 +317,7 @@ fn upheavals_excuse_what_they_bring_about() {
 }
 
 #[test]
-fn a_grown_input_excuses_what_has_no_reader() {
+fn grown_input_excuses_partitions_without_a_reader() {
     let (mut play, _) = right();
     play.history.before(Upheaval::InputGrown, &play.broker);
     play.broker.topics.log_mut(&at(SHOP.input)).unwrap().append([record("c", 1)]);
@@ -329,7 +329,7 @@ fn a_grown_input_excuses_what_has_no_reader() {
 }
 
 #[test]
-fn what_the_cleaner_removes_was_seen() {
+fn compacted_changelog_passes() {
     let (mut play, _) = right();
     let log = play.broker.topics.log_mut(&at(SHOP.changelog)).unwrap();
     log.compact(log.end(), 0, 0);
@@ -337,18 +337,21 @@ fn what_the_cleaner_removes_was_seen() {
 }
 
 #[test]
-fn stores_are_the_changelog() {
+fn stores_differing_from_the_changelog_are_caught() {
     let (mut play, transactions) = right();
     let (first, both) = (play.store(&transactions[..1]), play.store(&transactions));
-    assert_eq!(play.judged_stores(vec![first, both.clone(), both.clone(), State::new()]).told(), Vec::<String>::new());
+    assert_eq!(
+        play.judged_stores(vec![first, both.clone(), both.clone(), State::new()]).messages(),
+        Vec::<String>::new()
+    );
 
     let mut other = both.clone();
     other.remove(transactions[1].changes[0].key.as_deref().unwrap());
     assert_invariant(5, &play.judged_stores(vec![other.clone()]).violations);
-    // As it is told before the changelog is asked, it does not rest upon that.
+    // Stores are compared with each other first, independently of the changelog.
     let differ = play.judged_stores(vec![both.clone(), other]).violations;
     assert_eq!(differ.iter().map(|violation| violation.invariant).collect::<Vec<_>>(), [9, 5]);
-    // Its position is the second transaction's, its bytes and its name are the first's.
+    // It names the first transaction and has its bytes, at the second one's position.
     let mut torn = play.store(&transactions[..1]);
     torn.remove(STORE_META_KEY);
     let torn = play.with_meta(torn, Some(transactions[0].position.token), 8);
@@ -358,9 +361,9 @@ fn stores_are_the_changelog() {
     assert_invariant(5, &play.judged_stores(vec![nameless]).violations);
 }
 
-/// What the engine could not open is judged too.
+/// Stores that the engine could not open are judged too.
 #[test]
-fn a_simulated_disk_is_read_as_it_is() {
+fn damaged_store_on_a_simulated_disk_can_be_judged() {
     let disk = SimulatedDisk::new(Loads::default());
     let dir = disk.state_dir().task_dir(SHOP.name, &TopicPartition::new(SHOP.input, 0));
     let mut store = Store::open(&dir, &disk.memory()).unwrap();
@@ -381,7 +384,7 @@ fn a_simulated_disk_is_read_as_it_is() {
 }
 
 #[test]
-fn stores_hold_what_was_committed() {
+fn uncommitted_content_of_stores_is_caught() {
     let (mut play, transactions) = right();
     let never = Token { transaction: 9, ..transactions[1].position.token };
     let mut state = play.store(&transactions);
@@ -389,10 +392,10 @@ fn stores_hold_what_was_committed() {
     let of_nothing = play.with_meta(state.clone(), Some(never), 8);
     assert_invariant(8, &play.judged_stores(vec![of_nothing]).violations);
 
-    // In a restore: ahead of its position is fine, what was never committed is not, nor what is older.
+    // In a restore, being ahead of the position is fine; values that were never committed, or are older, are not.
     let ahead = play.with_meta(state.clone(), None, 4);
     let ruling = play.judged_stores(vec![ahead]);
-    assert_eq!(ruling.told(), Vec::<String>::new());
+    assert_eq!(ruling.messages(), Vec::<String>::new());
     assert_eq!(ruling.seen.get(coverage::STORE_AHEAD), Some(&1));
     let key = transactions[0].changes[0].key.as_deref().unwrap().to_vec();
     let mut aborted = state.clone();
@@ -405,19 +408,19 @@ fn stores_hold_what_was_committed() {
 }
 
 #[test]
-fn what_a_store_held_is_there_until_another_is_whole() {
+fn losing_a_store_before_another_is_whole_is_caught() {
     let (mut play, transactions) = right();
     let (first, both) = (play.store(&transactions[..1]), play.store(&transactions));
     let mut entries = first.clone();
     entries.remove(STORE_META_KEY);
-    // Another changelog's, of which nothing is known: it cannot be built upon.
-    let stood = play.with_meta(entries.clone(), Some(transactions[0].position.token), 4);
-    let begun = play.with_meta(State::new(), None, 0);
-    assert_eq!(play.judged_life(&stood, &begun, Some(&stood)), []);
-    assert_eq!(play.judged_life(&stood, &both, None), [], "another is whole");
-    assert_invariant(11, &play.judged_life(&stood, &begun, None));
-    assert_invariant(11, &play.judged_life(&stood, &State::new(), Some(&begun)));
-    // Built upon, and behind: what was committed since has taken the place of what was.
+    // A store of another, unknown changelog, which cannot be built upon.
+    let old = play.with_meta(entries.clone(), Some(transactions[0].position.token), 4);
+    let fresh = play.with_meta(State::new(), None, 0);
+    assert_eq!(play.judged_life(&old, &fresh, Some(&old)), []);
+    assert_eq!(play.judged_life(&old, &both, None), [], "another is whole");
+    assert_invariant(11, &play.judged_life(&old, &fresh, None));
+    assert_invariant(11, &play.judged_life(&old, &State::new(), Some(&fresh)));
+    // Usable, and behind: what was committed since has replaced what was there.
     let mut later = both.clone();
     later.remove(STORE_META_KEY);
     let later = play.with_meta(later, None, 4);
@@ -426,19 +429,19 @@ fn what_a_store_held_is_there_until_another_is_whole() {
     let mut lacking = later.clone();
     lacking.remove(transactions[0].changes[0].key.as_deref().unwrap());
     assert_invariant(11, &play.judged_life(&in_restore, &lacking, None));
-    // A store that was the result of a transaction is that still, or a copy of it is.
-    assert_eq!(play.judged_life(&stood, &later, Some(&stood)), []);
-    assert_invariant(11, &play.judged_life(&stood, &later, None));
-    assert_invariant(11, &play.judged_life(&stood, &later, Some(&in_restore)));
+    // A store that was the result of a transaction still is, or a copy of it is.
+    assert_eq!(play.judged_life(&old, &later, Some(&old)), []);
+    assert_invariant(11, &play.judged_life(&old, &later, None));
+    assert_invariant(11, &play.judged_life(&old, &later, Some(&in_restore)));
 }
 
 #[test]
-fn situations_have_one_name_each() {
+fn situation_names_are_unique() {
     let mut names: Vec<&str> = coverage::SITUATIONS.iter().map(|situation| situation.name).collect();
     let reached: BTreeMap<&'static str, u64> = coverage::SITUATIONS.iter().map(|one| (one.name, 1)).collect();
     assert_eq!(names.len(), reached.len());
     assert_eq!(coverage::missing("sick", &reached), Vec::<&str>::new());
     names.retain(|name| coverage::missing("sick", &BTreeMap::new()).contains(name));
     assert!(names.contains(&"a disk was full"));
-    assert_eq!(coverage::report(&BTreeMap::from([("beside", 2)])).len(), coverage::SITUATIONS.len() + 1);
+    assert_eq!(coverage::report(&BTreeMap::from([("other", 2)])).len(), coverage::SITUATIONS.len() + 1);
 }

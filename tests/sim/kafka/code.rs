@@ -1,6 +1,6 @@
-//! What a broker answers where it does not do what was asked.
+//! The errors that a broker returns.
 
-/// Kafka's error codes (protocol guide, "Error Codes"), those that the simulation gives.
+/// The Kafka error codes (protocol guide, "Error Codes") that the simulation uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Code {
     OffsetOutOfRange,

@@ -1,7 +1,7 @@
-//! The group coordinator: the classic protocol, and the fencing of commits by membership.
+//! The group coordinator: the classic protocol, and fencing of commits by membership.
 //!
-//! A join or a sync is answered later: the member asks ([`Groups::take_joined`], [`Groups::take_synced`]) until the
-//! answer is there. Rules of `GroupMetadataManager.classicGroup*` and `ClassicGroup`.
+//! A join or a sync completes later: the member polls [`Groups::take_joined`] or [`Groups::take_synced`] for the
+//! response. Rules of `GroupMetadataManager.classicGroup*` and `ClassicGroup`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use std::sync::Arc;
 use super::offsets::{Offsets, Repeater};
 use super::{Code, Committed, Partition, Time};
 
-/// What a member says when it joins (the consumer protocol's subscription).
+/// What a member sends when it joins (the consumer protocol's subscription).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Subscription {
     pub topics: Vec<Arc<str>>,
     pub owned: Vec<Partition>,
-    /// The generation in which it came to own them.
+    /// The generation in which it acquired them.
     pub generation: i32,
 }
 
-/// A join's answer.
+/// The response to a join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
     pub generation: i32,
-    /// All members where this one has to assign; else none.
+    /// All members if this one is the leader, else none.
     pub members: Vec<(Arc<str>, Subscription)>,
     pub is_leader: bool,
 }
@@ -43,9 +43,9 @@ struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Empty,
-    /// Members are to join until the deadline.
+    /// Members must join before the deadline.
     Preparing(Time),
-    /// The leader is to assign, and all are to sync, until the deadline.
+    /// The leader must assign, and all members sync, before the deadline.
     Completing(Time),
     Stable,
 }
@@ -55,7 +55,7 @@ struct Group {
     state: State,
     generation: i32,
     members: BTreeMap<Arc<str>, Member>,
-    /// Member ids that were given out and not yet used (KIP-394), and until when they hold.
+    /// Member ids that were given out and not yet used (KIP-394), and when they expire.
     pending: BTreeMap<Arc<str>, Time>,
     leader: Option<Arc<str>>,
     numbers: u64,
@@ -74,8 +74,8 @@ impl Groups {
         self.groups.get(group).map_or(0, |group| group.members.len())
     }
 
-    /// Asks to join; an unknown client is given a member id first (MEMBER_ID_REQUIRED, KIP-394). The answer comes by
-    /// [`Groups::take_joined`].
+    /// Requests to join; an unknown client is given a member id first (MEMBER_ID_REQUIRED, KIP-394). The response
+    /// comes by [`Groups::take_joined`].
     pub fn join(
         &mut self,
         now: Time,
@@ -102,20 +102,20 @@ impl Groups {
             group.complete_join_if_all(now);
             return Ok(());
         };
-        // A member that says nothing new is told what is; the leader's rejoin always begins a rebalance
+        // A member that sends nothing new gets the current state; the leader's rejoin always starts a rebalance
         // (`classicGroupJoinExistingMember`).
         let same = known.subscription == subscription;
         let is_leader = group.leader.as_ref() == Some(&id);
         known.subscription = subscription;
         known.deadline = now + known.session;
-        let told_at_once = match group.state {
+        let respond_at_once = match group.state {
             State::Completing(_) => same,
             State::Stable => same && !is_leader,
             State::Empty | State::Preparing(_) => false,
         };
-        if told_at_once {
-            let answer = group.answer(&id);
-            group.members.get_mut(&id).expect("found above").joined = Some(Ok(answer));
+        if respond_at_once {
+            let response = group.response(&id);
+            group.members.get_mut(&id).expect("found above").joined = Some(Ok(response));
             return Ok(());
         }
         known.joining = true;
@@ -125,7 +125,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The answer to a join, once it is there.
+    /// The response to a join, once there is one.
     pub fn take_joined(&mut self, group: &str, member: &str) -> Option<Result<Joined, Code>> {
         match self.member(group, member) {
             Ok(member) => member.joined.take(),
@@ -133,7 +133,7 @@ impl Groups {
         }
     }
 
-    /// Hands in the leader's assignment, or asks for one's own. The answer comes by [`Groups::take_synced`].
+    /// Submits the leader's assignment, or requests the member's own. The response comes by [`Groups::take_synced`].
     pub fn sync(
         &mut self,
         now: Time,
@@ -166,7 +166,7 @@ impl Groups {
         }
     }
 
-    /// The answer to a sync, once it is there.
+    /// The response to a sync, once there is one.
     pub fn take_synced(&mut self, group: &str, member: &str) -> Option<Result<Vec<Partition>, Code>> {
         match self.member(group, member) {
             Ok(member) => member.synced.take(),
@@ -174,7 +174,7 @@ impl Groups {
         }
     }
 
-    /// Says that a member is alive; REBALANCE_IN_PROGRESS asks it to join (`classicGroupHeartbeat`).
+    /// Shows that a member is alive; REBALANCE_IN_PROGRESS tells it to join (`classicGroupHeartbeat`).
     pub fn heartbeat(&mut self, now: Time, group: &str, member: &str, generation: i32) -> Result<(), Code> {
         let group = self.groups.get_mut(group).ok_or(Code::UnknownMemberId)?;
         let current = group.generation;
@@ -186,12 +186,12 @@ impl Groups {
         match group.state {
             State::Preparing(_) => Err(Code::RebalanceInProgress),
             State::Empty => Err(Code::UnknownMemberId),
-            // Also between join and sync: members may send heartbeats from the join's answer on.
+            // Also between join and sync: members may send heartbeats once they have the join's response.
             State::Completing(_) | State::Stable => Ok(()),
         }
     }
 
-    /// A member goes by itself.
+    /// A member leaves on its own.
     pub fn leave(&mut self, now: Time, group: &str, member: &str) -> Result<(), Code> {
         let group = self.groups.get_mut(group).ok_or(Code::UnknownMemberId)?;
         if group.pending.remove(member).is_none() && !group.members.contains_key(member) {
@@ -201,7 +201,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Removes members whose session is over, and ends rebalances that have waited for long enough.
+    /// Removes members whose session has expired, and ends rebalances that have waited long enough.
     pub fn expire(&mut self, now: Time) {
         for group in self.groups.values_mut() {
             let gone: Vec<Arc<str>> =
@@ -210,14 +210,14 @@ impl Groups {
                 group.pending.remove(&id);
                 group.complete_join_if_all(now);
             }
-            // Whoever waits for an answer cannot send heartbeats (`ClassicGroupMember.hasSatisfiedHeartbeat`).
+            // A member that waits for a response cannot send heartbeats (`ClassicGroupMember.hasSatisfiedHeartbeat`).
             let silent = |member: &Member| member.deadline <= now && !member.joining && !member.syncing;
             let gone: Vec<Arc<str>> =
                 group.members.iter().filter(|(_, member)| silent(member)).map(|(id, _)| id.clone()).collect();
             gone.iter().for_each(|id| group.remove(now, id));
             match group.state {
                 State::Preparing(deadline) if deadline <= now => group.complete_join(now),
-                // Who has not synced in time is removed (KAFKA-13063, `expirePendingSync`).
+                // A member that has not synced in time is removed (KAFKA-13063, `expirePendingSync`).
                 State::Completing(deadline) if deadline <= now => {
                     let late: Vec<Arc<str>> =
                         group.members.iter().filter(|(_, member)| !member.syncing).map(|(id, _)| id.clone()).collect();
@@ -240,8 +240,8 @@ impl Groups {
         self.groups.values().filter_map(of).min()
     }
 
-    /// Commits offsets outside any transaction (`ClassicGroup.validateOffsetCommit`): a group with members takes
-    /// commits from members of this generation only, one without takes anybody's that names no generation.
+    /// Commits offsets outside any transaction (`ClassicGroup.validateOffsetCommit`): a group with members accepts
+    /// commits only from members of its generation; one without accepts anybody's that name no generation.
     pub fn commit(
         &mut self,
         now: Time,
@@ -254,7 +254,7 @@ impl Groups {
         }
         let group = self.groups.entry(group.clone()).or_insert_with(Group::new);
         let is_empty = group.state == State::Empty;
-        // Anybody's, an administrator's say, where there are no members.
+        // From anybody, such as an administrator, if there are no members.
         let by_nobody = generation < 0 && is_empty;
         if !by_nobody && (generation >= 0 || !member.is_empty()) {
             group.check(member, generation)?;
@@ -271,8 +271,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Commits offsets with a transaction (KIP-447): fenced by member id and generation where the client names them.
-    /// A client that names neither is not fenced at all (`ClassicGroup.validateOffsetCommit`, `isTransactional`).
+    /// Commits offsets with a transaction (KIP-447): fenced by member id and generation if the client names them. A
+    /// client that names neither is not fenced at all (`ClassicGroup.validateOffsetCommit`, `isTransactional`).
     pub fn commit_transactional(
         &mut self,
         group: &Arc<str>,
@@ -298,8 +298,7 @@ impl Groups {
         }
     }
 
-    /// What the group has committed. Where `stable` is asked for and a transaction is pending:
-    /// UNSTABLE_OFFSET_COMMIT (KIP-447).
+    /// What the group has committed. With `stable`, UNSTABLE_OFFSET_COMMIT if a transaction is pending (KIP-447).
     pub fn committed(&self, group: &str, partition: &Partition, stable: bool) -> Result<Option<Committed>, Code> {
         let Some(group) = self.groups.get(group) else { return Ok(None) };
         if stable && group.offsets.is_pending(partition) {
@@ -308,22 +307,22 @@ impl Groups {
         Ok(group.offsets.get(partition).cloned())
     }
 
-    /// The coordinator comes back with old offsets of the group. Tells of how many partitions.
+    /// The coordinator returns to old offsets of the group. Returns for how many partitions.
     pub fn fall_back(&mut self, group: &str) -> usize {
         self.groups.get_mut(group).map_or(0, |group| group.offsets.fall_back())
     }
 
-    /// Who has committed this once more, if anybody has.
+    /// Who has committed this again, if anybody has.
     pub fn repeated_by(&self, group: &str, partition: &Partition, committed: &Committed) -> Option<Repeater> {
         self.groups.get(group)?.offsets.repeated_by(partition, committed)
     }
 
-    /// Whether an offset is on the way that a partition had to go once more.
-    pub fn is_gone_again(&self, group: &str, partition: &Partition, offset: i64) -> bool {
-        self.groups.get(group).is_some_and(|group| group.offsets.is_gone_again(partition, offset))
+    /// Whether an offset lies where a partition's offsets were committed again after going back.
+    pub fn is_committed_again(&self, group: &str, partition: &Partition, offset: i64) -> bool {
+        self.groups.get(group).is_some_and(|group| group.offsets.is_committed_again(partition, offset))
     }
 
-    /// Deletes a group and its offsets: only one without members.
+    /// Deletes a group without members, and its offsets.
     pub fn delete(&mut self, group: &str) -> Result<(), Code> {
         match self.groups.get(group) {
             None => Err(Code::GroupIdNotFound),
@@ -335,7 +334,7 @@ impl Groups {
         }
     }
 
-    /// A topic was deleted: what was committed of it is forgotten.
+    /// A topic was deleted: its committed offsets are dropped.
     pub fn forget_topic(&mut self, topic: &str) {
         self.groups.values_mut().for_each(|group| group.offsets.forget_topic(topic));
     }
@@ -383,7 +382,7 @@ impl Group {
         }
     }
 
-    /// Asks all members to join, unless they are being asked already.
+    /// Makes all members rejoin, unless that is already in progress.
     fn rebalance(&mut self, now: Time) {
         if matches!(self.state, State::Preparing(_)) {
             return;
@@ -403,7 +402,7 @@ impl Group {
         }
     }
 
-    /// Begins the next generation with those who have joined (`completeClassicGroupJoin`).
+    /// Starts the next generation with the members that have joined (`completeClassicGroupJoin`).
     fn complete_join(&mut self, now: Time) {
         self.members.retain(|_, member| member.joining);
         self.generation += 1;
@@ -419,15 +418,15 @@ impl Group {
         self.state = State::Completing(now + longest);
         let ids: Vec<Arc<str>> = self.members.keys().cloned().collect();
         for id in ids {
-            let answer = self.answer(&id);
+            let response = self.response(&id);
             let member = self.members.get_mut(&id).expect("listed above");
-            (member.joining, member.joined) = (false, Some(Ok(answer)));
+            (member.joining, member.joined) = (false, Some(Ok(response)));
             member.assignment.clear();
             member.deadline = now + member.session;
         }
     }
 
-    fn answer(&self, id: &Arc<str>) -> Joined {
+    fn response(&self, id: &Arc<str>) -> Joined {
         let is_leader = self.leader.as_ref() == Some(id);
         let all = self.members.iter().filter(|_| is_leader);
         let members = all.map(|(id, member)| (id.clone(), member.subscription.clone())).collect();

@@ -1,4 +1,4 @@
-//! Goal: groups form, rebalance and fence as Kafka's do. Each test names where its rule comes from.
+//! Goal: groups form, rebalance and fence as Kafka's do. Each test names the source of its rule.
 
 use super::*;
 use crate::kafka::{MS, SECOND};
@@ -26,7 +26,7 @@ impl Scene {
         self.groups.join(self.now, (&GROUP.into(), member), subscription, TIMES)
     }
 
-    /// A new client's first join: it is given a member id, and asks with it.
+    /// A new client joins: it gets a member id, and joins again with it.
     fn arrive(&mut self) -> Arc<str> {
         let Err((Code::MemberIdRequired, id)) = self.ask("", &[]) else { panic!("no member id is given") };
         self.ask(&id, &[]).unwrap();
@@ -44,7 +44,7 @@ impl Scene {
         self.groups.sync(self.now, (GROUP, member), generation, all.map(assign))
     }
 
-    /// A group of one, at work.
+    /// A stable group of one member.
     fn alone() -> (Self, Arc<str>) {
         let mut scene = Self::default();
         let member = scene.arrive();
@@ -71,10 +71,10 @@ impl Scene {
     }
 }
 
-/// `GroupMetadataManager.completeClassicGroupJoin`: all have to join again; the generation moves on; the leader is
-/// told who is there.
+/// `GroupMetadataManager.completeClassicGroupJoin`: all members have to rejoin; the generation rises; the leader gets
+/// the list of members.
 #[test]
-fn a_newcomer_makes_all_join_again() {
+fn new_member_makes_all_members_rejoin() {
     let (mut scene, first) = Scene::alone();
     let second = scene.arrive();
     assert_eq!(scene.joined(&second), None, "the first has not joined yet");
@@ -91,14 +91,14 @@ fn a_newcomer_makes_all_join_again() {
     assert_eq!(scene.groups.take_synced(GROUP, &second), Some(Ok(vec![Partition::new("in", 1)])));
 }
 
-/// `completeClassicGroupJoin`: who has not joined when the rebalance timeout is over is out.
+/// `completeClassicGroupJoin`: a member that has not joined within the rebalance timeout is removed.
 #[test]
-fn who_does_not_join_in_time_is_removed() {
+fn member_that_does_not_join_in_time_is_removed() {
     let (mut scene, first) = Scene::alone();
     let second = scene.arrive();
     for _ in 0..6 {
         scene.now += SECOND / 2;
-        assert_eq!(scene.beat(&first, 1), Err(Code::RebalanceInProgress), "it is alive and does not join");
+        assert_eq!(scene.beat(&first, 1), Err(Code::RebalanceInProgress), "it is alive but does not join");
         scene.groups.expire(scene.now);
     }
     assert!(scene.joined(&second).unwrap().unwrap().is_leader);
@@ -107,7 +107,7 @@ fn who_does_not_join_in_time_is_removed() {
 
 /// `GroupMetadataManager.classicGroupHeartbeat` and session expiry.
 #[test]
-fn a_silent_member_is_removed_and_its_commits_are_fenced() {
+fn silent_member_is_removed_and_its_commits_are_fenced() {
     let (mut scene, member) = Scene::alone();
     scene.now = SECOND - MS;
     scene.groups.expire(scene.now);
@@ -118,9 +118,9 @@ fn a_silent_member_is_removed_and_its_commits_are_fenced() {
     assert_eq!(scene.commit_in(7, &member, 1, 5), Err(Code::UnknownMemberId));
 }
 
-/// KIP-394: a member id that was given out holds the rebalance up until it is used or over.
+/// KIP-394: an unused member id delays the rebalance until it is used or has expired.
 #[test]
-fn an_unused_member_id_is_waited_for() {
+fn unused_member_id_delays_the_rebalance() {
     let mut scene = Scene::default();
     let Err((Code::MemberIdRequired, _)) = scene.ask("", &[]) else { panic!() };
     let second = scene.arrive();
@@ -131,10 +131,10 @@ fn an_unused_member_id_is_waited_for() {
     assert!(matches!(scene.ask("made-up", &[]), Err((Code::UnknownMemberId, _))));
 }
 
-/// `classicGroupJoinExistingMember`: nothing new from a follower changes nothing; other owned partitions do, and so
-/// does the leader.
+/// `classicGroupJoinExistingMember`: a follower's unchanged rejoin has no effect; one with other owned partitions
+/// does, and so does any by the leader.
 #[test]
-fn a_rejoin_with_news_begins_a_rebalance() {
+fn rejoin_with_changes_starts_a_rebalance() {
     let (mut scene, leader) = Scene::alone();
     scene.ask(&leader, &[]).unwrap();
     assert_eq!(scene.joined(&leader).unwrap().unwrap().generation, 2, "the leader's rejoin");
@@ -151,8 +151,8 @@ fn a_rejoin_with_news_begins_a_rebalance() {
     assert_eq!(scene.joined(follower), None, "a rebalance has begun");
 }
 
-/// `ClassicGroup.validateOffsetCommit`: members of this generation only; nobody's commit only into an empty group;
-/// none between join and sync.
+/// `ClassicGroup.validateOffsetCommit`: only members of the current generation commit; a client without membership
+/// only into an empty group; nobody between join and sync.
 #[test]
 fn plain_commits_are_fenced() {
     let (mut scene, member) = Scene::alone();
@@ -167,8 +167,8 @@ fn plain_commits_are_fenced() {
     assert_eq!(scene.commit(&member, 2), Err(Code::UnknownMemberId));
 }
 
-/// `ClassicGroup.validateOffsetCommit` with `isTransactional`: during a rebalance a member's transaction still
-/// commits; one that names no member is not fenced at all.
+/// `ClassicGroup.validateOffsetCommit` with `isTransactional`: during a rebalance a member's transaction can still
+/// commit; one that names no member is not fenced at all.
 #[test]
 fn transactional_commits_are_fenced_by_membership() {
     let (mut scene, member) = Scene::alone();
@@ -183,9 +183,9 @@ fn transactional_commits_are_fenced_by_membership() {
     assert_eq!(missing, Err(Code::IllegalGeneration), "a group that does not exist");
 }
 
-/// KIP-447: a stable fetch waits for what is pending; a plain one sees what was committed before.
+/// KIP-447: a stable fetch waits for pending offsets; a plain one sees what was committed before.
 #[test]
-fn a_stable_fetch_waits_for_pending_offsets() {
+fn stable_fetch_waits_for_pending_offsets() {
     let (mut scene, member) = Scene::alone();
     scene.commit_in(7, &member, 1, 5).unwrap();
     assert_eq!(scene.fetched(true), Err(Code::UnstableOffsetCommit));
@@ -197,10 +197,10 @@ fn a_stable_fetch_waits_for_pending_offsets() {
     assert_eq!(scene.fetched(true), Ok(Some(5)), "aborted");
 }
 
-/// `OffsetMetadataManager.replayEndTransactionMarker`: of two commits the one that was appended later wins, whenever
-/// the marker comes.
+/// `OffsetMetadataManager.replayEndTransactionMarker`: of two commits the later append wins, whenever the marker is
+/// written.
 #[test]
-fn the_later_append_wins() {
+fn later_appended_offset_wins() {
     let (mut scene, member) = Scene::alone();
     scene.commit_in(7, &member, 1, 5).unwrap();
     scene.commit(&member, 1).unwrap();
@@ -208,18 +208,18 @@ fn the_later_append_wins() {
     assert_eq!(scene.fetched(true), Ok(Some(1)));
 }
 
-/// The offsets' partition is a log: a fenced producer's commit is refused there too (`ProducerAppendInfo`).
+/// The offsets' partition is a log: a fenced producer's commit is rejected there too (`ProducerAppendInfo`).
 #[test]
-fn a_fenced_producers_offsets_are_refused() {
+fn offsets_of_a_fenced_producer_are_rejected() {
     let (mut scene, member) = Scene::alone();
     scene.commit_in(7, &member, 1, 5).unwrap();
     scene.groups.end_transaction(GROUP, 7, 1, false);
     assert_eq!(scene.commit_in(7, &member, 1, 6), Err(Code::InvalidProducerEpoch));
 }
 
-/// `DeleteGroups`: NON_EMPTY_GROUP while it has members; then its offsets are gone too.
+/// `DeleteGroups`: NON_EMPTY_GROUP while it has members; after that its offsets are gone too.
 #[test]
-fn a_group_is_deleted_when_it_is_empty() {
+fn only_an_empty_group_can_be_deleted() {
     let (mut scene, member) = Scene::alone();
     scene.commit(&member, 1).unwrap();
     assert_eq!(scene.groups.delete(GROUP), Err(Code::NonEmptyGroup));

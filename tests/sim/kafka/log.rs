@@ -1,24 +1,24 @@
-//! A partition: records and markers at rising offsets, with what the leader remembers of producers.
+//! A partition: records and markers at rising offsets, and the producer state that the leader keeps.
 //!
-//! Invariants: offsets are never used twice; a producer has at most one transaction open; nothing at or beyond
-//! the first open transaction is given to a reader of committed records.
+//! Invariants: offsets are never reused; a producer has at most one open transaction; a read_committed reader gets
+//! nothing at or beyond the first open transaction.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::{Bytes, Code, Time};
 
-/// A record as it is kept.
+/// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Record {
     /// Milliseconds since the epoch.
     pub timestamp: Option<i64>,
     pub key: Option<Bytes>,
     pub value: Option<Bytes>,
-    /// In whatever form the client keeps them.
+    /// In the client's own format.
     pub headers: Bytes,
 }
 
-/// Who writes a batch, and its first sequence number.
+/// The writer of a batch, and the batch's first sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Writer {
     pub producer: i64,
@@ -26,7 +26,7 @@ pub struct Writer {
     pub sequence: i32,
 }
 
-/// Which records a reader is given.
+/// Which records a reader gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     Uncommitted,
@@ -49,20 +49,20 @@ struct Entry {
     horizon: Option<Time>,
 }
 
-/// How many batches of a producer are remembered to recognise them again (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
+/// How many batches of a producer are kept to detect duplicates (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
 const BATCHES: usize = 5;
 
-/// What the leader remembers of a producer (`ProducerStateEntry`).
+/// A producer's state on the leader (`ProducerStateEntry`).
 #[derive(Debug)]
 struct Known {
     epoch: i16,
-    /// First and last sequence number and base offset of the last batches under this epoch.
+    /// First and last sequence number and base offset of the latest batches under this epoch.
     batches: VecDeque<(i32, i32, i64)>,
-    /// Where its open transaction began.
+    /// Where its open transaction started.
     open: Option<i64>,
 }
 
-/// A transaction that was aborted (`AbortedTxn`).
+/// An aborted transaction (`AbortedTxn`).
 #[derive(Debug)]
 struct Aborted {
     producer: i64,
@@ -79,27 +79,27 @@ pub struct Log {
     end: i64,
     known: BTreeMap<i64, Known>,
     aborted: Vec<Aborted>,
-    /// The latest time that the leader has stamped a marker with, milliseconds since the epoch.
+    /// The latest timestamp of a marker from the leader, milliseconds since the epoch.
     stamped: Option<i64>,
 }
 
 /// How many records the cleaner has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// There was a later one of the same key, or they were aborted.
+    /// Aborted records, and those with a later record of the same key.
     pub superseded: usize,
-    /// The last of their keys, without a value, and kept for long enough.
+    /// Tombstones that were the last of their key and were kept for long enough.
     pub tombstones: usize,
 }
 
 impl Log {
-    /// The first offset that is retained.
+    /// The first retained offset.
     pub fn start(&self) -> i64 {
         self.start
     }
 
-    /// Loses all from `offset` on, as where a replica becomes the leader that never had it. What it knows of producers is
-    /// what its own records tell (`ProducerStateManager.truncateAndReload`).
+    /// Loses everything from `offset` on, as when a replica that never had it becomes leader. Producer state is
+    /// rebuilt from the remaining records (`ProducerStateManager.truncateAndReload`).
     pub fn lose_tail(&mut self, offset: i64) {
         self.entries.retain(|entry| entry.offset < offset);
         self.end = self.end.min(offset);
@@ -114,7 +114,7 @@ impl Log {
         });
     }
 
-    /// The offsets at which nothing would be cut in two: no transaction has begun below and ended, or will end, beyond.
+    /// The offsets at which a cut would split no transaction.
     pub fn seams(&self) -> Vec<i64> {
         let (mut open, mut seams) = (BTreeSet::new(), vec![self.start]);
         for entry in &self.entries {
@@ -135,24 +135,24 @@ impl Log {
         self.end
     }
 
-    /// The last stable offset: no transaction that began below it is open (`UnifiedLog.lastStableOffset`: where
-    /// the first unstable offset was removed, the log's start).
+    /// The last stable offset: no transaction that started below it is open (`UnifiedLog.lastStableOffset`: the log's
+    /// start if the first unstable offset was removed).
     pub fn stable_end(&self) -> i64 {
         let open = self.known.values().filter_map(|known| known.open).min();
         open.map_or(self.end, |first| first.max(self.start))
     }
 
-    /// Whether `producer` has a transaction open here.
+    /// Whether `producer` has an open transaction here.
     pub fn has_open(&self, producer: i64) -> bool {
         self.known.get(&producer).is_some_and(|known| known.open.is_some())
     }
 
-    /// The leader has stamped a marker (`MemoryRecords.withEndTransactionMarker`).
+    /// The leader has given a marker this timestamp (`MemoryRecords.withEndTransactionMarker`).
     pub fn stamp(&mut self, wall_ms: i64) {
         self.stamped = self.stamped.max(Some(wall_ms));
     }
 
-    /// The latest timestamp of anything (`ListOffsets` with MAX_TIMESTAMP, KIP-734).
+    /// The latest timestamp in the log (`ListOffsets` with MAX_TIMESTAMP, KIP-734).
     pub fn latest_time(&self) -> Option<i64> {
         let of = |entry: &Entry| if let Body::Record(record) = &entry.body { record.timestamp } else { None };
         self.entries.iter().map(of).max().flatten().max(self.stamped)
@@ -163,21 +163,21 @@ impl Log {
         self.end += 1;
     }
 
-    /// Appends records outside any transaction; gives the first one's offset.
+    /// Appends records outside any transaction; returns the first one's offset.
     pub fn append(&mut self, records: impl IntoIterator<Item = Record>) -> i64 {
         let base = self.end;
         records.into_iter().for_each(|record| self.push(None, Body::Record(record)));
         base
     }
 
-    /// Appends a transactional producer's batch; gives the first record's offset, also where the same batch was
+    /// Appends a transactional producer's batch; returns the first record's offset, also if the same batch was
     /// appended before. Rules of `ProducerAppendInfo.checkProducerEpoch` and `checkSequence`, and of
     /// `ProducerStateEntry.findDuplicateBatch`.
     pub fn append_transactional(&mut self, writer: Writer, records: &[Record]) -> Result<i64, Code> {
         let last = writer.sequence + records.len() as i32 - 1;
         let base = self.end;
         match self.known.get_mut(&writer.producer) {
-            // Nothing is remembered: any sequence number will do.
+            // Without state, any sequence number is accepted.
             None => {
                 let batches = VecDeque::from([(writer.sequence, last, base)]);
                 self.known.insert(writer.producer, Known { epoch: writer.epoch, batches, open: Some(base) });
@@ -214,11 +214,11 @@ impl Log {
     }
 
     /// Ends a producer's transaction, if one is open here; the marker takes an offset either way. Transactions of
-    /// version 2 (`strict`) end under an epoch above all that have written (`ProducerAppendInfo.checkProducerEpoch`).
+    /// version 2 (`strict`) end under an epoch above that of every write (`ProducerAppendInfo.checkProducerEpoch`).
     pub fn append_marker(&mut self, producer: i64, epoch: i16, commit: bool, strict: bool) -> Result<(), Code> {
         let offset = self.end;
         let known = self.known.entry(producer).or_insert(Known { epoch: -1, batches: VecDeque::new(), open: None });
-        // The same marker once more is no error (KAFKA-19999).
+        // Repeating the same marker is no error (KAFKA-19999).
         let again = epoch == known.epoch && known.open.is_none();
         if epoch < known.epoch || (strict && epoch == known.epoch && !again) {
             return Err(Code::InvalidProducerEpoch);
@@ -245,9 +245,9 @@ impl Log {
         })
     }
 
-    /// Gives `take` the records from `from` on, up to `max` of them, and answers where to read on: behind markers,
-    /// aborted records and gaps that no record follows. `Fetch` answers OFFSET_OUT_OF_RANGE outside of what there
-    /// is (`ReplicaManager.readFromLog`); between the last stable offset and the end there is nothing to read yet.
+    /// Passes up to `max` records from `from` on to `take`, and returns where to continue: after markers, aborted
+    /// records and gaps that no record follows. `Fetch` returns OFFSET_OUT_OF_RANGE outside the log
+    /// (`ReplicaManager.readFromLog`); between the last stable offset and the end there is nothing to read yet.
     pub fn read(
         &self,
         from: i64,
@@ -278,8 +278,8 @@ impl Log {
         Ok(bound.max(from))
     }
 
-    /// Shows whoever judges the records from `from` on below the last stable offset: by whom each was written, and
-    /// whether that was aborted. Answers where to look on.
+    /// For the judge: shows the records from `from` on below the last stable offset, with the writer of each and
+    /// whether it was aborted. Returns where to continue.
     pub fn examine(&self, from: i64, mut show: impl FnMut(i64, Option<i64>, &Record, bool)) -> i64 {
         let bound = self.stable_end();
         let first = self.entries.partition_point(|entry| entry.offset < from);
@@ -303,8 +303,8 @@ impl Log {
         Ok(())
     }
 
-    /// Puts other records in place of all that there is, below the same end. Not Kafka's: for whoever judges when all is
-    /// over.
+    /// Replaces the whole content with other records, below the same end. Not a feature of Kafka: the judge uses it
+    /// after the run.
     pub fn replace(&mut self, records: Vec<(i64, Record)>) {
         let entry = |(offset, record)| Entry { offset, producer: None, body: Body::Record(record), horizon: None };
         self.entries = records.into_iter().map(entry).collect();
@@ -313,10 +313,10 @@ impl Log {
         self.aborted.clear();
     }
 
-    /// Lets the cleaner pass over everything below `dirty_end` (the active segment's first offset), and never over
-    /// open transactions (`LogCleanerManager.cleanableOffsets`). Of each key the last committed record stays; aborted
+    /// Runs the cleaner over everything below `dirty_end` (the active segment's first offset), but not over open
+    /// transactions (`LogCleanerManager.cleanableOffsets`). The last committed record of each key stays; aborted
     /// records go; a tombstone, or a marker whose records are gone, stays for `delete_retention` after the first pass
-    /// that met it (KIP-534, `Cleaner.shouldRetainRecord`). Says how many records went.
+    /// that met it (KIP-534, `Cleaner.shouldRetainRecord`). Returns how many records were removed.
     pub fn compact(&mut self, dirty_end: i64, now: Time, delete_retention: Time) -> Cleaned {
         let bound = dirty_end.min(self.stable_end());
         let mut last: HashMap<Bytes, i64> = HashMap::new();
@@ -330,7 +330,7 @@ impl Log {
                 last.insert(key.clone(), entry.offset);
             }
         }
-        // A transaction's marker stays while any record of its producer before it does.
+        // A transaction's marker stays as long as a record of its producer before it.
         let mut kept = VecDeque::with_capacity(self.entries.len());
         let mut cleaned = Cleaned::default();
         for mut entry in self.entries.drain(..) {

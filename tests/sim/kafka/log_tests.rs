@@ -1,4 +1,4 @@
-//! Goal: a partition behaves as Kafka's does. Each test names where its rule comes from.
+//! Goal: a partition behaves as Kafka's does. Each test names the source of its rule.
 
 use super::*;
 
@@ -24,9 +24,9 @@ fn offsets(log: &Log) -> Vec<i64> {
     keys(log, log.start(), Isolation::Committed).0.into_iter().map(|(offset, _)| offset).collect()
 }
 
-/// KIP-98, "Read committed": what is open, and all behind it, is not there yet; the high watermark is.
+/// KIP-98, "Read committed": an open transaction and everything after it is invisible, but below the high watermark.
 #[test]
-fn an_open_transaction_hides_what_follows_it() {
+fn open_transaction_hides_later_records() {
     let mut log = Log::default();
     log.append([record("a", Some("v"))]);
     write(&mut log, 1, 0, 0, &["b"]).unwrap();
@@ -39,9 +39,9 @@ fn an_open_transaction_hides_what_follows_it() {
     assert_eq!(keys(&log, 0, Isolation::Committed).1, 4, "and a reader passes it");
 }
 
-/// KIP-98: aborted records stay in the log, and readers of committed ones do not get them.
+/// KIP-98: aborted records stay in the log, but read_committed readers do not get them.
 #[test]
-fn aborted_records_are_passed_over() {
+fn aborted_records_are_skipped() {
     let mut log = Log::default();
     write(&mut log, 1, 0, 0, &["a"]).unwrap();
     write(&mut log, 2, 0, 0, &["b"]).unwrap();
@@ -55,9 +55,9 @@ fn aborted_records_are_passed_over() {
     assert_eq!(keys(&log, 2, Isolation::Committed).0, [(4, "c".into())], "the producer's next transaction is another");
 }
 
-/// `ProducerAppendInfo.checkProducerEpoch`: a marker under a new epoch fences the former.
+/// `ProducerAppendInfo.checkProducerEpoch`: a marker under a new epoch fences the one before.
 #[test]
-fn a_lower_epoch_is_fenced() {
+fn lower_epoch_is_fenced() {
     let mut log = Log::default();
     write(&mut log, 1, 0, 0, &["a"]).unwrap();
     log.append_marker(1, 1, false, false).unwrap();
@@ -66,10 +66,10 @@ fn a_lower_epoch_is_fenced() {
     assert_eq!(write(&mut log, 1, 2, 0, &["c"]), Ok(2));
 }
 
-/// `ProducerStateEntry.findDuplicateBatch`, `ProducerAppendInfo.checkSequence`: the same batch again is not written
-/// again, a gap is refused, a new epoch begins at 0.
+/// `ProducerStateEntry.findDuplicateBatch`, `ProducerAppendInfo.checkSequence`: a repeated batch is not written
+/// again, a gap is rejected, a new epoch starts at 0.
 #[test]
-fn batches_are_recognised_by_their_sequence() {
+fn repeated_batches_are_recognised_by_their_sequence() {
     let mut log = Log::default();
     assert_eq!(write(&mut log, 1, 0, 0, &["a", "b"]), Ok(0));
     assert_eq!(write(&mut log, 1, 0, 0, &["a", "b"]), Ok(0));
@@ -82,7 +82,7 @@ fn batches_are_recognised_by_their_sequence() {
 
 /// `ProducerAppendInfo.checkProducerEpoch` for transactions of version 2 (KIP-890, KAFKA-19999).
 #[test]
-fn strict_markers_have_an_epoch_of_their_own() {
+fn strict_markers_need_a_higher_epoch() {
     let mut log = Log::default();
     write(&mut log, 1, 0, 0, &["a"]).unwrap();
     assert_eq!(log.append_marker(1, 0, true, true), Err(Code::InvalidProducerEpoch));
@@ -91,9 +91,9 @@ fn strict_markers_have_an_epoch_of_their_own() {
     assert_eq!(keys(&log, 0, Isolation::Committed).0, [(0, "a".into())]);
 }
 
-/// `ReplicaManager.readFromLog`: OFFSET_OUT_OF_RANGE outside of start and end; the end itself is fine.
+/// `ReplicaManager.readFromLog`: OFFSET_OUT_OF_RANGE before the start and after the end; the end itself is fine.
 #[test]
-fn reads_outside_are_out_of_range() {
+fn reads_outside_the_log_are_out_of_range() {
     let mut log = Log::default();
     log.append(["a", "b", "c"].map(|key| record(key, None)));
     log.delete_before(2).unwrap();
@@ -104,9 +104,10 @@ fn reads_outside_are_out_of_range() {
     assert_eq!(log.delete_before(4), Err(Code::OffsetOutOfRange), "DeleteRecords beyond the end");
 }
 
-/// `UnifiedLog.maybeIncrementFirstUnstableOffset`: an open transaction below the log's start is cut off at it.
+/// `UnifiedLog.maybeIncrementFirstUnstableOffset`: an open transaction that starts below the log's start counts from
+/// there.
 #[test]
-fn the_last_stable_offset_is_never_below_the_start() {
+fn last_stable_offset_is_never_below_the_start() {
     let mut log = Log::default();
     write(&mut log, 1, 0, 0, &["a", "b"]).unwrap();
     log.delete_before(1).unwrap();
@@ -115,7 +116,7 @@ fn the_last_stable_offset_is_never_below_the_start() {
 
 /// Documentation, "Log Compaction": the last record of each key stays, offsets never change, the end stays.
 #[test]
-fn compaction_keeps_the_last_of_each_key() {
+fn compaction_keeps_the_last_record_of_each_key() {
     let mut log = Log::default();
     log.append(["a", "b", "a", "c", "b"].map(|key| record(key, Some("v"))));
     log.compact(4, 0, 0);
@@ -126,10 +127,10 @@ fn compaction_keeps_the_last_of_each_key() {
     assert_eq!(keys(&log, 0, Isolation::Committed).1, 5);
 }
 
-/// `Cleaner.shouldRetainRecord`, `LogCleanerManager.cleanableOffsets`: aborted records go and hide nothing; open
+/// `Cleaner.shouldRetainRecord`, `LogCleanerManager.cleanableOffsets`: aborted records go and supersede nothing; open
 /// transactions are not touched.
 #[test]
-fn compaction_knows_transactions() {
+fn compaction_respects_transactions() {
     let mut log = Log::default();
     log.append([record("a", Some("v"))]);
     write(&mut log, 1, 0, 0, &["a"]).unwrap();
@@ -142,10 +143,10 @@ fn compaction_knows_transactions() {
     assert_eq!(offsets(&log), [3]);
 }
 
-/// KIP-534: a tombstone stays for `delete.retention.ms` after the pass that first met it; so does a marker that has
-/// no records left.
+/// KIP-534: a tombstone stays for `delete.retention.ms` after the first pass that met it; so does a marker without
+/// records.
 #[test]
-fn tombstones_stay_for_a_while() {
+fn tombstones_stay_for_the_delete_retention() {
     let mut log = Log::default();
     log.append([record("a", Some("v")), record("a", None)]);
     log.compact(2, 100, 50);

@@ -1,17 +1,17 @@
 //! A Kafka cluster as one deterministic state machine with time: no thread, no clock, no randomness of its own.
 //!
-//! Whoever holds the [`Broker`] calls its requests in whatever order it likes, sets the time, and decides when
-//! the work that brokers do by themselves happens: [`Broker::markers`] and [`Broker::write_marker`] for a
-//! transaction's markers, [`Broker::tick`] for everything that times out, [`Log::compact`] for the cleaner.
+//! The owner of the [`Broker`] makes requests in any order, sets the time, and decides when brokers do their
+//! background work: [`Broker::markers`] and [`Broker::write_marker`] for a transaction's markers, [`Broker::tick`]
+//! for everything that times out, [`Log::compact`] for the cleaner.
 //!
 //! - `log`: a partition: records, markers, fencing by producer epoch, reads, retention, compaction
 //! - `topics`: names, ids, deletion and creation
 //! - `transactions`: the transaction coordinator
-//! - `groups`: the classic group protocol; `offsets`: what groups have committed
-//! - `requests`: what clients ask, checked as the broker checks it
+//! - `groups`: the classic group protocol; `offsets`: a group's committed offsets
+//! - `requests`: clients' requests, checked as the broker checks them
 //!
-//! What is not here: replicas (the high watermark is the log's end), segments, quotas, the consumer protocol of
-//! KIP-848. Every rule names its source: a KIP, or a class of Apache Kafka's (4.1).
+//! Not simulated: replicas (the high watermark is the log's end), segments, quotas, the consumer protocol of KIP-848.
+//! Every rule names its source: a KIP, or a class of Apache Kafka (4.1).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,15 +33,15 @@ pub use requests::Identity;
 pub use topics::{Settings, Topics};
 pub use transactions::{Coordinator, Marker, Protocol, State, Target};
 
-/// Microseconds since the cluster began.
+/// Microseconds since the cluster started.
 pub type Time = u64;
-/// The wall clock when it began: 2023-11-14.
+/// The wall clock at the start: 2023-11-14.
 pub const WALL_MS: i64 = 1_700_000_000_000;
 /// One millisecond.
 pub const MS: Time = 1_000;
 /// One second.
 pub const SECOND: Time = 1_000 * MS;
-/// Bytes that are shared and never changed.
+/// Shared, immutable bytes.
 pub type Bytes = Arc<[u8]>;
 
 /// One partition of one topic, by name.
@@ -63,7 +63,7 @@ impl fmt::Debug for Partition {
     }
 }
 
-/// Something that can be out of reach for a while.
+/// Something that can be unreachable for a while.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     TransactionCoordinator,
@@ -77,9 +77,9 @@ pub struct Broker {
     pub topics: Topics,
     pub coordinator: Coordinator,
     pub groups: Groups,
-    /// Whether the request at hand came after its connection had broken.
+    /// Whether the current request arrived after its connection had broken.
     pub late: bool,
-    /// Until when a place does not answer: a move, or a partition without a leader.
+    /// Until when a place is unreachable: a coordinator moves, or a partition has no leader.
     away: BTreeMap<Place, Time>,
 }
 
@@ -100,7 +100,7 @@ impl Broker {
         WALL_MS + (self.now / MS) as i64
     }
 
-    /// Takes a place out of reach until a time.
+    /// Makes a place unreachable until a time.
     pub fn take_away(&mut self, place: Place, until: Time) {
         self.away.insert(place, until);
     }
@@ -109,8 +109,8 @@ impl Broker {
         !self.away.is_empty() && self.away.get(place).is_some_and(|until| self.now < *until)
     }
 
-    /// Does what is due by now: members whose session has ended, rebalances that have waited long enough,
-    /// transactions that have been open for too long.
+    /// Does what is due: removes members whose session has ended, ends rebalances that have waited long enough,
+    /// aborts transactions that have been open for too long.
     pub fn tick(&mut self) {
         self.groups.expire(self.now);
         self.coordinator.abort_timed_out(self.now);
@@ -121,12 +121,12 @@ impl Broker {
         [self.groups.next_deadline(), self.coordinator.next_scan(self.now)].into_iter().flatten().min()
     }
 
-    /// The markers that are still to be written, in any order.
+    /// The markers still to be written, in any order.
     pub fn markers(&self) -> Vec<Marker> {
         self.coordinator.markers()
     }
 
-    /// Writes one of [`Broker::markers`] where it belongs. `false`: its partition has no leader, try later.
+    /// Writes one of [`Broker::markers`]. `false`: its partition has no leader; try later.
     pub fn write_marker(&mut self, marker: &Marker) -> bool {
         let strict = self.coordinator.protocol == Protocol::V2;
         let wall_ms = self.wall_ms();
@@ -135,7 +135,7 @@ impl Broker {
                 if self.is_away(&Place::Leader(partition.clone())) {
                     return false;
                 }
-                // A topic that is gone needs no marker (TransactionMarkerChannelManager drops those).
+                // A deleted topic needs no marker (TransactionMarkerChannelManager drops it).
                 if let Some(log) = self.topics.log_mut(partition) {
                     // A marker below the partition's epoch was overtaken by a later one and has no effect
                     // (TransactionMarkerRequestCompletionHandler: INVALID_PRODUCER_EPOCH ends the sending).

@@ -1,8 +1,8 @@
-//! What a group has committed: plainly, or by transactions whose markers decide later.
+//! A group's committed offsets: committed plainly, or by transactions whose markers decide later.
 //!
-//! Both are records of one log. A pending offset takes effect when its marker is written, unless a record of the
-//! same partition was appended behind it meanwhile (`OffsetMetadataManager.replayEndTransactionMarker`,
-//! KAFKA-5600 and its like: the later append wins, not the later marker).
+//! Both are records of one log. A pending offset takes effect when its marker is written, unless a record of the same
+//! partition was appended after it meanwhile (`OffsetMetadataManager.replayEndTransactionMarker`, KAFKA-5600 and
+//! similar: the later append wins, not the later marker).
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ pub struct Committed {
     pub metadata: String,
 }
 
-/// An offset with what its log tells of it.
+/// An offset, and its place in the log.
 #[derive(Clone, Debug)]
 struct Placed {
     /// Where it was appended.
     at: u64,
     committed: Committed,
-    /// Whether the request came after its connection had broken, and the client had sent it again.
+    /// Whether the request arrived after its connection had broken, and the client had sent it again.
     late: bool,
 }
 
@@ -30,29 +30,29 @@ struct Placed {
 pub struct Offsets {
     committed: BTreeMap<Partition, Placed>,
     pending: BTreeMap<i64, BTreeMap<Partition, Placed>>,
-    /// The highest epoch seen of each producer: it is a log like any other.
+    /// The highest epoch seen of each producer, as in any log.
     epochs: BTreeMap<i64, i16>,
     appended: u64,
     /// What transactions have committed so far.
     decided: Vec<(Partition, Committed)>,
-    /// What each was before the last transaction.
+    /// What each partition had before its last transaction.
     former: BTreeMap<Partition, Placed>,
     repeated: Vec<Repeated>,
 }
 
-/// What was committed once more by requests that came late, and made up a transaction of their own or joined a later
-/// one of their producer's: nothing of the first protocol keeps them out (KIP-890's reason). Or what a coordinator
-/// has gone back to by itself.
+/// An offset that was committed again, by requests that arrived late and formed a transaction of their own or joined
+/// a later one of their producer (the first protocol does not keep them out, which is why there is KIP-890); or one
+/// that a coordinator has returned to.
 #[derive(Debug)]
 struct Repeated {
     partition: Partition,
     committed: Committed,
-    /// The offset that it took the place of.
+    /// The offset that it replaced.
     instead_of: i64,
     by: Repeater,
 }
 
-/// Who has committed something once more.
+/// Who has committed something again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeater {
     LateRequests,
@@ -114,8 +114,8 @@ impl Offsets {
         }
     }
 
-    /// A coordinator that comes into office shows its log without the last transaction of each partition; what it
-    /// knows of the group's members stays. Tells of how many partitions.
+    /// A new coordinator shows its log without the last transaction of each partition; what it knows of the group's
+    /// members stays. Returns the number of partitions.
     pub fn fall_back(&mut self) -> usize {
         let former = std::mem::take(&mut self.former);
         let count = former.len();
@@ -126,7 +126,7 @@ impl Offsets {
         count
     }
 
-    /// Notes what takes the place of what is committed.
+    /// Notes what replaces the committed offset.
     fn repeat(&mut self, partition: &Partition, committed: &Committed, by: Repeater) {
         let instead_of = self.get(partition).map_or(0, |known| known.offset);
         self.repeated.push(Repeated { partition: partition.clone(), committed: committed.clone(), instead_of, by });
@@ -141,13 +141,13 @@ impl Offsets {
         self.committed.get(partition).map(|placed| &placed.committed)
     }
 
-    /// Who has committed this once more, if anybody has.
+    /// Who has committed this again, if anybody has.
     pub fn repeated_by(&self, partition: &Partition, committed: &Committed) -> Option<Repeater> {
         self.repeats_of(partition).find(|repeated| repeated.committed == *committed).map(|repeated| repeated.by)
     }
 
-    /// Whether an offset is on the way that the partition had to go once more.
-    pub fn is_gone_again(&self, partition: &Partition, offset: i64) -> bool {
+    /// Whether an offset lies where the partition's offsets were committed again after going back.
+    pub fn is_committed_again(&self, partition: &Partition, offset: i64) -> bool {
         self.repeats_of(partition).any(|repeated| (repeated.committed.offset..repeated.instead_of).contains(&offset))
     }
 
@@ -155,7 +155,7 @@ impl Offsets {
         self.repeated.iter().filter(move |repeated| repeated.partition == *partition)
     }
 
-    /// Forgets a deleted topic (`OffsetMetadataManager.onPartitionsDeleted`; what is pending there, too).
+    /// Drops the offsets of a deleted topic (`OffsetMetadataManager.onPartitionsDeleted`), pending ones too.
     pub fn forget_topic(&mut self, topic: &str) {
         self.committed.retain(|partition, _| &*partition.topic != topic);
         self.former.retain(|partition, _| &*partition.topic != topic);

@@ -1,12 +1,12 @@
-//! What clients ask, checked in the broker's order: is the right broker asked, does the topic exist, does the
-//! transaction's coordinator agree, does the log take it.
+//! Clients' requests, checked in the broker's order: is this the right broker, does the topic exist, does the
+//! transaction coordinator agree, does the log accept it.
 
 use std::sync::Arc;
 
 use super::transactions::Target;
 use super::{Broker, Code, Committed, Isolation, Log, Partition, Place, Record, Time, Writer};
 
-/// A transactional producer as a request names it.
+/// A transactional producer, as requests name it.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub id: Arc<str>,
@@ -48,7 +48,7 @@ impl Broker {
         self.coordinator.add(self.now, (&who.id, who.producer, who.epoch), [target])
     }
 
-    /// `Produce` of one batch by a transactional producer; gives the first record's offset.
+    /// `Produce` of one batch by a transactional producer; returns the first record's offset.
     pub fn produce(
         &mut self,
         who: &Identity,
@@ -62,7 +62,7 @@ impl Broker {
         if records.iter().map(size).sum::<usize>() > settings.message_bytes_max {
             return Err(Code::RecordTooLarge);
         }
-        // A compacted topic takes no record without a key (`LogValidator`).
+        // A compacted topic accepts no record without a key (`LogValidator`).
         if settings.compacted && records.iter().any(|record| record.key.is_none()) {
             return Err(Code::InvalidRecord);
         }
@@ -99,7 +99,7 @@ impl Broker {
         self.groups.commit_transactional(group, membership, (who.producer, who.epoch), (offsets, self.late))
     }
 
-    /// `EndTxn`; gives the epoch to go on with.
+    /// `EndTxn`; returns the epoch to continue with.
     pub fn end_transaction(&mut self, who: &Identity, commit: bool) -> Result<i16, Code> {
         self.at(Place::TransactionCoordinator)?;
         self.coordinator.end((&who.id, who.producer, who.epoch), commit)
@@ -122,12 +122,12 @@ impl Broker {
         self.groups.committed(group, partition, stable)
     }
 
-    /// Whether the group's coordinator answers.
+    /// Whether the group's coordinator is reachable.
     pub fn group_coordinator(&self) -> Result<(), Code> {
         self.at(Place::GroupCoordinator)
     }
 
-    /// `Fetch` of one partition: what to read on from, and the high watermark.
+    /// `Fetch` of one partition; returns where to continue, and the high watermark.
     pub fn fetch(
         &self,
         partition: &Partition,
@@ -141,7 +141,7 @@ impl Broker {
         Ok((log.read(from, isolation, max, take)?, log.end()))
     }
 
-    /// `ListOffsets`: the first offset, and the end as a reader of this isolation is told it.
+    /// `ListOffsets`: the first offset, and the end for a reader with this isolation.
     pub fn ends(&self, partition: &Partition, isolation: Isolation) -> Result<(i64, i64), Code> {
         self.leader(partition)?;
         let log = self.topics.log(partition).ok_or(Code::UnknownTopicOrPartition)?;
@@ -149,13 +149,13 @@ impl Broker {
         Ok((log.start(), end))
     }
 
-    /// `ListOffsets` with MAX_TIMESTAMP: the latest timestamp of anything.
+    /// `ListOffsets` with MAX_TIMESTAMP: the latest timestamp in the log.
     pub fn latest_time(&self, partition: &Partition) -> Result<Option<i64>, Code> {
         self.leader(partition)?;
         self.topics.log(partition).map(Log::latest_time).ok_or(Code::UnknownTopicOrPartition)
     }
 
-    /// Deletes a topic, with what groups have committed of it.
+    /// Deletes a topic, and its committed offsets in all groups.
     pub fn delete_topic(&mut self, name: &str) -> Result<(), Code> {
         self.topics.delete(name)?;
         self.groups.forget_topic(name);
@@ -163,8 +163,8 @@ impl Broker {
     }
 }
 
-/// A verification's answer as a producer is given it (`AddPartitionsToTxnManager`, `ReplicaManager`: what passes by
-/// itself becomes NOT_ENOUGH_REPLICAS, which every client tries again).
+/// The error of a verification as a producer gets it (`AddPartitionsToTxnManager`, `ReplicaManager`: a temporary one
+/// becomes NOT_ENOUGH_REPLICAS, which every client retries).
 fn as_produced(code: Code) -> Code {
     match code {
         Code::ProducerFenced => Code::InvalidProducerEpoch,
@@ -173,7 +173,7 @@ fn as_produced(code: Code) -> Code {
     }
 }
 
-/// About what a record takes in a batch.
+/// Approximate size of a record in a batch.
 fn size(record: &Record) -> usize {
     let of = |bytes: &Option<super::Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len());
     70 + of(&record.key) + of(&record.value) + record.headers.len()

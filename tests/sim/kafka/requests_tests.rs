@@ -1,4 +1,4 @@
-//! Goal: the rooms together: a transaction over logs and offsets, and places that are out of reach.
+//! Goal: logs, offsets and transactions together, and places that are unreachable for a while.
 
 use super::*;
 use crate::kafka::{MS, Protocol, SECOND, Settings};
@@ -19,9 +19,9 @@ fn out(number: i32) -> Partition {
     Partition::new("out", number)
 }
 
-/// KIP-98: what a transaction wrote becomes visible where and when its marker is written, each place by itself.
+/// KIP-98: what a transaction wrote to a partition becomes visible when the marker there is written.
 #[test]
-fn markers_make_visible_one_by_one() {
+fn each_marker_makes_only_its_own_partition_visible() {
     let (mut broker, who) = broker();
     let group: Arc<str> = "group".into();
     broker.add_partitions(&who, &[out(0), out(1)]).unwrap();
@@ -42,9 +42,9 @@ fn markers_make_visible_one_by_one() {
     assert_eq!(broker.fetch_offset("group", &out(0), true), Ok(Some(committed)));
 }
 
-/// KIP-890 part 1: a batch that arrives after its transaction was aborted does not begin another one.
+/// KIP-890 part 1: a batch that arrives after its transaction was aborted does not start another one.
 #[test]
-fn a_late_batch_is_refused() {
+fn late_batch_is_rejected() {
     let (mut broker, who) = broker();
     broker.add_partitions(&who, &[out(0)]).unwrap();
     broker.end_transaction(&who, false).unwrap();
@@ -54,10 +54,10 @@ fn a_late_batch_is_refused() {
     assert_eq!(broker.ends(&out(0), Isolation::Committed), Ok((0, 1)), "only the marker is there");
 }
 
-/// What KIP-890 is for: with the first protocol, requests of a former transaction that come late make up one of their
-/// own, and take the group's offsets back.
+/// The reason for KIP-890: with the first protocol, late requests of an earlier transaction form one of their own,
+/// and set the group's offsets back.
 #[test]
-fn late_requests_commit_former_offsets_once_more() {
+fn late_requests_commit_earlier_offsets_again() {
     let (mut broker, who) = broker();
     let group: Arc<str> = "group".into();
     let commit = |broker: &mut Broker, offset: i64, late: bool| {
@@ -72,15 +72,15 @@ fn late_requests_commit_former_offsets_once_more() {
     };
     let (former, last) = (commit(&mut broker, 3, true), commit(&mut broker, 5, false));
     let is_repeated = |broker: &Broker, of: &Committed| broker.groups.repeated_by("group", &out(0), of).is_some();
-    assert!(!is_repeated(&broker, &former), "the first time it is the transaction's own");
+    assert!(!is_repeated(&broker, &former), "the first commit is the transaction's own");
     assert_eq!(commit(&mut broker, 3, true), former);
     assert_eq!(broker.fetch_offset("group", &out(0), true), Ok(Some(former.clone())));
     assert_eq!([is_repeated(&broker, &former), is_repeated(&broker, &last)], [true, false]);
 }
 
-/// Protocol guide: NOT_COORDINATOR and NOT_LEADER_OR_FOLLOWER pass by themselves; markers wait for the leader.
+/// Protocol guide: NOT_COORDINATOR and NOT_LEADER_OR_FOLLOWER are temporary; markers wait for the leader.
 #[test]
-fn places_come_back() {
+fn unreachable_places_come_back() {
     let (mut broker, who) = broker();
     broker.add_partitions(&who, &[out(0)]).unwrap();
     broker.produce(&who, &out(0), 0, &[record(1)]).unwrap();
@@ -96,9 +96,9 @@ fn places_come_back() {
     assert_eq!(broker.end_transaction(&who, true), Ok(0));
 }
 
-/// `max.message.bytes`, `LogValidator`: what stands in a batch can be refused.
+/// `max.message.bytes`, `LogValidator`: the content of a batch can be rejected.
 #[test]
-fn records_are_refused() {
+fn too_large_and_keyless_records_are_rejected() {
     let (mut broker, who) = broker();
     let compacted = Settings { compacted: true, delete_retention: 0, message_bytes_max: 1000, stamps: false };
     broker.topics.create("table", 1, compacted).unwrap();
@@ -111,7 +111,7 @@ fn records_are_refused() {
 
 /// KIP-516: the same name, another topic; `OffsetMetadataManager.onPartitionsDeleted`: its offsets are gone.
 #[test]
-fn a_topic_created_again_is_another_one() {
+fn recreated_topic_has_a_new_id_and_no_offsets() {
     let (mut broker, _) = broker();
     let settings = broker.topics.get("out").unwrap().settings;
     let former = broker.topics.get("out").unwrap().id;

@@ -1,16 +1,16 @@
-//! Topics by name: a topic that is deleted and created again has another id and begins anew (KIP-516).
+//! Topics by name: a topic that is deleted and created again has another id and starts empty (KIP-516).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Code, Log, Partition, Time};
 
-/// A topic's settings, those that matter here.
+/// The topic settings that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `cleanup.policy=compact` in place of `delete`.
     pub compacted: bool,
-    /// `delete.retention.ms`, in our unit.
+    /// `delete.retention.ms`, as a [`Time`].
     pub delete_retention: Time,
     /// `max.message.bytes`.
     pub message_bytes_max: usize,
@@ -34,7 +34,7 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// Creates a topic. TOPIC_ALREADY_EXISTS where there is one.
+    /// Creates a topic: TOPIC_ALREADY_EXISTS if it exists.
     pub fn create(&mut self, name: &str, partitions: i32, settings: Settings) -> Result<(), Code> {
         if self.topics.contains_key(name) {
             return Err(Code::TopicAlreadyExists);
@@ -45,12 +45,12 @@ impl Topics {
         Ok(())
     }
 
-    /// Deletes a topic with all that is in it.
+    /// Deletes a topic and its records.
     pub fn delete(&mut self, name: &str) -> Result<(), Code> {
         self.topics.remove(name).map(drop).ok_or(Code::UnknownTopicOrPartition)
     }
 
-    /// Gives a topic more partitions; they begin empty (`CreatePartitions`).
+    /// Adds partitions to a topic, which start empty (`CreatePartitions`).
     pub fn add_partitions(&mut self, name: &str, partitions: i32) -> Result<(), Code> {
         let topic = self.topics.get_mut(name).ok_or(Code::UnknownTopicOrPartition)?;
         topic.logs.extend((topic.logs.len()..partitions.max(0) as usize).map(|_| Log::default()));

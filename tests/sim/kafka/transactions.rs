@@ -1,7 +1,7 @@
-//! The transaction coordinator: who owns a transactional id, and how far its transaction is.
+//! The transaction coordinator: who owns a transactional id, and the state of its transaction.
 //!
-//! A decision is taken when it is asked for and answered then; the markers that make it visible are written
-//! later, one by one, whenever the holder of the cluster says so. Until the last one is written the id is busy:
+//! A decision is taken, and returned, as soon as it is requested; the markers that make it visible are written later,
+//! one by one, when the owner of the cluster says so. Until the last one is written the id is busy:
 //! CONCURRENT_TRANSACTIONS (`TransactionCoordinator`, `TransactionMetadata`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{Code, Partition, SECOND, Time};
 
-/// Which transaction protocol producers speak.
+/// The transaction protocol that producers speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// One epoch for all of a producer's transactions (KIP-98). librdkafka 2.12 speaks it to every broker.
@@ -18,7 +18,7 @@ pub enum Protocol {
     V2,
 }
 
-/// Where a transactional id stands (`TransactionState`).
+/// The state of a transactional id (`TransactionState`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Empty,
@@ -29,7 +29,7 @@ pub enum State {
     CompleteAbort,
 }
 
-/// Where a marker has to be written.
+/// Where a marker must be written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     Log(Partition),
@@ -37,7 +37,7 @@ pub enum Target {
     Offsets(Arc<str>),
 }
 
-/// A marker that is still to be written.
+/// A marker still to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     pub id: Arc<str>,
@@ -47,7 +47,7 @@ pub struct Marker {
     pub commit: bool,
 }
 
-/// What is known of a transactional id (`TransactionMetadata`).
+/// The state of a transactional id (`TransactionMetadata`).
 #[derive(Debug)]
 struct Transaction {
     producer: i64,
@@ -56,11 +56,11 @@ struct Transaction {
     targets: BTreeSet<Target>,
     timeout: Time,
     began: Time,
-    /// What was decided of each that has ended, for whoever judges: whether it was committed.
+    /// For the judge: whether each ended transaction was committed.
     decisions: Vec<bool>,
 }
 
-/// How often transactions are looked for that are open for too long
+/// How often the coordinator scans for transactions that have been open for too long
 /// (`transaction.abort.timed.out.transaction.cleanup.interval.ms`; 10 s by default).
 const SCAN: Time = SECOND / 2;
 
@@ -92,19 +92,19 @@ impl Coordinator {
         self.ids.get(id).map_or(0, |transaction| transaction.decisions.len())
     }
 
-    /// Whether the id's transaction of this number was committed; `None` where that is not decided.
+    /// Whether the id's transaction of this number was committed; `None` if that is undecided.
     pub fn decision(&self, id: &str, number: usize) -> Option<bool> {
         self.ids.get(id)?.decisions.get(number).copied()
     }
 
-    /// How many transactions stand so.
+    /// How many transactions are in this state.
     pub fn count(&self, state: State) -> usize {
         self.ids.values().filter(|transaction| transaction.state == state).count()
     }
 
-    /// Gives the id's producer id with a new epoch, which fences whoever had the former. A transaction that is open
-    /// is aborted first, under an epoch that nobody is ever told; until that is done, and while any transaction is
-    /// being ended: CONCURRENT_TRANSACTIONS (`TransactionCoordinator.prepareInitProducerIdTransit`).
+    /// Returns the id's producer id with a new epoch, which fences the previous owner. An open transaction is aborted
+    /// first, under an epoch that nobody ever learns; until that is done, and while any transaction is ending:
+    /// CONCURRENT_TRANSACTIONS (`TransactionCoordinator.prepareInitProducerIdTransit`).
     pub fn init(&mut self, id: &Arc<str>, timeout: Time) -> Result<(i64, i16), Code> {
         let Some(transaction) = self.ids.get_mut(id) else {
             self.producers += 1;
@@ -136,7 +136,7 @@ impl Coordinator {
         if transaction.epoch != epoch { Err(Code::ProducerFenced) } else { Ok(transaction) }
     }
 
-    /// Takes targets into the id's transaction, opening one if none is
+    /// Adds targets to the id's transaction, opening one if none is open
     /// (`TransactionCoordinator.handleAddPartitionsToTransaction`).
     pub fn add(
         &mut self,
@@ -158,8 +158,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whether a write of this producer to `target` belongs to its open transaction. A write that was overtaken by
-    /// the transaction's end must not begin another one (KIP-890 part 1,
+    /// Whether this producer's write to `target` belongs to its open transaction. A write that was overtaken by the
+    /// transaction's end must not start another one (KIP-890 part 1,
     /// `TransactionCoordinator.handleVerifyPartitionsInTransaction`).
     pub fn verify(&mut self, (id, producer, epoch): (&str, i64, i16), target: &Target) -> Result<(), Code> {
         let transaction = self.checked(id, producer, epoch)?;
@@ -170,15 +170,15 @@ impl Coordinator {
         }
     }
 
-    /// Ends the id's transaction: answered as soon as that is decided; the epoch to go on with is the answer
-    /// (`TransactionCoordinator.endTransaction`). Asked again, it is fine once the markers are written.
+    /// Ends the id's transaction: returns the epoch to continue with as soon as the end is decided
+    /// (`TransactionCoordinator.endTransaction`). A repeated request succeeds once the markers are written.
     pub fn end(&mut self, (id, producer, epoch): (&str, i64, i16), commit: bool) -> Result<i16, Code> {
         let v2 = self.protocol == Protocol::V2;
         let transaction = self.ids.get_mut(id).ok_or(Code::InvalidProducerIdMapping)?;
         if transaction.producer != producer {
             return Err(Code::InvalidProducerIdMapping);
         }
-        // With version 2 the epoch has moved on by one where this is asked again (KIP-890 part 2).
+        // With version 2 a repeated request comes with the epoch before (KIP-890 part 2).
         let ended = !matches!(transaction.state, State::Empty | State::Ongoing);
         let again = v2 && ended && epoch + 1 == transaction.epoch;
         if epoch != transaction.epoch && !again {
@@ -202,13 +202,13 @@ impl Coordinator {
         match transaction.state {
             _ if !same => Err(Code::InvalidTxnState),
             State::PrepareCommit | State::PrepareAbort => Err(Code::ConcurrentTransactions),
-            // With version 2 a transaction that was never begun under this epoch cannot have ended.
+            // With version 2 a transaction that never started under this epoch cannot have ended.
             _ if v2 && !again => Err(Code::InvalidTxnState),
             _ => Ok(transaction.epoch),
         }
     }
 
-    /// Aborts what has been open for longer than its producer said, and fences that producer
+    /// Aborts transactions that have been open for longer than their timeout, and fences their producers
     /// (`TransactionCoordinator.abortTimedOutTransactions`).
     pub fn abort_timed_out(&mut self, now: Time) {
         if now < self.scanned + SCAN {
@@ -222,14 +222,14 @@ impl Coordinator {
         }
     }
 
-    /// When the next look for such transactions is due.
+    /// When the next scan is due.
     pub fn next_scan(&self, now: Time) -> Option<Time> {
         let open = self.ids.values().filter(|transaction| transaction.state == State::Ongoing);
         let next = open.map(|transaction| transaction.began + transaction.timeout).min()?;
         Some(next.max(self.scanned + SCAN).max(now))
     }
 
-    /// Whether any transaction is open, or is being ended.
+    /// Whether any transaction is open or ending.
     pub fn is_busy(&self) -> bool {
         self.ids.values().any(|transaction| transaction.state == State::Ongoing || transaction.is_ending())
     }
@@ -268,8 +268,8 @@ impl Transaction {
         matches!(self.state, State::PrepareCommit | State::PrepareAbort)
     }
 
-    /// Aborts the open transaction under a new epoch (`TransactionMetadata.prepareFenceProducerEpoch`); with version 2
-    /// its end takes one more, so that the former owner's is not the one before (`prepareAbortOrCommit`).
+    /// Aborts the open transaction under a new epoch (`TransactionMetadata.prepareFenceProducerEpoch`); with version
+    /// 2 its end takes one more, so that the previous owner's epoch is not the one before (`prepareAbortOrCommit`).
     fn fence(&mut self, protocol: Protocol) {
         self.epoch += if protocol == Protocol::V2 { 2 } else { 1 };
         self.state = State::PrepareAbort;

@@ -1,4 +1,4 @@
-//! Goal: the transaction coordinator decides as Kafka's does. Each test names where its rule comes from.
+//! Goal: the transaction coordinator decides as Kafka's does. Each test names the source of its rule.
 
 use super::*;
 
@@ -46,9 +46,9 @@ impl Scene {
     }
 }
 
-/// `TransactionCoordinator.endTransaction`: answered when decided; complete when the last marker is written.
+/// `TransactionCoordinator.endTransaction`: returns when decided; complete when the last marker is written.
 #[test]
-fn an_end_is_answered_before_its_markers_are_written() {
+fn end_returns_before_its_markers_are_written() {
     let mut scene = Scene::new(Protocol::V1);
     scene.add(0).unwrap();
     scene.add(1).unwrap();
@@ -63,9 +63,9 @@ fn an_end_is_answered_before_its_markers_are_written() {
     assert_eq!(scene.state(), State::CompleteCommit);
 }
 
-/// `TransactionCoordinator`: while markers are being written the id is busy, for everybody.
+/// `TransactionCoordinator`: while markers are being written the id is busy for everybody.
 #[test]
-fn a_busy_id_answers_concurrent_transactions() {
+fn busy_id_returns_concurrent_transactions() {
     let mut scene = Scene::new(Protocol::V1);
     scene.add(0).unwrap();
     scene.end(true).unwrap();
@@ -74,14 +74,14 @@ fn a_busy_id_answers_concurrent_transactions() {
     assert_eq!(scene.end(false), Err(Code::InvalidTxnState));
     assert_eq!(scene.init(), Err(Code::ConcurrentTransactions));
     scene.write_markers();
-    assert_eq!(scene.end(true), Ok(0), "asked again");
+    assert_eq!(scene.end(true), Ok(0), "repeated");
     assert_eq!(scene.end(false), Err(Code::InvalidTxnState));
     assert_eq!(scene.add(1), Ok(()));
 }
 
-/// KIP-98 with protocol 1: a request that comes late, under the same epoch, ends the next transaction.
+/// KIP-98 with protocol 1: a late request under the same epoch ends the next transaction.
 #[test]
-fn a_late_end_meets_the_next_transaction() {
+fn late_end_commits_the_next_transaction() {
     let mut scene = Scene::new(Protocol::V1);
     scene.add(0).unwrap();
     scene.end(true).unwrap();
@@ -91,25 +91,25 @@ fn a_late_end_meets_the_next_transaction() {
     assert_eq!(scene.state(), State::PrepareCommit);
 }
 
-/// KIP-890 part 2: the epoch moves on with every end, so that the same request is fenced.
+/// KIP-890 part 2: the epoch rises with every end, so a late request is fenced.
 #[test]
-fn with_version_2_a_late_end_is_fenced() {
+fn late_end_is_fenced_in_version_2() {
     let mut scene = Scene::new(Protocol::V2);
     scene.add(0).unwrap();
     assert_eq!(scene.end(true), Ok(1));
     assert_eq!(scene.end(true), Err(Code::ConcurrentTransactions));
     assert_eq!(scene.coordinator.markers()[0].epoch, 1);
     scene.write_markers();
-    assert_eq!(scene.end(true), Ok(1), "the answer was lost: asked again");
+    assert_eq!(scene.end(true), Ok(1), "the response was lost: repeated");
     scene.epoch = 1;
     scene.add(0).unwrap();
     scene.epoch = 0;
     assert_eq!(scene.end(true), Err(Code::ProducerFenced));
 }
 
-/// KIP-890 part 2: an end asked for once more is told from one by an owner that was fenced meanwhile.
+/// KIP-890 part 2: a repeated end differs from one by an owner that was fenced meanwhile.
 #[test]
-fn with_version_2_a_fenced_owner_cannot_end_as_if_it_asked_again() {
+fn end_by_a_fenced_owner_is_no_retry_in_version_2() {
     let mut scene = Scene::new(Protocol::V2);
     scene.add(0).unwrap();
     scene.coordinator.abort_timed_out(10 * SECOND);
@@ -122,10 +122,10 @@ fn with_version_2_a_fenced_owner_cannot_end_as_if_it_asked_again() {
     assert_eq!(scene.init(), Ok((scene.producer, 3)));
 }
 
-/// `TransactionCoordinator.prepareInitProducerIdTransit`: a new owner aborts what is open under an epoch of its own,
-/// and is given the one after that.
+/// `TransactionCoordinator.prepareInitProducerIdTransit`: a new owner aborts the open transaction under an epoch of
+/// its own, and gets the one after that.
 #[test]
-fn a_new_owner_aborts_and_fences() {
+fn new_owner_aborts_and_fences_the_previous_one() {
     let mut scene = Scene::new(Protocol::V1);
     scene.add(0).unwrap();
     assert_eq!(scene.init(), Err(Code::ConcurrentTransactions));
@@ -140,7 +140,7 @@ fn a_new_owner_aborts_and_fences() {
 
 /// `TransactionCoordinator.abortTimedOutTransactions`.
 #[test]
-fn what_is_open_for_too_long_is_aborted_and_its_producer_fenced() {
+fn timed_out_transaction_is_aborted_and_its_producer_fenced() {
     let mut scene = Scene::new(Protocol::V1);
     scene.add(0).unwrap();
     scene.coordinator.abort_timed_out(SECOND - 1);
@@ -151,9 +151,9 @@ fn what_is_open_for_too_long_is_aborted_and_its_producer_fenced() {
     assert_eq!(scene.end(true), Err(Code::ProducerFenced));
 }
 
-/// KIP-890 part 1 (`handleVerifyPartitionsInTransaction`): a write that was overtaken begins nothing.
+/// KIP-890 part 1 (`handleVerifyPartitionsInTransaction`): a write that was overtaken starts nothing.
 #[test]
-fn a_write_is_verified() {
+fn write_outside_an_open_transaction_is_rejected() {
     let mut scene = Scene::new(Protocol::V1);
     let (who, target) = (scene.who(), Target::Log(Partition::new("out", 0)));
     assert_eq!(scene.coordinator.verify(who, &target), Err(Code::InvalidTxnState));
@@ -165,9 +165,9 @@ fn a_write_is_verified() {
     assert_eq!(scene.coordinator.verify(who, &target), Err(Code::InvalidTxnState));
 }
 
-/// `TransactionCoordinator.endTransaction`: nothing was begun.
+/// `TransactionCoordinator.endTransaction`: nothing was started.
 #[test]
-fn an_empty_transaction_cannot_end() {
+fn empty_transaction_cannot_end() {
     let mut scene = Scene::new(Protocol::V1);
     assert_eq!(scene.end(true), Err(Code::InvalidTxnState));
     let nobody = ("other", 1, 0);

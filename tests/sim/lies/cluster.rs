@@ -1,4 +1,4 @@
-//! The simulated cluster with its lies.
+//! A simulated cluster that lies.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::kafka::Isolation;
 
 use super::{Lie, is_told};
 
-/// What the engine runs on.
+/// The cluster that the engine runs on.
 #[derive(Clone)]
 pub struct Liar(pub Sim);
 
@@ -101,7 +101,7 @@ impl Cluster for Liar {
 pub struct Member {
     inner: client::Member,
     group: Arc<str>,
-    /// The membership as it was first asked for.
+    /// The membership when it was first requested.
     first: OnceLock<(Arc<str>, i32)>,
 }
 
@@ -168,11 +168,11 @@ impl cluster::Member for Member {
 /// A transactional producer.
 pub struct Producer {
     inner: client::Producer,
-    /// What is to come after its position record.
+    /// Entries to send after their position record.
     held_back: Vec<HeldBack>,
-    /// Whether the open transaction has records that are no changelog's.
+    /// Whether the open transaction has records outside the changelog.
     forwards: bool,
-    /// Whether it has any.
+    /// Whether it has any records.
     writes: bool,
 }
 
@@ -184,7 +184,7 @@ struct HeldBack {
 }
 
 impl Producer {
-    /// Sends a position record; the entries that were held back for it follow.
+    /// Sends a position record, then the entries that were held back for it.
     fn send_position(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         let record = message.value.and_then(|value| PositionRecord::decode(value).ok());
         let altered = record.map(|mut record| {
@@ -295,9 +295,9 @@ impl cluster::Producer for Producer {
 /// A partition's reader.
 pub struct Reader {
     inner: client::Reader,
-    /// The offset behind the last record.
+    /// The offset after the last record.
     last_end: i64,
-    /// Whether nothing more was there when it was asked last.
+    /// Whether the last read returned nothing more.
     is_at_end: bool,
 }
 
@@ -325,7 +325,7 @@ impl cluster::Reader for Reader {
     }
 }
 
-/// What a takeover is told.
+/// A takeover's queries.
 pub struct Settling(client::Settling);
 
 impl cluster::Settling for Settling {

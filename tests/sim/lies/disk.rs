@@ -1,4 +1,4 @@
-//! A disk with its lies.
+//! A disk that lies.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use ratchet::state::{Error, LoadBuffer};
 
 use super::{Lie, is_told};
 
-/// What stores are on.
+/// The storage of stores.
 #[derive(Clone)]
 pub struct LyingDisk(pub Arc<dyn Disk>);
 
@@ -60,7 +60,7 @@ impl Disk for LyingDisk {
 /// An open store.
 struct Lying(Box<dyn Files>);
 
-/// The meta as if it were of the partition that the store's folder is named after.
+/// The meta as if it belonged to the partition that the store's folder is named after.
 fn of_this_partition(bytes: &[u8], dir: &Path) -> Option<Vec<u8>> {
     let number = dir.file_name()?.to_str()?.rsplit_once('-')?.1.parse().ok()?;
     Some(StoreMeta { partition: number, ..StoreMeta::decode(bytes).ok()? }.encode())

@@ -1,6 +1,6 @@
 //! Goal: each act of sabotage and each lie is seen within a stated number of new seeds.
 //!
-//! `SIM_MISTAKE=NAME` tries one alone, `SIM_FIRST=n` begins with that seed. When all have been seen,
+//! `SIM_MISTAKE=NAME` tries one alone, `SIM_FIRST=n` starts with that seed. When all have been seen,
 //! docs/simulation/mistakes.md is written.
 
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use ratchet::sabotage::{self, Sabotage};
 
 use crate::lies::{self, Lie};
 use crate::profile::{Draw, Profile};
-use crate::schedule::told;
+use crate::schedule::panic_message;
 use crate::{number, pages, play, stores};
 
 /// What is done wrongly: by the engine itself, or to it.
@@ -45,11 +45,11 @@ impl fmt::Display for Wrong {
 }
 
 thread_local! {
-    /// What is to be done wrongly in this thread's seeds.
+    /// What is done wrongly in this thread's seeds.
     static WANTED: Cell<Option<Wrong>> = const { Cell::new(None) };
 }
 
-/// From now on, and until [`end`], what is wanted is done on this thread.
+/// Makes the wanted mistake on this thread until [`end`].
 pub fn begin() {
     match WANTED.get() {
         Some(Done(act)) => sabotage::switch_on(Some(act)),
@@ -58,13 +58,13 @@ pub fn begin() {
     }
 }
 
-/// Nothing is done wrongly any more.
+/// Makes no mistake any more.
 pub fn end() {
     sabotage::switch_on(None);
     lies::tell(None);
 }
 
-/// What is done wrongly, the profile whose seeds show it, and within how many of them it has to be seen.
+/// A mistake, the profile whose seeds show it, and within how many of them it must be seen.
 type Case = (Wrong, &'static str, u64);
 
 const CASES: [Case; 50] = [
@@ -125,12 +125,12 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `make sim-mistakes`; edit tests/sim/mistakes/judged.rs instead. -->
 
-Sabotage of the engine, and lies that cluster and disk tell it, one after the other; each has to be seen by
-the judge within a stated number of new seeds of one [profile](../simulation.md#profiles), which without the mistake are
-right. A run in which one is not seen writes no page.
+Sabotage of the engine, and lies that cluster and disk tell it, one after another; the judge has to see each
+within a stated number of new seeds of one [profile](../simulation.md#profiles), which are right without the
+mistake. A run in which one is not seen writes no page.
 
-That something of an aborted transaction is kept, its writes, stream time, epochs or what it had processed, cannot be
-written as a mistake any more: a transaction owns what it would change, and an abort drops it.
+Keeping something of an aborted transaction (its writes, stream time, epochs or processed offsets) cannot be written
+as a mistake any more: a transaction owns what it would change, and an abort drops it.
 ";
 
 const HEAD: &str = "\
@@ -138,10 +138,10 @@ const HEAD: &str = "\
 |---|---|---|---:|---:|---|
 ";
 
-/// How a mistake was seen: in which of the seeds, from 0, and as what.
+/// How a mistake was seen: in which of the seeds, counted from 0, and as what.
 type Seen = (u64, String);
 
-/// What is wrong with a seed; a panic is, too.
+/// What is wrong with a seed, including a panic.
 fn wrong(seed: u64, draw: Draw, wanted: Option<Wrong>) -> Option<String> {
     WANTED.set(wanted);
     let played = panic::catch_unwind(AssertUnwindSafe(|| play(seed, draw, false).wrong));
@@ -149,7 +149,7 @@ fn wrong(seed: u64, draw: Draw, wanted: Option<Wrong>) -> Option<String> {
     end();
     match played {
         Ok(wrong) => (!wrong.is_empty()).then(|| wrong.join("; ")),
-        Err(panicked) => Some(told(&*panicked)),
+        Err(panicked) => Some(panic_message(&*panicked)),
     }
 }
 
@@ -160,7 +160,7 @@ fn look_for((mistake, name, seeds): Case, draw: Draw, first: u64) -> Option<Seen
     let try_seeds = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            // Those before the one that has shown it are run to their end: so the first one counts.
+            // Seeds before the first one found are finished, so that the lowest counts.
             if at >= seeds || at > seen_at.load(Ordering::Relaxed) {
                 return;
             }
@@ -171,8 +171,8 @@ fn look_for((mistake, name, seeds): Case, draw: Draw, first: u64) -> Option<Seen
             }
             let Some(what) = wrong(seed, draw, Some(mistake)) else { continue };
             if let Some(without) = wrong(seed, draw, None) {
-                println!("SIM_PROFILE={name} SIM_SEED={seed} is wrong without any mistake: {without}");
-                panic!("seeds are wrong without any mistake");
+                println!("SIM_PROFILE={name} SIM_SEED={seed} fails without any mistake: {without}");
+                panic!("seeds fail without any mistake");
             }
             seen_at.fetch_min(at, Ordering::Relaxed);
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +187,7 @@ fn look_for((mistake, name, seeds): Case, draw: Draw, first: u64) -> Option<Seen
     seen.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A cell of a table: short, and on one line.
+/// A table cell: short, and on one line.
 fn cell(text: &str) -> String {
     let line: String = text.chars().filter(|c| !c.is_control()).map(|c| if c == '|' { ' ' } else { c }).collect();
     if line.chars().count() <= 100 { line } else { line.chars().take(99).chain(['…']).collect() }
@@ -198,7 +198,7 @@ fn every_mistake_is_listed_once() {
     let mut listed: Vec<Wrong> = CASES.iter().map(|(wrong, ..)| *wrong).collect();
     listed.sort();
     let all = Sabotage::ALL.iter().copied().map(Done).chain(Lie::ALL.iter().copied().map(Told));
-    assert!(listed.into_iter().eq(all), "all of them, and each once");
+    assert!(listed.into_iter().eq(all), "each mistake must be listed exactly once");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn mistakes_are_seen() {
     println!("seeds from {first} on");
     let only = std::env::var("SIM_MISTAKE").ok();
     let hook = panic::take_hook();
-    // Panics are counted as seen; their stories would hide the rest.
+    // Panics count as seen; their backtraces would hide the rest.
     panic::set_hook(Box::new(|_| {}));
     let (mut table, mut missed, mut tried) = (String::new(), Vec::new(), 0);
     for case in CASES {

@@ -1,4 +1,4 @@
-//! A restore step by step, beside owners that write when the script says so.
+//! A restore step by step, while other owners write as scripted.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,17 +33,17 @@ use crate::stores::Stores;
 use crate::world::Process;
 
 /// An instance that came back from a freeze restored what it no longer owned, and read on into the next owner's
-/// transaction: its store named a transaction and held a part of another, or its tasks stopped, as the changelog did
-/// not end in the transaction that the group had committed when they began.
+/// transaction: its store named one transaction and held part of another, or its tasks stopped because the changelog
+/// did not end in the transaction that the group had committed when they started.
 #[test]
-fn a_restore_ends_where_the_changelog_ended_when_it_began() {
-    // A transaction that one read takes to its end, and one that takes several. How much a read brings is the seed's:
-    // one that brings what was there before, and no more, shows nothing.
+fn restore_ends_where_the_changelog_ended_at_its_start() {
+    // A transaction that a single read covers, and one that takes several. The seed decides how much a read returns:
+    // one that returns exactly what was there before shows nothing.
     for (entries, seed) in [1, 5_000].into_iter().flat_map(|entries| (0..16).map(move |seed| (entries, seed))) {
         let (restored, expected) = alone(seed, move |process| {
             let site = Site::new(process);
             let first = site.commit(1, &[entry(0, 1), entry(1, 1)]);
-            let mut task = site.settled();
+            let mut task = site.settled_task();
             let end = site.changelog_end();
             let later: Vec<_> = (0..entries).map(|thing| entry(thing, 2)).collect();
             site.commit(2, &later);
@@ -60,48 +60,48 @@ fn a_restore_ends_where_the_changelog_ended_when_it_began() {
     }
 }
 
-/// Late copies of a transaction's requests committed its offset once more. The task that was taken over then was
-/// refused, and where its store was as old, it went on from there and forwarded again what came after.
+/// Late copies of a transaction's requests committed its offset again. The task that was taken over then was refused;
+/// or, if its store was as old, it continued from there and forwarded the later records again.
 #[test]
-fn an_offset_that_went_back_is_gone_on_from_with_all_that_the_changelog_holds() {
+fn task_resumes_from_an_older_offset_with_the_whole_changelog() {
     for seed in 0..16 {
         let (restored, next, processed) = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
-            let mut former = site.settled();
+            let mut former = site.settled_task();
             site.restore(&mut former);
-            // Its store stays on the disk as it is.
+            // Its store stays on the disk.
             drop(former);
             let committed = site.committed();
             let last = site.commit(2, &[entry(1, 2)]);
             site.commit_again(committed);
-            let mut task = site.settled();
+            let mut task = site.settled_task();
             site.restore(&mut task);
             let restored = Restored::of(&task);
             assert_eq!((restored.position, restored.named), (Some(last), Some(last)), "seed {seed}");
             (restored.entries, task.committed.next, task.committed.progress.processed.as_pairs().to_vec())
         });
         assert_eq!(restored, BTreeMap::from([entry(0, 1), entry(1, 2)]), "seed {seed}");
-        assert_eq!((next, &processed[..]), (1, &[(0, 2)][..]), "what was processed is known, seed {seed}");
+        assert_eq!((next, &processed[..]), (1, &[(0, 2)][..]), "processed records are known, seed {seed}");
     }
 }
 
-/// A commit's outcome was not known, and the group's coordinator came back with the offset of the transaction before.
-/// The task took its store, which was of that very transaction, for all there was, and forwarded once more.
+/// A commit's outcome was unknown, and the group's new coordinator returned the offset of the transaction before. The
+/// task took its store, which was at that very transaction, for complete, and forwarded records again.
 #[test]
-fn what_a_commit_of_unknown_outcome_has_written_is_read_before_it_is_gone_on() {
+fn commit_of_unknown_outcome_is_restored_before_the_task_continues() {
     for seed in 0..16 {
         let (restored, processed) = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
-            let mut task = site.settled();
+            let mut task = site.settled_task();
             site.restore(&mut task);
             let mut lane = Lane::with(&site, task);
-            lane.commit(2, entry(1, 2)).expect("nothing goes wrong");
-            // Its markers are written meanwhile.
+            lane.commit(2, entry(1, 2)).expect("no faults are injected");
+            // Let its markers be written.
             process.sleep(SECOND);
             let producer = lane.transactor.producer().identity();
-            // Once the offsets are there, the transaction is committed, and nobody says so.
+            // Once the offsets are there, commit the transaction without a response.
             let (watch, input) = (process.clone(), site.input.clone());
             process.spawn(move || {
                 while watch.lock().broker.fetch_offset(GROUP, &input, true) != Err(Code::UnstableOffsetCommit) {
@@ -111,7 +111,7 @@ fn what_a_commit_of_unknown_outcome_has_written_is_read_before_it_is_gone_on() {
                 broker.end_transaction(&producer, true).expect("it is open");
                 broker.take_away(Place::TransactionCoordinator, away);
             });
-            let failure = lane.commit(3, entry(2, 3)).expect_err("nobody answers");
+            let failure = lane.commit(3, entry(2, 3)).expect_err("there is no response");
             let Cause::Cluster(error) = &failure.cause else { panic!("{:?}", failure.cause) };
             assert_eq!(error.kind, Kind::Unknown, "seed {seed}: {error}");
             let aborted = lane.transactor.abort(&site.sim, &failure.cause, &Metrics::new().lane("shop"));
@@ -119,7 +119,7 @@ fn what_a_commit_of_unknown_outcome_has_written_is_read_before_it_is_gone_on() {
             assert_eq!(process.lock().broker.groups.fall_back(GROUP), 1);
             assert_eq!(site.committed().offset, 2, "seed {seed}");
 
-            let mut task = lane.tasks.remove(&0).expect("it was not taken away");
+            let mut task = lane.tasks.remove(&0).expect("it is still there");
             task.unsettle();
             task.set_phase(Phase::Waiting { until: Duration::ZERO });
             site.restore(&mut task);
@@ -130,23 +130,23 @@ fn what_a_commit_of_unknown_outcome_has_written_is_read_before_it_is_gone_on() {
     }
 }
 
-/// A store that had applied more than the changelog held was taken for useless and emptied: the last copy of what the
-/// changelog had lost went with it, and instances whose stores had not come so far would have gone on without.
+/// A store that had applied more than the changelog held was considered useless and emptied: the last copy of what
+/// the changelog had lost was gone, and instances with older stores would have continued without it.
 #[test]
-fn a_changelog_that_has_lost_its_last_records_is_refused_and_the_store_stays_as_it_is() {
+fn changelog_that_lost_its_tail_is_refused_and_the_store_kept() {
     for seed in 0..4 {
         let (refusal, looks, before, after) = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
             let end = site.changelog_end();
             site.commit(2, &[entry(1, 2)]);
-            let mut former = site.settled();
+            let mut former = site.settled_task();
             site.restore(&mut former);
             let before = Restored::of(&former);
             drop(former);
-            process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
+            process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(end);
 
-            let mut task = site.begun();
+            let mut task = site.new_task();
             let (mut refusal, mut looks) = (None, 0);
             while refusal.is_none() {
                 process.sleep(MS);
@@ -167,22 +167,22 @@ fn a_changelog_that_has_lost_its_last_records_is_refused_and_the_store_stays_as_
         for words in ["its last records were lost", "is left as it is", "new output topic"] {
             assert!(refusal.contains(words), "{words:?} is missing: {refusal}");
         }
-        // A broker that does not know yet that it leads no more may have answered.
+        // A broker that does not know yet that it lost leadership may have responded.
         assert!(looks > 1, "it was refused at once, seed {seed}");
         assert_eq!((&after.entries, after.position, after.named), (&before.entries, before.position, before.named));
         assert_eq!(after.entries, BTreeMap::from([entry(0, 1), entry(1, 2)]), "seed {seed}");
     }
 }
 
-/// A changelog that had lost its tail and had grown again, to where a store stood or beyond, was taken for the one that the
-/// store was made from: what it had lost was known to this store alone, and to no other that was built from it.
+/// A changelog that had lost its tail and then grown to where a store was, or beyond, was taken for the one that the
+/// store was built from: what was lost was in this store alone, and in no other built later.
 #[test]
-fn a_changelog_that_has_lost_its_tail_and_has_grown_again_is_refused_and_the_store_stays_as_it_is() {
+fn changelog_that_regrew_after_a_loss_is_refused_and_the_store_kept() {
     type Grow = fn(&Site<'_>);
     let regrown: [(&str, Grow); 3] = [
         ("as long as before", |site| site.abort(7, 2)),
         ("longer, and nothing of it committed", |site| site.abort(7, 9)),
-        ("longer, by one who has gone on without", |site| {
+        ("longer, by an owner that continued without it", |site| {
             site.commit(3, &[entry(3, 3)]);
             site.commit(4, &[entry(4, 4)]);
         }),
@@ -193,14 +193,14 @@ fn a_changelog_that_has_lost_its_tail_and_has_grown_again_is_refused_and_the_sto
             site.commit(1, &[entry(0, 1)]);
             let end = site.changelog_end();
             site.commit(2, &[entry(1, 2)]);
-            let mut former = site.settled();
+            let mut former = site.settled_task();
             site.restore(&mut former);
             drop(former);
-            let (before, stood) = (site.on_disk(), site.changelog_end());
-            process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
+            let (before, old_end) = (site.on_disk(), site.changelog_end());
+            process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(end);
             grow(&site);
-            assert!(site.changelog_end() >= stood, "it has not grown");
-            (site.refused(&mut site.begun()), before, site.on_disk(), end)
+            assert!(site.changelog_end() >= old_end, "it has not grown");
+            (site.refused(&mut site.new_task()), before, site.on_disk(), end)
         });
         let words = format!("the position record at offset {} is gone", lost + 1);
         for words in [&words, "is left as it is", "new output topic"] {
@@ -210,48 +210,48 @@ fn a_changelog_that_has_lost_its_tail_and_has_grown_again_is_refused_and_the_sto
     }
 }
 
-/// Whoever has gone on without what was lost, and the store that knows it is too old to be read up: it was set aside, and
-/// removed once another was complete.
+/// An owner has continued without what was lost, and the store that holds it is too old to catch up: it was set
+/// aside, and removed once another was complete.
 #[test]
-fn an_old_store_that_knows_what_was_lost_is_refused_and_stays_as_it_is() {
+fn old_store_with_lost_records_is_refused_and_kept() {
     let (refusal, before, after) = alone(1, |process| {
         let site = Site::new(process);
         site.commit(1, &[entry(0, 1)]);
         let end = site.changelog_end();
         site.commit(2, &[entry(1, 2)]);
-        let mut former = site.settled();
+        let mut former = site.settled_task();
         site.restore(&mut former);
         drop(former);
         let before = site.on_disk();
-        process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
+        process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(end);
         site.commit(3, &[entry(3, 3)]);
         site.commit(4, &[entry(4, 4)]);
         process.lock().processes.iter_mut().for_each(|process| process.wall_offset_ms = 7 * 24 * 3600 * 1000);
-        (site.refused(&mut site.begun()), before, site.on_disk())
+        (site.refused(&mut site.new_task()), before, site.on_disk())
     });
     assert!(refusal.contains("is gone") && refusal.contains("is left as it is"), "{refusal}");
     assert!(!before.is_empty() && before == after);
 }
 
-/// The store stands behind what was taken back. The changelog has lost that, and nothing else, and holds what was committed
-/// since in its place: the store was gone on with from where it stood, and knew nothing of it.
+/// The store is past an aborted transaction. The changelog has lost only that, and holds later commits in its place:
+/// the store continued from where it was, and missed them.
 #[test]
-fn what_was_committed_where_something_was_taken_back_is_restored() {
+fn records_committed_in_place_of_aborted_ones_are_restored() {
     for seed in 0..4 {
         let (restored, last) = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
             let end = site.changelog_end();
             site.abort(7, 9);
-            let mut former = site.settled();
+            let mut former = site.settled_task();
             site.restore(&mut former);
             drop(former);
-            let stood = site.changelog_end();
-            process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
+            let old_end = site.changelog_end();
+            process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(end);
             site.commit(2, &[entry(1, 2), entry(2, 2)]);
             let last = site.commit(3, &(3..12).map(|n| entry(n, 3)).collect::<Vec<_>>());
-            assert!(site.changelog_end() > stood, "it has not grown");
-            let mut task = site.begun();
+            assert!(site.changelog_end() > old_end, "it has not grown");
+            let mut task = site.new_task();
             site.restore(&mut task);
             (Restored::of(&task), last)
         });
@@ -261,21 +261,21 @@ fn what_was_committed_where_something_was_taken_back_is_restored() {
     }
 }
 
-/// Where the record that is looked for was superseded, and the cleaner has removed it, nothing is lost.
+/// If the record that is looked for was superseded and the cleaner has removed it, nothing is lost.
 #[test]
-fn a_store_whose_position_record_was_compacted_away_goes_on() {
+fn store_whose_position_record_was_compacted_away_is_used() {
     for seed in 0..4 {
         let (restored, last) = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
-            let mut former = site.settled();
+            let mut former = site.settled_task();
             site.restore(&mut former);
             drop(former);
             site.commit(2, &[entry(1, 2)]);
             let last = site.commit(3, &[entry(1, 3)]);
             let (end, now) = (site.changelog_end(), process.now());
-            process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").compact(end, now, 0);
-            let mut task = site.begun();
+            process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").compact(end, now, 0);
+            let mut task = site.new_task();
             site.restore(&mut task);
             (Restored::of(&task), last)
         });
@@ -284,53 +284,54 @@ fn a_store_whose_position_record_was_compacted_away_goes_on() {
     }
 }
 
-/// Why a task was stopped: at once, or when it had asked again.
+/// Why a task was stopped, at once or after retries.
 fn reason_of(setback: Setback) -> String {
     assert!(matches!(setback.then(), Then::Stop | Then::AskAgain), "{setback:?} stops no task");
     setback.to_string()
 }
 
-/// What a restore had brought into files was there after a crash, and where the store stood was not: with a changelog that
-/// had lost the rest meanwhile there was nothing left to read, and whatever part of it the store held was gone on with.
+/// After a crash, records that a restore had put into files were there, and the store's position was not: with a
+/// changelog that had lost the rest meanwhile there was nothing left to read, and the task continued with whatever
+/// part the store held.
 #[test]
-fn a_store_ahead_of_its_position_is_not_whole_where_the_changelog_has_lost_the_rest() {
+fn store_ahead_of_its_position_is_refused_after_a_changelog_loss() {
     let refusal = alone(1, |process| {
         let site = Site::new(process);
         site.commit(1, &[entry(0, 1)]);
         site.commit(2, &[entry(1, 2)]);
-        let mut task = site.settled();
+        let mut task = site.settled_task();
         site.restore(&mut task);
         site.disk.crash(|_| 0);
         drop(task);
-        process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(0);
-        site.refused(&mut site.begun())
+        process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(0);
+        site.refused(&mut site.new_task())
     });
     assert!(refusal.contains("does not hold the transaction"), "{refusal}");
 }
 
-/// A store that could not be built upon was emptied before it was known that its task could go on, and it was the last
-/// copy.
+/// A store that could not be built upon was emptied before it was known whether its task could continue, and it was
+/// the last copy.
 #[test]
-fn a_refusal_leaves_the_store_as_it_was_wherever_it_comes() {
+fn refusal_leaves_the_store_unchanged() {
     for (is_group_lost, words) in [(false, "the changelog was recreated"), (true, "holds no transaction")] {
         for seed in 0..4 {
             let (before, after, refusal) = alone(seed, move |process| {
                 let site = Site::new(process);
                 site.commit(1, &[entry(0, 1), entry(1, 1)]);
-                let mut task = site.settled();
+                let mut task = site.settled_task();
                 site.restore(&mut task);
                 drop(task);
                 let before = site.on_disk();
                 {
                     let broker = &mut process.lock().broker;
                     let settings = broker.topics.get(CHANGELOG).expect("it was created").settings;
-                    broker.delete_topic(CHANGELOG).expect("it is there");
-                    broker.topics.create(CHANGELOG, 1, settings).expect("it is gone");
+                    broker.delete_topic(CHANGELOG).expect("it exists");
+                    broker.topics.create(CHANGELOG, 1, settings).expect("it was deleted");
                     if is_group_lost {
-                        broker.groups.delete(GROUP).expect("nobody is in it");
+                        broker.groups.delete(GROUP).expect("it is empty");
                     }
                 }
-                let refusal = site.refused(&mut site.begun());
+                let refusal = site.refused(&mut site.new_task());
                 (before, site.on_disk(), refusal)
             });
             assert!(refusal.contains(words), "seed {seed}: {refusal}");
@@ -339,20 +340,20 @@ fn a_refusal_leaves_the_store_as_it_was_wherever_it_comes() {
     }
 }
 
-/// A position record grew until it could be written and not be read: its task stood for good, at each start.
+/// A position record grew until it could be written but not read: its task was stuck, at each start.
 #[test]
-fn a_position_record_that_could_not_be_read_is_refused_before_anything_is_sent() {
+fn unreadable_position_record_is_refused_before_anything_is_sent() {
     let (failure, end) = alone(1, |process| {
         let site = Site::new(process);
         site.commit(1, &[entry(0, 1)]);
-        let mut task = site.settled();
+        let mut task = site.settled_task();
         site.restore(&mut task);
         let reached = (0..43_700).map(|offset| Reached { offset, version: vec![1] }).collect();
         let scope = Scope { bytes: vec![4], segments: vec![Segment { above: None, began: 0 }], reached };
         task.committed.progress.epochs = Epochs::from_scopes(vec![scope], &Bounds::USUAL);
         let mut lane = Lane::with(&site, task);
         let end = site.changelog_end();
-        let failure = lane.commit(2, entry(1, 2)).expect_err("it could not be read");
+        let failure = lane.commit(2, entry(1, 2)).expect_err("it would be unreadable");
         assert_eq!(lane.transactor.in_flight(), 0, "nothing is on its way");
         (failure, site.changelog_end() - end)
     });
@@ -361,14 +362,14 @@ fn a_position_record_that_could_not_be_read_is_refused_before_anything_is_sent()
     assert_eq!((failure.task, end), (Some(0), 0));
 }
 
-/// Only the first of them was: the others went on behind what was lost.
+/// Only the first of them was refused: the others continued past what was lost.
 #[test]
-fn every_task_of_a_transaction_whose_changelog_has_fallen_back_is_refused() {
+fn every_task_whose_changelog_has_fallen_back_is_refused() {
     let refused = alone(1, |process| {
         let site = Site::new(process);
-        let mut tasks: Tasks<Sim> = (0..4).map(|id| (id, site.begun())).collect();
+        let mut tasks: Tasks<Sim> = (0..4).map(|id| (id, site.new_task())).collect();
         tasks.values_mut().for_each(|task| task.changelog_offset = 9);
-        // Of the third nothing is known; to the fourth nothing has happened.
+        // Nothing is known about the third, and nothing has happened to the fourth.
         let failures = fallback::told(&mut tasks, &[(0, 5), (1, 8), (1, 12), (3, 9)]);
         failures.into_iter().map(|failure| (failure.task, failure.cause.to_string())).collect::<Vec<_>>()
     });
@@ -377,31 +378,31 @@ fn every_task_of_a_transaction_whose_changelog_has_fallen_back_is_refused() {
     assert!(refused[0].1.contains("behind offset 5") && refused[1].1.contains("behind offset 8"), "{refused:?}");
 }
 
-/// One that is current waited until those that had to read their changelogs had done so.
+/// A current store waited until those that had to read their changelogs were done.
 #[test]
-fn a_store_that_is_current_does_not_wait_for_others_loads() {
+fn current_store_does_not_wait_for_other_loads() {
     for seed in 0..4 {
         let phases = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
-            let mut task = site.settled();
+            let mut task = site.settled_task();
             site.restore(&mut task);
             drop(task);
-            // As long as others have the memory for loads.
+            // While others hold the memory for loads.
             let step = |mut task: Task<Sim>| {
                 let slice = |task: &mut Task<Sim>| {
                     process.sleep(MS);
                     let stepped = restore::step(&site.context, &site.sim, task, &mut Batch::default(), false);
-                    stepped.expect("nothing stands in the way of the restore")
+                    stepped.expect("nothing hinders the restore")
                 };
-                // It is examined many times, and settled long before the last.
+                // It is checked many times, and settled long before the last.
                 (0..200).map(|_| slice(&mut task)).find(|slice| *slice == Slice::Ready)
             };
-            let current = step(site.begun());
-            // One that lacks something waits, and nothing is done to it.
+            let current = step(site.new_task());
+            // One that is behind waits, and is not touched.
             site.commit(2, &[entry(1, 2)]);
             let before = site.on_disk();
-            let behind = step(site.begun());
+            let behind = step(site.new_task());
             (current, behind, before == site.on_disk())
         });
         assert_eq!(phases, (Some(Slice::Ready), None, true), "seed {seed}");
@@ -412,11 +413,11 @@ fn a_store_that_is_current_does_not_wait_for_others_loads() {
 #[derive(Debug, PartialEq)]
 struct Restored {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// The transaction of the position record.
+    /// The transaction in the position record.
     position: Option<Token>,
-    /// The transaction that the store says it is the result of.
+    /// The transaction that the store claims to be the result of.
     named: Option<Token>,
-    /// Up to where the changelog was read, as the store says and as the task does.
+    /// Up to where the changelog was read, according to the store and to the task.
     offsets: [i64; 2],
 }
 
@@ -435,12 +436,12 @@ impl Restored {
     }
 }
 
-/// An entry of a thing, as of a transaction. What is in it matters to nobody here.
+/// An entry of a thing, by a transaction. Its content does not matter here.
 fn entry(thing: u32, transaction: u8) -> (Vec<u8>, Vec<u8>) {
     ([&[KIND_IDENTITY][..], &thing.to_be_bytes()].concat(), vec![transaction])
 }
 
-/// One that commits for its only task when the script says so.
+/// A lane that commits for its only task as scripted.
 struct Lane<'a> {
     site: &'a Site<'a>,
     transactor: Transactor<Sim>,
@@ -451,17 +452,17 @@ struct Lane<'a> {
 impl<'a> Lane<'a> {
     fn with(site: &'a Site<'a>, task: Task<Sim>) -> Self {
         let mut transactor = Transactor::new("ratchet.shop.9.0".to_owned(), 9, Ids::default());
-        transactor.prepare(&site.sim).expect("nothing goes wrong");
-        let mut member = site.sim.member(GROUP, &[INPUT.into()]).expect("nothing goes wrong");
+        transactor.prepare(&site.sim).expect("no faults are injected");
+        let mut member = site.sim.member(GROUP, &[INPUT.into()]).expect("no faults are injected");
         let mut batch = Batch::default();
-        while member.poll(&mut batch, 1, Duration::from_millis(10)).expect("nothing goes wrong").is_none() {}
+        while member.poll(&mut batch, 1, Duration::from_millis(10)).expect("no faults are injected").is_none() {}
         Self { site, transactor, member, tasks: BTreeMap::from([(0, task)]) }
     }
 
     /// Commits a transaction that has read the input up to `next`.
     fn commit(&mut self, next: i64, (key, value): (Vec<u8>, Vec<u8>)) -> Result<Vec<Failure>, Failure> {
         let context = &self.site.context;
-        let (share, _) = self.transactor.touch(context, 0, &self.tasks[&0].committed).expect("nothing goes wrong");
+        let (share, _) = self.transactor.touch(context, 0, &self.tasks[&0].committed).expect("no faults are injected");
         share.position.next = next;
         share.overlay.put(&key, Some(&value));
         self.transactor.seal(context, &self.tasks)?;
@@ -502,12 +503,12 @@ impl<'a> Site<'a> {
         let sim = Sim::new(process.clone());
         let disk = SimulatedDisk::new(Loads::default());
         let stores = Stores::Simulated(disk.clone());
-        let admitted = instance::admit(&sim, &plan.topology, &stores).expect("nothing goes wrong");
+        let admitted = instance::admit(&sim, &plan.topology, &stores).expect("no faults are injected");
         let context = instance::context(process, &plan, &stores, admitted);
         Self { process, sim, context, disk, input, changelog }
     }
 
-    /// Commits a transaction of an owner of its own, which has read one record more of the input.
+    /// Commits a transaction of a new owner, which has read one more record of the input.
     fn commit(&self, transaction: u8, entries: &[(Vec<u8>, Vec<u8>)]) -> Token {
         let broker = &mut self.process.lock().broker;
         let id = |topic| broker.topics.get(topic).expect("it was created").id.to_be_bytes();
@@ -538,48 +539,48 @@ impl<'a> Site<'a> {
         let offsets = [(self.input.clone(), Committed { offset: read, metadata })];
 
         let (id, group): (Arc<str>, Arc<str>) = (owner.into(), GROUP.into());
-        let (producer, epoch) = broker.init_producer(&id, SECOND).expect("nothing goes wrong");
+        let (producer, epoch) = broker.init_producer(&id, SECOND).expect("no faults are injected");
         let who = Identity { id, producer, epoch };
-        broker.add_partitions(&who, std::slice::from_ref(&self.changelog)).expect("nothing goes wrong");
-        broker.produce(&who, &self.changelog, 0, &records).expect("nothing goes wrong");
-        broker.add_offsets(&who, &group).expect("nothing goes wrong");
-        broker.commit_offsets_transactional(&who, &group, ("", -1), &offsets).expect("nothing goes wrong");
-        broker.end_transaction(&who, true).expect("nothing goes wrong");
+        broker.add_partitions(&who, std::slice::from_ref(&self.changelog)).expect("no faults are injected");
+        broker.produce(&who, &self.changelog, 0, &records).expect("no faults are injected");
+        broker.add_offsets(&who, &group).expect("no faults are injected");
+        broker.commit_offsets_transactional(&who, &group, ("", -1), &offsets).expect("no faults are injected");
+        broker.end_transaction(&who, true).expect("no faults are injected");
         broker.markers().iter().for_each(|marker| assert!(broker.write_marker(marker)));
         token
     }
 
-    /// Writes so many records to the changelog, and takes them back.
+    /// Writes `count` records to the changelog, and aborts them.
     fn abort(&self, transaction: u8, count: u32) {
         let broker = &mut self.process.lock().broker;
         let id: Arc<str> = format!("ratchet.shop.{transaction}.0").into();
-        let (producer, epoch) = broker.init_producer(&id, SECOND).expect("nothing goes wrong");
+        let (producer, epoch) = broker.init_producer(&id, SECOND).expect("no faults are injected");
         let who = Identity { id, producer, epoch };
         let records: Vec<_> =
             (0..count).map(|_| Record { key: Some([0xee][..].into()), ..Record::default() }).collect();
-        broker.add_partitions(&who, std::slice::from_ref(&self.changelog)).expect("nothing goes wrong");
-        broker.produce(&who, &self.changelog, 0, &records).expect("nothing goes wrong");
-        broker.end_transaction(&who, false).expect("nothing goes wrong");
+        broker.add_partitions(&who, std::slice::from_ref(&self.changelog)).expect("no faults are injected");
+        broker.produce(&who, &self.changelog, 0, &records).expect("no faults are injected");
+        broker.end_transaction(&who, false).expect("no faults are injected");
         broker.markers().iter().for_each(|marker| assert!(broker.write_marker(marker)));
     }
 
     /// What the group has committed.
     fn committed(&self) -> Committed {
         let committed = self.process.lock().broker.fetch_offset(GROUP, &self.input, true);
-        committed.expect("nothing goes wrong").expect("something was committed")
+        committed.expect("no faults are injected").expect("something was committed")
     }
 
-    /// Commits it once more, and nothing beside.
+    /// Commits an offset again, and nothing else.
     fn commit_again(&self, committed: Committed) {
         let offsets = [(self.input.clone(), committed)];
         self.process.lock().broker.commit_offsets(&GROUP.into(), ("", -1), &offsets).expect("the group has no members");
     }
 
     fn changelog_end(&self) -> i64 {
-        self.process.lock().broker.ends(&self.changelog, Isolation::Committed).expect("nothing goes wrong").1
+        self.process.lock().broker.ends(&self.changelog, Isolation::Committed).expect("no faults are injected").1
     }
 
-    /// All that is on the disk, by folder.
+    /// Everything on the disk, by folder.
     fn on_disk(&self) -> BTreeMap<PathBuf, BTreeMap<Vec<u8>, Vec<u8>>> {
         let of = |folder: PathBuf| {
             let copy = self.disk.copy(&folder);
@@ -589,7 +590,7 @@ impl<'a> Site<'a> {
         self.disk.folders().into_iter().map(of).collect()
     }
 
-    /// Takes a task through its restore until it is refused.
+    /// Runs a task's restore until it is refused.
     fn refused(&self, task: &mut Task<Sim>) -> String {
         loop {
             self.process.sleep(MS);
@@ -600,14 +601,14 @@ impl<'a> Site<'a> {
                         return reason_of(setback);
                     }
                 }
-                Ok(slice) => assert_ne!(slice, Slice::Ready, "it is gone on with"),
+                Ok(slice) => assert_ne!(slice, Slice::Ready, "the task continues"),
             }
         }
     }
 
     /// A task that knows where its changelog ends, and has read nothing of it.
-    fn settled(&self) -> Task<Sim> {
-        let mut task = self.begun();
+    fn settled_task(&self) -> Task<Sim> {
+        let mut task = self.new_task();
         while !matches!(task.phase, Phase::Loading(_)) {
             assert_ne!(self.step(&mut task), Slice::Ready, "there is something to read");
         }
@@ -615,7 +616,7 @@ impl<'a> Site<'a> {
     }
 
     /// A task that knows nothing yet.
-    fn begun(&self) -> Task<Sim> {
+    fn new_task(&self) -> Task<Sim> {
         let (input, changelog) = (ours(&self.input), ours(&self.changelog));
         let settling = self.sim.settle(Inquiry::of(GROUP, &input, &changelog));
         let topics = self.context.topics.get(INPUT).expect("it was admitted");
@@ -629,6 +630,6 @@ impl<'a> Site<'a> {
     fn step(&self, task: &mut Task<Sim>) -> Slice {
         self.process.sleep(MS);
         let stepped = restore::step(&self.context, &self.sim, task, &mut Batch::default(), true);
-        stepped.expect("nothing stands in the way of the restore")
+        stepped.expect("nothing hinders the restore")
     }
 }

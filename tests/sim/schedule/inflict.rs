@@ -21,7 +21,7 @@ impl Run<'_> {
                 if self.instances[who].as_ref().is_some_and(|instance| !instance.stop.load(Ordering::Relaxed)) {
                     return;
                 }
-                // What is still leaving is killed: a new process cannot have its folder before.
+                // An instance that is still leaving is killed: a new process cannot get its folder before.
                 self.kill(who);
                 self.start(who);
             }
@@ -32,8 +32,8 @@ impl Run<'_> {
                 }
             }
             Fault::Depart(who) => self.stop(who),
-            // Before anything was committed, other rules are as right as these.
-            Fault::Replace(_) if self.profile.release == Some(Release::Rules) && !self.all_have_begun() => {}
+            // Before anything was committed, other rules are as good as these.
+            Fault::Replace(_) if self.profile.release == Some(Release::Rules) && !self.all_have_committed() => {}
             Fault::Replace(who) => {
                 self.releases[who] = 1 - self.releases[who];
                 self.world.lock().reach("an instance was replaced by one of another release");
@@ -97,15 +97,15 @@ impl Run<'_> {
         }
     }
 
-    /// Asks an instance to end.
+    /// Asks an instance to stop.
     fn stop(&self, who: usize) {
         if let Some(instance) = &self.instances[who] {
             instance.stop.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether the group has committed something of every partition.
-    fn all_have_begun(&self) -> bool {
+    /// Whether the group has committed offsets for every partition.
+    fn all_have_committed(&self) -> bool {
         let state = self.world.lock();
         (0..self.profile.partitions).all(|number| {
             let committed = state.broker.groups.committed(input::GROUP, &Partition::new(input::INPUT, number), false);
@@ -113,21 +113,21 @@ impl Run<'_> {
         })
     }
 
-    /// Starts a process with what stands in its stores.
+    /// Starts a process with the current content of its stores.
     pub(super) fn start(&mut self, who: usize) {
-        self.begun_with[who] = self.read_stores(who);
+        self.started_with[who] = self.read_stores(who);
         let release = self.releases[who];
         let instance = Instance::start(&self.world, &self.plans[release], &self.stores[who]);
         self.world.lock().processes[instance.process.number].release = release;
         self.instances[who] = Some(instance);
     }
 
-    /// What stands in the stores of a process that is not there.
+    /// The content of the stores of a process that is not running.
     pub(super) fn read_stores(&self, who: usize) -> Vec<Held> {
         judge::stores::read(&self.stores[who], self.history.rules, self.profile.partitions)
     }
 
-    /// Ends a process where it stands.
+    /// Kills a process at once.
     pub(super) fn kill(&mut self, who: usize) {
         let Some(instance) = self.instances[who].take() else { return };
         let number = instance.process.number;
@@ -137,12 +137,12 @@ impl Run<'_> {
             state.killed(number);
             let tasks: Vec<usize> =
                 (0..state.tasks.len()).filter(|task| state.tasks[*task].process == number).collect();
-            state.begun.retain(|(task, _)| !tasks.contains(task));
+            state.unstarted.retain(|(task, _)| !tasks.contains(task));
             self.stores[who].crash(&mut state);
             tasks
         };
         self.strands.retain(|(task, _)| !tasks.contains(task));
-        let (before, after) = (std::mem::take(&mut self.begun_with[who]), self.read_stores(who));
+        let (before, after) = (std::mem::take(&mut self.started_with[who]), self.read_stores(who));
         self.held.extend(after.iter().cloned());
         self.lives.push(Life { before, after });
     }

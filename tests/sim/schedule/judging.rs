@@ -1,4 +1,4 @@
-//! What the schedule does for the judge: looks on the way, and the end.
+//! The schedule's part of judging: checks on the way, and at the end.
 
 use std::sync::atomic::Ordering;
 
@@ -13,24 +13,24 @@ use crate::stores::Stores;
 
 use super::{Choices, Outcome, RECOVERY, Run, TROUBLE};
 
-/// In so many of a thousand seeds all stores are wiped once all is read, and have to be restored.
+/// In how many of a thousand seeds all stores are wiped after everything is read, and must be restored.
 const WIPES: u64 = 250;
-/// How long nothing is written between the first time and the second: longer than it takes to restore.
+/// How long nothing is written between the first wipe and the second: longer than a restore takes.
 const REST: Time = 15 * SECOND;
-/// More markers than are ever to be written at once.
+/// More markers than ever have to be written at once.
 const MARKERS_MAX: usize = 10_000;
 
 impl Run<'_> {
-    /// Looks at what is new; says whether everything was read.
+    /// Records what is new; returns whether everything was read.
     pub(super) fn look(&mut self) -> bool {
         let state = self.world.lock();
         self.history.look(&state.broker);
         judge::is_drained(&state.broker, &self.history)
     }
 
-    /// Wipes all stores, in some seeds, twice. What was restored the first time is taken down as it is, with nothing
-    /// written to it since, and judged in the end; the second time a record more for each partition shows that it was
-    /// restored. `false`: not in this seed, or not again.
+    /// Wipes all stores, twice, in some seeds. Nothing is written after the first wipe, so the restored stores are
+    /// taken down as they are and judged at the end; after the second, one more record for each partition shows that
+    /// it was restored. `false`: not in this seed, or not again.
     pub(super) fn wipe(&mut self) -> bool {
         let now = self.world.lock().now();
         match self.ledger.wiped_at {
@@ -52,7 +52,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the wiping begins: while there is time enough to restore twice, and somebody to do it.
+    /// Whether to start wiping: there must be time for two restores, and an instance to do them.
     fn is_to_wipe(&self, now: Time) -> bool {
         let are_simulated = self.stores.iter().all(|stores| matches!(stores, Stores::Simulated(_)));
         let can_restore = are_simulated && !self.history.had_loss() && !self.at_work().is_empty();
@@ -60,13 +60,13 @@ impl Run<'_> {
         can_restore && is_time && self.world.lock().random.permille(WIPES)
     }
 
-    /// The instances that run and were not asked to leave.
+    /// The instances that are running and were not asked to leave.
     fn at_work(&self) -> Vec<usize> {
         let stays = |instance: &Instance| !instance.stop.load(Ordering::Relaxed);
         (0..self.instances.len()).filter(|who| self.instances[*who].as_ref().is_some_and(stays)).collect()
     }
 
-    /// Takes all instances down, wipes all stores, and starts those again that were at work.
+    /// Kills all instances, wipes all stores, and restarts the instances that were running.
     fn wipe_all(&mut self) {
         let at_work = self.at_work();
         for who in 0..self.instances.len() {
@@ -80,7 +80,7 @@ impl Run<'_> {
         }
     }
 
-    /// A record more for each partition.
+    /// Adds one more record to each partition.
     pub(super) fn feed_all(&mut self) {
         let mut state = self.world.lock();
         let now = state.now();
@@ -92,7 +92,7 @@ impl Run<'_> {
         }
     }
 
-    /// The judge's word on what stands in the cluster.
+    /// Judges the state of the cluster.
     pub(super) fn judge(&mut self) -> Ruling {
         let mut state = self.world.lock();
         let state = &mut *state;
@@ -108,7 +108,7 @@ impl Run<'_> {
         if poisoned.as_ref().is_some_and(Option::is_none) && late.is_empty() {
             state.reach(coverage::POISON_STOPPED);
         }
-        // Where the time is over: what is decided becomes visible everywhere.
+        // If time was up, make all that is decided visible.
         for _ in 0..MARKERS_MAX {
             let Some(marker) = state.broker.markers().into_iter().next() else { break };
             state.broker.write_marker(&marker);
@@ -129,18 +129,18 @@ impl Run<'_> {
         ruling.violations.extend(full);
         ruling.violations.extend(poisoned.flatten());
         let input = Partition::new(input::INPUT, 0);
-        heard.panics.into_iter().for_each(|words| ruling.tell(10, &input, None, "no panic", words));
+        heard.panics.into_iter().for_each(|words| ruling.report(10, &input, None, "no panic", words));
         ruling
     }
 
-    /// What the seed has come to: all are taken down, and what their stores hold is judged too.
+    /// The seed's outcome: all instances are killed, and what their stores hold is judged too.
     pub(super) fn conclude(mut self, mut ruling: Ruling) -> Outcome {
         self.world.lock().resolve_unknown();
         let mut outcome = self.outcome();
         self.end();
         judge::stores::judge(std::mem::take(&mut self.held), &self.history, &mut ruling);
         judge::stores::check_kept(&self.lives, &self.history, &mut ruling);
-        outcome.wrong = ruling.told();
+        outcome.wrong = ruling.messages();
         let turned_away = self.stores.iter().map(Stores::turned_away).sum();
         if turned_away > 0 {
             outcome.reached.insert(coverage::TURNED_AWAY, turned_away);
@@ -149,12 +149,12 @@ impl Run<'_> {
         outcome
     }
 
-    /// What the seed has come to that panicked: that alone is told.
+    /// The outcome of a seed that panicked: it reports only that.
     pub(super) fn panicked(self, words: String) -> Outcome {
         Outcome { wrong: vec![words], ..self.outcome() }
     }
 
-    /// What there is to tell but for what is wrong.
+    /// The outcome, apart from what is wrong.
     fn outcome(&self) -> Outcome {
         let mut state = self.world.lock();
         let choices = Choices {

@@ -1,5 +1,5 @@
-//! What happened on purpose, which whoever judges has to know: the input as it is kept no longer says what was written
-//! to it, or what was to be read.
+//! Deliberate changes that the judge must know about: the input no longer shows what was written to it, or what was
+//! to be read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,31 +15,31 @@ type Records = Vec<(i64, Record)>;
 pub(super) struct Ledger {
     /// Records that were removed.
     removed: BTreeMap<i32, Records>,
-    /// Offsets that a reset has left out.
+    /// Offsets that a reset has skipped.
     skipped: BTreeMap<i32, Range<i64>>,
-    /// What stood when the input was recreated.
+    /// The outcome when the input was recreated.
     closed: Option<Closed>,
-    /// Whether the input was given more partitions.
+    /// Whether the input gained partitions.
     grown: bool,
     /// When all stores were wiped for the first time; nothing was written since. `None` again after the second time.
     pub wiped_at: Option<Time>,
 }
 
-/// The outcome as it was when nothing could follow any more.
+/// The outcome at the point when nothing more may follow.
 struct Closed {
     ruling: Ruling,
-    /// Those partitions of which anything was processed.
-    stood: BTreeMap<i32, Stood>,
+    /// The partitions from which anything was processed.
+    processed: BTreeMap<i32, Processed>,
 }
 
-/// What a partition had come to.
-struct Stood {
+/// A partition's outcome.
+struct Processed {
     output: Records,
-    /// Where its changelog ended.
+    /// The end of its changelog.
     changelog_end: i64,
 }
 
-/// What readers of committed records see.
+/// The records that a read_committed reader sees.
 fn visible(broker: &Broker, partition: &Partition) -> Records {
     let mut records = Vec::new();
     if let Some(log) = broker.topics.log(partition) {
@@ -50,7 +50,7 @@ fn visible(broker: &Broker, partition: &Partition) -> Records {
 }
 
 impl Ledger {
-    /// Removes a partition's records below `upto`, and remembers them; gives their number.
+    /// Removes a partition's records below `upto`, and remembers them; returns their number.
     pub fn remove(&mut self, broker: &mut Broker, number: i32, upto: i64) -> usize {
         let partition = Partition::new(input::INPUT, number);
         let going = visible(broker, &partition).into_iter().take_while(|(offset, _)| *offset < upto);
@@ -67,49 +67,49 @@ impl Ledger {
         self.skipped.insert(number, offsets);
     }
 
-    /// Notes that no more may come out of these partitions.
+    /// Notes that nothing more may be forwarded from these partitions.
     pub fn close(&mut self, broker: &Broker, processed: &[i32], ruling: Ruling) {
         let of = |number: &i32| {
             let output = visible(broker, &Partition::new(input::OUTPUT, *number));
             let changelog = broker.topics.log(&Partition::new(input::CHANGELOG, *number));
-            (*number, Stood { output, changelog_end: changelog.map_or(0, |log| log.end()) })
+            (*number, Processed { output, changelog_end: changelog.map_or(0, |log| log.end()) })
         };
-        self.closed = Some(Closed { ruling, stood: processed.iter().map(of).collect() });
+        self.closed = Some(Closed { ruling, processed: processed.iter().map(of).collect() });
     }
 
-    /// Notes that the input was given more partitions: nobody may read it any more.
+    /// Notes that the input gained partitions: nobody may read it any more.
     pub fn grow(&mut self) {
         self.grown = true;
     }
 
-    /// What is wrong where the input was given more partitions and one of the former `partitions` was not stopped:
-    /// neither its task, nor all at the start of the instance that would have it.
+    /// Checks that, if the input gained partitions, each of the original `partitions` was stopped: its task, or every
+    /// task of the instance that would own it, at its start.
     pub fn check_stopped(&self, partitions: i32, is_stopped: impl Fn(&Partition) -> bool, ruling: &mut Ruling) {
         for number in (0..partitions).filter(|_| self.grown) {
             let partition = Partition::new(input::INPUT, number);
             if !is_stopped(&partition) {
                 let expected = "its task refused, as the input was given more partitions";
-                ruling.tell(3, &partition, None, expected, "no refusal");
+                ruling.report(3, &partition, None, expected, "no refusal");
             }
         }
     }
 
-    /// Whether nothing is to be waited for but the end of the time.
+    /// Whether there is nothing left to wait for but the end of the time.
     pub fn has_grown(&self) -> bool {
         self.grown
     }
 
-    /// What is wrong where the input was recreated and a task was not refused for it.
+    /// Checks that, if the input was recreated, its tasks were refused.
     pub fn check_refused(&self, was_refused: impl Fn(&Partition) -> bool, ruling: &mut Ruling) {
-        for number in self.closed.iter().flat_map(|closed| closed.stood.keys()) {
+        for number in self.closed.iter().flat_map(|closed| closed.processed.keys()) {
             let partition = Partition::new(input::INPUT, *number);
             if !was_refused(&partition) {
-                ruling.tell(3, &partition, None, "its task refused, as the input was recreated", "no refusal");
+                ruling.report(3, &partition, None, "its task refused, as the input was recreated", "no refusal");
             }
         }
     }
 
-    /// What is wrong: by `judge`, who is shown the input as it was meant; by what stood, where the input was recreated.
+    /// Judges: by `judge` on the original input, or by the earlier outcome if the input was recreated.
     pub fn judge(&self, broker: &mut Broker, judge: impl FnOnce(&Broker) -> Ruling) -> Ruling {
         if let Some(closed) = &self.closed {
             return closed.judge(broker);
@@ -118,7 +118,7 @@ impl Ledger {
         for number in touched {
             let partition = Partition::new(input::INPUT, number);
             let removed = self.removed.get(&number).into_iter().flatten().cloned();
-            // A partition that is touched twice is shown twice: its first showing has no start above 0.
+            // A partition that was changed in both ways is restored twice: after the first time its start is 0.
             let first = broker.topics.log(&partition).map_or(0, |log| log.start());
             let mut records: Records = removed.filter(|(offset, _)| *offset < first).collect();
             records.extend(visible(broker, &partition));
@@ -132,21 +132,21 @@ impl Ledger {
 }
 
 impl Closed {
-    /// What was wrong, and what came out although nothing could follow.
+    /// The violations up to then, and anything forwarded although nothing may follow.
     fn judge(&self, broker: &Broker) -> Ruling {
         let mut ruling = self.ruling.clone();
-        for (number, stood) in &self.stood {
+        for (number, processed) in &self.processed {
             let output = Partition::new(input::OUTPUT, *number);
             let found = visible(broker, &output);
-            if found != stood.output {
-                let expected = format!("{} records, as the input was recreated", stood.output.len());
-                ruling.tell(1, &output, None, expected, format!("{}", found.len()));
+            if found != processed.output {
+                let expected = format!("{} records, as the input was recreated", processed.output.len());
+                ruling.report(1, &output, None, expected, format!("{}", found.len()));
             }
             let changelog = Partition::new(input::CHANGELOG, *number);
             let records = visible(broker, &changelog);
-            if let Some((offset, _)) = records.iter().find(|(offset, _)| *offset >= stood.changelog_end) {
-                let expected = format!("nothing from {} on, as the input was recreated", stood.changelog_end);
-                ruling.tell(6, &changelog, *offset, expected, "a record");
+            if let Some((offset, _)) = records.iter().find(|(offset, _)| *offset >= processed.changelog_end) {
+                let expected = format!("nothing from {} on, as the input was recreated", processed.changelog_end);
+                ruling.report(6, &changelog, *offset, expected, "a record");
             }
         }
         ruling
@@ -179,12 +179,12 @@ mod tests {
             seen = visible(broker, &Partition::new(input::INPUT, 0)).into_iter().map(|(offset, _)| offset).collect();
             Ruling::default()
         };
-        assert_eq!(ledger.judge(broker, judge).told(), Vec::<String>::new());
+        assert_eq!(ledger.judge(broker, judge).messages(), Vec::<String>::new());
         seen
     }
 
     #[test]
-    fn what_was_removed_is_shown_and_what_was_skipped_is_not() {
+    fn removed_records_are_judged_and_skipped_ones_are_not() {
         let (mut broker, mut ledger) = (broker(), Ledger::default());
         assert_eq!(ledger.remove(&mut broker, 0, 1), 1);
         assert_eq!(ledger.remove(&mut broker, 0, 3), 2);
@@ -194,32 +194,32 @@ mod tests {
     }
 
     #[test]
-    fn more_from_what_is_closed_is_wrong() {
+    fn output_after_the_input_was_recreated_is_caught() {
         let (mut broker, mut ledger) = (broker(), Ledger::default());
-        let mut stood = Ruling::default();
-        stood.tell(1, &Partition::new(input::OUTPUT, 0), None, "this", "that");
-        ledger.close(&broker, &[0], stood);
-        let never = |_: &Broker| -> Ruling { panic!("the new input is not what was promised of") };
-        assert_eq!(ledger.judge(&mut broker, never).told().len(), 1);
+        let mut earlier = Ruling::default();
+        earlier.report(1, &Partition::new(input::OUTPUT, 0), None, "this", "that");
+        ledger.close(&broker, &[0], earlier);
+        let never = |_: &Broker| -> Ruling { panic!("the new input must not be judged") };
+        assert_eq!(ledger.judge(&mut broker, never).messages().len(), 1);
         broker.topics.log_mut(&Partition::new(input::OUTPUT, 0)).unwrap().append([record("new")]);
-        assert_eq!(ledger.judge(&mut broker, never).told().len(), 2);
+        assert_eq!(ledger.judge(&mut broker, never).messages().len(), 2);
     }
 
     #[test]
-    fn a_changelog_that_is_closed_does_not_grow() {
+    fn changelog_growing_after_the_input_was_recreated_is_caught() {
         let (mut broker, mut ledger) = (broker(), Ledger::default());
         let changelog = Partition::new(input::CHANGELOG, 0);
         broker.topics.log_mut(&changelog).unwrap().append([record("old")]);
         ledger.close(&broker, &[0], Ruling::default());
-        let never = |_: &Broker| -> Ruling { panic!("the new input is not what was promised of") };
-        assert_eq!(ledger.judge(&mut broker, never).told(), Vec::<String>::new());
+        let never = |_: &Broker| -> Ruling { panic!("the new input must not be judged") };
+        assert_eq!(ledger.judge(&mut broker, never).messages(), Vec::<String>::new());
         broker.topics.log_mut(&changelog).unwrap().append([record("new")]);
         let violations = ledger.judge(&mut broker, never).violations;
         assert_eq!(violations.iter().map(|violation| violation.invariant).collect::<Vec<_>>(), [6]);
     }
 
     #[test]
-    fn an_input_that_was_given_more_partitions_is_read_no_more() {
+    fn tasks_of_a_grown_input_must_be_stopped() {
         let violations = |ledger: &Ledger, stopped: i32| {
             let mut ruling = Ruling::default();
             ledger.check_stopped(2, |partition| partition.number < stopped, &mut ruling);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recreated_input_is_refused() {
+    fn tasks_of_a_recreated_input_must_be_refused() {
         let (broker, mut ledger) = (broker(), Ledger::default());
         let violations = |ledger: &Ledger, was_refused: bool| {
             let mut ruling = Ruling::default();

@@ -1,5 +1,5 @@
-//! What goes wrong in a seed, and when: misfortunes, each with what belongs to it (who crashes is started again), so
-//! that each can be left out by its number.
+//! What goes wrong in a seed, and when: misfortunes, each complete in itself (an instance that crashes is started
+//! again), so that each can be left out by its number.
 
 use crate::input;
 use crate::kafka::{MS, SECOND, Time};
@@ -8,11 +8,11 @@ use crate::random::Random;
 
 use super::{Fault, TROUBLE, upheaval};
 
-/// What happens together, or not at all.
+/// Faults that happen together, or not at all.
 pub(super) type Misfortune = Vec<(Time, Fault)>;
 
 impl Fault {
-    /// The instance that it befalls, where it is one's alone.
+    /// The instance concerned, if it is only one.
     fn instance(&self) -> Option<usize> {
         match self {
             Self::Crash(who) | Self::Freeze(who, _) | Self::Depart(who) | Self::Start(who) => Some(*who),
@@ -22,13 +22,13 @@ impl Fault {
         }
     }
 
-    /// Whether it can happen where only some of the instances are there.
+    /// Whether it can happen if only some of the instances exist.
     pub(super) fn concerns(&self, has: impl Fn(usize) -> bool) -> bool {
         self.instance().is_none_or(has)
     }
 }
 
-/// What all seeds of a profile have: instances begin, at some time all is calm, and who is still down is started.
+/// What all seeds of a profile have: instances start, at some time all is calm, and instances still down are started.
 pub(super) fn frame(profile: &Profile, random: &mut Random) -> Misfortune {
     let mut faults: Misfortune =
         (0..profile.instances).map(|instance| (random.below(500 * MS), Fault::Start(instance))).collect();
@@ -40,7 +40,7 @@ pub(super) fn frame(profile: &Profile, random: &mut Random) -> Misfortune {
     faults
 }
 
-/// Draws all that goes wrong.
+/// Draws everything that goes wrong.
 pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
     let Profile { instances, crashes, freezes, departures, moves, compactions, clocks, partitions, .. } = *profile;
     let at = |random: &mut Random| random.between(300 * MS, TROUBLE - MS);
@@ -61,13 +61,13 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
         let length = random.between(20 * MS, 3 * SECOND);
         let fault = match random.below(3) {
             0 => Fault::TransactionsMove(length),
-            // Drawn apart, so that all else goes as it would. Where people take away what is remembered, too, nobody
-            // could tell.
+            // From a separate generator, so that other draws stay the same. After an upheaval the cause of old
+            // offsets would be unclear.
             1 if profile.upheaval.is_none() && random.clone().permille(200) => Fault::GroupsFallBack(length),
             1 => Fault::GroupsMove(length),
             _ => {
                 let partition = random.below(partitions as u64) as i32;
-                // Of the changelog too; drawn apart as well.
+                // Of the changelog too; also drawn separately.
                 let of = random.clone().below(2) as usize;
                 Fault::Leaderless([input::OUTPUT, input::CHANGELOG][of], partition, length)
             }
@@ -83,22 +83,22 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
         let offset = [-20 * MINUTE, 20 * MINUTE, 2 * 24 * 60 * MINUTE][random.below(3) as usize];
         all.push(vec![(at(random), Fault::Clock(some(random), offset))]);
     }
-    // Drawn apart: all else goes as it would.
-    let mut apart = Random::new(random.clone().next());
+    // From a separate generator, so that other draws stay the same.
+    let mut separate = Random::new(random.clone().next());
     for _ in 0..profile.panics {
-        let (when, who) = (at(&mut apart), some(&mut apart));
-        let calls = apart.between(1, 200);
+        let (when, who) = (at(&mut separate), some(&mut separate));
+        let calls = separate.between(1, 200);
         all.push(vec![(when, Fault::Panic(who, calls))]);
     }
     if let Some(release) = profile.release {
-        (0..instances).for_each(|who| replace(who, release, &mut apart, &mut all));
+        (0..instances).for_each(|who| replace(who, release, &mut separate, &mut all));
     }
     all.extend((0..profile.trims).map(|_| vec![(at(random), Fault::Trim)]));
     upheaval::draw(profile, random, &mut all);
     all
 }
 
-/// An instance is replaced by one of another release; one with other rules is there for a while only.
+/// Replaces an instance by one of another release; one with other rules stays for a while only.
 fn replace(who: usize, release: Release, random: &mut Random, all: &mut Vec<Misfortune>) {
     match release {
         Release::Retention(_) => {
@@ -120,8 +120,8 @@ fn replace(who: usize, release: Release, random: &mut Random, all: &mut Vec<Misf
     }
 }
 
-/// For how long the changelog that is an administrator's own shows tombstones. Shorter than some freezes: who wakes up in the
-/// middle of a restore may have missed some, which leaves it what has expired anyway.
+/// How long the administrator's changelog keeps tombstones. Less than some freezes last: an instance that wakes up in
+/// the middle of a restore may have missed some, and keeps entries that have expired anyway.
 pub(super) fn delete_retention(random: &mut Random) -> Time {
     random.between(SECOND, 3 * SECOND)
 }

@@ -1,5 +1,4 @@
-//! What befalls an instance's disk, and what people do to groups and topics: those of the group and of the changelog;
-//! those of the input are in `uproot`.
+//! Faults of instances' disks, and what people do to groups and changelogs. What they do to inputs is in `uproot`.
 
 use std::path::PathBuf;
 
@@ -15,32 +14,32 @@ use crate::world::{State, Wire};
 use super::misfortunes::Misfortune;
 use super::{Fault, Run};
 
-/// Something that befalls an instance's disk.
+/// A fault of an instance's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Disk {
-    /// There is no space left; so many writes more are taken by each store.
+    /// The disk is full; each store accepts this many more writes.
     Full(u32),
     /// There is space again.
     Space,
-    /// A store is damaged, which shows after so many reads.
+    /// A store is damaged, which shows after this many reads.
     Damage(u32),
-    /// Copies are made of the stores.
+    /// The stores are copied.
     Copy,
-    /// The copies of an instance's stores, perhaps another's, take their places; the process dies for it.
+    /// Copies of stores, perhaps another instance's, are put in place; the process dies.
     PutBack(usize),
-    /// The folders of two stores are swapped; the process dies for it.
+    /// The folders of two stores are swapped; the process dies.
     Swap,
-    /// It is lost with all that was on it, and the process dies.
+    /// The disk is lost with everything on it, and the process dies.
     Lose,
 }
 
 /// Copies of an instance's stores.
 pub(super) type Copies = Vec<(PathBuf, StoreCopy)>;
 
-/// For how long all are down: longer than members are waited for.
+/// How long all instances are down: longer than the group waits for members.
 const DOWN: Time = 4 * SECOND;
 
-/// Draws what befalls disks, and when the upheaval is.
+/// Draws the disk faults, and the time of the upheaval.
 pub(super) fn draw(profile: &Profile, random: &mut Random, all: &mut Vec<Misfortune>) {
     let some = |random: &mut Random| random.below(profile.instances as u64) as usize;
     for _ in 0..profile.disks {
@@ -72,7 +71,7 @@ pub(super) fn draw(profile: &Profile, random: &mut Random, all: &mut Vec<Misfort
         all.push(vec![(when, Fault::Upheaval(upheaval))]);
         return;
     }
-    // What else would start instances meanwhile has to wait.
+    // Other starts during that time are delayed.
     for (at, fault) in all.iter_mut().flatten() {
         if (when..when + DOWN).contains(at) && matches!(fault, Fault::Start(_)) {
             *at += DOWN;
@@ -126,7 +125,8 @@ impl Run<'_> {
         }
     }
 
-    /// Nobody is there, but where the input grows: the group is empty, and no transaction is open but those of the dead.
+    /// Runs while no instance is up, unless [`Upheaval::needs_rest`] says otherwise: the group is empty, and only
+    /// dead processes have open transactions.
     pub(super) fn overturn(&mut self, upheaval: Upheaval) {
         self.history.before(upheaval, &self.world.lock().broker);
         if Upheaval::OF_INPUT.contains(&upheaval) {
@@ -144,8 +144,8 @@ impl Run<'_> {
                     };
                     let offset = state.random.below(committed.offset as u64 + 1) as i64;
                     let reset = [(partition, Committed { offset, metadata: String::new() })];
-                    let answer = state.broker.commit_offsets(&input::GROUP.into(), ("", -1), &reset);
-                    reached += u64::from(answer.is_ok());
+                    let result = state.broker.commit_offsets(&input::GROUP.into(), ("", -1), &reset);
+                    reached += u64::from(result.is_ok());
                 }
                 (reached > 0).then_some("the group was reset")
             }
@@ -176,12 +176,12 @@ impl Run<'_> {
                     let cut = seams[seams.len() - 1 - random.below(seams.len().min(8) as u64) as usize];
                     if cut < log.end() && random.permille(700) {
                         lost += i64::from(self.history.lose_tail(broker, number, cut));
-                        broker.topics.log_mut(&changelog(number)).expect("looked at above").lose_tail(cut);
+                        broker.topics.log_mut(&changelog(number)).expect("checked above").lose_tail(cut);
                     }
                 }
                 (lost > 0).then_some(match upheaval {
                     Upheaval::ChangelogTailLost => "the changelog lost its last records",
-                    _ => "the changelog lost its last records while tasks were at work",
+                    _ => "the changelog lost its last records while tasks were running",
                 })
             }
             Upheaval::ChangelogRecreated => {
@@ -189,9 +189,9 @@ impl Run<'_> {
                 partitions.filter(|number| ends(number) > 0).for_each(|number| self.history.lose(number));
                 let settings = state.broker.topics.get(input::CHANGELOG).map(|topic| topic.settings);
                 settings.map(|settings| {
-                    state.broker.delete_topic(input::CHANGELOG).expect("it is there");
+                    state.broker.delete_topic(input::CHANGELOG).expect("it exists");
                     let created = state.broker.topics.create(input::CHANGELOG, self.profile.partitions, settings);
-                    created.expect("it is gone");
+                    created.expect("it was deleted");
                     "the changelog was recreated"
                 })
             }
@@ -200,15 +200,15 @@ impl Run<'_> {
                 partitions.filter(|number| ends(number) > 0).for_each(|number| self.history.lose(number));
                 state.broker.delete_topic(input::CHANGELOG).ok().map(|()| "the changelog was deleted")
             }
-            of_input => unreachable!("{of_input:?} was done above"),
+            of_input => unreachable!("{of_input:?} is handled above"),
         };
         if let Some(situation) = reached {
             state.reach(situation);
         }
     }
 
-    /// Nothing goes wrong any more, disks have space, and clocks are right. After an upheaval, or where offsets went back, there is a
-    /// record more for each partition: without any, nobody has to commit.
+    /// Nothing goes wrong any more, disks have space, and clocks are right. After an upheaval, or if offsets went
+    /// back, each partition gets one more record: without any, nobody has to commit.
     pub(super) fn calm_down(&mut self) {
         for stores in &self.stores {
             if let Stores::Simulated(disk) = stores {

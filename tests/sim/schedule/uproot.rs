@@ -1,4 +1,5 @@
-//! What people do to the input, and to where the group reads it on. What has to come of each stands at [`Upheaval`].
+//! What people do to the input, and to the offset where the group continues. The required outcomes are at
+//! [`Upheaval`].
 
 use crate::kafka::{Broker, Committed, Partition};
 use crate::profile::Upheaval;
@@ -6,23 +7,23 @@ use crate::{input, judge};
 
 use super::Run;
 
-/// Where a group stands that nobody is a member of; `None` where nothing was committed, or something still may be.
+/// The offset of a group without members; `None` if nothing was committed, or something still may be.
 fn committed(broker: &Broker, partition: &Partition) -> Option<Committed> {
     broker.groups.committed(input::GROUP, partition, true).ok().flatten()
 }
 
 impl Run<'_> {
-    /// Removes records of the input that were read: of each partition up to what the group has committed.
+    /// Removes input records that were read: from each partition, up to what the group has committed.
     pub(super) fn trim(&mut self) {
         let mut state = self.world.lock();
         let state = &mut *state;
         for number in 0..self.profile.partitions {
             let partition = Partition::new(input::INPUT, number);
-            // Not the stable one: what is pending is above it, or is aborted.
+            // The plain fetch: a pending offset is higher, or will be aborted.
             let Ok(Some(read)) = state.broker.groups.committed(input::GROUP, &partition, false) else { continue };
             let upto = state.random.below(read.offset as u64 + 1) as i64;
             if self.ledger.remove(&mut state.broker, number, upto) > 0 {
-                state.reach("the input lost records that were read");
+                state.reach("the input lost records that had been read");
             }
         }
     }
@@ -35,11 +36,11 @@ impl Run<'_> {
             Upheaval::InputGrown => {
                 let more = self.profile.partitions + 2;
                 let mut state = self.world.lock();
-                // Before anybody has begun it is as if it had had them all from the beginning.
+                // Before anybody has started, the input might as well have had them from the beginning.
                 state.broker.topics.get(input::CHANGELOG).is_some().then(|| {
                     state.broker.topics.add_partitions(input::INPUT, more).expect("the input stays");
                     self.ledger.grow();
-                    "the input was given more partitions"
+                    "partitions were added to the input"
                 })
             }
             other => unreachable!("{other:?} does nothing to the input"),
@@ -54,20 +55,20 @@ impl Run<'_> {
         let mut skipped = 0;
         for number in 0..self.profile.partitions {
             let partition = Partition::new(input::INPUT, number);
-            let Some(stood) = committed(&state.broker, &partition) else { continue };
+            let Some(current) = committed(&state.broker, &partition) else { continue };
             let end = state.broker.topics.log(&partition).map_or(0, |log| log.end());
             let latest = [(partition, Committed { offset: end, metadata: String::new() })];
             if state.broker.commit_offsets(&input::GROUP.into(), ("", -1), &latest).is_ok() {
-                skipped += end - stood.offset;
-                self.ledger.skip(number, stood.offset..end);
-                // What is read from there on is a range of its own.
-                let has_read = !stood.metadata.is_empty() && stood.offset > 0;
-                if self.history.bounds.ranges_max == 1 && has_read && end > stood.offset {
+                skipped += end - current.offset;
+                self.ledger.skip(number, current.offset..end);
+                // What is read from there on is a separate range.
+                let has_read = !current.metadata.is_empty() && current.offset > 0;
+                if self.history.bounds.ranges_max == 1 && has_read && end > current.offset {
                     self.history.lose(number);
                 }
             }
         }
-        (skipped > 0).then_some("the group was set to the input's end, and skipped records")
+        (skipped > 0).then_some("the group was set to the end of the input, skipping records")
     }
 
     fn lose_unread(&mut self) -> Option<&'static str> {
@@ -76,20 +77,20 @@ impl Run<'_> {
         let mut lost = false;
         for number in 0..self.profile.partitions {
             let partition = Partition::new(input::INPUT, number);
-            // Where nothing was ever read, reading begins with what there is.
-            let Some(stood) = committed(&state.broker, &partition) else { continue };
+            // If nothing was ever read, reading starts with what there is.
+            let Some(current) = committed(&state.broker, &partition) else { continue };
             let end = state.broker.topics.log(&partition).map_or(0, |log| log.end());
             let upto = state.random.below(end as u64 + 1) as i64;
             self.ledger.remove(&mut state.broker, number, upto);
-            if upto > stood.offset {
+            if upto > current.offset {
                 lost = true;
                 self.history.lose(number);
             }
         }
-        lost.then_some("the input lost records that were not read")
+        lost.then_some("the input lost unread records")
     }
 
-    /// Not while a transaction is still being ended: what stands then is not all that has come out.
+    /// Does nothing while a transaction is open or ending: the output would not be complete.
     fn recreate(&mut self) -> Option<&'static str> {
         let mut state = self.world.lock();
         let state = &mut *state;
@@ -98,17 +99,17 @@ impl Run<'_> {
             return None;
         }
         let settings = state.broker.topics.get(input::INPUT)?.settings;
-        // Partitions of which nothing was ever processed are read from the new topic's beginning.
+        // Partitions from which nothing was ever processed are read from the start of the new topic.
         let of = |number: &i32| {
             committed(&state.broker, &Partition::new(input::INPUT, *number))
                 .is_some_and(|found| !found.metadata.is_empty())
         };
         let processed: Vec<i32> = (0..partitions).filter(of).collect();
         processed.iter().for_each(|number| self.history.lose(*number));
-        let stood = self.ledger.judge(&mut state.broker, |broker| judge::examine(broker, &mut self.history));
-        self.ledger.close(&state.broker, &processed, stood);
-        state.broker.delete_topic(input::INPUT).expect("it is there");
-        state.broker.topics.create(input::INPUT, partitions, settings).expect("it is gone");
+        let ruling = self.ledger.judge(&mut state.broker, |broker| judge::examine(broker, &mut self.history));
+        self.ledger.close(&state.broker, &processed, ruling);
+        state.broker.delete_topic(input::INPUT).expect("it exists");
+        state.broker.topics.create(input::INPUT, partitions, settings).expect("it was deleted");
         Some("the input was recreated")
     }
 }

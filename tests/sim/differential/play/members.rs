@@ -1,11 +1,12 @@
 //! Verbs of members:
 //!
 //! - `member M GROUP TOPIC...`, `leave M`
-//! - `share M... => COUNT...` polls them, accepting what comes, until each holds so many partitions
-//! - `await M => assigned COUNT | revoked COUNT | lost COUNT` polls it until it is told something; `accept M` answers
-//! - `proof M NAME` keeps the proof of its membership as of now
+//! - `share M... => COUNT...` polls them, accepting all events, until they hold this many partitions
+//! - `await M => assigned COUNT | revoked COUNT | lost COUNT` polls it until there is an event; `accept M` accepts it
+//! - `proof M NAME` keeps the current proof of its membership
 //! - `start M PARTITION OFFSET`, `pause M PARTITION`
-//! - `poll M => OFFSET:VALUE...` what came since the last time; `quiet M => ...` the same, watched for half a second
+//! - `poll M => OFFSET:VALUE...` what it read since the last time; `quiet M => ...` the same, watched for half a
+//!   second
 //! - `fails M => KIND` polls it until it fails; `position M PARTITION => OFFSET`, `end M PARTITION => OFFSET`
 
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ use ratchet::record::TopicPartition;
 use super::{Play, QUIET_MS, STEP, kind, seen, shown};
 use crate::ground::Ground;
 
-/// How many records are asked for at once.
+/// Maximum number of records in a poll.
 const RECORDS: usize = 1000;
 
 /// A member, and what was seen of it.
@@ -29,7 +30,7 @@ pub struct Reading<C: Cluster> {
 }
 
 impl<C: Cluster> Reading<C> {
-    /// Polls once; keeps what comes.
+    /// Polls once; keeps the result.
     fn poll(&mut self) -> Result<(), Error> {
         let mut batch = C::Batch::default();
         self.event = self.member.poll(&mut batch, RECORDS, STEP)?;
@@ -40,7 +41,7 @@ impl<C: Cluster> Reading<C> {
         Ok(())
     }
 
-    /// Answers what the member was told last.
+    /// Accepts the last event.
     fn accept(&mut self) -> Result<(), Error> {
         match self.event.take() {
             Some(GroupEvent::Assigned(partitions)) => {
@@ -56,7 +57,7 @@ impl<C: Cluster> Reading<C> {
         Ok(())
     }
 
-    fn told(&self) -> String {
+    fn event_text(&self) -> String {
         match &self.event {
             None => "nothing".to_owned(),
             Some(GroupEvent::Assigned(partitions)) => format!("assigned {}", partitions.len()),
@@ -66,13 +67,13 @@ impl<C: Cluster> Reading<C> {
     }
 }
 
-/// What an offset that may not be known yet looks like.
-fn told(offset: Option<i64>) -> String {
+/// An offset, which may not be known yet, as text.
+fn offset_text(offset: Option<i64>) -> String {
     offset.map_or("none".to_owned(), |offset| offset.to_string())
 }
 
 impl<C: Cluster, G: Ground> Play<C, G> {
-    /// What is seen of a member's call; nothing where it is none.
+    /// Runs a member's verb; `None` if it is not one.
     pub(super) fn consume(&mut self, words: &[&str], expected: &str) -> Option<String> {
         Some(match words {
             ["member", name, group, topics @ ..] => self.join(name, group, topics),
@@ -106,14 +107,14 @@ impl<C: Cluster, G: Ground> Play<C, G> {
                 let of = self.at(of);
                 self.look(expected, |play| {
                     let _ = play.reading(name).poll();
-                    told(play.reading(name).member.position(&of))
+                    offset_text(play.reading(name).member.position(&of))
                 })
             }
             ["end", name, of] => {
                 let of = self.at(of);
                 self.look(expected, |play| {
                     let _ = play.reading(name).poll();
-                    told(play.reading(name).member.end(&of))
+                    offset_text(play.reading(name).member.end(&of))
                 })
             }
             _ => return None,
@@ -133,7 +134,7 @@ impl<C: Cluster, G: Ground> Play<C, G> {
         seen(joined)
     }
 
-    /// Polls members and accepts what comes; how many partitions each holds.
+    /// Polls members and accepts their events; returns how many partitions each holds.
     fn share(&mut self, names: &[&str]) -> String {
         let mut counts = Vec::new();
         for name in names {
@@ -146,11 +147,11 @@ impl<C: Cluster, G: Ground> Play<C, G> {
         counts.join(" ")
     }
 
-    /// Polls a member once, and does not answer.
+    /// Polls a member once, without accepting.
     fn ask(&mut self, name: &str) -> String {
         let reading = self.reading(name);
         match reading.poll() {
-            Ok(()) => reading.told(),
+            Ok(()) => reading.event_text(),
             Err(error) => kind(&error),
         }
     }
@@ -166,7 +167,7 @@ impl<C: Cluster, G: Ground> Play<C, G> {
     fn watch(&mut self, name: &str) -> String {
         let until = self.ground.now_ms() + QUIET_MS;
         while self.ground.now_ms() < until {
-            // What mends itself is told once.
+            // Errors that go away by themselves are reported once.
             if let Err(error) = self.reading(name).poll()
                 && error.kind != Kind::Retry
             {

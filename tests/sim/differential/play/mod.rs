@@ -1,7 +1,7 @@
-//! Plays a script on a cluster. Whatever can be seen late is looked for until it is as expected, or for long enough:
-//! what is seen then is what counts.
+//! Plays a script on a cluster. Anything that may take a while is retried until it is as expected, or for long
+//! enough: the last observation counts.
 //!
-//! Verbs, beside those of `producers`, `members` and `topics`: `sleep MS`.
+//! Verbs, besides those of `producers`, `members` and `topics`: `sleep MS`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,19 +19,19 @@ mod topics;
 use members::Reading;
 use producers::Writing;
 
-/// For how long it is looked for what is expected.
+/// How long to wait for what is expected.
 const PATIENCE_MS: u64 = 20_000;
-/// Between two looks.
+/// Pause between two looks.
 const LOOK_MS: u64 = 5;
-/// For how long it is watched that nothing happens.
+/// How long to watch that nothing happens.
 const QUIET_MS: u64 = 500;
-/// How long one call that reads waits.
+/// How long one reading call waits.
 const STEP: Duration = Duration::from_millis(20);
 
 /// A script's state on a cluster.
 pub struct Play<C: Cluster, G: Ground> {
     cluster: C,
-    /// The same, whose producers' transactions time out soon.
+    /// The same cluster; its producers' transactions time out soon.
     brief: C,
     ground: G,
     producers: BTreeMap<String, Writing<C>>,
@@ -41,7 +41,7 @@ pub struct Play<C: Cluster, G: Ground> {
     ids: BTreeMap<String, TopicId>,
 }
 
-/// What is seen of a call that was fine, or not.
+/// The observation of a call's success or failure.
 fn seen<T>(result: Result<T, Error>) -> String {
     match result {
         Ok(_) => "ok".to_owned(),
@@ -53,7 +53,7 @@ fn kind(error: &Error) -> String {
     format!("{:?}", error.kind).to_lowercase()
 }
 
-/// A record as it is seen.
+/// A record as text.
 fn shown(offset: i64, value: Option<&str>) -> String {
     format!("{offset}:{}", value.unwrap_or("-"))
 }
@@ -72,7 +72,7 @@ impl<C: Cluster, G: Ground> Play<C, G> {
         }
     }
 
-    /// Plays all of it; gives what is seen of each line.
+    /// Plays the whole script; returns the observation for each line.
     pub fn run(&mut self, script: &Script) -> Vec<String> {
         script.lines.iter().map(|line| self.step(line)).collect()
     }
@@ -87,7 +87,7 @@ impl<C: Cluster, G: Ground> Play<C, G> {
         self.produce(&words, expected)
             .or_else(|| self.consume(&words, expected))
             .or_else(|| self.manage(&words, expected))
-            .unwrap_or_else(|| panic!("{:?} is no call", line.text))
+            .unwrap_or_else(|| panic!("{:?} is not a call", line.text))
     }
 
     fn at(&self, word: &str) -> TopicPartition {
@@ -95,7 +95,7 @@ impl<C: Cluster, G: Ground> Play<C, G> {
         TopicPartition::new(self.ground.name(topic), number)
     }
 
-    /// Looks until what is seen is what is expected, or for long enough.
+    /// Looks until the observation is as expected, or for long enough.
     fn look(&mut self, expected: &str, mut look: impl FnMut(&mut Self) -> String) -> String {
         let deadline = self.ground.now_ms() + PATIENCE_MS;
         loop {

@@ -2,10 +2,10 @@
 //!
 //! - `producer P ID`, `brief P ID` (its transactions time out after 3 s), `drop P`
 //! - `begin P`, `send P PARTITION RECORD...`, `large P PARTITION BYTES`, `abort P`
-//! - `flush P => OFFSET...` what was delivered since the last time; `=> refused`, `=> failed` where something was not
-//! - `commit P M OFFSET...` with a member's proof of that moment, or with one that was kept: `commit P @PROOF OFFSET...`
-//! - `fence ID` ends whatever is open under it
-//! - `foreign F begin | write PARTITION RECORD | offset GROUP OFFSET | commit | abort`: somebody else's transaction
+//! - `flush P => OFFSET...` what was delivered since the last time; `=> refused`, `=> failed` if something was not
+//! - `commit P M OFFSET...` with a member's current proof, or with a kept one: `commit P @PROOF OFFSET...`
+//! - `fence ID` ends any transaction open under it
+//! - `foreign F begin | write PARTITION RECORD | offset GROUP OFFSET | commit | abort`: another client's transaction
 
 use ratchet::cluster::{Cluster, CommittedOffset, Error, Member as _, Message, OffsetCommit, Producer as _, Ticket};
 use ratchet::record::{Headers, TopicPartition};
@@ -35,7 +35,7 @@ impl<C: Cluster> Writing<C> {
         self.producer.send(Ticket { number: self.sent, report: true }, &message)
     }
 
-    /// What has become of what was sent; nothing while something is under way.
+    /// What became of the records sent; "in flight" while any is.
     fn delivered(&mut self) -> String {
         if self.producer.in_flight() > 0 {
             return "in flight".to_owned();
@@ -52,7 +52,7 @@ impl<C: Cluster> Writing<C> {
 }
 
 impl<C: Cluster, G: Ground> Play<C, G> {
-    /// What is seen of a producer's call; nothing where it is none.
+    /// Runs a producer's verb; `None` if it is not one.
     pub(super) fn produce(&mut self, words: &[&str], expected: &str) -> Option<String> {
         Some(match words {
             ["producer", name, id] => self.open(name, self.cluster.producer(&self.ground.name(id))),
@@ -137,7 +137,7 @@ impl<C: Cluster, G: Ground> Play<C, G> {
             }
             ["commit"] => self.ground.foreign_end(&id, true),
             ["abort"] => self.ground.foreign_end(&id, false),
-            _ => panic!("{what:?} is nothing that others do"),
+            _ => panic!("{what:?} is not a foreign call"),
         }
         "ok".to_owned()
     }

@@ -1,14 +1,14 @@
 //! Verbs of topics, groups and takeovers:
 //!
 //! - `topic NAME COUNT SETTING=VALUE...`, `delete-topic NAME`, `grow NAME COUNT`, `describe NAME => COUNT POLICY`
-//! - `keep-id NAME`, `same-id NAME => same | other`: the topic's id, then and now
+//! - `keep-id NAME`, `same-id NAME => same | other`: compares the topic's id then and now
 //! - `write PARTITION RECORD...` outside any transaction
-//! - `see PARTITION [from OFFSET] => OFFSET:VALUE... | POSITION` by a reader of committed records
-//! - `raw PARTITION => OFFSET:VALUE...` by one of uncommitted records; `ends PARTITION => FIRST STABLE END`
+//! - `see PARTITION [from OFFSET] => OFFSET:VALUE... | POSITION` by a read_committed reader
+//! - `raw PARTITION => OFFSET:VALUE...` by a read_uncommitted one; `ends PARTITION => FIRST STABLE END`
 //! - `delete-records PARTITION OFFSET`, `compact PARTITION OFFSET`
 //! - `committed GROUP PARTITION => OFFSET/TEXT | none`, `set GROUP OFFSET`, `delete-group GROUP => ok | no`
-//! - `settle S GROUP INPUT CHANGELOG` begins a takeover's questions; `open S` watches that there is no answer;
-//!   `settled S => OFFSET/TEXT FIRST..END` the committed offset and the input's ends
+//! - `settle S GROUP INPUT CHANGELOG` starts a takeover's queries; `open S` watches that they do not end; `settled S
+//!   => OFFSET/TEXT FIRST..END` the committed offset and the input's ends
 
 use ratchet::cluster::{
     Cluster, CommittedOffset, Error, Inquiry, NewTopic, Reader as _, RecordBatch as _, Settling as _,
@@ -30,7 +30,7 @@ fn done(is_done: bool) -> String {
 }
 
 impl<C: Cluster, G: Ground> Play<C, G> {
-    /// What is seen of a call about topics or groups; nothing where it is none.
+    /// Runs a verb of topics or groups; `None` if it is not one.
     pub(super) fn manage(&mut self, words: &[&str], expected: &str) -> Option<String> {
         Some(match words {
             ["topic", name, count, settings @ ..] => seen(self.create(name, count, settings)),
@@ -111,29 +111,29 @@ impl<C: Cluster, G: Ground> Play<C, G> {
             }
             ["open", name] => {
                 let until = self.ground.now_ms() + QUIET_MS;
-                let mut answered = false;
-                while self.ground.now_ms() < until && !answered {
-                    answered = self.settlings.get_mut(*name).expect("one that was begun").poll().is_some();
+                let mut is_settled = false;
+                while self.ground.now_ms() < until && !is_settled {
+                    is_settled = self.settlings.get_mut(*name).expect("one that was started").poll().is_some();
                     self.ground.pause(20);
                 }
-                done(!answered)
+                done(!is_settled)
             }
             ["settled", name] => {
-                let mut settling = self.settlings.remove(*name).expect("one that was begun");
-                let mut answer = String::new();
+                let mut settling = self.settlings.remove(*name).expect("one that was started");
+                let mut outcome = String::new();
                 self.look(expected, |_| {
-                    if answer.is_empty()
+                    if outcome.is_empty()
                         && let Some(settled) = settling.poll()
                     {
-                        answer = match settled {
-                            Ok(told) => {
-                                let of = committed(told.committed.as_ref());
-                                format!("{of} {}..{}", told.input_start, told.input_end)
+                        outcome = match settled {
+                            Ok(found) => {
+                                let of = committed(found.committed.as_ref());
+                                format!("{of} {}..{}", found.input_start, found.input_end)
                             }
                             Err(error) => kind(&error),
                         };
                     }
-                    answer.clone()
+                    outcome.clone()
                 })
             }
             _ => return None,
@@ -162,12 +162,12 @@ impl<C: Cluster, G: Ground> Play<C, G> {
     }
 
     fn id(&self, name: &str) -> ratchet::cluster::TopicId {
-        let found = self.cluster.describe_topic(&self.ground.name(name)).expect("the cluster answers");
-        found.expect("a topic that is there").id
+        let found = self.cluster.describe_topic(&self.ground.name(name)).expect("the cluster responds");
+        found.expect("the topic exists").id
     }
 
-    /// Reads on until what was read, and where that has led, is as expected; from the beginning again where nothing
-    /// more comes, for the cleaner may have passed.
+    /// Reads until the records and the position are as expected; starts again if nothing more comes, as the cleaner
+    /// may have run.
     fn see(&mut self, of: &TopicPartition, from: i64, expected: &str) -> String {
         let (mut reader, mut read, mut empty) = (None, Vec::new(), 0);
         self.look(expected, |play| {
@@ -179,8 +179,8 @@ impl<C: Cluster, G: Ground> Play<C, G> {
                 }
             };
             let mut batch = C::Batch::default();
-            let answered = open.and_then(|mut open| open.read(&mut batch, 100, STEP).map(|()| open));
-            let open = match answered {
+            let result = open.and_then(|mut open| open.read(&mut batch, 100, STEP).map(|()| open));
+            let open = match result {
                 Ok(open) => open,
                 Err(error) => return kind(&error),
             };
@@ -196,7 +196,7 @@ impl<C: Cluster, G: Ground> Play<C, G> {
     }
 }
 
-/// After so many reads that bring nothing it is read from the beginning again.
+/// Reading starts again after this many empty reads.
 const EMPTY_MAX: u32 = 25;
 
 /// Kinds of topics, and the settings they stand for.

@@ -1,4 +1,4 @@
-//! A cluster of one partition, and what an operator does on it: right, until a test makes it wrong.
+//! A cluster of one partition and the transactions of a task on it, right until a test changes them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::judge::{History, Ruling, SHOP, Violation, examine, liveness};
 use crate::kafka::{Broker, Committed, Partition, Protocol, Record, Settings, Writer};
 use crate::world::WALL_MS;
 
-/// The rules' digest as position records have it, and as texts beside committed offsets do.
+/// The rules' digest as in position records, and as in the texts of committed offsets.
 pub const RULES_DIGEST: [u8; 32] = [3; 32];
 pub const DIGEST: &str = "0303030303030303";
 
@@ -25,7 +25,7 @@ pub fn record(id: &str, version: u64) -> Record {
     Record { timestamp, key: Some(id.as_bytes().into()), value: Some(value.as_bytes().into()), ..Record::default() }
 }
 
-/// Two things: a duplicate at offset 2, what is stale at 5.
+/// Two things, with a duplicate at offset 2 and a stale record at 5.
 pub fn input() -> Vec<Record> {
     [("a", 1), ("b", 1), ("a", 1), ("a", 3), ("b", 2), ("a", 2)].map(|(id, version)| record(id, version)).to_vec()
 }
@@ -39,7 +39,7 @@ pub fn letter(record: &Record, offset: i64, reason: &str) -> Record {
     Record { headers: headers.as_headers().as_bytes().into(), ..record.clone() }
 }
 
-/// What an operator does in one transaction, right until a test makes it wrong.
+/// What a task does in one transaction, right until a test changes it.
 #[derive(Clone)]
 pub struct Transaction {
     pub producer: i64,
@@ -152,7 +152,7 @@ impl Play {
         found
     }
 
-    /// The store after so many transactions, with its meta.
+    /// The store after these transactions, including its meta.
     pub fn store(&self, transactions: &[Transaction]) -> State {
         let mut state = State::new();
         for transaction in transactions {
@@ -190,13 +190,14 @@ impl Play {
 
     pub fn judged_stores(&mut self, stores: Vec<State>) -> Ruling {
         let mut ruling = examine(&self.broker, &mut self.history);
-        assert_eq!(ruling.told(), Vec::<String>::new(), "the logs are right");
+        assert_eq!(ruling.messages(), Vec::<String>::new(), "the logs are right");
         let held = stores.into_iter().map(|state| held(false, state)).collect();
         stores::judge(held, &self.history, &mut ruling);
         ruling
     }
 
-    /// What is wrong with a process that began with this in its store, and left that there and aside.
+    /// The violations of a process that started with `before` in its store, and left `built` there and `aside` set
+    /// aside.
     pub fn judged_life(&mut self, before: &State, built: &State, aside: Option<&State>) -> Vec<Violation> {
         let mut ruling = examine(&self.broker, &mut self.history);
         let after = [held(false, built.clone())].into_iter().chain(aside.map(|aside| held(true, aside.clone())));
