@@ -212,8 +212,8 @@ fn swept_seeds() {
     hunt::of_profile("swept", 40);
 }
 
-/// New seeds of all profiles, for `SIM_SECONDS` and until there are enough; `make test` and `make sim` set it. `make
-/// sim-hunt` writes the page of what they reach.
+/// New seeds of all profiles, for `SIM_SECONDS` and until there are enough; `make test` and `make sim` set it. The
+/// page of what they reach is written by `make sim-hunt`.
 #[test]
 fn new_seeds_of_all_profiles() {
     let Some(seconds) = number("SIM_SECONDS") else { return };

@@ -7,8 +7,8 @@
 //! - `raw PARTITION => OFFSET:VALUE...` by a read_uncommitted one; `ends PARTITION => FIRST STABLE END`
 //! - `delete-records PARTITION OFFSET`, `compact PARTITION OFFSET`
 //! - `committed GROUP PARTITION => OFFSET/TEXT | none`, `set GROUP OFFSET`, `delete-group GROUP => ok | no`
-//! - `settle S GROUP INPUT CHANGELOG` starts a takeover's queries; `open S` watches that they do not end; `settled S
-//!   => OFFSET/TEXT FIRST..END` the committed offset and the input's ends
+//! - `settle S GROUP INPUT CHANGELOG` starts a takeover's queries; `open S` watches that they do not end
+//! - `settled S => OFFSET/TEXT FIRST..END` the committed offset and the input's ends
 
 use ratchet::cluster::{
     Cluster, CommittedOffset, Error, Inquiry, NewTopic, Reader as _, RecordBatch as _, Settling as _,
