@@ -1,6 +1,6 @@
-//! The input topics that a topology reads at present, shared by its lanes: what was learnt of each, and which were
-//! refused, and which were given more partitions. Lanes look at its counts once a step, and at the topics when they
-//! take a partition over; a lane that is given a partition beyond those that were there says so here.
+//! The input topics that a topology currently reads, shared by its lanes: what was found out about each, which were
+//! refused, and which were given more partitions. Lanes check its counts once per step, and read a topic's entry when
+//! they take over a partition; a lane that is assigned a partition beyond the known ones reports it here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,16 +10,16 @@ use crate::cluster::TopicId;
 
 use super::resume::Refusal;
 
-/// What was learnt of one input topic's topics before it was read.
+/// What was found out about an input topic and the topics that belong to it, before it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topics {
     /// The input's id.
     pub input_id: TopicId,
     /// The changelog's id.
     pub changelog_id: TopicId,
-    /// The input's, and so the changelog's, partition count.
+    /// The partition count of the input, and so of the changelog.
     pub task_count: u32,
-    /// `delete.retention.ms` of the changelog.
+    /// The changelog's `delete.retention.ms`.
     pub delete_retention_ms: i64,
     /// Partitions of the dead letter topic.
     pub dead_letter_partitions: i32,
@@ -27,7 +27,7 @@ pub struct Topics {
     pub audit_partitions: i32,
 }
 
-/// What was given more partitions, and how many it has now.
+/// What was given more partitions, and its current count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// The input itself.
@@ -37,7 +37,7 @@ pub enum Growth {
 }
 
 impl Growth {
-    /// Why none of the tasks goes on, each of which has begun with `known` partitions.
+    /// Why none of the tasks continues, which started with `known` partitions.
     pub fn refusal(self, known: u32) -> Refusal {
         match self {
             Self::Input(found) => Refusal::Rescaled { known, found },
@@ -58,28 +58,28 @@ pub struct Catalog {
 struct Known {
     topics: HashMap<Arc<str>, Topics>,
     refused: BTreeMap<String, String>,
-    /// The topics that were given more partitions while they were read, or whose changelogs were.
+    /// The topics that were given more partitions while being read, or whose changelogs were.
     grown: HashMap<Arc<str>, Growth>,
 }
 
 impl Catalog {
-    /// What was learnt at the start.
+    /// The catalog at the start.
     pub fn new(topics: HashMap<Arc<str>, Topics>, refused: BTreeMap<String, String>) -> Self {
         let known = Known { topics, refused, grown: HashMap::new() };
         Self { edition: AtomicU64::new(0), growths: AtomicU64::new(0), known: Mutex::new(known) }
     }
 
-    /// Changes whenever a topic comes or goes.
+    /// Changes whenever a topic is added or removed.
     pub fn edition(&self) -> u64 {
         self.edition.load(Ordering::Acquire)
     }
 
-    /// What was learnt of a topic; `None` where it is not read.
+    /// The entry of a topic; `None` if it is not read.
     pub fn get(&self, topic: &str) -> Option<Topics> {
         self.known().topics.get(topic).copied()
     }
 
-    /// The names of the topics that are read, in order.
+    /// The names of the topics that are read, sorted.
     pub fn names(&self) -> Vec<Arc<str>> {
         let mut names: Vec<_> = self.known().topics.keys().cloned().collect();
         names.sort_unstable();
@@ -96,7 +96,7 @@ impl Catalog {
         self.known().refused.len()
     }
 
-    /// A topic is read from now on.
+    /// Adds a topic to those that are read.
     pub fn add(&self, topic: &str, topics: Topics) {
         let mut known = self.known();
         known.refused.remove(topic);
@@ -104,7 +104,7 @@ impl Catalog {
         self.edition.fetch_add(1, Ordering::Release);
     }
 
-    /// A topic is not read any more.
+    /// Removes a topic from those that are read.
     pub fn remove(&self, topic: &str) {
         let mut known = self.known();
         known.grown.remove(topic);
@@ -113,8 +113,8 @@ impl Catalog {
         }
     }
 
-    /// A topic that is read, or its changelog, has so many partitions now, if they are more than it began with. Answers
-    /// whether that is news.
+    /// Notes that a topic that is read, or its changelog, now has this many partitions, if that is more than at the
+    /// start. Returns whether that is news.
     pub fn grow(&self, topic: &str, growth: Growth) -> bool {
         let mut known = self.known();
         let (Growth::Input(found) | Growth::Changelog(found)) = growth;
@@ -122,7 +122,7 @@ impl Catalog {
             return false;
         }
         let seen = known.grown.get(topic).copied();
-        // The input's is told, whatever was seen of the changelog.
+        // The input's growth takes precedence over the changelog's.
         if matches!((seen, growth), (Some(Growth::Input(_)), Growth::Changelog(_))) {
             return false;
         }
@@ -133,22 +133,22 @@ impl Catalog {
         seen.is_none()
     }
 
-    /// What was given more partitions; `None` where there are as many as at the beginning.
+    /// What was given more partitions; `None` if nothing was.
     pub fn grown(&self, topic: &str) -> Option<Growth> {
         self.known().grown.get(topic).copied()
     }
 
-    /// Changes whenever a topic was given more partitions.
+    /// Changes whenever a topic is given more partitions.
     pub fn growths(&self) -> u64 {
         self.growths.load(Ordering::Acquire)
     }
 
-    /// A topic cannot be read, and why. Answers whether that is news.
+    /// Notes that a topic cannot be read, and why. Returns whether that is news.
     pub fn refuse(&self, topic: &str, reason: &str) -> bool {
         self.known().refused.insert(topic.to_owned(), reason.to_owned()).as_deref() != Some(reason)
     }
 
-    /// Forgets those refused topics that `is_there` no more. Answers which they were.
+    /// Forgets the refused topics for which `is_there` is false. Returns their names.
     pub fn forget_refused(&self, is_there: impl Fn(&str) -> bool) -> Vec<String> {
         let mut known = self.known();
         let gone: Vec<String> = known.refused.keys().filter(|topic| !is_there(topic)).cloned().collect();
@@ -156,7 +156,7 @@ impl Catalog {
         gone
     }
 
-    /// Every change is one call on a map: a thread that panicked cannot have left it half done.
+    /// Every change is a single call on a map: a panic cannot leave it half done.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,21 +1,21 @@
-//! Who has written: what stands beside a committed offset, and what this process makes of it.
+//! Claims: the owner named beside a committed offset, and how this process changes it.
 //!
 //! The rule: **whenever a transaction of an id can have written for a partition, the text beside the partition's
-//! committed offset names that id.** So a lane *claims* a task before it takes it into a transaction under an id
-//! that is not named yet, and *releases* it when it hands it over with nothing open. Both are a
-//! transaction of the lane's own producer that carries offsets only: offset and token as they were read, with another
-//! name beside them. Never a commit outside of transactions: a client repeats such a one by itself when its connection
-//! breaks, and a copy that comes late would take back what was committed since.
+//! committed offset names that id.** So a lane *claims* a task before it takes it into a transaction under an id that
+//! is not named yet, and *releases* it when it hands it over with nothing open. Both are transactions of the lane's own
+//! producer that carry offsets only: offset and token as they were read, with another owner beside them. Offsets are
+//! never committed outside of transactions: a client repeats such a request on its own when its connection breaks, and
+//! a late copy would take back what was committed since.
 //!
-//! While a claim is under way, the id that is not named yet has nothing open but the claim: an owner that dies in it
-//! leaves its heir to the transaction's time-out, as one that dies in a release does.
+//! During a claim, the new id has nothing open but the claim itself: if its owner dies then, the next owner waits for
+//! that transaction to time out, as it does after a death during a release.
 //!
-//! Where ratchet has committed nothing yet, or the group was reset, there is nothing to claim without changing what
-//! the next owner makes of it: a first transaction whose owner dies in it ends by its time-out.
+//! Where ratchet has committed nothing yet, or the group was reset, nothing can be claimed without changing what the
+//! next owner makes of it: if an owner dies in its first transaction, that has to time out.
 //!
-//! **Failure**: what makes a takeover right does not depend on the rule, only how fast it is. A claim that fails is
-//! any failed transaction: the lane's way back. A release that fails is aborted likewise, and leaves the next owner to
-//! fence an id.
+//! **Failure**: whether a takeover is right does not depend on the rule, only how fast it is. A claim that fails is a
+//! failed transaction like any other: the lane takes its way back. A release that fails is aborted as well, and the
+//! next owner has to fence an id.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,29 +30,29 @@ use super::share::TaskId;
 use super::task::{Task, Tasks};
 use super::transact::Transactor;
 
-/// What the group has committed for a partition, where ratchet has.
+/// What the group has committed for a partition, if ratchet committed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commitment {
     /// The next offset to read.
     pub offset: i64,
-    /// What stands beside it.
+    /// The text beside it.
     pub metadata: OffsetMetadata,
 }
 
 impl Commitment {
-    /// What was read, unless the text is blank or another program's.
+    /// The commitment as read, unless the text is blank or another program's.
     pub fn read(committed: &CommittedOffset) -> Option<Self> {
         let metadata = OffsetMetadata::parse(&committed.metadata).ok().flatten()?;
         Some(Self { offset: committed.offset, metadata })
     }
 
-    /// What is to be committed to make it so.
+    /// The offset commit that establishes it.
     pub fn to_commit(&self, partition: &TopicPartition) -> OffsetCommit {
         let committed = CommittedOffset { offset: self.offset, metadata: self.metadata.to_string() };
         OffsetCommit { partition: partition.clone(), committed }
     }
 
-    /// The owner as logs name it.
+    /// The owner's name in logs.
     pub fn owner(&self) -> &str {
         self.metadata.owner.as_deref().unwrap_or("released")
     }
@@ -67,7 +67,7 @@ impl Commitment {
     }
 }
 
-/// What a name is put beside committed offsets with: see this room's rule.
+/// What it takes to change the owner beside committed offsets: see this module's rule.
 pub struct Ownership<'a, C: Cluster> {
     /// What all lanes share.
     pub context: &'a Context,
@@ -75,20 +75,20 @@ pub struct Ownership<'a, C: Cluster> {
     pub tasks: &'a mut Tasks<C>,
     /// The lane's membership.
     pub member: &'a C::Member,
-    /// Whose id is put there; prepared, and nothing is open on it.
+    /// The transactor whose id is named; prepared, with nothing open on it.
     pub transactor: &'a mut Transactor<C>,
     /// Where counts go.
     pub metrics: &'a LaneMetrics,
 }
 
-/// Whether `task` has to be claimed before it is written for under `id`.
+/// Whether `task` has to be claimed before `id` may write for it.
 pub fn is_unclaimed<C: Cluster>(task: &Task<C>, id: &str) -> bool {
     task.commitment.as_ref().is_some_and(|known| !known.is_of(id))
 }
 
 impl<C: Cluster> Ownership<'_, C> {
-    /// Claims a task unless it is claimed, and with it, in the same transaction, the others that `too` picks. After
-    /// an error the transactor's transaction must be aborted.
+    /// Claims a task unless it is claimed already, and in the same transaction the others that `too` picks. After an
+    /// error the transactor's transaction must be aborted.
     pub fn claim(self, task: TaskId, too: impl Fn(&Task<C>) -> bool) -> Result<(), cluster::Error> {
         let id = self.transactor.producer().id().to_owned();
         if !self.tasks.get(&task).is_some_and(|task| is_unclaimed(task, &id)) {
@@ -103,15 +103,15 @@ impl<C: Cluster> Ownership<'_, C> {
         self.name(wanted, Some(&id))
     }
 
-    /// Says of tasks that nothing of theirs is open any more; only of those whose owner's id begins with `own`.
-    /// After an error the transactor's transaction must be aborted.
+    /// Records that these tasks have nothing open any more; only those whose owner's id starts with `own`. After an
+    /// error the transactor's transaction must be aborted.
     pub fn release(self, mut wanted: Vec<TaskId>, own: &str) -> Result<(), cluster::Error> {
         let owner = |task: &Task<C>| task.commitment.as_ref().and_then(|known| known.metadata.owner.clone());
         wanted.retain(|id| self.tasks.get(id).and_then(owner).is_some_and(|owner| owner.starts_with(own)));
         self.name(wanted, None)
     }
 
-    /// Puts a name beside these tasks' committed offsets.
+    /// Puts an owner beside these tasks' committed offsets.
     fn name(self, wanted: Vec<TaskId>, owner: Option<&str>) -> Result<(), cluster::Error> {
         let mut named: Vec<(TaskId, Commitment)> = Vec::new();
         for id in wanted {
@@ -135,18 +135,18 @@ impl<C: Cluster> Ownership<'_, C> {
     }
 }
 
-/// The transactional ids that this process writes under at present: it never fences itself.
+/// The transactional ids that this process is writing under: it never fences itself.
 #[derive(Clone, Debug, Default)]
 pub struct Ids(Arc<Mutex<BTreeSet<String>>>);
 
 impl Ids {
-    /// Counts `id` among those in use until what is returned is dropped.
+    /// Counts `id` as in use until the returned value is dropped.
     pub fn take(&self, id: &str) -> InUse {
         self.with(|ids| ids.insert(id.to_owned()));
         InUse { ids: self.clone(), id: id.to_owned() }
     }
 
-    /// Those in use.
+    /// The ids in use.
     pub fn in_use(&self) -> Vec<String> {
         self.with(|ids| ids.iter().cloned().collect())
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_changes_nothing_else() {
+    fn naming_an_owner_changes_nothing_else() {
         let before = commitment(Some("ratchet.t.1.0"));
         let partition = TopicPartition::new("t", 4);
         for owner in [Some("ratchet.t.2.0"), None] {
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn blank_and_foreign_texts_are_nothing_to_claim() {
+    fn blank_or_foreign_text_is_not_a_commitment() {
         for text in ["", "mine", "ratchet/2 x y z"] {
             assert_eq!(Commitment::read(&CommittedOffset { offset: 1, metadata: text.to_owned() }), None, "{text}");
         }
     }
 
     #[test]
-    fn an_id_is_in_use_until_it_is_dropped() {
+    fn id_is_in_use_until_dropped() {
         let ids = Ids::default();
         let (a, b) = (ids.take("a"), ids.take("b"));
         assert_eq!(ids.in_use(), ["a", "b"]);

@@ -1,5 +1,4 @@
-//! What all lanes of a topology share: read-only settings, and handles that are safe to
-//! share.
+//! What all lanes of a topology share: read-only settings, and handles that are safe to share.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -28,15 +27,15 @@ pub struct Context {
     pub rules: Arc<Rules>,
     /// The rules' digest.
     pub rules_digest: [u8; 32],
-    /// The input topics that are read at present.
+    /// The input topics that are currently read.
     pub topics: Catalog,
     /// How topics are created.
     pub topic_settings: config::Topics,
-    /// When a transaction ends at the latest.
+    /// The bounds at which a transaction ends.
     pub commit: Commit,
-    /// What a transaction of an isolated task has room for.
+    /// The room in an isolated task's transaction.
     pub isolated_room: Room,
-    /// Where the stores are.
+    /// The folder of the stores.
     pub state_dir: Arc<StateDir>,
     /// The stores' shared memory.
     pub memory: Memory,
@@ -44,49 +43,49 @@ pub struct Context {
     pub registry: Registry,
     /// Where counts go.
     pub metrics: Metrics,
-    /// Where it is said whether this instance can be counted on.
+    /// Where this instance's readiness is reported.
     pub health: Health,
-    /// How many topics were seen to have been recreated.
+    /// How many topics were found to be recreated.
     pub recreated: AtomicU64,
-    /// Whether the watch is to look at the topics at once.
+    /// Whether the watch is to check the topics at once.
     pub look_now: AtomicBool,
-    /// The input topics whose tasks were at work in this process: all that they need was allowed.
+    /// The input topics whose tasks have been at work in this process: they had all the rights they need.
     pub proven: Proven,
-    /// The tasks that wait for what is there and does not come.
+    /// The tasks that wait for records that exist and do not arrive.
     pub held_up: HeldUp,
     /// The transactional ids that its lanes write under.
     pub ids: Ids,
     /// Bounds of the lanes' work.
     pub limits: Limits,
-    /// What time it is.
+    /// The time.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Context {
-    /// Whose transactions a takeover may end: this topology's owners that are not of this process.
+    /// Whose transactions a takeover may end: those of this topology's owners outside this process.
     pub fn fencing(&self) -> Fencing {
         Fencing { prefix: self.topology.transactional_ids(), in_use: self.ids.in_use() }
     }
 }
 
-/// Topics whose tasks were at work. A right that is missing later was there once: it was taken away, for good or for the
-/// moment that it takes to grant it anew, and is asked for again as any other trouble is.
+/// Topics whose tasks have been at work. If one lacks a right later, the right was withdrawn, for good or until
+/// somebody grants it again, so the task retries as after any other trouble.
 #[derive(Debug, Default)]
 pub struct Proven(Mutex<HashSet<Arc<str>>>);
 
 impl Proven {
-    /// A task of this topic is at work.
+    /// Notes that a task of this topic is at work.
     pub fn add(&self, topic: &Arc<str>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(topic));
     }
 
-    /// Whether one ever was.
+    /// Whether a task of this topic has ever been at work.
     pub fn has(&self, topic: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(topic)
     }
 }
 
-/// How long to wait before trying again for the `attempt`-th time (from 0): doubling from 100 ms to 10 s.
+/// How long to wait before retry number `attempt` (from 0): doubling from 100 ms to 10 s.
 pub fn backoff(attempt: u32) -> Duration {
     Duration::from_millis(100u64 << attempt.min(7)).min(Duration::from_secs(10))
 }

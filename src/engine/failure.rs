@@ -1,5 +1,5 @@
-//! What can go wrong in a transaction, and whose trouble it is. Whatever it is, the way back is the same: the
-//! transaction is aborted and its tasks restore; only what follows for the one concerned differs.
+//! What can go wrong in a transaction, and whose trouble it is. The way back is always the same: the transaction is
+//! aborted and its tasks restore. Only what follows for the task concerned differs.
 
 use crate::{cluster, state};
 
@@ -9,7 +9,7 @@ use super::share::TaskId;
 /// Why a transaction cannot be finished.
 #[derive(Debug)]
 pub struct Failure {
-    /// The task whose trouble it is; `None` where it is the transaction's.
+    /// The task whose trouble it is; `None` if it is the whole transaction's.
     pub task: Option<TaskId>,
     /// What happened.
     pub cause: Cause,
@@ -18,45 +18,45 @@ pub struct Failure {
 /// What happened.
 #[derive(Debug)]
 pub enum Cause {
-    /// The cluster could not do something.
+    /// A cluster operation failed.
     Cluster(cluster::Error),
-    /// The store could not do something.
+    /// A store operation failed.
     State(state::Error),
-    /// The task must not go on.
+    /// The task must not continue.
     Refused(String),
-    /// The task must not go on with the record at this offset: what comes before it is processed.
+    /// The task must not process the record at this offset; what comes before it is processed.
     RefusedAt(i64, String),
     /// The task has panicked.
     Panicked {
-        /// What was at hand.
+        /// What it was working on.
         at: AtHand,
-        /// What was caught.
+        /// The panic.
         panic: Panic,
     },
 }
 
 impl Failure {
-    /// The cluster could not do something for the transaction.
+    /// A cluster operation of the transaction failed.
     pub fn cluster(error: cluster::Error) -> Self {
         Self { task: None, cause: Cause::Cluster(error) }
     }
 
-    /// A task's store could not do something.
+    /// An operation of a task's store failed.
     pub fn state(task: TaskId, error: state::Error) -> Self {
         Self { task: Some(task), cause: Cause::State(error) }
     }
 
-    /// A task has panicked, with this at hand.
+    /// A task has panicked while working on this.
     pub fn panicked(task: TaskId, at: AtHand, panic: Panic) -> Self {
         Self { task: Some(task), cause: Cause::Panicked { at, panic } }
     }
 
-    /// A task must not go on.
+    /// A task must not continue.
     pub fn refused(task: TaskId, reason: impl Into<String>) -> Self {
         Self { task: Some(task), cause: Cause::Refused(reason.into()) }
     }
 
-    /// A task must not go on with the record at this offset.
+    /// A task must not process the record at this offset.
     pub fn refused_at(task: TaskId, offset: i64, reason: impl Into<String>) -> Self {
         Self { task: Some(task), cause: Cause::RefusedAt(offset, reason.into()) }
     }

@@ -1,13 +1,14 @@
-//! A changelog whose end falls back under a task at work: a replica that lacked records has become the leader.
+//! Detects that a changelog's end has fallen back under a task at work: a replica that lacked records has become
+//! leader.
 //!
-//! A transaction's records stand behind all that the task's store has applied. Where the first of them comes to stand
-//! elsewhere, others were lost, however many are written now: so its delivery is reported, and compared before anything
-//! is committed. The group then goes on naming a transaction that the changelog does not hold any more, which is refused
-//! on every instance. The store holds that transaction, and would be called current, or built upon, by the next start:
-//! so it says of itself what was seen.
+//! A transaction's changelog records belong after everything that the task's store has applied. If the first of them
+//! lands at a lower offset, records were lost, however many are written now. So its delivery is reported, and checked
+//! before anything is committed. The group then still names a transaction that the changelog no longer holds, which
+//! every instance refuses. The store does hold that transaction, and the next start would call it current or build upon
+//! it, so the store records what was seen.
 //!
-//! **Failure**: a store that cannot be told so looks as if it were only behind. The task is refused all the same, until
-//! the process ends.
+//! **Failure**: if that cannot be recorded in the store, it looks as if it were only behind. The task is still refused,
+//! until the process ends.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ use super::resume::Refusal;
 use super::share::TaskId;
 use super::task::Tasks;
 
-/// Sends a task's changelog records; where the first one comes to stand is reported.
+/// Sends a task's changelog records; the offset of the first is reported.
 pub fn send<P: Producer>(
     producer: &mut P,
     id: TaskId,
@@ -43,8 +44,8 @@ pub fn send<P: Producer>(
     producer.send_all(id, changelog, entries)
 }
 
-/// The troubles of the tasks of whose transaction, which was aborted, something was delivered to where their changelogs
-/// held what their stores have applied. One broker that has lost its last records may have led several of them.
+/// The failures of the tasks in an aborted transaction whose records were delivered to offsets that their stores have
+/// already applied. One broker that has lost its last records may have led several of their changelogs.
 pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Vec<Failure> {
     let mut ends: BTreeMap<TaskId, i64> = BTreeMap::new();
     for (id, offset) in delivered {
@@ -60,7 +61,7 @@ pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Ve
     ends.into_iter().filter_map(fallen_back).collect()
 }
 
-/// Has the store say, on the disk too, that it stands beyond whatever the changelog holds.
+/// Records in the store, and on disk, that it is beyond anything the changelog holds.
 fn note(held: &mut Held) -> Result<(), state::Error> {
     let Some(meta) = held.store.meta()? else { return Ok(()) };
     held.store.set_meta(&StoreMeta { changelog_offset: CHANGELOG_LOST, ..meta })?;

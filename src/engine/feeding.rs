@@ -1,10 +1,10 @@
-//! Which topics a topology reads, and that none of them is one that it writes itself: what it wrote would come in
-//! again, without an end.
+//! Which topics a topology reads, and that it writes to none of them itself: its own output would come back as input,
+//! endlessly.
 
 use crate::cluster::{self, Cluster};
 use crate::topology::{Input, Topology};
 
-/// The input topics as of now: those that are named, or those that the pattern means.
+/// The current input topics: those that are named, or those that match the pattern.
 pub fn inputs<C: Cluster>(cluster: &C, topology: &Topology) -> Result<Vec<String>, cluster::Error> {
     match &topology.input {
         Input::Topics(topics) => Ok(topics.clone()),
@@ -17,8 +17,8 @@ pub fn inputs<C: Cluster>(cluster: &C, topology: &Topology) -> Result<Vec<String
     }
 }
 
-/// Why `topic` cannot be read beside the topics `inputs`, which it may be one of: the topology writes to it, or what
-/// would be written for it would be read.
+/// Why `topic` cannot be read along with the topics `inputs`, of which it may be one: the topology writes to it, or
+/// would read what it writes for it.
 pub fn problem_with(topology: &Topology, topic: &str, inputs: &[String]) -> Option<String> {
     let name = &topology.name;
     let is_written = |role: &str| {

@@ -1,11 +1,12 @@
-//! A task's hold on its store: the lock within this process, the opening, and what becomes of a store that cannot be
-//! built upon.
+//! A task's hold on its store: locking it within this process, opening it, and replacing a store that cannot be built
+//! upon.
 //!
 //! Such a store may be the last copy of what it remembers. So it is set aside ([`crate::state::aside`]), another is
-//! built in its place, and it is removed only when that one is complete and the task goes on with it
-//! ([`Held::settle`]). A refusal puts it back ([`Held::give_back`]). Of one that is only behind, and complete, a copy
-//! stands aside in the same way, unless what it lacks is written as one. Killed in between, the process finds both when it
-//! starts again, and goes on building: a store that was built names a transaction only once it is complete.
+//! built in its place, and it is removed only when that one is complete and the task continues with it
+//! ([`Held::settle`]). A refusal puts it back ([`Held::give_back`]). A complete store that is merely behind gets a copy
+//! set aside in the same way, unless everything it lacks is written in one batch. If the process is killed in between,
+//! it finds both when it restarts, and continues building: a rebuilt store names a transaction only once it is
+//! complete.
 
 use crate::cluster::{Cluster, Settled};
 use crate::format::{POSITION_KEY, PositionRecord};
@@ -17,18 +18,18 @@ use super::restore::Setback;
 use super::resume;
 use super::task::Task;
 
-/// A store and the proof that nobody else in this process has it open. The store is dropped first.
+/// A store and the proof that nobody else in this process has it open. The store is dropped before the lock.
 pub struct Held {
     /// The store.
     pub store: Store,
-    /// Whether what it holds is known to be all that was committed: this task has applied the last of it, and of its own
-    /// nothing can have been committed since. Others cannot commit before this task's membership has ended, and with it
-    /// the task.
+    /// Whether it is known to hold everything that was committed: this task has applied the last of it, and nothing of
+    /// its own can have been committed since. Others cannot commit before this task's membership has ended, and the
+    /// task with it.
     pub is_latest: bool,
     lock: StoreLock,
 }
 
-/// Opens the task's store, or another in place of one that is damaged; `None` while another lane holds it.
+/// Opens the task's store, or another in place of a damaged one; `None` while another lane holds it.
 pub fn take<C: Cluster>(context: &Context, task: &mut Task<C>, settled: &Settled) -> Result<Option<Held>, Setback> {
     let Some(lock) = context.registry.try_lock(&task.dir) else { return Ok(None) };
     aside::recover(lock.path(), &context.memory)?;
@@ -52,8 +53,8 @@ impl Held {
         Self { store, is_latest: false, lock }
     }
 
-    /// Opens another store in place of this one, which cannot be built upon; it is to be examined like any. `from` is
-    /// where the changelog begins, `partition` the task's.
+    /// Opens another store in place of this one, which cannot be built upon; it has to be examined like any other.
+    /// `from` is the changelog's start, `partition` the task's.
     pub fn replace(self, context: &Context, from: i64, partition: i32, reason: &str) -> Result<Self, Setback> {
         let meta = self.store.meta()?;
         let is_whole = meta.is_some_and(|meta| meta.token.is_some() && meta.partition == partition);
@@ -62,11 +63,12 @@ impl Held {
         replace(context, lock, from, (reason, is_whole))
     }
 
-    /// Keeps a copy of the store, which is complete, before it is loaded into.
+    /// Keeps a copy of the store, which is complete, before a load changes it.
     pub fn keep_copy(&self, context: &Context) -> Result<(), Setback> {
         let (dir, memory) = (self.lock.path(), &context.memory);
         if aside::stands_aside(dir, memory)? {
-            // For the sake of this one, or of one like it: killed before that was removed, or before it was loaded into.
+            // A copy of this store or of an equal one: the process was killed before the copy was removed, or before
+            // the load.
             aside::remove_aside(dir, memory)?;
         }
         aside::keep_copy(&self.store, dir, memory)?;
@@ -74,12 +76,12 @@ impl Held {
         Ok(())
     }
 
-    /// Where in the changelog the store's position record stands, where that is known.
+    /// Where the store's position record is in the changelog, if known.
     pub fn position_offset(&self) -> Option<i64> {
         self.store.meta().ok().flatten()?.position_offset
     }
 
-    /// The position record of the store that stands aside; `None` where there is none, or it cannot be read.
+    /// The position record of the store that was set aside; `None` if there is none or it cannot be read.
     pub fn former(&self, context: &Context) -> Result<Option<PositionRecord>, Setback> {
         if !aside::stands_aside(self.lock.path(), &context.memory)? {
             return Ok(None);
@@ -94,7 +96,7 @@ impl Held {
         }
     }
 
-    /// The store is complete, and says so: what stands aside is needed no more.
+    /// The store is complete and says so: whatever is set aside is no longer needed.
     pub fn settle(&self, context: &Context) -> Result<(), Setback> {
         if !aside::stands_aside(self.lock.path(), &context.memory)? {
             return Ok(());
@@ -104,8 +106,8 @@ impl Held {
         Ok(aside::remove_aside(self.lock.path(), &context.memory)?)
     }
 
-    /// The task is refused: what stands aside is put back into its place, unless the store that was built there is
-    /// complete, and so the better one.
+    /// The task is refused: what was set aside is put back, unless the store built in its place is complete, and so the
+    /// better one.
     pub fn give_back(self, context: &Context) -> Result<(), state::Error> {
         let Self { store, lock, .. } = self;
         let is_whole = store.meta().ok().flatten().is_some_and(|meta| meta.token.is_some());
@@ -117,8 +119,8 @@ impl Held {
     }
 }
 
-/// Opens another store where one cannot be built upon, for this reason: the one that stands aside, which may be better,
-/// or else a new one. What cannot be built upon `is_whole` if it is the result of a transaction of this partition.
+/// Opens another store in place of one that cannot be built upon for this `reason`: the one set aside, which may be
+/// better, or else a new one. The unusable store `is_whole` if it is the result of a transaction of this partition.
 fn replace(context: &Context, lock: StoreLock, from: i64, (reason, is_whole): (&str, bool)) -> Result<Held, Setback> {
     let (dir, memory) = (lock.path(), &context.memory);
     if aside::stands_aside(dir, memory)? {
@@ -126,7 +128,7 @@ fn replace(context: &Context, lock: StoreLock, from: i64, (reason, is_whole): (&
             put_back(context, &lock)?;
             return Ok(Held::of(Store::open(dir, memory)?, lock));
         }
-        // It was complete: what stood aside for its sake should have been removed.
+        // It was complete: the store set aside for it should have been removed.
         resume::check_rebuild(from, reason)?;
         aside::remove_aside(dir, memory)?;
     }
@@ -136,7 +138,7 @@ fn replace(context: &Context, lock: StoreLock, from: i64, (reason, is_whole): (&
     Ok(Held::of(Store::open(dir, memory)?, lock))
 }
 
-/// Puts the store that stands aside into its place.
+/// Puts the store that was set aside back.
 fn put_back(context: &Context, lock: &StoreLock) -> Result<(), state::Error> {
     aside::remove_built(lock.path(), &context.memory)?;
     crash::point(crash::Point::BeforePutBack);

@@ -1,14 +1,14 @@
-//! What cannot be sent: a task whose output has failed it works on alone.
+//! Isolated tasks: a task whose output has failed continues on its own.
 //!
-//! After a delivery failure the task leaves the lane's shared transactions: it reads its input by a reader of
-//! its own and writes by a producer of its own, never waiting for a delivery, so that an output partition
-//! without a leader holds up its own input partition only. Where the cluster refuses what stands in a batch,
-//! the task tries half as many records, until the one is found; `on_unsendable` then applies to it. Once it
-//! has passed the trouble it returns to the shared transactions.
+//! After a delivery failure the task leaves the lane's shared transactions: it reads its input with its own reader and
+//! writes with its own producer, never waiting for a delivery, so that an output partition without a leader holds up
+//! only its own input partition. If the cluster refuses a record in a batch, the task tries half as many records, until
+//! the record is found; `on_unsendable` then applies to it. Once the task is past the trouble it returns to the shared
+//! transactions.
 //!
-//! A lane's tasks have a few places for that ([`super::limits::Limits::isolated_max`]), since each takes two clients with
-//! threads and memory of their own: who comes next is the lane's to say. A turn ends with the first trouble, and after
-//! `IDLE_MAX` in which nothing could be read.
+//! A lane has a few slots for this ([`super::limits::Limits::isolated_max`]), since each takes two clients with threads
+//! and memory of their own; the lane decides which task is next. A turn ends at the first trouble, and when nothing
+//! could be read for `IDLE_MAX`.
 
 use std::time::Duration;
 
@@ -25,17 +25,17 @@ use super::share::{Stop, TaskId};
 use super::task::{Phase, Task, Tasks};
 use super::transact::{Committed, Transactor};
 
-/// For how long a task that has a place may find nothing to read while others wait for theirs.
+/// How long a task with a slot may find nothing to read while others wait for one.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
-/// Why and until where a task is isolated. Outlives its restores.
+/// Why and until where a task is isolated. Survives its restores.
 #[derive(Clone, Debug)]
 pub struct Quarantine {
-    /// The task returns when it has committed up to this source offset.
+    /// The task returns once it has committed up to this source offset.
     until: i64,
-    /// How many records are tried in one transaction: halved when some are refused, until the one is found.
+    /// How many records are tried in one transaction: halved when any is refused, until the record is found.
     records_max: usize,
-    /// A record that the cluster refuses for good, and its words.
+    /// A record that the cluster refuses for good, and the cluster's message.
     pub unsendable: Option<(i64, String)>,
     attempts: u32,
     retry_at: Duration,
@@ -60,17 +60,17 @@ pub struct Isolated<C: Cluster> {
     transactor: Transactor<C>,
     reader: C::Reader,
     batch: C::Batch,
-    /// How many of the batch's records were taken through the task, and how many of them in the last transaction.
+    /// How many of the batch's records were processed, and how many of those in the last transaction.
     taken: usize,
     tried: usize,
-    /// Since when there was nothing to read.
+    /// Since when there has been nothing to read.
     idle_since: Option<Duration>,
-    /// Whether a sealed transaction waits for its deliveries.
+    /// Whether a sealed transaction is waiting for its deliveries.
     sealed: bool,
 }
 
 impl<C: Cluster> Isolated<C> {
-    /// The means to go on from `next`, which `group` has committed.
+    /// The means to continue at `next`, which `group` has committed.
     pub fn new(
         cluster: &C,
         group: &str,
@@ -82,7 +82,7 @@ impl<C: Cluster> Isolated<C> {
         Ok(Self { transactor, reader, batch, taken: 0, tried: 0, idle_since: None, sealed: false })
     }
 
-    /// Gives up what is open, so that nobody has to wait for it to time out.
+    /// Aborts the open transaction, so that nobody has to wait for its timeout.
     pub fn abandon(&mut self, cluster: &C, metrics: &LaneMetrics) {
         if self.transactor.is_open() {
             let cause = Cause::Cluster(cluster::Error::new(Kind::Abort, "the task is another's"));
@@ -91,23 +91,23 @@ impl<C: Cluster> Isolated<C> {
     }
 }
 
-/// What a step of an isolated task has come to.
+/// The result of a step of an isolated task.
 pub enum Outcome {
     /// Nothing to do yet.
     Waiting,
-    /// Nothing to read for long: others may have its place.
+    /// Nothing to read for a long time: others may have its slot.
     Idle,
     /// Something was done.
     Worked,
-    /// What comes before a record is committed, and there the task stops.
+    /// Everything before a record is committed, and the task stops there.
     Stopped(Stop),
-    /// The trouble is behind it: the task can share transactions again.
+    /// The trouble is over: the task can share transactions again.
     Recovered,
     /// Its transaction was aborted: the task must restore.
     SetBack(Cause),
 }
 
-/// The lane's parts that an isolated task works with.
+/// The parts of the lane that an isolated task works with.
 pub struct Means<'a, C: Cluster> {
     /// What all lanes share.
     pub context: &'a Context,
@@ -150,9 +150,10 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
     Outcome::SetBack(learn(means.context, task, refused, tried).unwrap_or(failure.cause))
 }
 
-/// What a failed try teaches: a single refused record is unsendable; of several, half are tried next; anything
-/// else is tried again later. Gives the reason to stop where there is no way on: the dead letter topic refuses
-/// the record as well. It has tried so many records, of which this offset is the last one's.
+/// Learns from a failed try: if a single record was refused, it is unsendable; if it was one of several, half as many
+/// are tried next; after any other failure the task tries again later. Returns the reason to stop if there is no way
+/// forward, because the dead letter topic refuses the record as well. `tried` records were sent, the last of them from
+/// offset `last`.
 fn learn<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
@@ -173,7 +174,7 @@ fn learn<C: Cluster>(
             } else {
                 quarantine.records_max = (tried / 2).max(1);
             }
-            // The record is closer now, which ends: nothing to wait for before the next try.
+            // The search for the record gets closer each time and so ends: no need to wait before the next try.
             task.attempts = 0;
         }
         None => {
@@ -184,7 +185,7 @@ fn learn<C: Cluster>(
     None
 }
 
-/// Reads what comes next, takes it through the task and seals the transaction.
+/// Reads the next records, takes them through the task and seals the transaction.
 fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Failure> {
     let Means { context, cluster, tasks, scratch, member, metrics } = means;
     let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
@@ -192,7 +193,7 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     if task.committed.next >= quarantine.until {
         return Ok(Outcome::Recovered);
     }
-    // A record that was found unsendable is dealt with alone.
+    // A record found to be unsendable is handled on its own.
     let records_max = if quarantine.unsendable.is_some() { 1 } else { quarantine.records_max };
     if isolated.taken >= isolated.batch.len() {
         isolated.taken = 0;
@@ -227,7 +228,7 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
 /// Commits once everything is delivered, or something has failed.
 fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Failure> {
     if isolated.transactor.has_failed() {
-        // Nothing to wait for: the client keeps the other records until they time out.
+        // No use waiting: the client keeps the other records until they time out.
         return Err(Failure::cluster(cluster::Error::new(Kind::Abort, "a record could not be delivered")));
     }
     if isolated.transactor.in_flight() > 0 {

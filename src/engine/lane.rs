@@ -1,12 +1,12 @@
 //! A lane: one thread's consumer, transactional producer and tasks. Lanes share nothing but settings.
 //!
-//! [`Lane::step`] is the whole of it: serve the group, take a batch through the tasks, let restores and isolated
-//! tasks do a slice each, sweep a little, and commit when the input is drained or a bound is reached. Low load
-//! so gives small transactions and a short latency, high load large ones.
+//! [`Lane::step`] is all of it: serve the group, take a batch through the tasks, give restores and isolated tasks a
+//! slice each, sweep a little, and commit when the input is drained or a bound is reached. So low load gives small
+//! transactions and low latency, high load large transactions.
 //!
-//! **Failure**: whatever goes wrong with a transaction, the way back aborts it and sends its tasks through
-//! their restore. A step answers with an error only where the lane itself cannot go on. A panic is one task's trouble
-//! where that task was at work alone; anywhere else it ends the lane ([`live`]).
+//! **Failure**: whatever goes wrong with a transaction, recovery aborts it and sends its tasks through their restore. A
+//! step returns an error only if the lane itself cannot continue. A panic is one task's trouble if that task was at
+//! work alone; anywhere else it ends the lane ([`live`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,29 +27,29 @@ mod group;
 mod records;
 mod recovery;
 
-/// How long an idle lane waits for a record before it looks after the group again.
+/// How long an idle lane waits for a record before it serves the group again.
 const IDLE_WAIT: Duration = Duration::from_millis(20);
-/// How long a lane waits that has restores or isolated tasks to look after.
+/// How long a lane waits if it has restores or isolated tasks to serve.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 /// How often stores are flushed, so that a quiet one does not keep an old position on disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a lane is at its stores' files in a row, before it looks after its group again: disks may be slow.
+/// How long a lane may spend on its stores' files before it serves its group again: disks may be slow.
 const DISK_SLICE: Duration = Duration::from_millis(500);
-/// How often gauges are brought up to date.
+/// How often gauges are updated.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Why a lane cannot go on.
+/// Why a lane cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
-    /// Its member or its producer is of no use.
+    /// Its member or its producer is unusable.
     #[error("{0}")]
     Failure(#[from] cluster::Error),
-    /// It has panicked, outside of what is one task's own.
+    /// It has panicked outside of any single task's work.
     #[error("panicked: {0}")]
     Panicked(Panic),
 }
 
-/// A lane from beginning to end: steps until `stop` is set, and leaves then. However it ends, all of it is gone.
+/// A lane from start to end: steps until `stop` is set, then leaves. However it ends, nothing of it remains.
 pub fn live<C: Cluster>(
     join: impl FnOnce() -> Result<Lane<C>, cluster::Error>,
     stop: &AtomicBool,
@@ -65,10 +65,10 @@ pub fn live<C: Cluster>(
         Ok(Ok(())) => Ok(caught(|| lane.leave()).map_err(Ended::Panicked)??),
         ended => {
             let (cluster, id) = (lane.cluster.clone(), lane.transactor.id());
-            // Not while it unwinds: a panic of its own would be the end of the process.
+            // Not during unwinding: a second panic would abort the process.
             let dropped = caught(|| drop(lane));
             if ended.is_err() {
-                // What it has left open would hold up whoever goes on, until it times out.
+                // A transaction left open would hold up the next owner until it times out.
                 cluster.fence(&id);
             }
             ended.map_err(Ended::Panicked)?.map_err(Ended::Failure)?;
@@ -92,21 +92,21 @@ pub struct Lane<C: Cluster> {
     batch: C::Batch,
     restore_batch: C::Batch,
     scratch: Scratch,
-    /// The records of the batch at hand, by task.
+    /// The records of the current batch, by task.
     shares: Vec<(TaskId, Vec<usize>)>,
     metrics: LaneMetrics,
     status: Arc<LaneStatus>,
     restoring: bool,
-    /// Whether the last slices of restores have brought something: then the next ones may at once.
+    /// Whether the last slices of restores have read something: then the next ones follow at once.
     loading: bool,
-    /// The catalog's edition that the member subscribes to.
+    /// The edition of the catalog that the member subscribes to.
     edition: u64,
-    /// How many recreated topics the tasks were sent to look at.
+    /// The number of recreated topics for which the tasks were already sent to check.
     rechecked: u64,
-    /// How often topics were seen to have been given more partitions, when that was last looked at.
+    /// The catalog's count of topics that grew, when last checked.
     growths: u64,
     flushed_at: Duration,
-    /// The tasks whose stores are still to be flushed this time.
+    /// The tasks whose stores are still to be flushed in this round.
     to_flush: Vec<TaskId>,
     /// The task whose restore is next: the others have had their slice.
     restore_next: TaskId,
@@ -114,7 +114,7 @@ pub struct Lane<C: Cluster> {
 }
 
 impl<C: Cluster> Lane<C> {
-    /// Joins the group. `random` is this start's own and makes the transactional id.
+    /// Joins the group. `random` is unique to this start and makes the transactional id unique.
     pub fn join(
         context: Arc<Context>,
         cluster: C,
@@ -122,16 +122,16 @@ impl<C: Cluster> Lane<C> {
         random: u64,
         status: Arc<LaneStatus>,
     ) -> Result<Self, cluster::Error> {
-        // In this order: a topic that comes in between is subscribed to once more.
+        // In this order: a topic that appears in between leads to another subscription.
         let edition = context.topics.edition();
         let topics = context.topics.names();
         let transactional_id = context.topology.transactional_id(random, index);
         let rechecked = context.recreated.load(Ordering::Relaxed);
         let now = context.clock.monotonic();
-        // Made at once, so that missing rights show here and not with the first record.
+        // Created at once, so that missing rights show up here and not with the first record.
         let mut transactor = Transactor::new(transactional_id.clone(), random, context.ids.clone());
         transactor.prepare(&cluster)?;
-        // Last, so that a lane that cannot write does not make the group rebalance again and again.
+        // Last, so that a lane that cannot write does not keep making the group rebalance.
         let member = cluster.member(&context.topology.group(), &topics)?;
         Ok(Self {
             transactor,
@@ -162,7 +162,7 @@ impl<C: Cluster> Lane<C> {
         })
     }
 
-    /// Does what there is to do, waiting some milliseconds for records where there is nothing.
+    /// Does whatever there is to do; waits some milliseconds for records if there is nothing.
     pub fn step(&mut self) -> Result<(), cluster::Error> {
         let wait = self.wait();
         match self.member.poll(&mut self.batch, self.context.limits.poll_records_max, wait) {
@@ -232,7 +232,7 @@ impl<C: Cluster> Lane<C> {
             self.flushed_at = now;
             self.to_flush = self.tasks_in(|phase| matches!(phase, Phase::Running));
         }
-        // A transaction that waited for a slow disk would time out.
+        // A transaction that waits for a slow disk would time out.
         while !self.to_flush.is_empty()
             && !self.transactor.is_open()
             && self.context.clock.monotonic().saturating_sub(now) < DISK_SLICE
@@ -251,11 +251,11 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Tells the supervisor how the tasks stand.
+    /// Reports the tasks' states to the supervisor.
     fn report(&self) {
         let open = self.transactor.is_open();
         let drained = |task: &Task<C>| {
-            // What the member has last heard may be from before the partition came back.
+            // The member's last known end may be from before the partition came back.
             let end = self.member.end(&task.input).map(|end| end.max(task.input_end));
             !open && matches!(task.phase, Phase::Running) && end.is_some_and(|end| task.committed.next >= end)
         };
@@ -272,7 +272,7 @@ impl<C: Cluster> Lane<C> {
     }
 }
 
-/// Where a task at work waits for what is there and does not come.
+/// The offset at which a task at work waits for records that exist and do not arrive.
 fn stands_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     let next = task.committed.next;
     end.filter(|end| matches!(task.phase, Phase::Running) && *end > next).map(|_| next)
@@ -289,12 +289,12 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {
         task.drained_at = Some(wall_ms);
         return task.metrics.lag(0, 0.0);
     }
-    // The next record came after the last one that was read, and after all was read.
+    // The next record arrived after the last one read, and after everything was read.
     let since = task.last_timestamp.max(task.drained_at);
     task.metrics.lag(records, age_ms(since, wall_ms) as f64 / 1000.0);
 }
 
-/// For how long something has been there. Whoever writes a record chooses its timestamp, whatever it is.
+/// How long something has been there. Timestamps are chosen by producers and may be anything.
 fn age_ms(since: Option<i64>, wall_ms: i64) -> i64 {
     since.map_or(0, |since| wall_ms.saturating_sub(since).max(0))
 }
@@ -304,7 +304,7 @@ mod tests {
     use super::age_ms;
 
     #[test]
-    fn no_timestamp_is_too_old_or_too_new_to_have_an_age() {
+    fn extreme_timestamps_do_not_overflow_the_age() {
         let ages = [None, Some(4_000), Some(6_000), Some(i64::MAX), Some(i64::MIN), Some(-2)];
         assert_eq!(ages.map(|since| age_ms(since, 5_000)), [0, 1_000, 0, 0, i64::MAX, 5_002]);
     }

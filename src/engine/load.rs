@@ -1,8 +1,8 @@
-//! Reading a changelog into a store that is behind it, a bounded slice a call.
+//! Reads a changelog into a store that is behind it, a bounded slice per call.
 //!
-//! Three things go on at once: the cluster's client fetches, the lane takes the records over into a buffer, and the
-//! store's builders make files of the full ones. The buffers are the process's and bounded: where there is none,
-//! nothing is read, and so nothing more is fetched.
+//! Three things run at once: the cluster's client fetches, the lane copies the records into a buffer, and the store's
+//! builders turn full buffers into files. The process has a bounded number of buffers: if none is free, nothing is
+//! read, and so nothing more is fetched.
 
 use std::time::Duration;
 
@@ -20,32 +20,32 @@ use super::progress::Restoring;
 use super::restore::Setback;
 use super::task::{Phase, Task};
 
-/// For how long a changelog may bring nothing before its end.
+/// How long a changelog may deliver nothing before its end.
 const NO_PROGRESS_WAIT: Duration = Duration::from_secs(60);
-/// Changelog records taken in one read.
+/// Changelog records per read.
 const READ_RECORDS_MAX: usize = 2048;
-/// Reads in one slice: some milliseconds, for which the lane's other tasks wait.
+/// Reads per slice: some milliseconds, during which the lane's other tasks wait.
 const SLICE_READS_MAX: usize = 8;
 
 /// A store being rebuilt.
 pub struct Loading<C: Cluster> {
     settled: Settled,
     reader: C::Reader,
-    /// What is read into, while there is room for it.
+    /// The buffer being filled, unless there is no room for one.
     buffer: Option<LoadBuffer>,
-    /// Loads that the store was given and has not taken over.
+    /// Loads that the store was given and has not finished.
     under_way: usize,
-    /// Whether the store is complete as it is, and nothing of the load is in it.
+    /// Whether the store is still complete, with nothing of the load in it.
     is_whole: bool,
     from: i64,
-    /// Up to behind the last record that was read. What reading has passed over since was taken back: as long as the load
-    /// has not ended, nothing says that nothing else will stand there.
+    /// The offset after the last record read. Whatever reading has skipped since was aborted, but until the load has
+    /// ended there may yet be something else at those offsets.
     read_up_to: i64,
-    /// When what the load builds upon was synced: until the load has ended the store is no younger.
+    /// When the state that the load builds upon was synced: the store keeps this age until the load has ended.
     synced_at: i64,
-    /// Where the position record stands that the store has had before, where that is known.
+    /// Where the store's previous position record is, if known.
     former_position_offset: Option<i64>,
-    /// Where the last position record stands that the store has or is to have, where that is known.
+    /// Where the last position record that the store has or will get is, if known.
     position_offset: Option<i64>,
     records: u64,
     began: Duration,
@@ -53,7 +53,7 @@ pub struct Loading<C: Cluster> {
     told: Restoring,
 }
 
-/// How far a load has come.
+/// How far a load has got.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Reached {
     position: i64,
@@ -61,28 +61,28 @@ struct Reached {
     under_way: usize,
 }
 
-/// What a slice has come to.
+/// The result of a slice.
 pub enum Progress {
     /// Nothing was there yet.
     Waiting,
-    /// Something was done, and more is to be.
+    /// Something was done, and there is more to do.
     Worked,
     /// The store holds what the changelog holds below `position`.
     Loaded {
-        /// What was learnt before.
+        /// What settling found out.
         settled: Box<Settled>,
-        /// Up to where the changelog was read.
+        /// How far the changelog was read.
         position: i64,
-        /// Where the last position record stands, where that is known.
+        /// Where the last position record is, if known.
         position_offset: Option<i64>,
-        /// What the store lacks of that, where it was complete before and takes this as one.
+        /// What the store still lacks, if it was complete before and takes this in one batch.
         rest: Option<LoadBuffer>,
     },
 }
 
 impl<C: Cluster> Loading<C> {
-    /// Begins to read `changelog` from `from` on, into a store that was told so, or one that `is_whole` and shall be told
-    /// so when it is written to; where its position record stands is `position_offset`.
+    /// Starts reading `changelog` at `from` into a store that has begun its load, or that `is_whole` and begins it when
+    /// it is first written to. `position_offset` is where its position record is.
     pub fn new(
         context: &Context,
         cluster: &C,
@@ -112,7 +112,7 @@ impl<C: Cluster> Loading<C> {
         })
     }
 
-    /// Up to where the changelog was read, and at most to where it ended when the load began.
+    /// How far the changelog was read, but no further than its end when the load started.
     fn position(&self) -> i64 {
         self.reader.position().min(self.settled.changelog_end)
     }
@@ -125,7 +125,7 @@ impl<C: Cluster> Loading<C> {
         self.position() >= self.settled.changelog_end
     }
 
-    /// The store takes over what was made of what it was handed.
+    /// Has the store take in what was built from the buffers it was handed.
     fn absorb(&mut self, store: &mut Store) -> Result<(), Setback> {
         let under_way = store.take_loaded()?;
         if under_way < self.under_way {
@@ -142,7 +142,7 @@ impl<C: Cluster> Loading<C> {
                 break;
             }
             if !self.make_room(context) {
-                // Other loads have all the room: nothing was asked of the changelog.
+                // Other loads have all the room: the changelog was not read.
                 self.progressed = context.clock.monotonic();
                 break;
             }
@@ -156,7 +156,7 @@ impl<C: Cluster> Loading<C> {
         Ok(())
     }
 
-    /// Sees to it that there is something to read into; not while other loads have all the room.
+    /// Makes sure there is a buffer to read into, unless other loads have all the room.
     fn make_room(&mut self, context: &Context) -> bool {
         if self.buffer.is_none() {
             self.buffer = context.memory.load_buffer();
@@ -171,7 +171,7 @@ impl<C: Cluster> Loading<C> {
         let Some(buffer) = &mut self.buffer else { return Ok(()) };
         for index in 0..batch.len() {
             let record = batch.record(index);
-            // A later owner's: with a part of its transaction the store would be the result of none.
+            // A later owner's record: with only a part of its transaction the store would be the result of none.
             if record.offset >= self.settled.changelog_end {
                 break;
             }
@@ -187,8 +187,8 @@ impl<C: Cluster> Loading<C> {
         Ok(())
     }
 
-    /// Publishes how far the load has come. Whether that is any further than `before`; where it has not been for long, it
-    /// is tried anew.
+    /// Publishes how far the load has got. Returns whether that is further than `before`; an error if there was no
+    /// progress for so long that the load has to be restarted.
     fn report(
         &mut self,
         before: Reached,
@@ -198,7 +198,7 @@ impl<C: Cluster> Loading<C> {
     ) -> Result<bool, Setback> {
         let position = self.position();
         let worked = before != self.reached();
-        // What is waited for, where something is under way, is this machine's disk and not the changelog.
+        // While buffers are under way, the wait is for this machine's disk, not for the changelog.
         if worked || self.under_way > 0 {
             self.progressed = now;
         }
@@ -211,8 +211,8 @@ impl<C: Cluster> Loading<C> {
         Ok(worked)
     }
 
-    /// Hands the store what there is no more room for, or, once all was read, the rest; and ends when the store has taken
-    /// it over. Of a store that is complete the caller gets the rest to write, if it can be written as one.
+    /// Hands the store a full buffer or, once everything is read, the rest; ends when the store has taken it in. If the
+    /// store is complete, the rest is left to the caller, provided that it can be written in one batch.
     fn finish(
         &mut self,
         context: &Context,
@@ -232,7 +232,7 @@ impl<C: Cluster> Loading<C> {
         Ok((is_read && self.under_way == 0).then(|| self.loaded(input, now, None)))
     }
 
-    /// Hands what was read so far to the store. Of one that is complete, a copy is kept first: from then on it is not.
+    /// Hands the store what was read so far. A complete store is copied first: from then on it is incomplete.
     fn hand_over(
         &mut self,
         context: &Context,
@@ -249,7 +249,7 @@ impl<C: Cluster> Loading<C> {
             position_offset,
         };
         if self.is_whole {
-            // Of the position record that it has, which stays until the load brings another.
+            // With its current position record, which stays until the load brings another.
             let meta = stands_at(self.from, self.former_position_offset);
             held.keep_copy(context)?;
             held.store.begin_load(&meta)?;
@@ -262,7 +262,7 @@ impl<C: Cluster> Loading<C> {
         Ok(held.store.load(buffer, meta)?)
     }
 
-    /// All was read, and, but for the `rest`, is in the store.
+    /// Everything was read and, except for the `rest`, is in the store.
     fn loaded(&self, input: &TopicPartition, now: Duration, rest: Option<LoadBuffer>) -> Progress {
         let (took, position) = (now.saturating_sub(self.began), self.position());
         tracing::info!(
@@ -279,10 +279,10 @@ impl<C: Cluster> Loading<C> {
     }
 }
 
-/// Takes what is ready into the store and reads a slice of the changelog. The position that a load names is behind the
-/// last record that was read when it was handed to the store, which keeps their order: so after a crash all that is missing
-/// lies behind the store's position. What files that outlived it hold of that tells of no position: the record comes with
-/// what says where the store stands.
+/// Has the store take in what is ready and reads a slice of the changelog. A load is handed over with the position
+/// after the last record read, and the store keeps the loads' order: so after a crash, everything missing is beyond the
+/// store's position. Files that survive a crash and hold more do not claim a position: that record is written together
+/// with the store's meta record.
 pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch) -> Result<Progress, Setback> {
     let Task { phase: Phase::Loading(loading), held: Some(held), changelog, input, metrics, .. } = task else {
         return Ok(Progress::Waiting);

@@ -1,25 +1,24 @@
-//! The engine: lanes that take records through [`crate::dedup`], remember in [`crate::state`] and read and
-//! write through [`crate::cluster`], exactly once.
+//! The engine: lanes that take records through [`crate::dedup`], keep what is remembered in [`crate::state`] and read
+//! and write through [`crate::cluster`], exactly once.
 //!
-//! - [`run`] supervises: it looks at the topics ([`preflight`]), starts the lanes and stops them; the [`catalog`] has
-//!   the topics that are read, [`feeding`] says which they may be
+//! - [`run`] supervises: it checks the topics ([`preflight`]), starts the lanes and stops them; [`catalog`] holds the
+//!   topics that are read, [`feeding`] decides which may be
 //! - [`budget`] divides the memory, and [`limits`] bound what is done at once
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
-//! - [`process`] takes a batch through a task; [`transact`] is its transaction, in which each task has a [`share`]: what
-//!   is committed becomes the task's, what is aborted is dropped
+//! - [`process`] takes a batch through a task; [`transact`] is its transaction, in which each task has a [`share`]:
+//!   committed, it becomes the task's, aborted, it is dropped
 //! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
-//!   say who can have written; [`isolate`] is for outputs that fail
-//! - [`rebuild`] writes a changelog that is gone anew, from stores, while nobody is at work
-//! - [`audit`] explains what was dropped, and [`letters`] tell in the log of what was set aside; [`sweep`] removes what
-//!   has expired
-//! - [`watch`] sees topics come, go and be recreated, [`held_up`] tasks that stand before an open transaction, `disks` those
-//!   that do not answer, and [`fallback`] a changelog that has lost records; [`progress`] tells of work that takes
-//!   long
-//! - [`panics`] are trouble like any other; [`present`] says what time it is
+//!   record who may have written; [`isolate`] is for outputs that fail
+//! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running
+//! - [`audit`] explains what was dropped, [`letters`] log what was set aside, and [`sweep`] removes what has expired
+//! - [`watch`] notices topics that come, go or are recreated, [`held_up`] tasks that are stuck behind an open
+//!   transaction, `disks` disks that do not respond, and [`fallback`] a changelog that has lost records; [`progress`]
+//!   reports on long-running work
+//! - [`panics`] are handled like any other trouble; [`present`] decides what time it is
 //!
-//! **Failure**: a task that must not go on stops and is logged, the others go on; a lane that cannot go on is
-//! made anew after a pause, and given up where it panics again and again; a topology that is refused is given up, the
-//! other topologies go on.
+//! **Failure**: a task that must not continue stops and is logged, while the others continue; a lane that cannot
+//! continue is restarted after a pause, and given up if it keeps panicking; a topology that is refused is given up,
+//! while the others continue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,26 +81,26 @@ use preflight::unreached::told;
 use preflight::{Admitted, Preflight};
 use status::LaneStatus;
 
-/// How often the supervisor looks after its lanes.
+/// How often the supervisor checks its lanes.
 const SUPERVISE_INTERVAL: Duration = Duration::from_millis(20);
-/// How often a topic that is not known is asked for again.
+/// How often an unknown topic is looked up again.
 const MISSING_INTERVAL: Duration = Duration::from_millis(500);
-/// A lane that has worked for so long begins anew without a long pause.
+/// A lane that has worked for this long is restarted without a long pause.
 const LANE_LASTED: Duration = Duration::from_secs(60);
 
-/// What a run is given.
+/// The input of a run.
 pub struct Options {
     /// The worker's settings.
     pub config: Config,
-    /// What to run, each by itself.
+    /// What to run; each is independent of the others.
     pub topologies: Vec<Topology>,
-    /// Whether to end once everything that there is to read was committed.
+    /// Whether to end once everything there is to read has been committed.
     pub until_drained: bool,
     /// Set from outside to end the run: transactions are finished, groups left, stores flushed.
     pub stop: Arc<AtomicBool>,
     /// Where counts go.
     pub metrics: Metrics,
-    /// Where it is said whether this instance can be counted on.
+    /// Where this instance's readiness is reported.
     pub health: Health,
 }
 
@@ -114,7 +113,7 @@ pub enum Error {
     /// The state folder cannot be used.
     #[error("{0}")]
     State(#[from] state::Error),
-    /// A topology was given up; the others ran to their end.
+    /// A topology was given up; the others ran to the end.
     #[error("topology {name}: {reason}")]
     Topology {
         /// Its name.
@@ -130,7 +129,7 @@ pub enum Error {
         /// How many.
         tasks: usize,
     },
-    /// Topics that the input's pattern means were not read.
+    /// Topics that match the input's pattern were not read.
     #[error(
         "{topics} of the topics that topology {name} should read {} refused; the log says why",
         agreeing(*topics, "was", "were")
@@ -141,17 +140,17 @@ pub enum Error {
         /// How many.
         topics: usize,
     },
-    /// A thread could not be had.
+    /// A thread could not be started.
     #[error(
         "the thread {name} could not be started: {reason}; raise the limit of threads (ulimit -u, pids.max), or run fewer lanes"
     )]
     Thread {
         /// What it was for.
         name: String,
-        /// The system's words.
+        /// The system's message.
         reason: String,
     },
-    /// A lane panicked again and again, or as it was to end.
+    /// A lane kept panicking, or panicked while it was ending.
     #[error("a lane of topology {name} has panicked and was given up; the log says where")]
     Panicked {
         /// The topology's name.
@@ -160,7 +159,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the log has told it when it happened, reason and all: the other topologies may go on for long after.
+    /// Whether the error was logged in full when it happened; the other topologies may have run on long after.
     pub fn is_logged(&self) -> bool {
         matches!(self, Self::Topology { .. })
     }
@@ -182,7 +181,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     }
 }
 
-/// Who gets what of the memory.
+/// How the memory is divided.
 fn budget(config: &Config, topologies: &[Topology]) -> Budget {
     let lanes = config.lanes.max(1) * topologies.len();
     Budget::new(config.memory_bytes, config.unpacked_bytes, lanes, config.commit)
@@ -196,7 +195,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let budget = budget(&config, &topologies);
     let memory = Memory::new(budget.stores_bytes);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    // Said first of all, so that readiness waits for every topology.
+    // First of all, so that readiness waits for every topology.
     for topology in &topologies {
         (0..config.lanes.max(1)).for_each(|lane| health.lane_joined(&topology.name, lane, false));
     }
@@ -209,7 +208,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         let preflight = Preflight::new(cluster, &topology, &rules_digest, &config.topics, survey);
         let admitted = match look(&preflight, &topology, &config, &*clock, &stop) {
             Ok(admitted) => admitted,
-            // Asked to end before anything was begun: nothing has failed.
+            // Stopped before anything was started: nothing has failed.
             Err(error) if error.kind != Kind::Refused && stop.load(Ordering::Relaxed) => break,
             Err(error) => {
                 tracing::error!(topology = name, reason = %error.message, "topology refused");
@@ -258,7 +257,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     jobs.into_iter().map(Job::end).fold(outcome, Result::and)
 }
 
-/// The preflight, tried again while the cluster cannot be reached.
+/// The preflight, retried while the cluster cannot be reached.
 fn look<C: Cluster>(
     preflight: &Preflight<'_, C>,
     topology: &Topology,
@@ -305,7 +304,7 @@ struct RunningLane {
 }
 
 impl Job {
-    /// What could be started, and an error where that is not all: the system may have no more threads.
+    /// Starts as much as possible, with an error if not everything started: the system may be out of threads.
     fn start<C: Cluster>(
         cluster: &C,
         context: Arc<Context>,
@@ -330,7 +329,7 @@ impl Job {
         Ok(())
     }
 
-    /// Whether everything that there is to read was committed, or will never be.
+    /// Whether everything there is to read has been committed, or never will be.
     fn is_drained(&self) -> bool {
         let counts = self.lanes.iter().map(|lane| lane.status.counts());
         let (tasks, drained) =
@@ -366,7 +365,7 @@ impl Job {
     }
 }
 
-/// A thread of this name, if there can be one.
+/// Starts a named thread, if the system allows it.
 fn spawn<T: Send + 'static>(name: String, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, Error> {
     std::thread::Builder::new()
         .name(name.clone())
@@ -374,7 +373,7 @@ fn spawn<T: Send + 'static>(name: String, body: impl FnOnce() -> T + Send + 'sta
         .map_err(|error| Error::Thread { name, reason: error.to_string() })
 }
 
-/// Waits until the run is to end, and says so to the lanes; tells meanwhile of disks that do not answer.
+/// Waits until the run is to end and signals it to the lanes; meanwhile reports disks that do not respond.
 fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool, health: &Health, clock: &dyn Clock) {
     let mut disks = Disks::default();
     while !stop.load(Ordering::Relaxed) {
@@ -386,7 +385,7 @@ fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool, health: &Heal
     }
 }
 
-/// The watch's thread: begins anew after a panic, which has left nothing behind but what others wait for.
+/// The watch's thread: restarts after a panic, which leaves nothing behind but what others wait for.
 pub fn keep_watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let mut attempt = 0;
     while let Err(panic) = caught(|| watch::watch(cluster, context, stop)) {
@@ -397,8 +396,8 @@ pub fn keep_watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool)
     }
 }
 
-/// A lane's thread: makes the lane, steps it, and makes it anew where it cannot go on. `random` is another number each time,
-/// which no other lane of any process comes to have.
+/// A lane's thread: creates the lane, steps it, and restarts it where it cannot continue. `random` returns a new number
+/// each time, which no other lane of any process will ever use.
 pub fn work<C: Cluster>(
     context: &Arc<Context>,
     cluster: &C,
@@ -408,7 +407,7 @@ pub fn work<C: Cluster>(
     stop: &AtomicBool,
 ) -> Result<(), Ended> {
     let (mut attempt, mut panics) = (0, 0);
-    // A right that was there once may be there again.
+    // A right that was granted once may be granted again.
     let mut has_joined = false;
     let topology = &context.topology.name;
     while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! A batch's way through a task: judged record by record (`judge`), and sent where that says.
+//! A batch's way through a task: each record is judged (`judge`) and sent where its verdict says.
 
 use std::borrow::Cow;
 
@@ -30,42 +30,42 @@ impl Scratch {
         Self { judge: Judge::new(context), headers: HeaderBuf::default(), explanation: Vec::new() }
     }
 
-    /// The record at hand, where [`process`] has panicked.
+    /// The record that [`process`] was working on when it panicked.
     pub fn at_hand(&self) -> AtHand {
         self.judge.at_hand.map_or(AtHand::Nothing, AtHand::Record)
     }
 }
 
-/// A task's records of a batch.
+/// A task's records in a batch.
 pub struct Portion<'a, B> {
     /// The batch.
     pub batch: &'a B,
-    /// Which of its records, in offset order.
+    /// The indices of its records, in offset order.
     pub indices: &'a [usize],
     /// What the transaction has room for.
     pub room: Room,
 }
 
-/// What may still be put into a transaction.
+/// How much more fits into a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Records decided.
     pub records: usize,
-    /// Bytes that the producer holds of what is sent. The record that takes the last of them is still processed.
+    /// Bytes held by the producer for what is sent. The record that uses up the last of them is still processed.
     pub bytes: usize,
-    /// Bytes of records that are worth being read at once, of which the last ones may not find room: as many, or more where
-    /// only little is left. What does not come to be sent, duplicates, would otherwise be read and looked up one by one.
+    /// Bytes of records worth reading at once, the last of which may not fit: the same number, or more where only
+    /// little is left. Otherwise duplicates, which are never sent, would be read and looked up one at a time.
     pub read_bytes: usize,
 }
 
 impl Room {
-    /// Room for so much.
+    /// Room for this much.
     pub fn of(records: usize, bytes: usize) -> Self {
         Self { records, bytes, read_bytes: bytes }
     }
 
-    /// How many of these records are to be read: those that there is room for, were each of them sent. What lies beyond
-    /// would be read again for the next transaction.
+    /// How many of these records to read: those that would fit if every one of them were sent. Anything beyond would be
+    /// read again for the next transaction.
     fn reach<B: RecordBatch>(&self, batch: &B, indices: &[usize]) -> usize {
         let mut left = self.read_bytes;
         let has_room = |index: &&usize| {
@@ -78,15 +78,15 @@ impl Room {
     }
 }
 
-/// What a record may grow by on its way, about: as a dead letter it says why.
+/// Roughly how much a record may grow on its way: a dead letter carries the reason.
 const ADDED_BYTES: usize = 1 << 10;
 
 /// What a batch has added to a transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Added {
-    /// Records decided: the first of those that were to be.
+    /// Records decided, counted from the first.
     pub records: usize,
-    /// Bytes that the producer holds of what was sent.
+    /// Bytes held by the producer for what was sent.
     pub bytes: usize,
     /// Records sent to the dead letter topic.
     pub dead_letters: u64,
@@ -96,8 +96,9 @@ pub struct Added {
 
 /// Takes a task's records into its share of the open transaction, which must be aborted after an error.
 ///
-/// A record that an action `fail` stops at, or one at which the task has panicked too often, is left unprocessed, with
-/// all that follow it, and [`Share::stop`] says why. So is one of which clocks have to be asked. Records for which the transaction has no room are left unprocessed, too; [`Added::records`] says how many are done.
+/// A record that an action `fail` stops at, or at which the task has panicked too often, is left unprocessed, as is
+/// everything after it; [`Share::stop`] says why. The same goes for a record that needs the clocks checked first.
+/// Records that do not fit into the transaction are also left; [`Added::records`] says how many were processed.
 pub fn process<C: Cluster>(
     context: &Context,
     work: &Work<'_, C>,
@@ -107,7 +108,7 @@ pub fn process<C: Cluster>(
     scratch: &mut Scratch,
 ) -> Result<Added, Failure> {
     let processed = process_all(context, work, share, portion, producer, scratch);
-    // Whatever has come of it: a panic elsewhere is not the record's at which this has stopped.
+    // Whatever the result: a later panic elsewhere must not be blamed on this record.
     scratch.judge.at_hand = None;
     processed
 }
@@ -160,7 +161,7 @@ fn process_all<C: Cluster>(
             judge.dropped(context, outlet.share, at, &record, decision).write(explanation);
             outlet.explain(&record, topic, explanation)?;
         }
-        // What the output refuses is as if it had never been there.
+        // A record that the output refuses is treated as if it had never existed.
         if decision.reason != Reason::Unsendable {
             added.epoch_changes += u64::from(judge.remember(share, at, &record));
         }
@@ -192,7 +193,7 @@ fn stops_at(context: &Context, record: &Record<'_>, evaluation: &Evaluation) -> 
     format!("{place} is {verdict} ({reason}): {words}; the topology says `fail`")
 }
 
-/// Why a record is set aside, or the task stops before it, for people.
+/// Why a record is set aside or the task stops before it, in words.
 fn words<'a>(context: &Context, evaluation: &'a Evaluation) -> Cow<'a, str> {
     match &evaluation.refusal {
         Some(refusal) => context.topology.refusal(refusal),
@@ -211,8 +212,8 @@ struct Outlet<'a, C: Cluster> {
 }
 
 impl<C: Cluster> Outlet<'_, C> {
-    /// Sends the record where its evaluation says. What comes back is the decision that was carried out: another
-    /// one where the output refuses the record.
+    /// Sends the record where its evaluation says. Returns the decision that was carried out: a different one if the
+    /// output refuses the record.
     fn emit(&mut self, record: &Record<'_>, evaluation: &Evaluation) -> Result<Decision, Failure> {
         let refusal = match evaluation.decision.action {
             Action::Drop => return Ok(evaluation.decision),
@@ -242,13 +243,13 @@ impl<C: Cluster> Outlet<'_, C> {
         Ok(Decision { verdict: Verdict::Invalid, ..decision })
     }
 
-    /// The cluster's words where it has refused the record before.
+    /// The cluster's message if it has refused the record before.
     fn unsendable(&self, record: &Record<'_>) -> Option<&str> {
         let (offset, message) = self.work.task.quarantine.as_ref()?.unsendable.as_ref()?;
         (*offset == record.offset).then_some(message)
     }
 
-    /// Sends the record on as it is; the cluster's words if it will not take it.
+    /// Forwards the record unchanged; returns the cluster's message if it refuses it.
     fn forward(&mut self, record: &Record<'_>) -> Result<Option<String>, Failure> {
         let message = Message {
             topic: &self.work.task.output,
@@ -268,7 +269,7 @@ impl<C: Cluster> Outlet<'_, C> {
                 Ok(None)
             }
             Err(error) if error.kind == Kind::Refused => Ok(Some(error.message)),
-            // A record that cannot even be handed over is its task's trouble, not the lane's.
+            // A record that cannot even be handed to the producer is its task's trouble, not the lane's.
             Err(error) if error.kind == Kind::Abort => {
                 Err(Failure { task: Some(self.share.task), cause: Cause::Cluster(error) })
             }
@@ -276,8 +277,8 @@ impl<C: Cluster> Outlet<'_, C> {
         }
     }
 
-    /// Sends the original bytes to the dead letter topic, with headers that say where they stood and what is
-    /// wrong with them. A timestamp that a topic may refuse is replaced by the present.
+    /// Sends the original bytes to the dead letter topic, with headers that say where the record was and what is wrong
+    /// with it. A timestamp that a topic may refuse is replaced by the current time.
     fn dead_letter(&mut self, record: &Record<'_>, reason: Reason, message: &str) -> Result<(), Failure> {
         self.headers.clear();
         self.headers.extend(record.headers);
@@ -314,8 +315,8 @@ impl<C: Cluster> Outlet<'_, C> {
         Ok(())
     }
 
-    /// Sends what explains a drop to the audit topic. Where a topic has refused the record before, it may have been
-    /// the timestamp: the present replaces it.
+    /// Sends the explanation of a drop to the audit topic. If a topic has refused the record before, that may have been
+    /// because of its timestamp, so the current time is used instead.
     fn explain(&mut self, record: &Record<'_>, topic: &str, value: &[u8]) -> Result<(), Failure> {
         let believable = self.unsendable(record).is_none();
         let explanation = Message {

@@ -1,12 +1,12 @@
-//! What is told of long work while it goes on: a line of the log every [`TELL_INTERVAL`] for each task that
-//! restores or is swept, and the metrics at every slice.
+//! Reports on long-running work: a log line every [`TELL_INTERVAL`] for each task that restores or is swept, and
+//! metrics at every slice.
 
 use std::time::Duration;
 
 use crate::observe::{Pace, TaskMetrics};
 use crate::record::TopicPartition;
 
-/// How often a task's long work is told of.
+/// How often a task's long-running work is logged.
 pub const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A restore's progress, in changelog offsets.
@@ -17,12 +17,12 @@ pub struct Restoring {
 }
 
 impl Restoring {
-    /// A restore that begins now.
+    /// A restore that starts now.
     pub fn begin(now: Duration, remaining: i64) -> Self {
         Self { pace: Pace::begin(now, count(remaining)), told: now }
     }
 
-    /// So many offsets were passed since the beginning, and so many remain.
+    /// Reports that `done` offsets were passed since the start, and that `remaining` are left.
     pub fn at(&mut self, now: Duration, done: i64, remaining: i64, task: &TopicPartition, metrics: &TaskMetrics) {
         self.pace.at(now, count(done), count(remaining));
         metrics.restoring(&self.pace);
@@ -38,7 +38,7 @@ impl Restoring {
         }
     }
 
-    /// Whether it is time for a line. The line of the beginning was the first, that of the end is the last.
+    /// Whether it is time for a line. The first line was logged at the start, the last one is at the end.
     fn is_due(&mut self, now: Duration) -> bool {
         let due = now.saturating_sub(self.told) >= TELL_INTERVAL && self.pace.remaining() > 0;
         if due {
@@ -48,11 +48,11 @@ impl Restoring {
     }
 }
 
-/// The walks of a task's sweeper, in entries.
+/// The walks of a task's sweeper, counted in entries.
 #[derive(Clone, Debug, Default)]
 pub struct Walks {
     walk: Option<Walk>,
-    /// Walks that have ended since a line told of it.
+    /// Walks that have ended since a line last reported any.
     ended: Ended,
     /// When a line was last written.
     told: Option<Duration>,
@@ -63,7 +63,7 @@ pub struct Walks {
 struct Walk {
     pace: Pace,
     removed: u64,
-    /// Whether a line has told of it.
+    /// Whether a line has reported it.
     told: bool,
 }
 
@@ -76,18 +76,18 @@ struct Ended {
     took: Duration,
 }
 
-/// What a slice of a walk came to.
+/// The result of a slice of a walk.
 #[derive(Clone, Copy, Debug)]
 pub struct Walked {
-    /// Entries looked at.
+    /// Entries examined.
     pub walked: u64,
-    /// Those of them that are removed.
+    /// How many of them are removed.
     pub removed: u64,
-    /// What the walk has still to look at, as estimated; `None` where it has ended.
+    /// The estimated number of entries left to examine; `None` if the walk has ended.
     pub remaining: Option<u64>,
 }
 
-/// A line of the log.
+/// A log line.
 #[derive(Debug, PartialEq)]
 enum Line {
     Walking { walked: u64, removed: u64, remaining: u64, per_second: Option<u64>, done_in_s: Option<u64> },
@@ -95,17 +95,17 @@ enum Line {
 }
 
 impl Walks {
-    /// A walk begins at the front. One that was under way will not be ended.
+    /// Starts a walk from the first key. An unfinished walk is abandoned.
     pub fn begin(&mut self, now: Duration, remaining: u64) {
         self.walk = Some(Walk { pace: Pace::begin(now, remaining), removed: 0, told: false });
     }
 
-    /// Entries that the walk under way has looked at.
+    /// Entries that the current walk has examined.
     pub fn walked(&self) -> u64 {
         self.walk.as_ref().map_or(0, |walk| walk.pace.done())
     }
 
-    /// A slice of the walk was done.
+    /// Notes a slice of the walk.
     pub fn at(&mut self, now: Duration, slice: Walked, task: &TopicPartition, metrics: &TaskMetrics) {
         let Some(walk) = &mut self.walk else { return };
         walk.removed += slice.removed;
@@ -124,7 +124,7 @@ impl Walks {
         }
     }
 
-    /// The line that is due, if one is.
+    /// The line that is due, if any.
     fn line(&mut self, now: Duration, has_ended: bool) -> Option<Line> {
         let line = if has_ended { self.end(now) } else { self.under_way(now) };
         if line.is_some() {
@@ -133,7 +133,7 @@ impl Walks {
         line
     }
 
-    /// A walk that takes long is told of like a restore.
+    /// A walk that takes long is reported like a restore.
     fn under_way(&mut self, now: Duration) -> Option<Line> {
         let walk = self.walk.as_mut()?;
         let began = now.saturating_sub(walk.pace.took());
@@ -163,7 +163,7 @@ impl Walks {
     }
 }
 
-/// An offset's distance, which is never negative but where a topic was recreated under the reader.
+/// A distance between offsets, which is negative only if a topic was recreated under the reader.
 fn count(offsets: i64) -> u64 {
     u64::try_from(offsets).unwrap_or(0)
 }

@@ -1,8 +1,8 @@
-//! The one way back: start, takeover, abort, fence, lost partition, unknown outcome all come through here.
+//! The one way back: start, takeover, abort, fence, lost partition and unknown outcome all lead here.
 //!
-//! A task settles (nobody else can write any more), locks its store, and, unless the store is the result of
-//! the committed transaction already, reads the changelog from the store's position to the end that was read
-//! once everything was settled. The lane's other tasks go on meanwhile: each call does a bounded slice.
+//! A task settles (nobody else can write any more), locks its store and, unless the store already is the result of the
+//! committed transaction, reads the changelog from the store's position to its end, which is read once everything has
+//! settled. The lane's other tasks continue meanwhile: each call does a bounded slice.
 
 use std::time::Duration;
 
@@ -21,75 +21,76 @@ use super::share::Position;
 use super::task::{Phase, Task};
 use crate::topology::Start;
 
-/// How long the store's former holder in this process may take to let go of it.
+/// How long the store's former holder in this process may take to release it.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 
-/// What a slice has come to.
+/// The result of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slice {
     /// Nothing could be done yet.
     Waiting,
-    /// Something was done, and more is to be.
+    /// Something was done, and there is more to do.
     Worked,
     /// The store is current and the position known.
     Ready,
 }
 
-/// Why a restore cannot go on.
+/// Why a restore cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Setback {
-    /// Going on would be wrong.
+    /// Continuing would be wrong.
     #[error(transparent)]
     Refusal(#[from] Refusal),
-    /// The cluster could not do something.
+    /// A cluster operation failed.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
-    /// The changelog could not be read. Records may have been removed meanwhile: the next try begins where it does.
+    /// The changelog could not be read. Records may have been removed meanwhile: the next try starts where it then
+    /// begins.
     #[error("{0}")]
     Unread(cluster::Error),
-    /// The store could not do something.
+    /// A store operation failed.
     #[error(transparent)]
     State(#[from] state::Error),
-    /// The store's former holder has not let go of it.
+    /// The store's former holder has not released it.
     #[error("the store is still open in another lane of this process")]
     StillOpen,
     /// A record that ratchet has not written.
     #[error("{changelog}:{offset} has no key: another program writes to the changelog; stop that program and {}", ANEW)]
     Keyless {
-        /// Where it stands.
+        /// The changelog partition.
         changelog: TopicPartition,
-        /// Where it stands.
+        /// The record's offset.
         offset: i64,
     },
-    /// Nothing came for long.
+    /// Nothing arrived for a long time.
     #[error("the changelog brought nothing for {} s: at offset {position} of {end}", .waited.as_secs())]
     Silent {
         /// For how long.
         waited: Duration,
-        /// Up to where it was read.
+        /// How far it was read.
         position: i64,
-        /// Up to where it is to be read.
+        /// How far it is to be read.
         end: i64,
     },
 }
 
-/// What follows from a [`Setback`].
+/// What a [`Setback`] leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// The task stops: a person has to do something.
+    /// The task stops: somebody has to act.
     Stop,
-    /// It stops if brokers go on saying so.
+    /// The task asks again, and stops if brokers keep responding the same way.
     AskAgain,
-    /// It stops, unless the right that is missing was there before.
+    /// The task stops, unless the missing right was granted before.
     StopUnlessProven,
     /// Another store is built in place of this one.
     Rebuild,
-    /// It tries again.
+    /// The task tries again.
     TryAgain,
 }
 
 impl Setback {
-    /// What follows.
+    /// What it leads to.
     pub fn then(&self) -> Then {
         match self {
             Self::Refusal(refusal) if refusal.is_doubtful() => Then::AskAgain,
@@ -100,15 +101,15 @@ impl Setback {
                 Kind::Retry | Kind::Abort | Kind::Fenced | Kind::Unknown => Then::TryAgain,
             },
             Self::State(state::Error::Damaged { .. }) => Then::Rebuild,
-            // It stays in the changelog: a second reading would find it again.
+            // It stays in the changelog: reading it again would find the same.
             Self::State(state::Error::ReservedKey { .. }) => Then::Stop,
             Self::State(_) | Self::Unread(_) | Self::StillOpen | Self::Silent { .. } => Then::TryAgain,
         }
     }
 }
 
-/// Takes a task one slice further, from whatever phase of its restore it is in. Where `may_load` is false,
-/// other tasks have the memory for loads.
+/// Takes a task one slice further, whatever phase of its restore it is in. If `may_load` is false, other tasks are
+/// using all the memory for loads.
 pub fn step<C: Cluster>(
     context: &Context,
     cluster: &C,
@@ -157,7 +158,7 @@ pub fn step<C: Cluster>(
     }
 }
 
-/// What a task asks before all else.
+/// The inquiry that starts a task's restore.
 pub fn inquiry<C: Cluster>(context: &Context, task: &Task<C>) -> Inquiry {
     Inquiry {
         fencing: context.fencing(),
@@ -170,21 +171,21 @@ pub fn inquiry<C: Cluster>(context: &Context, task: &Task<C>) -> Inquiry {
 
 /// Sends the task back to the beginning of its restore after a setback, or stops it.
 pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Setback) {
-    // After an error of its disk a store is opened anew.
+    // After a disk error the store is reopened.
     let held = task.held.take();
     let reason = setback.to_string();
     match setback.then() {
         Then::Stop => return stop(context, task, held, &reason),
         Then::AskAgain if task.doubted >= context.limits.doubts_max => return stop(context, task, held, &reason),
         Then::StopUnlessProven if !context.proven.has(&task.input.topic) => return stop(context, task, held, &reason),
-        // Whether another may be built in its place is known when the task has settled again.
+        // Whether another may be built in its place is known once the task has settled again.
         Then::Rebuild => {
             if let Setback::State(state::Error::Damaged { reason, .. }) = setback {
                 task.damaged = Some(reason.clone());
             }
             task.attempts += 1;
         }
-        // However long other trouble has lasted: a refusal is not to be late for it.
+        // However long other trouble has lasted: that must not delay a refusal.
         Then::AskAgain => {
             let wait = backoff(task.doubted);
             task.doubted += 1;
@@ -201,7 +202,7 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
     task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
 }
 
-/// Stops a task that is refused; the store that it `held` is put back as it was.
+/// Stops a task that is refused; the store that it `held` is put back.
 pub fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held>, reason: &str) {
     if let Some(Err(error)) = held.map(|held| held.give_back(context)) {
         tracing::error!(
@@ -212,7 +213,7 @@ pub fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held
     task.fail(reason);
 }
 
-/// What the task knows of itself.
+/// What the task knows about itself.
 fn own<'a, C: Cluster>(context: &'a Context, task: &Task<C>) -> Own<'a> {
     Own {
         rules_digest: &context.rules_digest,
@@ -247,9 +248,9 @@ fn begin<C: Cluster>(
     );
     task.position_offset = meta.as_ref().and_then(|meta| meta.position_offset);
     let is_own = meta.as_ref().is_some_and(|meta| resume::is_of(meta, &settled, task.input.partition));
-    // Before another is built in its place, for its age, say.
+    // Before another is built in its place, because it is too old, for example.
     if is_own && !matches!(standing, Standing::Beyond { .. }) && !is_witnessed(task, &settled)? {
-        // Only an open store tells where to look.
+        // Where to look is known only once the store is open.
         task.set_phase(Phase::Settling(cluster.settle(inquiry(context, task))));
         return Ok(Slice::Worked);
     }
@@ -263,14 +264,14 @@ fn begin<C: Cluster>(
         }
         Standing::Beyond { stands: CHANGELOG_LOST, .. } => return Err(Refusal::ChangelogTailLost.into()),
         Standing::Beyond { stands, end } => return Err(Refusal::ChangelogShrunk { stands, end }.into()),
-        // Other tasks have the memory for loads. Nothing was done to the store yet.
+        // Other tasks are using the memory for loads. The store has not been touched yet.
         _ if !may_load => return Ok(Slice::Waiting),
         Standing::Behind { from, synced_at } => (from, synced_at),
         Standing::Unusable { from, reason } => {
             let held = task.held.take().expect("looked at above");
             task.held = Some(held.replace(context, from, task.input.partition, &reason)?);
             tracing::warn!(task = %task.input, reason, "store cannot be built upon; rebuilding it from the changelog");
-            // Examined like any.
+            // The next slice examines it like any other store.
             return Ok(Slice::Worked);
         }
     };
@@ -292,7 +293,7 @@ fn begin<C: Cluster>(
     Ok(Slice::Worked)
 }
 
-/// Whether the changelog was looked at for what the store has applied, if there is anything to be seen.
+/// Whether the changelog was checked for what the store has applied, if there is anything to check.
 fn is_witnessed<C: Cluster>(task: &Task<C>, settled: &Settled) -> Result<bool, Setback> {
     let held = (settled.changelog_start, settled.changelog_end);
     let Some(at) = task.position_offset.filter(|at| (held.0..held.1).contains(at)) else { return Ok(true) };
@@ -302,7 +303,7 @@ fn is_witnessed<C: Cluster>(task: &Task<C>, settled: &Settled) -> Result<bool, S
     Ok(true)
 }
 
-/// Sabotage's question: whether the store has come as far as the group's offset.
+/// For a sabotage: whether the store has come as far as the group's offset.
 fn has_reached(store: &Store, settled: &Settled) -> Result<bool, Setback> {
     let position = position_record(store)?;
     let end = position.and_then(|position| position.processed.last().map(|&(_, end)| end));
@@ -316,18 +317,18 @@ fn committed_token(settled: &Settled) -> Result<Option<Token>, Setback> {
     Ok(metadata.map(|metadata| metadata.token))
 }
 
-/// The position record that the store holds.
+/// The position record in the store.
 fn position_record(store: &Store) -> Result<Option<PositionRecord>, Setback> {
     let Some(bytes) = store.get(POSITION_KEY)? else { return Ok(None) };
     Ok(Some(PositionRecord::decode(&bytes).map_err(Refusal::of_record)?))
 }
 
-/// The store holds what the changelog holds below an offset, but for the `rest`: learns from the position record where
-/// the input goes on, and only then writes.
+/// The store holds what the changelog holds below an offset, except for the `rest`. Takes from the position record
+/// where the input continues, and only then writes.
 ///
-/// Of a task that was held up while another owner went on, the cleaner may have removed what it was about to read, as
-/// superseded: its store lacks that and is named all the same. It is never built upon without what superseded it, since
-/// a store is current only where the changelog ends with it.
+/// If a task is held up while another owner continues, the cleaner may remove superseded records that it was about to
+/// read: its store lacks them but carries a transaction's token all the same. It is never built upon without what
+/// superseded them, since a store is current only if the changelog ends with its transaction.
 fn finish<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
@@ -361,13 +362,13 @@ fn finish<C: Cluster>(
     let next = resumption.next;
     match resumption.origin {
         Origin::Fresh => {
-            // A beginning at the end is committed at once: what comes before the first commit must not be skipped.
+            // A start at the end is committed at once: records that arrive before the first commit must not be skipped.
             task.commit_start = context.topology.start == Start::Latest;
             tracing::info!(task = %task.input, next, "task begins anew");
         }
         Origin::Committed => tracing::info!(task = %task.input, next, "task resumes"),
         Origin::Reset if settled.committed.as_ref().is_some_and(|committed| committed.offset < next) => {
-            // Committed also if nothing follows, so that the group stands at an offset that is there.
+            // Committed even if nothing follows, so that the group is at an offset that exists.
             task.commit_start = true;
             tracing::warn!(
                 task = %task.input, next,
@@ -375,7 +376,7 @@ fn finish<C: Cluster>(
             );
         }
         Origin::Reset => {
-            // Where people have set it: the position record says so before the group can be lost.
+            // Set by an operator: the position record has to say so before the group can be lost.
             task.commit_start = task.commitment.is_none();
             tracing::warn!(
                 task = %task.input, next, processed = ?task.committed.progress.processed.as_pairs(),

@@ -1,6 +1,6 @@
-//! What a task does with the state it finds: pure decisions, taken once the former owner's transaction is
-//! settled. Two questions: where does the store stand ([`examine`]), and, once it holds what the changelog
-//! holds, where does the input go on ([`resume`]).
+//! What a task does with the state it finds: pure decisions, made once the former owner's transaction is settled. There
+//! are two questions: how far the store has come ([`examine`]) and, once it holds what the changelog holds, where the
+//! input continues ([`resumption`]).
 //!
 //! Source offsets alone prove nothing: groups are reset, topics recreated, folders swapped. The token decides.
 
@@ -25,29 +25,29 @@ pub enum Standing {
     Behind {
         /// The first changelog offset to read.
         from: i64,
-        /// When what is built upon was synced. Until the load has ended, the store is no younger: it may still
-        /// hold what tombstones that are gone by then have removed.
+        /// When the store was last synced. It keeps this age until the load has ended, since until then it may still
+        /// hold entries whose tombstones are gone.
         synced_at: i64,
     },
-    /// It cannot be built upon: another is to be built in its place, from the changelog from this offset on.
+    /// It cannot be built upon: another has to be built in its place, from this changelog offset on.
     Unusable {
         /// The first changelog offset to read.
         from: i64,
         /// Why, for the log.
         reason: String,
     },
-    /// It has applied what the changelog does not hold any more: the changelog has lost its last records, and the store
-    /// may be the only one that knows them.
+    /// It has applied what the changelog no longer holds: the changelog has lost its last records, and the store may
+    /// hold the only copy.
     Beyond {
-        /// Up to where it has applied the changelog.
+        /// How far it has applied the changelog.
         stands: i64,
         /// The changelog's end.
         end: i64,
     },
 }
 
-/// Where the store stands. `meta` is the store's own, `None` for an empty one, and whether that is known to be
-/// all that was committed; `committed` the token beside the committed offset.
+/// How far the store has come. `meta` is its own record, `None` for an empty store, `is_latest` whether it is known to
+/// hold everything that was committed; `committed` is the token beside the committed offset.
 pub fn examine(
     settled: &Settled,
     partition: i32,
@@ -74,8 +74,8 @@ pub fn examine(
     if meta.changelog_offset > settled.changelog_end && !sabotage::is_on(Sabotage::ChangelogEndNotCompared) {
         return Standing::Beyond { stands: meta.changelog_offset, end: settled.changelog_end };
     }
-    // One marker ends the store's last transaction. If there is more, then of this task's aborted ones, or of
-    // others', or of one whose outcome was not known; and where the group shows an offset that it has had before, the
+    // The store's last transaction ends with one marker. Anything after that is from this task's aborted transactions,
+    // from others, or from one whose outcome was unknown; and if the group shows an offset that it has had before, the
     // store may be as old.
     let is_latest = is_latest || meta.changelog_offset + 1 >= settled.changelog_end;
     if meta.token.is_some() && meta.token.as_ref() == committed && is_latest {
@@ -85,7 +85,7 @@ pub fn examine(
         let (stands, start) = (meta.changelog_offset, settled.changelog_start);
         return unusable(format!("it stands at changelog offset {stands}, before the changelog's start {start}"));
     }
-    // Tombstones it has not seen may be compacted away by now: what they removed would stay for ever.
+    // Tombstones that it has not seen may have been compacted away: what they removed would stay for ever.
     if meta.changelog_offset < settled.changelog_end && wall_ms.saturating_sub(meta.synced_at) >= delete_retention_ms {
         return unusable("it was last written longer ago than the changelog keeps tombstones".to_owned());
     }
@@ -93,26 +93,26 @@ pub fn examine(
     Standing::Behind { from: applied(meta).max(settled.changelog_start), synced_at: meta.synced_at }
 }
 
-/// Up to where a store has applied what was committed. What it has passed over behind its position record was taken back,
-/// and a changelog that has lost that, and has grown again, may hold something else there.
+/// How far a store has applied what was committed. Anything it has read beyond its position record was aborted; if the
+/// changelog has lost that and has grown again, there may be something else there now.
 fn applied(meta: &StoreMeta) -> i64 {
     let behind_position = meta.position_offset.filter(|_| meta.token.is_some()).map(|at| at + 1);
     behind_position.map_or(meta.changelog_offset, |behind| behind.min(meta.changelog_offset))
 }
 
-/// Whether a store is of this task and of this changelog, however old it is.
+/// Whether a store belongs to this task and this changelog, however old it is.
 pub fn is_of(meta: &StoreMeta, settled: &Settled, partition: i32) -> bool {
     meta.changelog_id == settled.changelog_id.0 && meta.partition == partition
 }
 
-/// Whether a store that cannot be built upon can be rebuilt from the changelog from offset `from` on, its start. The
-/// cleaner leaves a compacted topic's start alone; where it is not 0, records were deleted, and with them entries that
+/// Whether a store that cannot be built upon can be rebuilt from the changelog, which starts at offset `from`. The
+/// cleaner leaves a compacted topic's start alone; if it is not 0, records were deleted, and with them entries that
 /// nothing else remembers.
 pub fn check_rebuild(from: i64, reason: &str) -> Result<(), Refusal> {
     if from == 0 { Ok(()) } else { Err(Refusal::ChangelogTruncated { start: from, reason: reason.to_owned() }) }
 }
 
-/// Why a transaction is refused whose position record, of so many bytes, could not be read again.
+/// Why a transaction is refused whose position record, of this size, could not be read back.
 pub fn unreadable(bytes: usize) -> String {
     format!(
         "what is to be remembered of this partition's scopes and ranges takes {bytes} bytes and could not be read back: \
@@ -121,18 +121,18 @@ pub fn unreadable(bytes: usize) -> String {
     )
 }
 
-/// How a task goes on reading its input.
+/// How a task continues reading its input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resumption {
     /// The next source offset to read.
     pub next: i64,
-    /// What the entries were decided with so far.
+    /// Everything but the entries that decisions depend on.
     pub progress: Progress,
-    /// How the position was come by.
+    /// Where the position comes from.
     pub origin: Origin,
 }
 
-/// How a position was come by; all but the first are worth a word to the operator.
+/// Where a position comes from; all but the first are worth logging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Nothing was ever processed.
@@ -141,25 +141,25 @@ pub enum Origin {
     Committed,
     /// The group was reset to another offset.
     Reset,
-    /// The group's offset is gone; the position record tells where it stood.
+    /// The group's offset is gone; the position record says where it was.
     GroupDeleted,
 }
 
-/// What a task knows of itself when it resumes.
+/// What a task knows about itself when it resumes.
 #[derive(Clone, Copy, Debug)]
 pub struct Own<'a> {
-    /// The digest of the rules at hand.
+    /// The digest of the current rules.
     pub rules_digest: &'a [u8; 32],
     /// The input's partition count.
     pub task_count: u32,
-    /// Where to begin when nothing was ever processed.
+    /// Where to start if nothing was ever processed.
     pub start: Start,
     /// How much of its past it keeps.
     pub bounds: &'a Bounds,
 }
 
-/// What the text beside the committed offset says, if ratchet wrote it; refused where that alone is reason enough. To
-/// be asked before anything is done to the store.
+/// The text beside the committed offset, if ratchet wrote it; refused if that alone is reason enough. To be called
+/// before the store is touched.
 pub fn check_committed(settled: &Settled, own: Own<'_>) -> Result<Option<OffsetMetadata>, Refusal> {
     let parsed = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata));
     let Some(metadata) = parsed.transpose().map_err(Refusal::of_metadata)?.flatten() else { return Ok(None) };
@@ -171,10 +171,10 @@ pub fn check_committed(settled: &Settled, own: Own<'_>) -> Result<Option<OffsetM
     Ok(Some(metadata))
 }
 
-/// Whether a changelog without a transaction may be all that there ever was. `former` is the position record of the
+/// Whether a changelog without a transaction can be all that there ever was. `former` is the position record of the
 /// store that was set aside for it.
 pub fn check_former(settled: &Settled, partition: i32, former: Option<&PositionRecord>) -> Result<(), Refusal> {
-    // One that was reset says no more of what was processed than none.
+    // After a reset, the text says as little about what was processed as no text at all.
     let text = settled.committed.as_ref().map(|committed| OffsetMetadata::parse(&committed.metadata));
     let is_told = text.is_some_and(|text| !matches!(text, Ok(None)));
     let former = former.filter(|former| former.token.partition == partition && !is_told);
@@ -184,14 +184,14 @@ pub fn check_former(settled: &Settled, partition: i32, former: Option<&PositionR
     }
 }
 
-/// Up to where a position record tells of this input: what was processed, or where reading was to begin.
+/// The offset up to which a position record covers this input: what was processed, or where reading was to start.
 pub fn processed_of(position: &PositionRecord, input_id: TopicId) -> Option<i64> {
     let processed = position.processed.iter().filter(|(_, to)| *to > 0 && position.input_id == input_id.0);
     processed.map(|&(_, to)| to).max()
 }
 
-/// Where the input goes on, once the store holds what the changelog holds. `position` is the store's position
-/// record, the changelog's last.
+/// Where the input continues, once the store holds what the changelog holds. `position` is the store's position record,
+/// the last one in the changelog.
 pub fn resumption(settled: &Settled, position: Option<&PositionRecord>, own: Own<'_>) -> Result<Resumption, Refusal> {
     let metadata = check_committed(settled, own)?;
     let recorded = position.map(|p| p.processed.as_slice()).unwrap_or_default();
@@ -217,7 +217,7 @@ pub fn resumption(settled: &Settled, position: Option<&PositionRecord>, own: Own
             Start::Latest => (settled.input_end, Origin::Fresh),
         },
     };
-    // Where an offset went back, what was read long ago may be gone, and is missed by nobody.
+    // If an offset went back, records that were read long ago may be gone; nobody misses them.
     let next = if processed.contains_all(next, settled.input_start) { next.max(settled.input_start) } else { next };
     if next < settled.input_start {
         return Err(Refusal::InputTruncated { next, start: settled.input_start });
@@ -235,17 +235,18 @@ pub fn resumption(settled: &Settled, position: Option<&PositionRecord>, own: Own
     Ok(Resumption { next, progress, origin })
 }
 
-/// Whether a changelog whose last position record this is holds the transaction that the group has committed with `offset`.
+/// Whether the changelog with this last position record holds the transaction that the group has committed with
+/// `offset`.
 ///
-/// Requests of a former transaction that come late can commit its offset once more (KIP-890), and a coordinator can show
-/// an old one. A changelog that tells of the record before it, or that processing began there, holds that transaction and
-/// more; if only of the sweeper's, which takes the token on and the offset not.
+/// Late requests of an earlier transaction can commit its offset once more (KIP-890), and a coordinator can show an old
+/// one. A changelog whose position record covers the record before that offset, or says that processing started there,
+/// holds that transaction and more, if only a later one of the sweeper's, which changes the token but not the offset.
 pub fn is_held(position: Option<&PositionRecord>, committed: &Token, offset: i64) -> bool {
     let tells_of = |&(from, to): &(i64, i64)| from == offset || (from < offset && offset <= to);
     position.is_some_and(|position| position.token == *committed || position.processed.iter().any(tells_of))
 }
 
-/// A changelog that was recreated under a task at work holds that task's later transactions, and only those.
+/// If a changelog was recreated under a task at work, it holds that task's later transactions and nothing else.
 fn check_changelog(settled: &Settled, token: &Token) -> Result<(), Refusal> {
     let (known, found) = (TopicId(token.changelog_id), settled.changelog_id);
     if known == found || sabotage::is_on(Sabotage::ChangelogAdopted) {

@@ -1,7 +1,7 @@
-//! A task's share in the open transaction: all that it would change for the task.
+//! A task's share in the open transaction: everything that it would change for the task.
 //!
-//! What is committed stands in the task and in its store, and is not touched before Kafka has said that the transaction
-//! is in. Then the share becomes what is ([`super::task::Task::settle`]). An abort drops it, and there is nothing to undo.
+//! What is committed is in the task and its store, and stays untouched until Kafka has confirmed the transaction. Then
+//! the share becomes the new state ([`super::task::Task::settle`]). An abort drops it, with nothing to undo.
 
 use crate::dedup::Progress;
 use crate::format::Token;
@@ -14,15 +14,15 @@ mod tally;
 
 use tally::Tally;
 
-/// A lane's own number for a task, never used twice; what delivery reports are told apart by.
+/// A lane's own number for a task, never reused; delivery reports carry it.
 pub type TaskId = u64;
 
-/// How far a task has come.
+/// A position in the input.
 #[derive(Debug, Default, PartialEq)]
 pub struct Position {
     /// The next source offset to read.
     pub next: i64,
-    /// What decides besides the entries.
+    /// Everything but the entries that decisions depend on.
     pub progress: Progress,
 }
 
@@ -31,7 +31,7 @@ impl Clone for Position {
         Self { next: self.next, progress: self.progress.clone() }
     }
 
-    /// Keeps the memory that is there: this happens with each transaction.
+    /// Reuses memory, since this happens in each transaction.
     fn clone_from(&mut self, source: &Self) {
         self.next = source.next;
         self.progress.clone_from(&source.progress);
@@ -45,7 +45,7 @@ pub struct Share {
     pub task: TaskId,
     /// What is written to the changelog and to the store.
     pub overlay: Overlay,
-    /// How far the task comes.
+    /// The task's position after the transaction.
     pub position: Position,
     /// What was decided.
     pub tally: Tally,
@@ -57,21 +57,21 @@ pub struct Share {
     pub last_timestamp: Option<i64>,
     /// The transaction's token, once it is sealed.
     pub token: Option<Token>,
-    /// Why the transaction stops before a record: no more is to be read into it.
+    /// Why the transaction stops before a record: it reads no more of the task.
     pub stop: Option<Stop>,
 }
 
 /// Why a transaction stops before a record of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The task stops there for good: by an action `fail`, say.
+    /// The task stops there for good, because of an action `fail`, for example.
     Refused(String),
-    /// The record looks like one of the future, and Kafka's time decides about that.
+    /// The record seems to be from the future; Kafka's time decides.
     Doubted(Doubt),
 }
 
 impl Share {
-    /// Begins a share of `task`, which has come as far as `committed`, in the memory of one that has ended.
+    /// Starts a share of `task`, which is at `committed`, reusing the memory of an ended one.
     pub fn begin(&mut self, task: TaskId, committed: &Position) {
         let Self { overlay, position, tally, set_aside, .. } = self;
         self.task = task;

@@ -1,7 +1,7 @@
-//! A task: one input partition's state and where its work stands.
+//! A task: one input partition's work, its state and its phase.
 //!
-//! It holds what is committed. What the open transaction would change stands in its [`Share`] of that, and comes here
-//! only after Kafka has said that the transaction is in ([`Task::settle`]).
+//! It holds what is committed. What the open transaction would change is in the task's [`Share`] of it, and is taken
+//! over ([`Task::settle`]) only after Kafka has confirmed the commit.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,13 +33,13 @@ use presence::Presence;
 /// A lane's tasks.
 pub type Tasks<C> = BTreeMap<TaskId, Task<C>>;
 
-/// Where a task's work stands.
+/// A task's phase.
 pub enum Phase<C: Cluster> {
     /// Waiting for the former owner's transaction to end.
     Settling(C::Settling),
-    /// Settled; waiting for the store's former holder in this process to let go of it.
+    /// Settled; waiting for the store's former holder in this process to release it.
     Locking {
-        /// What was learnt.
+        /// What settling found out.
         settled: Box<Settled>,
         /// When to give up, on the monotonic clock.
         deadline: Duration,
@@ -48,12 +48,12 @@ pub enum Phase<C: Cluster> {
     Loading(Box<Loading<C>>),
     /// Working in the lane's shared transactions.
     Running,
-    /// To work in transactions of its own, since the output has failed it; waiting for its turn.
+    /// To work in transactions of its own, since the output has failed it; waiting for a slot.
     Queued {
         /// Since when, on the monotonic clock.
         since: Duration,
     },
-    /// Working in transactions of its own; without its means for as long as they take a step.
+    /// Working in transactions of its own; `None` while a step is using its means.
     Isolated(Option<Box<Isolated<C>>>),
     /// Trying again later.
     Waiting {
@@ -65,7 +65,7 @@ pub enum Phase<C: Cluster> {
 }
 
 impl<C: Cluster> Phase<C> {
-    /// What metrics and logs call it.
+    /// Its name in metrics and logs.
     pub fn name(&self) -> PhaseName {
         match self {
             Self::Settling(_) | Self::Locking { .. } | Self::Waiting { .. } => PhaseName::Settling,
@@ -77,7 +77,7 @@ impl<C: Cluster> Phase<C> {
     }
 }
 
-/// A task that is at work, with its store: nobody else's records can be processed.
+/// A task at work together with its store; only such a task can process records.
 pub struct Work<'a, C: Cluster> {
     /// The task.
     pub task: &'a Task<C>,
@@ -95,66 +95,66 @@ pub struct Task<C: Cluster> {
     pub output: Arc<str>,
     /// Where the store is kept.
     pub dir: PathBuf,
-    /// What was learnt of its topics before it began.
+    /// What was found out about its topics before it started.
     pub topics: Topics,
-    /// Where its work stands.
+    /// Its phase.
     pub phase: Phase<C>,
-    /// The store, from the moment that it was locked.
+    /// The store, once it is locked.
     pub held: Option<Held>,
-    /// What is wrong with the store's files, as was seen while it was read: another is built when it is opened next.
+    /// What was found wrong with the store's files while reading it: the next time it is opened, another is built.
     pub damaged: Option<String>,
     /// As of the last committed transaction.
     pub committed: Position,
-    /// What is to be said of its dead letters.
+    /// Dead letters that are still to be logged.
     pub letters: Letters,
     /// The input topic's id, as settled.
     pub input_id: TopicId,
     /// The input partition's end, as settled.
     pub input_end: i64,
-    /// Whether the position is to be committed although nothing was read.
+    /// Whether to commit the position even though nothing was read.
     pub commit_start: bool,
-    /// Whether the store was restored from the changelog since it was settled.
+    /// Whether the store has been restored from the changelog since the task settled.
     pub restored: bool,
     /// Whether it has been at work since it was assigned.
     pub taken_over: bool,
     /// When it was assigned, on the monotonic clock.
     pub assigned: Duration,
-    /// How often in a row the record at this offset could not be read.
+    /// An offset, and how often in a row the record there could not be read.
     pub unreadable: (i64, u32),
     /// The changelog topic's id, as settled.
     pub changelog_id: TopicId,
     /// The changelog offset up to which the store has applied it.
     pub changelog_offset: i64,
-    /// Where in the changelog the store's position record stands, where that is known.
+    /// Where the store's position record is in the changelog, if known.
     pub position_offset: Option<i64>,
-    /// What the group has committed, and whom it names; `None` where ratchet has committed nothing.
+    /// What the group has committed and the owner it names; `None` where ratchet has committed nothing.
     pub commitment: Option<Commitment>,
-    /// Whether it was in a transaction of which it is not known that it has ended.
+    /// Whether it was in a transaction that is not known to have ended.
     pub unsettled: bool,
     /// Set while the output has failed this task.
     pub quarantine: Option<Quarantine>,
-    /// How far the sweeper has walked.
+    /// How far the sweep has got.
     pub sweep: Sweep,
-    /// The record before which the next transaction stops for good, and why.
+    /// The record before which the next transaction stops the task for good, and why.
     pub refused_at: Option<(i64, String)>,
-    /// The wall clock, milliseconds since the epoch, when all was last found read.
+    /// The wall clock, milliseconds since the epoch, when everything was last found to be read.
     pub drained_at: Option<i64>,
-    /// The timestamp of the last record that is committed and has one.
+    /// The timestamp of the last committed record that has one.
     pub last_timestamp: Option<i64>,
-    /// How often in a row it was refused for what a broker has answered, and has asked again.
+    /// How many times in a row it was refused because of a broker's response and asked again.
     pub doubted: u32,
-    /// How often in a row the way back has failed.
+    /// How many times in a row the way back has failed.
     pub attempts: u32,
-    /// How it has panicked since it last came past the place.
+    /// Its panics since it last got past the record in question.
     pub panics: Panics,
-    /// What it knows of the present.
+    /// What it knows about the present time.
     pub present: Present,
     /// Its metrics.
     pub metrics: TaskMetrics,
     presence: Presence,
 }
 
-/// The ranges that were processed, as a position record has them: what comes last ends where the input goes on.
+/// The processed ranges as a position record has them: the last one ends where the input continues.
 fn recorded(processed: &[(i64, i64)], next: i64) -> Vec<(i64, i64)> {
     let mut all = processed.to_vec();
     if all.last().is_none_or(|&(_, end)| end != next) {
@@ -164,7 +164,7 @@ fn recorded(processed: &[(i64, i64)], next: i64) -> Vec<(i64, i64)> {
 }
 
 impl<C: Cluster> Task<C> {
-    /// A task that begins in this phase.
+    /// A new task in this phase.
     pub fn new(context: &Context, input: TopicPartition, topics: Topics, phase: Phase<C>) -> Self {
         let metrics = context.metrics.task(&context.topology.name, &input);
         let task = Self {
@@ -206,8 +206,8 @@ impl<C: Cluster> Task<C> {
         task
     }
 
-    /// The same partition's task with nothing of this one's memory, which a panic may have left half changed; but for
-    /// when it came, why it works alone, and how it has panicked. It begins again at `until`.
+    /// The same partition's task with nothing of this one's memory, which a panic may have left half changed; except
+    /// when it was assigned, why it is isolated, and its panics. It starts again at `until`.
     pub fn anew(self, context: &Context, until: Duration) -> Self {
         let mut task = Self::new(context, self.input.clone(), self.topics, Phase::Waiting { until });
         task.attempts = self.attempts;
@@ -218,32 +218,32 @@ impl<C: Cluster> Task<C> {
         task
     }
 
-    /// Goes over to `phase`, and tells the metrics.
+    /// Changes to `phase` and updates the metrics.
     pub fn set_phase(&mut self, phase: Phase<C>) {
         self.phase = phase;
         self.metrics.phase(self.phase.name());
     }
 
-    /// The record before which the task is to stop for good, and why; all before it is processed.
+    /// The record before which the task is to stop for good, and why; everything before it is processed.
     pub fn stops_before(&self) -> Option<(i64, String)> {
         let panicked = self.panics.stop_before().map(|at| (at, self.panics.to_string()));
         self.refused_at.iter().cloned().chain(panicked).min_by_key(|(at, _)| *at)
     }
 
-    /// Says that the task is at work.
+    /// Reports that the task is at work.
     pub fn report_restored(&self) {
         self.presence.health.task_restored(&self.presence.topology, &self.input);
     }
 
-    /// The task with its store, where it is at work.
+    /// The task with its store, if it is at work.
     pub fn work(&self) -> Option<Work<'_, C>> {
         let is_at_work = matches!(self.phase, Phase::Running | Phase::Isolated(_));
         let held = self.held.as_ref().filter(|_| is_at_work)?;
         Some(Work { task: self, store: &held.store })
     }
 
-    /// The transaction that was committed has stopped before a record that looks like one of the future: how long to wait
-    /// before Kafka is asked for its time. Says so where clocks disagree.
+    /// The committed transaction has stopped before a record that seems to be from the future. Returns how long to wait
+    /// before asking Kafka for its time, and logs where clocks disagree.
     pub fn doubt(&mut self, context: &Context, doubt: Doubt) -> Duration {
         let (wait, disagreement) = self.present.doubt(doubt, context.clock.monotonic(), context.clock.wall_ms());
         if let Some(found) = disagreement {
@@ -253,7 +253,7 @@ impl<C: Cluster> Task<C> {
         wait
     }
 
-    /// Says whether the task waits until clocks agree.
+    /// Reports whether the task is waiting for clocks to agree.
     fn report_clocks(&self, disagreement: Option<Disagreement>) {
         self.presence.health.clock_doubted(&self.presence.topology, &self.input, disagreement.is_some());
         let ahead_ms = disagreement.map_or(Some(0), |found| found.kafka_ahead_ms);
@@ -276,7 +276,7 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// The changelog's last word of a transaction that brings the task to `position`: what was done, and by whom.
+    /// The position record of a transaction that brings the task to `position`: what was done, and by whom.
     pub fn position_record(
         &self,
         position: &Position,
@@ -299,8 +299,8 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// Where the store stands, having applied the changelog below `changelog_offset`, with the position record that stands
-    /// at `position_offset`.
+    /// The store's meta record once it has applied the changelog below `changelog_offset`, with the position record at
+    /// `position_offset`.
     pub fn store_meta(
         &self,
         (changelog_offset, position_offset): (i64, Option<i64>),
@@ -317,8 +317,8 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// What Kafka has committed becomes what is: its counts are published, its position stands. The share's memory may be
-    /// used again.
+    /// Takes over what Kafka has committed: publishes the counts and moves the position. The share's memory can then be
+    /// reused.
     pub fn settle(&mut self, share: &mut Share, wall_ms: i64) {
         share.tally.publish(&self.metrics);
         self.letters.settle(&mut share.set_aside);

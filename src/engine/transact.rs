@@ -1,8 +1,8 @@
-//! A transaction from begin to commit: whose records are in it, when it ends, and what is done in which order.
+//! A transaction from begin to commit: whose records are in it, when it ends, and the order of its steps.
 //!
-//! The order is the promise. First the forwarded records, then each task's changelog writes (the last one per
-//! identity) with its position record as the very last, then the offsets of every task touched, then the
-//! commit; only when Kafka has answered does one WriteBatch per task apply overlay and position to the store.
+//! The order is the promise. First come the forwarded records, then each task's changelog writes (the last one per
+//! identity) with its position record as the very last, then the offsets of every task touched, then the commit; only
+//! after Kafka has confirmed it does one WriteBatch per task apply overlay and position to the store.
 
 use std::time::Duration;
 
@@ -22,45 +22,45 @@ use super::resume;
 use super::share::{Position, Share, Stop, TaskId};
 use super::task::{Task, Tasks};
 
-/// Records of so many bytes are read at once, though there be less room in the transaction.
+/// Records of this many bytes are read at once, even if the transaction has less room left.
 const READ_BYTES_MIN: usize = 64 << 10;
 
 /// A transactional producer and the transaction that may be open on it.
 pub struct Transactor<C: Cluster> {
     transactional_id: String,
-    /// How often the id was renewed. A partition without a leader holds up the end of an aborted transaction,
-    /// and until then the broker keeps the id from being used; without one it still takes half a second. So
-    /// each producer but the first goes on under another id.
+    /// How often the id was renewed. A partition without a leader delays the end of an aborted transaction, and until
+    /// then the broker blocks the id; with a leader it still takes half a second. So every producer but the first uses
+    /// a new id.
     renewals: u32,
     ids: Ids,
     in_use: Option<InUse>,
-    /// Random for each lane's start; with the count of transactions it makes tokens.
+    /// Random for each start of a lane; together with the count of transactions it makes up tokens.
     lane: u64,
     transactions: u64,
     producer: Option<C::Producer>,
     open: Option<Open>,
-    /// Shares whose transactions have ended: their memory is used again.
+    /// Shares of ended transactions, whose memory is reused.
     spare: Vec<Share>,
 }
 
 /// The open transaction.
 struct Open {
-    /// Whether it was asked to end. A request that was not answered may still arrive, and must not meet the
-    /// producer's next transaction.
+    /// Whether its end was requested. A request without a response may still arrive, and must not hit the producer's
+    /// next transaction.
     ending: bool,
     since: Duration,
     shares: Vec<Share>,
-    /// The tasks beside whose offsets it puts a name, and nothing else.
+    /// The tasks for which it only commits an owner beside the offset.
     named: Vec<TaskId>,
     added: Added,
 }
 
-/// What a commit means for single tasks.
+/// What a commit means for individual tasks.
 #[derive(Debug, Default)]
 pub struct Committed {
-    /// Of those whose stores have failed: the transaction is in nevertheless.
+    /// Of tasks whose stores have failed; the transaction is committed nevertheless.
     pub failures: Vec<Failure>,
-    /// Those that have stopped before a record.
+    /// The tasks that have stopped before a record.
     pub stops: Vec<(TaskId, Stop)>,
 }
 
@@ -68,13 +68,13 @@ pub struct Committed {
 pub struct Aborted {
     /// What it would have changed.
     pub shares: Vec<Share>,
-    /// The tasks beside whose offsets it would have put a name, and nothing else.
+    /// The tasks for which it would only have committed an owner beside the offset.
     pub named: Vec<TaskId>,
-    /// Whether it has ended for certain, without effect.
+    /// Whether it is certain to have ended without effect.
     pub ended: bool,
-    /// Of each task of whose records some could not be delivered, one; refused for good if any of them was.
+    /// One failure for each task that has undelivered records; if any was refused for good, one of those.
     pub undelivered: Vec<DeliveryFailure>,
-    /// Where those of its changelog records have come to stand whose delivery is reported.
+    /// The offsets of those changelog records whose delivery is reported.
     pub delivered: Vec<(TaskId, i64)>,
 }
 
@@ -92,7 +92,7 @@ impl<C: Cluster> Transactor<C> {
         Self { transactional_id, renewals: 0, ids, in_use, lane, transactions: 0, producer, open, spare }
     }
 
-    /// Makes a producer if there is none.
+    /// Creates a producer if there is none.
     pub fn prepare(&mut self, cluster: &C) -> Result<(), cluster::Error> {
         if self.producer.is_none() {
             self.in_use = Some(self.ids.take(&self.id()));
@@ -118,7 +118,7 @@ impl<C: Cluster> Transactor<C> {
         self.open.is_some()
     }
 
-    /// Sabotage: lets `task` go out of the open transaction, in which its records stay.
+    /// Sabotage: removes `task` from the open transaction but leaves its records in it.
     pub(in crate::engine) fn forget(&mut self, task: TaskId) {
         if let Some(open) = &mut self.open {
             open.shares.retain(|share| share.task != task);
@@ -143,13 +143,13 @@ impl<C: Cluster> Transactor<C> {
         age >= Duration::from_millis(context.commit.interval_ms) || self.is_full(context)
     }
 
-    /// Whether the open transaction takes nothing more.
+    /// Whether the open transaction has no room left.
     pub fn is_full(&self, context: &Context) -> bool {
         let room = self.room(context);
         self.is_open() && (room.records == 0 || room.bytes == 0)
     }
 
-    /// What the open transaction has room for, or the next one.
+    /// The room left in the open transaction, or in the next one.
     pub fn room(&self, context: &Context) -> Room {
         let used = self.open.as_ref().map(|open| open.added).unwrap_or_default();
         let (records_max, bytes_max) = (context.commit.records_max, context.commit.bytes_max);
@@ -161,8 +161,8 @@ impl<C: Cluster> Transactor<C> {
         }
     }
 
-    /// Opens a transaction if none is, and takes `task` into it, which has come as far as `committed`: its share, and
-    /// the producer to write with.
+    /// Opens a transaction if none is open and adds `task`, whose committed position is `committed`. Returns its share
+    /// and the producer to write with.
     pub fn touch(
         &mut self,
         context: &Context,
@@ -192,8 +192,8 @@ impl<C: Cluster> Transactor<C> {
         Ok(())
     }
 
-    /// Commits these tasks' offsets in a transaction of their own that writes nothing; none may be open. After an
-    /// error [`Transactor::abort`] must follow.
+    /// Commits these tasks' offsets in a separate transaction that writes nothing else; none may be open. After an
+    /// error, [`Transactor::abort`] must follow.
     pub fn commit_offsets(
         &mut self,
         context: &Context,
@@ -215,12 +215,12 @@ impl<C: Cluster> Transactor<C> {
         self.producer.is_some()
     }
 
-    /// The producer to write with, once it is prepared.
+    /// The producer to write with; it must be prepared.
     pub fn producer(&mut self) -> &mut C::Producer {
         self.producer.as_mut().expect("prepared before a transaction is begun")
     }
 
-    /// Counts what a batch has added.
+    /// Adds a batch's counts.
     pub fn add(&mut self, added: Added) {
         if let Some(open) = &mut self.open {
             open.added.records += added.records;
@@ -235,12 +235,12 @@ impl<C: Cluster> Transactor<C> {
         self.producer.as_ref().map_or(0, Producer::in_flight)
     }
 
-    /// Whether a delivery has failed: the transaction cannot be committed any more.
+    /// Whether a delivery has failed: the transaction can no longer be committed.
     pub fn has_failed(&self) -> bool {
         self.producer.as_ref().is_some_and(Producer::has_failed)
     }
 
-    /// Sends the changelog writes of every task in it, each one's position record last.
+    /// Sends the changelog writes of every task in it, each task's position record last.
     pub fn seal(&mut self, context: &Context, tasks: &Tasks<C>) -> Result<(), Failure> {
         let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else { return Ok(()) };
         let owner = producer.id().to_owned();
@@ -260,7 +260,7 @@ impl<C: Cluster> Transactor<C> {
             if !PositionRecord::is_readable(&position) {
                 return Err(Failure::refused(id, resume::unreadable(position.len())));
             }
-            // Behind all that the store has applied, or what stood there is lost.
+            // At or beyond everything the store has applied; otherwise records there were lost.
             producer.expect_from(id, task.changelog_offset);
             fallback::send(producer, id, &task.changelog, &share.overlay).map_err(Failure::cluster)?;
             let last = Message {
@@ -278,9 +278,9 @@ impl<C: Cluster> Transactor<C> {
         Ok(())
     }
 
-    /// Commits a sealed transaction and applies it to the stores. After an error of the cluster nothing was
-    /// applied, and [`Transactor::abort`] must follow; a store's error concerns that task alone and is among what is
-    /// returned, for the transaction is in.
+    /// Commits a sealed transaction and applies it to the stores. After a cluster error nothing was applied, and
+    /// [`Transactor::abort`] must follow. A store's error is its task's alone and is part of the result, since the
+    /// transaction is committed.
     pub fn commit(
         &mut self,
         context: &Context,
@@ -328,8 +328,8 @@ impl<C: Cluster> Transactor<C> {
         Ok(committed)
     }
 
-    /// Ends the transaction without effect, whatever state it is in. Unless that leaves the producer fit for use,
-    /// it is dropped, what may still be open is ended behind it, and the next one has another id.
+    /// Ends the transaction without effect, whatever its state. Unless the producer is then still fit for use, it is
+    /// dropped, anything it may have left open is fenced, and the next one has another id.
     pub fn abort(&mut self, cluster: &C, cause: &Cause, metrics: &LaneMetrics) -> Aborted {
         let open = self.open.take();
         let was_open = open.is_some();
@@ -350,7 +350,8 @@ impl<C: Cluster> Transactor<C> {
         }
         let ended = known && (!was_open || producer.abort().is_ok());
         let delivered = producer.take_delivered();
-        // One that could not even begin says the same for ever, whatever was mended meanwhile: a right, say.
+        // A producer that could not even begin would keep failing, even after the cause, such as a missing right, is
+        // fixed.
         let could_begin = was_open || !matches!(cause, Cause::Cluster(_));
         let is_fit = ended && could_begin && (!ending || producer.is_fit()) && undelivered.is_empty();
         if is_fit || sabotage::is_on(Sabotage::ProducerUsedOn) {
@@ -360,15 +361,15 @@ impl<C: Cluster> Transactor<C> {
         }
         drop(producer);
         self.in_use = None;
-        // Also where nothing is open as far as is known: requests of its former transactions that were tried again may
-        // still arrive, and would begin, and even commit, one of them anew under an epoch that nobody has ended.
+        // Even if nothing is known to be open: retried requests of its earlier transactions may still arrive, and would
+        // begin, or even commit, one of them again under an epoch that nobody has ended.
         cluster.fence(&self.id());
         self.renewals += 1;
         Aborted { shares, named, ended: false, undelivered, delivered }
     }
 }
 
-/// A commit that did not answer with success or a clean abort may have happened; that of a fenced one too.
+/// A commit that neither succeeded nor was cleanly aborted may have happened; so may one that was fenced.
 fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Error> {
     match committed {
         Err(error) if matches!(error.kind, Kind::Abort | Kind::Fenced) => Err(error),
@@ -377,7 +378,7 @@ fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Erro
     }
 }
 
-/// Sabotage: what is not committed yet goes into the stores.
+/// Sabotage: writes to the stores what is not committed yet.
 fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Share]) {
     for share in shares {
         let Some(task) = tasks.get_mut(&share.task) else { continue };
@@ -411,9 +412,9 @@ fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
     Commitment { offset: share.position.next, metadata }
 }
 
-/// Applies what Kafka has committed to the task's store. `delivered` are the changelog offsets of its first and its last
-/// record there, which is the position record; where a report is missing the store does not know where that stands, and
-/// where all are it keeps its former position, from which it can be restored too.
+/// Applies what Kafka has committed to the task's store. `delivered` holds the changelog offsets of its first and its
+/// last record, which is the position record. If one report is missing, the store does not know where that is; if both
+/// are, it keeps its former position, from which it can be restored just as well.
 fn apply<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
@@ -423,7 +424,7 @@ fn apply<C: Cluster>(
     let stands = task.changelog_offset;
     let last = delivered.iter().copied().max();
     let changelog_offset = last.map_or(stands, |offset| stands.max(offset + 1));
-    // One that is alone is first and last.
+    // A single record is both first and last.
     let position_offset = last.filter(|_| delivered.len() == share.overlay.len().min(2));
     let wall_ms = context.clock.wall_ms();
     let meta = task.store_meta((changelog_offset, position_offset), share.token, wall_ms);

@@ -1,20 +1,21 @@
 //! Watches the topics while the lanes work.
 //!
-//! A topic that is deleted and created again under its name goes on being read and written as if nothing had
-//! happened. When another id is seen, the lanes are told to send their tasks through their restore, which knows
-//! what to refuse and why.
+//! A topic that is deleted and recreated under its name would continue to be read and written as if nothing had
+//! happened. When a different id is seen, the lanes send their tasks through their restore, which knows what to refuse
+//! and why.
 //!
-//! An input that is given more partitions goes on being read alike, while its producers send what they sent to one
-//! partition to another. When more are seen, all tasks of the topic stop, on every instance: by this look, which comes
-//! at once where the group rebalances, or by the first of the new partitions that a lane is given.
+//! An input that is given more partitions would also continue to be read, while its producers send to one partition
+//! what they used to send to another. When more are seen, all tasks of the topic stop, on every instance: because of
+//! this check, which runs at once when the group rebalances, or when a lane is assigned the first of the new
+//! partitions.
 //!
-//! Likewise where its changelog is given more, by hand.
+//! The same goes for a changelog that is given more partitions by hand.
 //!
-//! A broker may be behind, and tell of fewer partitions, of no topic or of no id: nothing follows from that.
+//! A broker that is behind may report fewer partitions, no topic or no id: nothing follows from that.
 //!
-//! Where the input is a pattern, topics that it means come and go: one that has come is looked at as all were at
-//! the start ([`super::preflight`]), and the lanes then read it too; one that was deleted is read no more. A topic
-//! that is refused is logged and left alone, and looked at again, since a person may put it right.
+//! If the input is a pattern, matching topics come and go. A new one is checked as all were at the start
+//! ([`super::preflight`]), and then read by the lanes; a deleted one is no longer read. A topic that is refused is
+//! logged and left alone, but checked again, since somebody may fix it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,19 +30,19 @@ use super::context::Context;
 use super::preflight::Preflight;
 use super::{SUPERVISE_INTERVAL, feeding, held_up};
 
-/// How often the cluster is asked about the topics, from one look's beginning to the next one's.
+/// How often the cluster is queried about the topics, from the start of one check to the start of the next.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What looks have come to notice.
+/// What the checks have noticed so far.
 #[derive(Debug, Default)]
 pub struct Noticed {
     /// Topics that were recreated.
     recreated: HashSet<String>,
-    /// Topics that were not there when it was looked last.
+    /// Topics that were missing at the last check.
     missing: HashSet<String>,
 }
 
-/// Asks until the run ends. What the cluster does not answer is asked again.
+/// Checks until the run ends. Queries that fail are repeated.
 pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let mut noticed = Noticed::default();
     let mut looked_at = context.clock.monotonic();
@@ -59,7 +60,7 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     }
 }
 
-/// Looks once at what is read, and at what has come; no further where the run is to end.
+/// Checks once what is read and what is new; stops early if the run is to end.
 fn look<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed, stop: &AtomicBool) {
     let by_pattern = matches!(context.topology.input, Input::Pattern { .. });
     check_topics(cluster, context, by_pattern, noticed, stop);
@@ -75,7 +76,7 @@ fn look<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed, stop:
     }
 }
 
-/// Whether the topics that are read are those that the lanes began with.
+/// Checks whether the topics are still those that the lanes started with.
 fn check_topics<C: Cluster>(
     cluster: &C,
     context: &Context,
@@ -125,7 +126,7 @@ fn check_topics<C: Cluster>(
     }
 }
 
-/// Reads a topic no more that was not there twice in a row: of a broker that is behind, once says nothing.
+/// Stops reading a topic that was missing twice in a row: once proves nothing, since a broker may be behind.
 fn forget(context: &Context, name: &str, noticed: &mut Noticed) {
     if noticed.missing.insert(name.to_owned()) {
         return;
@@ -136,7 +137,7 @@ fn forget(context: &Context, name: &str, noticed: &mut Noticed) {
     context.metrics.topic_gone(&context.topology.name, name);
 }
 
-/// Looks at the topics that have come.
+/// Checks the topics that are new.
 fn find_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::Error> {
     let names = feeding::inputs(cluster, &context.topology)?;
     for gone in context.topics.forget_refused(|topic| names.iter().any(|name| name == topic)) {
@@ -171,7 +172,7 @@ fn find_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::E
     Ok(())
 }
 
-/// Leaves a topic alone, and says so where that is news.
+/// Leaves a topic alone, and logs it if that is news.
 pub fn refuse(context: &Context, topic: &str, reason: &str) {
     if context.topics.refuse(topic, reason) {
         tracing::error!(topology = context.topology.name, topic, reason, "topic refused; the others go on");

@@ -1,4 +1,4 @@
-//! A lane's place in its group: partitions come and go, and reading fails.
+//! A lane's membership of its group: partitions come and go, and reading fails.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::sabotage::{self, Sabotage};
 
 use super::Lane;
 
-/// How often a record that cannot be read is tried, before its task stops.
+/// How many times a record that cannot be read is tried before its task stops.
 const UNREADABLE_TIMES_MAX: u32 = 5;
 
 impl<C: Cluster> Lane<C> {
@@ -26,7 +26,7 @@ impl<C: Cluster> Lane<C> {
                 tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions assigned");
                 self.member.accept_assigned(&partitions)?;
                 partitions.into_iter().try_for_each(|partition| self.take_over(partition))?;
-                // A topic that was given more partitions makes all members rebalance, whoever gets them.
+                // If a topic was given more partitions, all members rebalance, whoever gets the new ones.
                 self.context.look_now.store(true, Ordering::Relaxed);
                 self.context.health.lane_joined(&self.context.topology.name, self.index, true);
                 Ok(())
@@ -70,9 +70,9 @@ impl<C: Cluster> Lane<C> {
                     self.abort_and_restore(Failure::cluster(cluster::Error::new(Kind::Abort, error.message.clone())));
                 }
                 for id in concerned {
-                    // What is no partition's own trouble says nothing of the record that would come next.
+                    // An error that is not about one partition says nothing about the next record.
                     match error.partition {
-                        // What was read before may be read again: the right to is granted anew, it may be.
+                        // It has been readable before: the right to read may be granted again.
                         Some(_) if error.right && self.has_read(id) => self.restart_running(id),
                         Some(_) => self.on_unreadable(id, &error.message),
                         None => self.restart_running(id),
@@ -89,7 +89,7 @@ impl<C: Cluster> Lane<C> {
         self.tasks.get(&id).is_some_and(|task| self.member.end(&task.input).is_some())
     }
 
-    /// Subscribes anew when topics have come or gone. The partitions that stay are read on meanwhile.
+    /// Subscribes again when topics have come or gone. The partitions that stay continue to be read meanwhile.
     pub(super) fn follow_catalog(&mut self) -> Result<(), cluster::Error> {
         let edition = self.context.topics.edition();
         if self.edition == edition {
@@ -99,7 +99,7 @@ impl<C: Cluster> Lane<C> {
         self.member.subscribe(&self.context.topics.names())
     }
 
-    /// Sends all tasks at work through their restore, once, when a topic was seen to have been recreated.
+    /// Sends all tasks at work through their restore, once, after a topic was found to be recreated.
     pub(super) fn recheck(&mut self) {
         let recreated = self.context.recreated.load(Ordering::Relaxed);
         if self.rechecked == recreated {
@@ -112,7 +112,7 @@ impl<C: Cluster> Lane<C> {
         concerned.into_iter().for_each(|id| self.restart(id));
     }
 
-    /// Stops all tasks of topics that were given more partitions: their records' identities have moved among them.
+    /// Stops all tasks of topics that were given more partitions: their identities may now be on other partitions.
     pub(super) fn stop_rescaled(&mut self) {
         let growths = self.context.topics.growths();
         if self.growths == growths {
@@ -142,7 +142,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// A record that cannot be read is tried again some times; then its task stops, and no other.
+    /// A record that cannot be read is tried a few more times; then its task stops, and no other.
     pub(super) fn on_unreadable(&mut self, id: TaskId, reason: &str) {
         self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
@@ -155,7 +155,7 @@ impl<C: Cluster> Lane<C> {
 
     pub(super) fn take_over(&mut self, partition: TopicPartition) -> Result<(), cluster::Error> {
         let Some(topics) = self.context.topics.get(&partition.topic) else {
-            // It has left since: a new member does not subscribe to it.
+            // The topic was removed since: a new member does not subscribe to it.
             return Err(cluster::Error::new(Kind::Fenced, format!("{partition} was assigned and is read no more")));
         };
         let task_count = topics.task_count;
@@ -181,11 +181,11 @@ impl<C: Cluster> Lane<C> {
         self.tasks.iter().filter(|(_, task)| partitions.contains(&task.input)).map(|(id, _)| *id).collect()
     }
 
-    /// Tells the next owner that nothing of these tasks is open, so that it need not fence anybody.
+    /// Records in the group that nothing of these tasks is open, so that the next owner need not fence anybody.
     pub(super) fn hand_over(&mut self, mut ids: Vec<TaskId>) {
         let Self { context, cluster, tasks, transactor, member, transactional_id, metrics, .. } = self;
         ids.retain(|id| {
-            // On its way back after an abort that was clean, as they are when the group moves on.
+            // On its way back after a clean abort, as happens when the group moves on.
             let phase = &tasks[id].phase;
             let idle =
                 matches!(phase, Phase::Running | Phase::Queued { .. } | Phase::Waiting { .. } | Phase::Settling(_));
@@ -201,7 +201,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Drops a task that is in no open transaction of the lane's, its store flushed.
+    /// Drops a task that is in no open transaction of the lane, after flushing its store.
     pub(super) fn release(&mut self, id: TaskId) {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
         let Some(mut task) = self.tasks.remove(&id) else { return };

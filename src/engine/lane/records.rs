@@ -1,4 +1,4 @@
-//! A batch's way through a lane, and its transaction's to the commit.
+//! A batch's way through a lane, up to the commit of its transaction.
 
 use crate::cluster::{Cluster, Member, Producer, RecordBatch};
 use crate::engine::claims::{self, Ownership};
@@ -20,7 +20,7 @@ impl<C: Cluster> Lane<C> {
         let shares = std::mem::take(&mut self.shares);
         for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
             if let Err(failure) = self.process_share(*id, indices) {
-                // The other tasks' records were read and not processed: they read them again.
+                // The other tasks' records were read but not processed: they are read again.
                 self.abort_and_restore(failure);
                 shares.iter().filter(|(_, indices)| !indices.is_empty()).for_each(|(id, _)| self.restart_running(*id));
                 break;
@@ -53,8 +53,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Sees to it that the group names this lane's id before the id writes for a task; for all tasks at work at once. That
-    /// is a transaction of its own, so the one that is open ends first.
+    /// Makes sure that the group names this lane's id before the id writes for a task; for all tasks at work at once.
+    /// That takes a transaction of its own, so the open one ends first.
     fn claim(&mut self, id: TaskId) -> Result<(), Failure> {
         self.transactor.prepare(&self.cluster).map_err(Failure::cluster)?;
         if !claims::is_unclaimed(&self.tasks[&id], self.transactor.producer().id()) {
@@ -66,7 +66,7 @@ impl<C: Cluster> Lane<C> {
         Ownership { context, tasks, member, transactor, metrics }.claim(id, at_work).map_err(Failure::cluster)
     }
 
-    /// A task's share in the open transaction; begins one if none is open. `None` where the task is not at work any more.
+    /// A task's share in the open transaction, which is begun if necessary. `None` if the task is no longer at work.
     fn touch(&mut self, id: TaskId) -> Result<Option<&mut Share>, Failure> {
         self.claim(id)?;
         let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
@@ -78,10 +78,11 @@ impl<C: Cluster> Lane<C> {
         self.tasks.get(&id).is_some_and(|task| takes(&self.transactor, id, task))
     }
 
-    /// Takes a task's records through it: in one transaction, or in several where there is no room in one.
+    /// Takes a task's records through it, in one transaction or, if they do not fit, in several.
     fn process_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
         let mut rest = indices;
-        // A commit, also that before a claim, may stop the task or send it to its restore: it reads the rest again.
+        // A commit, including the one before a claim, may stop the task or send it to its restore: it then reads the
+        // rest again.
         while !rest.is_empty() && self.takes(id) {
             if self.transactor.is_full(&self.context) {
                 self.finish()?;
@@ -93,8 +94,8 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// The first of the records, as many as the open transaction is certain to have room for, or some more; how many. There
-    /// may be room for others then: what is dropped takes none.
+    /// Processes as many of the first records as the open transaction is sure to have room for, or some more; returns
+    /// how many. There may be room left afterwards, since dropped records take none.
     fn process_part(&mut self, id: TaskId, indices: &[usize]) -> Result<usize, Failure> {
         self.claim(id)?;
         let Self { context, transactor, tasks, batch, scratch, member, .. } = self;
@@ -113,8 +114,8 @@ impl<C: Cluster> Lane<C> {
         Ok(added.records)
     }
 
-    /// Takes transaction markers and other gaps at the end of the input into the position, so that a committed
-    /// offset never stands before something that retention will remove.
+    /// Includes transaction markers and other gaps at the end of the input in the position, so that a committed offset
+    /// never points at something that retention will remove.
     pub(super) fn pass_markers(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
             if !self.takes(id) {
@@ -161,7 +162,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Commits what is open; the way back is the caller's.
+    /// Commits what is open; recovery is up to the caller.
     fn finish(&mut self) -> Result<(), Failure> {
         if !self.transactor.is_open() {
             return Ok(());
@@ -174,7 +175,7 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// All before a record is committed, and there the task stops: unless its store has failed meanwhile.
+    /// Everything before a record is committed and the task stops there, unless its store has failed meanwhile.
     pub(super) fn on_stop(&mut self, id: TaskId, stop: Stop) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.work().is_some()) else { return };
         match stop {

@@ -28,11 +28,11 @@ impl<C: Cluster> Lane<C> {
             topology = self.context.topology.name, reason = %failure.cause, tasks = aborted.tasks().count(),
             "transaction aborted; its tasks restore"
         );
-        // At once: the tasks settle meanwhile.
+        // At once, while the tasks settle.
         if let Err(error) = self.transactor.prepare(&self.cluster) {
             tracing::debug!(reason = %error.message, "no producer yet");
         }
-        // A producer that has lost its place says nothing of the output.
+        // A fenced producer says nothing about the output.
         let fenced = matches!(&failure.cause, Cause::Cluster(error) if error.kind == Kind::Fenced);
         for id in aborted.tasks() {
             if self.goes_on_by_sabotage(id, &failure.cause) {
@@ -60,7 +60,7 @@ impl<C: Cluster> Lane<C> {
         fallen_back.into_iter().for_each(|failure| self.on_task_failure(failure));
     }
 
-    /// Sabotage: whether a task goes on without a restore.
+    /// Sabotage: whether a task continues without a restore.
     fn goes_on_by_sabotage(&mut self, id: TaskId, cause: &Cause) -> bool {
         if sabotage::is_on(Sabotage::TasksNotRestarted) {
             return true;
@@ -73,14 +73,14 @@ impl<C: Cluster> Lane<C> {
         self.member.start(&task.input, task.committed.next).is_ok()
     }
 
-    /// What follows for the one task whose trouble it is.
+    /// Handles a failure that is one task's own.
     pub(super) fn on_task_failure(&mut self, failure: Failure) {
         let Some(id) = failure.task else { return };
         self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         match failure.cause {
             Cause::Refused(reason) => task.fail(&reason),
-            // What comes before was in the transaction that was given up.
+            // What comes before it was in the transaction that was aborted.
             Cause::RefusedAt(at, reason) => task.refused_at = Some((at, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
@@ -88,8 +88,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// A task has panicked, with this at hand: it is made anew with all that it has changed, and tries
-    /// again, or stops, if it was once too often. Its transaction was given up before.
+    /// A task has panicked while working on this: it is recreated, and with it everything it may have changed, and
+    /// tries again, or stops if this was once too often. Its transaction was aborted before.
     fn on_panic(&mut self, id: TaskId, at: AtHand, panic: &Panic) {
         self.scratch = Scratch::new(&self.context);
         (self.batch, self.restore_batch) = (C::Batch::default(), C::Batch::default());
@@ -119,8 +119,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Sends a task to the beginning of its restore: at once the first time, later if it fails again and again
-    /// without a commit between.
+    /// Sends a task back to the beginning of its restore: at once the first time, later if it keeps failing without a
+    /// commit in between.
     pub(super) fn restart(&mut self, id: TaskId) {
         debug_assert!(
             !self.transactor.touches(id),
@@ -140,8 +140,8 @@ impl<C: Cluster> Lane<C> {
         self.restoring = true;
     }
 
-    /// Sends a task through its restore that has committed all before a record which looks like one of the future: there it
-    /// learns Kafka's time.
+    /// Sends a task through its restore to learn Kafka's time. It has committed everything before a record that seems
+    /// to be from the future.
     pub(super) fn ask_time(&mut self, id: TaskId, doubt: Doubt) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let (wait, sweep) = (task.doubt(&self.context, doubt), task.sweep.clone());
@@ -149,12 +149,12 @@ impl<C: Cluster> Lane<C> {
         let until = self.context.clock.monotonic() + wait;
         if let Some(task) = self.tasks.get_mut(&id) {
             task.set_phase(Phase::Waiting { until });
-            // Nothing is done to the store meanwhile: the walk goes on, however often the time is asked.
+            // The store is not touched meanwhile: the sweep continues, however often the time is asked.
             task.sweep = sweep;
         }
     }
 
-    /// Gives every task that restores its slice. An error means that the lane's membership is of no use.
+    /// Gives every restoring task its slice. An error means that the lane's membership is unusable.
     pub(super) fn restore_slices(&mut self) -> Result<(), cluster::Error> {
         self.loading = false;
         if !self.restoring {
@@ -165,11 +165,11 @@ impl<C: Cluster> Lane<C> {
         });
         self.restoring = !restoring.is_empty();
         if !self.restoring {
-            // What was read last takes memory, and what has read it on Kafka a client with its threads.
+            // The last batch takes memory, and on Kafka its reader is a client with threads.
             self.restore_batch = C::Batch::default();
         }
         let began = self.context.clock.monotonic();
-        // Those go first that had no slice last time.
+        // Those that had no slice last time go first.
         let first = restoring.partition_point(|id| *id < self.restore_next);
         restoring.rotate_left(first);
         self.restore_next = 0;
@@ -210,7 +210,7 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// A task whose store is current goes to work: in the lane's transactions, or alone.
+    /// Starts the work of a task whose store is current: in the lane's transactions, or isolated.
     pub(super) fn begin_work(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         task.report_restored();
@@ -230,8 +230,8 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Gives those tasks the means to work alone whose turn it is: the ones that have waited for longest, as many as may be
-    /// at work at once. Clients have threads and memory of their own.
+    /// Gives queued tasks the means to work alone: those that have waited longest, as many as may be at work at once,
+    /// since clients have threads and memory of their own.
     fn admit(&mut self) {
         let queue = self.queue();
         let at_work = self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))).len();
@@ -244,7 +244,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// The tasks that may try to work alone by now, in the order of their turns.
+    /// The tasks that may try to work alone by now, in order of their turns.
     fn queue(&self) -> Vec<TaskId> {
         let now = self.context.clock.monotonic();
         let waits = |(&id, task): (&TaskId, &Task<C>)| {
@@ -259,7 +259,7 @@ impl<C: Cluster> Lane<C> {
 
     fn isolate(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
-        // Ids and tokens of its own each time: see the transactor's renewals.
+        // Its own ids and tokens each time: see the transactor's renewals.
         self.isolations += 1;
         let transactional_id = format!("{}-i{}", self.transactional_id, self.isolations);
         let transactor =
@@ -281,7 +281,7 @@ impl<C: Cluster> Lane<C> {
             match stepped {
                 Outcome::Waiting | Outcome::Worked => {}
                 Outcome::Stopped(stop) => self.on_stop(id, stop),
-                // Nobody knows when there will be something to read: its turn comes again. It has not failed.
+                // Nobody knows when there will be more to read: it gets another turn. It has not failed.
                 Outcome::Idle if others_wait => {
                     self.tasks.get_mut(&id).expect("stepped above").attempts = 0;
                     self.restart(id);
@@ -295,7 +295,7 @@ impl<C: Cluster> Lane<C> {
                 }
                 Outcome::SetBack(Cause::Cluster(error)) if error.kind == Kind::Refused && error.partition.is_some() => {
                     tracing::warn!(task = %self.tasks[&id].input, reason = %error.message, "reading is refused");
-                    // The right to read may be granted anew; a task that works alone has read.
+                    // The right to read may be granted again; a task that works alone has read before.
                     if error.right { self.restart(id) } else { self.on_unreadable(id, &error.message) }
                 }
                 Outcome::SetBack(cause) => {

@@ -1,4 +1,4 @@
-//! What a task must not go on from, each with what to do about it.
+//! What a task must not continue from, each with advice.
 
 use crate::cluster::TopicId;
 use crate::dedup;
@@ -9,19 +9,19 @@ use crate::words::counted;
 pub const FOREIGN_OFFSET_HELP: &str = "stop the program that commits in this group, then reset the group to \
     earliest: what was processed is not forwarded again";
 
-/// How a topology begins anew. Whoever only renames it gets all that is still in the input into the same output again.
+/// How to start a topology afresh. Only renaming it would send everything still in the input to the same output again.
 pub const ANEW: &str = "give the topology a new name and a new output topic to begin anew: a new name remembers \
     nothing, so all that is still in the input is forwarded once more";
 
-/// What to do about a changelog that is gone while what stood in it is remembered elsewhere, before [`ANEW`].
+/// What to do about a changelog that is gone while its contents are remembered elsewhere; goes before [`ANEW`].
 pub const LOST_HELP: &str = "bring the changelog back, or write it anew from the stores by `ratchet changelog rebuild`";
 
-/// What to do about a changelog that is there and cannot be gone on with, before [`ANEW`]: it may be the last copy of what
-/// no store holds.
+/// What to do about a changelog that exists but is unusable; goes before [`ANEW`]. It may hold the only copy of
+/// something that no store has.
 pub const NOT_WITHOUT_A_COPY: &str = "stop all instances and give `ratchet changelog rebuild`, which says whether the \
     stores hold all that it held; only then, and not without a copy, delete it, and give the command again";
 
-/// What a task must not go on from. Each says what to do.
+/// What a task must not continue from. Each says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The committed transaction is not the changelog's last.
@@ -47,7 +47,7 @@ pub enum Refusal {
         /// The id that the topic has.
         found: TopicId,
     },
-    /// The changelog holds nothing, and the group neither, but the store remembers what was processed.
+    /// Neither the changelog nor the group holds a transaction, but the store remembers what was processed.
     #[error(
         "the changelog holds no transaction and the group names none, but a store of this input remembers what was \
          processed up to offset {processed}: {LOST_HELP}, or {ANEW}"
@@ -56,7 +56,7 @@ pub enum Refusal {
         /// Up to which offset of the input.
         processed: i64,
     },
-    /// The changelog's first records were removed, and the store does not hold what was in them.
+    /// The changelog's first records were removed, and the store does not hold them.
     #[error(
         "the changelog begins at offset {start}: its first records were removed, and the store cannot be rebuilt \
          without them ({reason}); bring back the store that holds them, or {ANEW}"
@@ -74,9 +74,9 @@ pub enum Refusal {
          knows them; bring the changelog back, or {NOT_WITHOUT_A_COPY}, or {ANEW}"
     )]
     ChangelogShrunk {
-        /// Up to where the store has applied it.
+        /// How far the store has applied it.
         stands: i64,
-        /// Up to where it goes.
+        /// Its end.
         end: i64,
     },
     /// The changelog has lost its last records, and others were written since.
@@ -87,10 +87,10 @@ pub enum Refusal {
          the store's folder where it is enough to move that away; or {ANEW}"
     )]
     ChangelogRewritten {
-        /// Where the store's position record stood.
+        /// Where the store's position record was.
         at: i64,
     },
-    /// The same, as its task has seen it at work; however much the changelog holds by now.
+    /// The same, seen by its task while at work; however much the changelog holds by now.
     #[error(
         "the changelog has lost records that the store has applied (by an unclean leader election, say), as was seen while \
          the task was at work; the store, which is left as it is, may be the only one that knows them, and stays refused \
@@ -109,7 +109,7 @@ pub enum Refusal {
         /// The id that the topic has.
         found: TopicId,
     },
-    /// The entries were made by other rules.
+    /// The entries were written under other rules.
     #[error(
         "the changelog was written with other rules (digest {found}, these rules' is {ours}): identities or versions \
          have changed their meaning; bring its former rules back, or {ANEW}"
@@ -117,7 +117,7 @@ pub enum Refusal {
     OtherRules {
         /// The short digest in the position record.
         found: String,
-        /// The short digest of the rules at hand.
+        /// The short digest of the current rules.
         ours: String,
     },
     /// The number of partitions has changed.
@@ -137,9 +137,9 @@ pub enum Refusal {
         counted(*known, "partition")
     )]
     ChangelogGrown {
-        /// The count that it began with.
+        /// The count that it started with.
         known: u32,
-        /// Its count.
+        /// Its count now.
         found: u32,
     },
     /// Records were removed before they were read.
@@ -153,7 +153,7 @@ pub enum Refusal {
         /// The input's first retained offset.
         start: i64,
     },
-    /// The input is shorter than what was read of it.
+    /// The input is shorter than the part already read.
     #[error(
         "the next offset to read, {next}, is beyond the input's end {end}: the input has lost records; \
          {ANEW} (a reset of the group is not enough: what is written now would count as processed up to offset {next})"
@@ -164,7 +164,7 @@ pub enum Refusal {
         /// The input's end.
         end: i64,
     },
-    /// A later release was at work.
+    /// A later release has been running.
     #[error("{0}; start the release that wrote it or a later one, or {ANEW}")]
     LaterFormat(format::Error),
     /// Another program has committed an offset.
@@ -173,19 +173,19 @@ pub enum Refusal {
     /// Another program has written an entry or a position record.
     #[error("{0}: another program writes to the changelog: stop it, and {ANEW}")]
     ForeignRecord(format::Error),
-    /// Too many skipped stretches.
+    /// Too many separate ranges of processed records.
     #[error(transparent)]
     TooManyRanges(#[from] dedup::progress::Error),
 }
 
 impl Refusal {
-    /// Whether it rests on what one broker has answered, and another may answer otherwise: one that has led a partition
-    /// before, is cut off from the others, and does not know it, tells of an end that is long passed; one that hears of
-    /// changes late tells the id of a topic that was deleted since; a coordinator that does not know that it was replaced,
-    /// offsets from before.
+    /// Whether the refusal rests on one broker's response that another might contradict. A former leader that is cut
+    /// off and does not know it reports an end that is long out of date; a broker that learns of changes late reports
+    /// the id of a deleted topic; a coordinator that does not know it was replaced reports old offsets.
     ///
-    /// All else is certain at once. Where a partition begins only ever rises, so what is below a start that any broker
-    /// tells is gone. And what was read of a changelog, or beside an offset, was committed there: brokers give nothing else.
+    /// Everything else is certain at once. A partition's start only ever rises, so whatever is below a start that any
+    /// broker reports is gone. And whatever was read from a changelog, or beside an offset, was committed there:
+    /// brokers return nothing else.
     pub fn is_doubtful(&self) -> bool {
         match self {
             Self::ChangelogLost { .. }
@@ -208,7 +208,7 @@ impl Refusal {
         }
     }
 
-    /// What the text beside a committed offset cannot be read for.
+    /// The refusal for unreadable text beside a committed offset.
     pub fn of_metadata(error: format::Error) -> Self {
         match error {
             format::Error::Format { .. } => Self::LaterFormat(error),
@@ -216,7 +216,7 @@ impl Refusal {
         }
     }
 
-    /// What a record of the changelog cannot be read for.
+    /// The refusal for an unreadable changelog record.
     pub fn of_record(error: format::Error) -> Self {
         match error {
             format::Error::Format { .. } => Self::LaterFormat(error),

@@ -3,7 +3,7 @@
 use crate::dedup::{Reason, Verdict};
 use crate::observe::TaskMetrics;
 
-/// What a transaction has decided, counted once it is committed.
+/// A transaction's decisions, published once it is committed.
 #[derive(Debug, Default)]
 pub struct Tally {
     counts: Vec<Count>,
@@ -25,14 +25,14 @@ impl Tally {
         }
     }
 
-    /// It is committed.
+    /// Publishes the counts of a committed transaction.
     pub fn publish(&mut self, metrics: &TaskMetrics) {
         for Count { verdict, reason, records } in self.counts.drain(..) {
             metrics.records(verdict, reason, records);
         }
     }
 
-    /// Forgets all.
+    /// Drops all counts.
     pub fn clear(&mut self) {
         self.counts.clear();
     }
