@@ -6,30 +6,30 @@
 //!  "against":{"version":2,"epoch":null,"last_seen":1700000000000}}
 //! ```
 //!
-//! `identity`, `version` and `epoch` are null where they were not read (the record was refused, or read before) or
-//! are missing. `against` is what the record was compared with: the entry of its identity, or of its table; null where
-//! it was with nothing. A description beyond [`DESCRIBED_BYTES_MAX`] is cut: it is then a text that ends in `…`.
+//! `identity`, `version` and `epoch` are null if they were not read (the record was refused, or read before) or are
+//! missing. `against` is what the record was compared with: the entry of its identity, or of its table; null if there
+//! was none. A description longer than [`DESCRIBED_BYTES_MAX`] is cut: it is then a text that ends in `…`.
 
 use crate::dedup::{Decision, Rules, explain};
 use crate::format::{EntryRef, NO_TIME};
 use crate::record::Record;
 
-/// How long the description of an identity, a version or an epoch may be.
+/// Maximum length of the description of an identity, a version or an epoch.
 pub const DESCRIBED_BYTES_MAX: usize = 8 << 10;
-/// What the end of a cut description looks like.
+/// The end of a cut description.
 const CUT: &str = "…";
 
 /// A dropped record.
 pub struct Dropped<'a> {
     /// The topology's name.
     pub topology: &'a str,
-    /// Its rules, by which versions are described.
+    /// Its rules, for describing versions.
     pub rules: &'a Rules,
     /// The record.
     pub record: &'a Record<'a>,
     /// What was decided.
     pub decision: Decision,
-    /// Its identity, as JSON; a list of them where it has several rows.
+    /// Its identity, as JSON; a list of identities if it has several rows.
     pub identity: Option<String>,
     /// Its version's bytes.
     pub version: Option<&'a [u8]>,
@@ -42,7 +42,7 @@ pub struct Dropped<'a> {
 }
 
 impl Dropped<'_> {
-    /// Writes the record's value into `out`.
+    /// Writes the audit record's value to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let record = self.record;
         let mut fields = Fields { out, first: true };
@@ -85,7 +85,7 @@ fn or_null(value: Option<String>) -> String {
     value.unwrap_or_else(|| "null".to_owned())
 }
 
-/// A JSON description within the bound, and whether it was cut: then it is a text of what it began with.
+/// A JSON description within the bound, and whether it was cut: it is then a text with the description's beginning.
 fn bounded(description: String) -> (String, bool) {
     if description.len() <= DESCRIBED_BYTES_MAX {
         return (description, false);
@@ -99,7 +99,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// An object in the making.
+/// An object being written.
 struct Fields<'a> {
     out: &'a mut Vec<u8>,
     first: bool,

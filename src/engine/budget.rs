@@ -1,15 +1,15 @@
-//! Who gets what of `memory`: the one place where it is divided.
+//! The budget: the only place where `memory` is divided.
 //!
 //! | share | for |
 //! |---|---|
 //! | 5/8 | the stores: blocks, write buffers, and the buffers of loads, for which blocks are evicted |
 //! | 1/8 | what members have fetched and lanes have not taken yet, over all lanes |
 //! | 1/8 | what restores have fetched and not taken yet, over all loads of all lanes; what isolated tasks have fetched, and their transactions |
-//! | 1/8 | open transactions: overlays, and records on their way, over all lanes |
+//! | 1/8 | open transactions: overlays, and records being sent, over all lanes |
 //!
-//! What a process takes besides does not grow with its state, nor with its input: code, stacks, connections, the
-//! table of partitions, one answer to a fetch for each broker and lane. What the batches in these answers unpack to has a
-//! bound of its own.
+//! Anything else a process uses does not grow with its state or its input: code, stacks, connections, the table of
+//! partitions, one fetch response per broker and lane. What the batches in these responses unpack to has a bound of its
+//! own.
 
 use crate::cluster::Queues;
 use crate::config::Commit;
@@ -21,17 +21,17 @@ use super::process::Room;
 const LOADS_MAX: u64 = Limits::USUAL.loads_max as u64;
 /// How many isolated tasks of a lane are at work at once.
 const ISOLATED_MAX: u64 = Limits::USUAL.isolated_max as u64;
-/// A lane's share for loads and isolated tasks, in parts: two for each of their readers, one for the transaction of an
-/// isolated task.
+/// The parts of a lane's share for loads and isolated tasks: two for each of their readers, and one for an isolated
+/// task's transaction.
 const READ_PARTS: u64 = 2 * (LOADS_MAX + ISOLATED_MAX) + ISOLATED_MAX;
-/// Shares that the memory is divided into.
+/// The number of shares that the memory is divided into.
 const SHARES: u64 = 8;
-/// Shares of the stores.
+/// The stores' shares.
 const STORES_SHARES: u64 = 5;
-/// What a record of an open transaction takes beside its own bytes, about: the client's notes of it and of its
-/// changelog record, its entry in the overlay.
+/// Roughly what a record of an open transaction takes besides its own bytes: the client's bookkeeping for it and for
+/// its changelog record, and its entry in the overlay.
 const RECORD_BYTES: u64 = 1 << 10;
-/// A transaction takes its records' bytes and the notes of them: half of its share each.
+/// Half of a transaction's share is for its records' bytes, half for that bookkeeping.
 const TRANSACTION_PARTS: u64 = 2;
 
 /// The memory, divided.
@@ -39,17 +39,17 @@ const TRANSACTION_PARTS: u64 = 2;
 pub struct Budget {
     /// What all stores of the process share.
     pub stores_bytes: u64,
-    /// What the clients that read may hold.
+    /// What the reading clients may hold.
     pub queues: Queues,
-    /// When a transaction ends at the latest: as configured, or earlier where there is no room for so much.
+    /// The bounds of a transaction: as configured, or lower if there is no room for that much.
     pub commit: Commit,
-    /// What a transaction of an isolated task has room for.
+    /// The room in an isolated task's transaction.
     pub isolated_room: Room,
 }
 
 impl Budget {
-    /// Divides `memory_bytes` among the stores and `lanes`, which are all that the process has. What compressed batches
-    /// unpack to comes on top.
+    /// Divides `memory_bytes` among the stores and `lanes`, the number of all lanes of the process. What compressed
+    /// batches unpack to is extra.
     pub fn new(memory_bytes: u64, unpacked_bytes: u64, lanes: usize, commit: Commit) -> Self {
         let share = memory_bytes / SHARES;
         let of_lane = share / lanes.max(1) as u64;
@@ -79,7 +79,7 @@ mod tests {
     const COMMIT: Commit = Commit { interval_ms: 200, records_max: 100_000, bytes_max: 64 << 20 };
 
     #[test]
-    fn all_shares_together_are_the_memory_and_not_more() {
+    fn shares_add_up_to_the_memory_and_no_more() {
         for memory in [64 << 20, 512 << 20, 1 << 30, 11 << 30_u64] {
             for lanes in [1, 2, 4, 64] {
                 let budget =
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_is_never_made_larger() {
+    fn configured_bounds_are_never_raised() {
         assert_eq!(Budget::new(64 << 30, 0, 2, COMMIT).commit, COMMIT);
         let small = Budget::new(64 << 20, 0, 4, COMMIT).commit;
         assert_eq!(small, Commit { interval_ms: 200, records_max: 1024, bytes_max: 1 << 20 });

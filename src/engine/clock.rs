@@ -1,18 +1,18 @@
-//! Time, handed in: the engine never asks the machine itself, so that a simulation can.
+//! Time, injected: the engine never reads the machine's clocks itself, so that a simulation can set the time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How soon.
+/// How often a wait checks whether to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What time it is.
+/// Tells the time.
 pub trait Clock: Send + Sync {
     /// Time since some fixed moment; never goes back.
     fn monotonic(&self) -> Duration;
     /// Milliseconds since the epoch by the wall clock; may jump.
     fn wall_ms(&self) -> i64;
-    /// Waits for so long, or until soon after `stop` is set.
+    /// Waits for `length`, or until soon after `stop` is set.
     fn wait(&self, length: Duration, stop: &AtomicBool);
 }
 

@@ -1,22 +1,22 @@
-//! Named points at which a drill can kill or freeze the process, or have a thread panic.
+//! Named points at which a drill can kill or freeze the process, or make a thread panic.
 //!
-//! `RATCHET_CRASH_AT=POINT:COUNT` ends the process by SIGKILL when it passes POINT for the COUNT-th time, as
-//! a power cut would: nothing is flushed, nothing is left. `POINT:COUNT:freeze` stops it there by SIGSTOP, until
-//! somebody sends it SIGCONT. `POINT:COUNT:panic` panics there, `POINT:COUNT:panics` at each passing from the COUNT-th
-//! on. `RATCHET_CRASH_ON=TOPIC:PARTITION:OFFSET` panics whenever the record that stands there is to be judged. The demo
-//! and the recovery tests use it; without the variables a point costs one load and one branch.
+//! `RATCHET_CRASH_AT=POINT:COUNT` kills the process with SIGKILL when it passes POINT for the COUNT-th time, as a power
+//! cut would: nothing is flushed, nothing is left. `POINT:COUNT:freeze` stops it there with SIGSTOP, until somebody
+//! sends it SIGCONT. `POINT:COUNT:panic` panics there, `POINT:COUNT:panics` every time from the COUNT-th on.
+//! `RATCHET_CRASH_ON=TOPIC:PARTITION:OFFSET` panics whenever the record at that offset is to be judged. The demo and
+//! the recovery tests use these; without the variables a point costs one load and one branch.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Before a process freezes after its sends, its other threads get this long to bring them to the broker.
+/// How long a process that freezes after its sends gives its other threads to deliver them to the broker.
 const BEFORE_FREEZING: Duration = Duration::from_secs(1);
 
 /// Where a drill can kill or freeze the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// A transaction's records are sent, changelog and position included; it is not committed.
+    /// A transaction's records are sent, including changelog and position; it is not committed.
     AfterSends,
     /// Kafka has committed; the store has not been written.
     AfterCommit,
@@ -24,15 +24,15 @@ pub enum Point {
     DuringRestore,
     /// A part of what a restore has read is in the store.
     DuringLoad,
-    /// While the store's write is under way: another thread strikes as it begins.
+    /// During the store's write: another thread strikes as it starts.
     DuringStoreWrite,
-    /// A store that cannot be built upon was set aside, and none is in its place.
+    /// A store that cannot be built upon was set aside, and there is none in its place.
     StoreSetAside,
-    /// The store that was built is complete, on the disk too; the one set aside is there still.
+    /// The rebuilt store is complete, on disk too; the one set aside still exists.
     BeforeAsideRemoved,
-    /// A task is refused: what was built is gone, and the store set aside is not back in its place.
+    /// A task is refused: the rebuilt store is gone, and the one set aside is not back in its place.
     BeforePutBack,
-    /// A part of a changelog was written anew.
+    /// A part of a changelog was rewritten.
     DuringRebuild,
 }
 
@@ -50,7 +50,7 @@ impl Point {
         Self::DuringRebuild,
     ];
 
-    /// The name that `RATCHET_CRASH_AT` knows it by.
+    /// Its name in `RATCHET_CRASH_AT`.
     pub fn name(self) -> &'static str {
         match self {
             Self::AfterSends => "after_sends",
@@ -66,14 +66,14 @@ impl Point {
     }
 }
 
-/// What happens there.
+/// What happens at the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blow {
     Kill,
     Freeze,
     /// Of the thread, once.
     Panic,
-    /// From then on always.
+    /// From then on, every time.
     Panics,
 }
 
@@ -83,7 +83,7 @@ struct Plan {
     blow: Blow,
 }
 
-/// A record that has its thread panic.
+/// A record that makes its thread panic.
 #[derive(Debug, PartialEq, Eq)]
 struct Poison {
     topic: String,
@@ -91,7 +91,7 @@ struct Poison {
     offset: i64,
 }
 
-/// What is asked for: the blow falls at the point when it is reached for the `count`-th time.
+/// A parsed drill: the blow falls when the point is reached for the `count`-th time.
 #[derive(Debug, PartialEq, Eq)]
 struct Drill {
     point: Point,
@@ -136,7 +136,7 @@ fn parse_poison(text: &str) -> Result<Poison, String> {
     }
 }
 
-/// Reads `RATCHET_CRASH_AT` and `RATCHET_CRASH_ON`; to be called once, at start.
+/// Reads `RATCHET_CRASH_AT` and `RATCHET_CRASH_ON`; to be called once, at the start.
 pub fn arm(crash_at: Option<&str>, crash_on: Option<&str>) -> Result<(), String> {
     if let Some(poison) = crash_on.map(parse_poison).transpose()? {
         let Poison { topic, partition, offset } = &poison;
@@ -148,13 +148,13 @@ pub fn arm(crash_at: Option<&str>, crash_on: Option<&str>) -> Result<(), String>
     if let Some(plan) = &plan {
         tracing::warn!(point = plan.point.name(), "a crash drill is armed");
     }
-    // A second arming changes nothing: the first one of the process counts.
+    // A second call changes nothing: the first one of the process counts.
     let _ = PLAN.set(plan);
     Ok(())
 }
 
-/// Passes `point`, unless the drill kills the process here; during a store's write another thread does that, and the
-/// write goes on until then.
+/// Passes `point`, unless the drill strikes here. During a store's write another thread kills the process, and the
+/// write continues until then.
 #[expect(clippy::disallowed_methods, reason = "a drill stops the whole process: whose clock it is does not matter")]
 pub fn point(point: Point) {
     let Some(Some(plan)) = PLAN.get() else { return };
@@ -183,14 +183,14 @@ pub fn point(point: Point) {
 }
 
 impl Plan {
-    /// Whether this passing is one that it strikes at.
+    /// Whether the blow falls this time.
     fn is_due(&self) -> bool {
         let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         left == Ok(1) || left.is_err() && self.blow == Blow::Panics
     }
 }
 
-/// Goes by a record, unless a drill has it panic.
+/// Passes a record, unless a drill makes it panic.
 #[inline]
 pub fn record(topic: &str, partition: i32, offset: i64) {
     let is_it = |of: &Poison| (of.topic.as_str(), of.partition, of.offset) == (topic, partition, offset);
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_parsed_by_name_count_and_blow() {
+    fn drill_is_parsed_into_point_count_and_blow() {
         assert_eq!(parse("after_sends:3"), Ok(Drill { point: Point::AfterSends, count: 3, blow: Blow::Kill }));
         assert_eq!(parse("during_restore"), Ok(Drill { point: Point::DuringRestore, count: 1, blow: Blow::Kill }));
         assert_eq!(parse("after_sends:5:freeze"), Ok(Drill { point: Point::AfterSends, count: 5, blow: Blow::Freeze }));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poisonous_record_is_named_by_topic_partition_and_offset() {
+    fn panic_drill_names_its_record_by_topic_partition_and_offset() {
         assert_eq!(
             parse_poison("shop.orders:2:17"),
             Ok(Poison { topic: "shop.orders".to_owned(), partition: 2, offset: 17 })
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blow_falls_once_or_from_then_on() {
+    fn blow_falls_once_or_every_time_from_then_on() {
         let falls = |blow, count| {
             let plan = Plan { point: Point::AfterSends, left: AtomicU64::new(count), blow };
             [0; 4].map(|_| plan.is_due())

@@ -1,24 +1,24 @@
-//! Tells of disks that do not answer: whoever waits for one says nothing itself.
+//! Reports disks that do not respond: a thread that waits for one cannot say so itself.
 
 use std::time::Duration;
 
 use crate::observe::Health;
 use crate::state::{self, Stall};
 
-/// How often a disk that still does not answer is told of.
+/// How often a disk that still does not respond is logged.
 const TELL_INTERVAL: Duration = Duration::from_secs(30);
-/// For how long no call may have stalled before the disk counts as one that answers: the next call may take as long.
+/// How long no call may have stalled before the disk counts as responding: the next call may take just as long.
 const CALM_MIN: Duration = Duration::from_secs(15);
 
-/// What is known of disks.
+/// What is known about the disks.
 #[derive(Default)]
 pub struct Disks {
-    /// When a call was last seen to stall, and when that was last told; `None` while disks answer.
+    /// When a call was last seen to stall, and when that was last logged; `None` while disks respond.
     stalled: Option<(Duration, Duration)>,
 }
 
 impl Disks {
-    /// Looks whether a call to a disk has been under way for long; `now` is by the monotonic clock.
+    /// Checks whether a disk call has been running for long; `now` is monotonic time.
     pub fn look(&mut self, health: &Health, now: Duration) {
         self.hear(state::longest_stall(), health, now);
     }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_answers_again_once_no_call_has_stalled_for_a_while() {
+    fn disk_responds_again_once_no_call_has_stalled_for_a_while() {
         let (mut disks, health) = (Disks::default(), Health::new());
         health.lane_joined("payments", 0, true);
         let mut hear = |at: u64, stalls: bool| {
@@ -75,7 +75,7 @@ mod tests {
             health.ready().iter().all(|check| check.ok)
         };
         assert!(hear(100, false));
-        // One call after the other: in between none has been under way for long.
+        // One call after another: in between, none has been running for long.
         for at in (106..200).step_by(6) {
             assert!(!hear(at, true) && !hear(at + 1, false));
         }

@@ -1,9 +1,9 @@
-//! Tells of transactions of others that hold up an input: nobody who reads committed records gets beyond the first one that
-//! is open, whatever is written behind it. One that its producer neither ends nor times out, as brokers before Kafka 3.6
-//! may leave behind, would hold a task up in silence, for good.
+//! Reports other producers' transactions that hold up an input: nobody who reads committed records gets beyond the
+//! first open one, whatever follows it. A transaction that neither its producer nor a timeout ends, as brokers before
+//! Kafka 3.6 may leave behind, would hold up a task silently for good.
 //!
-//! The lanes note where their tasks stand with more to be read ahead of them ([`HeldUp::note`]); the watch asks of those
-//! that have stood for long whether it is a transaction that they stand before.
+//! The lanes note which offset their tasks are at while there is more to read ([`HeldUp::note`]); for those that have
+//! been stuck for long, the watch checks whether a transaction is the reason.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,19 +14,19 @@ use crate::record::TopicPartition;
 
 use super::context::Context;
 
-/// How long a task stands before it is asked why: as long as producers let a transaction be open by default.
+/// How long a task is stuck before the reason is looked up: as long as producers by default keep a transaction open.
 const STANDS_MIN: Duration = Duration::from_secs(60);
-/// What was not noted for so long is no task's of this process any more.
+/// A task that was not noted for this long no longer belongs to this process.
 const NOTED_MAX: Duration = Duration::from_secs(10);
-/// How often it is asked about one task.
+/// How often one task is looked up.
 const ASK_INTERVAL: Duration = Duration::from_secs(30);
-/// How often it is told of one task.
+/// How often one task is logged.
 const TELL_INTERVAL: Duration = Duration::from_secs(600);
-/// How long an answer may take: the watch waits for it, and the end of the process for the watch. A leader that is gone
-/// gives none.
+/// How long the lookup may take: the watch waits for it, and the end of the process for the watch. A leader that is
+/// gone does not answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The tasks that stand with more to be read ahead of them.
+/// The tasks that are stuck with more to read.
 #[derive(Default)]
 pub struct HeldUp(Mutex<BTreeMap<TopicPartition, Stands>>);
 
@@ -44,7 +44,7 @@ impl HeldUp {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the offset at which a task waits for what is there and does not come; `None` for one that does not wait.
+    /// Notes the offset at which a task waits for records that exist and do not arrive; `None` if it is not waiting.
     pub fn note(&self, partition: &TopicPartition, next: Option<i64>, now: Duration) {
         let mut all = self.all();
         let Some(next) = next else {
@@ -60,8 +60,8 @@ impl HeldUp {
         }
     }
 
-    /// The task to be asked about now, and where it stands since when: of those that are due, the one that was not asked
-    /// about for longest.
+    /// The task to look up now, with its offset and since when it is stuck: of those that are due, the one whose last
+    /// lookup is longest ago.
     fn due(&self, now: Duration) -> Option<(TopicPartition, Stands)> {
         let mut all = self.all();
         all.retain(|_, stands| now.saturating_sub(stands.noted) < NOTED_MAX);
@@ -84,7 +84,7 @@ impl HeldUp {
     }
 }
 
-/// Asks about one task that has stood for long, and tells of it where it stands before a transaction.
+/// Looks up one task that is stuck, and logs it if a transaction is the reason.
 pub fn look<C: Cluster>(cluster: &C, context: &Context) {
     let now = context.clock.monotonic();
     let Some((partition, stands)) = context.held_up.due(now) else { return };
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_for_long_is_asked_about_now_and_then() {
+    fn stuck_task_is_looked_up_at_intervals() {
         let (held_up, partition) = (HeldUp::default(), TopicPartition::new("in", 0));
         let mut asked = Vec::new();
         for at in 0..130 {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_or_goes_or_has_read_all_is_not_asked_about() {
+    fn task_that_moves_leaves_or_drains_is_not_looked_up() {
         let held_up = HeldUp::default();
         let [moves, goes, reads] = [0, 1, 2].map(|partition| TopicPartition::new("in", partition));
         for at in 0..100 {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_asked_about_at_a_time_and_all_in_turn() {
+    fn stuck_tasks_are_looked_up_one_at_a_time_in_turn() {
         let held_up = HeldUp::default();
         let all: Vec<_> = (0..40).map(|partition| TopicPartition::new("in", partition)).collect();
         let mut asked = Vec::new();
@@ -163,7 +163,7 @@ mod tests {
             all.iter().for_each(|partition| held_up.note(partition, Some(7), SECOND * at));
             asked.extend(held_up.due(SECOND * at).map(|(partition, _)| partition));
         }
-        // More than can be asked about in the time after which one is due again: nobody is left out for that.
+        // More than can be looked up before the first is due again: none is left out because of that.
         assert_eq!(asked, [&all[..], &all[..]].concat());
     }
 }

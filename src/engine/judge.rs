@@ -1,8 +1,8 @@
-//! What becomes of a batch's records: read, look up, evaluate.
+//! Judges a batch's records: read, look up, evaluate.
 //!
-//! In three passes, so that the store is asked once for all keys of the batch, in ascending order: the fields
-//! are read out of every record; their entries are fetched; then the records are evaluated ([`dedup::evaluate`]) one
-//! after the other in input order, each seeing what those before it have left in the overlay.
+//! This takes three passes, so that the store is read once for all keys of the batch, in ascending order: the fields of
+//! every record are read; their entries are fetched; then the records are evaluated ([`dedup::evaluate`]) one after the
+//! other in input order, each seeing what those before it have left in the overlay.
 
 use std::ops::Range;
 
@@ -25,21 +25,21 @@ pub struct Judge {
     reader: Reader,
     /// The records' keys, versions and scopes.
     arena: Vec<u8>,
-    /// What was read of each record, in input order; `None` where it was processed before.
+    /// The reading of each record, in input order; `None` for records processed before.
     readings: Vec<Option<Reading>>,
-    /// The entries that the store has, one after the other.
+    /// The entries found in the store, one after the other.
     bytes: Vec<u8>,
     /// The keys to look up.
     wanted: Vec<Wanted>,
-    /// Where in `bytes` the entries of each record's rows are, and where each record's rows begin.
+    /// Where in `bytes` the entries of each row are, and where each record's rows start.
     found: Vec<Found>,
     first_rows: Vec<usize>,
     evaluator: Evaluator,
-    /// The offset of the record at hand, for whoever catches a panic.
+    /// The offset of the record being worked on, in case of a panic.
     pub at_hand: Option<i64>,
 }
 
-/// What the store has of a row.
+/// What the store holds for a row.
 #[derive(Clone, Debug, Default)]
 struct Found {
     entry: Option<Range<usize>>,
@@ -48,21 +48,21 @@ struct Found {
 
 /// A key to look up.
 struct Wanted {
-    /// The order of keys, as far as it goes.
+    /// The start of the key, for sorting.
     head: u128,
-    /// Where in the arena it is.
+    /// Its range in the arena.
     key: Range<usize>,
-    /// The row that it is for.
+    /// The row it belongs to.
     row: usize,
-    /// Whether it is the row's table.
+    /// Whether it is the key of the row's table.
     is_table: bool,
 }
 
-/// What a task remembers: what the overlay has, or else what the store had when it was asked.
+/// What a task remembers: what is in the overlay, or else what the store held when it was read.
 struct Remembered<'a> {
     overlay: &'a Overlay,
     bytes: &'a [u8],
-    /// By row of the record at hand.
+    /// By row of the current record.
     found: &'a [Found],
 }
 
@@ -115,13 +115,13 @@ impl Judge {
             let reading = evaluate::read(&share.position.progress, record.offset, || reader.read(&record, arena));
             self.readings.push(reading);
         }
-        // What follows is done for all of them.
+        // What follows concerns all of them.
         self.at_hand = Some(share.position.next);
     }
 
-    /// Fetches the entries of all rows from the store, in one go. Those in the overlay will not be asked for
-    /// again: fetching them too costs less than looking twice. A table's entry is asked for only where one can be:
-    /// the first is made in this very batch, and then it is in the overlay.
+    /// Fetches the entries of all rows from the store in one go. Entries that are in the overlay are not used then:
+    /// fetching them too costs less than checking first. A table's entry is fetched only if there can be one: if the
+    /// first is written in this very batch, it is in the overlay.
     pub fn look_up(&mut self, store: &Store, progress: &Progress) -> Result<(), state::Error> {
         let Self { arena, readings, bytes, wanted, found, first_rows, .. } = self;
         if sabotage::is_on(Sabotage::LookUpsKept) && first_rows.len() >= readings.len() {
@@ -165,8 +165,8 @@ impl Judge {
         })
     }
 
-    /// What is to be done with the record that was read as the `at`-th, from 0; `None` where clocks have yet to be asked
-    /// whether it is of the future ([`super::present`]).
+    /// What to do with the record that was read as number `at`, from 0; `None` if the clocks have to be compared first
+    /// to know whether it is from the future ([`super::present`]).
     pub fn judge<C: Cluster>(
         &mut self,
         (context, work): (&Context, &Work<'_, C>),
@@ -180,7 +180,7 @@ impl Judge {
         let subject = Subject { record, reading: readings[at].as_ref(), arena };
         let memory = Remembered { overlay, bytes, found: &found[first_rows[at]..] };
         let rules = &context.rules;
-        // Where the topics are this process's own there is no other clock.
+        // If the topics are this process's own, there is no other clock.
         let certainly = || {
             let is_future = |time| work.task.present.is_future(record.offset, time, rules.future_max_ms);
             !C::IS_SHARED || record.timestamp.is_some_and(is_future)
@@ -188,7 +188,7 @@ impl Judge {
         evaluator.evaluate((rules, wall_ms), &mut position.progress, subject, &memory, certainly)
     }
 
-    /// What the audit says of the record that was judged last; to be asked before it is remembered.
+    /// The audit record of the record judged last; to be called before that is remembered.
     pub fn dropped<'a>(
         &'a self,
         context: &'a Context,
@@ -225,7 +225,7 @@ impl Judge {
         }
     }
 
-    /// Puts the entries of the record that was judged last into the overlay. Answers whether that changed the epoch.
+    /// Puts the entries of the record judged last into the overlay. Returns whether that changed the epoch.
     pub fn remember(&mut self, share: &mut Share, at: usize, record: &Record<'_>) -> bool {
         let Share { position, overlay, .. } = share;
         let subject = Subject { record, reading: self.readings[at].as_ref(), arena: &self.arena };

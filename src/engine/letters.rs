@@ -1,26 +1,26 @@
-//! What the log says of the records that a task has set aside in the dead letter topic: how many, why, and where the
-//! first one stood. A line a task and interval at the most, so that a stream of them does not drown everything else, and
-//! none is left out: whatever was committed is counted in one line or the next.
+//! What the log says about the records that a task has set aside in the dead letter topic: how many, why, and where the
+//! first one was. At most one line per task and interval, so that a stream of them does not drown out everything else;
+//! but every committed record is counted in one of the lines.
 
 use std::time::Duration;
 
 use crate::dedup::Reason;
 use crate::record::{Record, TopicPartition};
 
-/// At most one line in this time.
+/// At most one line per interval.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// What to do about values that a schema registry's serializers have written.
+/// What to do about values written by a schema registry's serializers.
 const FRAMED_HELP: &str = "they look like a schema registry's (a zero byte, a schema's id, then Avro or the like), and \
     ratchet reads JSON: have it written as JSON, by a JsonConverter for instance; or identify records by bytes alone, \
     `identity: key`, or `identity: value` with `value_format: bytes`";
 
-/// What is to be said of a task's dead letters.
+/// A task's dead letters that are still to be logged.
 #[derive(Debug, Default)]
 pub struct Letters {
-    /// Those that were committed and not spoken of yet.
+    /// Those that were committed and not logged yet.
     unsaid: SetAside,
-    /// When something was said last, on the monotonic clock.
+    /// When the last line was logged, on the monotonic clock.
     said_at: Option<Duration>,
 }
 
@@ -29,7 +29,7 @@ pub struct Letters {
 pub struct SetAside {
     reasons: Vec<(Reason, u64)>,
     first: Option<First>,
-    /// How many begin as a schema registry's serializers write them.
+    /// How many look as if a schema registry's serializers had written them.
     framed: u64,
 }
 
@@ -61,7 +61,7 @@ impl SetAside {
         self.reasons.iter().map(|(_, count)| count).sum()
     }
 
-    /// Forgets all.
+    /// Drops all counts.
     pub fn clear(&mut self) {
         self.reasons.clear();
         (self.first, self.framed) = (None, 0);
@@ -69,7 +69,7 @@ impl SetAside {
 }
 
 impl Letters {
-    /// A transaction is committed that has set these aside.
+    /// A transaction that has set these aside is committed.
     pub fn settle(&mut self, committed: &mut SetAside) {
         let unsaid = &mut self.unsaid;
         committed.reasons.iter().for_each(|(reason, count)| unsaid.count(*reason, *count));
@@ -80,14 +80,14 @@ impl Letters {
         committed.clear();
     }
 
-    /// Says what there is to say, if it is time for that.
+    /// Logs what there is, if a line is due.
     pub fn say_if_due(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
         if self.said_at.is_none_or(|said_at| now.saturating_sub(said_at) >= INTERVAL) {
             self.say(task, topic, now);
         }
     }
 
-    /// Says what there is to say.
+    /// Logs what there is.
     pub fn say(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
         let Some(First { offset, message }) = self.unsaid.first.take() else { return };
         let reasons: Vec<_> =
@@ -106,7 +106,7 @@ impl Letters {
     }
 }
 
-/// Whether what could not be read begins as a schema registry's serializers write it: a zero byte, and four of an id.
+/// Whether a malformed part starts as a schema registry's serializers write it: a zero byte and a four-byte id.
 fn is_framed(record: &Record<'_>, reason: Reason) -> bool {
     let part = match reason {
         Reason::ValueMalformed => record.value,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_was_committed_is_spoken_of_and_each_once() {
+    fn every_committed_dead_letter_is_logged_exactly_once() {
         let (mut letters, mut open, task) = (Letters::default(), SetAside::default(), TopicPartition::new("t", 0));
         let framed = [0, 0, 0, 0, 7, 2];
         for (offset, value) in [(5, &b"{"[..]), (6, &framed)] {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registrys_frame_is_a_zero_byte_and_an_id_before_something() {
+    fn registry_frame_is_a_zero_byte_and_an_id_before_a_payload() {
         for (bytes, framed) in
             [(&[0, 0, 0, 0, 7, 2][..], true), (&[0, 0, 0, 0, 7], false), (&[1, 0, 0, 0, 7, 2], false)]
         {

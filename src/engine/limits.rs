@@ -1,32 +1,32 @@
-//! How much a lane does at once, and how much of a past it keeps: constants wherever ratchet runs. Nothing that a user can
-//! configure leads here; the simulation sets others, small enough to be met.
+//! How much a lane does at once, and how much of its past a task keeps: constants in production. No user configuration
+//! reaches them; the simulation sets smaller ones that it can run into.
 
 use crate::dedup::Bounds;
 
 /// Bounds of a lane's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Records taken in one poll.
+    /// Records per poll.
     pub poll_records_max: usize,
-    /// How many tasks of a lane load at once: each takes memory for what it gathers.
+    /// How many tasks of a lane load at once: each takes memory for its buffers.
     pub loads_max: usize,
-    /// Keys that the sweeper looks at in one slice.
+    /// Keys that the sweeper examines in one slice.
     pub sweep_keys_max: usize,
-    /// How many tasks of a lane that are isolated are at work at once: each takes clients of its own.
+    /// How many isolated tasks of a lane are at work at once: each takes clients of its own.
     pub isolated_max: usize,
-    /// Records in one transaction of an isolated task.
+    /// Records per transaction of an isolated task.
     pub isolated_records_max: usize,
-    /// How often in a row a lane may panic, before it is given up.
+    /// How often in a row a lane may panic before it is given up.
     pub lane_panics_max: u32,
-    /// How often a restore asks again where it is refused for what a broker has answered
+    /// How often a restore asks again after a refusal because of a broker's response
     /// ([`is_doubtful`](super::resume::Refusal::is_doubtful)).
     pub doubts_max: u32,
-    /// What is kept of a task's past.
+    /// How much of a task's past is kept.
     pub kept: Bounds,
 }
 
 impl Limits {
-    /// Those that hold wherever ratchet runs.
+    /// The limits in production.
     pub const USUAL: Self = Self {
         poll_records_max: 4096,
         loads_max: 4,
@@ -34,7 +34,7 @@ impl Limits {
         isolated_max: 4,
         isolated_records_max: 500,
         lane_panics_max: 5,
-        // Within some three seconds.
+        // Within about three seconds.
         doubts_max: 5,
         kept: Bounds::USUAL,
     };

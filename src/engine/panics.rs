@@ -1,18 +1,18 @@
-//! Panics: mistakes in ratchet, or in what it is built upon. Each is trouble like any other, of whoever was at work.
+//! Panics: bugs in ratchet, or in what it is built on. Each is treated like any other trouble of whatever was at work.
 //!
-//! - [`tell`] has every panic of any thread logged, in one event with its place, and counted
-//! - [`caught`] ends one: around a task's share of work, around a lane, around the watch
+//! - [`tell`] has every panic of any thread logged, in one event with its location, and counted
+//! - [`caught`] ends one: around a task's part of the work, around a lane, around the watch
 //!
-//! **Why going on is sound**: whatever a panic may have left half changed is dropped, and made anew from what Kafka has
-//! committed. A task's share changes the task, the lane's memory for batches and its producer: the task is made anew and
-//! restores, the memory is made anew, the producer is given up with its transaction. Anything else in a lane takes the
-//! lane along. Stores are changed by whole batches only, each after Kafka's commit; what lanes share is behind
-//! locks, each change of it one call.
+//! **Why continuing is sound**: whatever a panic may have left half changed is dropped and recreated from what Kafka
+//! has committed. A task's part of the work changes the task, the lane's memory for batches and its producer: the task
+//! is recreated and restores, the memory is recreated, the producer is dropped with its transaction. Anything else in a
+//! lane takes the whole lane down. Stores change only in whole batches, each after Kafka's commit; what lanes share is
+//! behind locks, and each change of it is one call.
 //!
-//! **A record that makes its task panic** must not do so for ever, nor walk through all instances: the task restores and
-//! tries again, and at the [`PANICS_MAX`]-th time in a row it processes what comes before the record, and stops there. So
-//! does a task that the sweeper panics in so often, before it has once come through all keys; however long that takes,
-//! and whatever is committed meanwhile.
+//! **A record that makes its task panic** must not do so for ever, nor move on from instance to instance: the task
+//! restores and tries again, and at the [`PANICS_MAX`]-th time in a row it processes what comes before the record, and
+//! stops there. A task also stops if its sweeper panics that often before it has once got through all keys, however
+//! long that takes and whatever is committed meanwhile.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -21,15 +21,15 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 
 use crate::observe::Metrics;
 
-/// How often in a row a task may panic at the same place, before it stops.
+/// How often in a row a task may panic at the same point before it stops.
 pub const PANICS_MAX: u32 = 3;
 
 thread_local! {
-    /// Where this thread has panicked last; only where [`tell`] was called.
-    static PLACE: Cell<Option<String>> = const { Cell::new(None) };
+    /// Where this thread last panicked; set only once [`tell`] was called.
+    static LOCATION: Cell<Option<String>> = const { Cell::new(None) };
 }
 
-/// A panic that was caught: its words, and its place where that is known.
+/// A caught panic: its message, and its location if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panic(String);
 
@@ -39,8 +39,8 @@ impl std::fmt::Display for Panic {
     }
 }
 
-/// From now on each panic of any thread of this process is one event of the log, and counted. Where a backtrace is
-/// asked for (`RUST_BACKTRACE`), it is printed beside.
+/// From now on each panic of any thread of this process is one log event, and counted. If a backtrace is requested
+/// (`RUST_BACKTRACE`), it is printed as well.
 pub fn tell(metrics: Metrics) {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -51,7 +51,7 @@ pub fn tell(metrics: Metrics) {
         tracing::error!(place, reason, thread, "panicked: this is a mistake in ratchet; report it with this line");
         metrics.panicked();
         print_backtrace(&print, info);
-        PLACE.set(Some(place));
+        LOCATION.set(Some(place));
     }));
 }
 
@@ -61,30 +61,30 @@ fn print_backtrace(print: &dyn Fn(&PanicHookInfo<'_>), info: &PanicHookInfo<'_>)
     }
 }
 
-/// Does `work`, and catches its panic. What `work` may have left half changed is the caller's to drop.
+/// Runs `work` and catches its panic. The caller has to drop whatever `work` may have left half changed.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|payload| match words(&*payload) {
-        Some(words) => Panic(match PLACE.take() {
-            Some(place) => format!("{words} ({place})"),
+        Some(words) => Panic(match LOCATION.take() {
+            Some(location) => format!("{words} ({location})"),
             None => words,
         }),
-        // Not a panic of `panic!`: somebody takes this stack down on purpose.
+        // Not raised by `panic!`: somebody unwinds this stack on purpose.
         None => panic::resume_unwind(payload),
     })
 }
 
-/// What somebody panicked with, as one line.
+/// A panic's message, as one line.
 fn words(payload: &(dyn Any + Send)) -> Option<String> {
     let text = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
     text.map(|text| text.replace(char::is_control, " "))
 }
 
-/// What a task was at when it panicked.
+/// What a task was working on when it panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtHand {
     /// The record at this offset.
     Record(i64),
-    /// A walk of the sweeper's.
+    /// A walk of the sweeper.
     Walk,
     /// Neither.
     Nothing,
@@ -100,19 +100,19 @@ impl AtHand {
     }
 }
 
-/// How a task has panicked since it last came past the place.
+/// A task's panics since it last got past the record in question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Panics {
-    /// The record that was at hand; `None` where none was.
+    /// The record being worked on; `None` if there was none.
     at: Option<i64>,
     times: u32,
-    /// How often since a walk of the sweeper's has come to its end.
+    /// How often since the sweeper last completed a walk.
     walks: u32,
     words: String,
 }
 
 impl Panics {
-    /// The task has panicked once more, with this at hand. A record further on shows that the former place was passed.
+    /// Counts another panic while working on `at`. A record further on shows that the task got past the former one.
     pub fn note(&mut self, at: AtHand, panic: &Panic) {
         self.words.clone_from(&panic.0);
         if at == AtHand::Walk {
@@ -125,24 +125,24 @@ impl Panics {
         self.at = at.or(self.at);
     }
 
-    /// All before `next` is committed.
+    /// Everything before `next` is committed.
     pub fn pass(&mut self, next: i64) {
         if self.at.is_none_or(|at| next > at) {
             (self.at, self.times) = (None, 0);
         }
     }
 
-    /// A walk of the sweeper's has come to its end.
+    /// The sweeper has completed a walk.
     pub fn walk_ended(&mut self) {
         self.walks = 0;
     }
 
-    /// How often in a row.
+    /// How many times in a row.
     pub fn times(&self) -> u32 {
         self.times.max(self.walks)
     }
 
-    /// Whether the task is not to try again.
+    /// Whether the task must not try again.
     pub fn are_too_many(&self) -> bool {
         self.times() >= PANICS_MAX
     }
@@ -170,21 +170,21 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_caught_with_its_words_as_one_line() {
+    fn panic_is_caught_with_its_message_as_one_line() {
         assert_eq!(caught(|| 1), Ok(1));
         let caught = caught(|| -> u8 { panic!("first\nsecond {}", 2) }).unwrap_err();
         assert!(caught.to_string().starts_with("first second 2"), "{caught}");
     }
 
     #[test]
-    fn what_is_no_panic_passes_through() {
+    fn unwinding_without_a_panic_passes_through() {
         struct Unwinding;
         let thrown = panic::catch_unwind(|| caught(|| -> u8 { panic::resume_unwind(Box::new(Unwinding)) }));
         assert!(thrown.unwrap_err().is::<Unwinding>());
     }
 
     #[test]
-    fn a_task_stops_where_it_panics_three_times_in_a_row() {
+    fn task_stops_at_a_record_that_panics_three_times_in_a_row() {
         let mut panics = Panics::default();
         for _ in 1..PANICS_MAX {
             panics.note(AtHand::Record(7), &panic());
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn panics_that_the_task_has_come_past_are_forgotten() {
+    fn panics_are_forgotten_once_the_task_gets_past_them() {
         let mut panics = Panics::default();
         panics.note(AtHand::Record(7), &panic());
         panics.note(AtHand::Record(7), &panic());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn restores_that_panic_count_until_something_is_committed() {
+    fn panics_in_restores_count_until_a_commit() {
         let mut panics = Panics::default();
         (0..PANICS_MAX).for_each(|_| panics.note(AtHand::Nothing, &panic()));
         assert!(panics.are_too_many());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_that_panic_count_however_rarely_they_come() {
+    fn panics_in_walks_count_across_commits() {
         let mut panics = Panics::default();
         for next in 1..i64::from(PANICS_MAX) {
             panics.note(AtHand::Walk, &panic());
@@ -232,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_comes_to_its_end_forgives_those_before() {
+    fn completed_walk_forgets_earlier_panics_in_walks() {
         let mut panics = Panics::default();
         (1..PANICS_MAX).for_each(|_| panics.note(AtHand::Walk, &panic()));
         panics.walk_ended();
         panics.note(AtHand::Walk, &panic());
         assert_eq!(panics.times(), 1);
-        // A record's are none of its business.
+        // It does not concern those of a record.
         panics.note(AtHand::Record(7), &panic());
         panics.note(AtHand::Record(7), &panic());
         panics.walk_ended();

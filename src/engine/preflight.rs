@@ -1,7 +1,7 @@
-//! What is looked at before a lane joins the group, or reads a topic that has come: topics, partition counts,
-//! policies, rights, and whether what the group has committed was committed under these rules. What is found is
-//! judged by [`judge`], for `run` and for `check --online` ([`online`]) alike; `run` then creates what is missing
-//! and may be created, and refuses to go on where the judgement says so, with what to do.
+//! The checks before a lane joins the group or reads a new topic: topics, partition counts, policies, rights, and
+//! whether the group's offsets were committed under these rules. The findings come from [`judge`], for both `run` and
+//! `check --online` ([`online`]); `run` then creates what is missing and may be created, and refuses to continue if a
+//! finding says so, with advice.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,15 +26,15 @@ use facts::{Facts, Named};
 use finding::{Finding, Severity};
 use judge::{Judge, Role};
 
-/// What was learnt at the start.
+/// The result of the checks at the start.
 pub struct Admitted {
     /// The topics that are read.
     pub topics: HashMap<Arc<str>, Topics>,
-    /// Those that the pattern means and that cannot be read so, with why.
+    /// Topics that match the pattern but cannot be read, with the reason.
     pub refused: BTreeMap<String, String>,
 }
 
-/// Looks at a topology's topics.
+/// Checks a topology's topics.
 pub struct Preflight<'a, C> {
     cluster: &'a C,
     survey: Survey,
@@ -46,7 +46,7 @@ fn refused(message: String) -> cluster::Error {
 }
 
 impl<'a, C: Cluster> Preflight<'a, C> {
-    /// Looks for `topology`, whose rules have this digest, and whose stores are in the folder that `survey` looks at.
+    /// Checks for `topology`, whose rules have this digest and whose stores are in the folder that `survey` examines.
     pub fn new(
         cluster: &'a C,
         topology: &'a Topology,
@@ -57,14 +57,14 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         Self { cluster, survey, judge: Judge { topology, rules_digest, settings, is_shared: C::IS_SHARED } }
     }
 
-    /// Asks something that any cluster answers: what holds for the whole of it, a wrong password say, is told once and
-    /// not of each topic.
+    /// Sends a query that any cluster can answer, so that trouble with the whole cluster, a wrong password for example,
+    /// is reported once and not per topic.
     pub fn reach(&self) -> Result<(), cluster::Error> {
         self.cluster.list_topics().map(drop)
     }
 
-    /// Looks at all topics before the lanes begin, and creates what is missing and may be created. What is wrong
-    /// with a topic that is named refuses the topology; one that a pattern means is left alone.
+    /// Checks all topics before the lanes start, and creates what is missing and may be created. A problem with a named
+    /// topic refuses the whole topology; a topic that merely matches a pattern is left alone.
     pub fn begin(&self) -> Result<Admitted, cluster::Error> {
         let names = feeding::inputs(self.cluster, self.judge.topology)?;
         let rights = if names.is_empty() { None } else { self.group_rights() };
@@ -98,7 +98,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         Err(refused(words.join("; ")).of_missing(are_missing))
     }
 
-    /// Whether a topology that has read nothing yet may begin with these topics, which have come.
+    /// Whether a topology that has read nothing yet may start with these new topics.
     pub fn may_begin(&self, topics: &[String]) -> Result<(), cluster::Error> {
         let rights = self.group_rights();
         let gather = |topic: &String| Facts::gather(self.cluster, self.judge.topology, topic, rights, &self.survey);
@@ -107,14 +107,14 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         problem.map_or(Ok(()), |finding| Err(refused(finding.to_string())))
     }
 
-    /// Looks at a topic that has come while the topology runs; `others` are those that are read already.
+    /// Checks a topic that was added while the topology runs; `others` are those already read.
     pub fn admit(&self, topic: &str, others: &[String]) -> Result<Topics, cluster::Error> {
         let facts = Facts::gather(self.cluster, self.judge.topology, topic, self.group_rights(), &self.survey)?;
         self.settle(&facts, facts.input.there().map_or(1, |input| input.partition_count), others)
     }
 
-    /// What may be done with the group, if the cluster says so. What a coordinator that does not answer would say, the
-    /// lanes find out.
+    /// The rights to the group, if the cluster reports them. If its coordinator does not respond, the lanes will find
+    /// out.
     fn group_rights(&self) -> Option<Rights> {
         self.cluster.group_rights(&self.judge.topology.group()).ok().flatten()
     }
@@ -147,14 +147,14 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         })
     }
 
-    /// A topic beside the output: how many partitions it has.
+    /// Makes sure of a topic beside the output. Returns its partition count.
     fn aside(&self, role: Role, name: &str, partition_count: i32, largest: i64) -> Result<i32, cluster::Error> {
         let topic = Named::ask(self.cluster, name.to_owned())?;
         say(self.judge.topology, self.judge.aside(role, &topic, Some(partition_count), largest))?;
         self.ensure(role, topic, partition_count).map(|topic| topic.partition_count.max(1))
     }
 
-    /// The topic, created if it is missing: that it may be was judged.
+    /// The topic, created if it is missing; whether it may be was judged before.
     fn ensure(&self, role: Role, topic: Named, partition_count: i32) -> Result<TopicDescription, cluster::Error> {
         if let facts::Seen::There(topic) = topic.seen {
             return Ok(*topic);
@@ -171,7 +171,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         self.created(role, name)
     }
 
-    /// The topic that was just created: what may be done with it shows only now.
+    /// The topic that was just created: only now do its rights show.
     fn created(&self, role: Role, name: &str) -> Result<TopicDescription, cluster::Error> {
         let created = Named::ask(self.cluster, name.to_owned())?;
         say(self.judge.topology, self.judge.usable(role, &created))?;
@@ -185,12 +185,12 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     }
 }
 
-/// The partition count of the largest input; `None` where there is none.
+/// The partition count of the largest input; `None` if there is none.
 fn most_partitions(all: &[Facts]) -> Option<i32> {
     all.iter().filter_map(|facts| facts.input.there()).map(|input| input.partition_count).max()
 }
 
-/// Logs warnings; everything that is refused, at once, is the error, which says so if it is all for want of topics.
+/// Logs warnings. All refusals together make up the error, which is marked as missing if only topics are missing.
 fn say(topology: &Topology, findings: Vec<Finding>) -> Result<(), cluster::Error> {
     let (mut wrong, mut are_missing) = (Vec::new(), true);
     for finding in findings {

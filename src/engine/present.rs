@@ -1,97 +1,98 @@
-//! What time it is: the one place where a clock decides about a record.
+//! The present time: the only place where a clock decides about a record.
 //!
-//! A record that is more than `future_max` beyond this host's clock looks like one of the future. Its producer's clock may
-//! be wrong, or this host's; and a host's clock must not set data aside. So Kafka is asked. The task stops before the
-//! record, commits what comes before it, and learns in its restore the latest timestamp in its changelog. That is Kafka's
-//! own time when the commit was written, or later: brokers stamp the marker that ends a transaction, whatever the
-//! timestamps of its records. The record had been read by then, so its producer cannot have meant a later time.
+//! A record that is more than `future_max` ahead of this host's clock seems to be from the future. Its producer's clock
+//! may be wrong, or this host's; and a host's clock must not set data aside. So Kafka is asked. The task stops before
+//! the record, commits what comes before it, and in its restore learns the latest timestamp in its changelog. That is
+//! Kafka's own time when the commit was written, or later: brokers stamp the marker that ends a transaction, whatever
+//! the timestamps of its records. The record had been read by then, so its producer cannot have meant a later time.
 //!
-//! - It is beyond Kafka's time too: of the future, by two clocks that know nothing of each other.
-//! - It is not: one of the two is wrong. The task waits, asks again every [`WAIT`], and goes on once they agree.
+//! - If it is ahead of Kafka's time too, it is from the future, according to two clocks that are independent of each
+//!   other.
+//! - If not, one of the two is wrong. The task waits, asks again every [`WAIT`], and continues once they agree.
 //!
-//! What was learnt counts for records that were there before it was asked for, and for no others: nothing is assumed of
-//! how any clock goes on.
+//! What was learnt counts only for records that existed before Kafka was asked: nothing is assumed about how any clock
+//! continues.
 //!
-//! **Failure**: after an abort nothing was asked: the record is met and doubted again. Where Kafka does not tell,
-//! the task waits.
+//! **Failure**: after an abort nothing was asked, so the record is met and doubted again. If Kafka does not report a
+//! time, the task waits.
 
 use std::time::Duration;
 
 use crate::record::TopicPartition;
 
-/// How long a task waits before it asks again whether the clocks agree.
+/// How long a task waits before it checks again whether the clocks agree.
 pub const WAIT: Duration = Duration::from_secs(5);
-/// How often it says that it waits.
+/// How often it logs that it is waiting.
 const TELL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A record that looks like one of the future: it cannot be decided on before Kafka was asked.
+/// A record that seems to be from the future: it cannot be decided on before Kafka was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// Its offset.
     pub offset: i64,
     /// Its timestamp, in milliseconds since the epoch.
     pub timestamp: i64,
-    /// All below this offset was there when it was doubted.
+    /// All records below this offset existed when it was doubted.
     pub there: i64,
 }
 
 impl Doubt {
-    /// The partition is known to have reached as far as `end`.
+    /// Notes that the partition reaches at least to `end`.
     pub fn reach(&mut self, end: i64) {
         self.there = self.there.max(end);
     }
 }
 
-/// What was learnt of Kafka's time.
+/// What was learnt about Kafka's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Learnt {
-    /// Milliseconds since the epoch; `None` where Kafka does not tell.
+    /// Milliseconds since the epoch; `None` if Kafka does not report it.
     ms: Option<i64>,
-    /// It was later than the coming of all records below this offset.
+    /// All records below this offset had arrived before that time.
     there: i64,
 }
 
-/// A task that waits until clocks agree.
+/// The state of a task that waits for clocks to agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Waiting {
     offset: i64,
     told: Duration,
 }
 
-/// What a task knows of the present.
+/// What a task knows about the present time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Present {
-    /// The record before which the last transaction has stopped: the next restore asks for Kafka's time.
+    /// The record before which the last transaction stopped: the next restore asks for Kafka's time.
     asks: Option<Doubt>,
     learnt: Option<Learnt>,
     waiting: Option<Waiting>,
 }
 
-/// Clocks that do not agree.
+/// Clocks that disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disagreement {
     /// The record that cannot be decided on.
     pub offset: i64,
     /// How far its timestamp is beyond this host's clock, in milliseconds.
     pub record_ahead_ms: i64,
-    /// How far Kafka's time is; `None` where Kafka does not tell.
+    /// How far Kafka's time is ahead of it; `None` if Kafka does not report one.
     pub kafka_ahead_ms: Option<i64>,
-    /// Whether it is time to say so.
+    /// Whether it is time to log it.
     pub is_to_be_told: bool,
 }
 
 impl Present {
-    /// Whether a record that is of the future by this host's clock is so by Kafka's time, too.
+    /// Whether a record that is from the future by this host's clock is so by Kafka's time, too.
     pub fn is_future(&self, offset: i64, timestamp: i64, future_max_ms: i64) -> bool {
         let known = self.learnt.filter(|learnt| offset < learnt.there).and_then(|learnt| learnt.ms);
         known.is_some_and(|ms| timestamp > ms.saturating_add(future_max_ms))
     }
 
-    /// The transaction that stopped before a doubted record is committed: gives how long to wait before Kafka is asked,
-    /// and how the clocks disagree where they are known to.
+    /// The transaction that stopped before a doubted record is committed. Returns how long to wait before asking Kafka,
+    /// and how the clocks disagree if they are known to.
     pub fn doubt(&mut self, doubt: Doubt, now: Duration, wall_ms: i64) -> (Duration, Option<Disagreement>) {
         self.asks = Some(doubt);
-        // It was asked already, and the answer was not that the record is of the future.
+        // Kafka was asked already, and did not confirm that the record is from the future.
         let Some(learnt) = self.learnt.filter(|learnt| doubt.offset < learnt.there) else {
             return (Duration::ZERO, None);
         };
@@ -108,19 +109,19 @@ impl Present {
         (WAIT, Some(disagreement))
     }
 
-    /// Whether the next restore is to ask for Kafka's time.
+    /// Whether the next restore has to ask for Kafka's time.
     pub fn asks(&self) -> bool {
         self.asks.is_some()
     }
 
-    /// What a restore was told that was to ask.
+    /// Notes the time that a restore was to ask for.
     pub fn learn(&mut self, ms: Option<i64>) {
         if let Some(doubt) = self.asks.take() {
             self.learnt = Some(Learnt { ms, there: doubt.there });
         }
     }
 
-    /// All before `next` is committed: whether that ends a waiting.
+    /// Notes that everything before `next` is committed. Returns whether that ends a wait.
     pub fn pass(&mut self, next: i64) -> bool {
         let is_over = self.waiting.is_some_and(|waiting| next > waiting.offset);
         if is_over {
@@ -131,7 +132,7 @@ impl Present {
 }
 
 impl Disagreement {
-    /// Says that a task waits.
+    /// Logs that a task waits.
     pub fn tell(&self, task: &TopicPartition) {
         let Self { offset, record_ahead_ms, kafka_ahead_ms, is_to_be_told } = *self;
         match kafka_ahead_ms {
@@ -156,7 +157,7 @@ mod tests {
 
     const MAX: i64 = 60;
 
-    /// What is known once the record at `offset`, beside which all below `there` was read, was doubted and asked for.
+    /// The state once the record at `offset`, with all below `there` read, was doubted and Kafka asked.
     fn learnt(offset: i64, there: i64, ms: Option<i64>) -> Present {
         let mut present = Present::default();
         let asked = present.doubt(Doubt { offset, timestamp: 0, there }, Duration::ZERO, 0);
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_of_the_future_where_kafkas_time_says_so_too() {
+    fn record_is_from_the_future_if_kafkas_time_confirms_it() {
         let present = learnt(5, 8, Some(1_000));
         for (timestamp, expected) in [(1_060, false), (1_061, true), (i64::MAX, true), (0, false)] {
             assert_eq!(present.is_future(5, timestamp, MAX), expected, "{timestamp}");
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learnt_says_nothing_of_records_that_came_later() {
+    fn learnt_time_does_not_apply_to_later_records() {
         let present = learnt(5, 8, Some(1_000));
         assert!(present.is_future(7, 2_000, MAX));
         assert!(!present.is_future(8, 2_000, MAX));
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_disagree_are_waited_for_and_told_of_now_and_then() {
+    fn disagreeing_clocks_make_the_task_wait_and_log_at_intervals() {
         for ms in [Some(1_000), None] {
             let mut present = learnt(5, 6, ms);
             let mut again = |at: u64| {
@@ -209,7 +210,7 @@ mod tests {
             assert_eq!(again(10), expected);
             assert_eq!(again(15), Disagreement { is_to_be_told: false, ..expected });
             assert_eq!(again(70), expected);
-            assert!(!present.pass(5) && present.pass(6) && !present.pass(7), "the waiting ends behind the record");
+            assert!(!present.pass(5) && present.pass(6) && !present.pass(7), "the wait ends after the record");
         }
     }
 }

@@ -1,19 +1,19 @@
-//! What a lane tells its supervisor: how many tasks it has and how they stand.
+//! What a lane reports to its supervisor: the number of its tasks and their states.
 
 use std::sync::{Mutex, PoisonError};
 
-/// A lane's report, the last one it gave.
+/// A lane's latest report.
 #[derive(Debug, Default)]
 pub struct LaneStatus {
     counts: Mutex<Counts>,
 }
 
-/// How many tasks a lane has, and how they stand.
+/// The number of a lane's tasks, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All its tasks.
     pub tasks: usize,
-    /// Those that have committed all that there is to read.
+    /// Those that have committed everything there is to read.
     pub drained: usize,
     /// Those that have stopped for good.
     pub failed: usize,

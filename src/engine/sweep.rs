@@ -1,9 +1,9 @@
-//! The sweeper: walks a task's store slowly and removes what has expired, from the changelog too.
+//! The sweeper: walks slowly through a task's store and removes what has expired, from the changelog too.
 //!
-//! What it finds becomes tombstones in the task's share of the open transaction, so they are committed with the task's
+//! Expired entries become tombstones in the task's share of the open transaction, so they are committed with the task's
 //! offsets or not at all: a stale owner's tombstones cannot commit. A key that the transaction has written is left
-//! alone. The pace is stream time's: a walk begins when stream time has moved on by a share
-//! of the retention, never by the wall clock.
+//! alone. Stream time sets the pace, never the wall clock: a walk starts when stream time has advanced by a share of
+//! the retention.
 
 use crate::cluster::Cluster;
 use crate::dedup::{self, Retention};
@@ -16,31 +16,31 @@ use super::share::Share;
 use super::task::{Phase, Task};
 use crate::state;
 
-/// A walk begins when stream time has moved on by this part of the retention.
+/// A walk starts when stream time has advanced by this fraction of the retention.
 const WALK_SHARE: i64 = 16;
 /// ... but by no less than this.
 const WALK_MS_MIN: i64 = 1_000;
 
-/// How far the sweeper has walked in a store.
+/// How far the sweeper has got in a store.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
-    /// The last key looked at, while a walk is under way.
+    /// The last key examined, during a walk.
     cursor: Option<Vec<u8>>,
-    /// Stream time when the last walk began.
+    /// Stream time when the last walk started.
     walked_at: Option<i64>,
     walking: bool,
-    /// What is told of the walks.
+    /// Progress reports on the walks.
     walks: Walks,
 }
 
 impl Sweep {
-    /// Begins at the front again: the store may have changed under the cursor.
+    /// Starts again from the first key: the store may have changed under the cursor.
     pub fn reset(&mut self) {
         *self = Self { walks: std::mem::take(&mut self.walks), ..Self::default() };
     }
 }
 
-/// Whether there is something to walk for; `share` is the task's, if it is in the open transaction.
+/// Whether the sweeper has work to do; `share` is the task's, if it is in the open transaction.
 pub fn is_due<C: Cluster>(context: &Context, task: &Task<C>, share: Option<&Share>) -> bool {
     let Retention::For { ms } = context.rules.retention else { return false };
     let stream_time = share.map_or(&task.committed, |share| &share.position).progress.stream_time;
@@ -51,7 +51,7 @@ pub fn is_due<C: Cluster>(context: &Context, task: &Task<C>, share: Option<&Shar
     task.sweep.walking || task.sweep.walked_at.is_none_or(|at| stream_time.saturating_sub(at) >= share)
 }
 
-/// Looks at the next keys. Gives those that have expired: to be removed in the open transaction ([`remove`]).
+/// Examines the next keys. Returns the expired ones, to be removed in the open transaction ([`remove`]).
 pub fn slice<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
@@ -71,14 +71,14 @@ pub fn slice<C: Cluster>(
     let mut expired: Vec<Vec<u8>> = Vec::new();
     let cursor = held.store.scan(sweep.cursor.as_deref(), context.limits.sweep_keys_max, |key, value| {
         walked += 1;
-        // An entry of another format is left for its record to meet: that stops the task with the reason.
+        // An entry of another format is left for its record to run into: that stops the task with the reason.
         let entry = EntryRef::decode(value);
         let is_expired = entry.is_ok_and(|entry| dedup::is_expired(&context.rules, progress, entry.last_seen));
         if is_expired && share.is_none_or(|share| share.overlay.get(key).is_none()) {
             expired.push(key.to_vec());
         }
     })?;
-    // More keys than were estimated: there is at least one slice to come.
+    // More keys than estimated: there is at least one more slice.
     let left = || held.store.entries_estimate().saturating_sub(sweep.walks.walked() + walked).max(1);
     let told = Walked { walked, removed: expired.len() as u64, remaining: cursor.is_some().then(left) };
     sweep.walks.at(context.clock.monotonic(), told, &task.input, &task.metrics);
@@ -90,7 +90,7 @@ pub fn slice<C: Cluster>(
     Ok(expired)
 }
 
-/// Puts tombstones for keys into a share of the task in whose store they were found to have expired.
+/// Puts tombstones for these keys, found expired in the task's store, into its share.
 pub fn remove(share: &mut Share, expired: &[Vec<u8>]) {
     share.removed += expired.len() as u64;
     expired.iter().for_each(|key| share.overlay.put(key, None));

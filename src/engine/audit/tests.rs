@@ -44,7 +44,7 @@ fn written(dropped: &Dropped<'_>) -> Value {
     serde_json::from_slice(&out).expect("an audit record is JSON")
 }
 
-/// The bytes of identity and version that records like this one are remembered by.
+/// The key and the entry under which a record like this one is remembered.
 fn entry_of(value: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut model = Model::new(Arc::new(RULES.clone()));
     model.judge(&record(0, value), 0);
@@ -53,7 +53,7 @@ fn entry_of(value: &[u8]) -> (Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn a_stale_record_is_explained_with_what_it_lost_against() {
+fn stale_record_is_explained_with_what_it_lost_against() {
     let (key, entry) = entry_of(br#"{"id":"a","v":12}"#);
     let entry = EntryRef::decode(&entry).unwrap();
     let record = record(7, b"{}");
@@ -75,7 +75,7 @@ fn a_stale_record_is_explained_with_what_it_lost_against() {
 }
 
 #[test]
-fn what_was_not_read_is_null() {
+fn unread_fields_are_null() {
     let record = Record { timestamp: None, ..record(7, b"{}") };
     let said = written(&dropped(&record, Reason::Replayed));
     for field in ["timestamp", "identity", "version", "epoch", "against"] {
@@ -95,7 +95,7 @@ fn what_was_not_read_is_null() {
 }
 
 #[test]
-fn a_long_description_is_cut() {
+fn long_description_is_cut() {
     let epoch = quoted(&"ä".repeat(6_000));
     let record = record(7, b"{}");
     let said = written(&Dropped { epoch: Some(epoch), ..dropped(&record, Reason::Seen) });

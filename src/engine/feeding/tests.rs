@@ -29,7 +29,7 @@ fn problem(topology: &Topology, topic: &str, inputs: &[&str]) -> String {
 }
 
 #[test]
-fn topics_that_the_topology_writes_are_refused() {
+fn topics_written_by_the_topology_are_refused() {
     let topology = topology("shop", &[], "shop.all");
     assert!(problem(&topology, "shop.dead", &[]).contains("dead letter"));
     assert!(problem(&topology, "shop.audit", &[]).contains("audit"));
@@ -41,19 +41,19 @@ fn topics_that_the_topology_writes_are_refused() {
 }
 
 #[test]
-fn an_output_that_is_excluded_feeds_nothing() {
+fn excluded_output_is_not_read_back() {
     let topology = topology("shop", &["^clean"], "clean.{topic}");
     assert_eq!(problem(&topology, "shop.a", &["shop.a", "shop.b"]), "");
 }
 
 #[test]
-fn an_output_that_the_pattern_means_is_refused_before_it_exists() {
+fn output_matching_the_pattern_is_refused_before_it_exists() {
     let topology = topology("shop", &[], "clean.{topic}");
     assert!(problem(&topology, "shop.a", &["shop.a"]).contains("clean.shop.a"));
 }
 
 #[test]
-fn neither_internal_topics_nor_changelogs_are_meant() {
+fn pattern_matches_neither_internal_topics_nor_changelogs() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = Embedded::open(folder.path(), 1).unwrap();
     for name in ["b", "a", "a.tmp", "__consumer_offsets", "ratchet.other.a.changelog"] {

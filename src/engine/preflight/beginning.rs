@@ -1,8 +1,8 @@
-//! Whether a topology begins anew, though its output holds records: then all that is in the input would come out beside
-//! them, as it does for whoever has only renamed a topology.
+//! Refuses to start a topology afresh if its output holds records: everything in the input would be added to them, as
+//! happens when a topology is merely renamed.
 //!
-//! A topology has begun where its group has committed anything for one of its inputs, or where there is a changelog of
-//! its name: an instance creates that before it writes. One that has begun is never refused for this.
+//! A topology has been started before if its group has committed anything for one of its inputs, or if there is a
+//! changelog under its name: an instance creates that before it writes. Such a topology is never refused for this.
 
 use crate::cluster::{self, Cluster, Kind};
 use crate::record::TopicPartition;
@@ -11,7 +11,7 @@ use crate::topology::{Existing, Topology};
 use super::facts::{Facts, Seen};
 use super::finding::Finding;
 
-/// What is to be said of a topology with these inputs.
+/// The finding for a topology with these inputs, if any.
 pub fn problem_with<C: Cluster>(
     cluster: &C,
     topology: &Topology,
@@ -27,7 +27,7 @@ pub fn problem_with<C: Cluster>(
         if !holds_records(cluster, name, output.partition_count)? {
             continue;
         }
-        // Asked behind the output: what stands in it may be of another instance, which has begun meanwhile.
+        // Queried after the output: its records may come from another instance that has started meanwhile.
         if cluster.list_topics()?.iter().any(|topic| topology.is_own_changelog(topic)) {
             return Ok(None);
         }
@@ -66,7 +66,7 @@ fn finding(topology: &Topology, output: &str) -> Finding {
     )
 }
 
-/// Whether anything shows that the topology has been at work. What cannot be seen is refused elsewhere.
+/// Whether anything shows that the topology has been at work. A topic that cannot be seen is refused elsewhere.
 fn has_begun(facts: &Facts) -> bool {
     let has_changelog = !matches!(facts.changelog.seen, Seen::Missing);
     has_changelog || facts.committed.as_ref().map_or(true, |committed| committed.iter().any(Option::is_some))

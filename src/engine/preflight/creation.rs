@@ -1,4 +1,4 @@
-//! Topics that `run` creates: with which settings, and what is said where the cluster refuses to.
+//! Topics that `run` creates: their settings, and the advice if the cluster refuses.
 
 use crate::cluster::{self, Cluster, Kind, NewTopic};
 use crate::config;
@@ -8,19 +8,20 @@ use super::facts::{Named, Seen};
 use super::finding::Finding;
 use super::judge::Role;
 
-/// `max.message.bytes` of a dead letter or audit topic: whatever may be read has to fit, with headers that say why.
+/// `max.message.bytes` of a dead letter or audit topic: any record that can be read has to fit, with headers that say
+/// why.
 const ASIDE_BYTES_MAX: usize = 17 << 20;
 
-/// The settings of a topic that is created for this role.
+/// The settings of a topic created for this role.
 pub fn settings_of(role: Role, settings: &config::Topics) -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("min.insync.replicas", settings.min_insync_replicas.to_string()),
-        // Whatever the brokers do by default: a leader that lacks records would lose what was committed.
+        // Whatever the brokers' default: a leader that lacks records would lose what was committed.
         ("unclean.leader.election.enable", "false".to_owned()),
     ];
     match role {
         Role::Input | Role::Output => {}
-        // Its timestamps are brokers' own: what a host with a wrong clock writes does not look like Kafka's time.
+        // The brokers set its timestamps: records from a host with a wrong clock cannot pass for Kafka's time.
         Role::Changelog => all
             .extend([("cleanup.policy", "compact".to_owned()), ("message.timestamp.type", "LogAppendTime".to_owned())]),
         Role::DeadLetter | Role::Audit => all.push(("max.message.bytes", ASIDE_BYTES_MAX.to_string())),
@@ -28,14 +29,14 @@ pub fn settings_of(role: Role, settings: &config::Topics) -> Vec<(&'static str, 
     all
 }
 
-/// What is to be said where a topic cannot be created; `None` where the cluster may do it another time.
+/// The finding if a topic cannot be created; `None` if it may work another time.
 pub fn refusal(name: &str, error: &cluster::Error, settings: &config::Topics) -> Option<Finding> {
     if error.kind != Kind::Refused {
         return None;
     }
     let help = match (error.denied, error.brokers) {
         (Some(_), _) => format!("grant Create on topic {name}, or create it by hand"),
-        // No more than these brokers can keep, and no less safe than that.
+        // No more replicas than these brokers can keep, and no less safety than that allows.
         (None, Some(brokers)) => format!(
             "add brokers, or write `topics: {{replication_factor: {brokers}, min_insync_replicas: {}}}` in the \
              configuration: there {} {}",
@@ -52,7 +53,7 @@ pub fn refusal(name: &str, error: &cluster::Error, settings: &config::Topics) ->
     Some(Finding::refused(format!("topic {name:?} cannot be created: {}", error.message), help))
 }
 
-/// Asks whether `run` could create a topic that is missing; changes nothing.
+/// Checks whether `run` could create a missing topic; changes nothing.
 pub fn rehearse<C: Cluster>(
     cluster: &C,
     role: Role,
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_few_brokers_are_told_with_what_to_write() {
+    fn too_few_brokers_lead_to_a_help_with_their_number() {
         let settings = config::Topics { create: config::Create::All, replication_factor: 3, min_insync_replicas: 2 };
         let help = |brokers| {
             let error = cluster::Error::new(Kind::Refused, "no").of_brokers(brokers);

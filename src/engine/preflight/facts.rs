@@ -1,5 +1,5 @@
-//! What the cluster says of the topics that belong to one input topic, and the state folder where a changelog is missing.
-//! Asking changes nothing.
+//! Facts about the topics that belong to one input topic, from the cluster and, if a changelog is missing, from the
+//! state folder. Gathering them changes nothing.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::record::TopicPartition;
 use crate::state::{self, Survey};
 use crate::topology::Topology;
 
-/// How long to wait for committed offsets that a transaction is pending on; the restore waits for longer.
+/// How long to wait for committed offsets on which a transaction is pending; the restore waits longer.
 const COMMITTED_WAIT: Duration = Duration::from_secs(15);
 
 /// A topic, as far as it can be seen.
@@ -20,17 +20,17 @@ pub enum Seen {
     There(Box<TopicDescription>),
     /// It does not.
     Missing,
-    /// The cluster will not say.
+    /// The cluster refuses to describe it.
     Withheld {
-        /// Its words.
+        /// The cluster's message.
         words: String,
-        /// What it does not allow, if it is that.
+        /// The right that is missing, if that is the reason.
         denied: Option<Denied>,
     },
 }
 
 impl Seen {
-    /// The topic, where it can be seen.
+    /// The description, if the topic can be seen.
     pub fn there(&self) -> Option<&TopicDescription> {
         match self {
             Self::There(topic) => Some(topic),
@@ -38,7 +38,7 @@ impl Seen {
         }
     }
 
-    /// Asks for a topic.
+    /// Queries a topic.
     pub fn ask<C: Cluster>(cluster: &C, topic: &str) -> Result<Self, cluster::Error> {
         match cluster.describe_topic(topic) {
             Ok(Some(topic)) => Ok(Self::There(Box::new(topic))),
@@ -56,23 +56,23 @@ impl Seen {
 pub struct Named {
     /// The name.
     pub name: String,
-    /// The topic.
+    /// Whether it exists, and its description.
     pub seen: Seen,
 }
 
 impl Named {
-    /// Asks for a topic.
+    /// Queries a topic.
     pub fn ask<C: Cluster>(cluster: &C, name: String) -> Result<Self, cluster::Error> {
         Ok(Self { seen: Seen::ask(cluster, &name)?, name })
     }
 
-    /// The topic, where it can be seen.
+    /// The description, if the topic can be seen.
     pub fn there(&self) -> Option<&TopicDescription> {
         self.seen.there()
     }
 }
 
-/// All that belongs to one input topic alone.
+/// Everything about one input topic and what belongs to it alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The input topic.
@@ -83,20 +83,20 @@ pub struct Facts {
     pub changelog: Named,
     /// What the group has committed, by partition; or why that cannot be seen.
     pub committed: Result<Vec<Option<CommittedOffset>>, String>,
-    /// Where the changelog is missing: the stores on this machine that remember what was processed of the input, each
-    /// in words.
+    /// If the changelog is missing: the stores on this machine that remember what was processed of the input, each in
+    /// words.
     pub stores: Vec<String>,
 }
 
 impl Facts {
-    /// Whether ratchet is seen to have committed something for the input.
+    /// Whether ratchet has visibly committed something for the input.
     pub fn has_worked(&self) -> bool {
         let of_ratchet = |text: &str| OffsetMetadata::parse(text).is_ok_and(|metadata| metadata.is_some());
         let known = self.committed.iter().flatten().flatten();
         known.into_iter().any(|committed| of_ratchet(&committed.metadata))
     }
 
-    /// Asks for all of it, as one who has these rights to the topology's group.
+    /// Gathers all of it, given this client's rights to the topology's group.
     pub fn gather<C: Cluster>(
         cluster: &C,
         topology: &Topology,
@@ -118,7 +118,7 @@ impl Facts {
                     "the changelog does not exist, and whether the group has committed anything cannot be told yet";
                 return Err(cluster::Error::new(Kind::Retry, words));
             }
-            // Once more, behind what tells of it: another instance may have created it, and committed, meanwhile.
+            // Once more, after what depends on it: another instance may have created it, and committed, meanwhile.
             changelog = Named::ask(cluster, changelog.name)?;
         }
         Ok(Self { input, output, changelog, committed, stores })
@@ -154,14 +154,14 @@ fn committed<C: Cluster>(
     if partitions.is_empty() {
         return Ok(Ok(Vec::new()));
     }
-    // Who may not see the group is not told so where it asks for offsets: librdkafka goes on looking for the group's
-    // coordinator for as long as the question may take.
+    // A client that may not see the group gets no error when it fetches offsets: librdkafka keeps looking for the
+    // group's coordinator until the request times out.
     if let Some(Rights { read: false, describe: false, .. }) = rights {
         return Ok(Err("not authorised to see the group; grant Read on the group".to_owned()));
     }
     match cluster.committed(group, partitions, COMMITTED_WAIT) {
         Ok(committed) => Ok(Ok(committed)),
-        // Whatever is pending, the restore looks again.
+        // If something is pending, the restore checks again.
         Err(error) if error.kind == Kind::Retry => Ok(Ok(Vec::new())),
         Err(error) if error.kind == Kind::Refused => Ok(Err(error.message)),
         Err(error) => Err(error),

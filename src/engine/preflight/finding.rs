@@ -1,43 +1,43 @@
-//! What a look at a topology's topics has brought to light.
+//! A finding about a topology's topics.
 
 use std::fmt;
 
-/// How bad it is.
+/// A finding's severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The topology cannot run so.
+    /// The topology cannot run like this.
     Refused,
-    /// It can, but something may come out otherwise than expected.
+    /// It can run, but the result may not be as expected.
     Warning,
     /// Good to know.
     Note,
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// What was found, in lower case and without a full stop.
     pub message: String,
     /// What to do about it.
     pub help: String,
-    /// Whether it is that a topic is not known: the broker that was asked may not have heard of it yet.
+    /// Whether the problem is an unknown topic: the broker may not have heard of it yet.
     pub is_missing: bool,
 }
 
 impl Finding {
-    /// The topology cannot run so.
+    /// The topology cannot run like this.
     pub fn refused(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { severity: Severity::Refused, message: message.into(), help: help.into(), is_missing: false }
     }
 
-    /// The topology cannot run without this topic, which is not known.
+    /// The topology cannot run without this topic, which is unknown.
     pub fn missing(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { is_missing: true, ..Self::refused(message, help) }
     }
 
-    /// Something may come out otherwise than expected.
+    /// The result may not be as expected.
     pub fn warning(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::refused(message, help) }
     }
@@ -47,7 +47,7 @@ impl Finding {
         Self { severity: Severity::Note, ..Self::refused(message, help) }
     }
 
-    /// Whether the topology cannot run so.
+    /// Whether the topology cannot run like this.
     pub fn is_refused(&self) -> bool {
         self.severity == Severity::Refused
     }

@@ -1,6 +1,6 @@
-//! What is to be said of the topics that a topology works with: each rule once, pure, for `run` and for
-//! `check --online` alike. Here what is said of any topic, and of the group's rights; what matters of records that go
-//! through in `forwarding`, of what is remembered in `memory`.
+//! The findings about the topics that a topology works with: each rule once, pure, for both `run` and `check --online`.
+//! This file covers any topic and the group's rights; `forwarding` covers records passing through, `memory` what is
+//! remembered.
 
 use crate::cluster::{Denied, Rights, TopicDescription};
 use crate::config::{self, Create};
@@ -17,31 +17,31 @@ mod memory;
 /// Where the documentation lists the rights.
 const GRANT: &str = "grant what docs/operations.md lists under Rights";
 
-/// What topics are judged by.
+/// What topics are judged against.
 #[derive(Clone, Copy)]
 pub struct Judge<'a> {
     /// The topology.
     pub topology: &'a Topology,
     /// Its rules' digest.
     pub rules_digest: &'a [u8; 32],
-    /// What the worker's configuration says of topics.
+    /// The worker's settings for topics.
     pub settings: &'a config::Topics,
     /// Whether other programs may write to the cluster's topics.
     pub is_shared: bool,
 }
 
-/// What a topic is to a topology.
+/// A topic's role in a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Records are read from it.
     Input,
-    /// What is forwarded goes there.
+    /// Records are forwarded to it.
     Output,
-    /// The state goes there.
+    /// The state is written to it.
     Changelog,
-    /// What a person has to look at goes there.
+    /// Records that need a person's attention go to it.
     DeadLetter,
-    /// What was dropped is explained there.
+    /// Drops are explained in it.
     Audit,
 }
 
@@ -64,7 +64,7 @@ impl Role {
         !matches!(self, Self::Input)
     }
 
-    /// Whether `run` creates it where it is missing.
+    /// Whether `run` creates it if it is missing.
     pub fn is_created(self, create: Create) -> bool {
         match self {
             Self::Input => false,
@@ -75,7 +75,7 @@ impl Role {
 }
 
 impl Judge<'_> {
-    /// Everything that is to be said of one input topic and what belongs to it alone.
+    /// All findings about one input topic and what belongs to it alone.
     pub fn input(&self, facts: &Facts) -> Vec<Finding> {
         let mut findings = Vec::new();
         match &facts.input.seen {
@@ -110,8 +110,8 @@ impl Judge<'_> {
         findings
     }
 
-    /// What is to be said of the dead letter or the audit topic; `partition_count` is the largest input's, if there
-    /// is one, and `largest` the largest batch that may come.
+    /// The findings about the dead letter or the audit topic; `partition_count` is the largest input's, if there is
+    /// one, and `largest` the largest batch that may arrive.
     pub fn aside(&self, role: Role, topic: &Named, partition_count: Option<i32>, largest: i64) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.written(role, topic, partition_count, &mut findings);
@@ -131,7 +131,7 @@ impl Judge<'_> {
         findings
     }
 
-    /// What is to be said of the rights on a topic that was just created.
+    /// The findings about the rights to a topic that was just created.
     pub fn usable(&self, role: Role, topic: &Named) -> Vec<Finding> {
         let mut findings = Vec::new();
         match &topic.seen {
@@ -142,7 +142,7 @@ impl Judge<'_> {
         findings
     }
 
-    /// What is to be said of the group.
+    /// The findings about the group.
     pub fn group(&self, rights: Option<Rights>) -> Vec<Finding> {
         let group = self.topology.group();
         match rights {
@@ -154,7 +154,7 @@ impl Judge<'_> {
                 let help = format!("grant Read on group {group}");
                 vec![Finding::refused(format!("not authorised to read as the group {group:?}"), help)]
             }
-            // Where somebody is held off, more may be missing that cannot be asked for.
+            // If rights are restricted at all, others that cannot be queried may be missing too.
             Some(rights) if !rights.alter => vec![Finding::note(
                 format!(
                     "whether transactional ids that begin with \"ratchet.{}.\" may be used cannot be asked; run finds \
@@ -167,7 +167,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Rights and replicas of a topic that is written to, or what follows from its absence.
+    /// Findings about the rights and replicas of a topic that is written to, or about its absence.
     fn written(&self, role: Role, topic: &Named, partition_count: Option<i32>, findings: &mut Vec<Finding>) {
         let name = &topic.name;
         match &topic.seen {
@@ -228,7 +228,7 @@ impl Judge<'_> {
     }
 }
 
-/// What is to be said of a topic that may be led by a replica which lacks records.
+/// The finding about a topic that may be led by a replica that lacks records.
 fn elections(role: Role, name: &str, topic: &TopicDescription, findings: &mut Vec<Finding>) {
     if topic.elects_uncleanly == Some(true) {
         let noun = role.noun();
@@ -242,7 +242,7 @@ fn elections(role: Role, name: &str, topic: &TopicDescription, findings: &mut Ve
     }
 }
 
-/// What is to be said of a topic whose id nothing is known of: that it was recreated would not be noticed.
+/// The finding about a topic without a known id: its recreation would go unnoticed.
 fn identity(role: Role, name: &str, topic: &TopicDescription, findings: &mut Vec<Finding>) {
     if !topic.id.is_told() {
         let noun = role.noun();
@@ -256,7 +256,7 @@ fn identity(role: Role, name: &str, topic: &TopicDescription, findings: &mut Vec
     }
 }
 
-/// What is to be said of a topic that must be there and is not.
+/// The finding about a required topic that is missing.
 pub fn missing(role: Role, name: &str, partition_count: Option<i32>) -> Finding {
     let setting = if role == Role::Output { "all" } else { "internal" };
     Finding::missing(
@@ -265,7 +265,7 @@ pub fn missing(role: Role, name: &str, partition_count: Option<i32>) -> Finding 
     )
 }
 
-/// How many partitions a topic gets; `None` where the input is not there to be counted.
+/// How many partitions a topic gets; `None` if the input does not exist yet.
 fn partitions(count: Option<i32>) -> String {
     match count {
         None => "as many partitions as the input".to_owned(),

@@ -1,4 +1,4 @@
-//! `check --online`: asks the cluster about topologies that do not run, and changes nothing.
+//! `check --online`: queries the cluster about topologies that are not running, and changes nothing.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::judge::{Judge, Role};
 use super::unreached::{PROPERTIES_HELP, Unasked, input_help};
 use super::{beginning, feeding, most_partitions};
 
-/// Everything that is to be said of each topology, in their order, most severe first.
+/// All findings about each topology, in the given order, most severe first.
 pub fn ask(config: &Config, topologies: &[&Topology]) -> Result<Vec<Vec<Finding>>, Unasked> {
     match &config.cluster {
         ClusterKind::Kafka => {
@@ -31,7 +31,7 @@ pub fn ask(config: &Config, topologies: &[&Topology]) -> Result<Vec<Vec<Finding>
     }
 }
 
-/// Opening it would make it.
+/// Opening the folder would create it.
 fn check_exists(dir: &Path) -> Result<(), cluster::Error> {
     if dir.is_dir() {
         return Ok(());
@@ -40,9 +40,9 @@ fn check_exists(dir: &Path) -> Result<(), cluster::Error> {
     Err(cluster::Error::new(Kind::Retry, message))
 }
 
-/// The same, on a cluster.
+/// The same on a given cluster.
 fn ask_on<C: Cluster>(cluster: &C, config: &Config, topologies: &[&Topology]) -> Result<Vec<Vec<Finding>>, Unasked> {
-    // What holds for the whole cluster, a wrong password say, is told once and not of each topic.
+    // Trouble with the whole cluster, a wrong password for example, is reported once and not per topic.
     cluster.list_topics().map_err(|error| Unasked::of(config, &error))?;
     let asked = topologies.iter().map(|topology| ask_about(cluster, config, topology));
     asked.collect::<Result<_, _>>().map_err(|error| {

@@ -1,34 +1,33 @@
-//! What is said where the cluster cannot be asked, or an input is not there: what happened, and what to do instead.
-//! `run` and `check --online` say the same of a cluster that does not answer, or will have nothing to do with this
-//! client.
+//! What to say if the cluster cannot be queried or an input does not exist: what happened, and what to do. `run` and
+//! `check --online` say the same about a cluster that does not respond or rejects this client.
 
 use crate::cluster::{self, Kind};
 use crate::config::{ClusterKind, Config};
 
 use super::finding::Finding;
 
-/// Why a cluster could not be asked.
+/// Why a cluster could not be queried.
 #[derive(Clone, Debug)]
 pub struct Unasked {
-    /// Whether asking again may help.
+    /// Whether trying again may help.
     pub kind: Kind,
-    /// What is to be said of it.
+    /// The finding.
     pub finding: Finding,
 }
 
 impl Unasked {
-    /// By an error that speaks for itself.
+    /// From an error that speaks for itself.
     pub fn with_help(error: cluster::Error, help: &str) -> Self {
         Self { kind: error.kind, finding: Finding::refused(error.message, help) }
     }
 
-    /// By an error that is the whole cluster's.
+    /// From an error that concerns the whole cluster.
     pub fn of(config: &Config, error: &cluster::Error) -> Self {
         Self { kind: error.kind, finding: unreached(config, error) }
     }
 }
 
-/// What is to be said of this error, which is the whole cluster's.
+/// The finding for an error that concerns the whole cluster.
 fn unreached(config: &Config, error: &cluster::Error) -> Finding {
     let happened = if error.kind == Kind::Refused { "cannot be used" } else { "does not answer" };
     match &config.cluster {
@@ -36,7 +35,7 @@ fn unreached(config: &Config, error: &cluster::Error) -> Finding {
             format!("the cluster at {:?} {happened}: {error}", config.kafka.addresses()),
             kafka_help(&config.kafka.protocol(), error.kind),
         ),
-        // It names the folder itself.
+        // The message names the folder itself.
         ClusterKind::Embedded { .. } => {
             Finding::refused(error.message.clone(), "or name another folder as `embedded.dir` in the configuration")
         }
@@ -54,10 +53,10 @@ fn kafka_help(protocol: &str, kind: Kind) -> String {
     )
 }
 
-/// What to do about a property.
+/// What to do about a wrong property.
 pub const PROPERTIES_HELP: &str = "correct it under `kafka:` in the configuration";
 
-/// What to do where an input topic does not exist, on a cluster that others may write to or not.
+/// What to do if an input topic does not exist, on a cluster that others can write to or not.
 pub fn input_help(is_shared: bool) -> &'static str {
     if is_shared {
         "create it, or name another in input.topics"
@@ -67,7 +66,7 @@ pub fn input_help(is_shared: bool) -> &'static str {
     }
 }
 
-/// An error that is the whole cluster's, with all that is to be said of it.
+/// An error that concerns the whole cluster, with the full finding as its message.
 pub fn told(config: &Config, error: cluster::Error) -> cluster::Error {
     cluster::Error { message: unreached(config, &error).to_string(), ..error }
 }

@@ -1,4 +1,4 @@
-//! Goal: a line every ten seconds and no other, with the numbers of its work.
+//! Goal: a line every ten seconds and no other, with the numbers of the work done.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// The walks after a slice.
+/// A slice of a walk: returns the line that is then due.
 fn slice(walks: &mut Walks, seconds: u64, walked: u64, removed: u64, remaining: Option<u64>) -> Option<Line> {
     let walk = walks.walk.as_mut().unwrap();
     walk.removed += removed;
@@ -15,7 +15,7 @@ fn slice(walks: &mut Walks, seconds: u64, walked: u64, removed: u64, remaining: 
 }
 
 #[test]
-fn a_restore_is_told_of_every_ten_seconds() {
+fn restore_is_logged_every_ten_seconds() {
     let mut restoring = Restoring::begin(at(100), 4_000);
     let mut told = Vec::new();
     for second in 1..=40 {
@@ -25,11 +25,11 @@ fn a_restore_is_told_of_every_ten_seconds() {
             told.push((second, restoring.pace.per_second().unwrap() as u64, restoring.pace.left().unwrap().as_secs()));
         }
     }
-    assert_eq!(told, [(10, 100, 30), (20, 100, 20), (30, 100, 10)], "that it has ended is another line");
+    assert_eq!(told, [(10, 100, 30), (20, 100, 20), (30, 100, 10)], "its end is another line");
 }
 
 #[test]
-fn a_walk_is_told_of_when_it_has_ended() {
+fn finished_walk_is_logged() {
     let mut walks = Walks::default();
     walks.begin(at(5), 500);
     let line = slice(&mut walks, 7, 500, 20, None);
@@ -37,7 +37,7 @@ fn a_walk_is_told_of_when_it_has_ended() {
 }
 
 #[test]
-fn a_long_walk_is_told_of_meanwhile() {
+fn long_walk_is_logged_meanwhile() {
     let mut walks = Walks::default();
     walks.begin(at(0), 2_500);
     let lines: Vec<_> = (1..=25)
@@ -70,14 +70,14 @@ fn walks_that_follow_each_other_closely_share_a_line() {
 }
 
 #[test]
-fn a_walk_over_nothing_is_not_told_of() {
+fn walk_over_nothing_is_not_logged() {
     let mut walks = Walks::default();
     walks.begin(at(0), 0);
     assert_eq!(slice(&mut walks, 0, 0, 0, None), None);
 }
 
 #[test]
-fn a_walk_that_begins_again_counts_anew() {
+fn restarted_walk_counts_from_zero() {
     let mut walks = Walks::default();
     walks.begin(at(0), 1_000);
     assert_eq!(slice(&mut walks, 1, 400, 4, Some(600)), None);

@@ -1,4 +1,4 @@
-//! Which store a partition's changelog is written anew from, and whether the one that is there has to be: pure.
+//! Chooses the store that a partition's changelog is rewritten from, and whether an existing changelog has to be: pure.
 
 use std::path::PathBuf;
 
@@ -6,23 +6,23 @@ use crate::cluster::{CommittedOffset, TopicId};
 use crate::engine::resume::{self, ANEW, FOREIGN_OFFSET_HELP};
 use crate::format::{CHANGELOG_LOST, OffsetMetadata, PositionRecord, StoreMeta};
 
-/// What is known of a store that was found.
+/// What is known about a store that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// Its folder.
     pub path: PathBuf,
-    /// Where it stands.
+    /// Its meta record.
     pub meta: StoreMeta,
     /// Its position record.
     pub position: PositionRecord,
-    /// Whether its changelog, where that is there and as long, does not hold that any more where it stood.
+    /// Whether its changelog, though long enough, no longer holds its position record where that was.
     pub is_missed: bool,
 }
 
-/// What is there of a partition's changelog.
+/// The contents of a partition's changelog.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contents {
-    /// Its first offset that is retained.
+    /// Its first retained offset.
     pub start: i64,
     /// Its end.
     pub end: i64,
@@ -30,44 +30,45 @@ pub struct Contents {
     pub last: Option<PositionRecord>,
 }
 
-/// What every store is held against.
+/// What every store is checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// The input's id.
     pub input_id: TopicId,
-    /// The changelog's, where there is one.
+    /// The changelog's, if there is one.
     pub changelog_id: Option<TopicId>,
     /// The rules' digest.
     pub rules_digest: [u8; 32],
     /// The input's partition count.
     pub task_count: u32,
-    /// Whether a store may be taken at its own word where the group has none.
+    /// Whether to trust a store where the group says nothing.
     pub without_group: bool,
 }
 
-/// What is to be decided by.
+/// The facts for one partition's choice.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The partition.
     pub partition: i32,
     /// What the group has committed for it.
     pub committed: Option<&'a CommittedOffset>,
-    /// What its changelog holds, where it is there.
+    /// The contents of its changelog, if there is one.
     pub contents: Option<&'a Contents>,
     /// The stores of its topic.
     pub candidates: &'a [Candidate],
-    /// What holds for all partitions.
+    /// What is the same for all partitions.
     pub known: Known,
 }
 
-/// What is to be done for a partition.
+/// What to do for a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
-    /// Its changelog is the one that the group knows, or, where that knows none, the store; and it holds what they name.
+    /// Keep its changelog: it is the one that the group knows or, if the group knows none, the store, and it holds what
+    /// they name.
     Stands,
-    /// Nothing was ever processed of it, as far as anybody knows.
+    /// Nothing was ever processed, as far as anybody knows.
     Nothing,
-    /// Its changelog is written from this store, and the group then stands at this offset.
+    /// Write its changelog from this store, and commit this offset for the group.
     Write {
         /// The store.
         from: Box<Candidate>,
@@ -79,7 +80,7 @@ pub enum Choice {
 /// Why nothing can be written for a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// Its changelog is the one that the group, or a store, knows, and has lost what they name: why that is known.
+    /// Its changelog, known to the group or a store, has lost what they name: the evidence.
     Lost(String),
     /// Something else.
     Other(String),
@@ -91,7 +92,7 @@ impl From<String> for Problem {
     }
 }
 
-/// Decides by what the group has committed, the changelog holds and the stores remember; or says why nothing can be
+/// Decides from what the group has committed, the changelog holds and the stores remember; or says why nothing can be
 /// written.
 pub fn choose(facts: Facts<'_>) -> Result<Choice, Problem> {
     let text = text(facts.committed)?;
@@ -108,7 +109,7 @@ pub fn choose(facts: Facts<'_>) -> Result<Choice, Problem> {
     Ok(choose_anew(facts)?)
 }
 
-/// What the text beside the committed offset says, if ratchet wrote it.
+/// The text beside the committed offset, if ratchet wrote it.
 fn text(committed: Option<&CommittedOffset>) -> Result<Option<OffsetMetadata>, String> {
     let text = committed.map_or(Ok(None), |committed| OffsetMetadata::parse(&committed.metadata));
     text.map_err(|error| format!("{error}; {FOREIGN_OFFSET_HELP}"))
@@ -123,7 +124,7 @@ fn whole<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> + Clone {
     })
 }
 
-/// Those of them that have applied more of the changelog than it holds by now, however long it is, or say so.
+/// Those that have applied more of the changelog than it holds now, however long it is, or that say so themselves.
 fn beyond<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> {
     let there = facts.known.changelog_id.zip(facts.contents);
     whole(facts).filter(move |found| {
@@ -137,15 +138,15 @@ fn beyond<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> {
     })
 }
 
-/// Whether whoever stands at the one position knows all that the other tells of.
+/// Whether a store at the first position knows everything that the other covers.
 fn covers(one: &PositionRecord, other: &PositionRecord) -> bool {
     let within = |(from, to): &(i64, i64)| one.processed.iter().any(|(start, end)| start <= from && to <= end);
-    // An empty range tells where the input goes on, and of nothing that was processed.
+    // An empty range says where the input continues, but covers nothing processed.
     let mut ranges = other.processed.iter().filter(|(from, to)| from < to);
     one.token == other.token || (one.input_id == other.input_id && ranges.all(within))
 }
 
-/// Whether the changelog that the group, or a store, names can be gone on with, by the rules of [`resume`].
+/// Whether the changelog named by the group or a store is usable, by the rules of [`resume`].
 fn gone_on_with(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Contents) -> Result<Choice, Problem> {
     let last = contents.last.as_ref();
     if let Some(found) = beyond(facts).find(|found| !last.is_some_and(|last| covers(last, &found.position))) {
@@ -155,7 +156,7 @@ fn gone_on_with(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Cont
             found.position.token
         )));
     }
-    // Where its first records were removed, a store that has seen them goes on.
+    // If its first records were removed, a store that has seen them can continue.
     let was_cut = contents.start > 0 && last.is_none();
     if let (Some(text), Some(committed)) = (text, facts.committed)
         && !was_cut
@@ -182,8 +183,8 @@ fn gone_on_with(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Cont
     }
 }
 
-/// What is to be written where no changelog is there, or the one that is there is deleted first: nothing that it holds
-/// may be lost by that.
+/// What to write if there is no changelog, or once the existing one is deleted: nothing that it holds may be lost by
+/// that.
 pub fn choose_anew(facts: Facts<'_>) -> Result<Choice, String> {
     let choice = from_stores(facts)?;
     let from = match &choice {
@@ -229,19 +230,19 @@ fn from_stores(facts: Facts<'_>) -> Result<Choice, String> {
     Ok(Choice::Write { from: Box::new(from.clone()), offset })
 }
 
-/// Up to where a store has processed the input.
+/// How far a store has processed the input.
 fn far(found: &Candidate, known: Known) -> Option<i64> {
     resume::processed_of(&found.position, known.input_id)
 }
 
-/// The store that has come furthest.
+/// The store that has got furthest.
 fn furthest<'a>(facts: Facts<'a>) -> Option<&'a Candidate> {
     let tells = whole(facts).filter(|found| far(found, facts.known).is_some());
     tells.max_by_key(|found| (far(found, facts.known), found.position.stream_time))
 }
 
-/// The group says nothing of a transaction: it was reset or deleted, or nothing was ever committed. What a store says
-/// of itself cannot be compared with anything then: another machine may have gone further.
+/// The group names no transaction: it was reset or deleted, or nothing was ever committed. A store's own position then
+/// cannot be compared with anything: another machine may have got further.
 fn by_its_own_word(facts: Facts<'_>) -> Result<Choice, String> {
     let Some(from) = furthest(facts) else { return Ok(Choice::Nothing) };
     let processed = far(from, facts.known).unwrap_or_default();
@@ -258,7 +259,7 @@ fn by_its_own_word(facts: Facts<'_>) -> Result<Choice, String> {
     Ok(Choice::Write { from: Box::new(from.clone()), offset })
 }
 
-/// Whether a store can be gone on with, its changelog aside.
+/// Whether a store can be continued from, its changelog aside.
 fn check(found: &Candidate, known: Known) -> Result<(), String> {
     let (path, position) = (found.path.display(), &found.position);
     if position.input_id != known.input_id.0 {

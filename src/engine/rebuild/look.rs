@@ -1,4 +1,4 @@
-//! What a changelog holds: of one that is there it has to be known before anybody is told to delete it.
+//! The contents of a changelog: they must be known before anybody is advised to delete it.
 
 use std::time::Duration;
 
@@ -9,15 +9,16 @@ use crate::record::TopicPartition;
 use super::choose::Contents;
 use super::{Deadline, Error, refused};
 
-/// How long a changelog may bring nothing before its end.
+/// How long a changelog may deliver nothing before its end.
 const READ_WAIT: Duration = Duration::from_secs(60);
 /// How long one read waits.
 const POLL_WAIT: Duration = Duration::from_millis(20);
 const READ_RECORDS_MAX: usize = 2048;
-/// How many offsets before the end are read first. A transaction's position record is its last, so mostly it is there.
+/// How many offsets before the end are read first. A position record is the last of its transaction, so it is usually
+/// there.
 const TAIL: i64 = 1_000;
 
-/// What there is between a changelog's start and its end, and its last position record.
+/// A changelog's start and end, and its last position record.
 pub(super) fn contents<C: Cluster>(
     cluster: &C,
     changelog: &TopicPartition,
@@ -43,8 +44,8 @@ pub(super) fn contents<C: Cluster>(
     }
 }
 
-/// Whether a store's position record, which stood at this offset, stands there still, or was superseded and compacted
-/// away; by the rules of [`crate::engine::plan`].
+/// Whether a store's position record is still at its offset, or was superseded and compacted away; by the rules of
+/// [`crate::engine::resume::check_witness`].
 pub(super) fn holds<C: Cluster>(
     cluster: &C,
     changelog: &TopicPartition,
@@ -53,7 +54,7 @@ pub(super) fn holds<C: Cluster>(
 ) -> Result<bool, Error> {
     let mut stands = None;
     let (mut from, mut span) = (at, 1);
-    // Mostly it is the first record that there is.
+    // Usually the first record decides.
     while stands.is_none() && from < end {
         let to = end.min(from.saturating_add(span));
         read(cluster, changelog, (from, to), |batch| {
@@ -70,8 +71,8 @@ pub(super) fn holds<C: Cluster>(
     Ok(stands.unwrap_or(false))
 }
 
-/// Reads what stands from one offset to another, below which nothing is open any more; `each` is called with every batch,
-/// empty ones included.
+/// Reads from one offset to another, below which nothing is open any more; `each` is called with every batch, including
+/// empty ones.
 pub(super) fn read<C: Cluster>(
     cluster: &C,
     changelog: &TopicPartition,

@@ -1,15 +1,17 @@
-//! `ratchet changelog rebuild`: writes a changelog that is gone anew, from the stores that remember what stood in it.
+//! `ratchet changelog rebuild`: rewrites a lost changelog from the stores that remember its contents.
 //!
-//! Nobody may be at work meanwhile: the group has to be empty, and the state folder's slots are locked. For each
-//! partition one store is taken ([`mod@choose`]); all is looked at before anything is written. Then each partition's
-//! entries go into transactions of their own, and in the last one the position record goes with the group's offset,
-//! whose token names the new changelog. So a partition is written wholly or counts for nothing.
+//! Nothing else may be running meanwhile: the group has to be empty, and the state folder's slots are locked. For each
+//! partition one store is chosen ([`mod@choose`]); everything is checked before anything is written. Then each
+//! partition's entries are written in transactions of their own, and in the last one the position record together with
+//! the group's offset, whose token names the new changelog. So a partition either is written completely or does not
+//! count.
 //!
-//! A changelog that is there and cannot be gone on with (it was given partitions, or has lost its last records) has to be
-//! deleted first, by people: that is said only where every partition has a store that holds all that it holds.
+//! A changelog that exists but is unusable (it was given partitions, or has lost its last records) has to be deleted by
+//! the operator first, and the command says so only if every partition has a store that holds everything the changelog
+//! holds.
 //!
-//! **Failure**: whatever was written of a partition is the same when it is written again: killed at any moment, the
-//! command is given once more. What else stands in the changelog is never written over.
+//! **Failure**: rewriting a partition writes the same again, so the command can be repeated if it is killed at any
+//! moment. Any other contents of the changelog are never overwritten.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,15 +39,15 @@ mod write;
 use choose::{Candidate, Choice, Contents, Facts, Known, Problem, choose, choose_anew};
 use write::Writer;
 
-/// How long the group's offsets are waited for.
+/// How long to wait for the group's offsets.
 const COMMITTED_WAIT: Duration = Duration::from_secs(15);
-/// Between two looks at something that is waited for.
+/// How long to wait between two checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Why nothing, or not all, was written.
+/// Why not everything, or nothing at all, was written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The cluster could not do something.
+    /// A cluster operation failed.
     #[error("{0}")]
     Cluster(#[from] cluster::Error),
     /// The state folder, or a store, cannot be read.
@@ -60,7 +62,7 @@ fn refused<T>(reason: String) -> Result<T, Error> {
     Err(Error::Refused(vec![reason]))
 }
 
-/// What became of a partition.
+/// The result for a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rebuilt {
     /// The input's partition.
@@ -69,8 +71,8 @@ pub struct Rebuilt {
     pub done: String,
 }
 
-/// Writes the topology's changelogs anew. `without_group`: where the group says nothing of a partition, its store is
-/// taken at its own word.
+/// Rewrites the topology's changelogs. With `without_group`, a partition's store is trusted where the group names no
+/// transaction.
 pub fn rebuild(config: &Config, topology: &Topology, without_group: bool) -> Result<Vec<Rebuilt>, Error> {
     match &config.cluster {
         ClusterKind::Kafka => {
@@ -84,7 +86,7 @@ pub fn rebuild(config: &Config, topology: &Topology, without_group: bool) -> Res
     }
 }
 
-/// The same, on a cluster.
+/// The same on a given cluster.
 fn rebuild_on<C: Cluster>(
     cluster: &C,
     config: &Config,
@@ -114,15 +116,15 @@ fn rebuild_on<C: Cluster>(
     Ok(plans.into_iter().flat_map(Plan::told).collect())
 }
 
-/// A partition that is to be written.
+/// A partition to be written.
 struct ToWrite {
     partition: i32,
-    /// The store that it is written from.
+    /// The store to write from.
     from: Candidate,
     offset: i64,
 }
 
-/// What is to be done for one input topic.
+/// The plan for one input topic.
 struct Plan {
     input: String,
     changelog: String,
@@ -130,7 +132,7 @@ struct Plan {
     partition_count: i32,
     choices: BTreeMap<i32, Choice>,
     committed: Vec<Option<CommittedOffset>>,
-    /// What the changelog holds, of each partition; nothing where there is none.
+    /// What each partition of the changelog holds; empty if there is no changelog.
     contents: Vec<Contents>,
     found: Vec<Found>,
     candidates: Vec<Candidate>,
@@ -139,7 +141,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Looks at everything, and changes nothing.
+    /// Checks everything and changes nothing.
     fn make<C: Cluster>(
         cluster: &C,
         config: &Config,
@@ -186,7 +188,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What a partition's choice is made by.
+    /// The facts for a partition's choice.
     fn facts(&self, partition: i32) -> Facts<'_> {
         let index = partition as usize;
         Facts {
@@ -198,7 +200,7 @@ impl Plan {
         }
     }
 
-    /// Chooses for each partition; or says what is wrong, and whether the changelog is to be deleted for it.
+    /// Chooses for each partition, or says what is wrong and whether the changelog has to be deleted.
     fn decide(&mut self, problems: &mut Vec<String>) {
         let mut told = Vec::new();
         let mut unfit = self.described.as_ref().and_then(|there| unfit(there, self.partition_count));
@@ -217,8 +219,8 @@ impl Plan {
         }
     }
 
-    /// What is to be said where the changelog cannot be gone on with, nor be written to: whether it may be deleted. That
-    /// is of all its partitions, whichever of them it is about.
+    /// What to report if the changelog can be neither kept nor written to: whether it may be deleted. That depends on
+    /// all its partitions, whichever of them is affected.
     fn without(&self, why: &str) -> Vec<String> {
         let missing: Vec<String> = (0..self.partition_count)
             .filter_map(|partition| {
@@ -236,7 +238,7 @@ impl Plan {
         std::iter::once(first).chain(missing).collect()
     }
 
-    /// The partitions that are to be written, with the store of each.
+    /// The partitions to be written, with the store for each.
     fn to_write(&self) -> Vec<ToWrite> {
         let of = |(partition, choice): (&i32, &Choice)| match choice {
             Choice::Write { from, offset } => {
@@ -247,7 +249,7 @@ impl Plan {
         self.choices.iter().filter_map(of).collect()
     }
 
-    /// Creates the changelog where it is gone.
+    /// Creates the changelog if it is gone.
     fn create<C: Cluster>(&self, cluster: &C, settings: &config::Topics) -> Result<(), Error> {
         if self.described.is_some() {
             return Ok(());
@@ -279,7 +281,7 @@ impl Plan {
     }
 }
 
-/// Why a changelog cannot be gone on with, whatever it holds.
+/// Why a changelog is unusable, whatever it holds.
 fn unfit(there: &TopicDescription, partition_count: i32) -> Option<String> {
     if there.partition_count != partition_count {
         let (has, input) = (counted(there.partition_count, "partition"), counted(partition_count, "partition"));
@@ -293,7 +295,7 @@ fn unfit(there: &TopicDescription, partition_count: i32) -> Option<String> {
     })
 }
 
-/// What each of the input's partitions has in the changelog; nothing where that is not there.
+/// What the changelog holds for each of the input's partitions; empty if there is no changelog.
 fn contents<C: Cluster>(
     cluster: &C,
     topology: &Topology,
@@ -310,7 +312,7 @@ fn contents<C: Cluster>(
     .collect()
 }
 
-/// Whether the changelog, by its id and by what each of its partitions holds, has lost the store's last transaction and
+/// Whether the changelog, given its id and the contents of its partitions, has lost the store's last transaction and
 /// has grown again since.
 fn is_missed<C: Cluster>(
     cluster: &C,
@@ -328,7 +330,7 @@ fn is_missed<C: Cluster>(
     Ok(!look::holds(cluster, &changelog, (at, contents.end), &candidate.position)?)
 }
 
-/// Those of the stores that are the result of a transaction.
+/// The stores that are the result of a transaction.
 fn candidates(found: &[Found]) -> Result<Vec<Candidate>, Error> {
     let mut all = Vec::new();
     for found in found {
@@ -351,7 +353,7 @@ fn candidates(found: &[Found]) -> Result<Vec<Candidate>, Error> {
     Ok(all)
 }
 
-/// Writes what was planned, once it is known that nothing stands in its way.
+/// Writes what was planned, after checking that nothing is in the way.
 fn carry_out<C: Cluster>(
     cluster: &C,
     settings: &config::Topics,
@@ -406,7 +408,7 @@ fn open(plan: &Plan, path: &Path) -> Result<state::StoreReader, Error> {
     }
 }
 
-/// What stands, once nothing of a former owner is open any more.
+/// The settled state, once a former owner has nothing open any more.
 fn await_settled<C: Cluster>(
     cluster: &C,
     topology: &Topology,
@@ -423,7 +425,7 @@ fn await_settled<C: Cluster>(
     }
 }
 
-/// Until when something is waited for.
+/// How long something is waited for.
 struct Deadline(SystemClock, Duration);
 
 impl Deadline {
@@ -433,7 +435,7 @@ impl Deadline {
         Self(clock, until)
     }
 
-    /// An error once it is over.
+    /// Fails once the deadline has passed.
     fn check(&self, what: &str) -> Result<(), Error> {
         if self.0.monotonic() < self.1 {
             return Ok(());

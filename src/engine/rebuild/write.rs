@@ -1,4 +1,4 @@
-//! Writing a changelog's partition, as the only member of the group.
+//! Writes a changelog partition, as the only member of the group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::{Deadline, Error, look, refused};
 const JOIN_WAIT: Duration = Duration::from_secs(60);
 /// How long one poll waits.
 const POLL_WAIT: Duration = Duration::from_millis(20);
-/// Entries in one transaction, and their bytes.
+/// Maximum entries per transaction, and their bytes.
 const ENTRIES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 8 << 20;
 
@@ -32,11 +32,11 @@ pub(super) struct Writer<C: Cluster> {
     transactions: u64,
 }
 
-/// A key and its value, on their way into a transaction.
+/// A key and its value to be written.
 type Entry = (Vec<u8>, Vec<u8>);
 
 impl<C: Cluster> Writer<C> {
-    /// Joins the group; all of `partitions` of the topics have to be its own.
+    /// Joins the group; it has to be assigned all of the topics' `partitions`.
     pub fn open(cluster: &C, topology: &Topology, (topics, partitions): (&[String], usize)) -> Result<Self, Error> {
         let lane: u64 = rand::random();
         let producer = cluster.producer(&topology.transactional_id(lane, 0))?;
@@ -53,7 +53,7 @@ impl<C: Cluster> Writer<C> {
                     owned += assigned.len();
                 }
                 Ok(Some(GroupEvent::Revoked(_) | GroupEvent::Lost(_))) => return another_member(),
-                // Mended by itself, or the deadline comes.
+                // It resolves itself, or the deadline passes.
                 Err(error) if error.kind == Kind::Retry => {}
                 Err(error) => return Err(error.into()),
             }
@@ -61,7 +61,7 @@ impl<C: Cluster> Writer<C> {
         Ok(Self { member, producer, batch, lane, transactions: 0 })
     }
 
-    /// What stands in the way of writing to a changelog: it holds what the store does not. What an earlier try has written
+    /// What prevents writing to a changelog: it holds something that the store does not. What an earlier attempt wrote
     /// is the same.
     pub fn obstacle(
         &mut self,
@@ -90,7 +90,7 @@ impl<C: Cluster> Writer<C> {
         Ok(found)
     }
 
-    /// Writes a partition: its entries, and in the last transaction its position record and the group's offset. Gives
+    /// Writes a partition: its entries, and in the last transaction its position record and the group's offset. Returns
     /// the number of entries.
     pub fn write(
         &mut self,
@@ -125,7 +125,7 @@ impl<C: Cluster> Writer<C> {
         Ok(count)
     }
 
-    /// The last transaction of a partition: from then on it counts.
+    /// A partition's last transaction, which makes it count.
     fn finish(
         &mut self,
         settled: &Settled,
@@ -141,13 +141,14 @@ impl<C: Cluster> Writer<C> {
         };
         let digest = OffsetMetadata::short_digest(&position.rules_digest);
         let position = PositionRecord { token, owner: self.producer.id().to_owned(), ..position.clone() };
-        // Nothing of this id is open once it is there.
+        // Once this is committed, this id has nothing open.
         let metadata = OffsetMetadata { token, digest, owner: None }.to_string();
         let offset = OffsetCommit { partition: input.clone(), committed: CommittedOffset { offset, metadata } };
         self.commit(changelog, &[(POSITION_KEY.to_vec(), position.encode())], &[offset])
     }
 
-    /// One transaction. After an error it has no effect, or all of it: whoever tries again looks first.
+    /// One transaction. After an error it has taken effect either completely or not at all: another attempt checks
+    /// first.
     fn commit(&mut self, changelog: &TopicPartition, records: &[Entry], offsets: &[OffsetCommit]) -> Result<(), Error> {
         self.stay()?;
         self.producer.begin()?;
@@ -170,7 +171,7 @@ impl<C: Cluster> Writer<C> {
         Ok(committed?)
     }
 
-    /// Serves the group: nobody else may come.
+    /// Serves the group: nobody else may join.
     fn stay(&mut self) -> Result<(), Error> {
         match self.member.poll(&mut self.batch, 1, Duration::ZERO) {
             Ok(None) => Ok(()),

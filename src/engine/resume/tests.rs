@@ -1,4 +1,5 @@
-//! What only looks current is told from what is, and every position that must not be gone on from is refused.
+//! Goal: a store that only looks current is told from one that is, and every position that must not be continued from
+//! is refused.
 
 use super::*;
 use crate::cluster::{CommittedOffset, Seen, SeenRecord};
@@ -36,7 +37,7 @@ fn settled(committed: Option<CommittedOffset>) -> Settled {
     }
 }
 
-/// The changelog ends with the store's transaction and its marker.
+/// A changelog that ends with the store's transaction and its marker.
 fn ending_with_the_store() -> Settled {
     Settled { changelog_end: 401, ..settled(None) }
 }
@@ -85,7 +86,7 @@ fn go_on(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resumpt
 }
 
 #[test]
-fn the_committed_token_makes_a_store_current_and_nothing_else_does() {
+fn only_the_committed_token_makes_a_store_current() {
     let settled = ending_with_the_store();
     assert_eq!(standing(&settled, &meta(Some(9)), Some(&token(9))), Standing::Current);
     assert_eq!(standing(&settled, &meta(Some(8)), Some(&token(9))), Standing::Behind { from: 400, synced_at: 0 });
@@ -102,7 +103,7 @@ fn the_committed_token_makes_a_store_current_and_nothing_else_does() {
 }
 
 #[test]
-fn a_store_of_another_changelog_or_partition_is_emptied() {
+fn store_of_another_changelog_or_partition_is_unusable() {
     let mut foreign = settled(None);
     foreign.changelog_id = TopicId([9; 16]);
     assert!(matches!(standing(&foreign, &meta(Some(9)), Some(&token(9))), Standing::Unusable { from: 0, .. }));
@@ -111,14 +112,14 @@ fn a_store_of_another_changelog_or_partition_is_emptied() {
 }
 
 #[test]
-fn a_store_beyond_the_changelogs_end_shows_that_the_changelog_has_lost_records() {
+fn store_beyond_the_changelogs_end_proves_a_loss() {
     let mut short = settled(None);
     short.changelog_end = 399;
     let beyond = Standing::Beyond { stands: 400, end: 399 };
     for meta in [meta(Some(9)), meta(None)] {
         assert_eq!(standing(&short, &meta, Some(&token(9))), beyond);
     }
-    // One of another changelog, or of another partition of it, shows nothing.
+    // A store of another changelog, or of another partition, proves nothing.
     let foreign = StoreMeta { changelog_id: [9; 16], ..meta(Some(9)) };
     assert!(matches!(standing(&short, &foreign, Some(&token(9))), Standing::Unusable { .. }));
     let swapped = StoreMeta { partition: 1, ..meta(Some(9)) };
@@ -126,7 +127,7 @@ fn a_store_beyond_the_changelogs_end_shows_that_the_changelog_has_lost_records()
 }
 
 #[test]
-fn what_the_changelog_holds_where_the_store_s_position_record_stood_shows_whether_it_has_lost_its_tail() {
+fn position_record_in_the_changelog_witnesses_its_tail() {
     let seen = |first: Option<(i64, &[u8], &[u8])>| {
         let first = first.map(|(offset, key, value)| SeenRecord {
             offset,
@@ -144,14 +145,14 @@ fn what_the_changelog_holds_where_the_store_s_position_record_stood_shows_whethe
 }
 
 #[test]
-fn a_store_before_the_changelogs_start_is_emptied() {
+fn store_before_the_changelogs_start_is_unusable() {
     let mut late = settled(None);
     late.changelog_start = 401;
     assert!(matches!(standing(&late, &meta(None), None), Standing::Unusable { from: 401, .. }), "before the start");
 }
 
 #[test]
-fn a_store_that_the_changelog_ends_with_is_used_whatever_was_removed_before() {
+fn store_at_the_changelogs_end_is_used_even_if_the_start_was_removed() {
     let of = |start: i64, end: i64| {
         let late = Settled { changelog_start: start, changelog_end: end, ..settled(None) };
         standing(&late, &meta(Some(9)), Some(&token(9)))
@@ -159,14 +160,14 @@ fn a_store_that_the_changelog_ends_with_is_used_whatever_was_removed_before() {
     for start in [0, 400, 401] {
         assert_eq!(of(start, 401), Standing::Current, "{start}");
     }
-    // What stood behind it is gone, and may have been a transaction of its own.
+    // What followed its transaction is gone, and may have been another transaction.
     for (start, end) in [(401, 500), (500, 500)] {
         assert!(matches!(of(start, end), Standing::Unusable { .. }), "{start}, {end}");
     }
 }
 
 #[test]
-fn a_changelog_whose_first_records_were_removed_rebuilds_no_store() {
+fn changelog_without_its_first_records_rebuilds_no_store() {
     let mut late = settled(None);
     late.changelog_start = 400;
     assert!(matches!(standing(&late, &meta(None), None), Standing::Behind { from: 400, .. }), "it holds the rest");
@@ -197,7 +198,7 @@ fn a_store_is_read_up_from_behind_its_position_record_where_that_is_retained() {
 }
 
 #[test]
-fn a_store_that_may_have_missed_tombstones_is_emptied_unless_it_is_current() {
+fn store_that_may_lack_tombstones_is_unusable_unless_current() {
     fn old(settled: &Settled, committed: Option<&Token>) -> Standing {
         examine(settled, 0, (Some(&meta(Some(9))), false), committed, DAY_MS, DAY_MS)
     }
@@ -208,29 +209,29 @@ fn a_store_that_may_have_missed_tombstones_is_emptied_unless_it_is_current() {
     assert!(matches!(old(&all_read, None), Standing::Behind { from: 400, .. }), "there was nothing to miss");
 }
 
-/// Requests of a former transaction that came late have committed its offset once more, or a coordinator shows an old
-/// one: a store that is as old as that would process again what later transactions have forwarded.
+/// Late requests of an earlier transaction have committed its offset once more, or a coordinator shows an old one. A
+/// store as old as that would process again what later transactions have forwarded.
 #[test]
-fn an_offset_that_went_back_makes_no_old_store_current_and_forwards_nothing_again() {
+fn offset_that_went_back_neither_revives_an_old_store_nor_repeats() {
     let back = settled(committed(250, metadata(token(9))));
     assert_eq!(standing(&back, &meta(Some(9)), Some(&token(9))), Standing::Behind { from: 400, synced_at: 0 });
     let own = examine(&back, 0, (Some(&meta(Some(9))), true), Some(&token(9)), 1_000, DAY_MS);
-    assert_eq!(own, Standing::Current, "after an abort, what is behind it is nobody's");
+    assert_eq!(own, Standing::Current, "after an abort, nothing beyond it counts");
     let resumption = go_on(&back, Some(&position(12, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (250, Origin::Reset));
     assert!(resumption.progress.processed.contains(299), "what was processed is not forwarded again");
 }
 
 #[test]
-fn an_offset_that_went_back_over_what_the_sweeper_has_committed_is_gone_on_from() {
+fn offset_that_went_back_over_a_sweep_is_resumed_from() {
     let back = settled(committed(300, metadata(token(9))));
     let resumption = go_on(&back, Some(&position(12, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::Committed));
 }
 
 #[test]
-fn an_offset_that_went_back_to_where_processing_began_is_gone_on_from() {
-    // A first transaction that has processed nothing: a beginning at the end, or a stop before the first record.
+fn offset_that_went_back_to_the_start_is_resumed_from() {
+    // A first transaction that has processed nothing: a start at the end, or a stop before the first record.
     let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
     for (recorded, next, origin) in [
         (&[(0, 300)][..], 0, Origin::Reset),
@@ -247,12 +248,12 @@ fn an_offset_that_went_back_to_where_processing_began_is_gone_on_from() {
 }
 
 #[test]
-fn an_empty_changelog_is_not_all_that_there_was_where_a_store_remembers_more() {
+fn empty_changelog_is_refused_if_a_store_remembers_more() {
     let remembers = |processed: &[(i64, i64)], committed| {
         check_former(&settled(committed), 0, Some(&position(9, processed))).is_err()
     };
     let reset = || committed(0, String::new());
-    // A group that was reset tells no more than one that is gone; also of a start at the end of an idle input.
+    // A group that was reset says no more than one that is gone; that includes a start at the end of an idle input.
     for group in [None, reset()] {
         assert!(remembers(&[(0, 300)], group.clone()) && remembers(&[(100, 100)], group.clone()), "{group:?}");
         assert!(!remembers(&[(0, 0)], group.clone()), "{group:?}");
@@ -262,7 +263,7 @@ fn an_empty_changelog_is_not_all_that_there_was_where_a_store_remembers_more() {
 }
 
 #[test]
-fn a_fresh_task_begins_where_the_topology_says() {
+fn fresh_task_starts_where_the_topology_says() {
     let settled = settled(None);
     let resumption = go_on(&settled, None).unwrap();
     assert_eq!((resumption.next, resumption.origin), (0, Origin::Fresh));
@@ -271,13 +272,13 @@ fn a_fresh_task_begins_where_the_topology_says() {
 }
 
 #[test]
-fn an_offset_set_by_hand_before_the_first_start_is_begun_at() {
+fn fresh_task_starts_at_an_offset_set_by_hand() {
     let resumption = go_on(&settled(committed(40, String::new())), None).unwrap();
     assert_eq!((resumption.next, resumption.origin), (40, Origin::Fresh));
 }
 
 #[test]
-fn a_task_resumes_at_the_committed_offset_with_its_progress() {
+fn task_resumes_at_the_committed_offset_with_its_progress() {
     let resumption = go_on(&settled(committed(300, metadata(token(9)))), Some(&position(9, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::Committed));
     assert_eq!((resumption.progress.stream_time, resumption.progress.horizon), (77, 5));
@@ -287,23 +288,23 @@ fn a_task_resumes_at_the_committed_offset_with_its_progress() {
 }
 
 #[test]
-fn a_reset_group_is_read_from_its_offset_and_what_was_processed_is_known() {
+fn reset_group_is_read_from_its_offset_as_replayed() {
     let resumption = go_on(&settled(committed(0, String::new())), Some(&position(9, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (0, Origin::Reset));
     assert!(resumption.progress.is_replayed(0) && resumption.progress.is_replayed(299));
 }
 
 #[test]
-fn a_deleted_group_resumes_from_the_position_record_never_from_start() {
+fn deleted_group_resumes_from_the_position_record() {
     let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
     let resumption = super::resumption(&settled(None), Some(&position(9, &[(0, 300)])), own).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::GroupDeleted));
 }
 
 #[test]
-fn a_position_is_known_also_where_nothing_was_processed_before_it() {
+fn position_is_known_even_if_nothing_before_it_was_processed() {
     let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
-    // A first start on an idle input; a reset back into what had been skipped, or on over more.
+    // A first start on an idle input; a reset back into what had been skipped, or forward over more.
     let cases: [(&[(i64, i64)], i64); 4] = [
         (&[(700, 700)], 700),
         (&[(0, 100), (150, 160), (200, 300), (160, 160)], 160),
@@ -317,26 +318,26 @@ fn a_position_is_known_also_where_nothing_was_processed_before_it() {
         assert_eq!(lost.origin == Origin::GroupDeleted, !processed.is_empty(), "{processed:?}");
         let there = super::resumption(&settled(committed(next, metadata(token(9)))), Some(&record), own).unwrap();
         assert_eq!((there.next, there.origin == Origin::Committed), (next, !processed.is_empty()), "{processed:?}");
-        // What stands at a position was not processed.
+        // The record at a position is not processed yet.
         assert!(!lost.progress.is_replayed(next));
         assert!(lost.progress.processed.as_pairs().iter().all(|(from, to)| from < to));
     }
 }
 
 #[test]
-fn a_changelog_without_the_committed_transaction_is_refused() {
+fn changelog_without_the_committed_transaction_is_refused() {
     let settled = settled(committed(300, metadata(token(9))));
     assert!(matches!(go_on(&settled, None), Err(Refusal::ChangelogLost { .. })), "recreated and empty");
     let older = position(8, &[(0, 299)]);
     assert!(matches!(go_on(&settled, Some(&older)), Err(Refusal::ChangelogLost { .. })), "its end is gone");
-    // Reset behind 300 and on to 500, then reset to 250: what was committed at 300 then is gone, and what came before
-    // is there.
+    // Reset from 300 to later, on to 500, then reset to 250: what was committed at 300 is gone, and what came before is
+    // there.
     let holed = position(8, &[(0, 250), (400, 500)]);
     assert!(matches!(go_on(&settled, Some(&holed)), Err(Refusal::ChangelogLost { .. })), "its end is gone, a hole");
 }
 
 #[test]
-fn a_changelog_recreated_under_a_task_at_work_is_refused() {
+fn changelog_recreated_under_a_task_at_work_is_refused() {
     let mut recreated = settled(committed(300, metadata(token(9))));
     recreated.changelog_id = TopicId([8; 16]);
     let refused = go_on(&recreated, Some(&position(9, &[(0, 300)])));
@@ -347,7 +348,7 @@ fn a_changelog_recreated_under_a_task_at_work_is_refused() {
 }
 
 #[test]
-fn a_recreated_input_is_refused_also_at_the_same_offset() {
+fn recreated_input_is_refused_even_at_the_same_offset() {
     let mut settled = settled(committed(300, metadata(token(9))));
     settled.input_id = TopicId([8; 16]);
     let refused = go_on(&settled, Some(&position(9, &[(0, 300)])));
@@ -369,7 +370,7 @@ fn other_rules_and_another_partition_count_are_refused() {
 }
 
 #[test]
-fn a_gap_at_either_end_of_the_input_is_refused() {
+fn gap_at_either_end_of_the_input_is_refused() {
     let mut input = settled(committed(300, metadata(token(9))));
     input.input_start = 301;
     let known = position(9, &[(0, 300)]);
@@ -381,7 +382,7 @@ fn a_gap_at_either_end_of_the_input_is_refused() {
 }
 
 #[test]
-fn what_was_processed_may_be_gone_where_a_group_is_reset_to() {
+fn group_may_be_reset_to_removed_records_if_they_were_processed() {
     let mut input = settled(committed(19, String::new()));
     input.input_start = 41;
     let known = position(9, &[(0, 30), (31, 300)]);
@@ -401,7 +402,7 @@ fn foreign_metadata_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_read_says_who_wrote_it() {
+fn refusal_of_unreadable_bytes_says_who_wrote_them() {
     let later = || format::Error::Format { what: "an entry", found: 2, expected: 1 };
     let damaged = || format::Error::Damaged { what: "an entry", reason: "it is empty".to_owned() };
     assert_eq!(Refusal::of_metadata(later()), Refusal::LaterFormat(later()));

@@ -1,12 +1,12 @@
-//! A task's place among the health checks.
+//! A task's entry in the health checks.
 
 use crate::engine::context::Context;
 use crate::observe::Health;
 use crate::record::TopicPartition;
 
-/// A task's place among the health checks, for as long as a lane has it.
+/// A task's entry in the health checks, for as long as a lane has it.
 pub struct Presence {
-    /// Where it is told.
+    /// The health checks.
     pub health: Health,
     /// The topology's name.
     pub topology: String,
@@ -14,7 +14,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// The task is assigned.
+    /// The entry of a newly assigned task.
     pub fn new(context: &Context, input: &TopicPartition) -> Self {
         let (health, topology) = (context.health.clone(), context.topology.name.clone());
         health.task_assigned(&topology, input);

@@ -1,4 +1,4 @@
-//! Goal: each drop is explained exactly once, and what cannot be explained is not dropped silently.
+//! Goal: each drop is explained exactly once, and nothing is dropped silently because it cannot be explained.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ fn explained(site: &Site) -> Vec<Value> {
 }
 
 #[test]
-fn a_drop_is_explained_with_what_it_lost_against() {
+fn drop_is_explained_with_what_it_lost_against() {
     let site = Site::new();
     site.send("orders", "x", &[2, 1, 2]);
     site.send("orders", "y", &[1]);
@@ -42,7 +42,7 @@ fn a_drop_is_explained_with_what_it_lost_against() {
 }
 
 #[test]
-fn epochs_are_told() {
+fn audit_record_names_the_epochs() {
     let site = Site::new();
     let mut topology = audited();
     let mut rules = (*topology.rules).clone();
@@ -64,7 +64,7 @@ fn epochs_are_told() {
 }
 
 #[test]
-fn a_record_that_is_read_again_is_explained_too() {
+fn replayed_record_is_explained_too() {
     let site = Site::new();
     site.send("orders", "x", &[1, 2]);
     site.drain(&audited()).unwrap();
@@ -78,7 +78,7 @@ fn a_record_that_is_read_again_is_explained_too() {
 }
 
 #[test]
-fn what_is_forwarded_or_dead_lettered_is_not_audited() {
+fn forwarded_and_dead_lettered_records_are_not_audited() {
     let site = Site::new();
     site.send("orders", "x", &[1]);
     site.cluster.append("orders", 0, &[no_json()]).unwrap();
@@ -88,7 +88,7 @@ fn what_is_forwarded_or_dead_lettered_is_not_audited() {
 }
 
 #[test]
-fn a_record_that_is_dropped_as_invalid_is_audited() {
+fn record_dropped_as_invalid_is_audited() {
     let site = Site::new();
     site.cluster.append("orders", 0, &[no_json()]).unwrap();
     let mut topology = audited();
@@ -107,7 +107,7 @@ fn a_record_that_is_dropped_as_invalid_is_audited() {
 }
 
 #[test]
-fn an_audit_topic_that_refuses_stops_the_task() {
+fn audit_topic_that_refuses_a_record_stops_the_task() {
     let site = Site::new();
     site.create("why", 1, &[("max.message.bytes", "150".to_owned())]);
     site.send("orders", "x", &[1]);
@@ -121,7 +121,7 @@ fn an_audit_topic_that_refuses_stops_the_task() {
 }
 
 #[test]
-fn old_timestamps_that_the_audit_topic_refuses_are_replaced() {
+fn timestamps_that_the_audit_topic_refuses_are_replaced() {
     let site = Site::new();
     site.create("why", 1, &[("message.timestamp.before.max.ms", "60000".to_owned())]);
     site.send("orders", "x", &[1, 1]);

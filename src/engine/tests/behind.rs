@@ -1,5 +1,5 @@
-//! Goal: a store that is only behind is complete still where what is read of the changelog leads to a refusal: it may be
-//! the last good copy.
+//! Goal: a store that is only behind stays complete if reading the changelog leads to a refusal: it may be the last
+//! good copy.
 
 use super::*;
 use crate::cluster::CommittedOffset;
@@ -9,11 +9,10 @@ use crate::state::Survey;
 
 const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
-/// So many entries are more than a store takes as one.
+/// More entries than a store takes in one batch.
 const MANY: usize = 20_000;
 
-/// Those of the stores that are the result of a transaction, in their places or set aside: where they stand, and what
-/// they remember of the input.
+/// Meta and position records of those stores, in place or set aside, that are the result of a transaction.
 fn whole(site: &Site) -> Vec<(StoreMeta, PositionRecord)> {
     let found = Survey::of_folder(&site.config().state_dir).stores("shop", INPUT).unwrap();
     let read = found.iter().map(|store| store.read().unwrap().unwrap());
@@ -52,7 +51,7 @@ fn send_things(site: &Site, count: usize) {
     }
 }
 
-/// Puts an old copy of the store in place, behind by so many records, and has the group name a transaction that the
+/// Puts in place an old copy of the store that lacks this many records, and has the group name a transaction that the
 /// changelog does not hold.
 fn refuse_behind(records: usize) {
     let site = Site::new();
@@ -78,7 +77,7 @@ fn refuse_behind(records: usize) {
     let ended = site.drain(&topology);
     assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{ended:?}");
     assert_eq!(whole(&site), before, "the copy is gone");
-    // What is mended is gone on from.
+    // Once that is mended, the task continues.
     site.cluster.reset_offset("ratchet.shop", &partition, Some(committed)).unwrap();
     site.drain(&topology).unwrap();
     let stores = whole(&site);
@@ -88,11 +87,11 @@ fn refuse_behind(records: usize) {
 }
 
 #[test]
-fn a_store_that_is_behind_by_little_is_complete_after_a_refusal() {
+fn store_slightly_behind_is_complete_after_a_refusal() {
     refuse_behind(3);
 }
 
 #[test]
-fn a_store_that_is_behind_by_much_is_complete_after_a_refusal() {
+fn store_far_behind_is_complete_after_a_refusal() {
     refuse_behind(MANY);
 }

@@ -1,5 +1,5 @@
-//! Goal: what records and topics hold, and how many of them come and go, makes no series of metrics; and a record
-//! at a limit is taken, one beyond it is not.
+//! Goal: the contents of records, and topics that come and go, create no series of metrics; a record at a limit is
+//! accepted, one beyond it is not.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::cluster::embedded::StoredRecord;
 use crate::dedup::{Limits, Reason, Verdict};
 use crate::record::HeaderBuf;
 
-/// Everything that a label may say that is no name of a topology, a topic or a partition.
+/// All label values other than names of topologies, topics or partitions.
 fn known_words() -> BTreeSet<&'static str> {
     let words = ["settling", "restoring", "running", "isolated", "failed", "committed", "aborted", "unknown"];
     let kinds = ["current", "restored", env!("CARGO_PKG_VERSION")];
@@ -17,7 +17,7 @@ fn known_words() -> BTreeSet<&'static str> {
     verdicts.chain(Reason::ALL.iter().map(|reason| reason.as_str())).chain(words).chain(kinds).collect()
 }
 
-/// The labels of all series, `name="value"`, those of histograms' bounds left out.
+/// The labels of all series, `name="value"`, except histogram bounds.
 fn labels(running: &Running) -> BTreeSet<String> {
     let text = running.metrics.render();
     let series = text.lines().filter(|line| !line.starts_with('#'));
@@ -29,7 +29,7 @@ fn labels(running: &Running) -> BTreeSet<String> {
 }
 
 #[test]
-fn no_label_holds_what_records_hold() {
+fn contents_of_records_never_become_labels() {
     let site = Site::new();
     let count = 3_000;
     for number in 0..count {
@@ -73,7 +73,7 @@ fn no_label_holds_what_records_hold() {
 }
 
 #[test]
-fn topics_that_are_gone_leave_no_series() {
+fn deleted_topics_leave_no_series() {
     let site = Site::new();
     site.send("shop.stays", "x", &[1]);
     let running = site.start(&topology(pattern(r"^shop\.", &[]), "clean.{topic}"), false);
@@ -96,7 +96,7 @@ fn topics_that_are_gone_leave_no_series() {
     running.end().unwrap();
 }
 
-/// A record that is `bytes` over (or, negative, under) each of the limits in turn, with the limit's name.
+/// For each limit, its name and a record that is `over` bytes beyond it (or, if negative, below).
 fn around_limits(limits: &Limits, over: isize) -> Vec<(&'static str, StoredRecord)> {
     let size = |limit: usize| limit.saturating_add_signed(over);
     let json = |id: &str, filler: usize| {
@@ -111,7 +111,7 @@ fn around_limits(limits: &Limits, over: isize) -> Vec<(&'static str, StoredRecor
     };
     let deep = size(limits.json_depth_max) - 1;
     let nested = format!(r#"{{"id":"depth","version":1,"x":{}{}}}"#, "[".repeat(deep), "]".repeat(deep));
-    // A text takes a byte for its kind and, for its length, one or, from 16 KiB on, three.
+    // A text takes a byte for its kind and one for its length, or three from 16 KiB on.
     let before_text = if limits.identity_bytes_max > 16 << 10 { 4 } else { 2 };
     let id = "i".repeat(size(limits.identity_bytes_max) - before_text);
     vec![
@@ -145,7 +145,7 @@ fn send_all(site: &Site, records: &[(&str, StoredRecord)]) {
     }
 }
 
-/// What became of records at these limits, and just beyond: how many were forwarded, and why the others were not.
+/// Sends records at these limits and just beyond: how many were forwarded, and the dead letters of the others.
 fn lived_through(limits: Limits) -> (usize, Vec<String>) {
     let site = Site::new();
     let roomy = [("max.message.bytes", (32 << 20).to_string())];
@@ -178,7 +178,7 @@ fn letters(site: &Site) -> Vec<String> {
 }
 
 #[test]
-fn a_dead_letter_says_what_the_preset_has_to_say_of_its_version() {
+fn dead_letter_includes_the_presets_advice_on_its_version() {
     let site = Site::new();
     for topic in ["orders", "clean", "shop-dead"] {
         site.create(topic, 1, &[]);
@@ -198,7 +198,7 @@ fn a_dead_letter_says_what_the_preset_has_to_say_of_its_version() {
 }
 
 #[test]
-fn records_at_the_limits_are_taken_and_those_beyond_are_dead_letters() {
+fn records_beyond_a_limit_become_dead_letters() {
     let small = Limits {
         record_bytes_max: 10_000,
         key_bytes_max: 500,
@@ -229,8 +229,8 @@ fn records_at_the_limits_are_taken_and_those_beyond_are_dead_letters() {
     }
 }
 
-/// How many transactions an instance with little memory needs for records that are as large when they are sent, with this
-/// many headers each; of a task that shares them, or of one that works alone since the output has failed it.
+/// How many transactions an instance with little memory needs for records of the same sent size, with this many headers
+/// each; by a task that shares transactions, or by one isolated after an output failure.
 fn transactions(header_count: usize, is_alone: bool) -> usize {
     const HEADERS_BYTES: usize = 90_000;
     let site = Site::new();
@@ -266,13 +266,13 @@ fn transactions(header_count: usize, is_alone: bool) -> usize {
 }
 
 #[test]
-fn a_transaction_of_many_headers_ends_before_they_fill_the_memory() {
+fn shared_transaction_ends_before_headers_fill_the_memory() {
     let (few, many) = (transactions(10, false), transactions(10_000, false));
     assert!(many >= 3 * few, "{many} transactions, {few} where there are few headers");
 }
 
 #[test]
-fn a_transaction_of_a_task_that_works_alone_ends_before_they_fill_the_memory() {
+fn isolated_transaction_ends_before_headers_fill_the_memory() {
     let (few, many) = (transactions(10, true), transactions(10_000, true));
     assert!(many >= 3 * few, "{many} transactions, {few} where there are few headers");
 }

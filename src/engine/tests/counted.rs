@@ -1,4 +1,4 @@
-//! Batches of an embedded cluster that count how often their records are looked at, and how many of them are held.
+//! Batches of an embedded cluster that count how often their records are accessed, and how many are held.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -8,16 +8,16 @@ use crate::record::{Record, TopicPartition};
 
 type InnerBatch = <Embedded as Cluster>::Batch;
 
-/// A batch that counts.
+/// A counting batch.
 #[derive(Default)]
 pub struct Counted {
     pub inner: InnerBatch,
-    /// What a reader has read into it.
+    /// The count of what a reader has read into it.
     pub holding: Option<Holding>,
     looks: Arc<AtomicU64>,
 }
 
-/// So many records count for as long as it is there.
+/// Counts this many records as held while it exists.
 pub struct Holding {
     records: usize,
     held: Arc<AtomicUsize>,
@@ -36,7 +36,7 @@ impl Drop for Holding {
     }
 }
 
-/// A member whose batches count together.
+/// A member whose batches share a count.
 pub struct CountedMember {
     pub inner: <Embedded as Cluster>::Member,
     pub looks: Arc<AtomicU64>,

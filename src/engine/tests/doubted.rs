@@ -1,4 +1,5 @@
-//! Goal: what one broker tells that does not know that it was replaced refuses nobody: it is asked again, and others are.
+//! Goal: outdated reports from one broker that does not know it was replaced lead to no refusal: it is asked again, as
+//! are others.
 
 use std::sync::atomic::AtomicU32;
 
@@ -9,7 +10,7 @@ use crate::cluster::TopicId;
 const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
 
-/// Processes two records, and two more with such answers at first, by a store or without.
+/// Processes two records, then two more with outdated reports at first, with the store or without.
 fn go_on(tell: Outdated, times: u32, is_stored: bool) -> (Result<(), Error>, Arc<Faults>, usize) {
     let site = Site::new();
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
@@ -32,15 +33,15 @@ fn go_on(tell: Outdated, times: u32, is_stored: bool) -> (Result<(), Error>, Arc
     (ended, faults, site.values(OUTPUT).len())
 }
 
-/// What such a broker may tell; whether the store is there.
+/// What such a broker may report; whether the store is there.
 const OUTDATED: [(Outdated, bool); 6] = [
     (|settled| settled.input_end = 1, true),
     (|settled| settled.input_id = TopicId([9; 16]), true),
     (|settled| settled.changelog_id = TopicId([9; 16]), true),
     (|settled| settled.changelog_end = 1, true),
     (|settled| settled.changelog_end = 0, false),
-    // Of a changelog of that name that was deleted, and of a group that nothing was committed in yet: the store is set
-    // aside for it, and comes back.
+    // A deleted changelog of that name, and a group that has committed nothing yet: the store is set aside for it, and
+    // put back.
     (
         |settled| {
             (settled.changelog_id, settled.changelog_end, settled.committed) = (TopicId([9; 16]), 0, None);
@@ -50,7 +51,7 @@ const OUTDATED: [(Outdated, bool); 6] = [
 ];
 
 #[test]
-fn what_an_outdated_broker_tells_is_asked_again() {
+fn outdated_report_of_a_broker_is_asked_again() {
     for (nth, (tell, is_stored)) in OUTDATED.into_iter().enumerate() {
         let (ended, faults, forwarded) = go_on(tell, 2, is_stored);
         assert!(ended.is_ok(), "{nth}: {ended:?}");
@@ -60,7 +61,7 @@ fn what_an_outdated_broker_tells_is_asked_again() {
 }
 
 #[test]
-fn what_all_go_on_telling_is_believed() {
+fn repeated_report_is_believed() {
     for (nth, (tell, is_stored)) in OUTDATED.into_iter().enumerate() {
         let (ended, _, forwarded) = go_on(tell, u32::MAX, is_stored);
         assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{nth}: {ended:?}");

@@ -1,5 +1,5 @@
-//! Goal: a topology that begins anew does not write beside what its output holds already, unless that is said; one that
-//! has been at work goes on, whatever is there.
+//! Goal: a topology that starts afresh does not add to an output with records unless told to; one that has been at work
+//! continues, whatever is there.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn is_refused(site: &Site, topology: &Topology) {
 }
 
 #[test]
-fn a_topology_that_was_renamed_does_not_bring_everything_once_more() {
+fn renamed_topology_does_not_forward_everything_again() {
     let site = Site::new();
     site.send("shop.in", "x", &[1, 2, 2]);
     site.drain(&shop("shop")).unwrap();
@@ -29,14 +29,14 @@ fn a_topology_that_was_renamed_does_not_bring_everything_once_more() {
     let said = Topology { existing: Existing::Append, ..shop("renamed") };
     site.drain(&said).unwrap();
     site.await_values("shop.out", 4);
-    // It has been at work: it need not be said any more.
+    // It has been at work: `existing: append` is no longer needed.
     site.send("shop.in", "x", &[3]);
     site.drain(&shop("renamed")).unwrap();
     site.await_values("shop.out", 5);
 }
 
 #[test]
-fn a_topology_that_has_been_at_work_is_never_refused_for_its_output() {
+fn topology_that_has_been_at_work_is_never_refused_for_its_output() {
     let site = Site::new();
     site.create("shop.in", 1, &[]);
     // It has seen no record and committed nothing; others write to its output meanwhile.
@@ -45,12 +45,12 @@ fn a_topology_that_has_been_at_work_is_never_refused_for_its_output() {
     site.send("shop.in", "x", &[1]);
     site.drain(&shop("shop")).unwrap();
     site.await_values("shop.out", 2);
-    // Its group is gone, and with it what it had committed.
+    // Its group is gone, and its committed offsets with it.
     site.cluster.delete_group("ratchet.shop").unwrap();
     site.send("shop.in", "x", &[1, 2]);
     site.drain(&shop("shop")).unwrap();
     site.await_values("shop.out", 3);
-    // Another input of the same topology, of which nothing is known yet.
+    // Another input of the same topology, about which nothing is known yet.
     site.send("shop.more", "x", &[1]);
     let more = Input::Topics(vec!["shop.more".to_owned()]);
     site.drain(&Topology { input: more, ..shop("shop") }).unwrap();
@@ -72,11 +72,11 @@ fn several_inputs_share_an_output() {
 }
 
 #[test]
-fn topics_that_come_to_a_topology_that_has_read_nothing_are_looked_at_together() {
+fn first_topics_of_a_waiting_topology_are_checked_together() {
     let site = Site::new();
     let shared = topology(pattern(r"^shop\.[a-z]$", &[]), "clean.{topic}");
     let running = site.start(&shared, false);
-    // Its lanes join once the start has looked at the topics, of which there is none.
+    // Its lanes join once the checks at the start have found no topic.
     await_that("it to wait for topics", || running.failing_checks().is_empty());
     site.send("clean.shop.b", "x", &[1]);
     for topic in ["shop.b", "shop.a"] {

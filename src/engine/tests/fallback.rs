@@ -1,5 +1,5 @@
-//! Goal: a changelog whose end has fallen back under a task at work is noticed by the first transaction, however large
-//! that is; nothing of it is committed, and the store, which is left as it is, refuses to be worked on.
+//! Goal: if a changelog's end falls back under a task at work, the first transaction notices, however large it is;
+//! nothing of it is committed, and the store, which stays as it is, is refused from then on.
 
 use super::faulty::{Faults, Faulty};
 use super::*;
@@ -21,14 +21,14 @@ fn options(site: &Site, until_drained: bool, stop: &Arc<AtomicBool>) -> Options 
     }
 }
 
-/// Where the only store stands.
+/// The meta record of the only store.
 fn meta(site: &Site) -> StoreMeta {
     let found = Survey::of_folder(&site.config().state_dir).stores("shop", INPUT).unwrap();
     let [store] = &found[..] else { panic!("{found:?}") };
     store.read().unwrap().unwrap().meta().unwrap().unwrap()
 }
 
-/// Loses so many offsets of the changelog while the task is at work, and then sends so many things, in one transaction.
+/// Loses this many offsets of the changelog while the task is at work, then sends this many things in one transaction.
 fn lose(fallen_back: i64, things: u64) {
     let site = Site::new();
     site.send(INPUT, "before", &(1..=ENTRIES).collect::<Vec<_>>());
@@ -65,7 +65,7 @@ fn lose(fallen_back: i64, things: u64) {
     assert_eq!(site.values(OUTPUT).len() as u64, ENTRIES, "something of the transaction was committed");
     let before = meta(&site);
     assert!(before.token.is_some(), "it is not the copy any more that a changelog can be written from");
-    // A process that has not seen it, on a changelog that has grown since, for all that can be told.
+    // A process that has not seen the loss, and a changelog that may have grown since, for all it knows.
     let ended = run_on(&site.cluster, options(&site, true, &Arc::new(AtomicBool::new(false))));
     assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{ended:?}");
     assert_eq!(site.values(OUTPUT).len() as u64, ENTRIES);
@@ -73,11 +73,11 @@ fn lose(fallen_back: i64, things: u64) {
 }
 
 #[test]
-fn a_transaction_that_ends_before_where_the_store_stands_shows_what_was_lost() {
+fn loss_is_noticed_by_a_transaction_ending_before_the_store() {
     lose(ENTRIES as i64, 1);
 }
 
 #[test]
-fn a_transaction_that_ends_beyond_where_the_store_stands_shows_what_was_lost() {
+fn loss_is_noticed_by_a_transaction_ending_beyond_the_store() {
     lose(3, 100);
 }

@@ -1,4 +1,4 @@
-//! A cluster with faults that an embedded one does not have by itself.
+//! A cluster with faults that an embedded one does not have.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
@@ -11,65 +11,66 @@ use crate::cluster::{
 };
 use crate::record::TopicPartition;
 
-/// What is told otherwise by a broker that does not know that it was replaced.
+/// What a broker that does not know it was replaced reports differently.
 pub type Outdated = fn(&mut Settled);
 
-/// Told of each look at a topic, and of each question about a transaction, which nobody answers and which may take so long.
+/// Called for each check of a topic with `None`, and for each lookup of an open transaction, which gets no response,
+/// with the time it may take.
 pub type Watched = Box<dyn Fn(Option<Duration>) + Send + Sync>;
 
-/// An input's readers that are in no group.
+/// Readers of an input outside the group.
 #[derive(Default)]
 pub struct Alone {
     /// The input.
     pub input: &'static str,
-    /// How many there are, and how many there were at the most.
+    /// How many there are, and the most there ever were.
     pub now: AtomicU32,
     pub max: AtomicU32,
-    /// The partitions below this one bring nothing.
+    /// Partitions below this one deliver nothing.
     pub silent_below: AtomicI32,
 }
 
 /// What goes wrong.
 #[derive(Default)]
 pub struct Faults {
-    /// The output topic that fails a task at the first record that is sent there.
+    /// The output topic that fails a task at the first record sent to it.
     pub failing_output: Option<&'static str>,
-    /// How often something was sent there.
+    /// How many records were sent to it.
     pub sent: AtomicU32,
-    /// The input topic that cannot be read outside of the group.
+    /// The input topic that cannot be read outside the group.
     pub unreadable: Option<&'static str>,
-    /// How often it was tried.
+    /// How often that was tried.
     pub read: AtomicU32,
-    /// By how many offsets the end of each changelog has fallen back.
+    /// How many offsets the end of each changelog has fallen back.
     pub fallen_back: AtomicI64,
-    /// What a broker tells that does not know that it was replaced, and how often such a one is asked; what it is asked
-    /// further for the same task, as for what a changelog holds, it answers likewise.
+    /// What a broker that does not know it was replaced reports, and how often such a one is asked; it also responds to
+    /// later queries for the same task, such as what a changelog holds.
     pub outdated: Option<(Outdated, AtomicU32)>,
-    /// A topic that a broker has not heard of which is asked so often.
+    /// A topic that brokers have not heard of, for this many queries.
     pub unheard_of: Option<(&'static str, AtomicU32)>,
-    /// Whether the one that was asked last was such a one.
+    /// Whether the last broker asked was an outdated one.
     pub is_outdated: AtomicBool,
-    /// How often an answer was doubted.
+    /// How often a response was doubted.
     pub doubted: AtomicU32,
-    /// Whether what is sent to the failing output for the second time panics.
+    /// Whether the second send to the failing output panics.
     pub panics_when_sent_again: bool,
-    /// A topic whose readers panic once they have read, from so many-th time on.
+    /// A topic whose readers panic after reading, from this read on.
     pub panicking_reader: Option<(&'static str, u32)>,
-    /// How many records are held that readers have read, and how many were when a reader was made, at the most.
+    /// How many records read by readers are held, and the most that were held when a reader was created.
     pub held: Arc<AtomicUsize>,
     pub held_before: AtomicUsize,
-    /// An output topic, and how many records one transaction has written there at the most.
+    /// An output topic, and the most records that one transaction has written to it.
     pub counted_output: Option<&'static str>,
     pub sent_at_once_max: AtomicU32,
-    /// The output topic that takes nothing while it is down, and how often each partition was tried then.
+    /// An output topic that accepts nothing while it is down, and how often each partition was tried meanwhile.
     pub output: Option<&'static str>,
     pub is_down: AtomicBool,
     pub tried: Mutex<BTreeMap<i32, u32>>,
-    /// Whose readers are counted.
+    /// The readers that are counted.
     pub alone: Alone,
-    /// How often members' records were looked at.
+    /// How often members' records were accessed.
     pub looks: Arc<AtomicU64>,
-    /// Who is told what the watch asks.
+    /// Called for what the watch checks.
     pub watched: Option<Watched>,
 }
 
@@ -83,9 +84,9 @@ pub struct Faulty {
 pub struct FaultyProducer {
     inner: <Embedded as Cluster>::Producer,
     faults: Arc<Faults>,
-    /// Where what is reported of a number has to come to stand, at least.
+    /// The lowest offset expected in a report, by ticket number.
     expected: Vec<(u64, i64)>,
-    /// How many records of the open transaction the changelog was sent, and how many the counted output.
+    /// How many records of the open transaction were sent to the changelog, and to the counted output.
     logged: i64,
     counted: u32,
     delivered: Vec<(u64, i64)>,
@@ -147,7 +148,7 @@ impl cluster::Producer for FaultyProducer {
         let fallen_back = self.faults.fallen_back.load(Ordering::SeqCst);
         if message.topic.ends_with(".changelog") {
             let end = self.expected.iter().find(|(number, _)| *number == ticket.number).map_or(0, |(_, end)| *end);
-            // The marker of the transaction before stands there.
+            // The previous transaction's marker is at its end.
             let stands = end + 1 - fallen_back + self.logged;
             self.logged += 1;
             if ticket.report && fallen_back > 0 {

@@ -1,5 +1,5 @@
-//! Goal: a task that works alone gives up in front of what cannot be read, as the others do; and of many, few are at work
-//! at once, and none is left out.
+//! Goal: an isolated task gives up on unreadable records like any other; few isolated tasks are at work at once, and
+//! none is left out.
 
 use super::faulty::{Alone, Faults, Faulty};
 use super::*;
@@ -8,7 +8,7 @@ const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
 
 #[test]
-fn a_task_that_works_alone_gives_up_in_front_of_what_cannot_be_read() {
+fn isolated_task_gives_up_on_an_unreadable_record() {
     let site = Site::new();
     site.send(INPUT, "a", &[1, 2, 3]);
     let faults = Faults { failing_output: Some(OUTPUT), unreadable: Some(INPUT), ..Faults::default() };
@@ -39,7 +39,7 @@ fn a_task_that_works_alone_gives_up_in_front_of_what_cannot_be_read() {
     assert!(site.values(OUTPUT).is_empty());
 }
 
-/// A run of one lane whose output is down, until all its tasks are isolated.
+/// A run of one lane whose output is down, once all its tasks are isolated.
 fn all_isolated(site: &Site, partition_count: i32, silent_below: i32) -> (Running, Arc<Faults>) {
     for topic in [INPUT, OUTPUT] {
         site.create(topic, partition_count, &[]);
@@ -79,13 +79,13 @@ fn forwarded(site: &Site, partitions: std::ops::Range<i32>) -> Vec<usize> {
 }
 
 #[test]
-fn of_many_isolated_tasks_few_are_at_work_at_once_and_all_in_the_end() {
+fn isolated_tasks_take_turns_and_all_finish() {
     let site = Site::new();
     let (running, faults) = all_isolated(&site, 40, 40);
     let isolated = |text: &str| text.lines().any(|line| line.contains("state=\"isolated\"") && line.ends_with(" 40"));
     await_that("all to be called isolated", || isolated(&running.metrics.render()));
     faults.alone.silent_below.store(0, Ordering::SeqCst);
-    // The first three records were tried together by the lane, and then again alone, each task in its turn.
+    // The lane first tried the three records together, then each task tried again alone, in its turn.
     let tried = || faults.tried.lock().unwrap().values().filter(|times| **times >= 9).count();
     await_that("each to have two turns", || tried() == 40);
     assert_eq!(faults.alone.max.load(Ordering::SeqCst), 4);
@@ -98,7 +98,7 @@ fn of_many_isolated_tasks_few_are_at_work_at_once_and_all_in_the_end() {
 }
 
 #[test]
-fn isolated_tasks_that_have_nothing_to_read_let_the_others_work() {
+fn idle_isolated_tasks_let_the_others_work() {
     let site = Site::new();
     let (running, faults) = all_isolated(&site, 12, 6);
     faults.is_down.store(false, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Goal: a whole topology on an embedded cluster in this process: topics that come and go, and what is said of
+//! Goal: a whole topology works on an embedded cluster in this process, with topics that come and go and explained
 //! drops.
 #![expect(clippy::disallowed_methods, reason = "the tests look at a running engine from outside: they may wait")]
 
@@ -33,7 +33,7 @@ mod transactions;
 mod unheard;
 mod watched;
 
-/// How long anything may take that is waited for.
+/// How long any wait may take.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A cluster and a worker's settings, in a folder of their own.
@@ -42,7 +42,7 @@ struct Site {
     cluster: Embedded,
 }
 
-/// An engine at work.
+/// A running engine.
 struct Running {
     stop: Arc<AtomicBool>,
     health: Health,
@@ -68,7 +68,7 @@ impl Site {
         self.cluster.create_topic(&NewTopic { name, partition_count, replication_factor: 1, settings }).unwrap();
     }
 
-    /// Appends things `id` of these versions.
+    /// Appends things `id` in these versions.
     fn send(&self, topic: &str, id: &str, versions: &[u64]) {
         for version in versions {
             let value = format!(r#"{{"id":"{id}","version":{version}}}"#);
@@ -84,7 +84,7 @@ impl Site {
         }
     }
 
-    /// The values in a topic's first partition; none where there is no such topic.
+    /// The values in a topic's first partition; none if there is no such topic.
     fn values(&self, topic: &str) -> Vec<String> {
         let records = self.cluster.read_all(topic, 0).unwrap_or_default();
         records.into_iter().map(|record| String::from_utf8(record.value.unwrap()).unwrap()).collect()
@@ -111,7 +111,7 @@ impl Site {
         Running { stop, health, metrics, thread }
     }
 
-    /// Runs until all is processed.
+    /// Runs until everything is processed.
     fn drain(&self, topology: &Topology) -> Result<(), Error> {
         self.start(topology, true).thread.join().unwrap()
     }

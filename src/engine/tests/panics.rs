@@ -1,4 +1,4 @@
-//! Goal: a panic leaves nothing behind: no memory of what was read, and no blame for a record that has no part in it.
+//! Goal: a panic leaves nothing behind: no memory of what was read, and no blame for an innocent record.
 
 use super::faulty::{Faults, Faulty};
 use super::*;
@@ -7,7 +7,7 @@ const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
 const CHANGELOG: &str = "ratchet.shop.orders.changelog";
 
-/// An engine at work on a cluster with these faults.
+/// A running engine on a cluster with these faults.
 fn start(site: &Site, faults: Faults) -> (Running, Arc<Faults>) {
     let faults = Arc::new(faults);
     let (stop, health, metrics) = (Arc::new(AtomicBool::new(false)), Health::new(), Metrics::new());
@@ -24,7 +24,7 @@ fn start(site: &Site, faults: Faults) -> (Running, Arc<Faults>) {
     (Running { stop, health, metrics, thread }, faults)
 }
 
-/// A site with records that were processed, and no store of them.
+/// A site with processed records and without a store.
 fn without_store() -> Site {
     let site = Site::new();
     site.send(INPUT, "a", &[1, 2, 3]);
@@ -40,7 +40,7 @@ fn stopped(running: &Running) -> bool {
 }
 
 #[test]
-fn what_a_restore_has_read_is_given_back_when_it_has_ended() {
+fn finished_restore_frees_what_it_has_read() {
     let site = without_store();
     let (running, faults) = start(&site, Faults::default());
     await_that("the restore", || running.metric("ratchet_restored_records_total") > 0.0);
@@ -49,7 +49,7 @@ fn what_a_restore_has_read_is_given_back_when_it_has_ended() {
 }
 
 #[test]
-fn what_a_restore_has_read_is_given_back_when_it_panics() {
+fn panicking_restore_frees_what_it_has_read() {
     let site = without_store();
     let faults = Faults { panicking_reader: Some((CHANGELOG, 1)), ..Faults::default() };
     let (running, faults) = start(&site, faults);
@@ -61,10 +61,10 @@ fn what_a_restore_has_read_is_given_back_when_it_panics() {
 }
 
 #[test]
-fn a_record_that_has_panicked_is_not_blamed_for_panics_elsewhere() {
+fn record_that_has_panicked_is_not_blamed_for_later_panics() {
     let site = Site::new();
     site.send(INPUT, "a", &[1, 2, 3]);
-    // The output fails the task, which then works alone; the record panics there, and afterwards whoever reads.
+    // The output fails the task, which is then isolated; there the record panics, and afterwards every read.
     let faults = Faults {
         failing_output: Some(OUTPUT),
         panics_when_sent_again: true,

@@ -1,9 +1,9 @@
-//! Goal: topics that a pattern means are read, those that come while it runs too, and no other.
+//! Goal: topics that match a pattern are read, including those created meanwhile, and no others.
 
 use super::*;
 
 #[test]
-fn topics_come_and_go_while_the_others_go_on() {
+fn topics_come_and_go_while_the_others_continue() {
     let site = Site::new();
     site.send("shop.a", "x", &[1, 1, 2]);
     site.send("shop.a.tmp", "x", &[1]);
@@ -24,14 +24,14 @@ fn topics_come_and_go_while_the_others_go_on() {
     let topics = site.cluster.topics().unwrap();
     assert!(!topics.iter().any(|topic| topic.contains("clean.shop.a.tmp")), "{topics:?}");
     assert!(topics.iter().any(|topic| &**topic == "ratchet.shop.shop.b.changelog"), "{topics:?}");
-    // It was remembered in a changelog of its own.
+    // It was remembered in its own changelog.
     site.send("shop.b", "x", &[2]);
     site.drain(&topology).unwrap();
     site.await_values("clean.shop.b", 3);
 }
 
 #[test]
-fn a_pattern_without_a_topic_waits_for_one() {
+fn pattern_without_a_topic_waits_for_one() {
     let site = Site::new();
     let topology = topology(pattern(r"^shop\.", &[]), "clean.{topic}");
     site.drain(&topology).unwrap();
@@ -42,7 +42,7 @@ fn a_pattern_without_a_topic_waits_for_one() {
 }
 
 #[test]
-fn the_last_topic_may_go_and_another_come() {
+fn last_topic_may_go_and_another_come() {
     let site = Site::new();
     site.send("shop.a", "x", &[1]);
     let running = site.start(&topology(pattern(r"^shop\.", &[]), "clean.{topic}"), false);
@@ -55,7 +55,7 @@ fn the_last_topic_may_go_and_another_come() {
 }
 
 #[test]
-fn a_topic_that_is_refused_is_left_alone_until_it_is_put_right() {
+fn refused_topic_is_left_alone_until_it_is_fixed() {
     let site = Site::new();
     site.create("shop.wide", 2, &[]);
     site.create("clean.shop.wide", 1, &[]);
@@ -67,7 +67,7 @@ fn a_topic_that_is_refused_is_left_alone_until_it_is_put_right() {
     let running = site.start(&topology, false);
     await_that("the refusal to be shown", || running.failing_checks() == ["topic shop/shop.wide"]);
     await_that("it to be counted", || running.metric("ratchet_refused_topics") == 1.0);
-    // A topic that comes later is refused alike.
+    // A topic created later is refused as well.
     site.create("clean.shop.late", 1, &[]);
     site.create("shop.late", 2, &[]);
     await_that("the other one's to be shown", || running.failing_checks().contains(&"topic shop/shop.late".to_owned()));
@@ -82,7 +82,7 @@ fn a_topic_that_is_refused_is_left_alone_until_it_is_put_right() {
 }
 
 #[test]
-fn what_would_feed_itself_is_refused() {
+fn topology_that_would_read_its_own_output_is_refused() {
     let site = Site::new();
     site.send("shop.a", "x", &[1]);
     let running = site.start(&topology(pattern("shop", &[]), "clean.{topic}"), false);

@@ -1,9 +1,9 @@
-//! Goal: long work is counted while it goes on: walks of the sweeper, restores, and topics that are left alone.
+//! Goal: long-running work is counted while it runs: walks of the sweeper, restores, and topics left alone.
 
 use super::*;
 use crate::dedup::Retention;
 
-/// Appends so many things with this timestamp, under ids that begin so.
+/// Appends this many things with this timestamp, whose ids start with `ids`.
 fn fill(site: &Site, ids: &str, count: usize, timestamp: i64) {
     let values: Vec<String> = (0..count).map(|id| format!(r#"{{"id":"{ids}{id}","version":1}}"#)).collect();
     let message = |value| Message {
@@ -19,7 +19,7 @@ fn fill(site: &Site, ids: &str, count: usize, timestamp: i64) {
 }
 
 #[test]
-fn a_sweepers_walk_is_counted() {
+fn walk_of_the_sweeper_is_counted() {
     let site = Site::new();
     let mut topology = topology(Input::Topics(vec!["in".to_owned()]), "out");
     let mut rules = Rules::clone(&topology.rules);
@@ -38,7 +38,7 @@ fn a_sweepers_walk_is_counted() {
 }
 
 #[test]
-fn a_restore_is_counted() {
+fn restore_is_counted() {
     let site = Site::new();
     let topology = topology(Input::Topics(vec!["in".to_owned()]), "out");
     fill(&site, "", 3_000, 1_000);

@@ -1,5 +1,5 @@
-//! Goal: what a task knows besides versions (scopes and their segments, truncates, owed tombstones) is in its changelog:
-//! a store that was lost comes back with all of it.
+//! Goal: whatever a task knows besides versions (scopes and their segments, truncates, owed tombstones) is in its
+//! changelog: a lost store comes back with all of it.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ fn path(text: &str) -> Path {
     Path::parse(text).unwrap()
 }
 
-/// Changes of rows by the key's `id`, scoped by server.
+/// Changes of rows, identified by the key's `id` and scoped by server.
 fn changes() -> Topology {
     let words = |word: &str| vec![Scalar::Text(word.to_owned())];
     let mut rules = Rules::new(Identity::of_paths([path("key.id")]), Some(Version::integer(path("value.version"))));
@@ -34,7 +34,7 @@ fn changes() -> Topology {
     topology
 }
 
-/// Appends records of `id op server table version`; `id null` is a tombstone, an `id` of `-` no key.
+/// Appends records given as `id op server table version`; `id null` is a tombstone, an `id` of `-` means no key.
 fn send(site: &Site, lines: &[&str]) {
     for line in lines {
         let words: Vec<&str> = line.split(' ').collect();
@@ -85,7 +85,7 @@ fn go_on(site: &Site) {
 }
 
 #[test]
-fn scopes_truncates_and_owed_tombstones_outlive_a_stop() {
+fn scopes_truncates_and_owed_tombstones_survive_a_stop() {
     let site = Site::new();
     begin(&site);
     go_on(&site);
@@ -98,7 +98,7 @@ fn scopes_truncates_and_owed_tombstones_come_back_from_the_changelog() {
     std::fs::remove_dir_all(site.folder.path().join("state")).unwrap();
     go_on(&site);
     std::fs::remove_dir_all(site.folder.path().join("state")).unwrap();
-    // The failback's segment, too.
+    // So does the failback's segment.
     send(&site, &["x c b other 1", "x c a other 2"]);
     site.drain(&changes()).unwrap();
     assert_eq!(drops(&site)[6..], ["15 epoch_older", "16 version_equal"]);
@@ -123,7 +123,7 @@ fn epoch_changes_are_counted_when_they_are_committed() {
 }
 
 #[test]
-fn a_task_that_stops_at_a_record_has_not_seen_its_time() {
+fn task_that_stops_at_a_record_ignores_its_timestamp() {
     let site = Site::new();
     let mut rules = (*changes().rules).clone();
     rules.retention = crate::dedup::Retention::For { ms: 60_000 };
@@ -145,9 +145,9 @@ fn a_task_that_stops_at_a_record_has_not_seen_its_time() {
     assert_eq!((position.processed, position.stream_time), (vec![(0, 1)], 1_000));
 }
 
-/// The records that come before it in its transaction were given up with it, at each start anew.
+/// They used to be given up with its transaction, at every start.
 #[test]
-fn what_comes_before_a_record_of_a_scope_too_many_is_processed() {
+fn records_before_one_scope_too_many_are_processed() {
     const SCOPES: usize = crate::dedup::epochs::SCOPES_MAX;
     let site = Site::new();
     site.create("rows", 1, &[]);

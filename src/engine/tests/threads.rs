@@ -1,21 +1,21 @@
-//! Goal: a run that can have no thread says so and ends.
+//! Goal: a run that cannot start a thread says so and ends.
 
 use std::process::Command;
 
 use super::*;
 
-/// Set in the process that can have none.
+/// Set in the process that cannot start any.
 const IS_WITHOUT: &str = "RATCHET_TEST_WITHOUT_THREADS";
 
-/// The stack that each thread asks for there: more than there are addresses.
+/// The stack size of each thread there: larger than the address space.
 const STACK_BYTES: u64 = 1 << 48;
 
 #[test]
-fn a_thread_that_cannot_be_started_ends_the_run_with_that_reason() {
+fn thread_that_cannot_be_started_ends_the_run_with_that_reason() {
     if std::env::var_os(IS_WITHOUT).is_some() {
         return end_without_threads();
     }
-    let name = format!("{}::a_thread_that_cannot_be_started_ends_the_run_with_that_reason", module_path!());
+    let name = format!("{}::thread_that_cannot_be_started_ends_the_run_with_that_reason", module_path!());
     let (_, name) = name.split_once("::").unwrap();
     let mut itself = Command::new(std::env::current_exe().unwrap());
     itself.args(["--exact", name, "--test-threads=1", "--nocapture"]);

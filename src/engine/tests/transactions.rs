@@ -1,4 +1,4 @@
-//! Goal: no transaction takes more than it is configured to, and what does not fit into one is not read again and again.
+//! Goal: no transaction exceeds its configured bounds, and records that do not fit are not read again and again.
 
 use super::faulty::{Faults, Faulty};
 use super::*;
@@ -7,7 +7,7 @@ use crate::config::Commit;
 const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
 
-/// Forwards what is in the input under these bounds, and tells what was seen.
+/// Forwards the input within these bounds; returns what was observed.
 fn drained(site: &Site, commit: Commit) -> Arc<Faults> {
     let faults = Arc::new(Faults { counted_output: Some(OUTPUT), ..Faults::default() });
     let faulty = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
@@ -39,7 +39,7 @@ fn fill(site: &Site, partition_count: i32, ids: std::ops::Range<u32>, filler: us
 }
 
 #[test]
-fn no_transaction_takes_more_records_than_is_said() {
+fn transaction_takes_no_more_records_than_configured() {
     let site = Site::new();
     site.create(INPUT, 3, &[]);
     site.create(OUTPUT, 3, &[]);
@@ -50,7 +50,7 @@ fn no_transaction_takes_more_records_than_is_said() {
     assert_eq!(forwarded.collect::<Vec<_>>(), [350, 350, 350]);
 }
 
-/// How often each of so many records, all of them read at once, is looked at where each transaction has room for some.
+/// How often each of these records, all read at once, is accessed if a transaction has room for only some of them.
 fn looks_at_each(records: u32) -> u64 {
     const ROOM: u32 = 8;
     const VALUE_BYTES: usize = 16 << 10;
@@ -66,13 +66,13 @@ fn looks_at_each(records: u32) -> u64 {
 }
 
 #[test]
-fn what_takes_many_transactions_is_read_no_oftener_for_it() {
+fn batch_split_over_transactions_is_not_read_more_often() {
     let (few, many) = (looks_at_each(8), looks_at_each(512));
     assert!(many <= 2 * few, "each record was looked at {many} times, {few} where all fit into one transaction");
 }
 
 #[test]
-fn records_that_take_no_room_are_processed_beside_those_that_do() {
+fn duplicates_are_processed_even_in_a_full_transaction() {
     let site = Site::new();
     site.create(INPUT, 1, &[]);
     fill(&site, 1, 0..100, 16 << 10);
@@ -85,7 +85,7 @@ fn records_that_take_no_room_are_processed_beside_those_that_do() {
             .len()
     };
     let before = changelog_len(&site);
-    // All of them duplicates, but for one.
+    // All of them duplicates except one.
     fill(&site, 1, 0..101, 16 << 10);
     drained(&site, commit);
     assert_eq!(site.cluster.read_all(OUTPUT, 0).unwrap().len(), 101);

@@ -1,4 +1,4 @@
-//! Goal: a topic that a broker has not heard of yet is asked for again, whatever it is to the topology.
+//! Goal: a topic that a broker has not heard of yet is queried again, whatever its role in the topology.
 
 use std::sync::atomic::AtomicU32;
 
@@ -9,7 +9,7 @@ const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
 const CHANGELOG: &str = "ratchet.shop.orders.changelog";
 
-/// Goes on where a topic is not known when it is asked for so often.
+/// Continues while a topic is unknown for this many queries.
 fn go_on(topic: &'static str, times: u32) -> (Result<(), Error>, u32, usize) {
     let site = Site::new();
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
@@ -33,12 +33,12 @@ fn go_on(topic: &'static str, times: u32) -> (Result<(), Error>, u32, usize) {
 }
 
 #[test]
-fn a_changelog_that_another_instance_has_just_created_and_used_is_found() {
+fn changelog_just_created_by_another_instance_is_found() {
     let site = Site::new();
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
     site.send(INPUT, "a", &[1, 2]);
     site.drain(&topology).unwrap();
-    // Once, before the group was asked: whoever looks only once, as `check --online` does, finds it.
+    // Missed once, before the group is queried: even a single check, as in `check --online`, finds it.
     let faults = Arc::new(Faults { unheard_of: Some((CHANGELOG, AtomicU32::new(1))), ..Faults::default() });
     let faulty = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
     let (config, digest) = (site.config(), topology.rules.digest());
@@ -50,7 +50,7 @@ fn a_changelog_that_another_instance_has_just_created_and_used_is_found() {
 }
 
 #[test]
-fn a_topic_that_a_broker_has_not_heard_of_yet_is_asked_for_again() {
+fn topic_that_a_broker_does_not_know_yet_is_queried_again() {
     for topic in [INPUT, OUTPUT, CHANGELOG] {
         let (ended, left, forwarded) = go_on(topic, 3);
         assert!(ended.is_ok(), "{topic}: {ended:?}");
@@ -59,7 +59,7 @@ fn a_topic_that_a_broker_has_not_heard_of_yet_is_asked_for_again() {
 }
 
 #[test]
-fn a_topic_that_nobody_hears_of_is_refused() {
+fn topic_that_stays_unknown_is_refused() {
     let (ended, _, forwarded) = go_on(INPUT, u32::MAX);
     let Err(Error::Topology { reason, .. }) = ended else { panic!("{ended:?}") };
     assert!(reason.contains("input topic \"orders\" does not exist"), "{reason}");

@@ -1,4 +1,5 @@
-//! Goal: the watch looks as often as is promised, also while leaders that it asks are gone, and holds no end up.
+//! Goal: the watch checks as often as promised, even while leaders that it queries are gone, and delays no end of a
+//! run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,7 +11,7 @@ use crate::record::TopicPartition;
 
 const INPUT: &str = "orders";
 
-/// A clock that whoever waits puts forward.
+/// A clock that advances only when somebody waits.
 #[derive(Default)]
 pub struct Hand(AtomicU64);
 
@@ -36,7 +37,7 @@ impl Clock for Hand {
     }
 }
 
-/// What the lanes of a run of one input share.
+/// The context of a run with one input.
 fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), "clean");
     let described = site.cluster.outline_topic(INPUT).unwrap().unwrap();
@@ -72,8 +73,8 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
     }
 }
 
-/// Watches until `look` answers that this is enough; it is told when each look began, and when each question about a
-/// transaction ended that nobody answered.
+/// Watches until `enough` returns true; it gets the start of each check, and the end of each lookup of a transaction,
+/// which goes unanswered.
 fn watch_until(enough: impl Fn(&[Duration], &[Duration]) -> bool + Send + Sync + 'static) -> (Vec<Duration>, Duration) {
     let site = Site::new();
     site.create(INPUT, 1, &[]);
@@ -85,7 +86,7 @@ fn watch_until(enough: impl Fn(&[Duration], &[Duration]) -> bool + Send + Sync +
     let watched: Watched = Box::new(move |unanswered| {
         let (began, asked) = &mut *noted.lock().unwrap();
         if let Some(wait) = unanswered {
-            // As long as it takes where nobody says how long it may.
+            // The whole time allowed, or a long one if none is given.
             at.forward(wait.min(Duration::from_secs(7)));
             asked.push(at.monotonic());
         } else {
@@ -104,23 +105,23 @@ fn watch_until(enough: impl Fn(&[Duration], &[Duration]) -> bool + Send + Sync +
 }
 
 #[test]
-fn leaders_that_are_gone_do_not_make_looks_rarer() {
+fn missing_leaders_do_not_delay_checks() {
     let (began, _) = watch_until(|_, asked| asked.len() >= 30);
     let mut gaps = began.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>();
     gaps.dedup();
-    // The input and its changelog are looked at in each.
+    // Each checks the input and its changelog.
     let usual = [Duration::ZERO, watch::WATCH_INTERVAL];
     assert!(gaps.iter().all(|gap| usual.contains(gap)), "{gaps:?}");
 }
 
 #[test]
-fn a_run_that_ends_waits_for_one_question_at_most() {
+fn ending_run_waits_for_at_most_one_lookup() {
     for asked_before in [1, 2, 5] {
         let (began, ended) = watch_until(move |_, asked| asked.len() >= asked_before);
         let last = *began.last().unwrap();
         assert!(ended - last <= Duration::from_secs(1), "it went on for {:?}", ended - last);
     }
-    // Asked to end while it looks at the topics: nothing more is asked.
+    // Stopped while it checks the topics: nothing more is queried.
     let (began, ended) = watch_until(|began, _| began.iter().any(|at| *at >= Duration::from_secs(100)));
     assert_eq!(ended, *began.last().unwrap());
 }

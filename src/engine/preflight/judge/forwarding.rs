@@ -1,4 +1,4 @@
-//! What is to be said of the input's settings, and of those of input and output together.
+//! Findings about the input's settings, and about those of input and output together.
 
 use crate::cluster::TopicDescription;
 use crate::dedup::{Path, Retention, Rules, Source};
@@ -10,7 +10,7 @@ use crate::yaml::units::show_duration_ms;
 use super::Judge;
 
 impl Judge<'_> {
-    /// What matters of the input alone.
+    /// Findings about the input alone.
     pub(super) fn reading(&self, name: &str, input: &TopicDescription, findings: &mut Vec<Finding>) {
         let rules = &self.topology.rules;
         if let Retention::For { ms } = rules.retention {
@@ -43,7 +43,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What matters of input and output together.
+    /// Findings about input and output together.
     pub(super) fn forwarding(
         &self,
         facts: &Facts,
@@ -114,7 +114,7 @@ impl Judge<'_> {
     }
 }
 
-/// For how long a topic keeps a record at the most, in milliseconds; `i64::MAX` for always.
+/// How long a topic keeps a record at most, in milliseconds; `i64::MAX` for ever.
 fn kept_for(topic: &TopicDescription) -> i64 {
     if topic.cleanup_policy.contains("delete") { topic.retention_ms } else { i64::MAX }
 }

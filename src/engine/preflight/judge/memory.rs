@@ -1,4 +1,4 @@
-//! What is to be said of the changelog, and of what the group has committed: whether the one holds what the other names.
+//! Findings about the changelog and the group's committed offsets: whether the one holds what the others name.
 
 use crate::cluster::{CommittedOffset, TopicDescription};
 use crate::engine::preflight::facts::{Facts, Seen};
@@ -11,7 +11,7 @@ use crate::words::counted;
 use super::{GRANT, Judge, Role, identity};
 
 impl Judge<'_> {
-    /// A changelog that is missing although something tells of what stood in it: another one would hold nothing of that.
+    /// A missing changelog whose contents are known to have existed: a new one would hold nothing of them.
     pub(super) fn lost(&self, facts: &Facts) -> Option<Finding> {
         if facts.changelog.seen != Seen::Missing || sabotage::is_on(Sabotage::ChangelogCreatedAnew) {
             return None;
@@ -34,8 +34,8 @@ impl Judge<'_> {
         ))
     }
 
-    /// Offsets that were committed under other rules, or by something else, are seen before subscribing, so that
-    /// a rolling upgrade with changed rules does not stall healthy instances.
+    /// Offsets that were committed under other rules, or by another program, are found before subscribing, so that a
+    /// rolling upgrade with changed rules does not stall healthy instances.
     pub(super) fn committed(&self, facts: &Facts, findings: &mut Vec<Finding>) {
         let group = self.topology.group();
         let committed = match &facts.committed {
@@ -71,13 +71,13 @@ impl Judge<'_> {
                 )),
                 Ok(_) => continue,
             }
-            // The other partitions say the same.
+            // The other partitions would lead to the same finding.
             return;
         }
     }
 }
 
-/// What is to be said of the changelog's own settings.
+/// Findings about the changelog's own settings.
 pub(super) fn changelog_itself(
     facts: &Facts,
     input: Option<&TopicDescription>,

@@ -1,4 +1,4 @@
-//! Goal: each finding comes when it should, once, and says what to do; a sound set of topics gives none.
+//! Goal: each finding appears when it should, once, and says what to do; sound topics lead to none.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ fn change(named: &mut Named, change: impl FnOnce(&mut TopicDescription)) {
     change(topic);
 }
 
-/// The only thing that is found when the sound facts are changed so.
+/// The only finding if the sound facts are altered like this.
 #[track_caller]
 fn only(alter: impl FnOnce(&mut Topology, &mut Facts)) -> Finding {
     let (mut topology, mut facts) = (topology(), sound());
@@ -103,7 +103,7 @@ fn says(severity: Severity, words: &[&str], alter: impl FnOnce(&mut Topology, &m
 use Severity::{Note, Refused, Warning};
 
 #[test]
-fn topics_that_may_lose_records_by_an_election() {
+fn unclean_elections_are_warned_of() {
     let words = ["unclean.leader.election.enable", "set it to false"];
     let unclean = |topic: &mut TopicDescription| topic.elects_uncleanly = Some(true);
     says(Warning, &[&words[..], &["input topic \"in\""]].concat(), |_, facts| change(&mut facts.input, unclean));
@@ -115,14 +115,14 @@ fn topics_that_may_lose_records_by_an_election() {
     let findings = judge(&topology(), &settings()).aside(Role::DeadLetter, &dead, Some(3), 0);
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert!(findings[0].to_string().contains("dead letter topic \"dead\" may elect"), "{}", findings[0]);
-    // What a cluster does not say is not held against it.
+    // A setting that the cluster does not report leads to no finding.
     let (topology, mut facts) = (topology(), sound());
     change(&mut facts.output, |topic| topic.elects_uncleanly = None);
     assert_eq!(judged(&topology, &facts), []);
 }
 
 #[test]
-fn topics_that_cannot_be_told_from_those_that_come_after_them() {
+fn topics_without_an_id_are_refused() {
     let unnamed = |topic: &mut TopicDescription| topic.id = TopicId::default();
     for (name, of) in [
         ("input topic \"in\"", (|facts| &mut facts.input) as fn(&mut Facts) -> &mut Named),
@@ -130,19 +130,19 @@ fn topics_that_cannot_be_told_from_those_that_come_after_them() {
     ] {
         says(Refused, &[name, "no id", "Kafka 2.8"], |_, facts| change(of(facts), unnamed));
     }
-    // Nothing is made of the output's.
+    // The output's id is not needed.
     let (topology, mut facts) = (topology(), sound());
     change(&mut facts.output, unnamed);
     assert_eq!(judged(&topology, &facts), []);
 }
 
 #[test]
-fn sound_topics_are_nothing_to_speak_of() {
+fn sound_topics_lead_to_no_finding() {
     assert_eq!(judged(&topology(), &sound()), []);
 }
 
 #[test]
-fn topics_that_are_missing() {
+fn missing_topics_are_refused_or_created() {
     says(Refused, &["input topic \"in\" does not exist", "input.topics"], |_, facts| {
         facts.input.seen = Seen::Missing;
         facts.committed = Ok(Vec::new());
@@ -156,7 +156,7 @@ fn topics_that_are_missing() {
 }
 
 #[test]
-fn a_changelog_that_is_missing_and_was_there_is_not_created_again() {
+fn lost_changelog_is_not_created_again() {
     let ways_out = ["bring the changelog back", "ratchet changelog rebuild", "a new name and a new output"];
     let token = crate::format::Token { lane: 1, transaction: 2, changelog_id: [3; 16], partition: 1 };
     let digest = OffsetMetadata::short_digest(&DIGEST);
@@ -171,7 +171,7 @@ fn a_changelog_that_is_missing_and_was_there_is_not_created_again() {
         facts.changelog.seen = Seen::Missing;
         facts.stores = vec!["/state/slot-0/t/in-1 (up to offset 7)".to_owned()];
     });
-    // Set by whoever made the group: nothing was processed.
+    // Set by whoever created the group: nothing was processed.
     says(Note, &["creates it with 3"], |_, facts| {
         facts.changelog.seen = Seen::Missing;
         facts.committed = Ok(vec![None, Some(CommittedOffset { offset: 7, metadata: String::new() }), None]);
@@ -179,7 +179,7 @@ fn a_changelog_that_is_missing_and_was_there_is_not_created_again() {
 }
 
 #[test]
-fn a_missing_topic_is_asked_for_with_the_inputs_partitions() {
+fn missing_topic_is_requested_with_the_inputs_partition_count() {
     let (topology, settings) = (topology(), settings());
     let helps = |facts: &Facts| judged(&topology, facts).into_iter().map(|finding| finding.help).collect::<Vec<_>>();
     let mut facts = Facts { output: Named { name: "out".to_owned(), seen: Seen::Missing }, ..sound() };
@@ -187,7 +187,7 @@ fn a_missing_topic_is_asked_for_with_the_inputs_partitions() {
     change(&mut facts.changelog, |changelog| changelog.partition_count = 1);
     facts.committed = Ok(vec![None]);
     assert_eq!(helps(&facts), ["create it with 1 partition, or let ratchet create it (topics.create: all)"]);
-    // Of an input that is not there nobody knows how many it will have.
+    // If the input does not exist, nobody knows how many it will have.
     facts.input.seen = Seen::Missing;
     facts.changelog.seen = Seen::Missing;
     let expected = [
@@ -202,7 +202,7 @@ fn a_missing_topic_is_asked_for_with_the_inputs_partitions() {
 }
 
 #[test]
-fn topics_that_may_not_be_seen() {
+fn withheld_topics_name_the_right_to_grant() {
     for (index, noun) in ["input", "output", "changelog"].into_iter().enumerate() {
         says(Refused, &[noun, "cannot be seen: no", "DescribeConfigs"], |_, facts| {
             let named = [&mut facts.input, &mut facts.output, &mut facts.changelog];
@@ -218,7 +218,7 @@ fn topics_that_may_not_be_seen() {
 }
 
 #[test]
-fn partition_counts() {
+fn wrong_partition_counts_are_refused() {
     says(Refused, &["2 partitions", "has 3", "add partitions to the output"], |_, facts| {
         change(&mut facts.output, |output| output.partition_count = 2);
     });
@@ -228,14 +228,14 @@ fn partition_counts() {
 }
 
 #[test]
-fn the_changelogs_policy() {
+fn changelog_that_is_not_only_compacted_is_refused() {
     says(Refused, &["cleanup.policy=compact,delete", "entries get lost"], |_, facts| {
         change(&mut facts.changelog, |changelog| changelog.cleanup_policy = "compact,delete".to_owned());
     });
 }
 
 #[test]
-fn an_input_that_is_kept_longer_than_identities_are_remembered() {
+fn input_kept_longer_than_the_retention_is_warned_of() {
     says(Warning, &["keeps its records 8d", "remembered 7d", "retention.ms"], |_, facts| {
         change(&mut facts.input, |input| input.retention_ms = 8 * DAY_MS);
     });
@@ -248,7 +248,7 @@ fn an_input_that_is_kept_longer_than_identities_are_remembered() {
 }
 
 #[test]
-fn an_input_that_is_remembered_for_ever_may_be_kept_for_ever() {
+fn input_may_be_kept_for_ever_if_it_is_remembered_for_ever() {
     let (mut topology, mut facts) = (topology(), sound());
     topology.rules = Arc::new(Rules { retention: Retention::Forever, ..(*topology.rules).clone() });
     change(&mut facts.input, |input| input.retention_ms = i64::MAX);
@@ -256,7 +256,7 @@ fn an_input_that_is_remembered_for_ever_may_be_kept_for_ever() {
 }
 
 #[test]
-fn who_stamps_records() {
+fn topics_that_stamp_records_are_warned_of() {
     says(Warning, &["output topic \"out\" stamps", "LogAppendTime"], |_, facts| {
         change(&mut facts.output, |output| output.stamps = true);
     });
@@ -271,7 +271,7 @@ fn who_stamps_records() {
 }
 
 #[test]
-fn timestamps_that_the_output_refuses() {
+fn timestamps_that_the_output_refuses_are_warned_of() {
     says(Warning, &["older than 1d", "of any age", "on_unsendable"], |_, facts| {
         change(&mut facts.output, |output| output.timestamp_before_max_ms = DAY_MS);
     });
@@ -285,7 +285,7 @@ fn timestamps_that_the_output_refuses() {
 }
 
 #[test]
-fn records_that_are_too_large() {
+fn smaller_batch_limits_are_warned_of() {
     says(Warning, &["999999 bytes", "takes 1000000", "max.message.bytes"], |_, facts| {
         change(&mut facts.output, |output| output.message_bytes_max = 999_999);
     });
@@ -297,7 +297,7 @@ fn records_that_are_too_large() {
 }
 
 #[test]
-fn replicas() {
+fn too_few_replicas_are_found() {
     says(Warning, &["output", "1 replica", "says 3 and 2"], |_, facts| {
         change(&mut facts.output, |output| (output.replicas, output.min_insync_replicas) = (Some(1), Some(1)));
     });
@@ -310,7 +310,7 @@ fn replicas() {
 }
 
 #[test]
-fn rights_on_topics() {
+fn missing_rights_to_topics_are_refused() {
     let no_read = Some(Rights { read: false, ..Rights::ALL });
     let no_write = Some(Rights { write: false, ..Rights::ALL });
     says(Refused, &["not authorised to read input topic"], |_, facts| {
@@ -336,7 +336,7 @@ fn rights_on_topics() {
 }
 
 #[test]
-fn rights_on_the_group() {
+fn missing_rights_to_the_group_are_found() {
     let (topology, settings) = (topology(), settings());
     let judge = judge(&topology, &settings);
     let found = |rights| judge.group(rights).into_iter().map(|finding| (finding.severity, finding.message)).next();
@@ -349,7 +349,7 @@ fn rights_on_the_group() {
 }
 
 #[test]
-fn what_the_group_has_committed() {
+fn foreign_offsets_in_the_group_are_refused() {
     let committed = |metadata: &str| Some(CommittedOffset { offset: 1, metadata: metadata.to_owned() });
     says(Refused, &["in:1", "not ratchet's", "reset the group to earliest"], |_, facts| {
         facts.committed = Ok(vec![None, committed("something else"), committed("something else")]);
@@ -369,7 +369,7 @@ fn what_the_group_has_committed() {
 }
 
 #[test]
-fn only_what_may_not_have_been_heard_of_is_called_missing() {
+fn only_unknown_topics_are_marked_as_missing() {
     let (topology, settings) = (topology(), settings());
     let mut facts = sound();
     facts.input.seen = Seen::Missing;

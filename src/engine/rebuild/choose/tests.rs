@@ -1,4 +1,4 @@
-//! The store is taken that the group names, and no changelog is called standing, or given up, that must not be.
+//! Goal: the store that the group names is chosen, and no changelog is wrongly kept or given up.
 
 use super::*;
 use crate::format::{NO_TIME, Token};
@@ -46,7 +46,7 @@ fn committed(transaction: u64, offset: i64) -> CommittedOffset {
     CommittedOffset { offset, metadata: OffsetMetadata { token: token(transaction), digest, owner: None }.to_string() }
 }
 
-/// Without a changelog.
+/// Facts without a changelog.
 fn facts<'a>(committed: Option<&'a CommittedOffset>, candidates: &'a [Candidate], known: Known) -> Facts<'a> {
     Facts { partition: 2, committed, contents: None, candidates, known }
 }
@@ -62,14 +62,13 @@ fn refused(committed: Option<&CommittedOffset>, stores: &[Candidate], known: Kno
     }
 }
 
-/// With the changelog that the stores are of, which ends at `end` and whose last transaction is this one, of somebody who
-/// has processed the input up to an offset.
+/// The choice with the stores' own changelog, given its `contents`.
 fn with(contents: &Contents, committed: Option<&CommittedOffset>, stores: &[Candidate]) -> Result<Choice, Problem> {
     let known = Known { changelog_id: Some(TopicId(LOST)), without_group: true, ..known() };
     choose(Facts { contents: Some(contents), ..facts(committed, stores, known) })
 }
 
-/// The same, were it deleted.
+/// The choice if that changelog were deleted.
 fn without(contents: &Contents, committed: Option<&CommittedOffset>, stores: &[Candidate]) -> Result<Choice, String> {
     let known = Known { changelog_id: Some(TopicId(LOST)), without_group: true, ..known() };
     choose_anew(Facts { contents: Some(contents), ..facts(committed, stores, known) })
@@ -84,13 +83,13 @@ fn write(from: &Candidate, offset: i64) -> Choice {
 }
 
 #[test]
-fn the_store_at_the_committed_transaction_is_taken_and_no_other() {
+fn only_the_store_at_the_committed_transaction_is_taken() {
     let stores = [store("old", 8, 80), store("right", 9, 90), store("restored", 10, 100)];
     assert_eq!(chosen(Some(&committed(9, 91)), &stores, known()), write(&stores[1], 91));
     let words = refused(Some(&committed(11, 91)), &stores, known());
     assert!(words.contains(&token(11).to_string()) && words.contains("old stands at"), "{words}");
     assert!(refused(Some(&committed(11, 91)), &[], known()).contains("no other either"));
-    // Another partition's, in a folder that was swapped; and one that is being restored.
+    // One of another partition, in a folder that was swapped, and one that is being restored.
     let mut swapped = store("swapped", 9, 90);
     swapped.meta.partition = 1;
     let mut restoring = store("restoring", 9, 90);
@@ -99,14 +98,14 @@ fn the_store_at_the_committed_transaction_is_taken_and_no_other() {
 }
 
 #[test]
-fn a_changelog_that_the_group_knows_stands_where_it_holds_what_the_group_names() {
+fn changelog_that_holds_what_the_group_names_is_kept() {
     let at = committed(9, 91);
     let stores = [store("s", 9, 90)];
     assert_eq!(with(&contents(9, 9, 91), Some(&at), &stores), Ok(Choice::Stands));
     assert_eq!(with(&contents(50, 9, 91), Some(&at), &[]), Ok(Choice::Stands), "no store is needed");
-    // A former transaction's offset, committed once more.
+    // An earlier transaction's offset, committed once more.
     assert_eq!(with(&contents(50, 12, 120), Some(&at), &[]), Ok(Choice::Stands));
-    // A group that was reset, or is gone: the changelog may be newer than any store, and is never written over.
+    // The group was reset or is gone: the changelog may be newer than any store, and is never overwritten.
     for (held, stores) in
         [(contents(9, 9, 90), &stores[..]), (contents(50, 12, 120), &stores[..]), (contents(50, 12, 120), &[])]
     {
@@ -119,16 +118,16 @@ fn a_changelog_that_the_group_knows_stands_where_it_holds_what_the_group_names()
 }
 
 #[test]
-fn a_changelog_that_has_lost_its_last_records_does_not_stand() {
+fn changelog_that_has_lost_its_tail_is_not_kept() {
     let (at, stores) = (committed(9, 91), [store("s", 9, 91)]);
     let lost = |held: &Contents, committed, stores: &[Candidate]| match with(held, committed, stores) {
         Err(Problem::Lost(words)) => words,
         other => panic!("it does not count as lost: {other:?}"),
     };
-    // The group tells of it, whatever was written since; or a store that stands beyond its end, or that has seen it.
+    // Evidence is the group, whatever was written since, or a store that is beyond its end or has noted the loss.
     assert!(lost(&contents(7, 8, 80), Some(&at), &[]).contains("that the group has committed"));
     assert!(lost(&contents(70, 8, 80), Some(&at), &stores).contains("the store s has applied"));
-    // Somebody has gone on without, once the group was reset.
+    // Somebody has continued without what was lost, after a reset of the group.
     let gone_on = committed(12, 85);
     assert!(lost(&contents(70, 12, 85), Some(&gone_on), &stores).contains("the store s has applied"));
     let words = without(&contents(70, 12, 85), Some(&gone_on), &[store("s", 9, 91), store("t", 12, 85)]);
@@ -142,9 +141,9 @@ fn a_changelog_that_has_lost_its_last_records_does_not_stand() {
         assert_eq!(without(&contents(70, 8, 80), committed, &marked), Ok(write(&marked[0], 91)));
     }
     assert!(lost(&Contents { end: 5, ..Contents::default() }, Some(&at), &[]).contains("that the group has committed"));
-    // What was removed from its beginning on is another matter: a store that has seen it goes on.
+    // Records removed from its start are another matter: a store that has seen them can continue.
     assert_eq!(with(&Contents { start: 9, end: 9, last: None }, Some(&at), &stores), Ok(Choice::Stands));
-    // It is back, and the store would still be refused.
+    // The records are back, but the store would still be refused.
     let Err(Problem::Other(words)) = with(&contents(9, 9, 91), Some(&at), &marked) else { panic!("it stands") };
     assert!(
         words.contains("what the store s has applied")
@@ -155,7 +154,7 @@ fn a_changelog_that_has_lost_its_last_records_does_not_stand() {
 
 /// The group was reset to before what was lost, and another instance has processed it again.
 #[test]
-fn a_store_is_to_be_moved_away_where_what_was_lost_was_processed_again() {
+fn store_is_to_be_moved_if_lost_records_were_processed_again() {
     let mut stores = [store("s", 9, 91)];
     stores[0].meta.changelog_offset = 40;
     let (at, held) = (committed(12, 120), contents(50, 12, 120));
@@ -163,16 +162,16 @@ fn a_store_is_to_be_moved_away_where_what_was_lost_was_processed_again() {
     stores[0].is_missed = true;
     let Err(Problem::Other(words)) = with(&held, Some(&at), &stores) else { panic!("the store would be refused") };
     assert!(words.contains("processed again: move its folder away"), "{words}");
-    // What nobody has processed again is lost.
+    // Records that nobody has processed again are lost.
     let Err(Problem::Lost(words)) = with(&contents(50, 12, 85), Some(&committed(12, 85)), &stores) else {
         panic!("the store knows more")
     };
     assert!(words.contains("the store s has applied"), "{words}");
 }
 
-/// Where its input was to begin says nothing of what was processed.
+/// Where its input was to start says nothing about what was processed.
 #[test]
-fn a_store_that_has_processed_nothing_is_known_to_whoever_has_processed_more() {
+fn store_that_has_processed_nothing_proves_no_loss() {
     let mut idle = store("idle", 3, 0);
     idle.position.processed = vec![(700, 700)];
     for changelog_offset in [9, 50] {
@@ -183,16 +182,16 @@ fn a_store_that_has_processed_nothing_is_known_to_whoever_has_processed_more() {
 }
 
 #[test]
-fn a_changelog_is_given_up_only_where_a_store_holds_all_that_it_holds() {
+fn changelog_is_given_up_only_if_a_store_holds_all_of_it() {
     let (at, held) = (committed(9, 91), contents(50, 9, 91));
     let right = [store("right", 9, 91)];
     assert_eq!(without(&held, Some(&at), &right), Ok(write(&right[0], 91)));
-    // A disk that is gone, and one that is behind after a crash.
+    // The disk is gone, or the store is behind after a crash.
     for stores in [&[][..], &[store("behind", 8, 80)]] {
         let words = without(&held, Some(&at), stores).expect_err("the changelog is the only copy");
         assert!(words.contains(&format!("no store stands at the transaction {}", token(9))), "{words}");
     }
-    // The group tells nothing, or of a former transaction: what the changelog holds counts.
+    // The group names nothing, or an earlier transaction: what the changelog holds counts.
     for (committed, stores) in
         [(None, &[][..]), (None, &[store("behind", 8, 80)]), (Some(&committed(8, 80)), &[store("at", 8, 80)])]
     {
@@ -201,14 +200,14 @@ fn a_changelog_is_given_up_only_where_a_store_holds_all_that_it_holds() {
     }
     assert_eq!(without(&held, None, &right), Ok(write(&right[0], 91)));
     assert_eq!(without(&Contents::default(), None, &[]), Ok(Choice::Nothing));
-    // Of two that have lost their last records, the group is one.
+    // Two have lost their last records, and the group is one of them.
     let stores = [store("at", 8, 80), store("further", 9, 91)];
     let words = without(&contents(7, 8, 80), Some(&committed(8, 80)), &stores).expect_err("one knows more");
     assert!(words.contains("the store further stands at"), "{words}");
 }
 
 #[test]
-fn a_store_of_another_input_or_of_other_rules_is_refused() {
+fn store_of_another_input_or_other_rules_is_refused() {
     let (at, stores) = (committed(9, 91), [store("s", 9, 90)]);
     assert!(refused(Some(&at), &stores, Known { input_id: TopicId([6; 16]), ..known() }).contains("recreated"));
     assert!(refused(Some(&at), &stores, Known { rules_digest: [8; 32], ..known() }).contains("other rules"));
@@ -218,7 +217,7 @@ fn a_store_of_another_input_or_of_other_rules_is_refused() {
 }
 
 #[test]
-fn without_the_group_s_word_the_store_that_came_furthest_is_taken_if_that_is_said() {
+fn furthest_store_is_taken_without_the_group_only_on_request() {
     let stores = [store("near", 9, 90), store("far", 3, 120)];
     let reset = CommittedOffset { offset: 40, metadata: String::new() };
     for (committed, offset) in [(None, 120), (Some(&reset), 40)] {
