@@ -12,7 +12,7 @@ use super::resume::Refusal;
 
 /// What was found out about an input topic and the topics that belong to it, before it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Topics {
+pub struct InputTopic {
     /// The input's id.
     pub input_id: TopicId,
     /// The changelog's id.
@@ -56,7 +56,7 @@ pub struct Catalog {
 
 #[derive(Debug, Default)]
 struct Known {
-    topics: HashMap<Arc<str>, Topics>,
+    topics: HashMap<Arc<str>, InputTopic>,
     refused: BTreeMap<String, String>,
     /// The topics that were given more partitions while being read, or whose changelogs were.
     grown: HashMap<Arc<str>, Growth>,
@@ -64,7 +64,7 @@ struct Known {
 
 impl Catalog {
     /// The catalog at the start.
-    pub fn new(topics: HashMap<Arc<str>, Topics>, refused: BTreeMap<String, String>) -> Self {
+    pub fn new(topics: HashMap<Arc<str>, InputTopic>, refused: BTreeMap<String, String>) -> Self {
         let known = Known { topics, refused, grown: HashMap::new() };
         Self { edition: AtomicU64::new(0), growths: AtomicU64::new(0), known: Mutex::new(known) }
     }
@@ -75,7 +75,7 @@ impl Catalog {
     }
 
     /// The entry of a topic; `None` if it is not read.
-    pub fn get(&self, topic: &str) -> Option<Topics> {
+    pub fn get(&self, topic: &str) -> Option<InputTopic> {
         self.known().topics.get(topic).copied()
     }
 
@@ -88,7 +88,7 @@ impl Catalog {
 
     /// How many tasks there are in all.
     pub fn task_count(&self) -> usize {
-        self.known().topics.values().map(|topics| topics.task_count as usize).sum()
+        self.known().topics.values().map(|topic| topic.task_count as usize).sum()
     }
 
     /// How many topics were refused.
@@ -97,10 +97,10 @@ impl Catalog {
     }
 
     /// Adds a topic to those that are read.
-    pub fn add(&self, topic: &str, topics: Topics) {
+    pub fn add(&self, topic: &str, entry: InputTopic) {
         let mut known = self.known();
         known.refused.remove(topic);
-        known.topics.insert(Arc::from(topic), topics);
+        known.topics.insert(Arc::from(topic), entry);
         self.edition.fetch_add(1, Ordering::Release);
     }
 
@@ -118,7 +118,7 @@ impl Catalog {
     pub fn grow(&self, topic: &str, growth: Growth) -> bool {
         let mut known = self.known();
         let (Growth::Input(found) | Growth::Changelog(found)) = growth;
-        if known.topics.get(topic).is_none_or(|topics| found <= topics.task_count) {
+        if known.topics.get(topic).is_none_or(|known| found <= known.task_count) {
             return false;
         }
         let seen = known.grown.get(topic).copied();

@@ -200,8 +200,8 @@ pub fn record(topic: &str, partition: i32, offset: i64) {
 }
 
 #[expect(clippy::panic, reason = "that is the drill")]
-fn strike(place: &str) -> ! {
-    panic!("panic drill at {place}");
+fn strike(location: &str) -> ! {
+    panic!("panic drill at {location}");
 }
 
 fn signal(number: libc::c_int) {

@@ -6,7 +6,7 @@ use crate::observe::Health;
 use crate::state::{self, Stall};
 
 /// How often a disk that still does not respond is logged.
-const TELL_INTERVAL: Duration = Duration::from_secs(30);
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// How long no call may have stalled before the disk counts as responding: the next call may take just as long.
 const CALM_MIN: Duration = Duration::from_secs(15);
 
@@ -19,11 +19,11 @@ pub struct Disks {
 
 impl Disks {
     /// Checks whether a disk call has been running for long; `now` is monotonic time.
-    pub fn look(&mut self, health: &Health, now: Duration) {
-        self.hear(state::longest_stall(), health, now);
+    pub fn check(&mut self, health: &Health, now: Duration) {
+        self.note(state::longest_stall(), health, now);
     }
 
-    fn hear(&mut self, stall: Option<Stall>, health: &Health, now: Duration) {
+    fn note(&mut self, stall: Option<Stall>, health: &Health, now: Duration) {
         match (stall, &mut self.stalled) {
             (None, None) => {}
             (None, Some((seen, _))) => {
@@ -36,20 +36,20 @@ impl Disks {
             (Some(stall), None) => {
                 self.stalled = Some((now, now));
                 health.disk_stalls(true);
-                tell(&stall);
+                log(&stall);
             }
-            (Some(stall), Some((seen, told))) => {
+            (Some(stall), Some((seen, logged))) => {
                 *seen = now;
-                if now.saturating_sub(*told) >= TELL_INTERVAL {
-                    *told = now;
-                    tell(&stall);
+                if now.saturating_sub(*logged) >= LOG_INTERVAL {
+                    *logged = now;
+                    log(&stall);
                 }
             }
         }
     }
 }
 
-fn tell(stall: &Stall) {
+fn log(stall: &Stall) {
     tracing::warn!(
         folder = %stall.path.display(),
         doing = stall.what,
@@ -69,17 +69,17 @@ mod tests {
     fn disk_responds_again_once_no_call_has_stalled_for_a_while() {
         let (mut disks, health) = (Disks::default(), Health::new());
         health.lane_joined("payments", 0, true);
-        let mut hear = |at: u64, stalls: bool| {
+        let mut note = |at: u64, stalls: bool| {
             let stall = Stall { path: PathBuf::from("store"), what: "flush", lasts: Duration::from_secs(6) };
-            disks.hear(stalls.then_some(stall), &health, Duration::from_secs(at));
+            disks.note(stalls.then_some(stall), &health, Duration::from_secs(at));
             health.ready().iter().all(|check| check.ok)
         };
-        assert!(hear(100, false));
+        assert!(note(100, false));
         // One call after another: in between, none has been running for long.
         for at in (106..200).step_by(6) {
-            assert!(!hear(at, true) && !hear(at + 1, false));
+            assert!(!note(at, true) && !note(at + 1, false));
         }
-        assert!(!hear(210, false) && hear(220, false));
-        assert!(!hear(221, true), "and stalls anew");
+        assert!(!note(210, false) && note(220, false));
+        assert!(!note(221, true), "and stalls anew");
     }
 }

@@ -15,32 +15,32 @@ use crate::record::TopicPartition;
 use super::context::Context;
 
 /// How long a task is stuck before the reason is looked up: as long as producers by default keep a transaction open.
-const STANDS_MIN: Duration = Duration::from_secs(60);
+const STUCK_MIN: Duration = Duration::from_secs(60);
 /// A task that was not noted for this long no longer belongs to this process.
 const NOTED_MAX: Duration = Duration::from_secs(10);
 /// How often one task is looked up.
-const ASK_INTERVAL: Duration = Duration::from_secs(30);
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(30);
 /// How often one task is logged.
-const TELL_INTERVAL: Duration = Duration::from_secs(600);
+const LOG_INTERVAL: Duration = Duration::from_secs(600);
 /// How long the lookup may take: the watch waits for it, and the end of the process for the watch. A leader that is
 /// gone does not answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LOOKUP_WAIT: Duration = Duration::from_secs(1);
 
 /// The tasks that are stuck with more to read.
 #[derive(Default)]
-pub struct HeldUp(Mutex<BTreeMap<TopicPartition, Stands>>);
+pub struct HeldUp(Mutex<BTreeMap<TopicPartition, Stuck>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Stands {
+struct Stuck {
     next: i64,
     since: Duration,
     noted: Duration,
-    asked: Option<Duration>,
-    told: Option<Duration>,
+    looked_up: Option<Duration>,
+    logged: Option<Duration>,
 }
 
 impl HeldUp {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<TopicPartition, Stands>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<TopicPartition, Stuck>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,54 +51,54 @@ impl HeldUp {
             all.remove(partition);
             return;
         };
-        match all.get_mut(partition).filter(|stands| stands.next == next) {
-            Some(stands) => stands.noted = now,
+        match all.get_mut(partition).filter(|stuck| stuck.next == next) {
+            Some(stuck) => stuck.noted = now,
             None => {
-                let stands = Stands { next, since: now, noted: now, asked: None, told: None };
-                all.insert(partition.clone(), stands);
+                let stuck = Stuck { next, since: now, noted: now, looked_up: None, logged: None };
+                all.insert(partition.clone(), stuck);
             }
         }
     }
 
     /// The task to look up now, with its offset and since when it is stuck: of those that are due, the one whose last
     /// lookup is longest ago.
-    fn due(&self, now: Duration) -> Option<(TopicPartition, Stands)> {
+    fn due(&self, now: Duration) -> Option<(TopicPartition, Stuck)> {
         let mut all = self.all();
-        all.retain(|_, stands| now.saturating_sub(stands.noted) < NOTED_MAX);
+        all.retain(|_, stuck| now.saturating_sub(stuck.noted) < NOTED_MAX);
         let passed = |at: Option<Duration>, interval| at.is_none_or(|at| now.saturating_sub(at) >= interval);
-        let is_due = |stands: &Stands| {
-            now.saturating_sub(stands.since) >= STANDS_MIN
-                && passed(stands.asked, ASK_INTERVAL)
-                && passed(stands.told, TELL_INTERVAL)
+        let is_due = |stuck: &Stuck| {
+            now.saturating_sub(stuck.since) >= STUCK_MIN
+                && passed(stuck.looked_up, LOOKUP_INTERVAL)
+                && passed(stuck.logged, LOG_INTERVAL)
         };
-        let due = all.iter_mut().filter(|(_, stands)| is_due(stands));
-        let (partition, stands) = due.min_by_key(|(_, stands)| stands.asked)?;
-        stands.asked = Some(now);
-        Some((partition.clone(), *stands))
+        let due = all.iter_mut().filter(|(_, stuck)| is_due(stuck));
+        let (partition, stuck) = due.min_by_key(|(_, stuck)| stuck.looked_up)?;
+        stuck.looked_up = Some(now);
+        Some((partition.clone(), *stuck))
     }
 
-    fn told(&self, partition: &TopicPartition, now: Duration) {
-        if let Some(stands) = self.all().get_mut(partition) {
-            stands.told = Some(now);
+    fn logged(&self, partition: &TopicPartition, now: Duration) {
+        if let Some(stuck) = self.all().get_mut(partition) {
+            stuck.logged = Some(now);
         }
     }
 }
 
 /// Looks up one task that is stuck, and logs it if a transaction is the reason.
-pub fn look<C: Cluster>(cluster: &C, context: &Context) {
+pub fn check<C: Cluster>(cluster: &C, context: &Context) {
     let now = context.clock.monotonic();
-    let Some((partition, stands)) = context.held_up.due(now) else { return };
-    match cluster.open_transaction(&partition, PATIENCE) {
-        Ok(Some(open)) if open <= stands.next => {
-            context.held_up.told(&partition, now);
-            tell(&partition, open, now.saturating_sub(stands.since));
+    let Some((partition, stuck)) = context.held_up.due(now) else { return };
+    match cluster.open_transaction(&partition, LOOKUP_WAIT) {
+        Ok(Some(open)) if open <= stuck.next => {
+            context.held_up.logged(&partition, now);
+            log(&partition, open, now.saturating_sub(stuck.since));
         }
-        Ok(_) => tracing::debug!(task = %partition, "it stands, and before no transaction"),
-        Err(error) => tracing::debug!(task = %partition, reason = %error.message, "not asked why it stands"),
+        Ok(_) => tracing::debug!(task = %partition, "it is stuck, but behind no transaction"),
+        Err(error) => tracing::debug!(task = %partition, reason = %error.message, "could not look up why it is stuck"),
     }
 }
 
-fn tell(partition: &TopicPartition, offset: i64, stood: Duration) {
+fn log(partition: &TopicPartition, offset: i64, stood: Duration) {
     tracing::warn!(
         task = %partition,
         offset,
@@ -124,15 +124,15 @@ mod tests {
     #[test]
     fn stuck_task_is_looked_up_at_intervals() {
         let (held_up, partition) = (HeldUp::default(), TopicPartition::new("in", 0));
-        let mut asked = Vec::new();
+        let mut looked_up = Vec::new();
         for at in 0..130 {
             held_up.note(&partition, Some(7), SECOND * at);
             if due(&held_up, at) > 0 {
-                asked.push(at);
+                looked_up.push(at);
             }
         }
-        assert_eq!(asked, [60, 90, 120]);
-        held_up.told(&partition, SECOND * 130);
+        assert_eq!(looked_up, [60, 90, 120]);
+        held_up.logged(&partition, SECOND * 130);
         for at in 130..=740 {
             held_up.note(&partition, Some(7), SECOND * at);
             assert_eq!(due(&held_up, at), usize::from(at == 730), "at {at}");
@@ -158,12 +158,12 @@ mod tests {
     fn stuck_tasks_are_looked_up_one_at_a_time_in_turn() {
         let held_up = HeldUp::default();
         let all: Vec<_> = (0..40).map(|partition| TopicPartition::new("in", partition)).collect();
-        let mut asked = Vec::new();
+        let mut looked_up = Vec::new();
         for at in (0..220).step_by(2) {
             all.iter().for_each(|partition| held_up.note(partition, Some(7), SECOND * at));
-            asked.extend(held_up.due(SECOND * at).map(|(partition, _)| partition));
+            looked_up.extend(held_up.due(SECOND * at).map(|(partition, _)| partition));
         }
         // More than can be looked up before the first is due again: none is left out because of that.
-        assert_eq!(asked, [&all[..], &all[..]].concat());
+        assert_eq!(looked_up, [&all[..], &all[..]].concat());
     }
 }

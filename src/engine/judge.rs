@@ -159,8 +159,8 @@ impl Judge {
             });
             while let Some(wanted) = wanted.next_if(|wanted| key(wanted) == keys[at]) {
                 let found = &mut found[wanted.row];
-                let place = if wanted.is_table { &mut found.table } else { &mut found.entry };
-                place.clone_from(&range);
+                let slot = if wanted.is_table { &mut found.table } else { &mut found.entry };
+                slot.clone_from(&range);
             }
         })
     }

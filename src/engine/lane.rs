@@ -222,9 +222,9 @@ impl<C: Cluster> Lane<C> {
             let wall_ms = self.context.clock.wall_ms();
             for task in self.tasks.values_mut() {
                 let end = self.member.end(&task.input);
-                self.context.held_up.note(&task.input, stands_at(task, end), now);
+                self.context.held_up.note(&task.input, stuck_at(task, end), now);
                 gauge(task, end, wall_ms);
-                task.letters.say_if_due(&task.input, &self.context.topology.dead_letter, now);
+                task.letters.log_if_due(&task.input, &self.context.topology.dead_letter, now);
             }
         }
         self.report();
@@ -273,7 +273,7 @@ impl<C: Cluster> Lane<C> {
 }
 
 /// The offset at which a task at work waits for records that exist and do not arrive.
-fn stands_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
+fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     let next = task.committed.next;
     end.filter(|end| matches!(task.phase, Phase::Running) && *end > next).map(|_| next)
 }

@@ -19,9 +19,9 @@ const FRAMED_HELP: &str = "they look like a schema registry's (a zero byte, a sc
 #[derive(Debug, Default)]
 pub struct Letters {
     /// Those that were committed and not logged yet.
-    unsaid: SetAside,
+    unlogged: SetAside,
     /// When the last line was logged, on the monotonic clock.
-    said_at: Option<Duration>,
+    logged_at: Option<Duration>,
 }
 
 /// Records that were set aside.
@@ -71,38 +71,38 @@ impl SetAside {
 impl Letters {
     /// A transaction that has set these aside is committed.
     pub fn settle(&mut self, committed: &mut SetAside) {
-        let unsaid = &mut self.unsaid;
-        committed.reasons.iter().for_each(|(reason, count)| unsaid.count(*reason, *count));
-        unsaid.framed += committed.framed;
-        if unsaid.first.is_none() {
-            unsaid.first = committed.first.take();
+        let unlogged = &mut self.unlogged;
+        committed.reasons.iter().for_each(|(reason, count)| unlogged.count(*reason, *count));
+        unlogged.framed += committed.framed;
+        if unlogged.first.is_none() {
+            unlogged.first = committed.first.take();
         }
         committed.clear();
     }
 
     /// Logs what there is, if a line is due.
-    pub fn say_if_due(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
-        if self.said_at.is_none_or(|said_at| now.saturating_sub(said_at) >= INTERVAL) {
-            self.say(task, topic, now);
+    pub fn log_if_due(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
+        if self.logged_at.is_none_or(|logged_at| now.saturating_sub(logged_at) >= INTERVAL) {
+            self.log(task, topic, now);
         }
     }
 
     /// Logs what there is.
-    pub fn say(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
-        let Some(First { offset, message }) = self.unsaid.first.take() else { return };
+    pub fn log(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
+        let Some(First { offset, message }) = self.unlogged.first.take() else { return };
         let reasons: Vec<_> =
-            self.unsaid.reasons.iter().map(|(reason, count)| format!("{} {count}", reason.as_str())).collect();
-        let (records, framed, reasons) = (self.unsaid.records(), self.unsaid.framed, reasons.join(", "));
+            self.unlogged.reasons.iter().map(|(reason, count)| format!("{} {count}", reason.as_str())).collect();
+        let (records, framed, reasons) = (self.unlogged.records(), self.unlogged.framed, reasons.join(", "));
         let first = format!("{task}:{offset}");
-        const SAID: &str = "records were set aside in the dead letter topic";
+        const MESSAGE: &str = "records were set aside in the dead letter topic";
         match framed {
-            0 => tracing::warn!(%task, records, reasons, first, reason = message, topic, "{SAID}"),
+            0 => tracing::warn!(%task, records, reasons, first, reason = message, topic, "{MESSAGE}"),
             _ => {
-                tracing::warn!(%task, records, reasons, first, reason = message, topic, framed, help = FRAMED_HELP, "{SAID}");
+                tracing::warn!(%task, records, reasons, first, reason = message, topic, framed, help = FRAMED_HELP, "{MESSAGE}");
             }
         }
-        self.unsaid.clear();
-        self.said_at = Some(now);
+        self.unlogged.clear();
+        self.logged_at = Some(now);
     }
 }
 
@@ -133,9 +133,9 @@ mod tests {
         }
     }
 
-    fn unsaid(letters: &Letters) -> (u64, u64, Option<i64>) {
-        let SetAside { first, framed, .. } = &letters.unsaid;
-        (letters.unsaid.records(), *framed, first.as_ref().map(|first| first.offset))
+    fn unlogged(letters: &Letters) -> (u64, u64, Option<i64>) {
+        let SetAside { first, framed, .. } = &letters.unlogged;
+        (letters.unlogged.records(), *framed, first.as_ref().map(|first| first.offset))
     }
 
     #[test]
@@ -145,23 +145,23 @@ mod tests {
         for (offset, value) in [(5, &b"{"[..]), (6, &framed)] {
             open.add(&record(offset, value), Reason::ValueMalformed, "no JSON");
         }
-        assert_eq!(unsaid(&letters), (0, 0, None), "nothing is committed yet");
+        assert_eq!(unlogged(&letters), (0, 0, None), "nothing is committed yet");
         letters.settle(&mut open);
         open.add(&record(7, &framed), Reason::Late, "late");
         letters.settle(&mut open);
-        assert_eq!(unsaid(&letters), (3, 1, Some(5)), "one that could be read is no registry's");
-        letters.say_if_due(&task, "dead", Duration::ZERO);
-        assert_eq!(unsaid(&letters), (0, 0, None));
+        assert_eq!(unlogged(&letters), (3, 1, Some(5)), "one that could be read is no registry's");
+        letters.log_if_due(&task, "dead", Duration::ZERO);
+        assert_eq!(unlogged(&letters), (0, 0, None));
         open.add(&record(8, b"{"), Reason::ValueMalformed, "no JSON");
         letters.settle(&mut open);
-        letters.say_if_due(&task, "dead", INTERVAL - Duration::from_millis(1));
-        assert_eq!(unsaid(&letters), (1, 0, Some(8)), "it waits for its time");
-        letters.say_if_due(&task, "dead", INTERVAL);
-        assert_eq!(unsaid(&letters), (0, 0, None));
+        letters.log_if_due(&task, "dead", INTERVAL - Duration::from_millis(1));
+        assert_eq!(unlogged(&letters), (1, 0, Some(8)), "it waits for its time");
+        letters.log_if_due(&task, "dead", INTERVAL);
+        assert_eq!(unlogged(&letters), (0, 0, None));
         open.add(&record(9, b"{"), Reason::ValueMalformed, "no JSON");
         letters.settle(&mut open);
-        letters.say(&task, "dead", INTERVAL);
-        assert_eq!(unsaid(&letters), (0, 0, None), "it leaves");
+        letters.log(&task, "dead", INTERVAL);
+        assert_eq!(unlogged(&letters), (0, 0, None), "it leaves");
     }
 
     #[test]

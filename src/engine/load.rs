@@ -16,7 +16,7 @@ use crate::state::{LoadBuffer, Store};
 use super::context::Context;
 use super::crash;
 use super::hold::Held;
-use super::progress::Restoring;
+use super::long_work::Restoring;
 use super::restore::Setback;
 use super::task::{Phase, Task};
 
@@ -50,7 +50,7 @@ pub struct Loading<C: Cluster> {
     records: u64,
     began: Duration,
     progressed: Duration,
-    told: Restoring,
+    report: Restoring,
 }
 
 /// How far a load has got.
@@ -62,7 +62,7 @@ struct Reached {
 }
 
 /// The result of a slice.
-pub enum Progress {
+pub enum LoadStep {
     /// Nothing was there yet.
     Waiting,
     /// Something was done, and there is more to do.
@@ -93,7 +93,7 @@ impl<C: Cluster> Loading<C> {
     ) -> Result<Self, Setback> {
         let reader = cluster.reader(changelog, from)?;
         let now = context.clock.monotonic();
-        let told = Restoring::begin(now, settled.changelog_end - from);
+        let report = Restoring::begin(now, settled.changelog_end - from);
         Ok(Self {
             settled,
             reader,
@@ -108,7 +108,7 @@ impl<C: Cluster> Loading<C> {
             records: 0,
             began: now,
             progressed: now,
-            told,
+            report,
         })
     }
 
@@ -202,7 +202,7 @@ impl<C: Cluster> Loading<C> {
         if worked || self.under_way > 0 {
             self.progressed = now;
         }
-        self.told.at(now, position - self.from, self.settled.changelog_end - position, input, metrics);
+        self.report.at(now, position - self.from, self.settled.changelog_end - position, input, metrics);
         metrics.restored(self.records - before.records);
         if now.saturating_sub(self.progressed) > NO_PROGRESS_WAIT {
             let end = self.settled.changelog_end;
@@ -219,7 +219,7 @@ impl<C: Cluster> Loading<C> {
         held: &mut Held,
         input: &TopicPartition,
         now: Duration,
-    ) -> Result<Option<Progress>, Setback> {
+    ) -> Result<Option<LoadStep>, Setback> {
         let is_read = self.is_read();
         if is_read && self.is_whole && self.buffer.as_ref().is_none_or(|rest| held.store.takes_at_once(rest)) {
             let rest = self.buffer.take();
@@ -263,7 +263,7 @@ impl<C: Cluster> Loading<C> {
     }
 
     /// Everything was read and, except for the `rest`, is in the store.
-    fn loaded(&self, input: &TopicPartition, now: Duration, rest: Option<LoadBuffer>) -> Progress {
+    fn loaded(&self, input: &TopicPartition, now: Duration, rest: Option<LoadBuffer>) -> LoadStep {
         let (took, position) = (now.saturating_sub(self.began), self.position());
         tracing::info!(
             task = %input,
@@ -275,7 +275,7 @@ impl<C: Cluster> Loading<C> {
             "store restored"
         );
         let position_offset = self.position_offset;
-        Progress::Loaded { settled: Box::new(self.settled.clone()), position, position_offset, rest }
+        LoadStep::Loaded { settled: Box::new(self.settled.clone()), position, position_offset, rest }
     }
 }
 
@@ -283,9 +283,9 @@ impl<C: Cluster> Loading<C> {
 /// after the last record read, and the store keeps the loads' order: so after a crash, everything missing is beyond the
 /// store's position. Files that survive a crash and hold more do not claim a position: that record is written together
 /// with the store's meta record.
-pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch) -> Result<Progress, Setback> {
+pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch) -> Result<LoadStep, Setback> {
     let Task { phase: Phase::Loading(loading), held: Some(held), changelog, input, metrics, .. } = task else {
-        return Ok(Progress::Waiting);
+        return Ok(LoadStep::Waiting);
     };
     let (before, now) = (loading.reached(), context.clock.monotonic());
     loading.absorb(&mut held.store)?;
@@ -293,7 +293,7 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
     let worked = loading.report(before, input, metrics, now)?;
     Ok(match loading.finish(context, held, input, now)? {
         Some(loaded) => loaded,
-        None if worked => Progress::Worked,
-        None => Progress::Waiting,
+        None if worked => LoadStep::Worked,
+        None => LoadStep::Waiting,
     })
 }

@@ -12,7 +12,7 @@
 //! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running
 //! - [`audit`] explains what was dropped, [`letters`] log what was set aside, and [`sweep`] removes what has expired
 //! - [`watch`] notices topics that come, go or are recreated, [`held_up`] tasks that are stuck behind an open
-//!   transaction, `disks` disks that do not respond, and [`fallback`] a changelog that has lost records; [`progress`]
+//!   transaction, `disks` disks that do not respond, and [`fallback`] a changelog that has lost records; [`long_work`]
 //!   reports on long-running work
 //! - [`panics`] are handled like any other trouble; [`present`] decides what time it is
 //!
@@ -52,11 +52,11 @@ pub mod lane;
 pub mod letters;
 pub mod limits;
 pub mod load;
+pub mod long_work;
 pub mod panics;
 pub mod preflight;
 pub mod present;
 pub mod process;
-pub mod progress;
 pub mod rebuild;
 pub mod restore;
 pub mod resume;
@@ -77,7 +77,7 @@ use held_up::HeldUp;
 use lane::{Ended, Lane};
 use limits::Limits;
 use panics::caught;
-use preflight::unreached::told;
+use preflight::unreached::described;
 use preflight::{Admitted, Preflight};
 use status::LaneStatus;
 
@@ -206,7 +206,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         let name = topology.name.clone();
         let survey = Survey::of(&state_dir, &memory);
         let preflight = Preflight::new(cluster, &topology, &rules_digest, &config.topics, survey);
-        let admitted = match look(&preflight, &topology, &config, &*clock, &stop) {
+        let admitted = match preflight_once_reached(&preflight, &topology, &config, &*clock, &stop) {
             Ok(admitted) => admitted,
             // Stopped before anything was started: nothing has failed.
             Err(error) if error.kind != Kind::Refused && stop.load(Ordering::Relaxed) => break,
@@ -258,7 +258,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
 }
 
 /// The preflight, retried while the cluster cannot be reached.
-fn look<C: Cluster>(
+fn preflight_once_reached<C: Cluster>(
     preflight: &Preflight<'_, C>,
     topology: &Topology,
     config: &Config,
@@ -268,8 +268,8 @@ fn look<C: Cluster>(
     let mut attempt = 0;
     let mut missed = None;
     loop {
-        let looked = preflight.reach().map_err(|error| told(config, error)).and_then(|()| preflight.begin());
-        match looked {
+        let admitted = preflight.reach().map_err(|error| described(config, error)).and_then(|()| preflight.begin());
+        match admitted {
             Err(error) if error.kind != Kind::Refused && !stop.load(Ordering::Relaxed) => {
                 tracing::warn!(topology = topology.name, reason = %error.message, "cannot start yet; trying again");
                 clock.wait(backoff(attempt), stop);
@@ -286,7 +286,7 @@ fn look<C: Cluster>(
                 }
                 clock.wait(MISSING_INTERVAL, stop);
             }
-            looked => return looked,
+            admitted => return admitted,
         }
     }
 }
@@ -323,8 +323,8 @@ impl Job {
 
     fn start_lane<C: Cluster>(&mut self, cluster: &C, index: usize, stop: &Arc<AtomicBool>) -> Result<(), Error> {
         let status = Arc::new(LaneStatus::default());
-        let (context, cluster, stop, told) = (self.context.clone(), cluster.clone(), stop.clone(), status.clone());
-        let body = move || work(&context, &cluster, index, &told, rand::random, &stop);
+        let (context, cluster, stop, shared) = (self.context.clone(), cluster.clone(), stop.clone(), status.clone());
+        let body = move || work(&context, &cluster, index, &shared, rand::random, &stop);
         self.lanes.push(RunningLane { status, thread: spawn(format!("lane-{index}"), body)? });
         Ok(())
     }
@@ -377,7 +377,7 @@ fn spawn<T: Send + 'static>(name: String, body: impl FnOnce() -> T + Send + 'sta
 fn supervise(jobs: &[Job], until_drained: bool, stop: &AtomicBool, health: &Health, clock: &dyn Clock) {
     let mut disks = Disks::default();
     while !stop.load(Ordering::Relaxed) {
-        disks.look(health, clock.monotonic());
+        disks.check(health, clock.monotonic());
         if jobs.iter().all(Job::is_over) || (until_drained && jobs.iter().all(Job::is_drained)) {
             stop.store(true, Ordering::Relaxed);
         }

@@ -11,7 +11,7 @@ use crate::config;
 use crate::state::Survey;
 use crate::topology::Topology;
 
-use super::catalog::Topics;
+use super::catalog::InputTopic;
 use super::feeding;
 
 pub mod beginning;
@@ -29,7 +29,7 @@ use judge::{Judge, Role};
 /// The result of the checks at the start.
 pub struct Admitted {
     /// The topics that are read.
-    pub topics: HashMap<Arc<str>, Topics>,
+    pub topics: HashMap<Arc<str>, InputTopic>,
     /// Topics that match the pattern but cannot be read, with the reason.
     pub refused: BTreeMap<String, String>,
 }
@@ -80,8 +80,8 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         let mut wrong = Vec::new();
         for facts in &all {
             match self.settle(facts, partition_count.unwrap_or(1), &names) {
-                Ok(topics) => {
-                    admitted.topics.insert(Arc::from(facts.input.name.as_str()), topics);
+                Ok(topic) => {
+                    admitted.topics.insert(Arc::from(facts.input.name.as_str()), topic);
                 }
                 Err(error) if error.kind != Kind::Refused => return Err(error),
                 Err(error) if self.judge.topology.input.named().is_empty() => {
@@ -108,7 +108,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     }
 
     /// Checks a topic that was added while the topology runs; `others` are those already read.
-    pub fn admit(&self, topic: &str, others: &[String]) -> Result<Topics, cluster::Error> {
+    pub fn admit(&self, topic: &str, others: &[String]) -> Result<InputTopic, cluster::Error> {
         let facts = Facts::gather(self.cluster, self.judge.topology, topic, self.group_rights(), &self.survey)?;
         self.settle(&facts, facts.input.there().map_or(1, |input| input.partition_count), others)
     }
@@ -120,24 +120,24 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     }
 
     /// Judges, then creates what is missing.
-    fn settle(&self, facts: &Facts, partition_count: i32, inputs: &[String]) -> Result<Topics, cluster::Error> {
+    fn settle(&self, facts: &Facts, partition_count: i32, inputs: &[String]) -> Result<InputTopic, cluster::Error> {
         let topology = self.judge.topology;
         if let Some(problem) = feeding::problem_with(topology, &facts.input.name, inputs) {
             return Err(refused(problem));
         }
-        say(topology, self.judge.input(facts))?;
+        report(topology, self.judge.input(facts))?;
         let Some(input) = facts.input.there() else {
             return Err(refused(format!("input topic {:?} does not exist", facts.input.name)));
         };
         self.ensure(Role::Output, facts.output.clone(), input.partition_count)?;
         let changelog = self.ensure(Role::Changelog, facts.changelog.clone(), input.partition_count)?;
         let largest = input.message_bytes_max;
-        let dead_letters = self.aside(Role::DeadLetter, &topology.dead_letter, partition_count, largest)?;
+        let dead_letters = self.side_topic(Role::DeadLetter, &topology.dead_letter, partition_count, largest)?;
         let audit = match &topology.audit {
             None => 1,
-            Some(audit) => self.aside(Role::Audit, audit, partition_count, largest)?,
+            Some(audit) => self.side_topic(Role::Audit, audit, partition_count, largest)?,
         };
-        Ok(Topics {
+        Ok(InputTopic {
             input_id: input.id,
             changelog_id: changelog.id,
             task_count: input.partition_count.unsigned_abs(),
@@ -148,9 +148,9 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     }
 
     /// Makes sure of a topic beside the output. Returns its partition count.
-    fn aside(&self, role: Role, name: &str, partition_count: i32, largest: i64) -> Result<i32, cluster::Error> {
+    fn side_topic(&self, role: Role, name: &str, partition_count: i32, largest: i64) -> Result<i32, cluster::Error> {
         let topic = Named::ask(self.cluster, name.to_owned())?;
-        say(self.judge.topology, self.judge.aside(role, &topic, Some(partition_count), largest))?;
+        report(self.judge.topology, self.judge.side_topic(role, &topic, Some(partition_count), largest))?;
         self.ensure(role, topic, partition_count).map(|topic| topic.partition_count.max(1))
     }
 
@@ -163,7 +163,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         debug_assert!(role.is_created(settings.create), "a topic that is missing was refused");
         let all = creation::settings_of(role, settings);
         let new = NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
-        self.cluster.create_topic(&new).map_err(|error| match creation::refusal(name, &error, settings) {
+        self.cluster.create_topic(&new).map_err(|error| match creation::problem(name, &error, settings) {
             Some(finding) => refused(finding.to_string()),
             None => error,
         })?;
@@ -174,7 +174,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     /// The topic that was just created: only now do its rights show.
     fn created(&self, role: Role, name: &str) -> Result<TopicDescription, cluster::Error> {
         let created = Named::ask(self.cluster, name.to_owned())?;
-        say(self.judge.topology, self.judge.usable(role, &created))?;
+        report(self.judge.topology, self.judge.usable(role, &created))?;
         match created.seen {
             facts::Seen::There(topic) => Ok(*topic),
             _ => {
@@ -191,7 +191,7 @@ fn most_partitions(all: &[Facts]) -> Option<i32> {
 }
 
 /// Logs warnings. All refusals together make up the error, which is marked as missing if only topics are missing.
-fn say(topology: &Topology, findings: Vec<Finding>) -> Result<(), cluster::Error> {
+fn report(topology: &Topology, findings: Vec<Finding>) -> Result<(), cluster::Error> {
     let (mut wrong, mut are_missing) = (Vec::new(), true);
     for finding in findings {
         match finding.severity {

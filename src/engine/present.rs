@@ -23,7 +23,7 @@ use crate::record::TopicPartition;
 /// How long a task waits before it checks again whether the clocks agree.
 pub const WAIT: Duration = Duration::from_secs(5);
 /// How often it logs that it is waiting.
-const TELL_INTERVAL: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A record that seems to be from the future: it cannot be decided on before Kafka was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ struct Learnt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Waiting {
     offset: i64,
-    told: Duration,
+    logged: Duration,
 }
 
 /// What a task knows about the present time.
@@ -78,7 +78,7 @@ pub struct Disagreement {
     /// How far Kafka's time is ahead of it; `None` if Kafka does not report one.
     pub kafka_ahead_ms: Option<i64>,
     /// Whether it is time to log it.
-    pub is_to_be_told: bool,
+    pub is_due: bool,
 }
 
 impl Present {
@@ -96,15 +96,15 @@ impl Present {
         let Some(learnt) = self.learnt.filter(|learnt| doubt.offset < learnt.there) else {
             return (Duration::ZERO, None);
         };
-        let told = self.waiting.map(|waiting| waiting.told);
-        let is_to_be_told = told.is_none_or(|told| now.saturating_sub(told) >= TELL_INTERVAL);
-        let told = told.filter(|_| !is_to_be_told).unwrap_or(now);
-        self.waiting = Some(Waiting { offset: doubt.offset, told });
+        let logged = self.waiting.map(|waiting| waiting.logged);
+        let is_due = logged.is_none_or(|logged| now.saturating_sub(logged) >= LOG_INTERVAL);
+        let logged = logged.filter(|_| !is_due).unwrap_or(now);
+        self.waiting = Some(Waiting { offset: doubt.offset, logged });
         let disagreement = Disagreement {
             offset: doubt.offset,
             record_ahead_ms: doubt.timestamp.saturating_sub(wall_ms),
             kafka_ahead_ms: learnt.ms.map(|ms| ms.saturating_sub(wall_ms)),
-            is_to_be_told,
+            is_due,
         };
         (WAIT, Some(disagreement))
     }
@@ -133,10 +133,10 @@ impl Present {
 
 impl Disagreement {
     /// Logs that a task waits.
-    pub fn tell(&self, task: &TopicPartition) {
-        let Self { offset, record_ahead_ms, kafka_ahead_ms, is_to_be_told } = *self;
+    pub fn log(&self, task: &TopicPartition) {
+        let Self { offset, record_ahead_ms, kafka_ahead_ms, is_due } = *self;
         match kafka_ahead_ms {
-            _ if !is_to_be_told => {}
+            _ if !is_due => {}
             Some(kafka_ahead_ms) => tracing::warn!(
                 task = %task, offset, record_ahead_ms, kafka_ahead_ms,
                 "a record is of the future by this host's clock and not by Kafka's: set the clock right that is wrong; \
@@ -201,14 +201,10 @@ mod tests {
                 assert_eq!(wait, WAIT);
                 found.expect("they disagree")
             };
-            let expected = Disagreement {
-                offset: 5,
-                record_ahead_ms: 210,
-                kafka_ahead_ms: ms.map(|ms| ms - 800),
-                is_to_be_told: true,
-            };
+            let expected =
+                Disagreement { offset: 5, record_ahead_ms: 210, kafka_ahead_ms: ms.map(|ms| ms - 800), is_due: true };
             assert_eq!(again(10), expected);
-            assert_eq!(again(15), Disagreement { is_to_be_told: false, ..expected });
+            assert_eq!(again(15), Disagreement { is_due: false, ..expected });
             assert_eq!(again(70), expected);
             assert!(!present.pass(5) && present.pass(6) && !present.pass(7), "the wait ends after the record");
         }

@@ -183,14 +183,14 @@ fn process_all<C: Cluster>(
 
 /// Why the task stops before a record.
 fn stops_at(context: &Context, record: &Record<'_>, evaluation: &Evaluation) -> String {
-    let place = format!("{}:{}:{}", record.topic, record.partition, record.offset);
+    let location = format!("{}:{}:{}", record.topic, record.partition, record.offset);
     if let Some(error) = evaluation.full {
-        return format!("{place}: {error}");
+        return format!("{location}: {error}");
     }
     let Decision { verdict, reason, .. } = evaluation.decision;
     let (verdict, reason) = (verdict.as_str(), reason.as_str());
     let words = words(context, evaluation);
-    format!("{place} is {verdict} ({reason}): {words}; the topology says `fail`")
+    format!("{location} is {verdict} ({reason}): {words}; the topology says `fail`")
 }
 
 /// Why a record is set aside or the task stops before it, in words.
@@ -298,7 +298,7 @@ impl<C: Cluster> Outlet<'_, C> {
         let headers = std::mem::take(self.headers);
         let letter = Message {
             topic: &self.context.topology.dead_letter,
-            partition: record.partition % self.work.task.topics.dead_letter_partitions,
+            partition: record.partition % self.work.task.topic.dead_letter_partitions,
             key: record.key,
             value: record.value,
             headers: headers.as_headers(),
@@ -321,7 +321,7 @@ impl<C: Cluster> Outlet<'_, C> {
         let believable = self.unsendable(record).is_none();
         let explanation = Message {
             topic,
-            partition: record.partition % self.work.task.topics.audit_partitions,
+            partition: record.partition % self.work.task.topic.audit_partitions,
             key: record.key,
             value: Some(value),
             headers: Headers::default(),

@@ -15,7 +15,7 @@ use crate::state::{self, LoadBuffer, Store};
 use super::claims::Commitment;
 use super::context::{Context, backoff};
 use super::hold::{self, Held};
-use super::load::{self, Loading, Progress};
+use super::load::{self, LoadStep, Loading};
 use super::resume::{self, ANEW, Origin, Own, Refusal, Standing};
 use super::share::Position;
 use super::task::{Phase, Task};
@@ -147,9 +147,9 @@ pub fn step<C: Cluster>(
             }
         }
         Phase::Loading(_) => match load::step(context, task, batch)? {
-            Progress::Waiting => Ok(Slice::Waiting),
-            Progress::Worked => Ok(Slice::Worked),
-            Progress::Loaded { settled, position, position_offset, rest } => {
+            LoadStep::Waiting => Ok(Slice::Waiting),
+            LoadStep::Worked => Ok(Slice::Worked),
+            LoadStep::Loaded { settled, position, position_offset, rest } => {
                 task.position_offset = position_offset;
                 finish(context, task, &settled, (position, rest))
             }
@@ -217,7 +217,7 @@ pub fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held
 fn own<'a, C: Cluster>(context: &'a Context, task: &Task<C>) -> Own<'a> {
     Own {
         rules_digest: &context.rules_digest,
-        task_count: task.topics.task_count,
+        task_count: task.topic.task_count,
         start: context.topology.start,
         bounds: &context.limits.kept,
     }
@@ -244,7 +244,7 @@ fn begin<C: Cluster>(
         (meta.as_ref(), held.is_latest),
         committed.as_ref(),
         wall_ms,
-        task.topics.delete_retention_ms,
+        task.topic.delete_retention_ms,
     );
     task.position_offset = meta.as_ref().and_then(|meta| meta.position_offset);
     let is_own = meta.as_ref().is_some_and(|meta| resume::is_of(meta, &settled, task.input.partition));

@@ -11,7 +11,7 @@ use crate::format::{EntryRef, NO_TIME};
 use crate::sabotage::{self, Sabotage};
 
 use super::context::Context;
-use super::progress::{Walked, Walks};
+use super::long_work::{Walked, Walks};
 use super::share::Share;
 use super::task::{Phase, Task};
 use crate::state;
@@ -80,8 +80,8 @@ pub fn slice<C: Cluster>(
     })?;
     // More keys than estimated: there is at least one more slice.
     let left = || held.store.entries_estimate().saturating_sub(sweep.walks.walked() + walked).max(1);
-    let told = Walked { walked, removed: expired.len() as u64, remaining: cursor.is_some().then(left) };
-    sweep.walks.at(context.clock.monotonic(), told, &task.input, &task.metrics);
+    let slice = Walked { walked, removed: expired.len() as u64, remaining: cursor.is_some().then(left) };
+    sweep.walks.at(context.clock.monotonic(), slice, &task.input, &task.metrics);
     sweep.walking = cursor.is_some();
     if !sweep.walking {
         task.panics.walk_ended();

@@ -14,7 +14,7 @@ use crate::observe::{Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
 use crate::state::Store;
 
-use super::catalog::Topics;
+use super::catalog::InputTopic;
 use super::claims::Commitment;
 use super::context::Context;
 use super::hold::Held;
@@ -96,7 +96,7 @@ pub struct Task<C: Cluster> {
     /// Where the store is kept.
     pub dir: PathBuf,
     /// What was found out about its topics before it started.
-    pub topics: Topics,
+    pub topic: InputTopic,
     /// Its phase.
     pub phase: Phase<C>,
     /// The store, once it is locked.
@@ -165,13 +165,13 @@ fn recorded(processed: &[(i64, i64)], next: i64) -> Vec<(i64, i64)> {
 
 impl<C: Cluster> Task<C> {
     /// A new task in this phase.
-    pub fn new(context: &Context, input: TopicPartition, topics: Topics, phase: Phase<C>) -> Self {
+    pub fn new(context: &Context, input: TopicPartition, topic: InputTopic, phase: Phase<C>) -> Self {
         let metrics = context.metrics.task(&context.topology.name, &input);
         let task = Self {
             changelog: TopicPartition::new(context.topology.changelog(&input.topic), input.partition),
             output: context.topology.output_topic(&input.topic).into(),
             dir: context.state_dir.task_dir(&context.topology.name, &input),
-            topics,
+            topic,
             phase,
             held: None,
             damaged: None,
@@ -208,8 +208,8 @@ impl<C: Cluster> Task<C> {
 
     /// The same partition's task with nothing of this one's memory, which a panic may have left half changed; except
     /// when it was assigned, why it is isolated, and its panics. It starts again at `until`.
-    pub fn anew(self, context: &Context, until: Duration) -> Self {
-        let mut task = Self::new(context, self.input.clone(), self.topics, Phase::Waiting { until });
+    pub fn recreated(self, context: &Context, until: Duration) -> Self {
+        let mut task = Self::new(context, self.input.clone(), self.topic, Phase::Waiting { until });
         task.attempts = self.attempts;
         task.panics = self.panics;
         task.quarantine = self.quarantine;
@@ -248,7 +248,7 @@ impl<C: Cluster> Task<C> {
         let (wait, disagreement) = self.present.doubt(doubt, context.clock.monotonic(), context.clock.wall_ms());
         if let Some(found) = disagreement {
             self.report_clocks(Some(found));
-            found.tell(&self.input);
+            found.log(&self.input);
         }
         wait
     }
@@ -293,7 +293,7 @@ impl<C: Cluster> Task<C> {
             horizon: progress.horizon,
             rules_digest,
             generation: 1,
-            task_count: self.topics.task_count,
+            task_count: self.topic.task_count,
             truncates: progress.truncates,
             scopes: progress.epochs.scopes().to_vec(),
         }

@@ -421,9 +421,9 @@ fn apply<C: Cluster>(
     share: &mut Share,
     delivered: Vec<i64>,
 ) -> Result<(), Failure> {
-    let stands = task.changelog_offset;
+    let applied = task.changelog_offset;
     let last = delivered.iter().copied().max();
-    let changelog_offset = last.map_or(stands, |offset| stands.max(offset + 1));
+    let changelog_offset = last.map_or(applied, |offset| applied.max(offset + 1));
     // A single record is both first and last.
     let position_offset = last.filter(|_| delivered.len() == share.overlay.len().min(2));
     let wall_ms = context.clock.wall_ms();

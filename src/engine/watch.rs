@@ -45,31 +45,31 @@ pub struct Noticed {
 /// Checks until the run ends. Queries that fail are repeated.
 pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let mut noticed = Noticed::default();
-    let mut looked_at = context.clock.monotonic();
+    let mut checked_at = context.clock.monotonic();
     loop {
-        let until = looked_at + WATCH_INTERVAL;
+        let until = checked_at + WATCH_INTERVAL;
         while context.clock.monotonic() < until && !context.look_now.swap(false, Ordering::Relaxed) {
             context.clock.wait(SUPERVISE_INTERVAL, stop);
             if stop.load(Ordering::Relaxed) {
                 return;
             }
         }
-        looked_at = context.clock.monotonic();
-        look(cluster, context, &mut noticed, stop);
+        checked_at = context.clock.monotonic();
+        check(cluster, context, &mut noticed, stop);
         context.health.watch_panicked(&context.topology.name, false);
     }
 }
 
 /// Checks once what is read and what is new; stops early if the run is to end.
-fn look<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed, stop: &AtomicBool) {
+fn check<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed, stop: &AtomicBool) {
     let by_pattern = matches!(context.topology.input, Input::Pattern { .. });
     check_topics(cluster, context, by_pattern, noticed, stop);
     let ends = || stop.load(Ordering::Relaxed);
     if !ends() {
-        held_up::look(cluster, context);
+        held_up::check(cluster, context);
     }
     if by_pattern && !ends() {
-        if let Err(error) = find_new(cluster, context) {
+        if let Err(error) = admit_new(cluster, context) {
             tracing::debug!(topology = context.topology.name, reason = %error.message, "new topics not looked for");
         }
         context.metrics.refused_topics(&context.topology.name, context.topics.refused_count());
@@ -88,9 +88,9 @@ fn check_topics<C: Cluster>(
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        let Some(topics) = context.topics.get(&input) else { continue };
+        let Some(topic) = context.topics.get(&input) else { continue };
         let changelog = context.topology.changelog(&input);
-        for (name, known) in [(&*input, topics.input_id), (&changelog, topics.changelog_id)] {
+        for (name, known) in [(&*input, topic.input_id), (&changelog, topic.changelog_id)] {
             let found = match cluster.outline_topic(name) {
                 Ok(found) => found,
                 Err(error) => {
@@ -116,7 +116,7 @@ fn check_topics<C: Cluster>(
                     let count = found.partition_count.unsigned_abs();
                     let growth = if is_input { Growth::Input(count) } else { Growth::Changelog(count) };
                     if context.topics.grow(&input, growth) {
-                        let known = topics.task_count;
+                        let known = topic.task_count;
                         tracing::error!(topic = name, known, found = count, "the topic was given more partitions");
                     }
                 }
@@ -138,7 +138,7 @@ fn forget(context: &Context, name: &str, noticed: &mut Noticed) {
 }
 
 /// Checks the topics that are new.
-fn find_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::Error> {
+fn admit_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::Error> {
     let names = feeding::inputs(cluster, &context.topology)?;
     for gone in context.topics.forget_refused(|topic| names.iter().any(|name| name == topic)) {
         context.health.topic_refused(&context.topology.name, &gone, false);
@@ -153,15 +153,15 @@ fn find_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::E
                 new.iter().for_each(|topic| refuse(context, topic, &error.message));
                 return Ok(());
             }
-            looked => looked?,
+            allowed => allowed?,
         }
     }
     for topic in &new {
         match preflight.admit(topic, &names) {
-            Ok(topics) => {
-                tracing::info!(topology = name, topic, partitions = topics.task_count, "a topic has come");
+            Ok(admitted) => {
+                tracing::info!(topology = name, topic, partitions = admitted.task_count, "a topic has come");
                 context.health.topic_refused(name, topic, false);
-                context.topics.add(topic, topics);
+                context.topics.add(topic, admitted);
             }
             Err(error) if error.kind == Kind::Refused => refuse(context, topic, &error.message),
             Err(error) => {

@@ -11,7 +11,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, Prog
 
 use crate::cli::stderr::say;
 use crate::engine::clock::{Clock, SystemClock};
-use crate::engine::progress::TELL_INTERVAL;
+use crate::engine::long_work::TELL_INTERVAL;
 use crate::observe::Pace;
 use crate::words::agreeing;
 

@@ -39,7 +39,7 @@ impl<C: Cluster> Lane<C> {
                     self.commit();
                 }
                 self.hand_over(self.tasks_of(&partitions));
-                self.let_go(&partitions);
+                self.release_all(&partitions);
                 self.member.accept_revoked(&partitions)
             }
             GroupEvent::Lost(partitions) => {
@@ -48,7 +48,7 @@ impl<C: Cluster> Lane<C> {
                     let message = "the partitions belong to another member";
                     self.abort_and_restore(Failure::cluster(cluster::Error::new(Kind::Abort, message)));
                 }
-                self.let_go(&partitions);
+                self.release_all(&partitions);
                 self.member.accept_revoked(&partitions)
             }
         }
@@ -137,7 +137,7 @@ impl<C: Cluster> Lane<C> {
             if let Err(error) = self.member.pause(&task.input) {
                 tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
             }
-            let (held, refusal) = (task.held.take(), growth.refusal(task.topics.task_count));
+            let (held, refusal) = (task.held.take(), growth.refusal(task.topic.task_count));
             restore::stop(&self.context, task, held, &refusal.to_string());
         }
     }
@@ -154,12 +154,12 @@ impl<C: Cluster> Lane<C> {
     }
 
     pub(super) fn take_over(&mut self, partition: TopicPartition) -> Result<(), cluster::Error> {
-        let Some(topics) = self.context.topics.get(&partition.topic) else {
+        let Some(topic) = self.context.topics.get(&partition.topic) else {
             // The topic was removed since: a new member does not subscribe to it.
             return Err(cluster::Error::new(Kind::Fenced, format!("{partition} was assigned and is read no more")));
         };
-        let task_count = topics.task_count;
-        let mut task = Task::new(&self.context, partition, topics, Phase::Waiting { until: Duration::ZERO });
+        let task_count = topic.task_count;
+        let mut task = Task::new(&self.context, partition, topic, Phase::Waiting { until: Duration::ZERO });
         task.set_phase(Phase::Settling(self.cluster.settle(restore::inquiry(&self.context, &task))));
         if task.input.partition >= task_count as i32 {
             self.context.topics.grow(&task.input.topic, Growth::Input(task.input.partition as u32 + 1));
@@ -173,7 +173,7 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    pub(super) fn let_go(&mut self, partitions: &[TopicPartition]) {
+    pub(super) fn release_all(&mut self, partitions: &[TopicPartition]) {
         self.tasks_of(partitions).into_iter().for_each(|id| self.release(id));
     }
 
@@ -205,7 +205,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn release(&mut self, id: TaskId) {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
         let Some(mut task) = self.tasks.remove(&id) else { return };
-        task.letters.say(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());
+        task.letters.log(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());
         if let Phase::Isolated(Some(isolated)) = &mut task.phase {
             isolated.abandon(&self.cluster, &self.metrics);
         }

@@ -35,7 +35,7 @@ impl<C: Cluster> Lane<C> {
         // A fenced producer says nothing about the output.
         let fenced = matches!(&failure.cause, Cause::Cluster(error) if error.kind == Kind::Fenced);
         for id in aborted.tasks() {
-            if self.goes_on_by_sabotage(id, &failure.cause) {
+            if self.continues_by_sabotage(id, &failure.cause) {
                 continue;
             }
             if let Some(task) = self.tasks.get_mut(&id).filter(|_| !aborted.ended) {
@@ -61,7 +61,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Sabotage: whether a task continues without a restore.
-    fn goes_on_by_sabotage(&mut self, id: TaskId, cause: &Cause) -> bool {
+    fn continues_by_sabotage(&mut self, id: TaskId, cause: &Cause) -> bool {
         if sabotage::is_on(Sabotage::TasksNotRestarted) {
             return true;
         }
@@ -102,7 +102,7 @@ impl<C: Cluster> Lane<C> {
             "the task panicked; it is made anew"
         );
         let held = former.held.take();
-        let mut task = former.anew(&self.context, until);
+        let mut task = former.recreated(&self.context, until);
         // A record that is to blame is not processed, but what comes before it is.
         if task.panics.are_too_many() && task.panics.stop_before().is_none_or(|_| at.record().is_none()) {
             let reason = format!("{}: {}", task.input, task.panics);
@@ -235,8 +235,8 @@ impl<C: Cluster> Lane<C> {
     fn admit(&mut self) {
         let queue = self.queue();
         let at_work = self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))).len();
-        let places = self.context.limits.isolated_max.saturating_sub(at_work);
-        for id in queue.into_iter().take(places) {
+        let free = self.context.limits.isolated_max.saturating_sub(at_work);
+        for id in queue.into_iter().take(free) {
             if let Err(error) = self.isolate(id) {
                 let task = self.tasks.get_mut(&id).expect("listed above");
                 restore::set_back(&self.context, task, &error.into());

@@ -10,7 +10,7 @@ use super::judge::Role;
 
 /// `max.message.bytes` of a dead letter or audit topic: any record that can be read has to fit, with headers that say
 /// why.
-const ASIDE_BYTES_MAX: usize = 17 << 20;
+const SIDE_TOPIC_BYTES_MAX: usize = 17 << 20;
 
 /// The settings of a topic created for this role.
 pub fn settings_of(role: Role, settings: &config::Topics) -> Vec<(&'static str, String)> {
@@ -24,13 +24,13 @@ pub fn settings_of(role: Role, settings: &config::Topics) -> Vec<(&'static str, 
         // The brokers set its timestamps: records from a host with a wrong clock cannot pass for Kafka's time.
         Role::Changelog => all
             .extend([("cleanup.policy", "compact".to_owned()), ("message.timestamp.type", "LogAppendTime".to_owned())]),
-        Role::DeadLetter | Role::Audit => all.push(("max.message.bytes", ASIDE_BYTES_MAX.to_string())),
+        Role::DeadLetter | Role::Audit => all.push(("max.message.bytes", SIDE_TOPIC_BYTES_MAX.to_string())),
     }
     all
 }
 
 /// The finding if a topic cannot be created; `None` if it may work another time.
-pub fn refusal(name: &str, error: &cluster::Error, settings: &config::Topics) -> Option<Finding> {
+pub fn problem(name: &str, error: &cluster::Error, settings: &config::Topics) -> Option<Finding> {
     if error.kind != Kind::Refused {
         return None;
     }
@@ -70,7 +70,7 @@ pub fn rehearse<C: Cluster>(
     let new = NewTopic { name: &topic.name, partition_count, replication_factor, settings: &all };
     match cluster.check_creation(&new) {
         Ok(()) => Ok(None),
-        Err(error) => refusal(&topic.name, &error, settings).map(Some).ok_or(error),
+        Err(error) => problem(&topic.name, &error, settings).map(Some).ok_or(error),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
         let settings = config::Topics { create: config::Create::All, replication_factor: 3, min_insync_replicas: 2 };
         let help = |brokers| {
             let error = cluster::Error::new(Kind::Refused, "no").of_brokers(brokers);
-            refusal("t", &error, &settings).expect("it is refused").help
+            problem("t", &error, &settings).expect("it is refused").help
         };
         let one = "`topics: {replication_factor: 1, min_insync_replicas: 1}` in the configuration: there is 1 broker";
         let two = "`topics: {replication_factor: 2, min_insync_replicas: 2}` in the configuration: there are 2 brokers";

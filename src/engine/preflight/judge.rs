@@ -112,7 +112,7 @@ impl Judge<'_> {
 
     /// The findings about the dead letter or the audit topic; `partition_count` is the largest input's, if there is
     /// one, and `largest` the largest batch that may arrive.
-    pub fn aside(&self, role: Role, topic: &Named, partition_count: Option<i32>, largest: i64) -> Vec<Finding> {
+    pub fn side_topic(&self, role: Role, topic: &Named, partition_count: Option<i32>, largest: i64) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.written(role, topic, partition_count, &mut findings);
         if let Some(known) = topic.there()

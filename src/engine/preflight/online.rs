@@ -85,11 +85,11 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
     findings.extend(beginning::problem_with(cluster, topology, &all)?);
     let partition_count = most_partitions(&all);
     let largest = all.iter().filter_map(|facts| facts.input.there()).map(|input| input.message_bytes_max).max();
-    let asides = [(Role::DeadLetter, Some(&topology.dead_letter)), (Role::Audit, topology.audit.as_ref())];
-    for (role, name) in asides {
+    let side_topics = [(Role::DeadLetter, Some(&topology.dead_letter)), (Role::Audit, topology.audit.as_ref())];
+    for (role, name) in side_topics {
         let Some(name) = name else { continue };
         let topic = Named::ask(cluster, name.clone())?;
-        findings.extend(judge.aside(role, &topic, partition_count, largest.unwrap_or(0)));
+        findings.extend(judge.side_topic(role, &topic, partition_count, largest.unwrap_or(0)));
         findings.extend(rehearse(cluster, role, &topic, partition_count, &config.topics)?);
     }
     findings.extend(judge.group(rights));

@@ -67,6 +67,6 @@ pub fn input_help(is_shared: bool) -> &'static str {
 }
 
 /// An error that concerns the whole cluster, with the full finding as its message.
-pub fn told(config: &Config, error: cluster::Error) -> cluster::Error {
+pub fn described(config: &Config, error: cluster::Error) -> cluster::Error {
     cluster::Error { message: unreached(config, &error).to_string(), ..error }
 }

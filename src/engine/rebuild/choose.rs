@@ -65,7 +65,7 @@ pub struct Facts<'a> {
 pub enum Choice {
     /// Keep its changelog: it is the one that the group knows or, if the group knows none, the store, and it holds what
     /// they name.
-    Stands,
+    Keep,
     /// Nothing was ever processed, as far as anybody knows.
     Nothing,
     /// Write its changelog from this store, and commit this offset for the group.
@@ -103,7 +103,7 @@ pub fn choose(facts: Facts<'_>) -> Result<Choice, Problem> {
             (None, None) => contents.last.as_ref().map(|_| id.0),
         };
         if named == Some(id.0) {
-            return gone_on_with(facts, text.as_ref(), contents);
+            return keep(facts, text.as_ref(), contents);
         }
     }
     Ok(choose_anew(facts)?)
@@ -147,7 +147,7 @@ fn covers(one: &PositionRecord, other: &PositionRecord) -> bool {
 }
 
 /// Whether the changelog named by the group or a store is usable, by the rules of [`resume`].
-fn gone_on_with(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Contents) -> Result<Choice, Problem> {
+fn keep(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Contents) -> Result<Choice, Problem> {
     let last = contents.last.as_ref();
     if let Some(found) = beyond(facts).find(|found| !last.is_some_and(|last| covers(last, &found.position))) {
         return Err(Problem::Lost(format!(
@@ -179,7 +179,7 @@ fn gone_on_with(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Cont
                 stands => format!("stands beyond its end, at offset {stands}"),
             }
         ))),
-        None => Ok(Choice::Stands),
+        None => Ok(Choice::Keep),
     }
 }
 
@@ -211,7 +211,7 @@ pub fn choose_anew(facts: Facts<'_>) -> Result<Choice, String> {
 
 fn from_stores(facts: Facts<'_>) -> Result<Choice, String> {
     let (committed, known) = (facts.committed, facts.known);
-    let Some(text) = text(committed)? else { return by_its_own_word(facts) };
+    let Some(text) = text(committed)? else { return from_furthest(facts) };
     if text.digest != OffsetMetadata::short_digest(&known.rules_digest) {
         return Err("its offset was committed under other rules: bring the topology's former rules back".to_owned());
     }
@@ -231,21 +231,21 @@ fn from_stores(facts: Facts<'_>) -> Result<Choice, String> {
 }
 
 /// How far a store has processed the input.
-fn far(found: &Candidate, known: Known) -> Option<i64> {
+fn processed_up_to(found: &Candidate, known: Known) -> Option<i64> {
     resume::processed_of(&found.position, known.input_id)
 }
 
 /// The store that has got furthest.
 fn furthest<'a>(facts: Facts<'a>) -> Option<&'a Candidate> {
-    let tells = whole(facts).filter(|found| far(found, facts.known).is_some());
-    tells.max_by_key(|found| (far(found, facts.known), found.position.stream_time))
+    let tells = whole(facts).filter(|found| processed_up_to(found, facts.known).is_some());
+    tells.max_by_key(|found| (processed_up_to(found, facts.known), found.position.stream_time))
 }
 
 /// The group names no transaction: it was reset or deleted, or nothing was ever committed. A store's own position then
 /// cannot be compared with anything: another machine may have got further.
-fn by_its_own_word(facts: Facts<'_>) -> Result<Choice, String> {
+fn from_furthest(facts: Facts<'_>) -> Result<Choice, String> {
     let Some(from) = furthest(facts) else { return Ok(Choice::Nothing) };
-    let processed = far(from, facts.known).unwrap_or_default();
+    let processed = processed_up_to(from, facts.known).unwrap_or_default();
     if !facts.known.without_group {
         return Err(format!(
             "the group has no transaction to compare the stores with, and {} has come furthest, to offset {processed}: if no \

@@ -113,7 +113,7 @@ fn rebuild_on<C: Cluster>(
     if plans.iter().flat_map(|plan| plan.choices.values()).any(|choice| matches!(choice, Choice::Write { .. })) {
         carry_out(cluster, &config.topics, topology, (&mut plans, &inputs))?;
     }
-    Ok(plans.into_iter().flat_map(Plan::told).collect())
+    Ok(plans.into_iter().flat_map(Plan::results).collect())
 }
 
 /// A partition to be written.
@@ -202,26 +202,26 @@ impl Plan {
 
     /// Chooses for each partition, or says what is wrong and whether the changelog has to be deleted.
     fn decide(&mut self, problems: &mut Vec<String>) {
-        let mut told = Vec::new();
-        let mut unfit = self.described.as_ref().and_then(|there| unfit(there, self.partition_count));
+        let mut others = Vec::new();
+        let mut unusable = self.described.as_ref().and_then(|there| unusable(there, self.partition_count));
         for partition in 0..self.partition_count {
             match choose(self.facts(partition)) {
                 Ok(choice) => drop(self.choices.insert(partition, choice)),
                 Err(Problem::Lost(why)) => {
-                    unfit.get_or_insert_with(|| format!("has lost records of partition {partition} ({why})"));
+                    unusable.get_or_insert_with(|| format!("has lost records of partition {partition} ({why})"));
                 }
-                Err(Problem::Other(problem)) => told.push(format!("{}:{partition}: {problem}", self.input)),
+                Err(Problem::Other(problem)) => others.push(format!("{}:{partition}: {problem}", self.input)),
             }
         }
-        match unfit {
-            Some(why) => problems.extend(self.without(&format!("changelog topic {:?} {why}", self.changelog))),
-            None => problems.append(&mut told),
+        match unusable {
+            Some(why) => problems.extend(self.advise_deletion(&format!("changelog topic {:?} {why}", self.changelog))),
+            None => problems.append(&mut others),
         }
     }
 
     /// What to report if the changelog can be neither kept nor written to: whether it may be deleted. That depends on
     /// all its partitions, whichever of them is affected.
-    fn without(&self, why: &str) -> Vec<String> {
+    fn advise_deletion(&self, why: &str) -> Vec<String> {
         let missing: Vec<String> = (0..self.partition_count)
             .filter_map(|partition| {
                 let problem = choose_anew(self.facts(partition)).err()?;
@@ -244,7 +244,7 @@ impl Plan {
             Choice::Write { from, offset } => {
                 Some(ToWrite { partition: *partition, from: (**from).clone(), offset: *offset })
             }
-            Choice::Stands | Choice::Nothing => None,
+            Choice::Keep | Choice::Nothing => None,
         };
         self.choices.iter().filter_map(of).collect()
     }
@@ -257,17 +257,17 @@ impl Plan {
         let all = creation::settings_of(Role::Changelog, settings);
         let (name, partition_count) = (self.changelog.as_str(), self.partition_count);
         let new = NewTopic { name, partition_count, replication_factor: settings.replication_factor, settings: &all };
-        cluster.create_topic(&new).map_err(|error| match creation::refusal(name, &error, settings) {
+        cluster.create_topic(&new).map_err(|error| match creation::problem(name, &error, settings) {
             Some(finding) => Error::Refused(vec![finding.to_string()]),
             None => error.into(),
         })
     }
 
-    fn told(self) -> Vec<Rebuilt> {
+    fn results(self) -> Vec<Rebuilt> {
         let mut all = Vec::new();
         for (partition, choice) in self.choices {
             let done = match choice {
-                Choice::Stands => "stands: its changelog holds what is known of it".to_owned(),
+                Choice::Keep => "stands: its changelog holds what is known of it".to_owned(),
                 Choice::Nothing => "nothing was ever processed".to_owned(),
                 Choice::Write { from, offset } => format!(
                     "written anew from {}: {} entries; its input goes on at offset {offset}",
@@ -282,7 +282,7 @@ impl Plan {
 }
 
 /// Why a changelog is unusable, whatever it holds.
-fn unfit(there: &TopicDescription, partition_count: i32) -> Option<String> {
+fn unusable(there: &TopicDescription, partition_count: i32) -> Option<String> {
     if there.partition_count != partition_count {
         let (has, input) = (counted(there.partition_count, "partition"), counted(partition_count, "partition"));
         return Some(format!("has {has}, and its input has {input}"));
@@ -379,7 +379,7 @@ fn carry_out<C: Cluster>(
             let store = open(plan, &from.path)?;
             if let Some(obstacle) = writer.obstacle(cluster, &known, &changelog, &store)? {
                 let why = "another has written to it, or it is a part of the former one";
-                return Err(Error::Refused(plan.without(&format!("{obstacle}: {why}"))));
+                return Err(Error::Refused(plan.advise_deletion(&format!("{obstacle}: {why}"))));
             }
             settled.push((known, from, offset));
         }

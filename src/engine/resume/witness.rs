@@ -38,10 +38,10 @@ use super::Refusal;
 /// Refuses a changelog that has lost what the store has applied. `position` is the store's position record, `seen` what
 /// the changelog holds from that record's offset on.
 pub fn check_witness(seen: &Seen, position: Option<&[u8]>) -> Result<(), Refusal> {
-    let stands = match &seen.first {
+    let is_there = match &seen.first {
         Some(first) if first.offset > seen.from => true,
         Some(first) => first.key.as_deref() == Some(POSITION_KEY) && first.value.as_deref() == position,
         None => false,
     };
-    if stands { Ok(()) } else { Err(Refusal::ChangelogRewritten { at: seen.from }) }
+    if is_there { Ok(()) } else { Err(Refusal::ChangelogRewritten { at: seen.from }) }
 }

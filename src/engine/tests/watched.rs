@@ -13,15 +13,15 @@ const INPUT: &str = "orders";
 
 /// A clock that advances only when somebody waits.
 #[derive(Default)]
-pub struct Hand(AtomicU64);
+pub struct ManualClock(AtomicU64);
 
-impl Hand {
+impl ManualClock {
     pub fn forward(&self, length: Duration) {
         self.0.fetch_add(length.as_millis() as u64, Ordering::SeqCst);
     }
 }
 
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn monotonic(&self) -> Duration {
         Duration::from_millis(self.0.load(Ordering::SeqCst))
     }
@@ -41,7 +41,7 @@ impl Clock for Hand {
 fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), "clean");
     let described = site.cluster.outline_topic(INPUT).unwrap().unwrap();
-    let topics = catalog::Topics {
+    let topic = catalog::InputTopic {
         input_id: described.id,
         changelog_id: described.id,
         task_count: described.partition_count.unsigned_abs(),
@@ -54,7 +54,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
         rules: topology.rules.clone(),
         rules_digest: topology.rules.digest(),
         topology,
-        topics: Catalog::new([(Arc::from(INPUT), topics)].into(), BTreeMap::new()),
+        topics: Catalog::new([(Arc::from(INPUT), topic)].into(), BTreeMap::new()),
         topic_settings: config.topics,
         commit: config.commit,
         isolated_room: process::Room::of(1_000, 1 << 20),
@@ -78,7 +78,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
 fn watch_until(enough: impl Fn(&[Duration], &[Duration]) -> bool + Send + Sync + 'static) -> (Vec<Duration>, Duration) {
     let site = Site::new();
     site.create(INPUT, 1, &[]);
-    let clock = Arc::new(Hand::default());
+    let clock = Arc::new(ManualClock::default());
     let context = Arc::new(context(&site, clock.clone()));
     let stop = Arc::new(AtomicBool::new(false));
     let looks = Arc::new(Mutex::new((Vec::new(), Vec::new())));

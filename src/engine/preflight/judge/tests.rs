@@ -112,7 +112,7 @@ fn unclean_elections_are_warned_of() {
         change(&mut facts.changelog, unclean)
     });
     let dead = there("dead", TopicDescription { elects_uncleanly: Some(true), ..topic() });
-    let findings = judge(&topology(), &settings()).aside(Role::DeadLetter, &dead, Some(3), 0);
+    let findings = judge(&topology(), &settings()).side_topic(Role::DeadLetter, &dead, Some(3), 0);
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert!(findings[0].to_string().contains("dead letter topic \"dead\" may elect"), "{}", findings[0]);
     // A setting that the cluster does not report leads to no finding.
@@ -197,7 +197,7 @@ fn missing_topic_is_requested_with_the_inputs_partition_count() {
     ];
     assert_eq!(helps(&facts), expected);
     let judge = judge(&topology, &settings);
-    let [finding] = &judge.aside(Role::Audit, &facts.changelog, None, 0)[..] else { panic!() };
+    let [finding] = &judge.side_topic(Role::Audit, &facts.changelog, None, 0)[..] else { panic!() };
     assert_eq!(finding.help, "run creates it with as many partitions as the input");
 }
 
@@ -291,9 +291,11 @@ fn smaller_batch_limits_are_warned_of() {
     });
     let (topology, settings) = (topology(), settings());
     let judge = judge(&topology, &settings);
-    let [finding] = &judge.aside(Role::DeadLetter, &there("dead", topic()), Some(3), 1_000_001)[..] else { panic!() };
+    let [finding] = &judge.side_topic(Role::DeadLetter, &there("dead", topic()), Some(3), 1_000_001)[..] else {
+        panic!()
+    };
     assert!(finding.severity == Warning && finding.message.contains("stops its task"), "{finding}");
-    assert_eq!(judge.aside(Role::DeadLetter, &there("dead", topic()), Some(3), 1_000_000), []);
+    assert_eq!(judge.side_topic(Role::DeadLetter, &there("dead", topic()), Some(3), 1_000_000), []);
 }
 
 #[test]
@@ -330,7 +332,7 @@ fn missing_rights_to_topics_are_refused() {
     let judge = judge(&topology, &settings);
     for role in [Role::DeadLetter, Role::Audit] {
         let named = there("aside", TopicDescription { rights: no_write, ..topic() });
-        let [finding] = &judge.aside(role, &named, Some(3), 0)[..] else { panic!() };
+        let [finding] = &judge.side_topic(role, &named, Some(3), 0)[..] else { panic!() };
         assert!(finding.is_refused() && finding.message.contains(role.noun()), "{finding}");
     }
 }

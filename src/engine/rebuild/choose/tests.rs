@@ -101,15 +101,15 @@ fn only_the_store_at_the_committed_transaction_is_taken() {
 fn changelog_that_holds_what_the_group_names_is_kept() {
     let at = committed(9, 91);
     let stores = [store("s", 9, 90)];
-    assert_eq!(with(&contents(9, 9, 91), Some(&at), &stores), Ok(Choice::Stands));
-    assert_eq!(with(&contents(50, 9, 91), Some(&at), &[]), Ok(Choice::Stands), "no store is needed");
+    assert_eq!(with(&contents(9, 9, 91), Some(&at), &stores), Ok(Choice::Keep));
+    assert_eq!(with(&contents(50, 9, 91), Some(&at), &[]), Ok(Choice::Keep), "no store is needed");
     // An earlier transaction's offset, committed once more.
-    assert_eq!(with(&contents(50, 12, 120), Some(&at), &[]), Ok(Choice::Stands));
+    assert_eq!(with(&contents(50, 12, 120), Some(&at), &[]), Ok(Choice::Keep));
     // The group was reset or is gone: the changelog may be newer than any store, and is never overwritten.
     for (held, stores) in
         [(contents(9, 9, 90), &stores[..]), (contents(50, 12, 120), &stores[..]), (contents(50, 12, 120), &[])]
     {
-        assert_eq!(with(&held, None, stores), Ok(Choice::Stands));
+        assert_eq!(with(&held, None, stores), Ok(Choice::Keep));
     }
     let another = Known { changelog_id: Some(TopicId([4; 16])), ..known() };
     let empty = Contents::default();
@@ -142,7 +142,7 @@ fn changelog_that_has_lost_its_tail_is_not_kept() {
     }
     assert!(lost(&Contents { end: 5, ..Contents::default() }, Some(&at), &[]).contains("that the group has committed"));
     // Records removed from its start are another matter: a store that has seen them can continue.
-    assert_eq!(with(&Contents { start: 9, end: 9, last: None }, Some(&at), &stores), Ok(Choice::Stands));
+    assert_eq!(with(&Contents { start: 9, end: 9, last: None }, Some(&at), &stores), Ok(Choice::Keep));
     // The records are back, but the store would still be refused.
     let Err(Problem::Other(words)) = with(&contents(9, 9, 91), Some(&at), &marked) else { panic!("it stands") };
     assert!(
@@ -158,7 +158,7 @@ fn store_is_to_be_moved_if_lost_records_were_processed_again() {
     let mut stores = [store("s", 9, 91)];
     stores[0].meta.changelog_offset = 40;
     let (at, held) = (committed(12, 120), contents(50, 12, 120));
-    assert_eq!(with(&held, Some(&at), &stores), Ok(Choice::Stands));
+    assert_eq!(with(&held, Some(&at), &stores), Ok(Choice::Keep));
     stores[0].is_missed = true;
     let Err(Problem::Other(words)) = with(&held, Some(&at), &stores) else { panic!("the store would be refused") };
     assert!(words.contains("processed again: move its folder away"), "{words}");
@@ -177,7 +177,7 @@ fn store_that_has_processed_nothing_proves_no_loss() {
     for changelog_offset in [9, 50] {
         idle.meta.changelog_offset = changelog_offset;
         let chosen = with(&contents(50, 12, 300), Some(&committed(12, 300)), std::slice::from_ref(&idle));
-        assert_eq!(chosen, Ok(Choice::Stands));
+        assert_eq!(chosen, Ok(Choice::Keep));
     }
 }
 

@@ -17,15 +17,19 @@ fn slice(walks: &mut Walks, seconds: u64, walked: u64, removed: u64, remaining: 
 #[test]
 fn restore_is_logged_every_ten_seconds() {
     let mut restoring = Restoring::begin(at(100), 4_000);
-    let mut told = Vec::new();
+    let mut logged = Vec::new();
     for second in 1..=40 {
         let done = second * 100;
         restoring.pace.at(at(100 + second), done, 4_000 - done);
         if restoring.is_due(at(100 + second)) {
-            told.push((second, restoring.pace.per_second().unwrap() as u64, restoring.pace.left().unwrap().as_secs()));
+            logged.push((
+                second,
+                restoring.pace.per_second().unwrap() as u64,
+                restoring.pace.left().unwrap().as_secs(),
+            ));
         }
     }
-    assert_eq!(told, [(10, 100, 30), (20, 100, 20), (30, 100, 10)], "its end is another line");
+    assert_eq!(logged, [(10, 100, 30), (20, 100, 20), (30, 100, 10)], "its end is another line");
 }
 
 #[test]

@@ -13,13 +13,13 @@ pub const TELL_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Restoring {
     pace: Pace,
-    told: Duration,
+    logged: Duration,
 }
 
 impl Restoring {
     /// A restore that starts now.
     pub fn begin(now: Duration, remaining: i64) -> Self {
-        Self { pace: Pace::begin(now, count(remaining)), told: now }
+        Self { pace: Pace::begin(now, count(remaining)), logged: now }
     }
 
     /// Reports that `done` offsets were passed since the start, and that `remaining` are left.
@@ -40,9 +40,9 @@ impl Restoring {
 
     /// Whether it is time for a line. The first line was logged at the start, the last one is at the end.
     fn is_due(&mut self, now: Duration) -> bool {
-        let due = now.saturating_sub(self.told) >= TELL_INTERVAL && self.pace.remaining() > 0;
+        let due = now.saturating_sub(self.logged) >= TELL_INTERVAL && self.pace.remaining() > 0;
         if due {
-            self.told = now;
+            self.logged = now;
         }
         due
     }
@@ -55,7 +55,7 @@ pub struct Walks {
     /// Walks that have ended since a line last reported any.
     ended: Ended,
     /// When a line was last written.
-    told: Option<Duration>,
+    logged: Option<Duration>,
 }
 
 /// A walk under way.
@@ -64,7 +64,7 @@ struct Walk {
     pace: Pace,
     removed: u64,
     /// Whether a line has reported it.
-    told: bool,
+    is_logged: bool,
 }
 
 /// Walks that have ended, summed up.
@@ -97,7 +97,7 @@ enum Line {
 impl Walks {
     /// Starts a walk from the first key. An unfinished walk is abandoned.
     pub fn begin(&mut self, now: Duration, remaining: u64) {
-        self.walk = Some(Walk { pace: Pace::begin(now, remaining), removed: 0, told: false });
+        self.walk = Some(Walk { pace: Pace::begin(now, remaining), removed: 0, is_logged: false });
     }
 
     /// Entries that the current walk has examined.
@@ -128,7 +128,7 @@ impl Walks {
     fn line(&mut self, now: Duration, has_ended: bool) -> Option<Line> {
         let line = if has_ended { self.end(now) } else { self.under_way(now) };
         if line.is_some() {
-            self.told = Some(now);
+            self.logged = Some(now);
         }
         line
     }
@@ -137,10 +137,10 @@ impl Walks {
     fn under_way(&mut self, now: Duration) -> Option<Line> {
         let walk = self.walk.as_mut()?;
         let began = now.saturating_sub(walk.pace.took());
-        if now.saturating_sub(self.told.unwrap_or(began).max(began)) < TELL_INTERVAL {
+        if now.saturating_sub(self.logged.unwrap_or(began).max(began)) < TELL_INTERVAL {
             return None;
         }
-        walk.told = true;
+        walk.is_logged = true;
         Some(Line::Walking {
             walked: walk.pace.done(),
             removed: walk.removed,
@@ -157,8 +157,8 @@ impl Walks {
         self.ended.walked += walk.pace.done();
         self.ended.removed += walk.removed;
         self.ended.took += walk.pace.took();
-        let due = self.told.is_none_or(|told| now.saturating_sub(told) >= TELL_INTERVAL);
-        let due = self.ended.walked > 0 && (due || walk.told);
+        let due = self.logged.is_none_or(|logged| now.saturating_sub(logged) >= TELL_INTERVAL);
+        let due = self.ended.walked > 0 && (due || walk.is_logged);
         due.then(|| Line::Ended(std::mem::take(&mut self.ended)))
     }
 }
