@@ -1,12 +1,15 @@
 //! ratchet, an idempotent receiver for Kafka.
 //!
-//! It reads a topic, drops what it has already seen and what is older than what it has seen, and
-//! forwards the rest exactly once. These nouns mean the same in code, YAML, logs, metrics and docs:
+//! It reads a topic, drops records that it has already seen or that are older than what it has seen, and forwards
+//! the rest exactly once. These nouns mean the same in code, YAML, logs, metrics and docs:
 //!
 //! - **topology**: one YAML file: an input, how its records are identified and versioned, an output
 //! - **record**: one Kafka record of the input
 //! - **identity**: the bytes that say which thing a record is about
 //! - **version**: bytes whose order says which record is newer
+//! - **scope**: where versions can be compared, such as one server: all records with the same `epoch` parts
+//! - **epoch**: the stretch of the input in which one scope is current, from its first record or its return until
+//!   another scope's; a later epoch is newer, whatever the versions
 //! - **entry**: what is remembered of an identity
 //! - **verdict**: forwarded, duplicate, stale or invalid, with its reason
 //! - **task**: one input partition's work
@@ -14,10 +17,14 @@
 //! - **store**: a task's RocksDB
 //! - **overlay**: a transaction's writes, in memory until Kafka has committed
 //! - **changelog**: the compacted topic that the store can be rebuilt from
+//! - **position record**: the last changelog record of each transaction: its token, its owner, and how far the task has
+//!   got
+//! - **owner**: the transactional id that may have written for a partition; it is named beside the committed offset
+//! - **claim**: a transaction of offsets only that names a partition's new owner, before that writes for it
 //! - **stream time**: the highest record timestamp that a task has seen
-//! - **cluster**: where topics live: `kafka` or `embedded`
+//! - **cluster**: where topics are: `kafka` or `embedded`
 //!
-//! The rooms, from the outside in; each knows only those below it, and which is in docs/architecture.md:
+//! The rooms, from the outside in. Each knows only rooms below it; docs/architecture.md says which:
 //!
 //! | room | what it is |
 //! |---|---|
@@ -25,17 +32,17 @@
 //! | [`engine`] | lanes that take records through the rules, exactly once |
 //! | [`infer`] | proposing a topology for captured records |
 //! | [`rehearsal`] | judging without a cluster; a topology's own tests |
-//! | [`topology`], [`config`] | what people write: YAML text, its spec, what is compiled of it; the worker's settings |
-//! | [`capture`] | records that were captured into files |
-//! | [`cluster`] | the traits that a lane speaks to; `cluster::kafka` and `cluster::embedded` |
-//! | [`state`] | stores; the only room that knows RocksDB as one |
+//! | [`topology`], [`config`] | what users write: a topology's YAML, its spec and compiled form; the worker's settings |
+//! | [`capture`] | records captured into files |
+//! | [`cluster`] | the traits that a lane uses; `cluster::kafka` and `cluster::embedded` |
+//! | [`state`] | stores; the only room that uses RocksDB as one |
 //! | [`observe`] | metrics, health, logs |
 //! | [`dedup`] | pure: what a record means and whether it is new |
-//! | [`format`], [`record`], [`yaml`], [`words`], [`lock`] | persisted bytes, records, YAML with places, numbers with their nouns, a lock on a file |
-//! | [`sabotage`] | for the simulation alone |
+//! | [`format`], [`record`], [`yaml`], [`words`], [`lock`] | persisted bytes, records, YAML with positions, numbers with their nouns, a file lock |
+//! | [`sabotage`] | for the simulation only |
 #![deny(missing_docs)]
-// What others write never ends a thread: an error is answered, or an invariant is named by `expect`. Indices are in
-// bounds by the code beside them, which is what the fuzzers try.
+// Foreign input never ends a thread: errors are returned, and `expect` names each invariant. Indices are in bounds by
+// the code around them, which the fuzzers test.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::todo, clippy::unimplemented))]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests wait and measure by the machine's clocks"))]
 

@@ -1,4 +1,4 @@
-//! A record as it was read: where it stood, and its bytes, borrowed.
+//! A record as it was read: its position and its borrowed bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub struct TopicPartition {
 }
 
 impl TopicPartition {
-    /// The partition `partition` of `topic`.
+    /// Partition `partition` of `topic`.
     pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
         Self { topic: topic.into(), partition }
     }
@@ -25,7 +25,7 @@ impl fmt::Display for TopicPartition {
     }
 }
 
-/// A record, borrowed from whatever it was read into.
+/// A record, borrowed from the batch it was read into.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// The topic it was read from.
@@ -34,7 +34,7 @@ pub struct Record<'a> {
     pub partition: i32,
     /// Its offset there.
     pub offset: i64,
-    /// Milliseconds since the epoch; `None` where the record has no timestamp (-1).
+    /// Milliseconds since the epoch; `None` if the record has no timestamp (-1).
     pub timestamp: Option<i64>,
     /// The key's bytes, `None` for null.
     pub key: Option<&'a [u8]>,
@@ -44,17 +44,17 @@ pub struct Record<'a> {
     pub headers: Headers<'a>,
 }
 
-/// One header. Kafka allows several of the same name, and a null value.
+/// One header. Kafka allows several with the same name, and null values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// The name's bytes, UTF-8 by Kafka's rules; case-sensitive.
+    /// The name's bytes: UTF-8 in Kafka, case-sensitive.
     pub name: &'a [u8],
     /// The value's bytes, `None` for null.
     pub value: Option<&'a [u8]>,
 }
 
-/// A record's headers, in order, in one run of bytes: for each the name's length (`u32`), the name, the
-/// value's length (`u32`, all ones for null) and the value, all numbers little-endian.
+/// A record's headers, in order, encoded in one slice: for each, the name's length (`u32`), the name, the value's
+/// length (`u32`, all ones for null) and the value; all numbers are little-endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Headers<'a> {
     encoded: &'a [u8],
@@ -64,17 +64,17 @@ pub struct Headers<'a> {
 const NULL: u32 = u32::MAX;
 
 impl<'a> Headers<'a> {
-    /// Headers from the bytes of [`Headers::as_bytes`]. Bytes that are not whole end the list early.
+    /// Headers from the bytes of [`Headers::as_bytes`]. Truncated bytes end the list early.
     pub fn from_bytes(encoded: &'a [u8]) -> Self {
         Self { encoded }
     }
 
-    /// The bytes, as the type describes them.
+    /// The bytes, encoded as described for the type.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.encoded
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.encoded.is_empty()
     }
@@ -89,7 +89,7 @@ impl<'a> Headers<'a> {
         })
     }
 
-    /// The last header of this name (design: the last one wins).
+    /// The last header with this name: the last one wins.
     pub fn last(&self, name: &[u8]) -> Option<Header<'a>> {
         self.iter().filter(|header| header.name == name).last()
     }
@@ -108,25 +108,25 @@ fn take_counted<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     Some(Some(bytes))
 }
 
-/// Headers being put together.
+/// Headers being built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderBuf {
     encoded: Vec<u8>,
 }
 
 impl HeaderBuf {
-    /// Adds a header at the end. Lengths are those of Kafka records, far below 4 GiB.
+    /// Appends a header. Its lengths are those of a Kafka record, far below 4 GiB.
     pub fn push(&mut self, name: &[u8], value: Option<&[u8]>) {
         self.put_counted(Some(name));
         self.put_counted(value);
     }
 
-    /// Adds all of `headers` at the end.
+    /// Appends all of `headers`.
     pub fn extend(&mut self, headers: Headers<'_>) {
         self.encoded.extend_from_slice(headers.encoded);
     }
 
-    /// Forgets all headers and keeps the memory.
+    /// Removes all headers and keeps the memory.
     pub fn clear(&mut self) {
         self.encoded.clear();
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn torn_bytes_end_the_list() {
+    fn truncated_bytes_end_the_list() {
         let mut headers = HeaderBuf::default();
         headers.push(b"id", Some(b"123"));
         let bytes = headers.as_headers().as_bytes();

@@ -1,16 +1,16 @@
-//! Goal: the architecture page draws the arrows that there are between rooms, and they all go one way.
+//! Goal: the architecture page lists the dependencies between rooms as they are, and there are no cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-type Arrows = BTreeMap<String, BTreeSet<String>>;
+type Dependencies = BTreeMap<String, BTreeSet<String>>;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All of a folder's sources that are no tests.
+/// Collects a folder's sources, except tests.
 fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -24,9 +24,9 @@ fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
     }
 }
 
-/// The arrows of the sources, their comments and unit tests left out.
-fn drawn_by_the_sources() -> Arrows {
-    let (src, mut files, mut arrows) = (root().join("src"), Vec::new(), Arrows::new());
+/// The dependencies in the sources, without comments and unit tests.
+fn in_the_sources() -> Dependencies {
+    let (src, mut files, mut dependencies) = (root().join("src"), Vec::new(), Dependencies::new());
     sources(&src, &mut files);
     for file in files {
         let room = file.strip_prefix(&src).unwrap().iter().next().unwrap().to_str().unwrap();
@@ -34,7 +34,7 @@ fn drawn_by_the_sources() -> Arrows {
         if ["lib", "main", "rooms"].contains(&room) {
             continue;
         }
-        let known = arrows.entry(room.to_owned()).or_default();
+        let known = dependencies.entry(room.to_owned()).or_default();
         let text = fs::read_to_string(&file).unwrap();
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         for line in code.lines().map(str::trim_start).filter(|line| !line.starts_with("//")) {
@@ -45,11 +45,11 @@ fn drawn_by_the_sources() -> Arrows {
             }
         }
     }
-    arrows
+    dependencies
 }
 
-/// The arrows of the page's table.
-fn drawn_by_the_page() -> Arrows {
+/// The dependencies in the page's table.
+fn on_the_page() -> Dependencies {
     let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
     let table = page.lines().skip_while(|line| !line.starts_with("| room |")).skip(2);
     let rows = table.map_while(|line| line.strip_prefix("| `")?.strip_suffix('|'));
@@ -62,18 +62,18 @@ fn drawn_by_the_page() -> Arrows {
 }
 
 #[test]
-fn the_page_draws_the_arrows_that_there_are() {
-    assert_eq!(drawn_by_the_page(), drawn_by_the_sources());
+fn page_lists_the_dependencies_of_the_sources() {
+    assert_eq!(on_the_page(), in_the_sources());
 }
 
 #[test]
-fn arrows_go_one_way() {
-    let mut left = drawn_by_the_sources();
+fn dependencies_have_no_cycles() {
+    let mut left = in_the_sources();
     while !left.is_empty() {
         let rooms: BTreeSet<String> = left.keys().cloned().collect();
         let before = left.len();
-        // A room goes that knows none of those that are left.
+        // Removes the rooms that know none of those left.
         left.retain(|_, known| known.iter().any(|room| rooms.contains(room)));
-        assert!(left.len() < before, "these know each other: {left:?}");
+        assert!(left.len() < before, "these rooms know each other: {left:?}");
     }
 }

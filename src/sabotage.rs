@@ -1,31 +1,31 @@
-//! Sabotage, by which the simulation's judge is judged: one act is switched on, and the judge has to see it.
+//! Sabotage tests the simulation's judge: one act is switched on, and the judge has to notice it.
 //!
-//! Only with the cargo feature `sabotage`, which nothing but `make sim-mistakes` asks for. Without it [`is_on`] is
-//! `false` when it is compiled, and nothing of any act is left. With it nothing is different either, until one is switched
-//! on for a thread; the program has no way to do so, and does not start.
+//! It exists only with the cargo feature `sabotage`, which only `make sim-mistakes` enables. Without the feature
+//! [`is_on`] is `false` at compile time, and no trace of any act is left. With it nothing changes either, until an act
+//! is switched on for a thread; the program cannot do that, and does not start.
 //!
-//! What the cluster or the disk can do in the engine's stead is no sabotage, but a lie of the simulation's
-//! (`tests/sim/lies`).
+//! Anything that the cluster or the disk can do wrong instead of the engine is not sabotage, but a lie of the
+//! simulation (`tests/sim/lies`).
 //!
-//! To keep something of a transaction that was aborted, its writes, stream time, epochs or what it had processed, is none
-//! either: what an open transaction would change is its own (`engine::share`), and goes when it goes.
+//! There is no act that keeps part of an aborted transaction, such as its writes, stream time, epochs or processed
+//! offsets: what an open transaction would change is separate (`engine::share`), and dropped with it.
 
 #[cfg(feature = "sabotage")]
 use std::cell::Cell;
 
 macro_rules! acts {
     ($($(#[doc = $meaning:literal])+ $name:ident,)+) => {
-        /// What is done wrongly.
+        /// A deliberate fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Sabotage {
             $($(#[doc = $meaning])+ $name,)+
         }
 
         impl Sabotage {
-            /// All of them.
+            /// All acts.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// What is done wrongly, in words.
+            /// What goes wrong, in words.
             pub fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$name => concat!($($meaning),+).trim_ascii(),)+
@@ -80,17 +80,17 @@ acts! {
 
 #[cfg(feature = "sabotage")]
 thread_local! {
-    /// What is done wrongly on this thread.
+    /// The act that is on for this thread.
     static ON: Cell<Option<Sabotage>> = const { Cell::new(None) };
 }
 
-/// From now on this is done wrongly on this thread, and nothing else.
+/// Switches on this act, and no other, for this thread.
 #[cfg(feature = "sabotage")]
 pub fn switch_on(act: Option<Sabotage>) {
     ON.set(act);
 }
 
-/// Whether this is to be done wrongly.
+/// Whether this act is on.
 #[cfg(feature = "sabotage")]
 #[inline]
 #[must_use]
@@ -98,7 +98,7 @@ pub fn is_on(act: Sabotage) -> bool {
     ON.get() == Some(act)
 }
 
-/// Whether this is to be done wrongly: never.
+/// Whether this act is on: never.
 #[cfg(not(feature = "sabotage"))]
 #[inline]
 #[must_use]

@@ -1,4 +1,4 @@
-//! Numbers with their nouns, as people read them.
+//! Numbers with their nouns, for messages.
 
 use std::fmt::Display;
 
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_singular_and_all_else_is_not() {
+    fn only_one_is_singular() {
         assert_eq!(
             [0, 1, 2].map(|count: u64| counted(count, "partition")),
             ["0 partitions", "1 partition", "2 partitions"]

@@ -54,7 +54,7 @@ pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Ve
     let fallen_back = |(id, end): (TaskId, i64)| {
         let task = tasks.get_mut(&id).filter(|task| end < task.changelog_offset)?;
         if let Some(Err(error)) = task.held.as_mut().map(note) {
-            tracing::error!(task = %task.input, reason = %error, "the store was not told that its changelog has lost records");
+            tracing::error!(task = %task.input, reason = %error, "the loss of changelog records could not be noted in the store");
         }
         Some(Failure::refused(id, Refusal::ChangelogShrunk { stands: task.changelog_offset, end }.to_string()))
     };

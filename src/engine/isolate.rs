@@ -85,7 +85,7 @@ impl<C: Cluster> Isolated<C> {
     /// Aborts the open transaction, so that nobody has to wait for its timeout.
     pub fn abandon(&mut self, cluster: &C, metrics: &LaneMetrics) {
         if self.transactor.is_open() {
-            let cause = Cause::Cluster(cluster::Error::new(Kind::Abort, "the task is another's"));
+            let cause = Cause::Cluster(cluster::Error::new(Kind::Abort, "the task is released"));
             self.transactor.abort(cluster, &cause, metrics);
         }
     }

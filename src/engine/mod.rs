@@ -279,7 +279,7 @@ fn preflight_once_reached<C: Cluster>(
                 let now = clock.monotonic();
                 if missed.is_none() {
                     let name = &topology.name;
-                    tracing::warn!(topology = name, reason = %error.message, "a topic is not known; asking again for a while");
+                    tracing::warn!(topology = name, reason = %error.message, "unknown topic; asking again for a while");
                 }
                 if now.saturating_sub(*missed.get_or_insert(now)) >= MISSING_WAIT {
                     return Err(error);

@@ -178,7 +178,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         match created.seen {
             facts::Seen::There(topic) => Ok(*topic),
             _ => {
-                let message = format!("topic {name:?} was created and is not to be seen yet");
+                let message = format!("topic {name:?} was created but is not visible yet");
                 Err(cluster::Error::new(Kind::Retry, message))
             }
         }

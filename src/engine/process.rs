@@ -330,7 +330,7 @@ impl<C: Cluster> Outlet<'_, C> {
         match self.send(&explanation)? {
             None => Ok(()),
             Some(refusal) => {
-                let reason = format!("the audit topic refuses what explains it: {refusal}");
+                let reason = format!("the audit topic refuses its explanation: {refusal}");
                 Err(Failure::refused_at(self.share.task, record.offset, reason))
             }
         }

@@ -63,7 +63,7 @@ pub enum Setback {
         offset: i64,
     },
     /// Nothing arrived for a long time.
-    #[error("the changelog brought nothing for {} s: at offset {position} of {end}", .waited.as_secs())]
+    #[error("the changelog delivered nothing for {} s: at offset {position} of {end}", .waited.as_secs())]
     Silent {
         /// For how long.
         waited: Duration,
@@ -207,7 +207,7 @@ pub fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held
     if let Some(Err(error)) = held.map(|held| held.give_back(context)) {
         tracing::error!(
             task = %task.input, reason = %error,
-            "the store was not put back into its place; it is when the task begins again"
+            "the store was not put back; it will be when the task next starts"
         );
     }
     task.fail(reason);

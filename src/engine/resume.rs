@@ -115,8 +115,8 @@ pub fn check_rebuild(from: i64, reason: &str) -> Result<(), Refusal> {
 /// Why a transaction is refused whose position record, of this size, could not be read back.
 pub fn unreadable(bytes: usize) -> String {
     format!(
-        "what is to be remembered of this partition's scopes and ranges takes {bytes} bytes and could not be read back: \
-         nothing of it was written; `epoch` must name what changes seldom: correct it and give the topology a new name and \
+        "this partition's scopes and ranges take {bytes} bytes and could not be read back, so nothing was written; \
+         `epoch` must name something that rarely changes: correct it and give the topology a new name and \
          a new output, or say what else to do with `on_epoch_change`"
     )
 }

@@ -330,7 +330,7 @@ impl<C: Cluster> Task<C> {
         self.panics.pass(self.committed.next);
         self.refused_at = self.refused_at.take().filter(|(at, _)| *at >= self.committed.next);
         if self.present.pass(self.committed.next) {
-            tracing::info!(task = %self.input, "clocks agree again: the task goes on");
+            tracing::info!(task = %self.input, "clocks agree again: the task continues");
             self.report_clocks(None);
         }
         self.metrics.committed_at(wall_ms);

@@ -70,7 +70,7 @@ fn check<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed, stop
     }
     if by_pattern && !ends() {
         if let Err(error) = admit_new(cluster, context) {
-            tracing::debug!(topology = context.topology.name, reason = %error.message, "new topics not looked for");
+            tracing::debug!(topology = context.topology.name, reason = %error.message, "new topics not checked");
         }
         context.metrics.refused_topics(&context.topology.name, context.topics.refused_count());
     }
@@ -94,7 +94,7 @@ fn check_topics<C: Cluster>(
             let found = match cluster.outline_topic(name) {
                 Ok(found) => found,
                 Err(error) => {
-                    tracing::debug!(topic = name, reason = %error.message, "topic not looked at");
+                    tracing::debug!(topic = name, reason = %error.message, "topic not checked");
                     continue;
                 }
             };
@@ -132,7 +132,7 @@ fn forget(context: &Context, name: &str, noticed: &mut Noticed) {
         return;
     }
     noticed.missing.remove(name);
-    tracing::warn!(topology = context.topology.name, topic = name, "the topic was deleted: read no more");
+    tracing::warn!(topology = context.topology.name, topic = name, "the topic was deleted and is no longer read");
     context.topics.remove(name);
     context.metrics.topic_gone(&context.topology.name, name);
 }
@@ -159,13 +159,13 @@ fn admit_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::
     for topic in &new {
         match preflight.admit(topic, &names) {
             Ok(admitted) => {
-                tracing::info!(topology = name, topic, partitions = admitted.task_count, "a topic has come");
+                tracing::info!(topology = name, topic, partitions = admitted.task_count, "new topic found");
                 context.health.topic_refused(name, topic, false);
                 context.topics.add(topic, admitted);
             }
             Err(error) if error.kind == Kind::Refused => refuse(context, topic, &error.message),
             Err(error) => {
-                tracing::warn!(topology = name, topic, reason = %error.message, "the new topic not looked at")
+                tracing::warn!(topology = name, topic, reason = %error.message, "new topic not checked")
             }
         }
     }
@@ -175,7 +175,7 @@ fn admit_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::
 /// Leaves a topic alone, and logs it if that is news.
 pub fn refuse(context: &Context, topic: &str, reason: &str) {
     if context.topics.refuse(topic, reason) {
-        tracing::error!(topology = context.topology.name, topic, reason, "topic refused; the others go on");
+        tracing::error!(topology = context.topology.name, topic, reason, "topic refused; the others continue");
     }
     context.health.topic_refused(&context.topology.name, topic, true);
     context.metrics.refused_topics(&context.topology.name, context.topics.refused_count());

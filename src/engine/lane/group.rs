@@ -57,7 +57,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn on_poll_error(&mut self, error: cluster::Error) -> Result<(), cluster::Error> {
         match error.kind {
             Kind::Retry => {
-                tracing::warn!(topology = self.context.topology.name, reason = %error.message, "reading is disturbed");
+                tracing::warn!(topology = self.context.topology.name, reason = %error.message, "reading failed; trying again");
                 Ok(())
             }
             // Something cannot be read at its position: the restore finds out what, task by task.
@@ -156,7 +156,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn take_over(&mut self, partition: TopicPartition) -> Result<(), cluster::Error> {
         let Some(topic) = self.context.topics.get(&partition.topic) else {
             // The topic was removed since: a new member does not subscribe to it.
-            return Err(cluster::Error::new(Kind::Fenced, format!("{partition} was assigned and is read no more")));
+            return Err(cluster::Error::new(Kind::Fenced, format!("{partition} was assigned but is no longer read")));
         };
         let task_count = topic.task_count;
         let mut task = Task::new(&self.context, partition, topic, Phase::Waiting { until: Duration::ZERO });

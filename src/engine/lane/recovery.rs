@@ -289,7 +289,7 @@ impl<C: Cluster> Lane<C> {
                 Outcome::Idle => {}
                 Outcome::Recovered => {
                     let task = self.tasks.get_mut(&id).expect("stepped above");
-                    tracing::info!(task = %task.input, next = task.committed.next, "the output takes this task's records again");
+                    tracing::info!(task = %task.input, next = task.committed.next, "the output accepts this task's records again");
                     task.quarantine = None;
                     self.restart(id);
                 }
@@ -303,7 +303,7 @@ impl<C: Cluster> Lane<C> {
                         Cause::Cluster(error) => {
                             tracing::warn!(
                                 task = %self.tasks[&id].input, reason = %error.message,
-                                "the output fails this task still; it restores and tries again"
+                                "the output still fails this task; it restores and tries again"
                             );
                             None
                         }

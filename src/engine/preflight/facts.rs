@@ -115,7 +115,7 @@ impl Facts {
             stores = remembering(survey, &topology.name, topic, input.id)?;
             if committed.as_ref().is_ok_and(Vec::is_empty) {
                 let words =
-                    "the changelog does not exist, and whether the group has committed anything cannot be told yet";
+                    "the changelog does not exist, and whether the group has committed anything is not known yet";
                 return Err(cluster::Error::new(Kind::Retry, words));
             }
             // Once more, after what depends on it: another instance may have created it, and committed, meanwhile.

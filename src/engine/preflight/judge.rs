@@ -248,8 +248,8 @@ fn identity(role: Role, name: &str, topic: &TopicDescription, findings: &mut Vec
         let noun = role.noun();
         findings.push(Finding::refused(
             format!(
-                "{noun} {name:?} has no id: the brokers tell none, so that it was deleted and created again could not be \
-                 noticed"
+                "{noun} {name:?} has no id: the brokers report none, so it could be deleted and created again \
+                 unnoticed"
             ),
             "use brokers that give topics ids: Kafka 2.8 or later, with an inter.broker.protocol.version of at least 2.8",
         ));

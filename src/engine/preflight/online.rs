@@ -49,7 +49,7 @@ fn ask_on<C: Cluster>(cluster: &C, config: &Config, topologies: &[&Topology]) ->
         let is_refused = error.kind == Kind::Refused;
         Unasked::with_help(
             error,
-            if is_refused { "run would be refused alike" } else { "check again; run goes on asking" },
+            if is_refused { "run would be refused alike" } else { "check again; run keeps trying" },
         )
     })
 }

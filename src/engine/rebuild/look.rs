@@ -92,7 +92,7 @@ pub(super) fn read<C: Cluster>(
         if reader.position() > before {
             deadline = Deadline::after(READ_WAIT);
         }
-        deadline.check("reading what stands in the changelog")?;
+        deadline.check("reading the changelog")?;
     }
     Ok(())
 }

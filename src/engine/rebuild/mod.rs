@@ -345,7 +345,7 @@ fn candidates(found: &[Found]) -> Result<Vec<Candidate>, Error> {
             }
             Ok(None) => {}
             Err(state::Error::Damaged { path, reason }) => {
-                tracing::warn!(path = %path.display(), reason, "a store is damaged: nothing is taken from it");
+                tracing::warn!(path = %path.display(), reason, "a store is damaged: it is not used");
             }
             Err(error) => return Err(error.into()),
         }
@@ -378,7 +378,7 @@ fn carry_out<C: Cluster>(
             }
             let store = open(plan, &from.path)?;
             if let Some(obstacle) = writer.obstacle(cluster, &known, &changelog, &store)? {
-                let why = "another has written to it, or it is a part of the former one";
+                let why = "another program has written to it, or it is left over from the former changelog";
                 return Err(Error::Refused(plan.advise_deletion(&format!("{obstacle}: {why}"))));
             }
             settled.push((known, from, offset));
@@ -392,7 +392,7 @@ fn carry_out<C: Cluster>(
             let changelog = TopicPartition::new(plan.changelog.as_str(), partition);
             let store = open(plan, &from.path)?;
             let entries = writer.write(&known, (&input, &changelog), (&store, &from), offset)?;
-            tracing::info!(task = %input, entries, "changelog written anew");
+            tracing::info!(task = %input, entries, "changelog rewritten");
             plan.written.insert(partition, entries);
         }
     }

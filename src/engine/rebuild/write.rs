@@ -166,7 +166,7 @@ impl<C: Cluster> Writer<C> {
         }
         let committed = self.producer.commit(offsets, self.member.metadata()?);
         if let Some(failure) = self.producer.take_failures().into_iter().next() {
-            return refused(format!("{changelog} does not take what is to be written: {}", failure.message));
+            return refused(format!("{changelog} does not accept the records: {}", failure.message));
         }
         Ok(committed?)
     }
@@ -188,5 +188,5 @@ impl<C: Cluster> Writer<C> {
 }
 
 fn another_member<T>() -> Result<T, Error> {
-    refused("another member has come into the group: stop all instances, and try again".to_owned())
+    refused("another member has joined the group: stop all instances, and try again".to_owned())
 }
