@@ -71,9 +71,9 @@ impl Point {
 enum Blow {
     Kill,
     Freeze,
-    /// Of the thread, once.
+    /// Panics once.
     Panic,
-    /// From then on, every time.
+    /// Panics from then on, every time.
     Panics,
 }
 

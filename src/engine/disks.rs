@@ -80,6 +80,6 @@ mod tests {
             assert!(!note(at, true) && !note(at + 1, false));
         }
         assert!(!note(210, false) && note(220, false));
-        assert!(!note(221, true), "and stalls anew");
+        assert!(!note(221, true), "and stalls again");
     }
 }

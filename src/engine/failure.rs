@@ -3,7 +3,7 @@
 
 use crate::{cluster, state};
 
-use super::panics::{AtHand, Panic};
+use super::panics::{InProgress, Panic};
 use super::share::TaskId;
 
 /// Why a transaction cannot be finished.
@@ -29,7 +29,7 @@ pub enum Cause {
     /// The task has panicked.
     Panicked {
         /// What it was working on.
-        at: AtHand,
+        at: InProgress,
         /// The panic.
         panic: Panic,
     },
@@ -47,7 +47,7 @@ impl Failure {
     }
 
     /// A task has panicked while working on this.
-    pub fn panicked(task: TaskId, at: AtHand, panic: Panic) -> Self {
+    pub fn panicked(task: TaskId, at: InProgress, panic: Panic) -> Self {
         Self { task: Some(task), cause: Cause::Panicked { at, panic } }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Such a store may be the last copy of what it remembers. So it is set aside ([`crate::state::aside`]), another is
 //! built in its place, and it is removed only when that one is complete and the task continues with it
-//! ([`Held::settle`]). A refusal puts it back ([`Held::give_back`]). A complete store that is merely behind gets a copy
+//! ([`Held::drop_former`]). A refusal puts it back ([`Held::give_back`]). A complete store that is merely behind gets a copy
 //! set aside in the same way, unless everything it lacks is written in one batch. If the process is killed in between,
 //! it finds both when it restarts, and continues building: a rebuilt store names a transaction only once it is
 //! complete.
@@ -57,10 +57,10 @@ impl Held {
     /// `from` is the changelog's start, `partition` the task's.
     pub fn replace(self, context: &Context, from: i64, partition: i32, reason: &str) -> Result<Self, Setback> {
         let meta = self.store.meta()?;
-        let is_whole = meta.is_some_and(|meta| meta.token.is_some() && meta.partition == partition);
+        let is_complete = meta.is_some_and(|meta| meta.token.is_some() && meta.partition == partition);
         let Self { store, lock, .. } = self;
         drop(store);
-        replace(context, lock, from, (reason, is_whole))
+        replace(context, lock, from, (reason, is_complete))
     }
 
     /// Keeps a copy of the store, which is complete, before a load changes it.
@@ -97,7 +97,7 @@ impl Held {
     }
 
     /// The store is complete and says so: whatever is set aside is no longer needed.
-    pub fn settle(&self, context: &Context) -> Result<(), Setback> {
+    pub fn drop_former(&self, context: &Context) -> Result<(), Setback> {
         if !aside::stands_aside(self.lock.path(), &context.memory)? {
             return Ok(());
         }
@@ -110,9 +110,9 @@ impl Held {
     /// better one.
     pub fn give_back(self, context: &Context) -> Result<(), state::Error> {
         let Self { store, lock, .. } = self;
-        let is_whole = store.meta().ok().flatten().is_some_and(|meta| meta.token.is_some());
+        let is_complete = store.meta().ok().flatten().is_some_and(|meta| meta.token.is_some());
         drop(store);
-        if is_whole || !aside::stands_aside(lock.path(), &context.memory)? {
+        if is_complete || !aside::stands_aside(lock.path(), &context.memory)? {
             return Ok(());
         }
         put_back(context, &lock)
@@ -120,11 +120,16 @@ impl Held {
 }
 
 /// Opens another store in place of one that cannot be built upon for this `reason`: the one set aside, which may be
-/// better, or else a new one. The unusable store `is_whole` if it is the result of a transaction of this partition.
-fn replace(context: &Context, lock: StoreLock, from: i64, (reason, is_whole): (&str, bool)) -> Result<Held, Setback> {
+/// better, or else a new one. The unusable store `is_complete` if it is the result of a transaction of this partition.
+fn replace(
+    context: &Context,
+    lock: StoreLock,
+    from: i64,
+    (reason, is_complete): (&str, bool),
+) -> Result<Held, Setback> {
     let (dir, memory) = (lock.path(), &context.memory);
     if aside::stands_aside(dir, memory)? {
-        if !is_whole {
+        if !is_complete {
             put_back(context, &lock)?;
             return Ok(Held::of(Store::open(dir, memory)?, lock));
         }

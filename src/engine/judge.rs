@@ -36,7 +36,7 @@ pub struct Judge {
     first_rows: Vec<usize>,
     evaluator: Evaluator,
     /// The offset of the record being worked on, in case of a panic.
-    pub at_hand: Option<i64>,
+    pub in_progress: Option<i64>,
 }
 
 /// What the store holds for a row.
@@ -96,7 +96,7 @@ impl Judge {
             found: Vec::new(),
             first_rows: Vec::new(),
             evaluator: Evaluator::default(),
-            at_hand: None,
+            in_progress: None,
         }
     }
 
@@ -106,9 +106,9 @@ impl Judge {
         self.readings.clear();
         let mut expected = share.position.next;
         for &index in indices {
-            self.at_hand = Some(expected);
+            self.in_progress = Some(expected);
             let record = batch.record(index);
-            self.at_hand = Some(record.offset);
+            self.in_progress = Some(record.offset);
             assert!(record.offset >= expected, "{}: offset {} came after {expected}", work.task.input, record.offset);
             expected = record.offset + 1;
             let Self { reader, arena, .. } = self;
@@ -116,7 +116,7 @@ impl Judge {
             self.readings.push(reading);
         }
         // What follows concerns all of them.
-        self.at_hand = Some(share.position.next);
+        self.in_progress = Some(share.position.next);
     }
 
     /// Fetches the entries of all rows from the store in one go. Entries that are in the overlay are not used then:

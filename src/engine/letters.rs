@@ -70,7 +70,7 @@ impl SetAside {
 
 impl Letters {
     /// A transaction that has set these aside is committed.
-    pub fn settle(&mut self, committed: &mut SetAside) {
+    pub fn add(&mut self, committed: &mut SetAside) {
         let unlogged = &mut self.unlogged;
         committed.reasons.iter().for_each(|(reason, count)| unlogged.count(*reason, *count));
         unlogged.framed += committed.framed;
@@ -146,20 +146,20 @@ mod tests {
             open.add(&record(offset, value), Reason::ValueMalformed, "no JSON");
         }
         assert_eq!(unlogged(&letters), (0, 0, None), "nothing is committed yet");
-        letters.settle(&mut open);
+        letters.add(&mut open);
         open.add(&record(7, &framed), Reason::Late, "late");
-        letters.settle(&mut open);
+        letters.add(&mut open);
         assert_eq!(unlogged(&letters), (3, 1, Some(5)), "one that could be read is no registry's");
         letters.log_if_due(&task, "dead", Duration::ZERO);
         assert_eq!(unlogged(&letters), (0, 0, None));
         open.add(&record(8, b"{"), Reason::ValueMalformed, "no JSON");
-        letters.settle(&mut open);
+        letters.add(&mut open);
         letters.log_if_due(&task, "dead", INTERVAL - Duration::from_millis(1));
         assert_eq!(unlogged(&letters), (1, 0, Some(8)), "it waits for its time");
         letters.log_if_due(&task, "dead", INTERVAL);
         assert_eq!(unlogged(&letters), (0, 0, None));
         open.add(&record(9, b"{"), Reason::ValueMalformed, "no JSON");
-        letters.settle(&mut open);
+        letters.add(&mut open);
         letters.log(&task, "dead", INTERVAL);
         assert_eq!(unlogged(&letters), (0, 0, None), "it leaves");
     }

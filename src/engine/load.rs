@@ -36,7 +36,7 @@ pub struct Loading<C: Cluster> {
     /// Loads that the store was given and has not finished.
     under_way: usize,
     /// Whether the store is still complete, with nothing of the load in it.
-    is_whole: bool,
+    is_complete: bool,
     from: i64,
     /// The offset after the last record read. Whatever reading has skipped since was aborted, but until the load has
     /// ended there may yet be something else at those offsets.
@@ -81,7 +81,7 @@ pub enum LoadStep {
 }
 
 impl<C: Cluster> Loading<C> {
-    /// Starts reading `changelog` at `from` into a store that has begun its load, or that `is_whole` and begins it when
+    /// Starts reading `changelog` at `from` into a store that has begun its load, or that `is_complete` and begins it when
     /// it is first written to. `position_offset` is where its position record is.
     pub fn new(
         context: &Context,
@@ -89,7 +89,7 @@ impl<C: Cluster> Loading<C> {
         changelog: &TopicPartition,
         settled: Settled,
         (from, position_offset): (i64, Option<i64>),
-        (synced_at, is_whole): (i64, bool),
+        (synced_at, is_complete): (i64, bool),
     ) -> Result<Self, Setback> {
         let reader = cluster.reader(changelog, from)?;
         let now = context.clock.monotonic();
@@ -99,7 +99,7 @@ impl<C: Cluster> Loading<C> {
             reader,
             buffer: None,
             under_way: 0,
-            is_whole,
+            is_complete,
             from,
             read_up_to: from,
             synced_at,
@@ -221,7 +221,7 @@ impl<C: Cluster> Loading<C> {
         now: Duration,
     ) -> Result<Option<LoadStep>, Setback> {
         let is_read = self.is_read();
-        if is_read && self.is_whole && self.buffer.as_ref().is_none_or(|rest| held.store.takes_at_once(rest)) {
+        if is_read && self.is_complete && self.buffer.as_ref().is_none_or(|rest| held.store.takes_at_once(rest)) {
             let rest = self.buffer.take();
             return Ok(Some(self.loaded(input, now, rest)));
         }
@@ -248,7 +248,7 @@ impl<C: Cluster> Loading<C> {
             synced_at: self.synced_at,
             position_offset,
         };
-        if self.is_whole {
+        if self.is_complete {
             // With its current position record, which stays until the load brings another.
             let meta = stands_at(self.from, self.former_position_offset);
             held.keep_copy(context)?;
@@ -257,7 +257,7 @@ impl<C: Cluster> Loading<C> {
         let reached =
             if sabotage::is_on(Sabotage::LoadPositionAhead) { self.settled.changelog_end } else { self.read_up_to };
         let meta = stands_at(reached, self.position_offset);
-        self.is_whole = false;
+        self.is_complete = false;
         self.under_way += 1;
         Ok(held.store.load(buffer, meta)?)
     }

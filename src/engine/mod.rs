@@ -165,7 +165,7 @@ impl Error {
     }
 }
 
-/// Runs topologies until they are stopped or, if so asked, drained.
+/// Runs topologies until they are stopped or, on request, drained.
 pub fn run(options: Options) -> Result<(), Error> {
     match &options.config.cluster {
         ClusterKind::Kafka => {

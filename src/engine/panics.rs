@@ -81,7 +81,7 @@ fn words(payload: &(dyn Any + Send)) -> Option<String> {
 
 /// What a task was working on when it panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtHand {
+pub enum InProgress {
     /// The record at this offset.
     Record(i64),
     /// A walk of the sweeper.
@@ -90,7 +90,7 @@ pub enum AtHand {
     Nothing,
 }
 
-impl AtHand {
+impl InProgress {
     /// The record's offset.
     pub fn record(self) -> Option<i64> {
         match self {
@@ -113,9 +113,9 @@ pub struct Panics {
 
 impl Panics {
     /// Counts another panic while working on `at`. A record further on shows that the task got past the former one.
-    pub fn note(&mut self, at: AtHand, panic: &Panic) {
+    pub fn note(&mut self, at: InProgress, panic: &Panic) {
         self.words.clone_from(&panic.0);
-        if at == AtHand::Walk {
+        if at == InProgress::Walk {
             self.walks += 1;
             return;
         }
@@ -187,20 +187,20 @@ mod tests {
     fn task_stops_at_a_record_that_panics_three_times_in_a_row() {
         let mut panics = Panics::default();
         for _ in 1..PANICS_MAX {
-            panics.note(AtHand::Record(7), &panic());
+            panics.note(InProgress::Record(7), &panic());
             assert_eq!(panics.stop_before(), None);
         }
         panics.pass(7);
-        panics.note(AtHand::Record(7), &panic());
+        panics.note(InProgress::Record(7), &panic());
         assert_eq!(panics.stop_before(), Some(7), "what comes before it is no progress");
     }
 
     #[test]
     fn panics_are_forgotten_once_the_task_gets_past_them() {
         let mut panics = Panics::default();
-        panics.note(AtHand::Record(7), &panic());
-        panics.note(AtHand::Record(7), &panic());
-        panics.note(AtHand::Record(8), &panic());
+        panics.note(InProgress::Record(7), &panic());
+        panics.note(InProgress::Record(7), &panic());
+        panics.note(InProgress::Record(8), &panic());
         assert_eq!(panics.times(), 1);
         panics.pass(9);
         assert_eq!(panics.times(), 0);
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn panics_in_restores_count_until_a_commit() {
         let mut panics = Panics::default();
-        (0..PANICS_MAX).for_each(|_| panics.note(AtHand::Nothing, &panic()));
+        (0..PANICS_MAX).for_each(|_| panics.note(InProgress::Nothing, &panic()));
         assert!(panics.are_too_many());
         assert_eq!(panics.stop_before(), None);
         panics.pass(0);
@@ -221,11 +221,11 @@ mod tests {
     fn panics_in_walks_count_across_commits() {
         let mut panics = Panics::default();
         for next in 1..i64::from(PANICS_MAX) {
-            panics.note(AtHand::Walk, &panic());
+            panics.note(InProgress::Walk, &panic());
             panics.pass(next * 1_000);
             assert!(!panics.are_too_many());
         }
-        panics.note(AtHand::Walk, &panic());
+        panics.note(InProgress::Walk, &panic());
         assert!(panics.are_too_many());
         assert_eq!(panics.stop_before(), None, "no record is to blame");
         assert!(panics.to_string().starts_with("panicked 3 times in a row: no"), "{panics}");
@@ -234,15 +234,15 @@ mod tests {
     #[test]
     fn completed_walk_forgets_earlier_panics_in_walks() {
         let mut panics = Panics::default();
-        (1..PANICS_MAX).for_each(|_| panics.note(AtHand::Walk, &panic()));
+        (1..PANICS_MAX).for_each(|_| panics.note(InProgress::Walk, &panic()));
         panics.walk_ended();
-        panics.note(AtHand::Walk, &panic());
+        panics.note(InProgress::Walk, &panic());
         assert_eq!(panics.times(), 1);
         // It does not concern those of a record.
-        panics.note(AtHand::Record(7), &panic());
-        panics.note(AtHand::Record(7), &panic());
+        panics.note(InProgress::Record(7), &panic());
+        panics.note(InProgress::Record(7), &panic());
         panics.walk_ended();
-        panics.note(AtHand::Record(7), &panic());
+        panics.note(InProgress::Record(7), &panic());
         assert_eq!(panics.stop_before(), Some(7));
     }
 }

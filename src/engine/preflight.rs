@@ -79,7 +79,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         let mut admitted = Admitted { topics: HashMap::new(), refused: BTreeMap::new() };
         let mut wrong = Vec::new();
         for facts in &all {
-            match self.settle(facts, partition_count.unwrap_or(1), &names) {
+            match self.judge_and_create(facts, partition_count.unwrap_or(1), &names) {
                 Ok(topic) => {
                     admitted.topics.insert(Arc::from(facts.input.name.as_str()), topic);
                 }
@@ -110,7 +110,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     /// Checks a topic that was added while the topology runs; `others` are those already read.
     pub fn admit(&self, topic: &str, others: &[String]) -> Result<InputTopic, cluster::Error> {
         let facts = Facts::gather(self.cluster, self.judge.topology, topic, self.group_rights(), &self.survey)?;
-        self.settle(&facts, facts.input.there().map_or(1, |input| input.partition_count), others)
+        self.judge_and_create(&facts, facts.input.there().map_or(1, |input| input.partition_count), others)
     }
 
     /// The rights to the group, if the cluster reports them. If its coordinator does not respond, the lanes will find
@@ -120,7 +120,12 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     }
 
     /// Judges, then creates what is missing.
-    fn settle(&self, facts: &Facts, partition_count: i32, inputs: &[String]) -> Result<InputTopic, cluster::Error> {
+    fn judge_and_create(
+        &self,
+        facts: &Facts,
+        partition_count: i32,
+        inputs: &[String],
+    ) -> Result<InputTopic, cluster::Error> {
         let topology = self.judge.topology;
         if let Some(problem) = feeding::problem_with(topology, &facts.input.name, inputs) {
             return Err(refused(problem));

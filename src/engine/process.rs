@@ -10,7 +10,7 @@ use super::context::Context;
 use super::crash;
 use super::failure::{Cause, Failure};
 use super::judge::Judge;
-use super::panics::AtHand;
+use super::panics::InProgress;
 use super::present::Doubt;
 use super::resume;
 use super::share::{Share, Stop};
@@ -31,8 +31,8 @@ impl Scratch {
     }
 
     /// The record that [`process`] was working on when it panicked.
-    pub fn at_hand(&self) -> AtHand {
-        self.judge.at_hand.map_or(AtHand::Nothing, AtHand::Record)
+    pub fn in_progress(&self) -> InProgress {
+        self.judge.in_progress.map_or(InProgress::Nothing, InProgress::Record)
     }
 }
 
@@ -109,7 +109,7 @@ pub fn process<C: Cluster>(
 ) -> Result<Added, Failure> {
     let processed = process_all(context, work, share, portion, producer, scratch);
     // Whatever the result: a later panic elsewhere must not be blamed on this record.
-    scratch.judge.at_hand = None;
+    scratch.judge.in_progress = None;
     processed
 }
 
@@ -136,7 +136,7 @@ fn process_all<C: Cluster>(
     let wall_ms = context.clock.wall_ms();
     for (at, &index) in indices.iter().enumerate() {
         let record = batch.record(index);
-        judge.at_hand = Some(record.offset);
+        judge.in_progress = Some(record.offset);
         crash::record(record.topic, record.partition, record.offset);
         let evaluation = judge
             .judge((context, work), share, at, &record, wall_ms)

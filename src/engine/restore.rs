@@ -262,8 +262,8 @@ fn begin<C: Cluster>(
             let offset = meta.map_or(settled.changelog_start, |meta| meta.changelog_offset);
             return finish(context, task, &settled, (offset, None));
         }
-        Standing::Beyond { stands: CHANGELOG_LOST, .. } => return Err(Refusal::ChangelogTailLost.into()),
-        Standing::Beyond { stands, end } => return Err(Refusal::ChangelogShrunk { stands, end }.into()),
+        Standing::Beyond { applied: CHANGELOG_LOST, .. } => return Err(Refusal::ChangelogTailLost.into()),
+        Standing::Beyond { applied, end } => return Err(Refusal::ChangelogShrunk { applied, end }.into()),
         // Other tasks are using the memory for loads. The store has not been touched yet.
         _ if !may_load => return Ok(Slice::Waiting),
         Standing::Behind { from, synced_at } => (from, synced_at),
@@ -278,8 +278,8 @@ fn begin<C: Cluster>(
     if from >= settled.changelog_end {
         return finish(context, task, &settled, (from, None));
     }
-    let is_whole = meta.is_some_and(|meta| meta.token.is_some()) && !sabotage::is_on(Sabotage::WholeStoreLoadedInto);
-    if !is_whole {
+    let is_complete = meta.is_some_and(|meta| meta.token.is_some()) && !sabotage::is_on(Sabotage::WholeStoreLoadedInto);
+    if !is_complete {
         let token = committed.filter(|_| sabotage::is_on(Sabotage::TokenInRestore));
         let meta = task.store_meta((from, task.position_offset), token, synced_at);
         task.held.as_mut().expect("locked before").store.begin_load(&meta)?;
@@ -287,8 +287,8 @@ fn begin<C: Cluster>(
     task.restored = true;
     tracing::info!(task = %task.input, from, to = settled.changelog_end, "restoring the store from the changelog");
     task.metrics.restore_remaining(settled.changelog_end - from);
-    let stands = (from, task.position_offset);
-    let loading = Loading::new(context, cluster, &task.changelog, settled, stands, (synced_at, is_whole))?;
+    let position = (from, task.position_offset);
+    let loading = Loading::new(context, cluster, &task.changelog, settled, position, (synced_at, is_complete))?;
     task.set_phase(Phase::Loading(Box::new(loading)));
     Ok(Slice::Worked)
 }
@@ -351,7 +351,7 @@ fn finish<C: Cluster>(
         Some(rest) => held.store.apply(rest, &meta)?,
         None => held.store.set_meta(&meta)?,
     }
-    held.settle(context)?;
+    held.drop_former(context)?;
     task.changelog_offset = changelog_offset;
     task.doubted = 0;
     task.unsettled = false;

@@ -40,7 +40,7 @@ pub enum Standing {
     /// hold the only copy.
     Beyond {
         /// How far it has applied the changelog.
-        stands: i64,
+        applied: i64,
         /// The changelog's end.
         end: i64,
     },
@@ -72,7 +72,7 @@ pub fn examine(
         return unusable(format!("it belongs to partition {}", meta.partition));
     }
     if meta.changelog_offset > settled.changelog_end && !sabotage::is_on(Sabotage::ChangelogEndNotCompared) {
-        return Standing::Beyond { stands: meta.changelog_offset, end: settled.changelog_end };
+        return Standing::Beyond { applied: meta.changelog_offset, end: settled.changelog_end };
     }
     // The store's last transaction ends with one marker. Anything after that is from this task's aborted transactions,
     // from others, or from one whose outcome was unknown; and if the group shows an offset that it has had before, the
@@ -82,8 +82,8 @@ pub fn examine(
         return Standing::Current;
     }
     if meta.changelog_offset < settled.changelog_start {
-        let (stands, start) = (meta.changelog_offset, settled.changelog_start);
-        return unusable(format!("it stands at changelog offset {stands}, before the changelog's start {start}"));
+        let (applied, start) = (meta.changelog_offset, settled.changelog_start);
+        return unusable(format!("it stands at changelog offset {applied}, before the changelog's start {start}"));
     }
     // Tombstones that it has not seen may have been compacted away: what they removed would stay for ever.
     if meta.changelog_offset < settled.changelog_end && wall_ms.saturating_sub(meta.synced_at) >= delete_retention_ms {
@@ -126,7 +126,7 @@ pub fn unreadable(bytes: usize) -> String {
 pub struct Resumption {
     /// The next source offset to read.
     pub next: i64,
-    /// Everything but the entries that decisions depend on.
+    /// What decisions depend on besides the entries.
     pub progress: Progress,
     /// Where the position comes from.
     pub origin: Origin,

@@ -1,7 +1,7 @@
 //! A task's share in the open transaction: everything that it would change for the task.
 //!
 //! What is committed is in the task and its store, and stays untouched until Kafka has confirmed the transaction. Then
-//! the share becomes the new state ([`super::task::Task::settle`]). An abort drops it, with nothing to undo.
+//! the share becomes the new state ([`super::task::Task::take_committed`]). An abort drops it, with nothing to undo.
 
 use crate::dedup::Progress;
 use crate::format::Token;
@@ -22,7 +22,7 @@ pub type TaskId = u64;
 pub struct Position {
     /// The next source offset to read.
     pub next: i64,
-    /// Everything but the entries that decisions depend on.
+    /// What decisions depend on besides the entries.
     pub progress: Progress,
 }
 

@@ -1,7 +1,7 @@
 //! A task: one input partition's work, its state and its phase.
 //!
 //! It holds what is committed. What the open transaction would change is in the task's [`Share`] of it, and is taken
-//! over ([`Task::settle`]) only after Kafka has confirmed the commit.
+//! over ([`Task::take_committed`]) only after Kafka has confirmed the commit.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -103,7 +103,7 @@ pub struct Task<C: Cluster> {
     pub held: Option<Held>,
     /// What was found wrong with the store's files while reading it: the next time it is opened, another is built.
     pub damaged: Option<String>,
-    /// As of the last committed transaction.
+    /// The position after the last committed transaction.
     pub committed: Position,
     /// Dead letters that are still to be logged.
     pub letters: Letters,
@@ -319,9 +319,9 @@ impl<C: Cluster> Task<C> {
 
     /// Takes over what Kafka has committed: publishes the counts and moves the position. The share's memory can then be
     /// reused.
-    pub fn settle(&mut self, share: &mut Share, wall_ms: i64) {
+    pub fn take_committed(&mut self, share: &mut Share, wall_ms: i64) {
         share.tally.publish(&self.metrics);
-        self.letters.settle(&mut share.set_aside);
+        self.letters.add(&mut share.set_aside);
         self.metrics.removed(share.removed);
         std::mem::swap(&mut self.committed, &mut share.position);
         self.last_timestamp = share.last_timestamp.or(self.last_timestamp);

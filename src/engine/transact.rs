@@ -434,6 +434,6 @@ fn apply<C: Cluster>(
     held.is_latest = written.is_ok();
     task.changelog_offset = changelog_offset;
     task.position_offset = position_offset;
-    task.settle(share, wall_ms);
+    task.take_committed(share, wall_ms);
     written.map_err(|error| Failure::state(share.task, error))
 }

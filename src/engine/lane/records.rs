@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Member, Producer, RecordBatch};
 use crate::engine::claims::{self, Ownership};
 use crate::engine::failure::Failure;
-use crate::engine::panics::{AtHand, caught};
+use crate::engine::panics::{InProgress, caught};
 use crate::engine::process::{Portion, process};
 use crate::engine::share::{Share, Stop, TaskId};
 use crate::engine::sweep;
@@ -103,7 +103,7 @@ impl<C: Cluster> Lane<C> {
         let portion = Portion { batch, indices, room: transactor.room(context) };
         let (share, producer) = transactor.touch(context, id, &work.task.committed).map_err(Failure::cluster)?;
         let processed = caught(|| process(context, &work, share, &portion, producer, scratch));
-        let added = processed.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.at_hand(), panic)))?;
+        let added = processed.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.in_progress(), panic)))?;
         if let Some(stop) = &mut share.stop {
             if let (Stop::Doubted(doubt), Some(end)) = (stop, member.end(&work.task.input)) {
                 doubt.reach(end);
@@ -148,7 +148,7 @@ impl<C: Cluster> Lane<C> {
                 self.touch(id).map(|share| share.into_iter().for_each(|share| sweep::remove(share, &expired)))
             }
             Ok(Err(error)) => Err(Failure::state(id, error)),
-            Err(panic) => Err(Failure::panicked(id, AtHand::Walk, panic)),
+            Err(panic) => Err(Failure::panicked(id, InProgress::Walk, panic)),
         };
         if let Err(failure) = swept {
             self.abort_and_restore(failure);

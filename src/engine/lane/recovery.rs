@@ -8,7 +8,7 @@ use crate::engine::context::backoff;
 use crate::engine::failure::{Cause, Failure};
 use crate::engine::fallback;
 use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
-use crate::engine::panics::{AtHand, Panic, caught};
+use crate::engine::panics::{InProgress, Panic, caught};
 use crate::engine::present::Doubt;
 use crate::engine::process::Scratch;
 use crate::engine::restore::{self, Setback, Slice, Then};
@@ -90,7 +90,7 @@ impl<C: Cluster> Lane<C> {
 
     /// A task has panicked while working on this: it is recreated, and with it everything it may have changed, and
     /// tries again, or stops if this was once too often. Its transaction was aborted before.
-    fn on_panic(&mut self, id: TaskId, at: AtHand, panic: &Panic) {
+    fn on_panic(&mut self, id: TaskId, at: InProgress, panic: &Panic) {
         self.scratch = Scratch::new(&self.context);
         (self.batch, self.restore_batch) = (C::Batch::default(), C::Batch::default());
         let Some(mut former) = self.tasks.remove(&id) else { return };
@@ -185,7 +185,7 @@ impl<C: Cluster> Lane<C> {
             let stepped = match caught(step) {
                 Ok(stepped) => stepped,
                 Err(panic) => {
-                    self.on_panic(id, AtHand::Nothing, &panic);
+                    self.on_panic(id, InProgress::Nothing, &panic);
                     continue;
                 }
             };
@@ -277,7 +277,7 @@ impl<C: Cluster> Lane<C> {
             let Self { context, cluster, tasks, member, scratch, metrics, .. } = self;
             let means = &mut Means { context, cluster, tasks, member, scratch, metrics };
             let stepped = caught(|| isolate::step(means, id))
-                .unwrap_or_else(|panic| Outcome::SetBack(Cause::Panicked { at: self.scratch.at_hand(), panic }));
+                .unwrap_or_else(|panic| Outcome::SetBack(Cause::Panicked { at: self.scratch.in_progress(), panic }));
             match stepped {
                 Outcome::Waiting | Outcome::Worked => {}
                 Outcome::Stopped(stop) => self.on_stop(id, stop),

@@ -116,7 +116,7 @@ fn text(committed: Option<&CommittedOffset>) -> Result<Option<OffsetMetadata>, S
 }
 
 /// The partition's stores that are the result of a transaction.
-fn whole<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> + Clone {
+fn complete_stores<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> + Clone {
     facts.candidates.iter().filter(move |found| {
         found.meta.partition == facts.partition
             && found.meta.token == Some(found.position.token)
@@ -125,9 +125,9 @@ fn whole<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> + Clone {
 }
 
 /// Those that have applied more of the changelog than it holds now, however long it is, or that say so themselves.
-fn beyond<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> {
+fn stores_beyond<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a Candidate> {
     let there = facts.known.changelog_id.zip(facts.contents);
-    whole(facts).filter(move |found| {
+    complete_stores(facts).filter(move |found| {
         there.is_some_and(|(id, contents)| {
             let is_unknown = |last: &PositionRecord| !covers(last, &found.position);
             found.meta.changelog_id == id.0
@@ -149,7 +149,7 @@ fn covers(one: &PositionRecord, other: &PositionRecord) -> bool {
 /// Whether the changelog named by the group or a store is usable, by the rules of [`resume`].
 fn keep(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Contents) -> Result<Choice, Problem> {
     let last = contents.last.as_ref();
-    if let Some(found) = beyond(facts).find(|found| !last.is_some_and(|last| covers(last, &found.position))) {
+    if let Some(found) = stores_beyond(facts).find(|found| !last.is_some_and(|last| covers(last, &found.position))) {
         return Err(Problem::Lost(format!(
             "the store {} has applied the transaction {}, which it does not hold",
             found.path.display(),
@@ -167,7 +167,7 @@ fn keep(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Contents) ->
             text.token
         )));
     }
-    match beyond(facts).next() {
+    match stores_beyond(facts).next() {
         Some(found) => Err(Problem::Other(format!(
             "the changelog holds what the store {} has applied, but the store {}: move its folder away, and it is rebuilt \
              from the changelog",
@@ -198,7 +198,7 @@ pub fn choose_anew(facts: Facts<'_>) -> Result<Choice, String> {
             last.token
         ));
     }
-    if let Some(more) = beyond(facts).find(|found| !from.is_some_and(|from| covers(from, &found.position))) {
+    if let Some(more) = stores_beyond(facts).find(|found| !from.is_some_and(|from| covers(from, &found.position))) {
         return Err(format!(
             "the store {} stands at the transaction {}, beyond what the group has committed: the group has lost offsets too; \
              {ANEW}",
@@ -215,9 +215,10 @@ fn from_stores(facts: Facts<'_>) -> Result<Choice, String> {
     if text.digest != OffsetMetadata::short_digest(&known.rules_digest) {
         return Err("its offset was committed under other rules: bring the topology's former rules back".to_owned());
     }
-    let Some(from) = whole(facts).find(|found| found.position.token == text.token) else {
-        let others: Vec<String> =
-            whole(facts).map(|found| format!("{} stands at {}", found.path.display(), found.position.token)).collect();
+    let Some(from) = complete_stores(facts).find(|found| found.position.token == text.token) else {
+        let others: Vec<String> = complete_stores(facts)
+            .map(|found| format!("{} stands at {}", found.path.display(), found.position.token))
+            .collect();
         let found = if others.is_empty() { "there is no other either".to_owned() } else { others.join(", ") };
         return Err(format!(
             "no store stands at the transaction {} that the group has committed ({found}): bring the state folder that \
@@ -237,8 +238,8 @@ fn processed_up_to(found: &Candidate, known: Known) -> Option<i64> {
 
 /// The store that has got furthest.
 fn furthest<'a>(facts: Facts<'a>) -> Option<&'a Candidate> {
-    let tells = whole(facts).filter(|found| processed_up_to(found, facts.known).is_some());
-    tells.max_by_key(|found| (processed_up_to(found, facts.known), found.position.stream_time))
+    let known = complete_stores(facts).filter(|found| processed_up_to(found, facts.known).is_some());
+    known.max_by_key(|found| (processed_up_to(found, facts.known), found.position.stream_time))
 }
 
 /// The group names no transaction: it was reset or deleted, or nothing was ever committed. A store's own position then

@@ -69,13 +69,13 @@ pub enum Refusal {
     },
     /// The changelog has lost its last records.
     #[error(
-        "the changelog held nothing behind offset {end}, and the store has applied it up to {stands}: its last records \
+        "the changelog held nothing behind offset {end}, and the store has applied it up to {applied}: its last records \
          were lost (by an unclean leader election, say), and the store, which is left as it is, may be the only one that \
          knows them; bring the changelog back, or {NOT_WITHOUT_A_COPY}, or {ANEW}"
     )]
     ChangelogShrunk {
         /// How far the store has applied it.
-        stands: i64,
+        applied: i64,
         /// Its end.
         end: i64,
     },

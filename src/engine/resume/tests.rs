@@ -77,7 +77,7 @@ fn standing(settled: &Settled, meta: &StoreMeta, committed: Option<&Token>) -> S
     examine(settled, 0, (Some(meta), false), committed, 1_000, DAY_MS)
 }
 
-fn go_on(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resumption, Refusal> {
+fn resume(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resumption, Refusal> {
     super::resumption(
         settled,
         position,
@@ -115,7 +115,7 @@ fn store_of_another_changelog_or_partition_is_unusable() {
 fn store_beyond_the_changelogs_end_proves_a_loss() {
     let mut short = settled(None);
     short.changelog_end = 399;
-    let beyond = Standing::Beyond { stands: 400, end: 399 };
+    let beyond = Standing::Beyond { applied: 400, end: 399 };
     for meta in [meta(Some(9)), meta(None)] {
         assert_eq!(standing(&short, &meta, Some(&token(9))), beyond);
     }
@@ -217,7 +217,7 @@ fn offset_that_went_back_neither_revives_an_old_store_nor_repeats() {
     assert_eq!(standing(&back, &meta(Some(9)), Some(&token(9))), Standing::Behind { from: 400, synced_at: 0 });
     let own = examine(&back, 0, (Some(&meta(Some(9))), true), Some(&token(9)), 1_000, DAY_MS);
     assert_eq!(own, Standing::Current, "after an abort, nothing beyond it counts");
-    let resumption = go_on(&back, Some(&position(12, &[(0, 300)]))).unwrap();
+    let resumption = resume(&back, Some(&position(12, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (250, Origin::Reset));
     assert!(resumption.progress.processed.contains(299), "what was processed is not forwarded again");
 }
@@ -225,7 +225,7 @@ fn offset_that_went_back_neither_revives_an_old_store_nor_repeats() {
 #[test]
 fn offset_that_went_back_over_a_sweep_is_resumed_from() {
     let back = settled(committed(300, metadata(token(9))));
-    let resumption = go_on(&back, Some(&position(12, &[(0, 300)]))).unwrap();
+    let resumption = resume(&back, Some(&position(12, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::Committed));
 }
 
@@ -265,7 +265,7 @@ fn empty_changelog_is_refused_if_a_store_remembers_more() {
 #[test]
 fn fresh_task_starts_where_the_topology_says() {
     let settled = settled(None);
-    let resumption = go_on(&settled, None).unwrap();
+    let resumption = resume(&settled, None).unwrap();
     assert_eq!((resumption.next, resumption.origin), (0, Origin::Fresh));
     let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
     assert_eq!(super::resumption(&settled, None, own).unwrap().next, 1000);
@@ -273,13 +273,13 @@ fn fresh_task_starts_where_the_topology_says() {
 
 #[test]
 fn fresh_task_starts_at_an_offset_set_by_hand() {
-    let resumption = go_on(&settled(committed(40, String::new())), None).unwrap();
+    let resumption = resume(&settled(committed(40, String::new())), None).unwrap();
     assert_eq!((resumption.next, resumption.origin), (40, Origin::Fresh));
 }
 
 #[test]
 fn task_resumes_at_the_committed_offset_with_its_progress() {
-    let resumption = go_on(&settled(committed(300, metadata(token(9)))), Some(&position(9, &[(0, 300)]))).unwrap();
+    let resumption = resume(&settled(committed(300, metadata(token(9)))), Some(&position(9, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::Committed));
     assert_eq!((resumption.progress.stream_time, resumption.progress.horizon), (77, 5));
     assert_eq!(resumption.progress.truncates, 3);
@@ -289,7 +289,7 @@ fn task_resumes_at_the_committed_offset_with_its_progress() {
 
 #[test]
 fn reset_group_is_read_from_its_offset_as_replayed() {
-    let resumption = go_on(&settled(committed(0, String::new())), Some(&position(9, &[(0, 300)]))).unwrap();
+    let resumption = resume(&settled(committed(0, String::new())), Some(&position(9, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (0, Origin::Reset));
     assert!(resumption.progress.is_replayed(0) && resumption.progress.is_replayed(299));
 }
@@ -327,23 +327,23 @@ fn position_is_known_even_if_nothing_before_it_was_processed() {
 #[test]
 fn changelog_without_the_committed_transaction_is_refused() {
     let settled = settled(committed(300, metadata(token(9))));
-    assert!(matches!(go_on(&settled, None), Err(Refusal::ChangelogLost { .. })), "recreated and empty");
+    assert!(matches!(resume(&settled, None), Err(Refusal::ChangelogLost { .. })), "recreated and empty");
     let older = position(8, &[(0, 299)]);
-    assert!(matches!(go_on(&settled, Some(&older)), Err(Refusal::ChangelogLost { .. })), "its end is gone");
+    assert!(matches!(resume(&settled, Some(&older)), Err(Refusal::ChangelogLost { .. })), "its end is gone");
     // Reset from 300 to later, on to 500, then reset to 250: what was committed at 300 is gone, and what came before is
     // there.
     let holed = position(8, &[(0, 250), (400, 500)]);
-    assert!(matches!(go_on(&settled, Some(&holed)), Err(Refusal::ChangelogLost { .. })), "its end is gone, a hole");
+    assert!(matches!(resume(&settled, Some(&holed)), Err(Refusal::ChangelogLost { .. })), "its end is gone, a hole");
 }
 
 #[test]
 fn changelog_recreated_under_a_task_at_work_is_refused() {
     let mut recreated = settled(committed(300, metadata(token(9))));
     recreated.changelog_id = TopicId([8; 16]);
-    let refused = go_on(&recreated, Some(&position(9, &[(0, 300)])));
+    let refused = resume(&recreated, Some(&position(9, &[(0, 300)])));
     assert!(matches!(refused, Err(Refusal::ChangelogRecreated { .. })));
     recreated.committed = None;
-    let refused = go_on(&recreated, Some(&position(9, &[(0, 300)])));
+    let refused = resume(&recreated, Some(&position(9, &[(0, 300)])));
     assert!(matches!(refused, Err(Refusal::ChangelogRecreated { .. })), "also with the group gone");
 }
 
@@ -351,7 +351,7 @@ fn changelog_recreated_under_a_task_at_work_is_refused() {
 fn recreated_input_is_refused_even_at_the_same_offset() {
     let mut settled = settled(committed(300, metadata(token(9))));
     settled.input_id = TopicId([8; 16]);
-    let refused = go_on(&settled, Some(&position(9, &[(0, 300)])));
+    let refused = resume(&settled, Some(&position(9, &[(0, 300)])));
     assert!(matches!(refused, Err(Refusal::InputRecreated { .. })));
 }
 
@@ -374,11 +374,11 @@ fn gap_at_either_end_of_the_input_is_refused() {
     let mut input = settled(committed(300, metadata(token(9))));
     input.input_start = 301;
     let known = position(9, &[(0, 300)]);
-    assert_eq!(go_on(&input, Some(&known)), Err(Refusal::InputTruncated { next: 300, start: 301 }));
+    assert_eq!(resume(&input, Some(&known)), Err(Refusal::InputTruncated { next: 300, start: 301 }));
     input.input_start = 300;
-    assert!(go_on(&input, Some(&known)).is_ok());
+    assert!(resume(&input, Some(&known)).is_ok());
     input.input_end = 299;
-    assert_eq!(go_on(&input, Some(&known)), Err(Refusal::InputShrunk { next: 300, end: 299 }));
+    assert_eq!(resume(&input, Some(&known)), Err(Refusal::InputShrunk { next: 300, end: 299 }));
 }
 
 #[test]
@@ -386,18 +386,18 @@ fn group_may_be_reset_to_removed_records_if_they_were_processed() {
     let mut input = settled(committed(19, String::new()));
     input.input_start = 41;
     let known = position(9, &[(0, 30), (31, 300)]);
-    assert_eq!(go_on(&input, Some(&known)), Err(Refusal::InputTruncated { next: 19, start: 41 }), "30 was skipped");
-    let resumption = go_on(&input, Some(&position(9, &[(0, 300)]))).unwrap();
+    assert_eq!(resume(&input, Some(&known)), Err(Refusal::InputTruncated { next: 19, start: 41 }), "30 was skipped");
+    let resumption = resume(&input, Some(&position(9, &[(0, 300)]))).unwrap();
     assert_eq!((resumption.next, resumption.origin), (41, Origin::Reset));
     input.input_start = 301;
-    let refused = go_on(&input, Some(&position(9, &[(0, 300)])));
+    let refused = resume(&input, Some(&position(9, &[(0, 300)])));
     assert_eq!(refused, Err(Refusal::InputTruncated { next: 19, start: 301 }), "300 was never read");
 }
 
 #[test]
 fn foreign_metadata_is_refused() {
     let settled = settled(committed(300, "someone else".to_owned()));
-    let refused = go_on(&settled, None).unwrap_err();
+    let refused = resume(&settled, None).unwrap_err();
     assert!(matches!(refused, Refusal::ForeignOffset(_)) && refused.to_string().ends_with(FOREIGN_OFFSET_HELP));
 }
 

@@ -146,7 +146,7 @@ fn send_all(site: &Site, records: &[(&str, StoredRecord)]) {
 }
 
 /// Sends records at these limits and just beyond: how many were forwarded, and the dead letters of the others.
-fn lived_through(limits: Limits) -> (usize, Vec<String>) {
+fn forwarded_and_refused(limits: Limits) -> (usize, Vec<String>) {
     let site = Site::new();
     let roomy = [("max.message.bytes", (32 << 20).to_string())];
     for topic in ["orders", "clean", "shop-dead"] {
@@ -208,7 +208,7 @@ fn records_beyond_a_limit_become_dead_letters() {
         version_digits_max: 20,
     };
     for limits in [small, Limits::default()] {
-        let (forwarded, letters) = lived_through(limits);
+        let (forwarded, letters) = forwarded_and_refused(limits);
         assert_eq!(forwarded, 6, "{letters:?}");
         let of = |bytes: usize| format!("{} bytes, more than the limit of {bytes}", bytes + 1);
         let expected = [

@@ -11,7 +11,7 @@ const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
 
 /// Processes two records, then two more with outdated reports at first, with the store or without.
-fn go_on(tell: Outdated, times: u32, is_stored: bool) -> (Result<(), Error>, Arc<Faults>, usize) {
+fn process_with(outdated: Outdated, times: u32, is_stored: bool) -> (Result<(), Error>, Arc<Faults>, usize) {
     let site = Site::new();
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
     site.send(INPUT, "a", &[1, 2]);
@@ -20,7 +20,7 @@ fn go_on(tell: Outdated, times: u32, is_stored: bool) -> (Result<(), Error>, Arc
     if !is_stored {
         std::fs::remove_dir_all(site.config().state_dir).unwrap();
     }
-    let faults = Arc::new(Faults { outdated: Some((tell, AtomicU32::new(times))), ..Faults::default() });
+    let faults = Arc::new(Faults { outdated: Some((outdated, AtomicU32::new(times))), ..Faults::default() });
     let options = Options {
         config: site.config(),
         topologies: vec![topology],
@@ -52,8 +52,8 @@ const OUTDATED: [(Outdated, bool); 6] = [
 
 #[test]
 fn outdated_report_of_a_broker_is_asked_again() {
-    for (nth, (tell, is_stored)) in OUTDATED.into_iter().enumerate() {
-        let (ended, faults, forwarded) = go_on(tell, 2, is_stored);
+    for (nth, (outdated, is_stored)) in OUTDATED.into_iter().enumerate() {
+        let (ended, faults, forwarded) = process_with(outdated, 2, is_stored);
         assert!(ended.is_ok(), "{nth}: {ended:?}");
         assert_eq!(forwarded, 4, "{nth}");
         assert_eq!(faults.doubted.load(Ordering::SeqCst), 2, "{nth}");
@@ -62,8 +62,8 @@ fn outdated_report_of_a_broker_is_asked_again() {
 
 #[test]
 fn repeated_report_is_believed() {
-    for (nth, (tell, is_stored)) in OUTDATED.into_iter().enumerate() {
-        let (ended, _, forwarded) = go_on(tell, u32::MAX, is_stored);
+    for (nth, (outdated, is_stored)) in OUTDATED.into_iter().enumerate() {
+        let (ended, _, forwarded) = process_with(outdated, u32::MAX, is_stored);
         assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{nth}: {ended:?}");
         assert_eq!(forwarded, 2, "{nth}");
     }

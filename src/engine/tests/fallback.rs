@@ -54,7 +54,7 @@ fn lose(fallen_back: i64, things: u64) {
         })
         .collect();
     site.cluster.append(INPUT, 0, &messages).unwrap();
-    await_that("the store to be told", || {
+    await_that("the loss to be noted", || {
         let found = Survey::of_folder(&site.config().state_dir).stores("shop", INPUT).unwrap();
         let store = found[0].read().ok().flatten();
         store.and_then(|store| store.meta().ok().flatten()).is_some_and(|meta| meta.changelog_offset == CHANGELOG_LOST)

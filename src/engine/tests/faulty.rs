@@ -149,10 +149,10 @@ impl cluster::Producer for FaultyProducer {
         if message.topic.ends_with(".changelog") {
             let end = self.expected.iter().find(|(number, _)| *number == ticket.number).map_or(0, |(_, end)| *end);
             // The previous transaction's marker is at its end.
-            let stands = end + 1 - fallen_back + self.logged;
+            let lands = end + 1 - fallen_back + self.logged;
             self.logged += 1;
             if ticket.report && fallen_back > 0 {
-                self.delivered.push((ticket.number, stands));
+                self.delivered.push((ticket.number, lands));
             }
         }
         self.inner.send(ticket, message)
@@ -182,7 +182,7 @@ impl cluster::Producer for FaultyProducer {
     fn commit(&mut self, offsets: &[OffsetCommit], group: Self::Metadata) -> Result<(), cluster::Error> {
         let is_below = |(number, at): &(u64, i64)| self.expected.iter().any(|(of, from)| of == number && at < from);
         if self.delivered.iter().any(is_below) {
-            return Err(cluster::Error::new(Kind::Abort, "a record has come to stand where others stood"));
+            return Err(cluster::Error::new(Kind::Abort, "a record was delivered to an offset that was taken"));
         }
         if !self.failures.is_empty() {
             return Err(cluster::Error::new(Kind::Abort, "a record could not be delivered"));

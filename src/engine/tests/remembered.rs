@@ -61,13 +61,13 @@ fn drops(site: &Site) -> Vec<String> {
     said.map(|line| format!("{} {}", line["offset"], line["reason"].as_str().unwrap())).collect()
 }
 
-fn begin(site: &Site) {
+fn process_first(site: &Site) {
     send(site, &["x c a other 1", "x c b other 1", "y d b rows 2", "- t b rows 3", "y null", "z d b rows 4"]);
     site.drain(&changes()).unwrap();
     assert!(drops(site).is_empty(), "{:?}", drops(site));
 }
 
-fn go_on(site: &Site) {
+fn process_more(site: &Site) {
     let redelivered = ["x c a other 1", "y null", "z null", "z null", "w c b rows 2", "w c b rows 5", "- t b rows 3"];
     send(site, &redelivered);
     send(site, &["x c a other 2", "x c b other 1"]);
@@ -87,16 +87,16 @@ fn go_on(site: &Site) {
 #[test]
 fn scopes_truncates_and_owed_tombstones_survive_a_stop() {
     let site = Site::new();
-    begin(&site);
-    go_on(&site);
+    process_first(&site);
+    process_more(&site);
 }
 
 #[test]
 fn scopes_truncates_and_owed_tombstones_come_back_from_the_changelog() {
     let site = Site::new();
-    begin(&site);
+    process_first(&site);
     std::fs::remove_dir_all(site.folder.path().join("state")).unwrap();
-    go_on(&site);
+    process_more(&site);
     std::fs::remove_dir_all(site.folder.path().join("state")).unwrap();
     // So does the failback's segment.
     send(&site, &["x c b other 1", "x c a other 2"]);

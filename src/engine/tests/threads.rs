@@ -21,8 +21,8 @@ fn thread_that_cannot_be_started_ends_the_run_with_that_reason() {
     itself.args(["--exact", name, "--test-threads=1", "--nocapture"]);
     itself.env(IS_WITHOUT, "1").env("RUST_MIN_STACK", STACK_BYTES.to_string());
     let output = itself.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    let output_text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output_text.contains("1 passed"), "{output_text}");
 }
 
 fn end_without_threads() {

@@ -10,7 +10,7 @@ const OUTPUT: &str = "clean";
 const CHANGELOG: &str = "ratchet.shop.orders.changelog";
 
 /// Continues while a topic is unknown for this many queries.
-fn go_on(topic: &'static str, times: u32) -> (Result<(), Error>, u32, usize) {
+fn process_with(topic: &'static str, times: u32) -> (Result<(), Error>, u32, usize) {
     let site = Site::new();
     let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
     site.send(INPUT, "a", &[1, 2]);
@@ -52,7 +52,7 @@ fn changelog_just_created_by_another_instance_is_found() {
 #[test]
 fn topic_that_a_broker_does_not_know_yet_is_queried_again() {
     for topic in [INPUT, OUTPUT, CHANGELOG] {
-        let (ended, left, forwarded) = go_on(topic, 3);
+        let (ended, left, forwarded) = process_with(topic, 3);
         assert!(ended.is_ok(), "{topic}: {ended:?}");
         assert_eq!((left, forwarded), (0, 3), "{topic}");
     }
@@ -60,7 +60,7 @@ fn topic_that_a_broker_does_not_know_yet_is_queried_again() {
 
 #[test]
 fn topic_that_stays_unknown_is_refused() {
-    let (ended, _, forwarded) = go_on(INPUT, u32::MAX);
+    let (ended, _, forwarded) = process_with(INPUT, u32::MAX);
     let Err(Error::Topology { reason, .. }) = ended else { panic!("{ended:?}") };
     assert!(reason.contains("input topic \"orders\" does not exist"), "{reason}");
     assert_eq!(forwarded, 2);
