@@ -1,8 +1,8 @@
 //! Claims: the owner named beside a committed offset, and how this process changes it.
 //!
 //! The rule: **whenever a transaction of an id can have written for a partition, the text beside the partition's
-//! committed offset names that id.** So a lane *claims* a task before it takes it into a transaction under an id that
-//! is not named yet, and *releases* it when it hands it over with nothing open. Both are transactions of the lane's own
+//! committed offset names that id.** So a lane *claims* a partition before a transaction writes for it under an id
+//! that is not named yet, and *releases* it when it hands it over with nothing open. Both are transactions of the lane's own
 //! producer that carry offsets only: offset and token as they were read, with another owner beside them. Offsets are
 //! never committed outside of transactions: a client repeats such a request on its own when its connection breaks, and
 //! a late copy would take back what was committed since.
@@ -81,13 +81,13 @@ pub struct Ownership<'a, C: Cluster> {
     pub metrics: &'a LaneMetrics,
 }
 
-/// Whether `task` has to be claimed before `id` may write for it.
+/// Whether the task's partition has to be claimed before `id` may write for it.
 pub fn is_unclaimed<C: Cluster>(task: &Task<C>, id: &str) -> bool {
     task.commitment.as_ref().is_some_and(|known| !known.is_of(id))
 }
 
 impl<C: Cluster> Ownership<'_, C> {
-    /// Claims a task unless it is claimed already, and in the same transaction the others that `too` picks. After an
+    /// Claims a task's partition unless it is claimed already, and in the same transaction the others that `too` picks. After an
     /// error the transactor's transaction must be aborted.
     pub fn claim(self, task: TaskId, too: impl Fn(&Task<C>) -> bool) -> Result<(), cluster::Error> {
         let id = self.transactor.producer().id().to_owned();

@@ -3,10 +3,10 @@
 //!
 //! Such a store may be the last copy of what it remembers. So it is set aside ([`crate::state::aside`]), another is
 //! built in its place, and it is removed only when that one is complete and the task continues with it
-//! ([`Held::drop_former`]). A refusal puts it back ([`Held::give_back`]). A complete store that is merely behind gets a copy
-//! set aside in the same way, unless everything it lacks is written in one batch. If the process is killed in between,
-//! it finds both when it restarts, and continues building: a rebuilt store names a transaction only once it is
-//! complete.
+//! ([`Held::drop_former`]). A refusal puts it back ([`Held::give_back`]). A complete store that is merely behind gets a
+//! copy set aside in the same way, unless everything it lacks is written in one batch. If the process is killed in
+//! between, it finds both when it restarts, and continues building: a rebuilt store names a transaction only once it
+//! is complete.
 
 use crate::cluster::{Cluster, Settled};
 use crate::format::{POSITION_KEY, PositionRecord};
