@@ -9,8 +9,8 @@ pub mod dedup;
 pub mod format;
 #[path = "../../src/cluster/kafka/native/unpack/frames.rs"]
 pub mod frames;
-#[path = "../../src/mistakes.rs"]
-pub mod mistakes;
+#[path = "../../src/sabotage.rs"]
+pub mod sabotage;
 #[path = "../../src/record.rs"]
 pub mod record;
 #[path = "../../src/topology/mod.rs"]
