@@ -1,4 +1,4 @@
-//! Captures one of each kind of record that the connectors make, for tests that have no connector.
+//! Captures each kind of record that the connectors write, for tests without a connector.
 
 use std::fs;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::until::within;
 
 const DELIVERY: Duration = Duration::from_secs(120);
 
-/// What the first snapshot reads.
+/// Read by the first snapshot.
 const ROWS: &str = "
 insert into orders values (1, 'new', 100, null, 1), (2, 'new', 200, 'a note', 2), (3, 'new', 300, null, 3);
 insert into order_lines values (1, 1, 'a', 1, 4), (1, 2, 'b', 2, 5);";
 
-/// Changes of every kind, streamed.
+/// Streamed changes of every kind.
 const CHANGES: &str = "
 insert into orders values (4, 'new', 400, null, 6);
 update orders set status = 'paid', revision = 7 where id = 1;
@@ -43,7 +43,7 @@ update orders set status = 'back', revision = 16 where id = 1;
 delete from orders where id = 4;
 insert into orders values (4, 'again', 444, null, 17);";
 
-/// Captures the records of a database into `tests/data/cdc-real/NAME.jsonl`, in the form of `kcat -J`.
+/// Captures a database's records into `tests/data/cdc-real/NAME.jsonl`, in the form of `kcat -J`.
 pub fn capture(database: &dyn Database) {
     let broker = Broker::start();
     let kafka = Kafka::at(&broker.bootstrap());
@@ -111,7 +111,7 @@ pub fn capture(database: &dyn Database) {
 
     let captured = topics.iter().enumerate().flat_map(|(n, topic)| {
         let records = &kafka.read(topic)[&0];
-        // Schema changes are long, and tell nothing of rows.
+        // Schema changes are long, and say nothing about rows.
         lines(topic, &records[..if n < TABLES.len() { records.len() } else { records.len().min(2) }])
     });
     let lines: Vec<String> = captured.collect();
@@ -120,7 +120,7 @@ pub fn capture(database: &dyn Database) {
     println!("{}: {} records", path.display(), lines.len());
 }
 
-/// Rows of orders that are waited for: all that was committed before them has been delivered, too.
+/// Orders to wait for: once one arrives, everything committed before it has been delivered, too.
 struct Marks {
     topic: String,
     last: i64,

@@ -1,7 +1,7 @@
 //! Kafka Connect, standalone, with one Debezium connector.
 //!
-//! It flushes its offsets when it stops in good order, and never in between: so killing it brings redelivery,
-//! and everything since the last orderly stop comes again.
+//! It flushes its offsets when it stops cleanly, and never in between: so after a kill, everything since the last clean
+//! stop is delivered again.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::kafka;
 use crate::server::free_port;
 use crate::until::within;
 
-/// How long an orderly stop may take.
+/// How long a clean stop may take.
 const STOP_WAIT: Duration = Duration::from_secs(60);
 
-/// A connector, running or not. Dropped, it is killed.
+/// A connector, running or not. Killed when dropped.
 pub struct Connect {
     libs: PathBuf,
     folder: PathBuf,
@@ -26,7 +26,7 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Writes the settings, of which `further` win; starts nothing.
+    /// Writes the settings, with `further` overriding others; starts nothing.
     pub fn new(database: &dyn Database, brokers: &str, further: &[(&str, &str)]) -> Connect {
         let name = database.name();
         let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join(database.pom());
@@ -51,7 +51,7 @@ impl Connect {
         connect
     }
 
-    /// Changes one of the connector's settings for its next start, and answers what it was.
+    /// Changes one of the connector's settings for its next start, and returns the old value.
     pub fn set(&self, setting: &str, value: Option<&str>) -> Option<String> {
         assert!(self.child.is_none(), "it runs");
         let file = self.folder.join("connector.json");
@@ -74,7 +74,7 @@ impl Connect {
         self.folder.join("connect.log")
     }
 
-    /// Starts it. The worker's own port is another one each time: nobody asks it anything.
+    /// Starts it. The worker's own port changes every time: nothing connects to it.
     pub fn start(&mut self) {
         assert!(self.child.is_none(), "it runs already");
         let log: File =
@@ -108,7 +108,7 @@ impl Connect {
         assert!(ended.is_none() && given_up.is_none(), "{ended:?} {given_up:?}, see {}", self.log().display());
     }
 
-    /// Kills it (SIGKILL): what it has not flushed of its offsets is lost.
+    /// Kills it (SIGKILL): offsets that it has not flushed are lost.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -116,7 +116,7 @@ impl Connect {
         }
     }
 
-    /// Stops it in good order (SIGTERM): it flushes its offsets.
+    /// Stops it cleanly (SIGTERM): it flushes its offsets.
     pub fn stop(&mut self) {
         let mut child = self.child.take().expect("it was started");
         kafka::signal(&child, libc::SIGTERM);
@@ -126,7 +126,7 @@ impl Connect {
         assert!(self.offsets().exists(), "it stopped without flushing its offsets, see {}", self.log().display());
     }
 
-    /// Removes its offsets: it will take a snapshot.
+    /// Removes its offsets, so that it will take a snapshot.
     pub fn lose_offsets(&self) {
         assert!(self.child.is_none(), "it runs");
         fs::remove_file(self.offsets()).expect("it has stored its offsets before");
@@ -139,7 +139,7 @@ impl Drop for Connect {
             let log = fs::read_to_string(self.log()).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             let tail = &lines[lines.len().saturating_sub(15)..];
-            eprintln!("--- Kafka Connect said, {}:\n{}", self.log().display(), tail.join("\n"));
+            eprintln!("--- Kafka Connect's log, {}:\n{}", self.log().display(), tail.join("\n"));
         }
         self.kill();
     }

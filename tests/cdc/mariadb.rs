@@ -13,11 +13,11 @@ const PACKAGE: &str = "on Debian and Ubuntu the package mariadb-server";
 const FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/libexec"];
 const DATABASE: &str = "shop";
 
-/// A running MariaDB. Dropped, it is gone with its data.
+/// A running MariaDB. Stopped and deleted when dropped.
 pub struct MariaDb {
     client: PathBuf,
     port: u16,
-    // In this order: the server ends before its folder goes away.
+    // In this order: the server ends before its folder is removed.
     _server: Server,
     home: Home,
 }
@@ -43,9 +43,9 @@ impl MariaDb {
             "--innodb-flush-log-at-trx-commit=0",
         ]);
         let program = program("mariadb", &FOLDERS, "on Debian and Ubuntu the package mariadb-client");
-        let mut ask = client(&program, &home);
-        ask.args(["-e", "select 1"]).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Server::start("mariadb", server, || ask.status().is_ok_and(|status| status.success()));
+        let mut probe = client(&program, &home);
+        probe.args(["-e", "select 1"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Server::start("mariadb", server, || probe.status().is_ok_and(|status| status.success()));
         let mariadb = MariaDb { client: program, port, _server: server, home };
         let create = client(&mariadb.client, &mariadb.home);
         Session::open(create, "mariadb-create").run(&format!("create database {DATABASE}; use {DATABASE}; {CREATE}"));
@@ -102,7 +102,7 @@ impl Database for MariaDb {
     }
 
     fn further_topics(&self) -> Vec<&'static str> {
-        // Schema changes; without it the connector waits for ever. The schema history it creates itself.
+        // Schema changes; without the topic the connector waits for ever. It creates the schema history's topic itself.
         vec![self.topic_prefix()]
     }
 
@@ -135,7 +135,7 @@ impl Database for MariaDb {
     }
 
     fn waiting_query(&self) -> &'static str {
-        // Not `innodb_trx`: that is a copy, which is not made anew as long as it is read within 100 ms.
+        // Not `innodb_trx`: that is a copy, which is not refreshed while it is read more often than every 100 ms.
         "select variable_value from information_schema.global_status
          where variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS';"
     }

@@ -1,4 +1,4 @@
-//! The built `ratchet run` at work on a topology as it is shipped.
+//! The built `ratchet run` at work on a shipped topology.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use crate::until::within;
 /// What the CLI promises for SIGTERM.
 const STOP_WAIT: Duration = Duration::from_secs(25);
 
-/// A job, running or not. Dropped, it is killed.
+/// A job, running or not. Killed when dropped.
 pub struct Operator {
     topology: PathBuf,
     folder: PathBuf,
@@ -23,7 +23,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts a topology of `topologies/`.
+    /// Starts a topology from `topologies/`.
     pub fn start(name: &str, brokers: &str) -> Operator {
         let topology = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("topologies/{name}.yaml"));
         let mut operator = Operator::new(name, topology, brokers);
@@ -31,7 +31,7 @@ impl Operator {
         operator
     }
 
-    /// Starts the topology that a text says, in a folder of this name.
+    /// Starts the topology in `text`, in a folder of this name.
     pub fn of(folder: &str, text: &str, brokers: &str) -> Operator {
         let mut operator = Operator::new(folder, PathBuf::new(), brokers);
         operator.write(text);
@@ -39,7 +39,7 @@ impl Operator {
         operator
     }
 
-    /// From the next start on, this is its topology.
+    /// Makes this its topology from the next start on.
     pub fn write(&mut self, text: &str) {
         self.topology = self.folder.join("topology.yaml");
         fs::write(&self.topology, text).expect("the run's folder is writable");
@@ -62,14 +62,14 @@ impl Operator {
         Operator { topology, folder, port, child: None }
     }
 
-    /// Starts it again after [`Operator::stop`].
+    /// Restarts it after [`Operator::stop`].
     pub fn restart(&mut self) {
         assert!(self.child.is_none(), "it runs already");
         let log: File =
             OpenOptions::new().create(true).append(true).open(self.log()).expect("the run's folder is writable");
         let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
         command.arg("run").arg("--config").arg(self.folder.join("config.yaml")).arg(&self.topology);
-        // Variables of this prefix are settings; the tests' own are none of the operator's business.
+        // Variables with this prefix are settings; those of the tests must not reach the operator.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
             command.env_remove(name);
         }
@@ -77,8 +77,8 @@ impl Operator {
         self.child = Some(kafka::spawn(command).expect("the built program starts"));
     }
 
-    /// From the next start on, a snapshot's read replaces an older change: the topology with its preset written
-    /// out, and one line more.
+    /// From the next start on, a snapshot's read replaces an older change: writes out the topology with its preset
+    /// expanded, and one more line.
     pub fn read_by_version(&mut self) {
         let expanded = Command::new(env!("CARGO_BIN_EXE_ratchet"))
             .args(["check", "--expand"])
@@ -87,7 +87,7 @@ impl Operator {
             .expect("the built program starts");
         let text = String::from_utf8(expanded.stdout).expect("a topology is text");
         let switched = text.replacen("\nkinds:\n", "\nkinds:\n  reads: by_version\n", 1);
-        assert!(expanded.status.success() && switched != text, "no kinds to be switched in:\n{text}");
+        assert!(expanded.status.success() && switched != text, "no kinds to switch in:\n{text}");
         self.topology = self.folder.join("by-version.yaml");
         fs::write(&self.topology, switched).expect("the run's folder is writable");
     }
@@ -96,19 +96,19 @@ impl Operator {
         self.folder.join("ratchet.log")
     }
 
-    /// Waits until `/readyz` says `ready`.
+    /// Waits until `/readyz` returns 200.
     pub fn await_ready(&mut self) {
         within(STOP_WAIT, "ratchet to be ready", || {
             self.assert_running();
             let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
             write!(stream, "GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).ok()?;
-            answer.contains(" 200 ").then_some(())
+            let mut response = String::new();
+            stream.read_to_string(&mut response).ok()?;
+            response.contains(" 200 ").then_some(())
         });
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it ends without a signal.
     pub fn await_exit(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it was started");
         within(STOP_WAIT, "ratchet to end", || child.try_wait().expect("it is our child"))
@@ -120,7 +120,7 @@ impl Operator {
         assert!(ended.is_none(), "ratchet has ended: {ended:?}, see {}", self.log().display());
     }
 
-    /// Asks it to stop (SIGTERM), which it has to do cleanly and in time.
+    /// Stops it by SIGTERM, which has to end it cleanly and in time.
     pub fn stop(&mut self) {
         let mut child = self.child.take().expect("it was started");
         kafka::signal(&child, libc::SIGTERM);
@@ -131,7 +131,7 @@ impl Operator {
     }
 
     /// Everything that it has logged.
-    pub fn said(&self) -> String {
+    pub fn printed(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
     }
 }
@@ -139,10 +139,10 @@ impl Operator {
 impl Drop for Operator {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let said = self.said();
+            let said = self.printed();
             let lines: Vec<&str> = said.lines().collect();
             let tail = &lines[lines.len().saturating_sub(15)..];
-            eprintln!("--- ratchet said, {}:\n{}", self.log().display(), tail.join("\n"));
+            eprintln!("--- ratchet's log, {}:\n{}", self.log().display(), tail.join("\n"));
         }
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();

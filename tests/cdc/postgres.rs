@@ -13,12 +13,12 @@ const PACKAGE: &str = "on Debian and Ubuntu the package postgresql";
 const FOLDERS: [&str; 1] = ["/usr/lib/postgresql/*/bin"];
 const DATABASE: &str = "shop";
 
-/// A running PostgreSQL. Dropped, it is gone with its data.
+/// A running PostgreSQL. Stopped and deleted when dropped.
 pub struct Postgres {
     name: &'static str,
     psql: PathBuf,
     port: u16,
-    // In this order: the server ends before its folder goes away.
+    // In this order: the server ends before its folder is removed.
     _server: Server,
     home: Home,
 }
@@ -28,7 +28,7 @@ impl Postgres {
         Postgres::named("postgres")
     }
 
-    /// Starts a server with an empty data folder, and creates the tables. What belongs to it is called by its name.
+    /// Starts a server with an empty data folder, and creates the tables. Its files and sessions get its name.
     pub fn named(name: &'static str) -> Postgres {
         let home = Home::new(&["postgres", "nobody"]);
         let psql = program("psql", &FOLDERS, PACKAGE);
@@ -42,13 +42,13 @@ impl Postgres {
         for setting in ["wal_level=logical", "listen_addresses=127.0.0.1", "fsync=off", "wal_sender_timeout=0"] {
             server.args(["-c", setting]);
         }
-        let mut ask = client(&psql, &home, port, "postgres");
-        ask.args(["-c", "select 1"]).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Server::start(name, server, || ask.status().is_ok_and(|status| status.success()));
+        let mut probe = client(&psql, &home, port, "postgres");
+        probe.args(["-c", "select 1"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Server::start(name, server, || probe.status().is_ok_and(|status| status.success()));
         let postgres = Postgres { name, psql, port, _server: server, home };
         let create = client(&postgres.psql, &postgres.home, port, "postgres");
         Session::open(create, &format!("{name}-create-database")).run(&format!("create database {DATABASE};"));
-        // Of orders the log holds whole old rows, of order_lines only their keys: both are usual.
+        // The log has whole old rows of orders, but only keys of order_lines: both are common.
         let orders_in_full = "alter table orders replica identity full;";
         postgres.session(&format!("{name}-create-tables")).run(&format!("{CREATE}\n{orders_in_full}"));
         postgres

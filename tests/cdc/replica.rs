@@ -1,5 +1,5 @@
-//! What a consumer makes of a topic: a table, the last record of a key wins. It notes whenever a row goes
-//! back in time; the rows' revisions, which only rise in the source, tell it.
+//! What a consumer makes of a topic: a table in which the last record of a key wins. It notes whenever a row goes back
+//! in time, which shows in the rows' revisions, since these only rise in the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use crate::cluster::Stored;
 
-/// A table that is made of change events.
+/// A table built from change events.
 #[derive(Default)]
 pub struct Replica {
     pub rows: BTreeMap<String, Value>,
-    /// A row was replaced by an older state of it.
+    /// Rows that were replaced by an older state.
     pub went_back: Vec<String>,
-    /// A deleted row was there again in a state from before its delete.
+    /// Deleted rows that reappeared in a state from before their delete.
     pub came_back: Vec<String>,
-    /// A row was removed by the delete of an older state of it.
+    /// Rows that were removed by the delete of an older state.
     pub vanished: Vec<String>,
-    /// Null values that did not follow their delete, and deletes whose null value did not follow them.
+    /// Null values without a delete before them, and deletes without a null value after them.
     pub stray_tombstones: Vec<String>,
     /// The greatest revision of each key so far.
     newest: BTreeMap<String, i64>,
@@ -26,10 +26,10 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// The table that a topic's records make.
+    /// The table that results from a topic's records.
     pub fn of(topic: &BTreeMap<i32, Vec<Stored>>) -> Replica {
         let mut replica = Replica::default();
-        // A key's records lie in one partition, so the order of the partitions does not matter.
+        // A key's records are in one partition, so the order of the partitions does not matter.
         for record in topic.values().flatten() {
             replica.apply(record);
         }
@@ -53,7 +53,7 @@ impl Replica {
         let change = payload(value);
         let now = self.rows.get(&key).map(revision);
         if change["after"].is_null() {
-            // Where the log holds only the key of a deleted row, the connector fills the rest up with nothing.
+            // Where the log holds only the key of a deleted row, the connector leaves the other columns empty.
             let deleted = revision(&change["before"]);
             if let Some(now) = now.filter(|&now| 0 < deleted && deleted < now) {
                 self.vanished.push(format!("{key} at offset {}: {now}, by a delete of {deleted}", record.offset));
@@ -74,7 +74,7 @@ impl Replica {
     }
 }
 
-/// The event in a converter's JSON, with or without its schema beside it.
+/// The event in a converter's JSON, with or without its schema.
 pub fn payload(bytes: &[u8]) -> Value {
     let mut value: Value = serde_json::from_slice(bytes).expect("the converter writes JSON");
     if value.get("schema").is_some() { value["payload"].take() } else { value }

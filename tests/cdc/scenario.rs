@@ -21,34 +21,34 @@ mod upgrade;
 
 /// Of every table's topic and of its output.
 const PARTITIONS: i32 = 3;
-/// How many transactions one stretch of work makes.
+/// How many transactions there are in a stretch of work.
 const STRETCH: u64 = 80;
-/// How many orders go from one transaction to another in it.
+/// How many orders are handed over from one transaction to another in a stretch.
 const HANDOVERS: u64 = 6;
-/// For a connector to start and to deliver a stretch of work, on a machine that has other things to do.
+/// How long a connector may take to start and to deliver a stretch of work, on a busy machine.
 const DELIVERY: Duration = Duration::from_secs(120);
 
 /// Everything but the operator, up and running.
 pub struct Scenario<'a> {
     database: &'a dyn Database,
-    /// What the outputs' names end with, behind the tables' topics.
+    /// The suffix of the outputs' names, after the tables' topics.
     output: &'static str,
     kafka: Kafka,
     connect: Connect,
     session: Session,
-    /// For transactions that are open at the same time as another.
+    /// For transactions that overlap with another.
     other: Session,
     /// For what happens while one of those waits for the other.
     third: Session,
     workload: Workload,
-    /// One of each table.
+    /// One for each table.
     arrivals: Vec<Arrivals>,
 }
 
 /// What has arrived in a table's topic so far.
 struct Arrivals {
     follower: Follower,
-    /// Snapshots' reads.
+    /// Reads of snapshots.
     reads: usize,
     /// The first columns of keys.
     ids: HashSet<i64>,
@@ -65,7 +65,7 @@ impl Arrivals {
 }
 
 impl<'a> Scenario<'a> {
-    /// Creates the topics, the outputs `{topic}.clean` too. `further` are settings of the connector's.
+    /// Creates the topics, including the outputs `{topic}.clean`. `further` are settings of the connector.
     pub fn start(database: &'a dyn Database, broker: &Broker, further: &[(&str, &str)]) -> Scenario<'a> {
         let kafka = Kafka::at(&broker.bootstrap());
         for table in &TABLES {
@@ -92,17 +92,17 @@ impl<'a> Scenario<'a> {
         }
     }
 
-    /// The story, with a topology that is shipped.
+    /// The story, with a shipped topology.
     pub fn run(mut self, topology: &str) {
         self.work(Kinds::All);
         let mut operator = Operator::start(topology, self.kafka.brokers());
 
-        self.tell("a first snapshot, then changes");
+        self.announce("a first snapshot, then changes");
         self.connect.start();
         self.work(Kinds::All);
         self.await_delivered();
 
-        self.tell("the connector is stopped in good order, and killed before it has flushed its offsets again");
+        self.announce("the connector is stopped cleanly, and killed before it flushes its offsets again");
         self.connect.stop();
         self.connect.start();
         self.work(Kinds::All);
@@ -113,18 +113,20 @@ impl<'a> Scenario<'a> {
         self.work(Kinds::All);
         self.await_delivered();
 
-        self.tell("its offsets are lost: a second snapshot, in mid-stream");
+        self.announce("its offsets are lost: a second snapshot, in mid-stream");
         self.connect.stop();
         self.take_another_snapshot();
         self.work(Kinds::All);
         self.await_delivered();
 
         if let Some(setting) = self.database.without_snapshot() {
-            self.tell("its offsets are lost, and it goes on without a snapshot: its first transaction comes again");
-            self.go_on_without_offsets(setting);
+            self.announce(
+                "its offsets are lost, and it resumes without a snapshot: its first transaction is delivered again",
+            );
+            self.resume_without_offsets(setting);
         }
 
-        self.tell("the topic is read again from the beginning by a reset group");
+        self.announce("the topic is read again from the start by a reset group");
         self.await_drained(topology, &mut operator);
         operator.stop();
         self.reset_group(topology, &mut operator);
@@ -137,10 +139,10 @@ impl<'a> Scenario<'a> {
         self.repair(topology, &mut operator);
     }
 
-    /// What changes while the connector has no offsets is in no record but the next snapshot's reads. They lose
-    /// to a change that is known, until `reads: by_version` and one more snapshot.
+    /// Changes made while the connector has no offsets are only in the next snapshot's reads. These lose to a known
+    /// change, until `reads: by_version` and one more snapshot.
     fn repair(&mut self, topology: &str, operator: &mut Operator) {
-        self.tell("its offsets are lost while rows change: their last state is in a snapshot's reads only");
+        self.announce("its offsets are lost while rows change: their last state is only in a snapshot's reads");
         self.connect.stop();
         // What is deleted now is in no record at all.
         self.work(Kinds::Keeping);
@@ -151,13 +153,13 @@ impl<'a> Scenario<'a> {
             let (source, replica) = (self.source(table), Replica::of(&self.read_output(table)));
             let differences = differences(&source, &replica.rows);
             println!("{} {}: {} rows miss a change", self.database.name(), table.name, differences.len());
-            assert!(!differences.is_empty(), "no read has lost to a change of {}", table.name);
-            assert!(source.keys().eq(replica.rows.keys()), "rows are missing, or too many");
+            assert!(!differences.is_empty(), "no read lost to a change of {}", table.name);
+            assert!(source.keys().eq(replica.rows.keys()), "rows are missing, or there are too many");
             let older = |(key, row): (&String, &Value)| row["revision"].as_i64() <= source[key]["revision"].as_i64();
             assert!(replica.rows.iter().all(older), "a row is newer than the source's");
         }
 
-        self.tell("reads by version, and one more snapshot");
+        self.announce("reads by version, and one more snapshot");
         operator.stop();
         operator.read_by_version();
         operator.restart();
@@ -178,9 +180,9 @@ impl<'a> Scenario<'a> {
         }
     }
 
-    /// The database knows up to which commit everything was delivered. What is delivered again from there on begins
-    /// with a transaction of which the connector does not know the commit before.
-    fn go_on_without_offsets(&mut self, (setting, without): (&'static str, &str)) {
+    /// The database knows up to which commit everything was delivered. What is redelivered from there starts with a
+    /// transaction for which the connector does not know the previous commit.
+    fn resume_without_offsets(&mut self, (setting, without): (&'static str, &str)) {
         let (id, astride) = self.workload.straddling();
         self.session.run(&astride.begin);
         self.other.run(&astride.other);
@@ -213,11 +215,11 @@ impl<'a> Scenario<'a> {
         });
     }
 
-    fn tell(&self, what: &str) {
+    fn announce(&self, what: &str) {
         println!("{}: {what}", self.database.name());
     }
 
-    /// A stretch of work, transactions that are open at once included.
+    /// A stretch of work, with some overlapping transactions.
     fn work(&mut self, kinds: Kinds) {
         for transaction in self.workload.transactions(self.database, STRETCH, kinds) {
             self.session.run(&transaction);
@@ -233,7 +235,8 @@ impl<'a> Scenario<'a> {
         }
     }
 
-    /// A key that is waited for. PostgreSQL has the waiting row in its log below the delete, and commits it after.
+    /// One transaction waits for another's key. PostgreSQL logs the waiting row before the delete, and its commit after
+    /// it.
     fn hand_over(&mut self, nth: u64) {
         let handover = self.workload.handover(nth);
         self.session.run(&handover.hold);
@@ -242,11 +245,11 @@ impl<'a> Scenario<'a> {
             (self.third.run(self.database.waiting_query()) == ["1"]).then_some(())
         });
         self.third.run(&handover.meanwhile);
-        self.session.run(&handover.give_up);
+        self.session.run(&handover.release);
         self.other.finish(&handover.take);
     }
 
-    /// Waits until all that was committed stands in the topics.
+    /// Waits until everything committed is in the topics.
     fn await_delivered(&mut self) {
         let (id, sql) = self.workload.marker();
         self.session.run(&format!("begin; {sql} commit;"));
@@ -279,7 +282,7 @@ impl<'a> Scenario<'a> {
         TABLES.iter().flat_map(|table| (0..PARTITIONS).map(|p| (self.database.topic(table), p))).collect()
     }
 
-    /// Lets the stopped operator read everything again: nothing may come out of that.
+    /// Lets the stopped operator read everything again: nothing of that may be forwarded.
     fn reset_group(&self, topology: &str, operator: &mut Operator) {
         let outputs = || TABLES.iter().map(|table| self.read_output(table)).collect::<Vec<_>>();
         let before = outputs();
@@ -289,27 +292,31 @@ impl<'a> Scenario<'a> {
         }
         operator.restart();
         self.await_drained(topology, operator);
-        assert!(operator.said().contains("the group was reset"), "the reset was not noticed: {}", operator.said());
-        assert!(outputs() == before, "reading the input again has brought something new");
+        assert!(
+            operator.printed().contains("the group was reset"),
+            "the reset was not noticed: {}",
+            operator.printed()
+        );
+        assert!(outputs() == before, "reading the input again forwarded something");
     }
 
-    /// That what is to be survived has happened, that it does harm without ratchet, and none with it.
+    /// Checks that the faults to survive have happened, that they do harm without ratchet, and none with it.
     fn check(&mut self, table: &Table) {
         let name = format!("{} {}", self.database.name(), table.name);
         let raw = self.kafka.read(&self.database.topic(table));
         let clean = self.check_output(table);
         let count = |topic: &BTreeMap<i32, Vec<Stored>>| topic.values().map(Vec::len).sum::<usize>();
         let History { snapshots, redelivered, otherwise, falls } = self.history(&raw);
-        println!("{name}: positions fell {falls} times; {otherwise} changes had another sequence when they came again");
+        println!("{name}: positions fell {falls} times; {otherwise} changes had another sequence when redelivered");
         assert!(redelivered > 0, "{name}: nothing was delivered twice");
         assert_eq!(snapshots.len(), 2, "{name}: not two snapshots");
         if self.database.logs_commits_in_order() {
-            assert_eq!(falls, 0, "{name}: the log is not in the order of commits");
+            assert_eq!(falls, 0, "{name}: the log is not in commit order");
         } else if table.name == TABLES[0].name {
             assert!(falls > 0, "{name}: no row that waited for its key is below the delete before it");
         }
-        let is_told_otherwise = self.database.without_snapshot().is_some();
-        assert_eq!(otherwise > 0, is_told_otherwise, "{name}: changes with another sequence: {otherwise}");
+        let has_other_sequences = self.database.without_snapshot().is_some();
+        assert_eq!(otherwise > 0, has_other_sequences, "{name}: changes with another sequence: {otherwise}");
         assert!(count(&clean) + redelivered <= count(&raw), "{name}: something redelivered came out");
 
         let without = Replica::of(&raw);
@@ -327,7 +334,7 @@ impl<'a> Scenario<'a> {
         assert!(!without.came_back.is_empty(), "{name}: no deleted row came back in the raw topic");
     }
 
-    /// That the output's table is the source's, row for row, and that no row in it has ever gone back.
+    /// Checks that the output's table is the source's, row for row, and that no row in it ever went back.
     fn check_output(&mut self, table: &Table) -> BTreeMap<i32, Vec<Stored>> {
         let name = format!("{} {}", self.database.name(), table.name);
         let source = self.source(table);
@@ -357,7 +364,7 @@ impl<'a> Scenario<'a> {
         .collect()
     }
 
-    /// What a topic tells of how it was delivered.
+    /// How a topic was delivered.
     fn history(&self, topic: &BTreeMap<i32, Vec<Stored>>) -> History {
         let mut history = History::default();
         let (mut first, mut latest) = (HashMap::new(), HashMap::new());
@@ -367,7 +374,7 @@ impl<'a> Scenario<'a> {
                 history.snapshots.insert(position);
                 continue;
             }
-            // The commit before, where the connector knows it.
+            // The previous commit, if the connector knows it.
             let sequence = source["sequence"].as_str().map(str::to_owned);
             match first.entry((key.clone(), position.clone(), change["op"].to_string())) {
                 Entry::Occupied(delivered) => {
@@ -394,7 +401,7 @@ struct History {
     redelivered: usize,
     /// Those of them that had another `sequence` before.
     otherwise: usize,
-    /// Changes of which the position is below that of the row's change before.
+    /// Changes with a position below that of the row's previous change.
     falls: usize,
 }
 
@@ -402,13 +409,13 @@ fn group(topology: &str) -> String {
     format!("ratchet.{topology}")
 }
 
-/// The changes in a topic with their keys, null values left out.
+/// The changes in a topic with their keys, without null values.
 fn changes(topic: &BTreeMap<i32, Vec<Stored>>) -> impl Iterator<Item = (Option<Vec<u8>>, Value)> {
     let records = topic.values().flatten();
     records.filter_map(|record| Some((record.key.clone(), payload(record.value.as_deref()?))))
 }
 
-/// What differs between the source's rows and a replica's, a line a row.
+/// The differences between the source's rows and a replica's, one line a row.
 fn differences(source: &BTreeMap<String, Value>, replica: &BTreeMap<String, Value>) -> Vec<String> {
     let keys: std::collections::BTreeSet<&String> = source.keys().chain(replica.keys()).collect();
     let differing = keys.into_iter().filter(|key| source.get(*key) != replica.get(*key));

@@ -1,7 +1,7 @@
-//! A database server of the test's own: its programs, its user, its folder.
+//! The test's own database server: its programs, its user, its folder.
 //!
-//! Database servers refuse to run as root. Where the test is root, they run as their package's user, in a
-//! folder that this user can reach: below the system's temporary folder, and gone when the server is dropped.
+//! Database servers refuse to run as root. If the test is root, they run as their package's user, in a folder that this
+//! user can reach: below the system's temporary folder, and removed when the server is dropped.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -17,13 +17,13 @@ use tempfile::TempDir;
 use crate::kafka;
 use crate::until::within;
 
-/// How long a server may take to answer on a busy machine.
+/// How long a server may take to respond on a busy machine.
 const START_WAIT: Duration = Duration::from_secs(60);
 
-/// Who a server runs as, and where.
+/// A server's user and folder.
 pub struct Home {
     folder: TempDir,
-    /// User and group; `None` where the test is not root.
+    /// User and group; `None` if the test is not root.
     user: Option<(u32, u32)>,
 }
 
@@ -44,7 +44,7 @@ impl Home {
         self.folder.path()
     }
 
-    /// A command as the server's user, in the server's folder.
+    /// A command that runs as the server's user, in the server's folder.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.folder()).stdin(Stdio::null());
@@ -70,26 +70,26 @@ fn look_up(name: &str) -> Option<(u32, u32)> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _gate = ONE_AT_A_TIME.lock().expect("nobody panics with it");
     let name = CString::new(name).expect("names have no zero byte");
-    // SAFETY: the answer, which the next call overwrites, is read before the gate opens.
+    // SAFETY: the result, which the next call overwrites, is read before the gate opens.
     unsafe { libc::getpwnam(name.as_ptr()).as_ref() }.map(|entry| (entry.pw_uid, entry.pw_gid))
 }
 
-/// A running server. Dropped, it is killed; its folder goes away with its home.
+/// A running server. Killed when dropped; its folder is removed with its home.
 pub struct Server {
     child: Child,
 }
 
 impl Server {
-    /// Starts it and waits until `answers` says so.
-    pub fn start(name: &str, mut command: Command, mut answers: impl FnMut() -> bool) -> Server {
+    /// Starts it and waits until `responds` returns true.
+    pub fn start(name: &str, mut command: Command, mut responds: impl FnMut() -> bool) -> Server {
         let log = kafka::run_folder().join(format!("{name}.log"));
         let file = File::create(&log).expect("the run's folder is writable");
         command.stdout(file.try_clone().expect("an open file")).stderr(file);
         let mut child = kafka::spawn(command).unwrap_or_else(|e| panic!("cannot start {name}: {e}"));
-        within(START_WAIT, &format!("{name} to answer, see {}", log.display()), || {
+        within(START_WAIT, &format!("{name} to respond, see {}", log.display()), || {
             let ended = child.try_wait().expect("it is our child");
             assert!(ended.is_none(), "{name} ended: {ended:?}, see {}", log.display());
-            answers().then_some(())
+            responds().then_some(())
         });
         Server { child }
     }
@@ -102,16 +102,16 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody has at the moment.
+/// A port that is free at the moment.
 pub fn free_port() -> u16 {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     socket.local_addr().expect("a bound socket").port()
 }
 
-/// Where a program is: on the path, or in one of these folders, whose last part may be a star.
+/// The path of a program: on `PATH`, or in one of these folders, which may contain a star.
 ///
 /// # Panics
-/// With what to install, if it is nowhere.
+/// With what to install, if it is not found.
 pub fn program(name: &str, folders: &[&str], package: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();

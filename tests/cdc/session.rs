@@ -1,4 +1,4 @@
-//! A session with a database, by its own command line client: SQL in, lines out.
+//! A session with a database, through its own command line client: SQL in, lines out.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use std::thread;
 use crate::kafka;
 use crate::until::DEADLINE;
 
-/// An open session. It ends when it is dropped.
+/// An open session. Ends when dropped.
 pub struct Session {
     child: Child,
     input: ChildStdin,
@@ -20,8 +20,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts a client that reads SQL from its standard input, answers bare lines at once, and ends at the
-    /// first mistake. What it complains of goes to a file of this name.
+    /// Starts a client that reads SQL from its standard input, prints bare lines at once, and ends at the first
+    /// error. Its errors go to a file of this name.
     pub fn open(mut command: Command, name: &str) -> Session {
         let errors = kafka::run_folder().join(format!("{name}.log"));
         let file = File::create(&errors).expect("the run's folder is writable");
@@ -34,21 +34,21 @@ impl Session {
         Session { child, input, output, errors, runs: 0 }
     }
 
-    /// Runs statements, each ended by a semicolon, and waits for what they answer.
+    /// Runs statements, each ended by a semicolon, and returns the lines that they print.
     #[track_caller]
     pub fn run(&mut self, sql: &str) -> Vec<String> {
         self.begin(sql);
         self.finish(sql)
     }
 
-    /// Sends statements. [`Session::finish`] has to come next.
+    /// Sends statements. [`Session::finish`] has to be called next.
     pub fn begin(&mut self, sql: &str) {
         self.runs += 1;
-        // Where this fails, the client has ended, and no answer comes.
+        // If this fails, the client has ended, and no line comes.
         let _ = writeln!(self.input, "{sql}\nselect '{}';", self.end()).and_then(|()| self.input.flush());
     }
 
-    /// Waits for what the statements answer that were sent last.
+    /// Waits for the lines that the last statements print.
     #[track_caller]
     pub fn finish(&mut self, sql: &str) -> Vec<String> {
         let mut lines = Vec::new();

@@ -1,17 +1,17 @@
-//! What the applications do to the tables: every kind of change that a connector makes something of.
+//! What applications do to the tables: every kind of change that a connector shows.
 
 use crate::database::{Database, TABLES, tuples};
 use crate::random::Random;
 
-/// How many kinds of transactions there are, and how many of them keep every row under its key.
+/// How many kinds of transactions there are, and how many of these keep every row under its key.
 const KINDS: u64 = 10;
 const KEEPING: u64 = 6;
 
-/// An order that is never changed, whatever the seed: only snapshots tell of it once its insert is gone. Below zero, so
-/// that no `id % n` is its share; the first row of its table, so that its read is among the first of a snapshot.
+/// An order that is never changed, whatever the seed: only snapshots show it once its insert is gone. Below zero, so
+/// that no `id % n` selects it; the first row of its table, so that its read is among the first of a snapshot.
 const AT_REST: i64 = -1;
 
-/// Which transactions to make.
+/// The kinds of transactions to generate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kinds {
     All,
@@ -19,24 +19,24 @@ pub enum Kinds {
     Keeping,
 }
 
-/// Two transactions at once: the other begins later and commits earlier.
+/// Two overlapping transactions: the other begins later and commits earlier.
 pub struct Interleaved {
     pub begin: String,
     pub other: String,
     pub commit: String,
 }
 
-/// A transaction that waits for the key that another one holds, deletes and gives up.
+/// A transaction that waits for a key which another one holds, deletes and releases.
 pub struct Handover {
     pub hold: String,
-    /// Waits for the end of the one that holds.
+    /// Waits for the end of the one that holds the key.
     pub take: String,
-    /// A transaction of another row, which ends meanwhile.
+    /// A transaction on another row, which ends meanwhile.
     pub meanwhile: String,
-    pub give_up: String,
+    pub release: String,
 }
 
-/// Makes transactions. Each statement writes a greater revision than all before it.
+/// Generates transactions. Each statement writes a greater revision than all before it.
 pub struct Workload {
     random: Random,
     revision: i64,
@@ -50,7 +50,7 @@ impl Workload {
         Workload { random, revision: 0, next_order: 1, live: Vec::new(), gone: Vec::new() }
     }
 
-    /// One transaction of each kind first, then any.
+    /// First one transaction of each kind, then any.
     pub fn transactions(&mut self, database: &dyn Database, count: u64, kinds: Kinds) -> Vec<String> {
         let end = if kinds == Kinds::All { KINDS } else { KEEPING };
         while self.live.len() < 8 {
@@ -82,7 +82,7 @@ impl Workload {
         }
     }
 
-    /// A transaction that is open while another one is begun and committed, on other rows.
+    /// A transaction that is open while another one begins and commits, on other rows.
     pub fn interleaved(&mut self) -> Interleaved {
         let (a, b, c) = (self.live[0], self.live[1], self.live[2]);
         let mut set =
@@ -91,8 +91,8 @@ impl Workload {
         Interleaved { begin: format!("begin; {first}"), other: second, commit: format!("{third} commit;") }
     }
 
-    /// An order that goes from one transaction to another: the other one inserts it, or, by turns, gives its number to
-    /// a row that there is.
+    /// An order that is handed over from one transaction to another: the other one inserts it or, in turn, gives its
+    /// number to an existing row.
     pub fn handover(&mut self, nth: u64) -> Handover {
         let (held, meanwhile) = (self.live[0], self.live[1]);
         let set = |status: &str, revision: i64, id: i64| {
@@ -108,11 +108,11 @@ impl Workload {
             format!("update orders set id = {held}, revision = {} where id = {renumbered};", self.next())
         };
         let meanwhile = set("meanwhile", self.next(), meanwhile);
-        Handover { hold, take, meanwhile, give_up: format!("delete from orders where id = {held}; commit;") }
+        Handover { hold, take, meanwhile, release: format!("delete from orders where id = {held}; commit;") }
     }
 
-    /// A transaction that changes a row, lets another one of another row come in between, and changes its row again.
-    /// With it are a marker's rows, of this number.
+    /// A transaction that changes a row, lets another transaction on another row in between, and changes its row again.
+    /// It includes a marker's rows, whose number is returned.
     pub fn straddling(&mut self) -> (i64, Interleaved) {
         let (a, b) = (self.live[0], self.live[1]);
         let mut set =
@@ -129,7 +129,7 @@ impl Workload {
         )
     }
 
-    /// A row in each table that was not there before, to be committed after all that was made so far.
+    /// A new row for each table, to be committed after everything generated so far.
     pub fn marker(&mut self) -> (i64, String) {
         let id = 1_000_000 + self.next();
         let revision = self.next();
@@ -155,7 +155,7 @@ impl Workload {
         format!("{order},{line},'sku-{line}',{},{}", self.random.below(9) + 1, self.next())
     }
 
-    /// The first orders, and the one at rest; nothing where they are there.
+    /// Inserts the first orders and the one at rest; `None` once they exist.
     fn insert_all_live(&mut self) -> Option<String> {
         (self.revision == 0).then(|| {
             let ids = [AT_REST].into_iter().chain(self.live.clone());
@@ -240,7 +240,7 @@ impl Workload {
         format!("update orders set id = {new}, revision = {revision} where id = {old};")
     }
 
-    /// An order is deleted and made anew under its old number.
+    /// Inserts a deleted order again under its old number.
     fn bring_back(&mut self) -> String {
         let Some(id) = self.gone.pop() else { return self.delete() };
         self.live.push(id);

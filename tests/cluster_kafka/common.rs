@@ -1,4 +1,4 @@
-//! What the tests share: a cluster, topics and groups of their own, and other people's clients.
+//! What the tests share: a cluster, topics and groups of their own, and independent clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub fn at(topic: &Arc<str>, partition: i32) -> TopicPartition {
     TopicPartition::new(Arc::clone(topic), partition)
 }
 
-/// Waits until `look` gives something.
+/// Waits until `look` returns something.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -95,7 +95,7 @@ pub fn commit_of(partition: &TopicPartition, offset: i64, metadata: &str) -> Off
     OffsetCommit { partition: partition.clone(), committed: CommittedOffset { offset, metadata: metadata.to_owned() } }
 }
 
-/// Polls until the member is given partitions, and takes them over; an empty assignment is taken too.
+/// Polls until partitions are assigned to the member, and accepts them; an empty assignment counts.
 pub fn joined(member: &mut Member) -> Vec<TopicPartition> {
     let mut batch = Batch::default();
     eventually("an assignment", || match member.poll(&mut batch, 10, STEP).unwrap() {
@@ -110,7 +110,7 @@ pub fn joined(member: &mut Member) -> Vec<TopicPartition> {
     })
 }
 
-/// A member of a group of its own that has joined and holds all of `input`, none of it started.
+/// A member, alone in a new group, that has been assigned all of `input` and has started none of it.
 pub fn lone_member(cluster: &Kafka, input: &Arc<str>) -> (String, Member) {
     let group = unique("group");
     let mut member = cluster.member(&group, &[Arc::clone(input)]).unwrap();
@@ -118,7 +118,7 @@ pub fn lone_member(cluster: &Kafka, input: &Arc<str>) -> (String, Member) {
     (group, member)
 }
 
-/// What a batch held, copied: partition, offset and value.
+/// A record of a batch, copied: partition, offset and value.
 pub type Seen = (i32, i64, String);
 
 pub fn seen(batch: &Batch) -> Vec<Seen> {
@@ -126,7 +126,7 @@ pub fn seen(batch: &Batch) -> Vec<Seen> {
     records.map(|r| (r.partition, r.offset, String::from_utf8(r.value.unwrap_or_default().to_vec()).unwrap())).collect()
 }
 
-/// Polls until `count` records came.
+/// Polls until `count` records have arrived.
 pub fn poll_records(member: &mut Member, count: usize) -> Vec<Seen> {
     let (mut batch, mut all) = (Batch::default(), Vec::new());
     eventually("records", || {
@@ -137,7 +137,7 @@ pub fn poll_records(member: &mut Member, count: usize) -> Vec<Seen> {
     all
 }
 
-/// Polls for `time` and asserts that nothing comes.
+/// Polls for `time` and asserts that nothing arrives.
 pub fn poll_nothing(member: &mut Member, time: Duration) {
     let (mut batch, until) = (Batch::default(), Instant::now() + time);
     while Instant::now() < until {
@@ -155,7 +155,7 @@ pub fn commit(producer: &mut Producer, member: &Member, messages: &[Message<'_>]
     producer.commit(offsets, member.metadata().unwrap()).unwrap();
 }
 
-// Other people's clients
+// Independent clients
 
 fn config() -> ClientConfig {
     let mut config = ClientConfig::new();
@@ -167,18 +167,18 @@ fn config() -> ClientConfig {
 pub fn member_count(group: &str) -> usize {
     let client: BaseConsumer = config().create().unwrap();
     // A fresh broker has no coordinator for groups yet.
-    let groups = eventually("a coordinator's answer", || client.fetch_group_list(Some(group), PATIENCE).ok());
+    let groups = eventually("a coordinator's response", || client.fetch_group_list(Some(group), PATIENCE).ok());
     groups.groups().iter().map(|group| group.members().len()).sum()
 }
 
-/// The epoch that stands in a group beside an offset, once that is committed.
+/// The epoch committed with an offset, once that offset is committed.
 pub fn committed_epoch(group: &str, of: &TopicPartition, offset: i64) -> Option<i32> {
     let client: BaseConsumer = config().set("group.id", group).create().unwrap();
     let mut list = rdkafka::TopicPartitionList::new();
     list.add_partition(&of.topic, of.partition);
-    let list = eventually("the offset to stand", || {
-        let answer = client.committed_offsets(list.clone(), PATIENCE).ok()?;
-        (answer.elements()[0].offset() == Offset::Offset(offset)).then_some(answer)
+    let list = eventually("the offset to be committed", || {
+        let list = client.committed_offsets(list.clone(), PATIENCE).ok()?;
+        (list.elements()[0].offset() == Offset::Offset(offset)).then_some(list)
     });
     // SAFETY: the list is alive and has one element.
     let epoch = unsafe { rdkafka::bindings::rd_kafka_topic_partition_get_leader_epoch((*list.ptr()).elems) };
@@ -237,19 +237,19 @@ pub struct Read {
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
-/// Waits until no transaction stands open in a partition: a commit is answered before its markers are written.
+/// Waits until no transaction is open in a partition: a commit returns before its markers are written.
 fn await_settled(partition: &TopicPartition) {
     let ends = ["read_committed", "read_uncommitted"].map(|isolation| {
         let client: BaseConsumer = config().set("isolation.level", isolation).create().unwrap();
         move || client.fetch_watermarks(&partition.topic, partition.partition, PATIENCE).unwrap().1
     });
-    eventually("no transaction to stand open", || {
+    eventually("no transaction to be open", || {
         let [stable, end] = ends.each_ref().map(|ask| ask());
         (stable == end).then_some(())
     });
 }
 
-/// All that a reader sees in a partition, up to its end, once no transaction stands open there.
+/// All that a reader sees in a partition, up to its end, once no transaction is open there.
 pub fn read_all(from: &TopicPartition, isolation: &str) -> Vec<Read> {
     use rdkafka::message::Headers as _;
     await_settled(from);

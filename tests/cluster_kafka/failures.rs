@@ -1,4 +1,4 @@
-//! What cannot be delivered is told record by record, and only what can never be is `refused`.
+//! Failed deliveries are reported record by record, and only those that can never succeed are `refused`.
 
 use std::fs;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use crate::common::*;
 
 #[test]
-fn a_record_that_the_topic_refuses_is_told_as_refused() {
+fn record_rejected_by_the_topic_is_reported_as_refused() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let output = topic_with("out", 2, &[("max.message.bytes", "1000")]);
     let (_, member) = lone_member(&cluster, &input);
@@ -33,7 +33,7 @@ fn a_record_that_the_topic_refuses_is_told_as_refused() {
 }
 
 #[test]
-fn a_timestamp_that_the_topic_refuses_is_told_as_refused() {
+fn timestamp_rejected_by_the_topic_is_reported_as_refused() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let output = topic_with("out", 1, &[("message.timestamp.after.max.ms", "3600000")]);
     let (_, member) = lone_member(&cluster, &input);
@@ -50,7 +50,7 @@ fn a_timestamp_that_the_topic_refuses_is_told_as_refused() {
 }
 
 #[test]
-fn a_record_that_the_client_refuses_leaves_the_transaction_as_it_was() {
+fn record_rejected_by_the_client_leaves_the_transaction_intact() {
     let cluster = cluster_with(&[("message.max.bytes", "2000")]);
     let (input, output) = (topic("in", 1), topic("out", 1));
     let (_, member) = lone_member(&cluster, &input);
@@ -66,45 +66,45 @@ fn a_record_that_the_client_refuses_leaves_the_transaction_as_it_was() {
 }
 
 #[test]
-fn a_partition_that_does_not_exist_is_not_blamed_on_the_record() {
+fn missing_partition_is_not_blamed_on_the_record() {
     let (cluster, output) = (cluster(), topic("out", 1));
     let mut producer = cluster.producer(&unique("tx")).unwrap();
     producer.begin().unwrap();
     let (first, missing) = (at(&output, 0), at(&output, 7));
     producer.send(SILENT, &message(&first, "a", "x")).unwrap();
     eventually("the delivery", || (producer.in_flight() == 0).then_some(()));
-    let told = match producer.send(Ticket { number: 5, report: false }, &message(&missing, "a", "x")) {
+    let reported = match producer.send(Ticket { number: 5, report: false }, &message(&missing, "a", "x")) {
         Err(error) => error.kind == Kind::Abort,
         Ok(()) => eventually("a failure", || producer.take_failures().pop().map(|f| f.number == 5 && !f.refused)),
     };
-    assert!(told);
+    assert!(reported);
     producer.abort().unwrap();
 }
 
-/// A cluster whose coordinator answers so many times that it is loading still.
+/// A cluster whose coordinator reports this many times that it is still loading.
 fn loading(times: usize) -> (MockCluster<'static, DefaultProducerContext>, Kafka) {
     let broker = MockCluster::new(1).unwrap();
-    let answers = vec![RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS; times];
-    broker.request_errors(RDKafkaApiKey::InitProducerId, &answers);
+    let errors = vec![RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS; times];
+    broker.request_errors(RDKafkaApiKey::InitProducerId, &errors);
     let kafka = Kafka::new(&map(&[("bootstrap.servers", &broker.bootstrap_servers())]), &map(&[]), &map(&[])).unwrap();
     (broker, kafka)
 }
 
-/// As at the first start in a fresh cluster, where the topic of transactions has just been made. On librdkafka's own
-/// mock broker: a real one loads for a moment that nobody can choose. What librdkafka says of it is nobody's business
-/// because an error follows if it lasts.
+/// As at the first start on a fresh cluster, just after the transactions' topic was created. On librdkafka's mock
+/// broker, since how long a real one loads cannot be chosen. librdkafka's own lines are logged at debug level, because
+/// an error follows if it lasts.
 #[test]
-fn a_coordinator_that_loads_is_told_of_only_if_it_lasts() {
+fn loading_coordinator_is_an_error_only_if_it_lasts() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let lines = tracing_subscriber::fmt().with_env_filter("librdkafka=debug").with_ansi(false);
-    // This binary's only one: librdkafka's threads log for the process.
+    // Called once in this binary: librdkafka's threads log for the whole process.
     lines.with_writer(Arc::new(log.reopen().unwrap())).init();
     let (_broker, kafka) = loading(2);
     kafka.producer(&unique("tx")).unwrap();
     let said = fs::read_to_string(log.path()).unwrap();
-    let told: Vec<&str> = said.lines().filter(|line| line.contains("Coordinator load in progress")).collect();
-    assert!(!told.is_empty(), "librdkafka has not told of it: {said}");
-    assert!(told.iter().all(|line| line.contains("DEBUG librdkafka: GETPID")), "{told:#?}");
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("Coordinator load in progress")).collect();
+    assert!(!lines.is_empty(), "librdkafka has not logged it: {said}");
+    assert!(lines.iter().all(|line| line.contains("DEBUG librdkafka: GETPID")), "{lines:#?}");
 
     let (_broker, kafka) = loading(10_000);
     let error = kafka.producer(&unique("tx")).err().expect("it cannot be opened");
@@ -113,7 +113,7 @@ fn a_coordinator_that_loads_is_told_of_only_if_it_lasts() {
 }
 
 #[test]
-fn an_unreachable_cluster_is_told_to_be_tried_again() {
+fn unreachable_cluster_is_an_error_to_retry() {
     let own = [("bootstrap.servers", "127.0.0.1:1"), ("socket.connection.setup.timeout.ms", "1000")];
     let nowhere = Kafka::new(&map(&own), &map(&[]), &map(&[])).unwrap();
     let error = nowhere.describe_topic("any").unwrap_err();

@@ -1,4 +1,5 @@
-//! A member reads what it was told to start, from where, and nothing else; rebalances wait for answers.
+//! A member reads the partitions that were started, from the given offsets, and nothing else; rebalances wait until
+//! they are accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,14 +32,14 @@ fn nothing_is_read_until_a_partition_is_started() {
 }
 
 #[test]
-fn after_a_pause_nothing_comes_and_after_a_start_nothing_stale() {
+fn pause_stops_reading_and_start_drops_what_was_fetched() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let from = at(&input, 0);
     write(&from, numbered(5000));
     let (_, mut member) = lone_member(&cluster, &input);
     let mut batch = Batch::default();
     for round in 0..30 {
-        // Two starts in a row, the second further back than what the first had fetched.
+        // Two starts in a row, the second before the first's offset.
         member.start(&from, 2000).unwrap();
         eventually("a record", || {
             member.poll(&mut batch, 7, STEP).unwrap();
@@ -57,7 +58,7 @@ fn after_a_pause_nothing_comes_and_after_a_start_nothing_stale() {
 }
 
 #[test]
-fn the_position_passes_markers_and_aborted_records() {
+fn position_passes_markers_and_aborted_records() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let from = at(&input, 0);
     let foreign = foreign_transaction(10_000);
@@ -76,13 +77,13 @@ fn the_position_passes_markers_and_aborted_records() {
         assert!(batch.is_empty());
         (member.position(&from) == Some(4)).then_some(())
     });
-    // A start further back takes the position back with it.
+    // Starting further back resets the position too.
     member.start(&from, 0).unwrap();
     assert_eq!(member.position(&from), None);
 }
 
 #[test]
-fn an_offset_that_is_not_there_is_refused_by_name() {
+fn missing_offset_is_refused_by_name() {
     let (cluster, input) = (cluster(), topic("in", 2));
     let from = at(&input, 1);
     write(&from, numbered(3));
@@ -102,7 +103,7 @@ fn an_offset_that_is_not_there_is_refused_by_name() {
 }
 
 #[test]
-fn the_last_records_epoch_is_committed_beside_the_offset() {
+fn last_records_epoch_is_committed_with_the_offset() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let from = at(&input, 0);
     write(&from, numbered(3));
@@ -114,27 +115,27 @@ fn the_last_records_epoch_is_committed_beside_the_offset() {
     assert_eq!(committed_epoch(&group, &from, 2), Some(0));
     commit(&mut producer, &member, &[], &[commit_of(&from, 3, "all")]);
     assert_eq!(committed_epoch(&group, &from, 3), Some(0));
-    // As a claim does, by a process that has read nothing.
+    // Like a claim by a process that has read nothing.
     member.leave().unwrap();
     let other = crate::common::cluster();
     let mut member = other.member(&group, &[Arc::clone(&input)]).unwrap();
     assert_eq!(joined(&mut member), std::slice::from_ref(&from));
-    eventually("the offset to stand", || {
+    eventually("the offset to be committed", || {
         other.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap().remove(0)
     });
     let mut producer = other.producer(&unique("tx")).unwrap();
     commit(&mut producer, &member, &[], &[commit_of(&from, 3, "claimed")]);
-    eventually("the claim to stand", || {
+    eventually("the claim to be committed", || {
         let committed = other.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap().remove(0);
         committed.filter(|committed| committed.metadata == "claimed")
     });
     assert_eq!(committed_epoch(&group, &from, 3), Some(0));
     commit(&mut producer, &member, &[], &[commit_of(&from, 5, "never read")]);
-    assert_eq!(committed_epoch(&group, &from, 5), None, "what was not told is not made up");
+    assert_eq!(committed_epoch(&group, &from, 5), None, "an unknown epoch was made up");
 }
 
 #[test]
-fn an_offset_before_which_reading_was_halted_is_committed_with_its_epoch() {
+fn offset_before_a_pause_is_committed_with_its_epoch() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let from = at(&input, 0);
     write(&from, numbered(3));
@@ -148,7 +149,7 @@ fn an_offset_before_which_reading_was_halted_is_committed_with_its_epoch() {
 }
 
 #[test]
-fn what_is_read_outside_of_the_group_for_it_is_committed_with_its_epoch() {
+fn offset_read_by_a_reader_for_the_group_is_committed_with_its_epoch() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let from = at(&input, 0);
     write(&from, numbered(3));
@@ -162,7 +163,7 @@ fn what_is_read_outside_of_the_group_for_it_is_committed_with_its_epoch() {
     let mut producer = cluster.producer(&unique("tx")).unwrap();
     commit(&mut producer, &member, &[], &[commit_of(&from, 1, "alone")]);
     assert_eq!(committed_epoch(&group, &from, 1), Some(0));
-    // Compared, and found to be there, it goes on.
+    // The comparison succeeds, and reading continues.
     let mut reader = cluster.reader_for(&group, &from, 1).unwrap();
     let mut read = Vec::new();
     eventually("the others", || {
@@ -174,7 +175,7 @@ fn what_is_read_outside_of_the_group_for_it_is_committed_with_its_epoch() {
 }
 
 #[test]
-fn what_is_read_outside_of_the_group_is_compared_with_what_was_read_in_it() {
+fn reader_for_a_group_is_checked_against_the_groups_epoch() {
     let (cluster, input, group) = (cluster(), topic("in", 1), unique("group"));
     let from = at(&input, 0);
     write(&from, numbered(5));
@@ -185,16 +186,16 @@ fn what_is_read_outside_of_the_group_is_compared_with_what_was_read_in_it() {
     let error = eventually("a refusal", || reader.read(&mut batch, 10, STEP).err());
     assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
     assert!(error.message.contains("does not hold any more what was read of it up to offset 3"), "{error}");
-    assert_eq!(batch.len(), 0, "nothing is read on");
+    assert_eq!(batch.len(), 0, "something was read");
 }
 
 #[test]
-fn groups_of_one_process_are_each_compared_with_what_they_have_read() {
+fn groups_of_one_process_are_checked_against_their_own_epochs() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let from = at(&input, 0);
     write(&from, numbered(5));
     let [lost, whole] = ["lost", "whole"].map(unique);
-    // One has read under a leader that nobody knows any more, the other under the one that is.
+    // One has read under a leader epoch that no broker knows, the other under the current one.
     for (group, epoch) in [(&lost, 7), (&whole, 0)] {
         commit_in_epoch(group, &from, 3, epoch);
         cluster.committed(group, std::slice::from_ref(&from), PATIENCE).unwrap();
@@ -212,11 +213,11 @@ fn groups_of_one_process_are_each_compared_with_what_they_have_read() {
 }
 
 #[test]
-fn what_was_read_of_a_leader_that_nobody_knows_any_more_is_refused_for_good() {
+fn offset_of_an_unknown_leader_epoch_is_refused_for_good() {
     let (cluster, input, group) = (cluster(), topic("in", 1), unique("group"));
     let from = at(&input, 0);
     write(&from, numbered(5));
-    // As if another had led when the first three were read, and they had been lost with it.
+    // As if the first three had been read from another leader, and lost with it.
     commit_in_epoch(&group, &from, 3, 7);
     assert_eq!(
         cluster.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap()[0].as_ref().unwrap().offset,
@@ -228,7 +229,7 @@ fn what_was_read_of_a_leader_that_nobody_knows_any_more_is_refused_for_good() {
     let mut batch = Batch::default();
     let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
     assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
-    assert_eq!(batch.len(), 0, "nothing is read on");
+    assert_eq!(batch.len(), 0, "something was read");
     let error = member.start(&from, 3).unwrap_err();
     assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
     assert!(error.message.contains("does not hold any more what was read of it up to offset 3"), "{error}");
@@ -243,7 +244,7 @@ fn what_was_read_of_a_leader_that_nobody_knows_any_more_is_refused_for_good() {
 }
 
 #[test]
-fn a_topic_that_does_not_exist_is_refused() {
+fn missing_topic_is_refused() {
     let cluster = cluster();
     let mut member = cluster.member(&unique("group"), &[unique("missing").into()]).unwrap();
     let mut batch = Batch::default();
@@ -251,21 +252,21 @@ fn a_topic_that_does_not_exist_is_refused() {
     assert_eq!(error.kind, Kind::Refused, "{error}");
 }
 
-/// Polls without answering.
+/// Polls without accepting anything.
 fn next_event(member: &mut Member) -> Option<GroupEvent> {
     let mut batch = Batch::default();
     let event = member.poll(&mut batch, 10, STEP).unwrap();
     if event.is_some() {
-        assert!(batch.is_empty(), "nothing is read while an event waits");
+        assert!(batch.is_empty(), "records came while an event was pending");
     }
     event
 }
 
-/// Polls a member that is owed nothing yet: at most an empty assignment comes, and is taken.
+/// Polls a member that has nothing to get yet: at most an empty assignment arrives, and is accepted.
 fn take_nothing(member: &mut Member) {
     match next_event(member) {
         Some(GroupEvent::Assigned(none)) => {
-            assert_eq!(none, [], "nobody gets what was not let go");
+            assert_eq!(none, [], "a partition was assigned before it was released");
             member.accept_assigned(&none).unwrap();
         }
         other => assert_eq!(other, None),
@@ -273,11 +274,11 @@ fn take_nothing(member: &mut Member) {
 }
 
 #[test]
-fn a_rebalance_waits_for_its_answer_and_other_partitions_go_on() {
+fn rebalance_waits_for_acceptance() {
     let (cluster, input) = (cluster(), topic("in", 4));
     let (group, mut first) = lone_member(&cluster, &input);
     let mut second = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
-    // The first is asked for some of its partitions, and takes its time.
+    // The first is to release some of its partitions, and takes its time.
     let revoked = eventually("a revocation", || {
         take_nothing(&mut second);
         match next_event(&mut first) {
@@ -291,7 +292,11 @@ fn a_rebalance_waits_for_its_answer_and_other_partitions_go_on() {
     assert_eq!(revoked.len(), 2);
     let until = Instant::now() + Duration::from_millis(1500);
     while Instant::now() < until {
-        assert_eq!(next_event(&mut first), Some(GroupEvent::Revoked(revoked.clone())), "it is asked until it answers");
+        assert_eq!(
+            next_event(&mut first),
+            Some(GroupEvent::Revoked(revoked.clone())),
+            "the event should repeat until it is accepted"
+        );
         take_nothing(&mut second);
     }
     first.accept_revoked(&revoked).unwrap();
@@ -308,18 +313,18 @@ fn a_rebalance_waits_for_its_answer_and_other_partitions_go_on() {
             _ => None,
         }
     });
-    let mut let_go = revoked.clone();
+    let mut released = revoked.clone();
     taken.sort();
-    let_go.sort();
-    assert_eq!(taken, let_go);
-    // What was handed over can be read by the second.
+    released.sort();
+    assert_eq!(taken, released);
+    // The second can read what was handed over.
     write(&taken[0], numbered(3));
     second.start(&taken[0], 0).unwrap();
     assert_eq!(poll_records(&mut second, 3).len(), 3);
 }
 
 #[test]
-fn a_partition_that_comes_back_is_read_again() {
+fn returned_partition_is_read_again() {
     let (cluster, input) = (cluster(), topic("in", 2));
     write(&at(&input, 0), numbered(3));
     write(&at(&input, 1), numbered(3));
@@ -358,7 +363,7 @@ fn a_partition_that_comes_back_is_read_again() {
 }
 
 #[test]
-fn leaving_is_prompt_even_with_an_event_unanswered() {
+fn member_leaves_promptly_with_an_event_pending() {
     let (cluster, input) = (cluster(), topic("in", 2));
     let (group, member) = lone_member(&cluster, &input);
     let started = Instant::now();
@@ -378,7 +383,7 @@ fn leaving_is_prompt_even_with_an_event_unanswered() {
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
 }
 
-/// A member on a thread of its own, which answers what it is asked and leaves when it is told to; how long that took.
+/// A member on its own thread, which accepts every event and leaves when `stop` is set; returns how long leaving took.
 fn member_at_work(
     group: &str,
     input: &Arc<str>,
@@ -405,7 +410,7 @@ fn member_at_work(
 }
 
 #[test]
-fn members_that_stop_within_a_rebalance_leave_an_empty_group() {
+fn members_that_stop_during_a_rebalance_leave_an_empty_group() {
     let mut random = Random::seeded("leaving");
     let mut longest = [Duration::ZERO; 2];
     for round in 0..30 {
@@ -434,7 +439,7 @@ fn members_that_stop_within_a_rebalance_leave_an_empty_group() {
 }
 
 #[test]
-fn a_batch_outlives_its_member() {
+fn batch_outlives_its_member() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let from = at(&input, 0);
     write(&from, numbered(10));
@@ -455,7 +460,7 @@ fn members_leave_promptly_at_any_moment_of_a_rebalance() {
     for stage in 0..6 {
         let (group, mut first) = lone_member(&cluster, &input);
         let mut second = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
-        // Neither answers; each stage goes one event further.
+        // Neither accepts anything; each stage gets one event further.
         let until = Instant::now() + Duration::from_millis(400 * (stage / 2 + 1));
         while Instant::now() < until {
             let _ = (next_event(&mut first), next_event(&mut second));
@@ -469,7 +474,7 @@ fn members_leave_promptly_at_any_moment_of_a_rebalance() {
 }
 
 #[test]
-fn an_empty_assignment_left_unanswered_does_not_hold_leaving_up() {
+fn pending_empty_assignment_does_not_delay_leaving() {
     let (cluster, input) = (cluster(), topic("in", 4));
     let (group, mut first) = lone_member(&cluster, &input);
     let mut second = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
@@ -484,10 +489,10 @@ fn an_empty_assignment_left_unanswered_does_not_hold_leaving_up() {
 }
 
 #[test]
-fn a_member_that_subscribes_to_more_goes_on_with_what_it_has() {
+fn member_that_subscribes_to_more_keeps_what_it_has() {
     let (cluster, input, more) = (cluster(), topic("in", 1), topic("more", 1));
     let (first, second) = (at(&input, 0), at(&more, 0));
-    // Subscribed to nothing at first, it is no member yet.
+    // Without a subscription it is no member yet.
     let mut member = cluster.member(&unique("group"), &[]).unwrap();
     assert_eq!(next_event(&mut member), None);
     member.subscribe(&[Arc::clone(&input)]).unwrap();
@@ -497,10 +502,10 @@ fn a_member_that_subscribes_to_more_goes_on_with_what_it_has() {
     assert_eq!(poll_records(&mut member, 3).len(), 3);
     member.subscribe(&[input, more]).unwrap();
     let event = eventually("the other topic's partition", || next_event(&mut member));
-    assert_eq!(event, GroupEvent::Assigned(vec![second.clone()]), "nothing is taken away");
+    assert_eq!(event, GroupEvent::Assigned(vec![second.clone()]), "something was taken away");
     member.accept_assigned(std::slice::from_ref(&second)).unwrap();
     write(&first, numbered(2));
-    assert_eq!(poll_records(&mut member, 2).len(), 2, "what it had was not started again");
+    assert_eq!(poll_records(&mut member, 2).len(), 2, "what it had was started again");
     member.subscribe(&[]).unwrap();
     let event = eventually("all to be taken away", || next_event(&mut member));
     assert!(matches!(event, GroupEvent::Revoked(_) | GroupEvent::Lost(_)), "{event:?}");

@@ -1,5 +1,5 @@
-//! A cluster that freezes, restarts or refuses a password holds nobody up, and is told for what it is.
-//! Each test owns its broker.
+//! A cluster that freezes, restarts or rejects a password holds nobody up, and the error says what happened.
+//! Each test starts its own broker.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn create(cluster: &Kafka, name: &str) -> std::sync::Arc<str> {
 }
 
 #[test]
-fn a_frozen_broker_cannot_hold_a_commit_up() {
+fn frozen_broker_does_not_hold_up_a_commit() {
     let broker = Broker::start();
     let cluster = connect(&broker, &[("transaction.timeout.ms", "3000")]);
     let (input, output) = (create(&cluster, "in"), create(&cluster, "out"));
@@ -40,7 +40,7 @@ fn a_frozen_broker_cannot_hold_a_commit_up() {
     drop(producer);
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     broker.thaw();
-    // A new producer under the same id ends whatever was open.
+    // A new producer with the same id ends any open transaction.
     let mut producer = eventually("a new producer", || cluster.producer("tx").ok());
     producer.begin().unwrap();
     producer.send(SILENT, &message(&to, "a", "y")).unwrap();
@@ -49,9 +49,9 @@ fn a_frozen_broker_cannot_hold_a_commit_up() {
 }
 
 #[test]
-fn a_restarted_broker_is_told_once_and_reading_goes_on() {
+fn broker_restart_is_reported_once_and_reading_continues() {
     let mut broker = Broker::start();
-    // A broker may take longer to start than a session lasts by default, and this is not about the session's end.
+    // A broker may take longer to start than the default session timeout, which is not what is tested here.
     let session = map(&[("session.timeout.ms", "60000")]);
     let servers = map(&[("bootstrap.servers", &broker.bootstrap())]);
     let cluster = Kafka::new(&servers, &session, &map(&[])).unwrap();
@@ -63,17 +63,17 @@ fn a_restarted_broker_is_told_once_and_reading_goes_on() {
     commit(&mut producer, &member, &[message(&from, "a", "before")], &[commit_of(&from, 0, "")]);
     assert_eq!(poll_records(&mut member, 1).len(), 1);
     broker.kill();
-    let (mut batch, mut told) = (Batch::default(), 0);
+    let (mut batch, mut reports) = (Batch::default(), 0);
     let until = Instant::now() + Duration::from_secs(3);
     while Instant::now() < until {
         if let Err(error) = member.poll(&mut batch, 10, STEP) {
             assert_eq!(error.kind, Kind::Retry, "{error}");
-            told += 1;
+            reports += 1;
         }
     }
-    assert_eq!(told, 1);
+    assert_eq!(reports, 1);
     broker.restart();
-    // The connection that ended the last transaction broke long after: the producer can go on.
+    // The connection that ended the last transaction broke long after it: the producer can continue.
     eventually("a commit after the restart", || {
         let mut producer = cluster.producer("tx").ok()?;
         producer.begin().unwrap();
@@ -99,7 +99,7 @@ fn login<'a>(broker: &'a Broker, password: &'a str) -> BTreeMap<String, String> 
 }
 
 #[test]
-fn a_wrong_password_is_refused_and_never_shown() {
+fn wrong_password_is_refused_and_never_shown() {
     let broker = Broker::start();
     let right = Kafka::new(&login(&broker, "ratchet-secret"), &map(&[]), &map(&[])).unwrap();
     assert_eq!(right.describe_topic("missing").unwrap(), None);
@@ -117,25 +117,26 @@ fn a_wrong_password_is_refused_and_never_shown() {
     assert!(batch.is_empty());
 }
 
-/// A password that was right and is not any more, or a broker that does not know yet who may log in: whoever asks is
-/// told, and asks again. What has a client of its own (a producer; a takeover, which asks a group) is no worse off.
+/// After one successful login, a rejected one may be due to a changed password or a broker that has not loaded its
+/// credentials: it is an error to retry. That includes calls with a client of their own (a producer; a takeover, which
+/// queries the group).
 #[test]
-fn a_login_that_was_right_once_is_no_refusal_for_good() {
+fn login_that_succeeded_once_is_retried_when_rejected() {
     let mut broker = Broker::start();
     let plain = connect(&broker, &[]);
     let (input, changelog) = (create(&plain, "in"), create(&plain, "changelog"));
     let cluster = Kafka::new(&login(&broker, "ratchet-secret"), &map(&[]), &map(&[])).unwrap();
     assert_eq!(cluster.describe_topic("missing").unwrap(), None);
     broker.set_password("ratchet", "another-secret");
-    // Who is connected stays so.
+    // Existing connections stay.
     broker.restart();
     let settle = || cluster.settle(Inquiry::of("group", &at(&input, 0), &at(&changelog, 0)));
     let mut settling = settle();
     let described = cluster.describe_topic("missing").unwrap_err();
     let produced = cluster.producer("tx").err().unwrap();
     let settled = loop {
-        if let Some(answer) = settling.poll() {
-            break answer.unwrap_err();
+        if let Some(settled) = settling.poll() {
+            break settled.unwrap_err();
         }
         std::thread::sleep(STEP);
     };
@@ -146,16 +147,16 @@ fn a_login_that_was_right_once_is_no_refusal_for_good() {
         assert!(error.message.contains("uthentication"), "{error}");
     }
     broker.set_password("ratchet", "ratchet-secret");
-    eventually("an answer", || matches!(cluster.describe_topic("missing"), Ok(None)).then_some(()));
+    eventually("a description", || matches!(cluster.describe_topic("missing"), Ok(None)).then_some(()));
     let mut settling = settle();
     eventually("a takeover", || settling.poll()?.ok());
     drop(cluster.producer("tx").unwrap());
 }
 
-/// Whoever is the first to ask about a group makes the broker create the topic of the groups, and is answered once that
-/// is there: not after a time-out, as an error.
+/// The first query about a group makes the broker create the topic of the groups, and succeeds once that exists: it
+/// does not time out.
 #[test]
-fn a_broker_that_never_had_a_group_tells_of_one() {
+fn group_is_described_by_a_broker_that_never_had_one() {
     // As many partitions as by default.
     let broker = Broker::start_with(&[("offsets.topic.num.partitions", "50")]);
     let cluster = connect(&broker, &[]);
@@ -165,41 +166,41 @@ fn a_broker_that_never_had_a_group_tells_of_one() {
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
-/// A group's coordinator that answers only after it was given up answers nobody, and does no harm: librdkafka keeps what it
-/// asks of a coordinator past its time-out, and would end the process once the coordinator is found.
+/// A group's coordinator that responds only after it was given up does no harm: librdkafka keeps a request to a
+/// coordinator past its timeout, and would end the process once the coordinator is found.
 #[test]
-fn a_coordinator_that_was_given_up_may_come_back() {
+fn late_response_of_a_coordinator_does_no_harm() {
     let broker = Broker::start();
-    // The group has a coordinator, whom the other client has yet to find.
+    // The group has a coordinator, which the other client has yet to find.
     connect(&broker, &[]).group_rights("group").unwrap();
     let cluster = connect(&broker, &[]);
     assert_eq!(cluster.describe_topic("missing").unwrap(), None);
     broker.freeze();
-    let told = std::thread::scope(|scope| {
+    let rights = std::thread::scope(|scope| {
         let asked = scope.spawn(|| cluster.group_rights("group"));
         std::thread::sleep(Duration::from_secs(4));
         broker.thaw();
         asked.join().unwrap()
     });
-    assert!(told.unwrap().is_some());
-    // What was kept is answered by now, or never.
+    assert!(rights.unwrap().is_some());
+    // The request that librdkafka kept is served by now, or never.
     assert_eq!(cluster.describe_topic("missing").unwrap(), None);
     std::thread::sleep(Duration::from_secs(1));
 }
 
 #[test]
-fn a_frozen_broker_is_asked_for_open_transactions_for_as_long_as_is_said() {
+fn query_for_open_transactions_times_out_on_a_frozen_broker() {
     let broker = Broker::start();
     let cluster = connect(&broker, &[]);
     let partition = at(&create(&cluster, "in"), 0);
     let wait = Duration::from_secs(1);
-    // The clients know who leads, as those of a process that has worked for long.
-    eventually("an answer", || cluster.open_transaction(&partition, wait).ok());
+    // The clients know the leader, like those of a process that has run for a while.
+    eventually("a result", || cluster.open_transaction(&partition, wait).ok());
     broker.freeze();
     let started = Instant::now();
     let asked = cluster.open_transaction(&partition, wait);
     assert!(started.elapsed() < wait * 5, "{:?}", started.elapsed());
     assert!(asked.is_err(), "{asked:?}");
     broker.thaw();
-    eventually("an answer again", || cluster.open_transaction(&partition, wait).ok());
+    eventually("a result again", || cluster.open_transaction(&partition, wait).ok());
 }

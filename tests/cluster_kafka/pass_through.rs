@@ -1,5 +1,5 @@
-//! How fast one lane can consume, send and commit with nothing in between. Not a test of behaviour: run
-//! it with `--ignored --nocapture`.
+//! How fast one lane can consume, send and commit with nothing in between. A measurement, not a test: run it with
+//! `--ignored --nocapture`.
 
 use std::time::{Duration, Instant};
 

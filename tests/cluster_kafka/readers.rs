@@ -1,4 +1,4 @@
-//! A reader's position ends behind everything that a partition holds, and never before a record.
+//! A reader's position ends behind everything that a partition holds, and never passes an unread record.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn everything_from_the_offset_on_is_read_in_order() {
 }
 
 #[test]
-fn the_position_ends_behind_markers_and_aborted_records() {
+fn position_ends_behind_markers_and_aborted_records() {
     let changelog = at(&topic("log", 1), 0);
     let foreign = foreign_transaction(10_000);
     write_in(&foreign, &changelog, "kept");
@@ -48,13 +48,13 @@ fn the_position_ends_behind_markers_and_aborted_records() {
     }
     let mut reader = cluster().reader(&changelog, 0).unwrap();
     assert_eq!(read_to(&mut reader, 8), [(0, 0, "kept".to_owned())]);
-    // Starting behind the last record, with only a marker to pass.
+    // From behind the last record, with only a marker to pass.
     let mut reader = cluster().reader(&changelog, 7).unwrap();
     assert_eq!(read_to(&mut reader, 8), []);
 }
 
 #[test]
-fn an_open_transaction_holds_the_position_back() {
+fn open_transaction_holds_the_position_back() {
     let changelog = at(&topic("log", 1), 0);
     numbered(&changelog, 2);
     let foreign = foreign_transaction(60_000);
@@ -72,7 +72,7 @@ fn an_open_transaction_holds_the_position_back() {
 }
 
 #[test]
-fn the_position_ends_behind_a_compacted_tail() {
+fn position_ends_behind_a_compacted_tail() {
     let settings = [
         ("cleanup.policy", "compact"),
         ("segment.ms", "50"),
@@ -85,7 +85,7 @@ fn the_position_ends_behind_a_compacted_tail() {
         write_in(&foreign, &changelog, value);
         foreign
     };
-    // Everything below the last two markers is one key, so compaction leaves gaps between what is kept.
+    // All records below the last two markers have one key, so compaction leaves gaps.
     for round in 0..20 {
         same_key(&format!("old{round}")).commit_transaction(PATIENCE).unwrap();
         std::thread::sleep(Duration::from_millis(60));
@@ -104,7 +104,7 @@ fn the_position_ends_behind_a_compacted_tail() {
 }
 
 #[test]
-fn an_offset_that_is_not_there_is_refused_by_name() {
+fn missing_offset_is_refused_by_name() {
     let changelog = at(&topic("log", 1), 0);
     numbered(&changelog, 2);
     let mut reader = cluster().reader(&changelog, 99).unwrap();

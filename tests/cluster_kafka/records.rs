@@ -1,4 +1,4 @@
-//! A record goes through a member and a producer byte for byte.
+//! A record passes through a member and a producer byte for byte.
 
 use ratchet::cluster::kafka::Batch;
 use ratchet::cluster::{Cluster, Kind, Member as _, Message, Producer as _, Reader as _, RecordBatch};
@@ -8,7 +8,7 @@ use crate::common::*;
 
 #[test]
 fn key_value_headers_and_timestamp_pass_unchanged() {
-    // Without a limit of time: the records claim to be from 1970.
+    // With unlimited retention: the records claim to be from 1970.
     let kept = |name| topic_with(name, 1, &[("retention.ms", "-1")]);
     let (cluster, input, output) = (cluster(), kept("in"), kept("out"));
     let (from, to) = (at(&input, 0), at(&output, 0));
@@ -66,7 +66,7 @@ fn key_value_headers_and_timestamp_pass_unchanged() {
 }
 
 #[test]
-fn a_headers_name_is_any_bytes_zeros_included() {
+fn header_name_may_be_any_bytes_even_zeros() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let (_, mut member) = lone_member(&cluster, &input);
     let mut producer = cluster.producer(&unique("tx")).unwrap();
@@ -96,7 +96,7 @@ fn a_headers_name_is_any_bytes_zeros_included() {
 }
 
 #[test]
-fn headers_are_read_whatever_the_value_and_the_compression() {
+fn headers_are_read_with_any_value_and_compression() {
     for compression in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let (cluster, input) = (cluster_with(&[("compression.type", compression)]), topic("in", 1));
         let (_, mut member) = lone_member(&cluster, &input);
@@ -127,10 +127,10 @@ fn headers_are_read_whatever_the_value_and_the_compression() {
     }
 }
 
-/// librdkafka reads no more than 100,000 headers of a record. The program reads the others itself; here, where the linker was
-/// not told to let it, such a record cannot be read, and nothing behind it is.
+/// librdkafka reads at most 100,000 headers of a record. ratchet's binary reads such a record itself; here, not linked
+/// for that, the record cannot be read, and nothing behind it is.
 #[test]
-fn a_record_whose_headers_cannot_be_read_is_no_record_without_headers() {
+fn record_with_unreadable_headers_is_refused() {
     const HEADERS: usize = 100_001;
     let (cluster, input) = (cluster(), topic("in", 1));
     let (_, mut member) = lone_member(&cluster, &input);

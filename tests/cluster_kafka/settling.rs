@@ -1,4 +1,4 @@
-//! A takeover learns where it stands only when nobody else can write any more.
+//! A takeover learns its offsets only once nobody else can write any more.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,17 +15,17 @@ fn settled(cluster: &Kafka, group: &str, input: &TopicPartition, changelog: &Top
     eventually("to be settled", || settling.poll()).unwrap()
 }
 
-/// Polls for `time` and asserts that there is no answer.
+/// Polls for `time` and asserts that there is no result.
 fn stays_open(settling: &mut impl ratchet::cluster::Settling, time: Duration) {
     let until = Instant::now() + time;
     while Instant::now() < until {
-        assert!(settling.poll().is_none(), "it is not settled while a transaction is open");
+        assert!(settling.poll().is_none(), "it settled while a transaction was open");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn a_quiet_partition_is_settled_at_once() {
+fn quiet_partition_is_settled_at_once() {
     let (cluster, input, log) = (cluster(), topic("in", 2), topic("log", 2));
     write(&at(&input, 1), ["a".to_owned(), "b".to_owned()]);
     let settled = settled(&cluster, &unique("group"), &at(&input, 1), &at(&log, 1));
@@ -37,7 +37,7 @@ fn a_quiet_partition_is_settled_at_once() {
 }
 
 #[test]
-fn it_waits_for_offsets_that_are_pending() {
+fn settling_waits_for_pending_offsets() {
     let (cluster, input, log) = (cluster(), topic("in", 1), topic("log", 1));
     let (group, member) = lone_member(&cluster, &input);
     let from = at(&input, 0);
@@ -46,11 +46,11 @@ fn it_waits_for_offsets_that_are_pending() {
     let foreign = foreign_transaction(60_000);
     let mut offsets = rdkafka::TopicPartitionList::new();
     offsets.add_partition_offset(&input, 0, rdkafka::Offset::Offset(9)).unwrap();
-    // The member's own proof, so that the group's coordinator takes it.
+    // A membership of the same group, so that its coordinator accepts the offsets.
     foreign.send_offsets_to_transaction(&offsets, &joined_elsewhere(&group), PATIENCE).unwrap();
     let mut settling = cluster.settle(Inquiry::of(&group, &from, &at(&log, 0)));
     stays_open(&mut settling, Duration::from_millis(700));
-    // A plain look does not wait.
+    // A plain query does not wait.
     let plain = cluster.committed(&group, &[from], Duration::from_secs(5)).unwrap();
     assert_eq!(plain[0].as_ref().unwrap().offset, 3);
     foreign.commit_transaction(PATIENCE).unwrap();
@@ -58,7 +58,7 @@ fn it_waits_for_offsets_that_are_pending() {
     assert_eq!(settled.committed.unwrap().offset, 9);
 }
 
-/// Another client's membership: brokers take an unjoined member's commits unfenced.
+/// Another client's membership: brokers accept commits without a generation unfenced.
 fn joined_elsewhere(group: &str) -> rdkafka::consumer::ConsumerGroupMetadata {
     use rdkafka::consumer::Consumer as _;
     let mut config = rdkafka::ClientConfig::new();
@@ -68,7 +68,7 @@ fn joined_elsewhere(group: &str) -> rdkafka::consumer::ConsumerGroupMetadata {
 }
 
 #[test]
-fn it_waits_for_changelog_writes_that_are_open() {
+fn settling_waits_for_open_changelog_writes() {
     let (cluster, input, log) = (cluster(), topic("in", 1), topic("log", 1));
     let changelog = at(&log, 0);
     let foreign = foreign_transaction(60_000);
@@ -81,12 +81,12 @@ fn it_waits_for_changelog_writes_that_are_open() {
 }
 
 #[test]
-fn it_waits_for_a_dead_owner_until_its_transaction_times_out() {
+fn settling_waits_for_a_dead_owners_transaction_timeout() {
     let (cluster, input, log) = (cluster(), topic("in", 1), topic("log", 1));
     let changelog = at(&log, 0);
     let dying = cluster_with(&[("transaction.timeout.ms", "3000")]);
     let mut producer = dying.producer(&unique("tx")).unwrap();
-    // Before the first record reaches the broker, who counts the time from there.
+    // Before the first record reaches the broker, which counts the timeout from there.
     let started = Instant::now();
     producer.begin().unwrap();
     producer.send(SILENT, &message(&changelog, "a", "never committed")).unwrap();
@@ -97,9 +97,9 @@ fn it_waits_for_a_dead_owner_until_its_transaction_times_out() {
     assert_eq!(values(&changelog, "read_committed"), Vec::<String>::new());
 }
 
-/// One client looks for all of them, as often as it is asked to.
+/// One client looks for all of them, as often as asked.
 #[test]
-fn the_first_record_from_an_offset_on_is_seen() {
+fn first_record_from_an_offset_on_is_seen() {
     const PARTITIONS: i32 = 40;
     let (cluster, input, log) = (cluster(), topic("in", PARTITIONS), topic("log", PARTITIONS));
     let foreign = foreign_transaction(60_000);
@@ -113,7 +113,7 @@ fn the_first_record_from_an_offset_on_is_seen() {
         settled(&cluster, &group, &at(&input, number), &at(&log, number));
         write(&at(&log, number), [format!("last {number}")]);
     }
-    // Beyond its marker stands what was aborted; the last one is followed by nothing.
+    // Behind the marker lie aborted records; the last record is followed by nothing.
     let all = [(0, Some((0, "first"))), (1, Some((4, "last"))), (2, Some((4, "last"))), (end, None), (-1, None)];
     for (from, expected) in all {
         let ask = |number| {
@@ -132,7 +132,7 @@ fn the_first_record_from_an_offset_on_is_seen() {
     }
 }
 
-/// Where all that follows was taken back, there is nothing.
+/// If everything that follows was aborted, nothing is found.
 #[test]
 fn no_record_is_seen_where_nothing_was_committed() {
     let (cluster, input, log) = (cluster(), topic("in", 1), topic("log", 1));
@@ -149,16 +149,16 @@ fn no_record_is_seen_where_nothing_was_committed() {
     }
 }
 
-/// How many threads of this process ask.
-fn asking() -> usize {
+/// The number of this process's threads that settle.
+fn settling_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    // One that ends meanwhile has no name any more.
+    // A thread that ends meanwhile has no name any more.
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.trim() == "kafka-settle").count()
 }
 
 #[test]
-fn many_partitions_settle_at_once_on_a_bounded_number_of_threads() {
+fn many_partitions_settle_on_a_bounded_number_of_threads() {
     const PARTITIONS: i32 = 300;
     const THREADS_MAX: usize = 64;
     let (cluster, input, log) = (cluster(), topic("in", PARTITIONS), topic("log", PARTITIONS));
@@ -169,19 +169,18 @@ fn many_partitions_settle_at_once_on_a_bounded_number_of_threads() {
     let mut all: Vec<_> = (0..PARTITIONS).map(settle).collect();
     let mut threads = 0;
     eventually("all to be settled", || {
-        threads = threads.max(asking());
+        threads = threads.max(settling_threads());
         all.retain_mut(|settling| settling.poll().map(Result::unwrap).is_none());
         all.is_empty().then_some(())
     });
     println!("{PARTITIONS} partitions settled in {:?}, by {threads} threads", started.elapsed());
-    // Other tests of this process have clusters of their own, whose takeovers are few.
+    // Other tests of this process have clusters of their own, with few takeovers.
     assert!(threads <= THREADS_MAX + THREADS_MAX / 2, "{threads} threads");
 }
 
-/// Brokers hear of a topic that was created one after the other: one that lags behind answers as here it is answered at
-/// first.
+/// Brokers learn of a new topic one after the other: a broker that lags behind responds as here at first.
 #[test]
-fn topics_that_are_not_known_yet_are_asked_for_again() {
+fn unknown_topics_are_queried_again() {
     let (cluster, known) = (cluster(), topic("known", 1));
     for unknown_input in [true, false] {
         let late: Arc<str> = unique("late").into();
@@ -197,11 +196,11 @@ fn topics_that_are_not_known_yet_are_asked_for_again() {
 }
 
 #[test]
-fn a_changelog_that_does_not_exist_is_refused() {
+fn missing_changelog_is_refused() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let missing: Arc<str> = unique("missing").into();
     let mut settling = cluster.settle(Inquiry::of(&unique("group"), &at(&input, 0), &at(&missing, 0)));
-    let error = eventually("an answer", || settling.poll()).unwrap_err();
+    let error = eventually("a result", || settling.poll()).unwrap_err();
     assert_eq!(error.kind, Kind::Refused, "{error}");
     assert!(error.message.contains(&*missing), "{error}");
 }

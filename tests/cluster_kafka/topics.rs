@@ -1,4 +1,4 @@
-//! Topics are described as they are, created once, and told apart from others of the same name.
+//! Topics are described as they are, created once, and distinguished from others of the same name.
 
 use ratchet::cluster::{Cluster, Kind, NewTopic, Rights};
 use rdkafka::admin::{AdminClient, AdminOptions};
@@ -7,7 +7,7 @@ use rdkafka::client::DefaultClientContext;
 use crate::common::*;
 
 #[test]
-fn a_topic_is_described_as_it_was_created() {
+fn topic_is_described_as_it_was_created() {
     let name = topic_with("log", 3, &[("cleanup.policy", "compact"), ("delete.retention.ms", "1234")]);
     let topic = cluster().describe_topic(&name).unwrap().unwrap();
     assert_eq!(topic.partition_count, 3);
@@ -17,7 +17,7 @@ fn a_topic_is_described_as_it_was_created() {
 }
 
 #[test]
-fn a_topic_that_does_not_exist_is_none() {
+fn missing_topic_is_none() {
     assert_eq!(cluster().describe_topic(&unique("missing")).unwrap(), None);
 }
 
@@ -30,7 +30,7 @@ fn creating_a_topic_again_changes_nothing() {
 }
 
 #[test]
-fn a_topic_that_the_cluster_will_not_create_is_refused() {
+fn topic_that_the_cluster_rejects_is_refused() {
     let new = |settings| NewTopic { name: "a-topic", partition_count: 1, replication_factor: 1, settings };
     let wrong = [("cleanup.policy", "sweep".to_owned())];
     let error = cluster().create_topic(&new(&wrong)).unwrap_err();
@@ -40,7 +40,7 @@ fn a_topic_that_the_cluster_will_not_create_is_refused() {
 }
 
 #[test]
-fn a_topic_that_is_created_anew_has_another_id() {
+fn recreated_topic_has_another_id() {
     let (cluster, name) = (cluster(), topic("log", 1));
     let before = cluster.describe_topic(&name).unwrap().unwrap();
     let mut config = rdkafka::ClientConfig::new();
@@ -55,7 +55,7 @@ fn a_topic_that_is_created_anew_has_another_id() {
 }
 
 #[test]
-fn the_settings_that_matter_are_told() {
+fn relevant_settings_are_described() {
     let settings = [
         ("retention.ms", "5000"),
         ("retention.bytes", "6000"),
@@ -64,18 +64,18 @@ fn the_settings_that_matter_are_told() {
         ("message.timestamp.after.max.ms", "8000"),
         ("max.message.bytes", "9000"),
     ];
-    let topic = cluster().describe_topic(&topic_with("told", 1, &settings)).unwrap().unwrap();
+    let topic = cluster().describe_topic(&topic_with("settings", 1, &settings)).unwrap().unwrap();
     assert_eq!((topic.retention_ms, topic.retention_bytes, topic.stamps), (5000, 6000, true));
     assert_eq!((topic.timestamp_before_max_ms, topic.timestamp_after_max_ms), (7000, 8000));
     assert_eq!((topic.message_bytes_max, topic.replicas, topic.min_insync_replicas), (9000, Some(1), Some(1)));
-    assert_eq!(topic.rights, Some(Rights::ALL), "nobody is held off");
-    let unlimited = topic_with("told", 1, &[("retention.ms", "-1")]);
+    assert_eq!(topic.rights, Some(Rights::ALL), "a superuser should have all rights");
+    let unlimited = topic_with("settings", 1, &[("retention.ms", "-1")]);
     let topic = cluster().describe_topic(&unlimited).unwrap().unwrap();
     assert_eq!((topic.retention_ms, topic.retention_bytes, topic.stamps), (i64::MAX, i64::MAX, false));
 }
 
 #[test]
-fn all_topics_are_listed_and_the_rights_on_a_group_are_told() {
+fn topics_are_listed_and_group_rights_are_described() {
     let (cluster, name) = (cluster(), topic("listed", 1));
     assert!(cluster.list_topics().unwrap().iter().any(|listed| **listed == *name));
     // It need not exist, and nobody writes to a group.

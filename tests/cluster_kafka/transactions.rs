@@ -9,15 +9,15 @@ use ratchet::record::TopicPartition;
 
 use crate::common::*;
 
-/// The committed offset, once the transaction's marker is written: that trails the commit's answer by a moment.
+/// The committed offset, once the transaction's marker is written, which is a moment after the commit returns.
 fn offset_of(cluster: &Kafka, group: &str, partition: &TopicPartition) -> CommittedOffset {
-    eventually("the offset to stand", || {
+    eventually("the offset to be committed", || {
         cluster.committed(group, std::slice::from_ref(partition), PATIENCE).unwrap().remove(0)
     })
 }
 
 #[test]
-fn a_committed_transaction_is_visible_with_its_offsets() {
+fn committed_transaction_is_visible_with_its_offsets() {
     let (cluster, input, output) = (cluster(), topic("in", 1), topic("out", 1));
     let (group, member) = lone_member(&cluster, &input);
     let mut producer = cluster.producer(&unique("tx")).unwrap();
@@ -29,7 +29,7 @@ fn a_committed_transaction_is_visible_with_its_offsets() {
 }
 
 #[test]
-fn an_aborted_transaction_is_never_visible_and_the_producer_goes_on() {
+fn aborted_transaction_stays_invisible_and_the_producer_usable() {
     let (cluster, input, output) = (cluster(), topic("in", 1), topic("out", 1));
     let (group, member) = lone_member(&cluster, &input);
     let mut producer = cluster.producer(&unique("tx")).unwrap();
@@ -43,7 +43,7 @@ fn an_aborted_transaction_is_never_visible_and_the_producer_goes_on() {
 }
 
 #[test]
-fn a_transaction_may_hold_nothing_but_offsets() {
+fn transaction_may_hold_only_offsets() {
     let (cluster, input) = (cluster(), topic("in", 2));
     let (group, member) = lone_member(&cluster, &input);
     let mut producer = cluster.producer(&unique("tx")).unwrap();
@@ -70,14 +70,14 @@ fn wanted_deliveries_are_reported_with_their_offsets() {
 }
 
 #[test]
-fn what_comes_to_stand_where_others_stood_is_not_committed() {
+fn records_written_over_lost_ones_are_not_committed() {
     let (cluster, input, output) = (cluster(), topic("in", 1), topic("out", 1));
     let (group, member) = lone_member(&cluster, &input);
     let mut producer = cluster.producer(&unique("tx")).unwrap();
     let (from, to) = (at(&input, 0), at(&output, 0));
     commit(&mut producer, &member, &[message(&to, "a", "first")], &[commit_of(&from, 1, "first")]);
     producer.begin().unwrap();
-    // As if more had stood there than the first record and its marker.
+    // As if more had been there than the first record and its marker.
     producer.expect_from(7, 3);
     for value in ["lost", "and more"] {
         producer.send(Ticket { number: 7, report: true }, &message(&to, "a", value)).unwrap();
@@ -86,7 +86,7 @@ fn what_comes_to_stand_where_others_stood_is_not_committed() {
     assert_eq!(error.kind, Kind::Abort, "{error}");
     assert_eq!(producer.take_delivered(), [(7, 2), (7, 3)]);
     producer.abort().unwrap();
-    // What was expected of one transaction is not of the next; and what stands where it is expected is committed.
+    // The expectation ends with its transaction; and a record at the expected offset is committed.
     producer.begin().unwrap();
     producer.expect_from(7, 4);
     producer.send(Ticket { number: 7, report: true }, &message(&to, "a", "second")).unwrap();
@@ -96,14 +96,14 @@ fn what_comes_to_stand_where_others_stood_is_not_committed() {
 }
 
 #[test]
-fn a_member_that_has_not_joined_has_no_proof() {
+fn member_that_has_not_joined_has_no_metadata() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let member = cluster.member(&unique("group"), &[Arc::clone(&input)]).unwrap();
     assert_eq!(member.metadata().err().unwrap().kind, Kind::Abort);
 }
 
 #[test]
-fn a_former_generation_cannot_commit() {
+fn former_generation_cannot_commit() {
     let (cluster, input, output) = (cluster(), topic("in", 2), topic("out", 1));
     let (group, mut first) = lone_member(&cluster, &input);
     let stale = first.metadata().unwrap();
@@ -120,7 +120,7 @@ fn a_former_generation_cannot_commit() {
     assert_eq!(values(&to, "read_committed"), ["current"]);
 }
 
-/// Polls two members, answering at once, until each holds a partition.
+/// Polls two members, accepting at once, until each holds a partition.
 fn share(first: &mut ratchet::cluster::kafka::Member, second: &mut ratchet::cluster::kafka::Member) {
     let mut batch = Batch::default();
     let mut held = [2_i64, 0];
@@ -143,7 +143,7 @@ fn share(first: &mut ratchet::cluster::kafka::Member, second: &mut ratchet::clus
 }
 
 #[test]
-fn the_second_to_open_an_id_fences_the_first() {
+fn second_producer_of_an_id_fences_the_first() {
     let (cluster, input, output) = (cluster(), topic("in", 1), topic("out", 1));
     let (_, member) = lone_member(&cluster, &input);
     let (id, to) = (unique("tx"), at(&output, 0));

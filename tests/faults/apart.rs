@@ -1,6 +1,6 @@
-//! Goal: brokers that cannot reach each other or the controller, while clients go on reaching all of them, harm nothing:
-//! a leader or a coordinator that has been replaced without knowing it takes nothing that counts, and what it answers
-//! misleads nobody. When they reach each other again, the work goes on.
+//! Goal: brokers that cannot reach each other or the controller, while clients still reach all of them, do no harm: a
+//! leader or coordinator that was replaced without noticing accepts nothing that counts, and its responses mislead
+//! nobody. When brokers reach each other again, the work continues.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,18 +14,18 @@ use crate::three::apart;
 use crate::until::{DEADLINE, within};
 
 const ROUNDS: u32 = 4;
-/// For how long they stay apart once it has shown: longer than sessions of members and brokers, and transactions.
+/// How long the cut lasts once it shows: longer than the sessions of members and brokers, and than transactions.
 const LASTS: Duration = Duration::from_secs(6);
 
-/// Cuts ways, waits until the controller's broker says that it `is_felt` in the output, and lets everything pass again,
-/// under load. What the others say may be long past.
+/// Cuts links under load, waits until the controller's broker reports that it `is_felt` in the output, and mends them.
+/// What the other brokers report may be out of date.
 fn through(report: &mut Report, theme: &str, cut: fn(&Links, u32), is_felt: fn(&Kafka, &str, u32) -> bool) {
     let (three, links) = apart();
     let controller = Kafka::at(&three.brokers[0].bootstrap());
     let mut stage = Stage::set(three.job(theme), 2);
     for round in 0..ROUNDS {
         replicated::await_in_sync(&stage.job);
-        // Any but the controller, in turns.
+        // The brokers other than the controller take turns.
         let number = CONTROLLER + 1 + round % 2;
         cut(&links, number);
         within(DEADLINE, "the cut to be felt", || is_felt(&controller, &stage.job.output, number).then_some(()));
@@ -39,8 +39,8 @@ fn through(report: &mut Report, theme: &str, cut: fn(&Links, u32), is_felt: fn(&
     stage.finish(report);
 }
 
-/// A broker loses the others and the controller. Others lead what it led, and it does not know.
-pub fn a_broker_alone(report: &mut Report) {
+/// A broker loses the others and the controller. Others lead its partitions, and it does not notice.
+pub fn broker_alone(report: &mut Report) {
     let cut = |links: &Links, number: u32| {
         (1..=3).filter(|other| *other != number).for_each(|other| links.cut(number, other));
         links.cut_from_controller(number);
@@ -56,13 +56,13 @@ fn is_out_of_sync(controller: &Kafka, topic: &str, _: u32) -> bool {
     controller.in_sync(topic).iter().any(|in_sync| in_sync.len() < REPLICAS as usize)
 }
 
-/// Two brokers lose each other, and both reach the controller: each falls out of what the other leads.
+/// Two brokers lose each other while both reach the controller: each drops out of the other's ISRs.
 pub fn two_brokers_apart(report: &mut Report) {
     through(report, "two-apart", |links, _| links.cut(2, 3), is_out_of_sync);
 }
 
-/// The controller loses both others: nobody else can become a leader, and it leads alone, which is too few.
-pub fn the_controller_alone(report: &mut Report) {
+/// The controller loses both others: nobody else can become leader, and one replica alone is too few.
+pub fn controller_alone(report: &mut Report) {
     let cut = |links: &Links, _| {
         for number in [2, 3] {
             links.cut(CONTROLLER, number);

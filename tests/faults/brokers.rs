@@ -1,5 +1,5 @@
 //! Goal: with topics on three brokers, one of them may die, freeze or restart at any time: leaders and coordinators
-//! move, the work goes on while it is away, and nothing is lost or repeated.
+//! move, the work continues meanwhile, and nothing is lost or repeated.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::three::{Three, lock};
 use crate::until::{DEADLINE, within};
 
 const ROUNDS: usize = 4;
-/// For how long the load goes on with a broker away.
+/// How long the load continues with a broker away.
 const AWAY: Duration = Duration::from_secs(3);
 /// The broker that is the controller.
 const CONTROLLER: usize = 0;
 
-/// Takes the second and the third broker away in turns, and brings them back. While one is away, all partitions have
-/// to go on, led by others.
+/// Takes the second and the third broker away in turn, and brings them back. Meanwhile all partitions have to make
+/// progress, led by others.
 fn in_turns(report: &mut Report, theme: &str, (leave, come_back): Way) {
     let mut three = lock();
     let mut stage = Stage::set(three.job(theme), 2);
@@ -30,7 +30,7 @@ fn in_turns(report: &mut Report, theme: &str, (leave, come_back): Way) {
         leave(&mut three, which);
         report.injected(1);
         stage.recover(report, since, BROKER_RECOVERY_MAX);
-        let others = within(BROKER_RECOVERY_MAX, "others to lead what the broker led that has left", || {
+        let others = within(BROKER_RECOVERY_MAX, "others to lead the departed broker's partitions", || {
             let leaders = stage.job.kafka.leaders(&stage.job.output);
             let are_others = leaders.iter().all(|leader| *leader > 0 && *leader != number(which));
             (leaders.len() == PARTITIONS as usize && are_others).then_some(leaders)
@@ -50,11 +50,11 @@ type Way = (fn(&mut Three, usize), fn(&mut Three, usize));
 
 const KILLED: Way = (|three, n| three.brokers[n].kill(), |three, n| three.brokers[n].restart());
 const FROZEN: Way = (|three, n| three.brokers[n].freeze(), |three, n| three.brokers[n].thaw());
-/// In good order: it hands its leaders over before it goes, and gets them back.
+/// Cleanly: it hands over its leaderships before it leaves, and gets them back.
 const STOPPED: Way = (|three, n| three.brokers[n].stop(), |three, n| three.brokers[n].restart());
 const WAYS: [Way; 3] = [KILLED, FROZEN, STOPPED];
 
-/// What Kafka knows a broker by.
+/// A broker's id in Kafka.
 fn number(which: usize) -> i32 {
     1 + which as i32
 }
@@ -71,7 +71,7 @@ pub fn restarted(report: &mut Report) {
     in_turns(report, "broker-restart", STOPPED);
 }
 
-/// Frozen for less than it takes to be given up: no leader moves, and everything that it leads stands still.
+/// Frozen for less than a broker's session: no leader moves, and the partitions it leads stand still.
 pub fn stalled(report: &mut Report) {
     let three = lock();
     let mut stage = Stage::set(three.job("broker-stall"), 2);
@@ -89,7 +89,7 @@ pub fn stalled(report: &mut Report) {
 }
 
 /// Without the controller no leader can move: what the first broker leads waits for it.
-pub fn the_controller_killed(report: &mut Report) {
+pub fn controller_killed(report: &mut Report) {
     let mut three = lock();
     let mut stage = Stage::set(three.job("controller-kill"), 2);
     for _ in 0..ROUNDS / 2 {
@@ -105,7 +105,7 @@ pub fn the_controller_killed(report: &mut Report) {
     stage.finish(report);
 }
 
-/// A broker, in each way, and an instance at once: what the others take over may be led by nobody at first.
+/// A broker, in each way, and an instance at once: partitions to take over may have no leader at first.
 pub fn leaving_with_an_instance(report: &mut Report) {
     let mut three = lock();
     let mut stage = Stage::set(three.job("both-killed"), 2);
@@ -125,9 +125,9 @@ pub fn leaving_with_an_instance(report: &mut Report) {
     stage.finish(report);
 }
 
-/// While stores are rebuilt from the changelog, a broker leaves, in each way, that leads a part of it.
+/// While stores are rebuilt from the changelog, a broker that leads part of it leaves, in each way.
 pub fn leaving_during_a_restore(report: &mut Report) {
-    // So that there is something to be read.
+    // So that there is something to restore.
     const THINGS: usize = 20_000;
     let mut three = lock();
     let job = three.job("restore-and-kill");
@@ -138,7 +138,7 @@ pub fn leaving_during_a_restore(report: &mut Report) {
         replicated::await_in_sync(&stage.job);
         let changelog = stage.job.changelog();
         // Any but the controller: without that, no other could lead.
-        let leader = within(DEADLINE, "the changelog to be led by others than the controller", || {
+        let leader = within(DEADLINE, "the changelog to be led by a broker other than the controller", || {
             stage.job.kafka.leaders(&changelog).into_iter().find(|leader| *leader > number(CONTROLLER))
         });
         let which = (1..three.brokers.len()).find(|which| number(*which) == leader).expect("one of the three");

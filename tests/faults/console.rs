@@ -1,5 +1,5 @@
-//! One line a scenario for those who wait, and everything else that is said, by the scenarios, the judge and panics,
-//! into a file of the scenario's own, which is shown where it failed.
+//! One line for each scenario on the console; everything else that scenarios, the judge and panics print goes to a
+//! file, which is shown if the scenario fails.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,20 +8,20 @@ use std::path::PathBuf;
 
 use crate::kafka::run_folder;
 
-/// How much of a failed scenario's file is shown.
+/// How many lines of a failed scenario's file are shown.
 const LINES_SHOWN: usize = 80;
 
-/// Standard output and standard error while a scenario is played. Dropped, they are what they were.
+/// Standard output and standard error during a scenario. Restored when dropped.
 pub struct Console {
-    /// Where standard output led.
+    /// The original standard output.
     output: File,
-    /// Where standard error led.
+    /// The original standard error.
     error: OwnedFd,
     log: PathBuf,
 }
 
 impl Console {
-    /// From now on all that is printed goes to the scenario's file.
+    /// Redirects everything printed to the scenario's file.
     pub fn begin(name: &str) -> Console {
         let log = run_folder().join(format!("{name}.log"));
         let file = File::create(&log).expect("the run's folder is writable");
@@ -32,9 +32,9 @@ impl Console {
         Console { output: File::from(output), error, log }
     }
 
-    /// Prints to those who wait.
+    /// Prints to the console.
     pub fn say(&mut self, text: &str) {
-        // Who does not listen any more does not end the run.
+        // A closed console does not end the run.
         let _ = self.output.write_all(text.as_bytes());
     }
 
@@ -58,15 +58,15 @@ impl Drop for Console {
 }
 
 fn copy_of(number: i32) -> OwnedFd {
-    // SAFETY: a plain system call, which fails where the number is not open; a process under test keeps no copy.
+    // SAFETY: a plain system call, which fails if the number is not open; a process under test inherits no copy.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     assert!(copy >= 0, "no copy of descriptor {number}: {}", io::Error::last_os_error());
-    // SAFETY: it was just opened, and nobody else knows it.
+    // SAFETY: it was just opened, and nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(copy) }
 }
 
 fn lead(number: i32, to: &impl AsRawFd) {
-    // SAFETY: a plain system call on two descriptors that are open.
+    // SAFETY: a plain system call on two open descriptors.
     let done = unsafe { libc::dup2(to.as_raw_fd(), number) };
-    assert!(done >= 0, "descriptor {number} cannot be led elsewhere: {}", io::Error::last_os_error());
+    assert!(done >= 0, "descriptor {number} cannot be redirected: {}", io::Error::last_os_error());
 }

@@ -1,5 +1,5 @@
-//! Goal: others at the same Kafka, instances of the same job that come and go and strangers that take what is not
-//! theirs, hold the work up for a bounded time and change nothing of what comes out.
+//! Goal: other clients of the same Kafka, instances of the same job that come and go and strangers that take what is
+//! not theirs, delay the work for a bounded time and change nothing in the output.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage};
 use crate::until::{DEADLINE, within};
 
-/// Every other second an instance comes or goes, in good order or not.
+/// An instance comes or goes every 1.5 seconds, cleanly or not.
 pub fn rebalance_storm(report: &mut Report) {
     const ROUNDS: usize = 14;
     const PAUSE: Duration = Duration::from_millis(1500);
@@ -33,7 +33,7 @@ pub fn rebalance_storm(report: &mut Report) {
     }
     let since = Instant::now();
     stage.recover(report, since, RECOVERY_MAX);
-    // Those that have gone are not waited for.
+    // Restart those that have gone.
     for guest in [2, 3] {
         if !stage.operators[guest].is_running() {
             stage.restart(guest);
@@ -42,8 +42,8 @@ pub fn rebalance_storm(report: &mut Report) {
     stage.finish(report);
 }
 
-/// Another client initialises the transactional id of an owner at work; every other time it goes on to write under
-/// it, and dies.
+/// Another client initialises the transactional id of an owner at work; every other time it also writes under that id,
+/// and dies.
 pub fn stolen_ids(report: &mut Report) {
     let mut stage = Stage::set(Job::new("stolen", PARTITIONS), 2);
     for round in 0..report.rounds(6) {
@@ -55,13 +55,13 @@ pub fn stolen_ids(report: &mut Report) {
         if round % 2 == 0 {
             thief.abort();
         } else {
-            // The owner that was robbed ends what stands open under the id that it gives up: the thief may be late.
+            // The robbed owner ends any transaction under the id that it gives up, so the thief may be too late.
             let record = Fresh::new(victim as i32, "stolen", "{\"id\":\"stolen\",\"version\":1}");
             thief.send_if_not_fenced(&stage.job.output, &record);
             thief.die();
         }
         stage.recover(report, since, RECOVERY_MAX);
-        within(DEADLINE, "the owner to go on under another id", || {
+        within(DEADLINE, "the owner to continue under another id", || {
             stage.job.owners()[victim].as_ref().is_some_and(|owner| *owner != named).then_some(())
         });
         stage.operators.iter_mut().for_each(|operator| operator.assert_running());
@@ -69,10 +69,10 @@ pub fn stolen_ids(report: &mut Report) {
     stage.finish(report);
 }
 
-/// A stranger's transaction stands open on the changelog while stores are rebuilt from it; its end is waited for.
-pub fn a_strangers_transaction(report: &mut Report) {
+/// A stranger's transaction is open on the changelog while stores are rebuilt from it; the restore waits for its end.
+pub fn strangers_transaction(report: &mut Report) {
     const ROUNDS: usize = 4;
-    const STANDS: Duration = Duration::from_secs(3);
+    const OPEN: Duration = Duration::from_secs(3);
     let mut stage = Stage::set(Job::new("stranger", PARTITIONS), 1);
     for round in 0..ROUNDS {
         stage.kill(0, true);
@@ -84,15 +84,15 @@ pub fn a_strangers_transaction(report: &mut Report) {
         within(DEADLINE, "the tasks to be settling", || {
             (stage.operators[0].metric("ratchet_tasks", &["state=\"settling\""]) > 0.0).then_some(())
         });
-        sleep(STANDS);
-        assert_eq!(stage.committed(), before, "it went on before the changelog's end could be known");
+        sleep(OPEN);
+        assert_eq!(stage.committed(), before, "it continued before the changelog's end could be known");
         stranger.abort();
         stage.recover(report, Instant::now(), RECOVERY_MAX);
     }
     stage.finish(report);
 }
 
-/// An entry that nobody has made.
+/// An entry that no operator wrote.
 fn foreign(partition: i32) -> Fresh {
     let key = [b"\x10\x04".as_slice(), b"\x05", b"never"].concat();
     Fresh { partition, key: Some(key), value: Some(vec![1; 14]), ..Fresh::default() }

@@ -1,5 +1,5 @@
-//! Goal: whatever happens to a state folder, full, damaged, old or of another partition, the store is brought up to
-//! date or rebuilt, and nothing is lost or repeated.
+//! Goal: whatever happens to a state folder (full, damaged, old, another partition's), the store is brought up to date
+//! or rebuilt, and nothing is lost or repeated.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -17,7 +17,7 @@ use crate::until::DEADLINE;
 
 const ROUNDS: usize = 4;
 
-/// The stores of one instance, one a partition, in order.
+/// The stores of the first instance, by partition.
 fn stores(stage: &Stage) -> Vec<PathBuf> {
     let folder = stage.operators[0].state_dir().join("slot-0").join(&stage.job.name);
     let stores: Vec<_> = (0..PARTITIONS).map(|p| folder.join(format!("{}-{p}", stage.job.input))).collect();
@@ -27,8 +27,8 @@ fn stores(stage: &Stage) -> Vec<PathBuf> {
     stores
 }
 
-/// Does something to the stores of an instance that has stopped, again and again; it has to go on each time.
-/// `spoil` answers how many of them it has met.
+/// Spoils the stores of a stopped instance, again and again; each time it has to continue. `spoil` returns how many
+/// stores or files it has spoilt.
 fn spoiled(report: &mut Report, theme: &str, spoil: fn(&Stage, &[PathBuf]) -> u64) {
     let mut stage = Stage::set(Job::new(theme, PARTITIONS), 1);
     for _ in 0..report.rounds(ROUNDS) {
@@ -42,14 +42,14 @@ fn spoiled(report: &mut Report, theme: &str, spoil: fn(&Stage, &[PathBuf]) -> u6
     stage.finish(report);
 }
 
-/// The files of a folder whose names the filter likes.
+/// The files of a folder with names that the filter accepts.
 fn files(folder: &Path, likes: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let entries = entries.flatten().filter(|entry| likes(&entry.file_name().to_string_lossy()));
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Every table of every store is written over.
+/// Every table of every store is overwritten.
 pub fn corrupted_tables(report: &mut Report) {
     spoiled(report, "corrupted", |_, stores| {
         let tables: Vec<_> = stores.iter().flat_map(|store| files(store, |name| name.ends_with(".sst"))).collect();
@@ -71,7 +71,7 @@ pub fn deleted_manifests(report: &mut Report) {
     });
 }
 
-/// Partition 0's store under partition 1's name, and the other way round; the same with 2 and 3.
+/// Partition 0's store under partition 1's name, and vice versa; likewise 2 and 3.
 pub fn swapped_folders(report: &mut Report) {
     spoiled(report, "swapped", |_, stores| {
         for pair in stores.chunks_exact(2) {
@@ -85,7 +85,7 @@ pub fn swapped_folders(report: &mut Report) {
 }
 
 /// The state folder as it was a round ago is put back.
-pub fn an_old_copy(report: &mut Report) {
+pub fn old_copy(report: &mut Report) {
     spoiled(report, "old-copy", |stage, stores| {
         let (state, copy) = (stage.operators[0].state_dir(), stage.job.path("copy"));
         let fresh = stage.job.path("fresh-copy");
@@ -113,7 +113,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// A disk of an operator's own: tmpfs, in a mount namespace of its own, with a file on it that takes the room.
+/// An operator's own disk: tmpfs in its own mount namespace, with a ballast file that takes up space.
 struct Disk {
     folder: PathBuf,
 }
@@ -127,7 +127,7 @@ impl Disk {
         Disk { folder }
     }
 
-    /// Starts an operator with a fresh disk, of which so much is left free.
+    /// Starts an operator with a fresh disk that has this much space left.
     fn start(&self, job: &Job, free_mib: usize) -> Operator {
         let mount = format!(
             "mount -t tmpfs -o size={0}m none '{1}' && dd if=/dev/zero of='{1}/ballast' bs=1M count={2} status=none",
@@ -139,13 +139,13 @@ impl Disk {
         Operator::start_in(job, "cramped", &self.folder.join("state"), &options)
     }
 
-    /// The ballast as the operator sees it: from outside its disk is an empty folder.
+    /// The ballast as the operator sees it: from outside, its disk is an empty folder.
     fn ballast(&self, operator: &Operator) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", operator.pid()));
         root.join(self.folder.strip_prefix("/").expect("the target folder's name is whole")).join("ballast")
     }
 
-    /// Takes all the room that is left.
+    /// Takes up all the space that is left.
     fn fill(&self, operator: &Operator) {
         let path = self.ballast(operator);
         let mut ballast = OpenOptions::new().append(true).open(&path).expect("the ballast is there");
@@ -157,13 +157,13 @@ impl Disk {
         assert_eq!(error.kind(), ErrorKind::StorageFull, "{}: {error}", path.display());
     }
 
-    /// Makes room.
+    /// Frees space.
     fn lighten(&self, operator: &Operator) {
         File::create(self.ballast(operator)).expect("the ballast can be thrown off");
     }
 }
 
-/// Waits until the full disk is met, then makes room: the work has to go on by itself.
+/// Waits until the operator finds the disk full, then frees space: the work has to continue without help.
 fn sit_out(report: &mut Report, stage: &mut Stage, disk: &Disk, met_max: Duration) {
     stage.operators[0].await_line(&["no space"], met_max);
     report.injected(1);
@@ -174,11 +174,11 @@ fn sit_out(report: &mut Report, stage: &mut Stage, disk: &Disk, met_max: Duratio
     stage.kill(0, false);
 }
 
-/// There is too little room for the stores that are to be rebuilt. Once there is, the work has to go on by itself.
+/// There is too little space for the stores to be rebuilt. Once there is enough, the work has to continue without help.
 pub fn full(report: &mut Report) {
     const THINGS: usize = 60_000;
     let job = Job::new("full-disk", PARTITIONS);
-    // Identities that no compression makes small.
+    // Identities that do not compress.
     let mut random = Random::seeded("full disk");
     let ids = (0..THINGS).map(|_| (0..6).map(|_| format!("{:016x}", random.next())).collect::<String>());
     job.send(ids.enumerate().map(|(nth, id)| thing(nth as i32 % PARTITIONS, &id, 1)));
@@ -194,9 +194,9 @@ pub fn full(report: &mut Report) {
     stage.finish(report);
 }
 
-/// The room goes while stores are at work, and comes back.
+/// Space runs out while stores are at work, and is freed again.
 pub fn full_at_work(report: &mut Report) {
-    /// Stores are written to their files once a minute.
+    /// Stores are flushed to their files once a minute.
     const MET_MAX: Duration = Duration::from_secs(150);
     let mut stage = Stage::set(Job::new("full-at-work", PARTITIONS), 1);
     stage.operators[0].stop();

@@ -1,6 +1,5 @@
-//! Goal: where a replica that lags is made the leader (`unclean.leader.election.enable`), the tail of what was written
-//! is gone. If that was of the input or of the changelog, it is noticed, also where as much has been written since, and
-//! refused.
+//! Goal: when a lagging replica becomes leader (`unclean.leader.election.enable`), the tail of the log is lost. If it
+//! was the input's or the changelog's, the loss is noticed, even after as much has been written again, and refused.
 
 use crate::checker::Records;
 use crate::job::Job;
@@ -13,41 +12,41 @@ use crate::three::{Three, lock};
 use crate::topics::judge;
 use crate::until::{DEADLINE, within};
 
-/// How often, each time with topics and a group of its own.
+/// How often it is repeated, each time with its own topics and group.
 const ROUNDS: usize = 2;
-/// How many things are known to both replicas.
+/// How many things both replicas have.
 const KNOWN: usize = 500;
-/// How many are known to the leader alone, and are lost with it.
+/// How many only the leader has, and which are lost with it.
 const LOST: usize = 300;
 
-/// What lies on the two brokers that take turns: the one that leads, and the one that lags.
+/// The two brokers of the topic: the one that leads, and the one that lags.
 const LEADER: usize = 1;
 const LAGGARD: usize = 2;
 
-/// What loses its tail.
-type Of = fn(&Job) -> String;
+/// The topic that loses its tail.
+type Tail = fn(&Job) -> String;
 
-/// When the task looks again.
+/// When the task notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     /// It is at work all the time.
     AtWork,
-    /// It is at work, and sees nothing until more was written than was lost.
+    /// It is at work, but frozen until more was written than was lost.
     Frozen,
-    /// It starts anew once more was written than was lost.
+    /// It restarts once more was written than was lost.
     Later,
-    /// It starts anew once more was written than was lost where the tail was, and taken back: as by one that was killed
-    /// before it has noticed.
+    /// It restarts once more was written, and aborted, than was lost: as after a task that was killed before it
+    /// noticed.
     Regrown,
 }
 
-/// Loses the tail of a topic, and waits for a refusal with these words; what came out until then has to be right. Then
+/// Loses the tail of a topic, and waits for a refusal with these words; the output until then has to be right. Then
 /// `obey` does what the words say.
-fn lose(report: &mut Report, theme: &str, of: Of, look: Look, words: &[&str], obey: fn(&mut Report, &Job, Records)) {
+fn lose(report: &mut Report, theme: &str, of: Tail, look: Look, words: &[&str], obey: fn(&mut Report, &Job, Records)) {
     for _ in 0..report.rounds(ROUNDS) {
         let mut three = lock();
         let mut job = three.job_without_topics(theme);
-        // However long it is frozen, it is to wake up as a member.
+        // However long it is frozen, it has to wake up as a member.
         job.properties.insert("consumer.session.timeout.ms".to_owned(), "120000".to_owned());
         place(&job, &of(&job));
         let mut operator = Operator::start(&job, "a");
@@ -72,10 +71,10 @@ fn lose(report: &mut Report, theme: &str, of: Of, look: Look, words: &[&str], ob
             stranger.send(&topic, things(0, 0..3 * LOST, 1));
             stranger.abort();
             job.kafka.await_settled(&topic);
-            assert!(job.kafka.bounds(&topic, 0).end > end, "it has not grown again");
+            assert!(job.kafka.bounds(&topic, 0).end > end, "it should have grown again");
         }
-        // The input's loss is noticed without, the changelog's by the next transaction: one that ends before what was there,
-        // or, while nobody looks, one that is larger than what was lost.
+        // The input's loss is noticed without more records, the changelog's by the next transaction: a small one that
+        // ends before the old end, or, if nobody looks in time, one that is larger than what was lost.
         let more = match look {
             Look::AtWork if topic == job.input => 0,
             Look::AtWork => LOST / 10,
@@ -105,7 +104,7 @@ fn lose(report: &mut Report, theme: &str, of: Of, look: Look, words: &[&str], ob
     }
 }
 
-/// Creates the topics: the one in question on two brokers, of which any may lead, however far behind.
+/// Creates the topics: the one in question on two brokers, with unclean elections allowed.
 fn place(job: &Job, topic: &str) {
     let mut settings = vec![("unclean.leader.election.enable", "true"), ("min.insync.replicas", "1")];
     if topic == job.changelog() {
@@ -117,7 +116,7 @@ fn place(job: &Job, topic: &str) {
     }
 }
 
-/// Kills the one of the two that follows, and waits until the other is alone.
+/// Kills the follower, and waits until the leader is alone.
 fn leave_behind(three: &mut Three, job: &Job, topic: &str) {
     replicated::await_in_sync(job);
     three.brokers[LAGGARD].kill();
@@ -125,7 +124,7 @@ fn leave_behind(three: &mut Three, job: &Job, topic: &str) {
     within(DEADLINE, "the leader to be alone", || (job.kafka.in_sync(topic) == [alone]).then_some(()));
 }
 
-/// Kills the one that knows everything, and brings the other back.
+/// Kills the broker that has everything, and restarts the other.
 fn elect_the_laggard(three: &mut Three, job: &Job, topic: &str) {
     three.brokers[LEADER].kill();
     three.brokers[LAGGARD].restart();
@@ -133,11 +132,11 @@ fn elect_the_laggard(three: &mut Three, job: &Job, topic: &str) {
     within(DEADLINE, "the laggard to lead", || (job.kafka.leaders(topic) == next).then_some(()));
 }
 
-/// A new name is another job.
-fn begin_anew(_: &mut Report, _: &Job, _: Records) {}
+/// A new name would be another job.
+fn start_under_a_new_name(_: &mut Report, _: &Job, _: Records) {}
 
-/// The group is set to the offset that was to be read next. What stands below it, and was written since, is given up;
-/// all else comes out.
+/// Resets the group to the next offset to read. Records below it that were written since are lost; all others have to
+/// come out.
 fn accept_the_loss(report: &mut Report, job: &Job, mut read: Records) {
     let next = job.committed()[0];
     job.kafka.group(&job.group()).set(&job.input, 0, next, "");
@@ -153,11 +152,11 @@ const SHRUNK: &[&str] = &["beyond the input's end", "new name"];
 const WRITTEN_OVER: &[&str] = &["does not hold any more what was read of it up to offset 800", "reset the group"];
 
 pub fn of_the_input(report: &mut Report) {
-    lose(report, "tail-at-work", |job| job.input.clone(), Look::AtWork, SHRUNK, begin_anew);
+    lose(report, "tail-at-work", |job| job.input.clone(), Look::AtWork, SHRUNK, start_under_a_new_name);
 }
 
 pub fn of_the_input_frozen(report: &mut Report) {
-    lose(report, "tail-frozen", |job| job.input.clone(), Look::Frozen, WRITTEN_OVER, begin_anew);
+    lose(report, "tail-frozen", |job| job.input.clone(), Look::Frozen, WRITTEN_OVER, start_under_a_new_name);
 }
 
 pub fn of_the_input_later(report: &mut Report) {
@@ -167,18 +166,18 @@ pub fn of_the_input_later(report: &mut Report) {
 const CHANGELOG: &[&str] = &["changelog", "new name"];
 
 pub fn of_the_changelog(report: &mut Report) {
-    lose(report, "changelog-tail-at-work", Job::changelog, Look::AtWork, CHANGELOG, begin_anew);
+    lose(report, "changelog-tail-at-work", Job::changelog, Look::AtWork, CHANGELOG, start_under_a_new_name);
 }
 
 pub fn of_the_changelog_frozen(report: &mut Report) {
-    lose(report, "changelog-tail-frozen", Job::changelog, Look::Frozen, CHANGELOG, begin_anew);
+    lose(report, "changelog-tail-frozen", Job::changelog, Look::Frozen, CHANGELOG, start_under_a_new_name);
 }
 
 pub fn of_the_changelog_later(report: &mut Report) {
-    lose(report, "changelog-tail-later", Job::changelog, Look::Later, CHANGELOG, begin_anew);
+    lose(report, "changelog-tail-later", Job::changelog, Look::Later, CHANGELOG, start_under_a_new_name);
 }
 
 pub fn of_the_changelog_regrown(report: &mut Report) {
     const WORDS: &[&str] = &["the position record at offset", "is gone", "new name"];
-    lose(report, "changelog-tail-regrown", Job::changelog, Look::Regrown, WORDS, begin_anew);
+    lose(report, "changelog-tail-regrown", Job::changelog, Look::Regrown, WORDS, start_under_a_new_name);
 }

@@ -1,5 +1,5 @@
-//! Kafka's requests as they stand on a connection: four bytes of length, then a header that begins with the kind of
-//! request. Nothing more of them is understood here.
+//! Kafka's requests as they are on a connection: four bytes of length, then a header that starts with the kind of
+//! request. The rest is not parsed here.
 
 /// Kinds of request, as Kafka numbers them.
 pub const PRODUCE: i16 = 0;
@@ -8,11 +8,11 @@ pub const END_TXN: i16 = 26;
 
 const LENGTH_BYTES: usize = 4;
 
-/// Bytes that have come, until they make a request.
+/// Received bytes, until they make up a request.
 #[derive(Default)]
 pub struct Frames {
     bytes: Vec<u8>,
-    /// Where the next request begins.
+    /// Where the next request starts.
     at: usize,
 }
 
@@ -25,7 +25,7 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole request, with its length before it.
+    /// The next complete request, including its length.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
         let rest = &self.bytes[self.at..];
         let length = rest.first_chunk::<LENGTH_BYTES>().map(|bytes| u32::from_be_bytes(*bytes) as usize)?;
@@ -39,7 +39,7 @@ impl Frames {
     }
 }
 
-/// The kind of a request that stands with its length before it.
+/// The kind of a request that starts with its length.
 pub fn api_key(request: &[u8]) -> Option<i16> {
     request.get(LENGTH_BYTES..)?.first_chunk::<2>().map(|bytes| i16::from_be_bytes(*bytes))
 }

@@ -1,5 +1,5 @@
-//! Goal: instances that are killed, wherever they are, or frozen and woken up too late change nothing of what comes
-//! out, and their work goes on.
+//! Goal: instances that are killed, wherever they are, or frozen and woken up too late change nothing in the output,
+//! and their work continues.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -11,8 +11,8 @@ use crate::report::Report;
 use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage};
 use crate::until::{DEADLINE, within};
 
-/// Two instances, of which one is killed at any time, every other time in mid-transaction; now and then its disk is
-/// lost, too.
+/// One of two instances is killed at any time, every other time within a transaction; now and then its disk is lost,
+/// too.
 pub fn at_random(report: &mut Report) {
     const ROUNDS: u64 = 12;
     let mut stage = Stage::set(Job::new("sigkill", PARTITIONS), 2);
@@ -32,8 +32,8 @@ pub fn at_random(report: &mut Report) {
     stage.finish(report);
 }
 
-/// One instance, killed at the later and later passings of a point; with its disk, where what is asked is how a store
-/// is built.
+/// One instance is killed at a point, at a later passing each round; if `wiped`, on an empty disk each time, so that it
+/// rebuilds its store.
 fn at_point(report: &mut Report, theme: &str, point: &str, wiped: bool) {
     let mut stage = Stage::set(Job::new(theme, PARTITIONS), 1);
     for round in 1..=report.rounds(5) {
@@ -65,7 +65,7 @@ pub fn during_the_restore(report: &mut Report) {
     at_point(report, "restore", "during_restore", true);
 }
 
-/// One of two instances freezes in mid-transaction until the other has its partitions, and wakes up.
+/// One of two instances freezes within a transaction until the other has its partitions, and wakes up.
 pub fn zombies(report: &mut Report) {
     const ROUNDS: usize = 4;
     let mut stage = Stage::set(Job::new("zombies", PARTITIONS), 2);
@@ -76,7 +76,7 @@ pub fn zombies(report: &mut Report) {
         let since = Instant::now();
         report.injected(1);
         stage.recover(report, since, RECOVERY_MAX);
-        // Not at once: what a zombie knows is to be well out of date.
+        // Not at once: the zombie's knowledge has to be well out of date.
         sleep(SESSION_TIMEOUT);
         stage.operators[zombie].thaw();
         await_owners(&stage, 2);
@@ -85,7 +85,7 @@ pub fn zombies(report: &mut Report) {
     stage.finish(report);
 }
 
-/// A transaction that is open for too long is ended by the broker while its owner is still a member of the group.
+/// The broker aborts a transaction that is open for too long while its owner is still a member of the group.
 pub fn transaction_timeouts(report: &mut Report) {
     const ROUNDS: usize = 4;
     let mut job = Job::new("timeouts", PARTITIONS);
@@ -104,11 +104,11 @@ pub fn transaction_timeouts(report: &mut Report) {
     stage.finish(report);
 }
 
-/// Waits until so many instances share the partitions.
+/// Waits until this many instances share the partitions.
 fn await_owners(stage: &Stage, count: usize) {
     within(DEADLINE, &format!("{count} instances to share the partitions"), || {
         let owners: Vec<String> = stage.job.owners().into_iter().collect::<Option<_>>()?;
-        // They are transactional ids: up to the last dot they are the instance's.
+        // Owners are transactional ids: up to the last dot they are the instance's.
         let instances: BTreeSet<&str> = owners.iter().filter_map(|owner| Some(owner.rsplit_once('.')?.0)).collect();
         (instances.len() == count).then_some(())
     });

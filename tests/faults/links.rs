@@ -1,9 +1,9 @@
-//! The ways from each of three brokers to each other and to the controller, which can be cut one by one: clients go on
-//! reaching all of them.
+//! Links between each two of three brokers and to the controller, which can be cut one by one while clients still reach
+//! all brokers.
 //!
-//! All brokers are told one name and port of each other. Where that leads to depends on who looks it up: each broker
-//! has a hosts file of its own, in which the name of another stands for an address that only the proxy between the two
-//! listens at. The port is the same at all of them.
+//! All brokers know each other by one name and port. Where a name leads depends on who looks it up: each broker has its
+//! own hosts file, in which the name of another resolves to an address that only the proxy between the two listens on.
+//! The port is the same for all of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,16 +11,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::kafka::{Broker, Peers, run_folder};
-use crate::proxy::{Proxy, Weather};
+use crate::proxy::{Condition, Proxy};
 
-/// Who can be at an end of a way.
+/// The ends of links.
 const BROKERS: std::ops::RangeInclusive<u32> = 1..=3;
-/// The broker that is the controller, too.
+/// The broker that is also the controller.
 pub const CONTROLLER: u32 = 1;
-/// How often another port is tried: it has to be free at three addresses.
+/// How many ports are tried: one has to be free at three addresses.
 const PORT_ATTEMPTS_MAX: usize = 20;
 
-/// A proxy for each way, by where it comes from and where it leads to.
+/// A proxy for each link, by source and destination.
 pub struct Links {
     between: BTreeMap<(u32, u32), Proxy>,
     to_controller: BTreeMap<u32, Proxy>,
@@ -31,7 +31,7 @@ impl Links {
     pub fn new() -> Links {
         let mut links = Links { between: BTreeMap::new(), to_controller: BTreeMap::new(), hosts: BTreeMap::new() };
         for to in BROKERS {
-            links.between.extend(BROKERS.zip(ways_to()).map(|(from, proxy)| ((from, to), proxy)));
+            links.between.extend(BROKERS.zip(links_to_one()).map(|(from, proxy)| ((from, to), proxy)));
         }
         for from in BROKERS {
             let path = run_folder().join(format!("hosts-of-{from}"));
@@ -44,7 +44,7 @@ impl Links {
         links
     }
 
-    /// What the broker of this number is told of itself and the others.
+    /// How the broker of this number is known, and how it finds the others.
     pub fn peers(&self, number: u32) -> Peers {
         let port = self.between[&(number, number)].port();
         Peers { advertised: format!("{}:{port}", name(number)), hosts: self.hosts[&number].clone() }
@@ -55,7 +55,7 @@ impl Links {
         format!("{CONTROLLER}@127.0.0.1:{}", self.to_controller[&number].port())
     }
 
-    /// Lets the ways to this broker end there.
+    /// Makes the links to this broker end there.
     pub fn lead_to(&self, number: u32, broker: &Broker) {
         for from in BROKERS {
             self.between[&(from, number)].forward_to(broker.behind_peers());
@@ -65,25 +65,28 @@ impl Links {
         }
     }
 
-    /// Cuts both ways between two brokers. Connections stay open, and nothing passes until [`Links::mend`].
+    /// Cuts the link between two brokers, both ways. Connections stay open, and nothing passes until [`Links::mend`].
     pub fn cut(&self, one: u32, other: u32) {
-        self.between[&(one, other)].set_weather(Weather::BlackHole);
-        self.between[&(other, one)].set_weather(Weather::BlackHole);
+        self.between[&(one, other)].set_condition(Condition::BlackHole);
+        self.between[&(other, one)].set_condition(Condition::BlackHole);
     }
 
-    /// Cuts a broker off from the controller, though not from the broker that the controller is as well.
+    /// Cuts a broker off from the controller, though not from the broker in the same process.
     pub fn cut_from_controller(&self, number: u32) {
-        self.to_controller[&number].set_weather(Weather::BlackHole);
+        self.to_controller[&number].set_condition(Condition::BlackHole);
     }
 
     /// Lets everything pass again.
     pub fn mend(&self) {
-        self.between.values().chain(self.to_controller.values()).for_each(|proxy| proxy.set_weather(Weather::Clear));
+        self.between
+            .values()
+            .chain(self.to_controller.values())
+            .for_each(|proxy| proxy.set_condition(Condition::Clear));
     }
 }
 
-/// Proxies on one port, at the address of each broker that comes.
-fn ways_to() -> Vec<Proxy> {
+/// Proxies on one port, one at the address of each source.
+fn links_to_one() -> Vec<Proxy> {
     for _ in 0..PORT_ATTEMPTS_MAX {
         let mut port = 0;
         let ways: Result<Vec<Proxy>, _> = BROKERS
@@ -97,10 +100,10 @@ fn ways_to() -> Vec<Proxy> {
             return ways;
         }
     }
-    panic!("{PORT_ATTEMPTS_MAX} times a port was not free at all addresses");
+    panic!("no port was free at all addresses in {PORT_ATTEMPTS_MAX} attempts");
 }
 
-/// Where the ways begin that a broker takes: an address of this machine that no other takes.
+/// Where a broker's links start: a loopback address that only this broker uses.
 fn address_for(from: u32) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 1, from as u8)
 }

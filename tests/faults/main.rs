@@ -1,25 +1,24 @@
-//! Goal: the faults that docs/guarantees.md speaks of, but for an output partition that cannot be written, which
-//! tests/kafka/faults.rs makes, and more, made on real Apache Kafka with real processes, most of them again and again
-//! and under load, end with everything right, or with a refusal that says what to do; and how long the work stands
-//! still is bounded, and measured.
+//! Goal: the faults that docs/guarantees.md names (except an unwritable output partition, which tests/kafka/faults.rs
+//! covers), and more, injected into real Apache Kafka with real processes, most of them repeatedly and under load, end
+//! with everything right, or with a refusal that says what to do; and how long the work is interrupted is bounded, and
+//! measured.
 //!
 //! - `scenarios`: the list; `kills`, `network`, `brokers`, `apart`, `elections`, `disk`, `topics`, `crowd`, `records`:
-//!   what they do
-//! - `stage`: a job under load; `three`: three brokers behind proxies; `links`: proxies between them; `proxy`, `frames`:
-//!   what networks do
-//! - `report`: what was found; `page`: docs/faults.md, written from that; `console`: where all the talk goes
+//! what they do - `stage`: a job under load; `three`: three brokers behind proxies; `links`: proxies between them;
+//! `proxy`, `frames`: network faults - `report`: a scenario's result; `page`: docs/faults.md, written from the results;
+//! `console`: redirects what is printed
 //!
-//! One scenario after the other, so that the times mean something. `make test` runs a few of them, briefly;
-//! `make faults` runs all of them and writes docs/faults.md, `make faults ARGS='broker kill'` those with one of these
-//! words in their name (`=zombie` is that one alone), `ARGS=--list` names them. `RATCHET_TEST_SEED` repeats the random
+//! Scenarios run one after the other, so that the times mean something. `make test` runs a few of them, briefly; `make
+//! faults` runs all of them and writes docs/faults.md, `make faults ARGS='broker kill'` those with one of these words
+//! in their name (`=zombie` is that one alone), `ARGS=--list` names them. `RATCHET_TEST_SEED` repeats the random
 //! choices. Logs are left in the target folder below `kafka-VERSION/runs`.
 #![allow(
     clippy::disallowed_methods,
-    reason = "the tests look at a running system from outside: they have a clock and may wait"
+    reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
 #[path = "../support/checker/mod.rs"]
-#[allow(unused_imports, reason = "its own tests run in another binary: this one has a runner of its own")]
+#[allow(unused_imports, reason = "its own tests run in another binary: this one has its own runner")]
 mod checker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
@@ -36,14 +35,14 @@ mod load;
 #[path = "../support/operator.rs"]
 mod operator;
 #[path = "../support/pages.rs"]
-#[allow(dead_code, reason = "rows have dates and commits of their own here")]
+#[allow(dead_code, reason = "here each row has its own date and commit")]
 mod pages;
 #[path = "../support/random.rs"]
 mod random;
 #[path = "../support/replicated.rs"]
 mod replicated;
 #[path = "../support/screen.rs"]
-#[allow(dead_code, reason = "operators are looked at by their logs here")]
+#[allow(dead_code, reason = "operators are observed by their logs here")]
 mod screen;
 #[path = "../support/until.rs"]
 mod until;
@@ -77,29 +76,29 @@ use console::Console;
 use report::Report;
 use scenarios::{SCENARIOS, Scenario};
 
-/// Every wait within a scenario is bounded; this is for the scenario that goes on for ever in spite of that.
+/// Every wait within a scenario is bounded; this is for a scenario that runs for ever all the same.
 const SCENARIO_MAX: Duration = Duration::from_secs(10 * 60);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let is_asked = |flag: &str| args.iter().any(|arg| arg == flag);
-    if is_asked("--list") {
+    let has_flag = |flag: &str| args.iter().any(|arg| arg == flag);
+    if has_flag("--list") {
         SCENARIOS.iter().for_each(|scenario| println!("{}: {}", scenario.name, scenario.fault));
         return ExitCode::SUCCESS;
     }
-    let is_thorough = is_asked("--all");
+    let is_thorough = has_flag("--all");
     let words: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
     let is_wanted = |scenario: &&Scenario| {
         (is_thorough || scenario.brief) && (words.is_empty() || words.iter().any(|word| scenario.is_called(word)))
     };
     let wanted: Vec<&'static Scenario> = SCENARIOS.iter().filter(is_wanted).collect();
-    // Cargo gives words to every test binary: those of others mean nothing here.
+    // Cargo passes its arguments to every test binary: those meant for others match nothing here.
     if wanted.is_empty() && is_thorough {
         eprintln!("no scenario has one of {words:?} in its name; --list names them");
         return ExitCode::FAILURE;
     }
     let failed = play_all(&wanted, is_thorough);
-    // Also where some have failed: the page is to say so.
+    // Even if some have failed: the page has to say so.
     if is_thorough {
         println!("{}", page::write());
     }
@@ -110,7 +109,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Plays them one after the other, a line each; returns the names of those that failed.
+/// Runs the scenarios one after the other, printing a line each; returns the names of those that failed.
 fn play_all(wanted: &[&'static Scenario], is_thorough: bool) -> Vec<&'static str> {
     let (start, mut played, mut failed) = (Instant::now(), 0, Vec::new());
     for (nth, scenario) in (1..).zip(wanted.iter().copied()) {
@@ -137,7 +136,7 @@ fn play_all(wanted: &[&'static Scenario], is_thorough: bool) -> Vec<&'static str
             }
         }
         if report.is_none() {
-            console.say(&format!("{} did not end within {SCENARIO_MAX:?}; no more is played\n", scenario.name));
+            console.say(&format!("{} did not end within {SCENARIO_MAX:?}; no more are run\n", scenario.name));
             break;
         }
     }
@@ -145,17 +144,17 @@ fn play_all(wanted: &[&'static Scenario], is_thorough: bool) -> Vec<&'static str
     failed
 }
 
-/// Plays a scenario to its end, whatever that is; `None` where it has none.
+/// Runs a scenario to its end, successful or not; `None` if it takes too long.
 fn play(scenario: &'static Scenario, is_thorough: bool) -> Option<Report> {
     let (sender, receiver) = channel();
     let thread = std::thread::Builder::new().name(scenario.name.to_owned()).spawn(move || {
         let mut report = Report::new(scenario.name, is_thorough);
-        // What went wrong was printed where it did.
+        // The panic has been printed.
         let is_through = catch_unwind(AssertUnwindSafe(|| (scenario.play)(&mut report))).is_ok();
         if !is_through {
             report.fail();
         }
-        // Nobody listens any more once it has taken too long.
+        // The receiver is gone if it has taken too long.
         let _ = sender.send(report);
     });
     thread.expect("a thread can be started");

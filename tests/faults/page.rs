@@ -1,4 +1,4 @@
-//! The page docs/faults.md: what the last thorough run of each scenario has found.
+//! The page docs/faults.md: the results of each scenario's last thorough run.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::scenarios::SCENARIOS;
 
 const INTRODUCTION: &str = include_str!("introduction.md");
 
-/// Writes it; says what was done.
+/// Writes it; returns a line that says so.
 pub fn write() -> String {
     pages::write("faults.md", &format!("{INTRODUCTION}\n{}", table()))
 }

@@ -1,8 +1,8 @@
-//! A TCP proxy in front of a broker, which can do to a connection what networks do, and knows enough of Kafka to do
-//! it around a request of a chosen kind ([`Plan`]). What happens to all that passes is the [`Weather`].
+//! A TCP proxy in front of a broker that can inject network faults, and parses enough of Kafka's protocol to inject
+//! them around a request of a chosen kind ([`Plan`]). The [`Condition`] affects everything that passes.
 //!
-//! Two threads a connection. The one towards the broker carries whole requests, so that it can look at each; the
-//! other carries bytes. Both wake up now and then to see whether their connection is to end.
+//! Each connection has two threads. The one towards the broker carries whole requests, so that it can inspect each; the
+//! other carries bytes. Both regularly check whether their connection has to end.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,59 +14,60 @@ use std::time::{Duration, Instant};
 
 use crate::frames::{Frames, api_key};
 
-/// How often a thread that waits looks whether something has changed.
+/// How often a waiting thread checks whether something has changed.
 const LOOK: Duration = Duration::from_millis(10);
-/// For how long a broker is listened to after its client is gone: it takes what is on its way.
+/// How long the broker's side stays open after its client is gone, so that the broker takes what is on its way.
 const LINGER: Duration = Duration::from_secs(1);
 const CHUNK_BYTES: usize = 64 << 10;
-/// What is sent at once where little may pass.
+/// How much is sent at once under a throttle.
 const THROTTLED_BYTES: usize = 1 << 10;
 
-/// What happens to whatever passes.
+/// What happens to everything that passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weather {
+pub enum Condition {
     /// Nothing.
     Clear,
-    /// Nothing passes, connections stay open; what was sent comes when it clears up, as TCP has it.
+    /// Nothing passes, connections stay open; what was sent arrives afterwards, as with TCP.
     BlackHole,
-    /// New connections are ended at once.
+    /// New connections are closed at once.
     Refusing,
-    /// So many bytes a second pass each way of each connection.
+    /// This many bytes a second pass in each direction of each connection.
     Throttled(u64),
 }
 
 /// What is done around a request.
 #[derive(Clone, Copy, Debug)]
-pub enum Deed {
+pub enum Fault {
     /// The connection is reset; the broker never gets the request.
     CutBefore,
-    /// The broker gets the request; the connection is reset before the client gets an answer.
+    /// The broker gets the request; the connection is reset before the client gets the response.
     CutAfter,
-    /// The request comes late, and its answer.
+    /// The request arrives late, and so does its response.
     HoldBack(Duration),
-    /// The connection is reset at once, and the broker gets the request later, when its client is long elsewhere.
+    /// The connection is reset at once, and the broker gets the request later, when the client has long reconnected
+    /// elsewhere.
     DeliverLate(Duration),
 }
 
-/// Which requests something is done around.
+/// The requests to do something around.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The kind of request, as Kafka numbers them.
     pub api_key: i16,
-    /// One in so many.
+    /// One in this many.
     pub one_in: u64,
-    pub deed: Deed,
+    pub fault: Fault,
 }
 
 struct State {
     target: Option<SocketAddr>,
-    weather: Weather,
+    condition: Condition,
     plan: Option<Plan>,
-    /// Requests that the plan is about.
+    /// Requests of the plan's kind so far.
     seen: u64,
-    /// Deeds done.
+    /// Faults injected so far.
     done: u64,
-    /// Connections of an earlier generation are to be reset.
+    /// Connections of an earlier generation have to be reset.
     generation: u64,
 }
 
@@ -80,41 +81,41 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be done around this request.
-    fn deed_for(&self, request: &[u8]) -> Option<Deed> {
+    /// What to do around this request.
+    fn fault_for(&self, request: &[u8]) -> Option<Fault> {
         let mut state = self.state();
         let plan = state.plan.filter(|plan| api_key(request) == Some(plan.api_key))?;
         state.seen += 1;
         if !state.seen.is_multiple_of(plan.one_in) {
             return None;
         }
-        Some(plan.deed)
+        Some(plan.fault)
     }
 
-    /// A deed was done.
+    /// Counts an injected fault.
     fn count(&self) {
         self.state().done += 1;
     }
 }
 
-/// A running proxy. Dropped, it ends with all its connections.
+/// A running proxy. Ends with all its connections when dropped.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
 }
 
 impl Proxy {
-    /// Listens on a free port; who connects before [`Proxy::forward_to`] is sent away.
+    /// Listens on a free port; connections before [`Proxy::forward_to`] are refused.
     pub fn start() -> Proxy {
         Proxy::start_at(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port")
     }
 
-    /// The same at an address of this machine, port 0 for a free one.
+    /// The same at a local address, port 0 for a free one.
     pub fn start_at(address: SocketAddr) -> io::Result<Proxy> {
         let listener = TcpListener::bind(address)?;
         let port = listener.local_addr().expect("a bound socket").port();
         listener.set_nonblocking(true).expect("a socket can do without blocking");
-        let state = State { target: None, weather: Weather::Clear, plan: None, seen: 0, done: 0, generation: 0 };
+        let state = State { target: None, condition: Condition::Clear, plan: None, seen: 0, done: 0, generation: 0 };
         let shared = Arc::new(Shared { state: Mutex::new(state), closed: AtomicBool::new(false) });
         let accepting = Arc::clone(&shared);
         spawn(move || accept(&listener, &accepting));
@@ -129,8 +130,8 @@ impl Proxy {
         self.shared.state().target = Some(target);
     }
 
-    pub fn set_weather(&self, weather: Weather) {
-        self.shared.state().weather = weather;
+    pub fn set_condition(&self, condition: Condition) {
+        self.shared.state().condition = condition;
     }
 
     pub fn set_plan(&self, plan: Option<Plan>) {
@@ -144,8 +145,8 @@ impl Proxy {
         self.shared.state().generation += 1;
     }
 
-    /// How often something was done around a request.
-    pub fn deeds(&self) -> u64 {
+    /// How many faults were injected.
+    pub fn fault_count(&self) -> u64 {
         self.shared.state().done
     }
 }
@@ -168,16 +169,16 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Connects a client that has come with the broker, and carries until one of them goes.
+/// Connects a new client with the broker, and carries data until either is gone.
 fn open(client: TcpStream, shared: Arc<Shared>) {
-    let (generation, target, weather) = {
+    let (generation, target, condition) = {
         let state = shared.state();
-        (state.generation, state.target, state.weather)
+        (state.generation, state.target, state.condition)
     };
-    // In a black hole a connection cannot be made either; it comes about when that ends.
+    // In a black hole no connection can be opened either; it opens once that ends.
     let link = Link { shared, generation, client_gone: AtomicBool::new(false), over: AtomicBool::new(false) };
     let broker = match target {
-        Some(target) if weather != Weather::Refusing && link.may_pass() => TcpStream::connect(target).ok(),
+        Some(target) if condition != Condition::Refusing && link.may_pass() => TcpStream::connect(target).ok(),
         _ => None,
     };
     let Some(broker) = broker else { return reset(&client) };
@@ -187,8 +188,8 @@ fn open(client: TcpStream, shared: Arc<Shared>) {
         }
     }
     let (link, client, broker) = (Arc::new(link), Arc::new(client), Arc::new(broker));
-    let answers = (Arc::clone(&link), Arc::clone(&client), Arc::clone(&broker));
-    spawn(move || carry_answers(&answers.0, answers.1, &answers.2));
+    let responses = (Arc::clone(&link), Arc::clone(&client), Arc::clone(&broker));
+    spawn(move || carry_responses(&responses.0, responses.1, &responses.2));
     carry_requests(&link, client, &broker);
     link.over.store(true, Ordering::Relaxed);
 }
@@ -200,10 +201,10 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(LOOK))
 }
 
-/// Makes the stream's end a reset, for whoever drops it last.
+/// Makes closing the stream a reset, whoever drops it last.
 fn reset(stream: &TcpStream) {
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: the descriptor is open for as long as the stream is borrowed, and the option is as long as is said.
+    // SAFETY: the descriptor is open while the stream is borrowed, and the option has the given length.
     unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
@@ -219,7 +220,7 @@ fn reset(stream: &TcpStream) {
 struct Link {
     shared: Arc<Shared>,
     generation: u64,
-    /// The client was cut off, while the broker may still have something to get.
+    /// The client was cut off, while the broker may still be due a request.
     client_gone: AtomicBool,
     over: AtomicBool,
 }
@@ -233,28 +234,28 @@ impl Link {
         self.generation < self.shared.state().generation
     }
 
-    /// Waits until something may pass; false where nothing ever will.
+    /// Waits until something may pass; false if nothing ever will.
     fn may_pass(&self) -> bool {
         loop {
             if self.is_over() {
                 return false;
             }
-            if self.shared.state().weather != Weather::BlackHole {
+            if self.shared.state().condition != Condition::BlackHole {
                 return true;
             }
             sleep(LOOK);
         }
     }
 
-    /// Sends all of it; false where that cannot be done any more.
+    /// Sends all of it; false if that is no longer possible.
     fn send(&self, mut to: &TcpStream, bytes: &[u8]) -> bool {
         let mut rest = bytes;
         while !rest.is_empty() {
             if !self.may_pass() {
                 return false;
             }
-            let rate = match self.shared.state().weather {
-                Weather::Throttled(rate) => Some(rate.max(1)),
+            let rate = match self.shared.state().condition {
+                Condition::Throttled(rate) => Some(rate.max(1)),
                 _ => None,
             };
             let part = &rest[..rest.len().min(rate.map_or(CHUNK_BYTES, |_| THROTTLED_BYTES))];
@@ -274,7 +275,7 @@ impl Link {
     }
 }
 
-/// What has come, if anything; `None` where nothing will any more.
+/// What has arrived, if anything; `None` if nothing will any more.
 fn receive<'a>(mut from: &TcpStream, chunk: &'a mut [u8]) -> Option<&'a [u8]> {
     match from.read(chunk) {
         Ok(0) => None,
@@ -284,7 +285,7 @@ fn receive<'a>(mut from: &TcpStream, chunk: &'a mut [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Whether it is only that nothing could be done for a moment.
+/// Whether the error only means that nothing could be done for a moment.
 fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
@@ -296,10 +297,10 @@ fn carry_requests(link: &Link, client: Arc<TcpStream>, broker: &TcpStream) {
         let Some(came) = receive(&client, &mut chunk) else { return };
         frames.push(came);
         while let Some(request) = frames.pop() {
-            let late = match link.shared.deed_for(&request) {
+            let late = match link.shared.fault_for(&request) {
                 None if link.send(broker, &request) => continue,
                 None => return end(link, &client, broker),
-                Some(Deed::HoldBack(time)) => {
+                Some(Fault::HoldBack(time)) => {
                     rest(link, time);
                     if link.send(broker, &request) {
                         link.shared.count();
@@ -307,9 +308,9 @@ fn carry_requests(link: &Link, client: Arc<TcpStream>, broker: &TcpStream) {
                     }
                     return end(link, &client, broker);
                 }
-                Some(Deed::CutBefore) => None,
-                Some(Deed::CutAfter) => Some(Duration::ZERO),
-                Some(Deed::DeliverLate(time)) => Some(time),
+                Some(Fault::CutBefore) => None,
+                Some(Fault::CutAfter) => Some(Duration::ZERO),
+                Some(Fault::DeliverLate(time)) => Some(time),
             };
             cut(link, client);
             let Some(time) = late else { return link.shared.count() };
@@ -323,13 +324,13 @@ fn carry_requests(link: &Link, client: Arc<TcpStream>, broker: &TcpStream) {
     end(link, &client, broker);
 }
 
-/// Cuts the client off. The other thread lets go of it, too.
+/// Cuts the client off. The other thread drops it, too.
 fn cut(link: &Link, client: Arc<TcpStream>) {
     reset(&client);
     link.client_gone.store(true, Ordering::Release);
 }
 
-/// Resets both sides, if that is why it ends.
+/// Resets both sides, if the connection ends by a reset.
 fn end(link: &Link, client: &TcpStream, broker: &TcpStream) {
     if link.is_reset() {
         reset(client);
@@ -337,7 +338,7 @@ fn end(link: &Link, client: &TcpStream, broker: &TcpStream) {
     }
 }
 
-/// Waits for a time, or until the connection is over.
+/// Waits for this time, or until the connection is over.
 fn rest(link: &Link, time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time && !link.is_over() {
@@ -345,13 +346,12 @@ fn rest(link: &Link, time: Duration) {
     }
 }
 
-/// Carries what the broker answers, for as long as there is somebody to carry it to, and takes it for as long as the
-/// broker is needed.
-fn carry_answers(link: &Link, client: Arc<TcpStream>, broker: &TcpStream) {
+/// Carries the broker's responses while the client is there, and keeps reading them while the broker is needed.
+fn carry_responses(link: &Link, client: Arc<TcpStream>, broker: &TcpStream) {
     let (mut client, mut chunk) = (Some(client), vec![0; CHUNK_BYTES]);
     while !link.is_over() {
         let Some(came) = receive(broker, &mut chunk) else { break };
-        // Only now: an answer to what was sent after the cut must not reach the client.
+        // Checked after receiving: a response to anything sent after the cut must not reach the client.
         if link.client_gone.load(Ordering::Acquire) {
             client = None;
         }

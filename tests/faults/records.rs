@@ -1,5 +1,5 @@
-//! Goal: records that are broken, too large, blown up or out of their time are set aside one by one, and the others
-//! go on.
+//! Goal: records that are broken, too large, decompression bombs or wrongly dated are set aside one by one, and the
+//! others continue.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage};
 use crate::until::within;
 
 const ROUNDS: usize = 4;
-/// What Kafka lets a topic hold in a record, where nothing else is said, but for a record's own few bytes.
+/// Nearly the largest value that Kafka's default lets a topic take.
 const OUTPUT_BYTES_MAX: usize = 1_040_000;
-/// A job that was given no limit of memory is to stay below this with whatever it is sent here.
+/// A job without a memory limit has to stay below this, whatever it is sent here.
 const MEMORY_MAX_BYTES: u64 = 1 << 30;
 
-/// A job with topics of these settings.
+/// A job whose input has these settings.
 fn job(theme: &str, input: &[(&str, &str)]) -> Job {
     let job = Job::on(Kafka::shared(), theme);
     job.kafka.create(&job.input, PARTITIONS, input);
@@ -27,7 +27,7 @@ fn job(theme: &str, input: &[(&str, &str)]) -> Job {
     job
 }
 
-/// Sends records into the load, again and again; everything has to go on.
+/// Sends records into the load, again and again; everything has to make progress.
 fn sent_among_others(report: &mut Report, mut stage: Stage, mut send: impl FnMut(&Job, usize) -> u64) -> Found {
     for round in 0..ROUNDS {
         sleep(Duration::from_millis(500));
@@ -41,7 +41,7 @@ fn sent_among_others(report: &mut Report, mut stage: Stage, mut send: impl FnMut
     stage.finish(report)
 }
 
-/// Kafka itself refuses what is an hour ahead, unless told not to.
+/// Kafka itself rejects timestamps more than an hour ahead, unless configured otherwise.
 const ANY_TIME: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854775807");
 
 pub fn poison(report: &mut Report) {
@@ -77,7 +77,7 @@ pub fn oversized(report: &mut Report) {
             let value = format!("{{\"id\":\"{id}-{round}\",\"version\":1,\"noise\":\"{}\"}}", noise(bytes));
             Fresh { partition, ..raw(value) }
         };
-        // Above the limit by a quarter of a MiB; the dead letter takes a whole one more.
+        // Above the limit by a quarter of a MiB; a dead letter may be a whole MiB larger.
         job.send([large("large", 2_000_000), large("huge", (16 << 20) + (256 << 10)), large("large", 3_000_000)]);
         3
     });
@@ -88,7 +88,7 @@ pub fn oversized(report: &mut Report) {
 /// What a bomb unpacks to.
 const UNPACKED_BYTES: usize = 6_000_000;
 
-/// Some kilobytes that unpack to megabytes, by each of Kafka's compressions.
+/// Some kilobytes that unpack to megabytes, with each of Kafka's compressions.
 pub fn decompression_bombs(report: &mut Report) {
     const CODECS: [&str; ROUNDS] = ["gzip", "zstd", "lz4", "snappy"];
     let mut job = job("bombs", &[]);
@@ -100,7 +100,7 @@ pub fn decompression_bombs(report: &mut Report) {
             let zeros = "0".repeat(UNPACKED_BYTES);
             let value = format!("{{\"id\":\"bomb-{round}-{nth}\",\"version\":1,\"zeros\":\"{zeros}\"}}");
             writer.send(&job.input, &Fresh { partition: nth, ..raw(value) });
-            // One a batch: what a batch unpacks to is bounded by the client.
+            // One a batch: the client bounds what a batch unpacks to.
             writer.flush();
         }
         PARTITIONS as u64
@@ -108,9 +108,9 @@ pub fn decompression_bombs(report: &mut Report) {
     assert_eq!(found.count(Fate::DeadLettered("unsendable")), ROUNDS * PARTITIONS as usize, "{found:?}");
 }
 
-/// A batch that unpacks to more than the client takes: it cannot be read, and must not be passed over. Its task stops
-/// with its place, and no other does; given room, it goes on.
-pub fn a_bomb_beyond_reading(report: &mut Report) {
+/// A batch that unpacks to more than the client takes: it cannot be read, and must not be skipped. Only its task stops,
+/// with the record's place; once the limit is raised, it continues.
+pub fn bomb_beyond_reading(report: &mut Report) {
     const BOMBS: usize = 4;
     const WORDS: [&str; 2] = ["cannot be read at offset", "raise"];
     let mut job = job("beyond", &[]);
@@ -131,12 +131,12 @@ pub fn a_bomb_beyond_reading(report: &mut Report) {
     report.injected(1);
     stage.operators[0].await_error(&[WORDS[0], WORDS[1], &stage.job.input]);
     let before = stage.committed();
-    within(RECOVERY_MAX, "the other partitions to go on", || {
+    within(RECOVERY_MAX, "the other partitions to continue", || {
         let mut others = stage.committed().into_iter().zip(&before).skip(1);
         others.all(|(now, before)| now > *before).then_some(())
     });
     report.recovered(since.elapsed());
-    stage.starve();
+    stage.end_load();
     for partition in 1..PARTITIONS {
         let end = stage.job.kafka.bounds(&stage.job.input, partition).end;
         within(RECOVERY_MAX, "the other partitions to be drained", || {
@@ -144,11 +144,11 @@ pub fn a_bomb_beyond_reading(report: &mut Report) {
         });
     }
     let committed = stage.committed();
-    assert_eq!(committed[0], before[0], "it went on beyond what it could not read");
+    assert_eq!(committed[0], before[0], "it went past what it could not read");
     stage.operators[0].assert_running();
     stage.operators[0].terminate();
     stage.operators[0].await_exit(RECOVERY_MAX);
-    // What its words say helps, and nothing was lost.
+    // The advice in the error helps, and nothing was lost.
     stage.job.worker.retain(|line| !line.starts_with("unpacked:"));
     stage.restart(0);
     let found = stage.finish(report);
@@ -156,8 +156,8 @@ pub fn a_bomb_beyond_reading(report: &mut Report) {
     report.refused(&WORDS[..1]);
 }
 
-/// Senders whose clocks are hours behind or ahead, and some seconds ahead, with a retention of a minute: what is
-/// behind is late, what is far ahead is not believed, and neither makes anything else expire.
+/// Senders with clocks hours behind or ahead, or some seconds ahead, and a retention of a minute: records from behind
+/// are late, records from far ahead are not believed, and neither makes anything else expire.
 pub fn clock_skew(report: &mut Report) {
     const DAY_MS: i64 = 86_400_000;
     let job = job("skew", &[ANY_TIME]).with_retention(Duration::from_secs(60));

@@ -1,4 +1,4 @@
-//! What a scenario has found, and its results, a file each in the target folder.
+//! A scenario's findings, and its results, one file each in the target folder.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,9 +17,9 @@ pub enum Ending {
     /// It broke off.
     #[default]
     Failed,
-    /// Everything was processed, and the judge has found it right.
+    /// Everything was processed, and the judge found it right.
     Right,
-    /// The task was stopped with these words, and what stands in the output is right.
+    /// The task was stopped with these words, and the output is right.
     Refused(String),
 }
 
@@ -31,11 +31,11 @@ pub struct Report {
     ending: Ending,
     /// How often the fault happened.
     injected: u64,
-    /// From the fault, or from its end where nothing can go on before, until every partition had gone on.
+    /// From the fault, or from its end if no progress is possible before, until every partition had made progress.
     recoveries: Vec<Duration>,
-    /// From the load's end until everything was processed.
+    /// From the end of the load until everything was processed.
     drained: Option<Duration>,
-    /// Records that the judge has looked at.
+    /// How many records the judge has checked.
     judged: usize,
 }
 
@@ -52,29 +52,29 @@ impl Report {
         }
     }
 
-    /// How often the fault is made: so often, or once where there is little time.
+    /// How often to inject the fault: this often in a thorough run, once otherwise.
     pub fn rounds(&self, thorough: usize) -> usize {
         if self.is_thorough { thorough } else { 1 }
     }
 
-    /// The fault happened so often.
+    /// The fault has happened this often.
     pub fn injected(&mut self, times: u64) {
         self.injected += times;
     }
 
-    /// Every partition went on after so long.
+    /// Every partition has made progress after this time.
     pub fn recovered(&mut self, took: Duration) {
-        println!("{}: went on after {took:.2?}", self.name);
+        println!("{}: recovered after {took:.2?}", self.name);
         self.recoveries.push(took);
     }
 
-    /// Everything was processed so long after the last record.
+    /// Everything was processed this long after the last record.
     pub fn drained(&mut self, took: Duration) {
         println!("{}: drained {took:.2?} after the last record", self.name);
         self.drained = Some(took);
     }
 
-    /// The judge has found everything right.
+    /// The judge found everything right.
     pub fn judged(&mut self, found: &Found) {
         self.judged += found.fates.values().sum::<usize>();
         if matches!(self.ending, Ending::Failed) {
@@ -82,12 +82,12 @@ impl Report {
         }
     }
 
-    /// A task was stopped, with these words.
+    /// A task was stopped with these words.
     pub fn refused(&mut self, words: &[&str]) {
         self.ending = Ending::Refused(words.join(", "));
     }
 
-    /// It broke off, whatever it had found by then.
+    /// It broke off, whatever was found until then.
     pub fn fail(&mut self) {
         self.ending = Ending::Failed;
     }
@@ -96,7 +96,7 @@ impl Report {
         matches!(self.ending, Ending::Failed)
     }
 
-    /// Asserts that the fault was reached: a scenario that never is proves nothing.
+    /// Asserts that the fault has happened: otherwise the scenario proves nothing.
     pub fn assert_injected(&self) {
         assert!(self.injected > 0, "{}: the fault never happened", self.name);
     }
@@ -122,7 +122,7 @@ impl Report {
         format!("{}, {} times{after}", self.ending(), self.injected)
     }
 
-    /// Keeps it in the target folder, in place of what an earlier run has found.
+    /// Stores the results in the target folder, replacing an earlier run's.
     pub fn keep(&self, took_seconds: f64) {
         let ms = |time: Duration| time.as_millis() as u64;
         let results = Results {
@@ -142,7 +142,7 @@ impl Report {
     }
 }
 
-/// What is kept of a scenario.
+/// The stored results of a scenario.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Results {
     pub ending: String,
@@ -152,19 +152,19 @@ pub struct Results {
     pub recovery_max_ms: Option<u64>,
     pub drained_ms: Option<u64>,
     pub took_seconds: u64,
-    /// Of which sources.
+    /// The commit that it was built from.
     pub commit: String,
 }
 
 impl Results {
-    /// What the last run of this scenario has found; `None` where there was none, or it failed, or kept less than
-    /// this.
+    /// The results of this scenario's last run; `None` if there was none, it failed, or its results are of an older
+    /// form.
     pub fn of(name: &str) -> Option<Results> {
         serde_json::from_str(&fs::read_to_string(path(name)).ok()?).ok()
     }
 }
 
-/// Removes what an earlier run has found: it is not true any more where a later one has failed.
+/// Removes an earlier run's results: they no longer hold once a later one has failed.
 pub fn forget(name: &str) {
     if let Err(error) = fs::remove_file(path(name)) {
         assert_eq!(error.kind(), ErrorKind::NotFound, "{}: {error}", path(name).display());

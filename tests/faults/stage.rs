@@ -1,4 +1,4 @@
-//! A job at work under load: its operators, what feeds it, and a clock that tells how long it stood still.
+//! A job under load: its operators, its feed, and the time that recoveries take.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,22 +13,22 @@ use crate::until::within;
 
 /// Partitions of every scenario's input.
 pub const PARTITIONS: i32 = 4;
-/// Records that are written a second, over all partitions.
+/// Records written a second, over all partitions.
 pub const RECORDS_PER_SECOND: u64 = 1000;
-/// Things that the load is about: each comes back often, as a duplicate, late or newer.
+/// How many things the load is about: each comes up often, as a duplicate, older or newer.
 const IDENTITIES: usize = 2000;
 /// Nothing is measured before all partitions are at work.
 const START_MAX: Duration = Duration::from_secs(180);
-/// What going on may take after an instance's fault: the session's timeout, the transaction's, a restore, on a busy
-/// machine.
+/// How long a recovery may take after an instance's fault: the session timeout, the transaction timeout and a restore,
+/// on a busy machine.
 pub const RECOVERY_MAX: Duration = Duration::from_secs(50);
-/// What it may take after a broker's: one that was killed reads its own logs first, and a coordinator may wait 30 s for
-/// the answer of one that has frozen. Less than the minute for which librdkafka by itself would wait for that.
+/// How long it may take after a broker's fault: a killed broker recovers its logs first, and a coordinator may wait 30
+/// s for a frozen broker's response. Less than the minute that librdkafka would wait for that on its own.
 pub const BROKER_RECOVERY_MAX: Duration = Duration::from_secs(55);
-/// What it may take until everything is processed once nothing is written any more.
+/// How long it may take to process everything once nothing more is written.
 const DRAIN_MAX: Duration = Duration::from_secs(90);
 
-/// The operators' names, of which each has a state folder.
+/// The operators' names; each has its own state folder.
 const LABELS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 /// A job under load.
@@ -41,7 +41,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts the load and so many instances, and waits until every partition is at work.
+    /// Starts the load and this many instances, and waits until every partition is at work.
     pub fn set(job: Job, instances: usize) -> Stage {
         let random = Random::seeded(&job.name);
         let feed = Some(feed(&job, &random));
@@ -61,7 +61,7 @@ impl Stage {
         self.operators.push(Operator::start(&self.job, LABELS[self.operators.len()]));
     }
 
-    /// Starts an instance again, on its state folder. It must have ended.
+    /// Restarts an instance on its state folder. It must have ended.
     pub fn restart(&mut self, which: usize) {
         self.restart_with(which, &Options::default());
     }
@@ -70,7 +70,7 @@ impl Stage {
         self.operators[which] = Operator::start_with(&self.job, LABELS[which], options);
     }
 
-    /// Kills an instance that is at work, with its state folder if so asked.
+    /// Kills an instance that is at work, and removes its state folder if `with_its_disk`.
     #[track_caller]
     pub fn kill(&mut self, which: usize, with_its_disk: bool) {
         let operator = &mut self.operators[which];
@@ -87,17 +87,17 @@ impl Stage {
         (0..PARTITIONS).map(|p| self.group.committed(&self.job.input, p).map_or(0, |(offset, _)| offset)).collect()
     }
 
-    /// Waits until each partition has gone beyond these offsets.
+    /// Waits until each partition is beyond these offsets.
     #[track_caller]
     pub fn await_beyond(&self, before: &[i64], deadline: Duration) {
         let mut seen = Vec::new();
-        within(deadline, &format!("{} to go on from {before:?} on each partition", self.job.name), || {
+        within(deadline, &format!("{} to progress from {before:?} on each partition", self.job.name), || {
             seen = self.committed();
             seen.iter().zip(before).all(|(now, before)| now > before).then_some(())
         });
     }
 
-    /// Waits until each partition has gone on from where it stands, and reports how long that took since `since`.
+    /// Waits until each partition has made progress from here, and reports how long that took since `since`.
     #[track_caller]
     pub fn recover(&self, report: &mut Report, since: Instant, deadline: Duration) {
         let before = self.committed();
@@ -106,13 +106,13 @@ impl Stage {
     }
 
     /// Ends the load.
-    pub fn starve(&mut self) -> u64 {
+    pub fn end_load(&mut self) -> u64 {
         self.feed.take().map_or(0, Feed::stop)
     }
 
     /// Ends the load, waits until everything is processed, and stops the instances.
     pub fn drain(&mut self, report: &mut Report) {
-        let written = self.starve();
+        let written = self.end_load();
         let since = Instant::now();
         self.job.await_drained(DRAIN_MAX);
         report.drained(since.elapsed());
@@ -123,29 +123,29 @@ impl Stage {
         }
     }
 
-    /// Does all that, and has everything judged.
+    /// Ends everything like [`Stage::drain`], and has everything judged.
     pub fn finish(mut self, report: &mut Report) -> Found {
         report.assert_injected();
         self.drain(report);
         let found = check(&self.job, &self.state_dirs());
-        found.assert_lively();
+        found.assert_each_fate();
         report.judged(&found);
         self.clear();
         found
     }
 
-    /// The same where the input does not hold all that it held.
+    /// The same if the input has lost records; `kept` has them.
     pub fn finish_against(mut self, report: &mut Report, kept: &mut Records) {
         report.assert_injected();
         self.drain(report);
         keep(&self.job, kept);
         let found = check_against(&self.job, kept, &self.state_dirs());
-        found.assert_lively();
+        found.assert_each_fate();
         report.judged(&found);
         self.clear();
     }
 
-    /// Deletes the topics once all is judged: those of some fifty jobs would weigh on the brokers.
+    /// Deletes the topics once all is judged: those of some fifty jobs would burden the brokers.
     pub fn clear(self) {
         let Job { kafka, input, output, .. } = &self.job;
         for topic in [input, output, &self.job.changelog(), &self.job.dead_letter()] {
@@ -160,18 +160,18 @@ impl Stage {
     }
 }
 
-/// Fails if an instance has ended by itself, or one of its threads has panicked.
+/// Fails if an instance has ended, or one of its threads has panicked.
 #[track_caller]
 pub fn assert_sound(operator: &mut Operator) {
     operator.assert_running();
-    assert!(!operator.said().contains("panicked"), "{}", operator.tail());
+    assert!(!operator.printed().contains("panicked"), "{}", operator.tail());
 }
 
 fn feed(job: &Job, random: &Random) -> Feed {
     Feed::start(job, Load::new(random.clone(), PARTITIONS, IDENTITIES), RECORDS_PER_SECOND)
 }
 
-/// Adds what the input holds now, and has not held when it was last looked at.
+/// Adds the records that the input has gained since the last call.
 pub fn keep(job: &Job, kept: &mut Records) {
     for (partition, records) in job.kafka.read_visible(&job.input) {
         let known = kept.entry(partition).or_default();

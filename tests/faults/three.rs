@@ -1,13 +1,13 @@
-//! Three brokers with a proxy each, which all scenarios share that harm brokers or the network: topics lie on all
-//! three, the first is the controller. Clients that are under test go through the proxies; the load, the judge and
-//! the brokers among themselves do not.
+//! Three brokers, each behind a proxy, shared by all scenarios that harm brokers or the network: topics are on all
+//! three, the first is the controller. The clients under test go through the proxies; the load, the judge and the
+//! brokers among themselves do not.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::job::Job;
 use crate::kafka::{Broker, Routes};
 use crate::links::Links;
-use crate::proxy::{Plan, Proxy, Weather};
+use crate::proxy::{Condition, Plan, Proxy};
 use crate::replicated::{self, PROPERTIES, REPLICAS};
 use crate::stage::PARTITIONS;
 
@@ -17,7 +17,7 @@ pub struct Three {
     proxies: Vec<Proxy>,
 }
 
-/// The three, in good health.
+/// The shared three, in good health.
 pub fn lock() -> MutexGuard<'static, Three> {
     static THREE: OnceLock<Mutex<Three>> = OnceLock::new();
     let mut three = THREE.get_or_init(|| Mutex::new(start())).lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,7 +29,7 @@ fn start() -> Three {
     start_on(None)
 }
 
-/// Three others, whose ways to each other can be cut one by one.
+/// Three others, with links between them that can be cut one by one.
 pub fn apart() -> (Three, Links) {
     let links = Links::new();
     (start_on(Some(&links)), links)
@@ -59,7 +59,7 @@ fn start_on(links: Option<&Links>) -> Three {
 }
 
 impl Three {
-    /// Mends what an earlier scenario has left broken.
+    /// Repairs what an earlier scenario has left broken.
     fn heal(&mut self) {
         for broker in &mut self.brokers {
             match broker.pid() {
@@ -68,17 +68,17 @@ impl Three {
             }
         }
         for proxy in &self.proxies {
-            proxy.set_weather(Weather::Clear);
+            proxy.set_condition(Condition::Clear);
             proxy.set_plan(None);
         }
     }
 
-    /// A job whose topics lie on all three and whose operators come through the proxies.
+    /// A job with topics on all three and operators that connect through the proxies.
     pub fn job(&self, theme: &str) -> Job {
         self.through_proxies(replicated::job(&self.addresses(), theme, PARTITIONS))
     }
 
-    /// The same, its topics still to be created.
+    /// The same, without topics.
     pub fn job_without_topics(&self, theme: &str) -> Job {
         self.through_proxies(replicated::job_without_topics(&self.addresses(), theme))
     }
@@ -93,12 +93,12 @@ impl Three {
         job
     }
 
-    pub fn set_weather(&self, weather: Weather) {
-        self.proxies.iter().for_each(|proxy| proxy.set_weather(weather));
+    pub fn set_condition(&self, condition: Condition) {
+        self.proxies.iter().for_each(|proxy| proxy.set_condition(condition));
     }
 
-    pub fn set_weather_at(&self, which: usize, weather: Weather) {
-        self.proxies[which].set_weather(weather);
+    pub fn set_condition_at(&self, which: usize, condition: Condition) {
+        self.proxies[which].set_condition(condition);
     }
 
     pub fn set_plan(&self, plan: Option<Plan>) {
@@ -110,8 +110,8 @@ impl Three {
         self.proxies.iter().for_each(Proxy::reset);
     }
 
-    /// How often something was done around a request.
-    pub fn deeds(&self) -> u64 {
-        self.proxies.iter().map(Proxy::deeds).sum()
+    /// How many faults were injected around requests.
+    pub fn fault_count(&self) -> u64 {
+        self.proxies.iter().map(Proxy::fault_count).sum()
     }
 }

@@ -1,5 +1,5 @@
-//! Goal: what is done to the topics, by the cleaner, by retention, by people, is either gone on from or refused with
-//! words that say what to do; in a refusal nothing wrong has come out.
+//! Goal: what the cleaner, retention and people do to the topics is either survived or refused with words that say what
+//! to do; if refused, nothing wrong was forwarded.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -15,21 +15,21 @@ use crate::stage::{PARTITIONS, RECOVERY_MAX, Stage, assert_sound, keep};
 use crate::until::DEADLINE;
 
 const ROUNDS: usize = 4;
-/// How often it is refused anew, each time with topics and a group of its own.
+/// How often a refusal is repeated, each time with its own topics and group.
 const REFUSALS: usize = 3;
 /// How many things are known before.
 const KNOWN: usize = 1_000;
-/// After which what has not happened is taken not to happen.
+/// What has not happened after this time is taken not to happen.
 const LATER: Duration = Duration::from_secs(3);
 
-/// The changelog is compacted all the time, in segments of a fraction of a second; identities expire after seconds,
-/// and their tombstones go soon after. The stores are rebuilt from what is left.
-pub fn the_cleaner(report: &mut Report) {
+/// The changelog is compacted all the time, in segments of a fraction of a second; identities expire after seconds, and
+/// their tombstones are removed soon after. Stores are rebuilt from what is left.
+pub fn cleaner(report: &mut Report) {
     const TINY: &[(&str, &str)] = &[
         ("cleanup.policy", "compact"),
         ("segment.ms", "200"),
         ("min.cleanable.dirty.ratio", "0.01"),
-        // Longer than it takes to read the changelog: who has read a record is to see its tombstone, too.
+        // Longer than reading the changelog takes: whoever has read a record has to see its tombstone, too.
         ("delete.retention.ms", "2000"),
     ];
     let mut job = Job::new("cleaner", PARTITIONS).with_retention(Duration::from_secs(5));
@@ -48,14 +48,14 @@ pub fn the_cleaner(report: &mut Report) {
     let kept: usize = stage.job.kafka.read_visible(&changelog).values().map(Vec::len).sum();
     let written: i64 = (0..PARTITIONS).map(|p| stage.job.kafka.bounds(&changelog, p).end).sum();
     println!("{}: {kept} of {written} changelog offsets are left", report.name);
-    assert!((kept as i64) < written / 2, "the cleaner has removed too little: {kept} of {written} are left");
+    assert!((kept as i64) < written / 2, "the cleaner removed too little: {kept} of {written} are left");
     report.injected(2 * ROUNDS as u64);
     let found = stage.finish(report);
     assert!(found.swept > 0, "no tombstone was met: {found:?}");
 }
 
-/// The input's records go as soon as they are processed.
-pub fn a_short_input(report: &mut Report) {
+/// The input's records are deleted as soon as they are processed.
+pub fn short_input(report: &mut Report) {
     let mut stage = Stage::set(Job::new("short-input", PARTITIONS), 2);
     let mut kept = Records::new();
     for round in 0..2 * ROUNDS {
@@ -75,7 +75,7 @@ pub fn a_short_input(report: &mut Report) {
     stage.finish_against(report, &mut kept);
 }
 
-/// A job of one partition that stands still, and what it has processed.
+/// A job of one partition at rest, and what it has processed.
 fn drained(theme: &str) -> (Job, Operator, Records) {
     let job = Job::new(theme, 1);
     job.send(things(0, 0..KNOWN, 1).chain(things(0, 0..KNOWN / 2, 1)));
@@ -86,35 +86,35 @@ fn drained(theme: &str) -> (Job, Operator, Records) {
     (job, operator, read)
 }
 
-/// An operator is started that has to refuse with these words, and so has the next one; what came out is of what was
-/// `read` before, and right.
+/// Starts an operator that has to refuse with these words, and then another; the output has to be right for what was
+/// `read` before.
 fn refuses(report: &mut Report, job: &Job, read: &Records, words: &[&str]) {
     let committed = job.committed();
     for _ in 0..2 {
         let mut operator = Operator::start(job, "a");
         operator.await_error(words);
-        // What it does not do at once, it does not do later either.
+        // Nor does it do later what it does not do at once.
         sleep(LATER);
-        assert!(!operator.said().contains("panicked"), "{}", operator.tail());
-        // It may stay, for the sake of other partitions, or end as one does that has failed.
+        assert!(!operator.printed().contains("panicked"), "{}", operator.tail());
+        // It may stay, for the sake of other partitions, or end as a failed run.
         if !operator.is_running() {
             let status = operator.await_exit(DEADLINE);
             assert_eq!(status.code(), Some(1), "{status}; {}", operator.tail());
         }
     }
     report.injected(1);
-    assert_eq!(job.committed()[0], committed[0], "the offset was moved beside the refusal");
+    assert_eq!(job.committed()[0], committed[0], "the offset was moved despite the refusal");
     judge(report, job, read);
     report.refused(words);
 }
 
-/// The judge looks at what came out of `input`, which is what was read and nothing else.
+/// Has the judge compare the output with `input`, which holds exactly what was read.
 pub fn judge(report: &mut Report, job: &Job, input: &Records) {
     let found = check_output(job, input);
     report.judged(&found);
 }
 
-/// Records go before they were read. It refuses, and does what its words promise when they are obeyed.
+/// Records are removed unread. The task refuses, and does what its words promise when they are obeyed.
 pub fn unread_records_removed(report: &mut Report) {
     for _ in 0..report.rounds(REFUSALS) {
         let (job, _, mut read) = drained("unread");
@@ -135,8 +135,8 @@ pub fn unread_records_removed(report: &mut Report) {
     }
 }
 
-/// The changelog loses its first records under load: the stores that hold them go on, and are right.
-pub fn a_truncated_changelog(report: &mut Report) {
+/// The changelog loses its first records under load: the stores that hold them continue, and are right.
+pub fn truncated_changelog(report: &mut Report) {
     let mut stage = Stage::set(Job::new("cut-changelog", PARTITIONS), 1);
     for _ in 0..ROUNDS {
         sleep(Duration::from_secs(1));
@@ -156,8 +156,8 @@ pub fn a_truncated_changelog(report: &mut Report) {
     stage.clear();
 }
 
-/// The same with the store lost: what was in them is remembered nowhere else.
-pub fn a_truncated_changelog_without_a_store(report: &mut Report) {
+/// The same with the store lost: the removed records are remembered nowhere else.
+pub fn truncated_changelog_without_a_store(report: &mut Report) {
     for _ in 0..report.rounds(REFUSALS) {
         let (job, mut operator, read) = drained("cut-and-wiped");
         job.kafka.delete_compacted_records(&job.changelog(), &[3]);
@@ -167,7 +167,7 @@ pub fn a_truncated_changelog_without_a_store(report: &mut Report) {
     }
 }
 
-pub fn a_deleted_changelog(report: &mut Report) {
+pub fn deleted_changelog(report: &mut Report) {
     for _ in 0..report.rounds(REFUSALS) {
         let (job, mut operator, read) = drained("no-changelog");
         operator.kill_and_wipe();
@@ -177,8 +177,8 @@ pub fn a_deleted_changelog(report: &mut Report) {
     }
 }
 
-/// With the same offsets as before, so that nothing but its id tells it.
-pub fn a_recreated_input(report: &mut Report) {
+/// With the same offsets as before, so that only its id gives it away.
+pub fn recreated_input(report: &mut Report) {
     for _ in 0..report.rounds(REFUSALS) {
         let (job, _, read) = drained("new-input");
         let (offset, text) = job.kafka.committed(&job.group(), &job.input, 0).expect("it has committed");
@@ -190,7 +190,7 @@ pub fn a_recreated_input(report: &mut Report) {
     }
 }
 
-/// Under a task at work, which may not go on.
+/// Under a task at work, which must not continue.
 fn recreated_at_work(report: &mut Report, theme: &str, topic: fn(&Job) -> String, settings: &[(&str, &str)]) {
     const WORDS: [&str; 2] = ["recreated", "new name"];
     for _ in 0..report.rounds(REFUSALS) {
@@ -213,11 +213,11 @@ fn recreated_at_work(report: &mut Report, theme: &str, topic: fn(&Job) -> String
     }
 }
 
-pub fn an_input_recreated_at_work(report: &mut Report) {
+pub fn input_recreated_at_work(report: &mut Report) {
     recreated_at_work(report, "input-at-work", |job| job.input.clone(), &[]);
 }
 
-pub fn a_changelog_recreated_at_work(report: &mut Report) {
+pub fn changelog_recreated_at_work(report: &mut Report) {
     recreated_at_work(report, "changelog-at-work", Job::changelog, &[("cleanup.policy", "compact")]);
 }
 
@@ -231,12 +231,12 @@ pub fn more_partitions(report: &mut Report) {
     }
 }
 
-/// The task that was there before stops, as does that of the new partition, where its identities may have moved to.
+/// The task that was there before stops, and so does the new partition's, to which identities may have moved.
 pub fn more_partitions_at_work(report: &mut Report) {
     const WORDS: [&str; 2] = ["had 1 partition and has 2", "new name"];
     for _ in 0..report.rounds(REFUSALS) {
         let mut job = Job::new("rescaled-at-work", 1);
-        // After which the client sees what was done to a topic: by default, minutes.
+        // How soon the client notices changes of a topic: by default, minutes.
         job.properties.insert("consumer.topic.metadata.refresh.interval.ms".to_owned(), "1000".to_owned());
         let mut operator = Operator::start(&job, "a");
         job.send(things(0, 0..KNOWN, 1));
@@ -253,16 +253,16 @@ pub fn more_partitions_at_work(report: &mut Report) {
         job.send(things(0, KNOWN..2 * KNOWN, 1).chain(things(1, 0..KNOWN, 1)));
         sleep(LATER);
         assert_sound(&mut operator);
-        assert_eq!(job.committed(), committed, "an offset was moved beside the refusal");
-        // Of the new partition nothing was read, and nothing more of the other.
+        assert_eq!(job.committed(), committed, "an offset was moved despite the refusal");
+        // Nothing was read from the new partition, and nothing more from the other.
         read.insert(1, Vec::new());
         judge(report, &job, &read);
         report.refused(&WORDS);
     }
 }
 
-/// The group is empty for a moment, and something is done to it; then the load goes on where it has to.
-fn with_the_group(report: &mut Report, theme: &str, act: fn(&Stage), told: &str) {
+/// Does something to the group while it is empty; then the load has to continue where it was.
+fn with_the_group(report: &mut Report, theme: &str, act: fn(&Stage), words: &str) {
     let mut stage = Stage::set(Job::new(theme, PARTITIONS), 2);
     for _ in 0..report.rounds(ROUNDS) {
         sleep(Duration::from_secs(1));
@@ -275,26 +275,26 @@ fn with_the_group(report: &mut Report, theme: &str, act: fn(&Stage), told: &str)
         stage.restart(1);
         stage.await_beyond(&before, RECOVERY_MAX);
         report.recovered(since.elapsed());
-        assert_told_of_each(&stage, told);
+        assert_logged_for_each(&stage, words);
     }
     stage.finish(report);
 }
 
-/// Asserts that these words were said of each partition, by whichever operator.
+/// Asserts that these words were logged for each partition, by any operator.
 #[track_caller]
-fn assert_told_of_each(stage: &Stage, words: &str) {
+fn assert_logged_for_each(stage: &Stage, words: &str) {
     let lines = stage.operators.iter().flat_map(Operator::log).filter(|line| line.to_string().contains(words));
     let tasks: BTreeSet<String> = lines.map(|line| line["task"].to_string()).collect();
-    assert_eq!(tasks.len(), PARTITIONS as usize, "{words:?} was said of {tasks:?}: {}", stage.operators[0].tail());
+    assert_eq!(tasks.len(), PARTITIONS as usize, "{words:?} was logged for {tasks:?}: {}", stage.operators[0].tail());
 }
 
-pub fn the_group_deleted(report: &mut Report) {
+pub fn group_deleted(report: &mut Report) {
     let act = |stage: &Stage| stage.job.kafka.delete_group(&stage.job.group());
     with_the_group(report, "no-group", act, "the group has no offset any more");
 }
 
-/// What was read before is read again, and nothing of it may come out: the judge sees it.
-pub fn the_group_reset_to_earliest(report: &mut Report) {
+/// What was read before is read again, and nothing of it may come out: the judge would see it.
+pub fn group_reset_to_earliest(report: &mut Report) {
     let act = |stage: &Stage| {
         let group = stage.job.kafka.group(&stage.job.group());
         (0..PARTITIONS).for_each(|p| group.set(&stage.job.input, p, 0, ""));
@@ -302,14 +302,14 @@ pub fn the_group_reset_to_earliest(report: &mut Report) {
     with_the_group(report, "earliest", act, "the group was reset");
 }
 
-/// What was skipped so does not come out, what comes after it does, and it is told.
-pub fn the_group_reset_to_latest(report: &mut Report) {
+/// What is skipped does not come out, later records do, and the reset is logged.
+pub fn group_reset_to_latest(report: &mut Report) {
     let mut stage = Stage::set(Job::new("latest", PARTITIONS), 1);
     let mut skipped: Vec<Vec<std::ops::Range<i64>>> = vec![Vec::new(); PARTITIONS as usize];
     for _ in 0..ROUNDS {
         sleep(Duration::from_secs(1));
         stage.operators[0].stop();
-        // Something is to be skipped.
+        // Let records arrive that will be skipped.
         sleep(Duration::from_secs(1));
         let group = stage.job.kafka.group(&stage.job.group());
         for (partition, next) in (0..PARTITIONS).zip(stage.committed()) {
@@ -322,7 +322,7 @@ pub fn the_group_reset_to_latest(report: &mut Report) {
         let since = Instant::now();
         stage.restart(0);
         stage.recover(report, since, RECOVERY_MAX);
-        assert_told_of_each(&stage, "the group was reset");
+        assert_logged_for_each(&stage, "the group was reset");
     }
     report.assert_injected();
     stage.drain(report);
@@ -335,9 +335,9 @@ pub fn the_group_reset_to_latest(report: &mut Report) {
     stage.clear();
 }
 
-/// The input is written by transactions, of which every other one is aborted, and some stand open for a while: what
-/// was aborted never comes out, and what is open is waited for.
-pub fn a_transactional_input(report: &mut Report) {
+/// The input is written in transactions; a third of them are aborted, a third stay open until they time out: aborted
+/// records never come out, and open transactions are waited for.
+pub fn transactional_input(report: &mut Report) {
     let stage = Stage::set(Job::new("aborted-input", PARTITIONS), 2);
     for round in 0..4 * ROUNDS {
         let writer = stage.job.kafka.transaction(&format!("{}-writer-{round}", stage.job.name), TRANSACTION_TIMEOUT);

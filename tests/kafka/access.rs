@@ -10,7 +10,7 @@ use crate::load::things;
 use crate::operator::{Operator, Options};
 use crate::until::DEADLINE;
 
-/// A job on the broker that the tests have started, whose operator logs in by SASL_SSL.
+/// A job on the shared broker whose operators log in over SASL_SSL.
 pub fn secured(theme: &str, user: &str) -> Job {
     secured_on(shared_broker(), theme, user)
 }
@@ -23,7 +23,7 @@ fn secured_on(broker: &Broker, theme: &str, user: &str) -> Job {
     job
 }
 
-/// Makes the job's operators log in by SASL_SSL, with the password of the environment's `KAFKA_PASSWORD`.
+/// Makes the job's operators log in over SASL_SSL, with the password from the variable `KAFKA_PASSWORD`.
 pub fn log_in(job: &mut Job, broker: &Broker, user: &str) {
     for (name, value) in [
         ("bootstrap.servers", broker.sasl_bootstrap()),
@@ -37,7 +37,7 @@ pub fn log_in(job: &mut Job, broker: &Broker, user: &str) {
     }
 }
 
-/// Variables with the password that [`log_in`] refers to.
+/// Options with the password that [`log_in`] refers to.
 pub fn password(text: &str) -> Options<'static> {
     Options { env: vec![("KAFKA_PASSWORD", text.to_owned())], ..Options::default() }
 }
@@ -49,7 +49,7 @@ fn sasl_ssl_with_a_password_from_the_environment_works() {
     let mut operator = Operator::start_with(&job, "a", &password("ratchet-secret"));
     job.await_drained(DEADLINE);
     operator.stop();
-    assert!(!operator.said().contains("ratchet-secret"), "the password stands in the log");
+    assert!(!operator.printed().contains("ratchet-secret"), "the log shows the password");
     let found = check(&job, &[operator.state_dir()]);
     assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (100, 100));
 }
@@ -64,20 +64,20 @@ fn sasl_ssl_with_a_password_from_a_file_works() {
     let mut operator = Operator::start(&job, "a");
     job.await_drained(DEADLINE);
     operator.stop();
-    assert!(!operator.said().contains("ratchet-secret"), "the password stands in the log");
+    assert!(!operator.printed().contains("ratchet-secret"), "the log shows the password");
 }
 
 #[test]
-fn a_wrong_password_is_told_without_showing_it() {
+fn wrong_password_is_reported_but_not_shown() {
     let job = secured("wrong-password", "ratchet");
     let operator = Operator::start_with(&job, "a", &password("not-the-secret"));
     operator.await_line(&["authentication"], DEADLINE);
-    assert!(!operator.said().contains("not-the-secret"), "the password stands in the log");
+    assert!(!operator.printed().contains("not-the-secret"), "the log shows the password");
     assert!(job.output().is_empty());
 }
 
 #[test]
-fn a_certificate_that_nobody_vouches_for_is_refused() {
+fn untrusted_certificate_is_refused() {
     let mut job = secured("untrusted", "ratchet");
     job.properties.remove("ssl.ca.location");
     let operator = Operator::start_with(&job, "a", &password("ratchet-secret"));
@@ -85,9 +85,9 @@ fn a_certificate_that_nobody_vouches_for_is_refused() {
     assert!(job.output().is_empty());
 }
 
-/// The certificate is one that the client trusts; it is another host's.
+/// The client trusts the certificate, but it was issued for another host.
 #[test]
-fn a_certificate_for_another_name_is_refused() {
+fn certificate_for_another_host_is_refused() {
     const CHECK: &str = "ssl.endpoint.identification.algorithm";
     let folder = run_folder().join("elsewhere");
     let elsewhere = Certificate::for_host("elsewhere.example", &folder);
@@ -105,7 +105,7 @@ fn a_certificate_for_another_name_is_refused() {
         operator.await_line(&["certificate"], DEADLINE);
         assert!(job.output().is_empty(), "{label}");
     }
-    // Nothing but the name was wrong with it.
+    // With the check off it works: only the name was wrong.
     job.properties.insert(CHECK.to_owned(), "none".to_owned());
     let mut operator = Operator::start_with(&job, "unchecked", &password("ratchet-secret"));
     job.await_drained(DEADLINE);

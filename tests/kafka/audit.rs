@@ -1,5 +1,5 @@
-//! Goal: what a read_committed reader finds in the audit topic is one explanation of each drop, no more and no less,
-//! however the instances die.
+//! Goal: a read_committed reader of the audit topic finds exactly one explanation of each drop, however the instances
+//! die.
 
 use std::collections::BTreeMap;
 
@@ -23,28 +23,33 @@ fn audit(job: &Job) -> String {
     format!("{}.audit", job.name)
 }
 
-/// The drops that the audit explains, by where the records stand: each has to be a drop, and to be there once.
+/// The drops that the audit explains, by partition and offset; asserts that each is a drop and is explained once.
 fn explained(job: &Job) -> BTreeMap<(i64, i64), Value> {
     let input = job.kafka.read(&job.input);
     let mut all = BTreeMap::new();
     for (partition, records) in job.kafka.read(&audit(job)) {
         for Stored { key, value, timestamp, .. } in records {
-            let said: Value = serde_json::from_slice(&value.expect("an explanation has a value")).expect("JSON");
-            let (from, offset) = (said["partition"].as_i64().unwrap(), said["offset"].as_i64().unwrap());
-            assert_eq!((from, &said["topic"]), (i64::from(partition), &Value::from(job.input.as_str())));
+            let explanation: Value = serde_json::from_slice(&value.expect("an explanation has a value")).expect("JSON");
+            let (from, offset) = (explanation["partition"].as_i64().unwrap(), explanation["offset"].as_i64().unwrap());
+            assert_eq!((from, &explanation["topic"]), (i64::from(partition), &Value::from(job.input.as_str())));
             let record =
                 input[&partition].iter().find(|record| record.offset == offset).expect("a record of the input");
-            assert_eq!((&key, timestamp), (&record.key, record.timestamp), "{said}");
+            assert_eq!((&key, timestamp), (&record.key, record.timestamp), "{explanation}");
             let wrote: Value =
-                serde_json::from_slice(record.value.as_deref().unwrap()).expect("what is dropped is JSON");
-            assert_eq!((&said["identity"][0], &said["version"]), (&wrote["id"], &wrote["version"]), "{said}");
-            let (version, known) = (said["version"].as_i64().unwrap(), said["against"]["version"].as_i64().unwrap());
-            match said["verdict"].as_str().unwrap() {
-                "stale" => assert!(version < known, "{said}"),
-                "duplicate" => assert_eq!(version, known, "{said}"),
-                other => panic!("{other} is no drop: {said}"),
+                serde_json::from_slice(record.value.as_deref().unwrap()).expect("a dropped record is JSON");
+            assert_eq!(
+                (&explanation["identity"][0], &explanation["version"]),
+                (&wrote["id"], &wrote["version"]),
+                "{explanation}"
+            );
+            let (version, known) =
+                (explanation["version"].as_i64().unwrap(), explanation["against"]["version"].as_i64().unwrap());
+            match explanation["verdict"].as_str().unwrap() {
+                "stale" => assert!(version < known, "{explanation}"),
+                "duplicate" => assert_eq!(version, known, "{explanation}"),
+                other => panic!("{other} is not a drop: {explanation}"),
             }
-            assert!(all.insert((from, offset), said).is_none(), "{from}:{offset} is explained twice");
+            assert!(all.insert((from, offset), explanation).is_none(), "{from}:{offset} is explained twice");
         }
     }
     all
@@ -52,14 +57,14 @@ fn explained(job: &Job) -> BTreeMap<(i64, i64), Value> {
 
 fn check_audit(job: &Job, operator: &Operator) {
     let found = check(job, &[operator.state_dir()]);
-    found.assert_lively();
+    found.assert_each_fate();
     let explained = explained(job);
-    let count = |verdict: &str| explained.values().filter(|said| said["verdict"] == verdict).count();
+    let count = |verdict: &str| explained.values().filter(|explanation| explanation["verdict"] == verdict).count();
     assert_eq!(count("duplicate"), found.count(Fate::Duplicate));
     assert_eq!(count("stale"), found.count(Fate::Stale));
 }
 
-/// Lets an operator die at a kill point, under load, and another one finish.
+/// An operator dies at a kill point, under load, and its successor finishes.
 fn dies_and_recovers(point: &str) {
     let theme = format!("audit-{}", point.split(':').next().unwrap_or_default().replace('_', "-"));
     let job = audited(&theme);
@@ -69,26 +74,26 @@ fn dies_and_recovers(point: &str) {
     let mut dying = Operator::start_with(&job, "a", &Options { crash_at: Some(point), ..Options::default() });
     dying.await_crash();
     let before = job.committed();
-    let mut heir = Operator::start(&job, "a");
+    let mut successor = Operator::start(&job, "a");
     job.await_progress(&before, DEADLINE);
     feed.stop();
     job.await_drained(DEADLINE);
-    heir.stop();
-    check_audit(&job, &heir);
+    successor.stop();
+    check_audit(&job, &successor);
 }
 
 #[test]
-fn each_drop_is_explained_once_after_a_kill_before_the_commit() {
+fn drops_are_explained_once_after_kill_before_commit() {
     dies_and_recovers("after_sends:3");
 }
 
 #[test]
-fn each_drop_is_explained_once_after_a_kill_behind_the_commit() {
+fn drops_are_explained_once_after_kill_after_commit() {
     dies_and_recovers("after_commit:3");
 }
 
 #[test]
-fn each_drop_is_explained_once_after_kills_in_open_transactions() {
+fn drops_are_explained_once_after_kills_in_open_transactions() {
     let mut random = Random::seeded("audit");
     let job = audited("audit-kills");
     let feed = Feed::start(&job, Load::new(random.clone(), 2, 500), 1500);

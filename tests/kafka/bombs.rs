@@ -1,6 +1,6 @@
-//! Goal: what a batch unpacks to is bounded, by each of Kafka's compressions, by itself and with all that is unpacked at
-//! the same time: the process lives under a limit of memory, other partitions go on, and what cannot be read is refused
-//! by name.
+//! Goal: what a batch unpacks to is bounded, for each of Kafka's compressions, for one batch and for all that are
+//! unpacked at once: the process stays within a memory limit, other partitions continue, and an unreadable batch is
+//! refused with its place.
 
 use crate::cluster::{Fresh, Kafka};
 use crate::job::Job;
@@ -9,14 +9,14 @@ use crate::operator::Operator;
 use crate::until::{DEADLINE, within};
 
 const MIB: u64 = 1 << 20;
-/// The least that may be configured.
+/// The smallest value allowed.
 const MEMORY: &str = "memory: 64MiB";
 const UNPACKED: &str = "unpacked: 20MiB";
-/// What a process may get beside what it has when it is at work: less than what is unpacked here.
+/// What a working process may allocate on top of what it has: less than the bombs here unpack to.
 const FURTHER_BYTES: u64 = 224 * MIB;
-/// Of one record.
+/// In one record.
 const ZEROS_BYTES: usize = 10_000_000;
-/// Whatever comes is to come in one batch.
+/// Puts all records into one batch.
 const ONE_BATCH: [(&str, &str); 3] =
     [("batch.size", "1000000000"), ("message.max.bytes", "1000000000"), ("linger.ms", "5000")];
 
@@ -29,7 +29,7 @@ fn job(theme: &str, partitions: i32) -> Job {
     job
 }
 
-/// An operator that is at work, and can get so little more memory that a bomb would end it.
+/// An operator at work, with so little memory left that a bomb would kill it.
 fn start(job: &Job) -> Operator {
     job.send((0..job.partitions()).flat_map(|partition| things(partition, 0..10, 1)));
     let operator = Operator::start(job, "a");
@@ -38,7 +38,7 @@ fn start(job: &Job) -> Operator {
     operator
 }
 
-/// Sends a batch of so many records of ten megabytes, that unpacks to all of them.
+/// Sends one batch of this many records of ten megabytes each.
 fn send_bomb(job: &Job, codec: &str, partition: i32, records: usize) {
     let mut properties = vec![("compression.type", codec)];
     properties.extend(ONE_BATCH);
@@ -51,14 +51,14 @@ fn send_bomb(job: &Job, codec: &str, partition: i32, records: usize) {
     writer.flush();
 }
 
-/// It ends by itself when it is asked to, and says that a task has stopped.
+/// Ends the operator by SIGTERM; it reports that a task has stopped.
 #[track_caller]
 fn end_refused(mut operator: Operator) {
     operator.terminate();
     assert_eq!(operator.await_exit(DEADLINE).code(), Some(1), "{}", operator.tail());
 }
 
-/// A batch that unpacks to more than `unpacked` is refused; neither the process nor the other partition minds it.
+/// A batch that unpacks to more than `unpacked` is refused, and neither the process nor the other partition suffers.
 #[track_caller]
 fn is_refused(codec: &str, records: usize) {
     let job = job(&format!("bomb-{codec}"), 2);
@@ -78,36 +78,36 @@ fn is_refused(codec: &str, records: usize) {
     job.send(things(1, 10..200, 1));
     let end = job.kafka.bounds(&job.input, 1).end;
     within(DEADLINE, "the other partition to be drained", || (job.committed()[1] >= end).then_some(()));
-    assert_eq!(job.committed()[0], before[0], "it went on beyond what it could not read");
+    assert_eq!(job.committed()[0], before[0], "it went past what it could not read");
     operator.assert_running();
     println!("{codec}: peak {} MiB", operator.memory_peak_bytes() / MIB);
     end_refused(operator);
 }
 
 #[test]
-fn a_bomb_of_gzip_is_refused() {
+fn gzip_bomb_is_refused() {
     is_refused("gzip", 40);
 }
 
 #[test]
-fn a_bomb_of_lz4_is_refused() {
+fn lz4_bomb_is_refused() {
     is_refused("lz4", 40);
 }
 
 #[test]
-fn a_bomb_of_zstd_is_refused() {
+fn zstd_bomb_is_refused() {
     is_refused("zstd", 40);
 }
 
-/// By snappy no more than twentyfold: the broker itself takes memory for all of it.
+/// Only six records: snappy packs at most about twentyfold, and the broker itself unpacks all of it in memory.
 #[test]
-fn a_bomb_of_snappy_is_refused() {
+fn snappy_bomb_is_refused() {
     is_refused("snappy", 6);
 }
 
-/// Each unpacks to less than the bound, all together to many times as much; and all of them come in one answer.
+/// Each unpacks to less than the bound, all together to many times as much; and one response carries them all.
 #[test]
-fn many_small_bombs_come_through_one_after_the_other() {
+fn many_small_bombs_are_unpacked_one_by_one() {
     const BATCHES: usize = 50;
     let job = job("bombs-many", 2);
     let mut operator = start(&job);
@@ -115,7 +115,7 @@ fn many_small_bombs_come_through_one_after_the_other() {
     properties.extend(ONE_BATCH);
     let writer = job.kafka.writer_with(&properties);
     let zeros = "0".repeat(100_000);
-    // All of it is there when it is fetched.
+    // All of them are there before the next fetch.
     operator.freeze();
     for batch in 0..BATCHES {
         for _ in 0..100 {
@@ -132,9 +132,9 @@ fn many_small_bombs_come_through_one_after_the_other() {
     operator.stop();
 }
 
-/// What librdkafka notes of each record takes more than the record.
+/// librdkafka's bookkeeping takes more memory than the records.
 #[test]
-fn a_batch_of_very_many_records_is_refused_as_well() {
+fn batch_of_a_million_records_is_refused() {
     const RECORDS: usize = 1_000_000;
     let job = job("bomb-records", 2);
     let mut operator = start(&job);
@@ -148,7 +148,7 @@ fn a_batch_of_very_many_records_is_refused_as_well() {
     }
     writer.flush();
     operator.await_error(&["task stopped", &job.input, "unpacks to more than"]);
-    assert_eq!(job.committed()[0], before[0], "it went on beyond what it could not read");
+    assert_eq!(job.committed()[0], before[0], "it went past what it could not read");
     operator.assert_running();
     println!("records: peak {} MiB", operator.memory_peak_bytes() / MIB);
     end_refused(operator);

@@ -1,5 +1,5 @@
-//! Goal: what ratchet remembers of a CDC stream (the tombstones that deletes owe, the scopes of two servers and
-//! their segments, a table's truncate) outlives kills and lost disks; and whoever changes what it means is refused.
+//! Goal: what ratchet remembers of a CDC stream (the tombstones that deletes owe, the scopes and segments of two
+//! servers, a table's truncate) survives kills and lost disks; and a change of its meaning is refused.
 
 mod plot;
 
@@ -17,7 +17,7 @@ use crate::until::DEADLINE;
 
 const PARTITIONS: i32 = 2;
 
-/// A job by the preset of Debezium's MySQL connector.
+/// A job with the preset of Debezium's MySQL connector.
 fn cdc(theme: &str) -> Job {
     let mut job = Job::new(theme, PARTITIONS);
     job.instead = Some(format!("preset: debezium-mysql@1\ninput: {{topics: [{}]}}\n", job.input));
@@ -26,7 +26,7 @@ fn cdc(theme: &str) -> Job {
 
 type Bytes = Option<Vec<u8>>;
 
-/// What a record is, apart from where it stands.
+/// A record without its place.
 fn content(record: &Stored) -> (Bytes, Bytes, i64) {
     (record.key.clone(), record.value.clone(), record.timestamp.expect("each has one"))
 }
@@ -35,7 +35,7 @@ fn sent(record: &Fresh) -> (Bytes, Bytes, i64) {
     (record.key.clone(), record.value.clone(), record.timestamp.expect("each has one"))
 }
 
-/// Compares what the job has left in Kafka with what the plots say, from the first record to the last.
+/// Compares all that the job has left in Kafka with the plots.
 fn check_all(job: &Job, plots: &[Plot]) {
     let (output, changelog) = (job.kafka.read(&job.output), job.kafka.read(&job.changelog()));
     for (partition, plot) in (0..PARTITIONS).zip(plots) {
@@ -49,7 +49,7 @@ fn check_all(job: &Job, plots: &[Plot]) {
         let position = bytes::position(&state.remove(POSITION_KEY).expect("a position record"));
         assert_eq!(position.processed, [(0, plot.records.len() as i64)]);
         assert_eq!(position.truncates, 1);
-        // What each had reached is told by the segments, and by what was dropped.
+        // How far each got shows in the segments, and in what was dropped.
         let scopes: Vec<_> = position.scopes.into_iter().map(|scope| Scope { reached: Vec::new(), ..scope }).collect();
         assert_eq!(scopes, plot.scopes(), "the scopes of partition {partition}");
         let expected = plot.entries();
@@ -60,7 +60,7 @@ fn check_all(job: &Job, plots: &[Plot]) {
     }
 }
 
-/// Starts an operator that dies at this point, having been given these steps.
+/// Sends these steps and starts an operator that dies at this point.
 fn dies(job: &Job, plots: &mut [Plot], steps: &[Step], point: &str) -> Operator {
     plots.iter_mut().for_each(|plot| job.send(plot.play(steps)));
     let mut dying = Operator::start_with(job, "a", &Options { crash_at: Some(point), ..Options::default() });
@@ -68,9 +68,9 @@ fn dies(job: &Job, plots: &mut [Plot], steps: &[Step], point: &str) -> Operator 
     dying
 }
 
-/// Kills in the midst of what each of a source's peculiarities needs to be remembered for; whether the disk is lost
-/// each time, too.
-fn goes_on(theme: &str, wiped: bool) {
+/// Kills an operator wherever something of a source's peculiarities has to be remembered; `wiped` loses the disk each
+/// time.
+fn survives(theme: &str, wiped: bool) {
     let job = cdc(theme);
     let start = now_ms() - 600_000;
     let mut plots: Vec<Plot> = (0..PARTITIONS).map(|partition| Plot::new(partition, 40, start)).collect();
@@ -78,29 +78,29 @@ fn goes_on(theme: &str, wiped: bool) {
     let end_life = |mut operator: Operator| if wiped { operator.kill_and_wipe() } else { operator.kill() };
     end_life(dies(&job, &mut plots, snapshot, "after_commit:1"));
     end_life(dies(&job, &mut plots, deletes, "after_sends:1"));
-    // Nothing of that was committed: now it is, and the tombstones are owed.
+    // None of that was committed; now it is, and the tombstones are owed.
     end_life(dies(&job, &mut plots, &[], "after_commit:1"));
     end_life(dies(&job, &mut plots, tombstones, "after_sends:1"));
     end_life(dies(&job, &mut plots, failover, "after_commit:1"));
     end_life(dies(&job, &mut plots, failback, "after_sends:1"));
     plots.iter_mut().for_each(|plot| job.send(plot.play(end)));
-    let mut heir = Operator::start(&job, "a");
+    let mut successor = Operator::start(&job, "a");
     job.await_drained(DEADLINE);
-    heir.stop();
+    successor.stop();
     check_all(&job, &plots);
 }
 
 #[test]
-fn scopes_owed_tombstones_and_truncates_outlive_kills() {
-    goes_on("cdc-kills", false);
+fn scopes_owed_tombstones_and_truncates_survive_kills() {
+    survives("cdc-kills", false);
 }
 
 #[test]
-fn scopes_owed_tombstones_and_truncates_outlive_kills_with_the_disk() {
-    goes_on("cdc-wiped", true);
+fn scopes_owed_tombstones_and_truncates_survive_lost_disks() {
+    survives("cdc-wiped", true);
 }
 
-/// The meaning that the entries were made with, and what may change beside it.
+/// The rules that give the entries their meaning.
 const MEANING: [(&str, &str); 4] = [
     ("identity", "[value.id]"),
     ("version", "{of: value.version, as: integer}"),
@@ -121,7 +121,7 @@ fn change(op: &str, id: &str, version: i64) -> Fresh {
 }
 
 #[test]
-fn another_meaning_is_refused_and_everything_else_may_change() {
+fn changed_meaning_is_refused_and_other_changes_are_accepted() {
     let mut job = Job::new("meaning", 1);
     job.instead = Some(written(&job, &[]));
     job.send([change("c", "known", 5), change("c", "known", 4)]);
@@ -142,7 +142,7 @@ fn another_meaning_is_refused_and_everything_else_may_change() {
         let status = refused.await_exit(DEADLINE);
         assert!(status.code().is_some_and(|code| code != 0), "{changed:?}: {status}");
         for word in ["under other rules", "have changed their meaning", "new name", &job.input] {
-            assert!(refused.said().contains(word), "{changed:?}: {word:?} is missing, {}", refused.tail());
+            assert!(refused.printed().contains(word), "{changed:?}: {word:?} is missing, {}", refused.tail());
         }
         assert_eq!(job.output().len(), 1, "{changed:?}");
     }
@@ -164,14 +164,14 @@ fn another_meaning_is_refused_and_everything_else_may_change() {
         let output = if changed.0 == "output" { format!("{}.elsewhere", job.name) } else { job.output.clone() };
         let count = || job.kafka.read(&output)[&0].len();
         let before = count();
-        // What is remembered decides on the first; the second is new, in the new epoch as well.
-        // Only where reads compare by version, one wins over what is known.
+        // The first is decided by what is remembered; the second is new, in the new epoch too.
+        // A read only wins over what is known where reads compare by version.
         let op = if changed.0 == "kinds" { "r" } else { "c" };
         job.send([change("c", "known", next - 2), change(op, "known", next)]);
         let mut accepted = Operator::start(&job, "a");
         job.await_drained(DEADLINE);
         accepted.stop();
-        // Another constant is another epoch: it begins with the first.
+        // Another constant is another epoch, and starts with the first record.
         let new = if changed.0 == "epoch" { 2 } else { 1 };
         assert_eq!(count() - before, new, "{changed:?}, {}", accepted.tail());
     }

@@ -1,5 +1,5 @@
-//! Goal: a wrong clock of the host decides about no record. Where records look like the future by it, Kafka's own time is
-//! asked for; the task waits until the clock is right, or sets aside what is of the future by both.
+//! Goal: a wrong host clock decides no record's fate. Where records seem to be of the future by it, Kafka's own time is
+//! consulted; the task waits until the clock is right, or sets aside what is of the future by both.
 
 use crate::checker::{Fate, check};
 use crate::clock::WallClock;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
-/// A tenth of it is believed beyond the present.
+/// Timestamps are believed up to a tenth of it beyond the present.
 const RETENTION: Duration = Duration::from_secs(600);
-/// Kafka itself refuses what is an hour ahead, unless told not to.
+/// Kafka itself rejects timestamps more than an hour ahead, unless configured otherwise.
 const ANY_TIME: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854775807");
-/// It is asked for every 5 s whether the clock is right.
+/// The clocks are compared every 5 s.
 const NOTICED_MAX: Duration = Duration::from_secs(60);
 
 fn job(theme: &str) -> Job {
@@ -26,8 +26,8 @@ fn job(theme: &str) -> Job {
     job
 }
 
-/// An operator two minutes behind waits with all that is of the present, and sets aside what is of the future by Kafka's
-/// time as well.
+/// An operator two minutes slow waits with records of the present, and sets aside what is of the future by Kafka's time
+/// too.
 fn waits_until_its_clock_is_right(job: &Job) {
     let clock = WallClock::off_by(job, -2 * MINUTE_MS);
     job.send(things(0, 0..100, 1).chain([thing(1, "early", 1).at(now_ms() + DAY_MS)]).chain(things(1, 0..100, 1)));
@@ -41,7 +41,7 @@ fn waits_until_its_clock_is_right(job: &Job) {
     let behind_s = operator.metric("ratchet_clock_behind_seconds", &["partition=\"0\""]);
     assert!((115.0..150.0).contains(&behind_s), "{behind_s}");
     assert!(job.output().is_empty(), "something came out");
-    assert_eq!(job.committed(), [0, 1], "nothing is passed over but the record that is of the future by Kafka's time");
+    assert_eq!(job.committed(), [0, 1], "only the record of the future by Kafka's time was passed");
 
     clock.set(0);
     within(NOTICED_MAX, "the input to be processed", || (job.committed() == [100, 101]).then_some(()));
@@ -56,19 +56,19 @@ fn waits_until_its_clock_is_right(job: &Job) {
 }
 
 #[test]
-fn a_host_whose_clock_is_behind_waits_until_it_is_right_and_sets_nothing_aside() {
+fn slow_host_clock_makes_tasks_wait_and_sets_nothing_aside() {
     waits_until_its_clock_is_right(&job("clock-behind"));
 }
 
 #[test]
-fn brokers_markers_tell_the_time_also_where_the_changelog_keeps_its_writers_timestamps() {
+fn markers_give_kafkas_time_on_a_create_time_changelog() {
     let job = job("clock-behind-create-time");
     job.kafka.create(&job.changelog(), 2, &[("cleanup.policy", "compact"), ("message.timestamp.type", "CreateTime")]);
     waits_until_its_clock_is_right(&job);
 }
 
 #[test]
-fn a_sender_far_ahead_neither_stops_a_task_nor_expires_anything() {
+fn sender_far_ahead_neither_stops_tasks_nor_expires_entries() {
     let job = job("senders-ahead");
     let mut operator = Operator::start(&job, "a");
     for round in 0..3 {

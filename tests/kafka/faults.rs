@@ -1,4 +1,4 @@
-//! Goal: what happens to the brokers is sat out, and what happens to one output partition stays there.
+//! Goal: broker faults are sat out, and a fault of one output partition stays there.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,28 +11,28 @@ use crate::load::{Feed, Load, Random, things};
 use crate::operator::Operator;
 use crate::until::{DEADLINE, within};
 
-/// A broker that comes back replays its logs, and every client finds it again.
+/// A restarted broker recovers its logs, and every client has to find it again.
 const RECOVERY: Duration = Duration::from_secs(90);
-/// What a clean end may take, and what no second signal shortens: the same one may arrive twice.
+/// How long a clean end may take; the same signal twice does not shorten it, since one may be delivered twice.
 const CLEAN_END_MAX: Duration = Duration::from_secs(25);
 const ONE_REQUEST: Duration = Duration::from_secs(1);
-/// A busy machine gets to it later.
+/// For a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
-/// A broker that is silent for three seconds is given up.
+/// A broker that is silent for three seconds is fenced.
 const FAST_FAILOVER: &[(&str, &str)] =
     &[("broker.session.timeout.ms", "3000"), ("broker.heartbeat.interval.ms", "500")];
 
-/// Whoever was at work all the time comes to the end of what was sent, and nothing was lost and nothing came twice.
+/// The operator that worked all the time reaches the end of the input, with nothing lost and nothing repeated.
 fn ends_right(job: &Job, feed: Feed, mut operator: Operator) {
     operator.assert_running();
     feed.stop();
     job.await_drained(RECOVERY);
     operator.stop();
-    check(job, &[operator.state_dir()]).assert_lively();
+    check(job, &[operator.state_dir()]).assert_each_fate();
 }
 
 #[test]
-fn a_broker_that_restarts_under_load_is_sat_out() {
+fn broker_restarts_under_load_are_sat_out() {
     let mut broker = Broker::start();
     let job = Job::on(Kafka::at(&broker.bootstrap()), "restarts");
     job.kafka.create(&job.input, 2, &[]);
@@ -56,10 +56,10 @@ fn a_broker_that_restarts_under_load_is_sat_out() {
 }
 
 #[test]
-fn an_output_partition_that_cannot_be_written_holds_up_its_own_input_only() {
+fn unwritable_output_partition_holds_up_only_its_own_input() {
     let first = Broker::start();
     let job = Job::on(Kafka::at(&first.bootstrap()), "leaderless");
-    // All but one partition of the output lie on the first broker.
+    // All of the output but one partition is on the first broker.
     job.kafka.create_placed(&job.input, &[1, 1], &[]);
     job.kafka.warm_up(&job.input);
     let mut second = first.join();
@@ -76,7 +76,9 @@ fn an_output_partition_that_cannot_be_written_holds_up_its_own_input_only() {
     for round in 1..=5 {
         job.send(things(0, round * 100..(round + 1) * 100, 1));
         let end = job.kafka.bounds(&job.input, 0).end;
-        within(DEADLINE, "the partition with a writable output to go on", || (job.committed()[0] >= end).then_some(()));
+        within(DEADLINE, "the partition with a writable output to continue", || {
+            (job.committed()[0] >= end).then_some(())
+        });
     }
     assert_eq!(job.committed()[1], held, "what cannot be written cannot be committed");
     operator.assert_running();
@@ -89,7 +91,7 @@ fn an_output_partition_that_cannot_be_written_holds_up_its_own_input_only() {
 }
 
 #[test]
-fn a_restore_does_not_wait_for_a_broker_that_is_gone() {
+fn restore_does_not_wait_for_a_dead_broker() {
     let first = Broker::start_with(FAST_FAILOVER);
     let job = Job::on(Kafka::at(&first.bootstrap()), "gone-leader");
     job.kafka.create(&job.input, 1, &[]);
@@ -107,46 +109,47 @@ fn a_restore_does_not_wait_for_a_broker_that_is_gone() {
         (job.kafka.leaders(&job.changelog()) == [1]).then_some(())
     });
     let before = job.committed();
-    // The transaction that was open is aborted, and whom the restore asks is the one who is gone.
+    // The open transaction is aborted, and the restore first asks the dead leader.
     job.await_progress(&before, Duration::from_secs(30));
     ends_right(&job, feed, operator);
 }
 
 #[test]
-fn an_end_that_a_frozen_broker_holds_up_is_forced_by_a_second_signal_or_in_time() {
+fn end_held_up_by_a_frozen_broker_is_forced_by_signal_or_time() {
     let broker = Broker::start();
     let mut job = Job::on(Kafka::at(&broker.bootstrap()), "held-end");
-    // What cannot be released is given up after as long, and the end would be clean.
+    // With a shorter timeout, an unreleased claim would be given up in time, and the end would be clean.
     job.properties.insert("producer.transaction.timeout.ms".to_owned(), "60000".to_owned());
     job.kafka.create(&job.input, 2, &[]);
     job.kafka.create(&job.output, 2, &[]);
     let feed = Feed::start(&job, Load::new(Random::seeded("held-end"), 2, 1000), 500);
-    let (mut told_twice, mut told_once) = (Operator::start(&job, "told-twice"), Operator::start(&job, "told-once"));
+    let (mut signalled_twice, mut signalled_once) =
+        (Operator::start(&job, "signalled-twice"), Operator::start(&job, "signalled-once"));
     within(DEADLINE, "two owners", || {
         let owners = job.owners();
         (owners[0].is_some() && owners[1].is_some() && owners[0] != owners[1]).then_some(())
     });
     broker.freeze();
-    let told = Instant::now();
-    told_once.terminate();
-    told_twice.terminate();
-    // It takes these for one.
-    told_twice.terminate();
-    told_twice.await_line(&["stopping: finishing"], DEADLINE);
+    let signalled = Instant::now();
+    signalled_once.terminate();
+    signalled_twice.terminate();
+    // It counts these two as one.
+    signalled_twice.terminate();
+    signalled_twice.await_line(&["stopping: finishing"], DEADLINE);
     sleep(2 * ONE_REQUEST);
-    told_twice.assert_running();
-    told_twice.terminate();
-    assert_eq!(told_twice.await_exit(SLACK).code(), Some(1), "the end was not clean");
-    told_twice.await_line(&["\"WARN\"", "ending at once", "SIGTERM"], DEADLINE);
-    assert_eq!(told_once.await_exit(CLEAN_END_MAX + SLACK).code(), Some(1), "the end was not clean");
-    assert!(told.elapsed() >= CLEAN_END_MAX, "{:?}", told.elapsed());
-    told_once.await_error(&["not stopped in time"]);
+    signalled_twice.assert_running();
+    signalled_twice.terminate();
+    assert_eq!(signalled_twice.await_exit(SLACK).code(), Some(1), "the end was not clean");
+    signalled_twice.await_line(&["\"WARN\"", "ending at once", "SIGTERM"], DEADLINE);
+    assert_eq!(signalled_once.await_exit(CLEAN_END_MAX + SLACK).code(), Some(1), "the end was not clean");
+    assert!(signalled.elapsed() >= CLEAN_END_MAX, "{:?}", signalled.elapsed());
+    signalled_once.await_error(&["not stopped in time"]);
 
     broker.thaw();
-    let mut heir = Operator::start(&job, "heir");
+    let mut successor = Operator::start(&job, "successor");
     feed.stop();
     job.await_drained(RECOVERY);
-    heir.stop();
-    let dirs = [&told_twice, &told_once, &heir].map(|operator| operator.state_dir());
-    check(&job, &dirs).assert_lively();
+    successor.stop();
+    let dirs = [&signalled_twice, &signalled_once, &successor].map(|operator| operator.state_dir());
+    check(&job, &dirs).assert_each_fate();
 }

@@ -1,4 +1,4 @@
-//! Goal: bad input and bad surroundings each get a clear answer, and harm nothing else.
+//! Goal: bad input and a bad environment each get a clear error, and harm nothing else.
 
 use std::fs;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use crate::load::{now_ms, thing, things};
 use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
 
-/// Exit code for input of the user's that is wrong, and for a run that failed.
+/// Exit code for wrong input of the user's; below it, for a run that failed.
 const USER_ERROR: i32 = 2;
 const FAILED: i32 = 1;
 
-/// What the output topic of these tests takes, in bytes.
+/// The largest value that the output topic of these tests takes.
 const OUTPUT_BYTES_MAX: usize = 4000;
 
 fn too_large(record: &Stored) -> bool {
     record.value.as_ref().is_some_and(|value| value.len() > OUTPUT_BYTES_MAX)
 }
 
-/// Longer ago than the output takes.
+/// Older than the output takes.
 fn too_old(record: &Stored) -> bool {
     record.timestamp.is_some_and(|timestamp| timestamp < now_ms() - 3_600_000)
 }
 
 #[test]
-fn broken_records_become_dead_letters_and_the_others_go_on() {
+fn broken_records_are_dead_lettered_and_others_continue() {
     let job = Job::on(Kafka::shared(), "broken");
-    // Kafka itself refuses what is an hour ahead, unless told not to.
+    // Kafka itself rejects timestamps more than an hour ahead, unless configured otherwise.
     job.kafka.create(&job.input, 2, &[("message.timestamp.after.max.ms", "9223372036854775807")]);
     job.kafka.create(&job.output, 2, &[]);
     let mut operator = Operator::start(&job, "a");
@@ -56,14 +56,14 @@ fn broken_records_become_dead_letters_and_the_others_go_on() {
     operator.stop();
     let found = check(&job, &[operator.state_dir()]);
     assert_eq!(counted, letters);
-    // The good ones of both partitions, the one without key, the huger version, and twice what has no version.
+    // The good ones of both partitions, the one without key, the larger version, and the two without a version.
     assert_eq!(found.count(Fate::Forwarded), 2 * letters + 4, "{found:?}");
     assert_eq!(found.dead_lettered(), letters, "{found:?}");
     assert_eq!((found.count(Fate::Stale), found.count(Fate::Duplicate)), (1, letters + 1), "{found:?}");
 }
 
 #[test]
-fn records_that_are_set_aside_are_told_of_with_how_many_and_why() {
+fn records_set_aside_are_logged_with_count_and_reason() {
     const RECORDS: usize = 500;
     let job = Job::new("silent", 1);
     // As a schema registry's serializers write them.
@@ -71,12 +71,12 @@ fn records_that_are_set_aside_are_told_of_with_how_many_and_why() {
     job.send([thing(0, "good", 1)].into_iter().chain((1..RECORDS).map(framed)).chain([raw("{\"version\":1}")]));
     let mut operator = Operator::start(&job, "a");
     job.await_drained(DEADLINE);
-    // While it runs: who only hears of it at the end hears of it too late.
+    // While it runs: at the end would be too late.
     operator.await_line(&["set aside"], DEADLINE);
     operator.stop();
     let lines: Vec<_> =
         operator.log().into_iter().filter(|line| line["message"].to_string().contains("set aside")).collect();
-    // One at once, and what came in less than a minute when it leaves.
+    // One at once, and one on leaving, for the rest of the minute.
     assert!((1..=2).contains(&lines.len()), "{lines:#?}");
     let sum = |field: &str| lines.iter().filter_map(|line| line[field].as_u64()).sum::<u64>() as usize;
     assert_eq!((sum("records"), sum("framed")), (RECORDS, RECORDS - 1), "{lines:#?}");
@@ -90,7 +90,7 @@ fn records_that_are_set_aside_are_told_of_with_how_many_and_why() {
     assert!(lines.iter().any(|line| line["reasons"].to_string().contains("identity_missing 1")), "{lines:#?}");
 }
 
-/// A job whose output refuses some records for good.
+/// A job whose output rejects some records for good.
 fn refusing(theme: &str, setting: (&str, &str), unsendable: fn(&Stored) -> bool) -> Job {
     let mut job = Job::on(Kafka::shared(), theme);
     job.rules.unsendable = unsendable;
@@ -99,7 +99,7 @@ fn refusing(theme: &str, setting: (&str, &str), unsendable: fn(&Stored) -> bool)
     job
 }
 
-/// Sends refused records between others, and checks that they alone are dead-lettered and not remembered.
+/// Sends rejected records among others, and checks that only they are dead-lettered, and are not remembered.
 fn refused_records_alone_are_dead_lettered(job: &Job, refused: impl Fn(usize) -> Fresh) {
     let mut operator = Operator::start(job, "a");
     for nth in 0..5 {
@@ -110,7 +110,7 @@ fn refused_records_alone_are_dead_lettered(job: &Job, refused: impl Fn(usize) ->
         )));
     }
     job.await_drained(DEADLINE);
-    // Not remembered: what the output takes of the same identity and version is new.
+    // Not remembered: a record with the same identity and version that the output takes is new.
     job.send((0..5).map(|nth| thing(0, &format!("refused-{nth}"), 1)));
     job.await_drained(DEADLINE);
     operator.assert_running();
@@ -121,7 +121,7 @@ fn refused_records_alone_are_dead_lettered(job: &Job, refused: impl Fn(usize) ->
 }
 
 #[test]
-fn a_record_too_large_for_the_output_is_dead_lettered_alone() {
+fn record_too_large_for_the_output_is_dead_lettered_alone() {
     let job = refusing("too-large", ("max.message.bytes", "6000"), too_large);
     refused_records_alone_are_dead_lettered(&job, |nth| {
         raw(format!("{{\"id\":\"refused-{nth}\",\"version\":1,\"noise\":\"{}\"}}", noise(8000)))
@@ -129,7 +129,7 @@ fn a_record_too_large_for_the_output_is_dead_lettered_alone() {
 }
 
 #[test]
-fn a_record_as_large_as_kafkas_default_allows_is_forwarded() {
+fn record_as_large_as_kafkas_default_allows_is_forwarded() {
     let job = Job::new("large", 1);
     let mut operator = Operator::start(&job, "a");
     // Above librdkafka's own default of 1,000,000 bytes, below the brokers'.
@@ -142,7 +142,7 @@ fn a_record_as_large_as_kafkas_default_allows_is_forwarded() {
 }
 
 #[test]
-fn a_timestamp_that_the_output_refuses_is_dead_lettered_alone() {
+fn timestamp_rejected_by_the_output_is_dead_lettered_alone() {
     let job = refusing("too-old", ("message.timestamp.before.max.ms", "7200000"), too_old);
     refused_records_alone_are_dead_lettered(&job, |nth| {
         thing(0, &format!("refused-{nth}"), 1).at(now_ms() - 86_400_000)
@@ -150,15 +150,15 @@ fn a_timestamp_that_the_output_refuses_is_dead_lettered_alone() {
 }
 
 #[test]
-fn on_invalid_fail_stops_that_task_with_the_records_place_and_no_other() {
+fn on_invalid_fail_stops_only_that_task_and_names_the_record() {
     let mut job = Job::new("on-fail", 2);
     job.topology.push("on_invalid: fail".to_owned());
     let mut operator = Operator::start(&job, "a");
     job.send(things(0, 0..10, 1).chain([raw("broken")]).chain(things(0, 10..20, 1)));
     operator.await_error(&[&format!("{}:0", job.input), "10"]);
     job.send(things(1, 0..10, 1));
-    within(DEADLINE, "the other partition to go on", || (job.committed()[1] == 10).then_some(()));
-    assert_eq!(job.committed()[0], 10, "what is before the broken record is committed, and nothing after it");
+    within(DEADLINE, "the other partition to continue", || (job.committed()[1] == 10).then_some(()));
+    assert_eq!(job.committed()[0], 10, "all before the broken record is committed, and nothing after it");
     operator.assert_running();
     job.kafka.await_settled(&job.output);
     assert_eq!(job.output().len(), 20);
@@ -167,27 +167,27 @@ fn on_invalid_fail_stops_that_task_with_the_records_place_and_no_other() {
     assert_eq!(status.code(), Some(FAILED), "a run with a stopped task has failed; {}", operator.tail());
 }
 
-/// Starts an operator that cannot work and has to say why, and end.
+/// An operator that cannot work ends, with these words in its log.
 #[track_caller]
 fn ends_with(job: &Job, words: &[&str], code: i32) {
     let mut operator = Operator::start(job, "a");
     let status = operator.await_exit(DEADLINE);
     assert_eq!(status.code(), Some(code), "{}", operator.tail());
-    let said = operator.said();
+    let said = operator.printed();
     for word in words {
-        assert!(said.contains(word), "{word:?} is not in what it said, {}", operator.tail());
+        assert!(said.contains(word), "{word:?} is missing, {}", operator.tail());
     }
 }
 
 #[test]
-fn an_input_that_does_not_exist_is_refused() {
+fn missing_input_topic_is_refused() {
     let job = Job::on(Kafka::shared(), "no-input");
     job.kafka.create(&job.output, 1, &[]);
     ends_with(&job, &[&job.input, "does not exist", "create it"], FAILED);
 }
 
 #[test]
-fn an_output_with_fewer_partitions_is_refused() {
+fn output_with_fewer_partitions_is_refused() {
     let job = Job::on(Kafka::shared(), "narrow");
     job.kafka.create(&job.input, 3, &[]);
     job.kafka.create(&job.output, 2, &[]);
@@ -195,14 +195,14 @@ fn an_output_with_fewer_partitions_is_refused() {
 }
 
 #[test]
-fn a_changelog_that_forgets_is_refused() {
+fn changelog_with_delete_policy_is_refused() {
     let job = Job::new("forgetful", 1);
     job.kafka.create(&job.changelog(), 1, &[("cleanup.policy", "compact,delete")]);
     ends_with(&job, &[&job.changelog(), "cleanup.policy", "compact"], FAILED);
 }
 
 #[test]
-fn other_rules_for_the_same_name_are_refused() {
+fn changed_rules_under_the_same_name_are_refused() {
     let mut job = Job::new("other-rules", 1);
     job.send(things(0, 0..10, 1));
     let mut operator = Operator::start(&job, "a");
@@ -213,16 +213,16 @@ fn other_rules_for_the_same_name_are_refused() {
 }
 
 #[test]
-fn a_misspelt_topology_is_refused_with_its_place() {
+fn misspelt_topology_is_refused_with_its_place() {
     let mut job = Job::new("misspelt", 1);
     job.topology.push("retenton: 3d".to_owned());
     ends_with(&job, &["topology.yaml", "retenton", "retention"], USER_ERROR);
 }
 
 #[test]
-fn an_unreachable_broker_is_named_and_waited_for() {
+fn unreachable_broker_is_logged_and_waited_for() {
     let mut job = Job::new("unreachable", 1);
-    // A port that nobody listens on: taken, and let go of.
+    // A port without a listener: bound, then released.
     let port =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
     job.properties.insert("bootstrap.servers".to_owned(), format!("127.0.0.1:{port}"));
@@ -234,19 +234,19 @@ fn an_unreachable_broker_is_named_and_waited_for() {
 }
 
 #[test]
-fn a_state_folder_that_cannot_be_written_is_refused() {
+fn unwritable_state_folder_is_refused() {
     let job = Job::new("no-state", 1);
     let file = job.path("a-file");
     fs::write(&file, "").expect("the job's folder is writable");
-    // Below a file nothing can be made, whoever asks.
+    // Nothing can be created below a file, not even by root.
     let mut operator = Operator::start_in(&job, "a", &file.join("state"), &Options::default());
     let status = operator.await_exit(DEADLINE);
     assert!([Some(FAILED), Some(USER_ERROR)].contains(&status.code()), "{status}, {}", operator.tail());
-    assert!(operator.said().contains("a-file"), "{}", operator.tail());
+    assert!(operator.printed().contains("a-file"), "{}", operator.tail());
 }
 
 #[test]
-fn a_foreign_folder_is_not_taken_for_state() {
+fn foreign_folder_is_not_taken_for_state() {
     let job = Job::new("foreign-state", 1);
     let folder = job.path("precious");
     fs::create_dir_all(&folder).expect("the job's folder is writable");
@@ -254,24 +254,24 @@ fn a_foreign_folder_is_not_taken_for_state() {
     let mut operator = Operator::start_in(&job, "a", &folder, &Options::default());
     let status = operator.await_exit(DEADLINE);
     assert!([Some(FAILED), Some(USER_ERROR)].contains(&status.code()), "{status}, {}", operator.tail());
-    assert!(operator.said().contains("precious"), "{}", operator.tail());
+    assert!(operator.printed().contains("precious"), "{}", operator.tail());
     let kept: Vec<_> = fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(kept, ["thesis.txt"]);
 }
 
 #[test]
-fn a_full_disk_loses_nothing() {
+fn full_disk_loses_nothing() {
     let job = Job::new("full", 1);
     let (full, records) = (job.path("full"), 60_000);
     fs::create_dir_all(&full).expect("the job's folder is writable");
-    // Identities that no compression makes small.
+    // Identities that do not compress.
     let mut random = crate::load::Random::seeded("full disk");
     let ids: Vec<String> = (0..records).map(|_| (0..6).map(|_| format!("{:016x}", random.next())).collect()).collect();
     job.send(ids.iter().map(|id| thing(0, id, 1)));
     let mut first = Operator::start(&job, "first");
     job.await_drained(DEADLINE);
     first.stop();
-    // The store that has to be rebuilt is larger than this disk.
+    // The store to rebuild is larger than this disk.
     let mount = format!("mount -t tmpfs -o size=3m none '{}'", full.display());
     let options = Options { mount: Some(mount), ..Options::default() };
     let mut cramped = Operator::start_in(&job, "cramped", &full.join("state"), &options);
@@ -286,7 +286,7 @@ fn a_full_disk_loses_nothing() {
     assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (records, 1000), "{found:?}");
 }
 
-/// A number as it stands in Kafka's records.
+/// A varint as in Kafka's records.
 fn varint(number: i64) -> Vec<u8> {
     let mut rest = (number << 1 ^ number >> 63) as u64;
     let mut bytes = Vec::new();
@@ -298,7 +298,7 @@ fn varint(number: i64) -> Vec<u8> {
     bytes
 }
 
-/// Headers as they stand in Kafka's records, without their count.
+/// Headers as in Kafka's records, without their count.
 fn encoded(headers: &[(String, Option<Vec<u8>>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, value) in headers {
@@ -310,7 +310,7 @@ fn encoded(headers: &[(String, Option<Vec<u8>>)]) -> Vec<u8> {
     bytes
 }
 
-/// What the broker has on its disk of a partition.
+/// A partition's log on the broker's disk.
 fn log_of(topic: &str) -> Vec<u8> {
     let folder = shared_broker().data().join(format!("{topic}-0"));
     fs::read(folder.join("00000000000000000000.log")).expect("the partition's first segment")
@@ -320,14 +320,14 @@ fn holds(log: &[u8], bytes: &[u8]) -> bool {
     log.windows(bytes.len()).any(|window| window == bytes)
 }
 
-/// librdkafka reads no more than 100,000 headers of a record, and says the same of one that has more as of a broken one.
+/// librdkafka reads at most 100,000 headers of a record, and reports one with more as if it were broken.
 #[test]
-fn more_headers_than_librdkafka_reads_come_out_byte_for_byte() {
+fn more_headers_than_librdkafka_reads_are_forwarded_unchanged() {
     let many = |count: usize| -> Vec<(String, Option<Vec<u8>>)> {
         let value = |nth| if nth % 1_000 == 0 { Some(format!("{nth}").into_bytes()) } else { None };
         (0..count).map(|nth| ("h".to_owned(), value(nth))).collect()
     };
-    // The second has more than `limits.header_bytes` allows, whatever librdkafka reads.
+    // The second has more than `limits.header_bytes` allows.
     let (fine, too_many) = (many(100_001), many(130_000));
     let job = Job::on(Kafka::at(&shared_broker().bootstrap()), "headers");
     job.kafka.create(&job.input, 1, &[]);
@@ -346,7 +346,7 @@ fn more_headers_than_librdkafka_reads_come_out_byte_for_byte() {
     assert_eq!(values.len(), 3, "{values:?}");
     assert!(values[1].contains("fine"), "{values:?}");
     let block: Vec<u8> = varint(fine.len() as i64).into_iter().chain(encoded(&fine)).collect();
-    assert!(holds(&log_of(&job.input), &block), "this is how they stand in a record");
+    assert!(holds(&log_of(&job.input), &block), "this is not how a record holds them");
     assert!(holds(&log_of(&job.output), &block), "the headers were changed");
     assert_eq!(job.kafka.bounds(&job.dead_letter(), 0).end, 2, "the letter, and its transaction's marker");
     assert!(holds(&log_of(&job.dead_letter()), &encoded(&too_many)), "the dead letter's headers were changed");

@@ -1,5 +1,5 @@
-//! Goal: whenever and however often instances are killed, with or without their disks, the output is what
-//! one undisturbed pass over the input gives.
+//! Goal: whenever and however often instances are killed, with or without their disks, the output is that of one
+//! undisturbed pass over the input.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::until::DEADLINE;
 const RECOVERY: Duration = Duration::from_secs(60);
 
 #[test]
-fn random_kills_of_two_instances_change_nothing() {
+fn random_kills_of_two_instances_change_no_output() {
     let mut random = Random::seeded("random kills");
     let job = Job::new("kills", 4);
     let feed = Feed::start(&job, Load::new(random.clone(), 4, 3000), 3000);
@@ -24,12 +24,12 @@ fn random_kills_of_two_instances_change_nothing() {
     let (mut killed_in_transaction, mut wiped, mut kills) = (0, 0, [0; 2]);
     for round in 0..7 {
         sleep(random.duration(Duration::ZERO, Duration::from_millis(1200)));
-        // In the end the one that was spared so far.
+        // At the end, the one killed less often.
         let first = if round < 5 { random.below(2) as usize } else { usize::from(kills[1] < kills[0]) };
-        // The other one follows it now and then, before it could take over.
+        // Now and then the other one is killed too, before it can take over.
         let victims = if random.once_in(3) { vec![first, 1 - first] } else { vec![first] };
         for &victim in &victims {
-            // Every other round is aimed, so that the run reaches what it is about.
+            // Every other round aims at an open transaction, so that the run is sure to reach it.
             if round % 2 == 0 && victims.len() == 1 {
                 operators[victim].freeze_in_transaction(&job);
             }
@@ -51,7 +51,7 @@ fn random_kills_of_two_instances_change_nothing() {
         "killed {kills:?} times, {killed_in_transaction} in a transaction, {wiped} wiped, {} records",
         feed.stop()
     );
-    assert!(kills.iter().all(|kills| *kills >= 2), "{kills:?}: each is to be killed more than once");
+    assert!(kills.iter().all(|kills| *kills >= 2), "{kills:?}: each should be killed more than once");
     assert!(killed_in_transaction > 0, "no kill met an open transaction");
     assert!(wiped > 0, "no state folder was removed");
     job.await_drained(RECOVERY);
@@ -60,11 +60,11 @@ fn random_kills_of_two_instances_change_nothing() {
         operator
     });
     let found = check(&job, &[stopped[0].state_dir(), stopped[1].state_dir()]);
-    assert!(found.assert_lively().dead_lettered() > 0, "no record was dead-lettered: {found:?}");
-    assert!(found.stores_current >= 4, "each partition has a store at its end: {found:?}");
+    assert!(found.assert_each_fate().dead_lettered() > 0, "no record was dead-lettered: {found:?}");
+    assert!(found.stores_current >= 4, "each partition should have a store at its end: {found:?}");
 }
 
-/// Lets an operator die at a kill point, under load, and another one finish on the same disk.
+/// An operator dies at a kill point, under load, and its successor finishes on the same disk.
 fn dies_and_recovers(point: &str, prepare: impl FnOnce(&Job)) {
     let random = Random::seeded(point);
     let theme = format!("at-{}", point.split(':').next().unwrap_or_default().replace('_', "-"));
@@ -76,33 +76,33 @@ fn dies_and_recovers(point: &str, prepare: impl FnOnce(&Job)) {
     let mut dying = Operator::start_with(&job, "a", &Options { crash_at: Some(point), ..Options::default() });
     dying.await_crash();
     let before = job.committed();
-    let mut heir = Operator::start(&job, "a");
+    let mut successor = Operator::start(&job, "a");
     job.await_progress(&before, RECOVERY);
     feed.stop();
     job.await_drained(RECOVERY);
-    heir.stop();
-    let found = check(&job, &[heir.state_dir()]);
-    found.assert_lively();
+    successor.stop();
+    let found = check(&job, &[successor.state_dir()]);
+    found.assert_each_fate();
     assert_eq!(found.stores_current, 2, "{found:?}");
 }
 
 #[test]
-fn a_death_after_the_sends_and_before_the_commit_loses_nothing() {
+fn death_between_sends_and_commit_loses_nothing() {
     dies_and_recovers("after_sends:3", |_| {});
 }
 
 #[test]
-fn a_death_after_the_commit_and_before_the_stores_write_repeats_nothing() {
+fn death_between_commit_and_store_write_repeats_nothing() {
     dies_and_recovers("after_commit:3", |_| {});
 }
 
 #[test]
-fn a_death_during_the_stores_write_leaves_a_store_that_is_brought_up_to_date() {
+fn store_is_brought_up_to_date_after_death_during_its_write() {
     dies_and_recovers("during_store_write:3", |_| {});
 }
 
 #[test]
-fn a_death_during_the_restore_leaves_a_store_that_nobody_trusts() {
+fn store_is_not_trusted_after_death_during_its_restore() {
     dies_and_recovers("during_restore:1", |job| {
         job.send(things(0, 0..1000, 1).chain(things(1, 0..1000, 1)));
         let mut first = Operator::start(job, "a");
@@ -112,8 +112,8 @@ fn a_death_during_the_restore_leaves_a_store_that_nobody_trusts() {
 }
 
 #[test]
-fn a_death_between_two_loads_of_a_restore_leaves_a_store_that_nobody_trusts() {
-    // More than two of the smallest loads.
+fn store_is_not_trusted_after_death_between_two_loads() {
+    // More than two loads of the smallest size.
     const THINGS: usize = 200_000;
     let mut job = Job::new("at-load", 1);
     job.worker.push("memory: 64MiB".to_owned());
@@ -125,11 +125,11 @@ fn a_death_between_two_loads_of_a_restore_leaves_a_store_that_nobody_trusts() {
     dying.await_crash();
     let left = check(&job, &[dying.state_dir()]);
     assert_eq!((left.stores_unfinished, left.stores), (1, 0), "{left:?}");
-    let mut heir = Operator::start(&job, "a");
+    let mut successor = Operator::start(&job, "a");
     job.send(things(0, 0..1000, 1));
     job.await_drained(RECOVERY);
-    heir.stop();
-    let found = check(&job, &[heir.state_dir()]);
+    successor.stop();
+    let found = check(&job, &[successor.state_dir()]);
     assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (THINGS, 1000), "{found:?}");
     assert_eq!(found.stores_current, 1, "{found:?}");
 }

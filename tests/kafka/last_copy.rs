@@ -1,5 +1,5 @@
-//! Goal: a changelog that was deleted by mistake costs nothing but a refusal: no other is created in its place, and every
-//! store stays as it was. What stores remember is the last copy then, and the changelog can be written anew from it.
+//! Goal: a changelog deleted by mistake leads to a refusal and nothing worse: no new one is created in its place, and
+//! every store stays as it was. The stores are then the last copy, and the changelog can be rebuilt from them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,7 +36,7 @@ fn store(job: &Job, state: &Path, partition: i32) -> PathBuf {
     state.join("slot-0").join(&job.name).join(format!("{}-{partition}", job.input))
 }
 
-/// Lets an operator process what there is, and stops it.
+/// Lets an operator drain the input, and stops it.
 fn drain(job: &Job, label: &str) -> Operator {
     let mut operator = Operator::start(job, label);
     job.await_drained(DEADLINE);
@@ -44,17 +44,17 @@ fn drain(job: &Job, label: &str) -> Operator {
     operator
 }
 
-/// What somebody does by mistake.
+/// A user's mistake.
 fn delete_changelog(job: &Job) {
     job.kafka.delete(&job.changelog());
     within(DEADLINE, "the changelog to be gone", || job.kafka.partitions(&job.changelog()).is_none().then_some(()));
 }
 
 #[test]
-fn a_deleted_changelog_is_not_created_anew_and_no_store_is_touched() {
+fn deleted_changelog_is_not_recreated_and_no_store_is_touched() {
     let job = Job::new("last-copy", 2);
     let send = |version| job.send(things(0, 0..200, version).chain(things(1, 200..400, version)));
-    // Each has had both partitions, and the first is ahead of the second.
+    // Each operator has owned both partitions, and the first is ahead of the second.
     let states = [("a", 1), ("b", 2), ("a", 3)].map(|(label, version)| {
         send(version);
         drain(&job, label).state_dir().to_owned()
@@ -66,8 +66,8 @@ fn a_deleted_changelog_is_not_created_anew_and_no_store_is_touched() {
         operator.await_error(&["does not exist", &job.changelog(), "has committed", "ratchet changelog rebuild"]);
         assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
     }
-    assert_eq!(job.kafka.partitions(&job.changelog()), None, "nothing stands in its place");
-    // Nor where somebody creates it by hand.
+    assert_eq!(job.kafka.partitions(&job.changelog()), None, "a changelog was created in its place");
+    // Nor if somebody creates it by hand.
     job.kafka.create(&job.changelog(), 2, &[("cleanup.policy", "compact")]);
     for label in ["a", "b"] {
         let operator = Operator::start(&job, label);
@@ -76,14 +76,14 @@ fn a_deleted_changelog_is_not_created_anew_and_no_store_is_touched() {
             operator.await_error(&["task stopped", &task, "recreated"]);
         }
     }
-    assert_eq!(states.map(|state| tables(&state)), before, "byte for byte");
+    assert_eq!(states.map(|state| tables(&state)), before, "a store has changed");
     assert_eq!(job.output().len(), 1200);
 }
 
 #[test]
-fn without_group_and_changelog_a_store_that_remembers_is_not_forgotten() {
+fn store_is_kept_when_group_and_changelog_are_gone() {
     let mut job = Job::new("last-word", 1);
-    // It begins anew in the end.
+    // At the end it starts afresh.
     job.topology.push(format!("output: {{topic: {}, existing: append}}", job.output));
     job.send(things(0, 0..100, 1));
     let state = drain(&job, "a").state_dir().to_owned();
@@ -93,25 +93,25 @@ fn without_group_and_changelog_a_store_that_remembers_is_not_forgotten() {
     let mut operator = Operator::start(&job, "a");
     operator.await_error(&["does not exist", "stores remember", &store(&job, &state, 0).display().to_string()]);
     assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
-    // Created by hand, it is found to be empty when another store is to be built from it.
+    // One created by hand turns out to be empty when a store is to be rebuilt from it.
     job.kafka.create(&job.changelog(), 1, &[("cleanup.policy", "compact")]);
     let operator = Operator::start(&job, "a");
     operator.await_error(&["task stopped", "a store of this input remembers"]);
     drop(operator);
     let crashing = Options { crash_at: Some("before_put_back"), ..Options::default() };
     Operator::start_with(&job, "a", &crashing).await_crash();
-    assert!(!store(&job, &state, 0).exists(), "it was killed in between");
+    assert!(!store(&job, &state, 0).exists(), "it was not killed in between");
     let operator = Operator::start(&job, "a");
     operator.await_error(&["task stopped", "a store of this input remembers"]);
     assert_eq!(tables(&state), before);
     drop(operator);
-    // What the refusal says ends it: with the store gone there is nothing that could be forgotten.
+    // With the store gone, as the refusal advises, there is nothing left to forget.
     fs::remove_dir_all(state.join("slot-0").join(&job.name)).expect("nobody works with it");
     drain(&job, "a");
     assert_eq!(job.output().len(), 200);
 }
 
-/// The stores of both partitions, each in the other's place: neither can be built upon.
+/// Swaps the stores of both partitions, so that neither can be built upon.
 fn swapped(job: &Job, state: &Path) -> [PathBuf; 2] {
     let [zero, one] = [0, 1].map(|partition| store(job, state, partition));
     let between = zero.with_file_name("between");
@@ -121,13 +121,13 @@ fn swapped(job: &Job, state: &Path) -> [PathBuf; 2] {
     [zero, one]
 }
 
-/// Where a store stands that was set aside for the one in this folder.
+/// The folder of the store that was set aside for the one in this folder.
 fn aside_of(store: &Path) -> PathBuf {
     format!("{}.aside", store.display()).into()
 }
 
 #[test]
-fn what_stands_aside_comes_back_where_what_was_built_for_it_is_damaged() {
+fn store_set_aside_returns_when_its_replacement_is_damaged() {
     let job = Job::new("damaged-beside", 2);
     job.send(things(0, 0..300, 1).chain(things(1, 300..600, 1)));
     let state = drain(&job, "a").state_dir().to_owned();
@@ -143,23 +143,23 @@ fn what_stands_aside_comes_back_where_what_was_built_for_it_is_damaged() {
     for &n in &beside {
         fs::remove_file(stores[n].join("CURRENT")).expect("it was being built");
     }
-    // What is damaged gives way to what stands aside, which is never removed for it.
+    // The damaged store gives way to the one set aside, which is never removed for it.
     crash("before_put_back");
     for &n in &beside {
         let (aside, back) = (aside_of(&stores[n]), &stores[n]);
         let found = if aside.exists() { read_store(&aside) } else { read_store(back) };
-        assert!(found == before[n], "{} holds something else now", back.display());
+        assert!(found == before[n], "{} has changed", back.display());
     }
     job.send(things(0, 0..300, 1).chain(things(1, 300..600, 1)));
     drain(&job, "a");
-    assert!(stores.iter().all(|store| !aside_of(store).exists()), "one still stands aside");
+    assert!(stores.iter().all(|store| !aside_of(store).exists()), "a store is still set aside");
     let found = check(&job, &[&state]);
     assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (600, 600), "{found:?}");
     assert_eq!(found.stores_current, 2, "{found:?}");
 }
 
 #[test]
-fn a_store_that_is_replaced_is_removed_only_when_the_other_is_complete() {
+fn replaced_store_is_removed_only_once_the_other_is_complete() {
     let job = Job::new("replaced", 2);
     job.send(things(0, 0..300, 1).chain(things(1, 300..600, 1)));
     let state = drain(&job, "a").state_dir().to_owned();
@@ -171,7 +171,7 @@ fn a_store_that_is_replaced_is_removed_only_when_the_other_is_complete() {
         let mut operator = Operator::start_with(&job, "a", &crashing);
         operator.await_line(&["crash drill: killing"], DEADLINE);
         operator.await_crash();
-        // Files may have changed, by a compaction, and names of folders; what a store holds has not.
+        // Files and folders may have changed, by a compaction or a rename; what a store holds has not.
         let all = fs::read_dir(zero.parent().expect("it is the topology's")).expect("it is there");
         let folders = all.map(|entry| entry.expect("it is there").path()).filter(|path| path.join("CURRENT").exists());
         let after: Vec<_> = folders.map(|folder| read_store(&folder)).collect();
@@ -187,24 +187,24 @@ fn a_store_that_is_replaced_is_removed_only_when_the_other_is_complete() {
 }
 
 #[test]
-fn a_changelog_is_written_anew_from_the_stores_and_goes_on_with_nothing_twice_and_nothing_lost() {
+fn changelog_rebuilt_from_stores_continues_without_duplicate_or_loss() {
     let mut job = Job::new("rebuilt", 3);
     job.compacted = true;
-    // More than one transaction's entries in the first partition, some in the second, nothing in the third.
+    // More entries than one transaction takes in the first partition, some in the second, none in the third.
     job.send(things(0, 0..12_000, 1).chain(things(1, 12_000..12_100, 1)));
     let state = drain(&job, "a").state_dir().to_owned();
     delete_changelog(&job);
-    // Those of the third partition's have nothing to lose.
+    // The third partition's store has nothing to lose.
     let stores = || [0, 1].map(|partition| tables(&store(&job, &state, partition)));
     let before = stores();
-    // Not without a store that is needed.
+    // A missing store is a reason to refuse.
     let holder = job.path("elsewhere");
     let (code, said) = rebuild(&job, &holder, &[], None);
     assert!(code == Some(2) && said.contains(":0: no store stands") && said.contains(":1: no store stands"), "{said}");
-    assert_eq!(job.kafka.partitions(&job.changelog()), None, "nothing was begun");
-    // Killed in the midst of it, and given again.
+    assert_eq!(job.kafka.partitions(&job.changelog()), None, "the rebuild had begun");
+    // Killed half way, and run again.
     let (code, said) = rebuild(&job, &state, &[], Some("during_rebuild:2"));
-    assert_eq!(code, None, "it was killed: {said}");
+    assert_eq!(code, None, "it was not killed: {said}");
     let operator = Operator::start(&job, "a");
     operator.await_error(&["task stopped", &format!("{}:0", job.input), "ratchet changelog rebuild"]);
     drop(operator);
@@ -214,11 +214,11 @@ fn a_changelog_is_written_anew_from_the_stores_and_goes_on_with_nothing_twice_an
     assert!(said.contains("nothing was ever processed"), "{said}");
     let (code, said) = rebuild(&job, &state, &[], None);
     assert!(code == Some(0) && said.contains("stands: its changelog holds what is known of it"), "{said}");
-    assert_eq!(stores(), before, "stores are only read");
+    assert_eq!(stores(), before, "a store has changed");
     job.send(things(0, 0..12_000, 1).chain(things(1, 12_000..12_200, 1)).chain(things(2, 20_000..20_100, 1)));
     let operator = drain(&job, "a");
     operator.await_line(&["task resumes", &format!("{}:0", job.input)], DEADLINE);
-    // A disk that has nothing restores all of it.
+    // An empty disk restores all of it.
     job.send(things(0, 0..12_000, 2));
     let fresh = drain(&job, "b");
     let found = check(&job, &[operator.state_dir(), fresh.state_dir()]);
@@ -226,7 +226,7 @@ fn a_changelog_is_written_anew_from_the_stores_and_goes_on_with_nothing_twice_an
 }
 
 #[test]
-fn a_changelog_is_not_written_anew_beside_who_is_at_work_nor_over_what_another_has_written() {
+fn changelog_is_not_rebuilt_beside_a_running_instance_or_over_records() {
     let mut job = Job::new("not-rebuilt", 2);
     job.compacted = true;
     job.send(things(0, 0..100, 1).chain(things(1, 100..200, 1)));
@@ -255,7 +255,7 @@ fn a_changelog_is_not_written_anew_beside_who_is_at_work_nor_over_what_another_h
 }
 
 #[test]
-fn where_the_group_is_gone_too_the_store_that_came_furthest_is_taken_if_that_is_said() {
+fn without_group_the_furthest_store_is_used_only_if_asked_for() {
     let mut job = Job::new("rebuilt-alone", 1);
     job.compacted = true;
     job.send(things(0, 0..100, 1));
@@ -273,7 +273,7 @@ fn where_the_group_is_gone_too_the_store_that_came_furthest_is_taken_if_that_is_
 }
 
 #[test]
-fn a_changelog_that_was_given_partitions_is_to_be_deleted_only_where_every_store_holds_what_it_holds() {
+fn deletion_of_a_grown_changelog_is_advised_only_if_stores_hold_it_all() {
     let mut job = Job::new("grown-last-copy", 2);
     job.compacted = true;
     let send = |version| job.send(things(0, 0..100, version).chain(things(1, 100..200, version)));
@@ -282,7 +282,7 @@ fn a_changelog_that_was_given_partitions_is_to_be_deleted_only_where_every_store
     send(2);
     let mut operator = Operator::start(&job, "a");
     job.await_drained(DEADLINE);
-    // What was applied last is not on its disk.
+    // The last writes are not on its disk.
     operator.kill();
     let state = operator.state_dir().to_owned();
     job.kafka.add_partitions(&job.changelog(), 3);
@@ -297,7 +297,7 @@ fn a_changelog_that_was_given_partitions_is_to_be_deleted_only_where_every_store
     let operator = Operator::start(&job, "a");
     operator.await_error(&["added to it by hand", "ratchet changelog rebuild", "not without a copy"]);
     drop(operator);
-    // Nor where the group is gone as well: what the changelog holds counts, and no store holds it.
+    // Nor without a group: the changelog counts, and no store holds what it holds.
     job.kafka.delete_group(&job.group());
     let (code, said) = rebuild(&job, &state, &["--without-group"], None);
     assert!(
@@ -308,7 +308,7 @@ fn a_changelog_that_was_given_partitions_is_to_be_deleted_only_where_every_store
 }
 
 #[test]
-fn a_changelog_that_was_given_partitions_is_written_anew_once_it_is_deleted() {
+fn grown_changelog_is_rebuilt_once_it_is_deleted() {
     let mut job = Job::new("grown-rebuilt", 2);
     job.compacted = true;
     job.send(things(0, 0..100, 1).chain(things(1, 100..200, 1)));
@@ -328,11 +328,11 @@ fn a_changelog_that_was_given_partitions_is_written_anew_once_it_is_deleted() {
     let words =
         ["has 3 partitions", "every store", "copy all state folders, delete the topic, and give this command again"];
     assert!(code == Some(2) && words.iter().all(|words| said.contains(words)), "{said}");
-    assert_eq!(job.kafka.partitions(&job.changelog()), Some(3), "only people delete it");
+    assert_eq!(job.kafka.partitions(&job.changelog()), Some(3), "the changelog was deleted");
     delete_changelog(&job);
     let (code, said) = rebuild(&job, &state, &[], None);
     assert!(code == Some(0) && said.contains("100 entries; its input goes on at offset 100"), "{said}");
-    assert_eq!(tables(&state), before, "stores are only read");
+    assert_eq!(tables(&state), before, "a store has changed");
     job.send(things(0, 0..150, 1).chain(things(1, 150..300, 1)));
     drain(&job, "a");
     let found = check(&job, &[&state]);
@@ -340,14 +340,14 @@ fn a_changelog_that_was_given_partitions_is_written_anew_once_it_is_deleted() {
 }
 
 #[test]
-fn a_changelog_without_the_transaction_that_the_group_has_committed_does_not_stand() {
+fn changelog_without_the_groups_last_transaction_is_refused() {
     let mut job = Job::new("not-held", 1);
     job.compacted = true;
     job.send(things(0, 0..100, 1));
     let state = drain(&job, "a").state_dir().to_owned();
     let (code, said) = rebuild(&job, &state, &[], None);
     assert!(code == Some(0) && said.contains("stands"), "{said}");
-    // As if there had been one more.
+    // Pretend that the group has committed one more.
     let (offset, text) = job.kafka.group(&job.group()).committed(&job.input, 0).expect("it has committed");
     let mut parts: Vec<String> = text.split('.').map(str::to_owned).collect();
     let transaction = u64::from_str_radix(&parts[1], 16).expect("its number");

@@ -1,5 +1,5 @@
-//! Goal: a store, a group, a topic that only looks like the right one is told apart, and either brought up
-//! to date or refused with what to do.
+//! Goal: a store, group or topic that only looks like the right one is recognised, and either brought up to date or
+//! refused with what to do.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn drain(job: &Job, label: &str) -> Operator {
     operator
 }
 
-/// A store as it stood before more was processed: the job, its state folder and the copy.
+/// Copies a store, then processes more: the job, its state folder and the copy.
 fn with_old_copy(theme: &str) -> (Job, PathBuf, PathBuf) {
     let job = Job::new(theme, 1);
     job.send(things(0, 0..100, 1));
@@ -49,7 +49,7 @@ fn put_back(copy: &Path, state: &Path) {
 }
 
 #[test]
-fn an_old_copy_of_a_store_is_brought_up_to_date() {
+fn old_copy_of_a_store_is_brought_up_to_date() {
     let (job, state, copy) = with_old_copy("old-copy");
     put_back(&copy, &state);
     job.send(things(0, 0..200, 1));
@@ -59,7 +59,7 @@ fn an_old_copy_of_a_store_is_brought_up_to_date() {
 }
 
 #[test]
-fn a_group_reset_to_where_an_old_store_stands_brings_nothing_twice() {
+fn group_reset_to_an_old_stores_offset_brings_no_duplicates() {
     let (job, state, copy) = with_old_copy("reset-to-copy");
     put_back(&copy, &state);
     job.kafka.group(&job.group()).set(&job.input, 0, 100, "");
@@ -72,9 +72,9 @@ fn a_group_reset_to_where_an_old_store_stands_brings_nothing_twice() {
 }
 
 #[test]
-fn state_folders_that_were_swapped_between_partitions_are_not_believed() {
+fn swapped_state_folders_are_not_trusted() {
     let job = Job::new("swapped", 2);
-    // As much on one as on the other, so that the offsets are the same.
+    // The same number on both, so that the offsets are equal.
     job.send(things(0, 0..100, 1).chain(things(1, 100..200, 1)));
     let first = drain(&job, "a");
     let folder = first.state_dir().join("slot-0").join(&job.name);
@@ -93,7 +93,7 @@ fn state_folders_that_were_swapped_between_partitions_are_not_believed() {
 }
 
 #[test]
-fn a_recreated_input_that_has_grown_to_the_same_offset_is_refused() {
+fn recreated_input_of_the_same_length_is_refused() {
     let job = Job::new("recreated", 1);
     job.send(things(0, 0..100, 1));
     drain(&job, "a");
@@ -101,7 +101,7 @@ fn a_recreated_input_that_has_grown_to_the_same_offset_is_refused() {
     job.kafka.delete(&job.input);
     job.kafka.create(&job.input, 1, &[]);
     job.send(things(0, 1000..1150, 1));
-    // Kafka forgets the offsets of a deleted topic; with them it looks the same as before.
+    // Kafka forgets the offsets of a deleted topic; with them back it looks as before.
     job.kafka.group(&job.group()).set(&job.input, 0, committed, &metadata);
     let operator = Operator::start(&job, "a");
     operator.await_error(&[&job.input, "recreated", "new name"]);
@@ -110,7 +110,7 @@ fn a_recreated_input_that_has_grown_to_the_same_offset_is_refused() {
 }
 
 #[test]
-fn topics_that_are_recreated_under_a_running_task_are_noticed() {
+fn topics_recreated_under_a_running_task_are_noticed() {
     for recreate in [|job: &Job| job.input.clone(), Job::changelog] {
         let job = Job::new("recreated-running", 1);
         let operator = Operator::start(&job, "a");
@@ -125,8 +125,8 @@ fn topics_that_are_recreated_under_a_running_task_are_noticed() {
 }
 
 #[test]
-fn a_changelog_that_was_deleted_or_recreated_is_missed_by_a_fresh_disk() {
-    // Missing, it is created by ratchet; somebody may have done that before.
+fn deleted_or_recreated_changelog_is_noticed_on_a_fresh_disk() {
+    // ratchet creates a missing one; somebody may have done so before.
     for recreated in [false, true] {
         let job = Job::new(&format!("no-changelog-{recreated}"), 1);
         job.send(things(0, 0..100, 1));
@@ -145,7 +145,7 @@ fn a_changelog_that_was_deleted_or_recreated_is_missed_by_a_fresh_disk() {
 }
 
 #[test]
-fn a_deleted_group_goes_on_where_it_was_and_not_from_the_start() {
+fn deleted_group_resumes_at_its_last_offset() {
     let mut job = Job::new("no-group", 1);
     job.topology.push(format!("input: {{topics: [{}], value_format: json, start: latest}}", job.input));
     let mut first = Operator::start(&job, "a");
@@ -153,7 +153,7 @@ fn a_deleted_group_goes_on_where_it_was_and_not_from_the_start() {
     job.send(things(0, 0..100, 1));
     job.await_drained(DEADLINE);
     first.stop();
-    // With `start: latest` these would be lost if the group's word were all there is.
+    // With `start: latest` these would be lost if only the group's offset counted.
     job.send(things(0, 100..200, 1));
     job.kafka.delete_group(&job.group());
     let second = drain(&job, "a");
@@ -163,17 +163,17 @@ fn a_deleted_group_goes_on_where_it_was_and_not_from_the_start() {
 }
 
 #[test]
-fn a_first_start_at_the_end_of_an_idle_input_is_remembered_also_without_the_group() {
+fn first_start_on_an_idle_input_is_remembered_without_the_group() {
     let mut job = Job::new("no-group-idle", 1);
     job.starts_late = true;
     job.topology.push(format!("input: {{topics: [{}], value_format: json, start: latest}}", job.input));
     job.send(things(0, 0..50, 1));
     let mut first = Operator::start(&job, "a");
-    within(DEADLINE, "the beginning to be committed", || (job.committed() == [50]).then_some(()));
+    within(DEADLINE, "the start to be committed", || (job.committed() == [50]).then_some(()));
     first.stop();
     assert!(job.output().is_empty());
     job.kafka.delete_group(&job.group());
-    // They came while nobody was there, and nothing but the position record says that they are to be read.
+    // They arrived while nothing ran, and only the position record says that they are to be read.
     job.send(things(0, 100..200, 1));
     let second = drain(&job, "a");
     second.await_line(&["the group has no offset any more"], DEADLINE);
@@ -182,10 +182,10 @@ fn a_first_start_at_the_end_of_an_idle_input_is_remembered_also_without_the_grou
 }
 
 #[test]
-fn a_group_reset_to_earliest_brings_nothing_new_even_where_entries_have_expired() {
+fn group_reset_to_earliest_forwards_nothing_even_after_expiry() {
     let job = Job::new("reset", 1).with_retention(Duration::from_secs(60));
     let start = now_ms() - 600_000;
-    // Ten minutes of one thing a second, each seen again when it is forgotten and while it is not.
+    // Ten minutes of one thing a second, each seen again both before and after it expires.
     let minute = |m: i64| {
         (0..60).map(move |second| {
             thing(0, &format!("thing-{}", second % 20), m * 60 + second + 1).at(start + (m * 60 + second) * 1000)
@@ -196,7 +196,7 @@ fn a_group_reset_to_earliest_brings_nothing_new_even_where_entries_have_expired(
     job.send((6..9).flat_map(minute));
     let mut first = drain(&job, "a");
     let forwarded = job.output().len();
-    assert!(first.said().contains("task begins anew"), "{}", first.tail());
+    assert!(first.printed().contains("task begins anew"), "{}", first.tail());
     let group = job.kafka.group(&job.group());
     let end = job.committed()[0];
     for wiped in [false, true] {
@@ -206,7 +206,7 @@ fn a_group_reset_to_earliest_brings_nothing_new_even_where_entries_have_expired(
         group.set(&job.input, 0, 0, "");
         let again = drain(&job, "a");
         again.await_line(&["the group was reset"], DEADLINE);
-        assert_eq!(job.output().len(), forwarded, "reading the input again has brought something new (wiped: {wiped})");
+        assert_eq!(job.output().len(), forwarded, "reading the input again forwarded something (wiped: {wiped})");
         assert_eq!(job.committed(), [end]);
     }
     // It still works.
@@ -214,11 +214,11 @@ fn a_group_reset_to_earliest_brings_nothing_new_even_where_entries_have_expired(
     let last = drain(&job, "a");
     assert_eq!(job.output().len(), forwarded + 1);
     let found = check(&job, &[last.state_dir()]);
-    assert!(found.swept > 0, "the sweeper has removed nothing: {found:?}");
+    assert!(found.swept > 0, "the sweeper removed nothing: {found:?}");
 }
 
 #[test]
-fn two_processes_with_one_state_folder_take_a_slot_each() {
+fn two_processes_sharing_a_state_folder_take_one_slot_each() {
     let job = Job::new("one-folder", 2);
     let shared = job.path("shared-state");
     let options = crate::operator::Options::default();
@@ -230,7 +230,7 @@ fn two_processes_with_one_state_folder_take_a_slot_each() {
         (owners.iter().all(Option::is_some) && owners[0] != owners[1]).then_some(())
     });
     job.await_drained(DEADLINE);
-    // Frozen, and told to stop before it goes on, the other one takes nothing over in between.
+    // Frozen, and signalled before it thaws, the other one takes nothing over in between.
     two.freeze();
     one.stop();
     two.terminate();

@@ -1,12 +1,11 @@
-//! ratchet against a real Apache Kafka: the built binary from outside, killed, frozen, crowded and misled,
-//! and after each run a checker of its own.
+//! ratchet against a real Apache Kafka: the built binary is run from outside, killed, frozen, crowded and misled,
+//! and each run is then judged by an independent checker.
 //!
-//! All tests share one broker, each with topics of its own; those that need to harm a broker own one. Seeds
-//! are printed; `RATCHET_TEST_SEED` repeats them. Logs are left in the target folder below
-//! `kafka-VERSION/runs`.
+//! All tests share one broker, each with its own topics; a test that has to harm a broker starts its own. Seeds are
+//! printed; `RATCHET_TEST_SEED` repeats them. Logs are left in the target folder below `kafka-VERSION/runs`.
 #![allow(
     clippy::disallowed_methods,
-    reason = "the tests look at a running system from outside: they have a clock and may wait"
+    reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
 #[path = "../support/checker/mod.rs"]

@@ -1,10 +1,10 @@
-//! Goal: the process's memory stays within `memory` and a constant, whatever comes: more keys than there is memory
-//! for, records as large as they may be, a broker that takes little at a time, hundreds of partitions.
+//! Goal: the process's memory stays within `memory` and a constant under any load: more keys than fit into memory,
+//! records of the maximum size, a slow broker, hundreds of partitions.
 //!
-//! What is measured is the peak of what the kernel counts as resident. There are two constants, and both hold: what
-//! docs/operations.md promises; and what a process takes that has done almost nothing, measured in the same run, with
-//! some room for what an allocator cannot give back. What comes is, each time, clearly more than that leaves room for.
-//! `make bounds` measures with more of everything (`RATCHET_TEST_BOUNDS=full`).
+//! The measure is the peak of the resident memory that the kernel counts. Two constants have to hold: what
+//! docs/operations.md promises; and what an idle process takes, measured in the same run, with some room for what an
+//! allocator cannot give back. Each load is clearly larger than that allows for.
+//! `make bounds` measures with larger loads (`RATCHET_TEST_BOUNDS=full`).
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,15 @@ use crate::kafka::Broker;
 use crate::load::{now_ms, things};
 use crate::operator::Operator;
 
-/// The least that may be configured.
+/// The smallest value allowed.
 const MEMORY_BYTES: u64 = 64 << 20;
 /// What the documentation allows for the program, its threads and connections.
 const PROGRAM_BYTES: u64 = 64 << 20;
-/// What the allocator may hold beside what is in use.
+/// What the allocator may hold on top of what is in use.
 const ROOM_BYTES: u64 = 32 << 20;
-/// What a partition takes beside the shares of the memory: a store's tables, a consumer's and a producer's notes.
+/// What a partition takes on top of `memory`: a store's tables, a consumer's and a producer's bookkeeping.
 const PARTITION_BYTES: u64 = 1 << 20;
-/// A record that every topic takes which is made for large ones.
+/// The size of a large record; below it, the setting of a topic for them.
 const LARGE_BYTES: usize = 8 << 20;
 const LARGE_TOPIC: &[(&str, &str)] = &[("max.message.bytes", "16777216")];
 /// How long such a run may take.
@@ -32,12 +32,12 @@ fn is_full() -> bool {
     std::env::var("RATCHET_TEST_BOUNDS").is_ok_and(|word| word == "full")
 }
 
-/// `full` of something where all of it is measured, `brief` otherwise.
+/// `full` for a full measurement, `brief` otherwise.
 fn sized<T>(brief: T, full: T) -> T {
     if is_full() { full } else { brief }
 }
 
-/// A job with the least memory, its topics created with these settings.
+/// A job with the smallest memory; its topics are created with these settings.
 fn job(kafka: Kafka, theme: &str, partitions: i32, settings: &[(&str, &str)]) -> Job {
     let mut job = Job::on(kafka, theme);
     job.worker.push(format!("memory: {MEMORY_BYTES}"));
@@ -48,7 +48,7 @@ fn job(kafka: Kafka, theme: &str, partitions: i32, settings: &[(&str, &str)]) ->
     job
 }
 
-/// The peak of a process that takes all that is in the job's input, having done so.
+/// The peak of a process that drains the job's input.
 #[track_caller]
 fn peak_of(job: &Job) -> u64 {
     let mut operator = Operator::start(job, "a");
@@ -58,7 +58,7 @@ fn peak_of(job: &Job) -> u64 {
     peak
 }
 
-/// What a process takes that has almost nothing to do.
+/// The peak of a process with almost nothing to do.
 fn idle_bytes(kafka: Kafka) -> u64 {
     let job = job(kafka, "memory-idle", 1, &[]);
     job.send(things(0, 0..10, 1));
@@ -75,20 +75,20 @@ fn assert_within(what: &str, peak: u64, idle: u64, partitions: i32) {
 }
 
 #[test]
-fn more_keys_than_there_is_memory_for() {
+fn memory_stays_bounded_with_more_keys_than_fit() {
     let job = job(Kafka::shared(), "memory-keys", 2, &[]);
     let count = sized(1_200_000, 4_000_000);
-    // Nearly as long as identities may be that are kept as they are: these alone take 120 MiB.
+    // Nearly the longest identities that are kept unhashed: these alone take 120 MiB.
     let thing = |id: usize| Fresh::new((id % 2) as i32, "", format!("{{\"id\":\"thing-{id:0100}\",\"version\":1}}"));
     job.send((0..count).map(thing));
     let peak = peak_of(&job);
     let output: i64 = (0..2).map(|partition| job.kafka.bounds(&job.output, partition).stable).sum();
-    assert!(output > count as i64, "all of them are new, and each transaction leaves a marker");
+    assert!(output > count as i64, "all of them should be new, and each transaction leaves a marker");
     assert_within("distinct keys", peak, idle_bytes(Kafka::shared()), 2);
 }
 
 #[test]
-fn records_as_large_as_they_may_be() {
+fn memory_stays_bounded_with_the_largest_records() {
     let job = job(Kafka::shared(), "memory-large", 2, LARGE_TOPIC);
     let count = sized(32, 120);
     let filler = "x".repeat(LARGE_BYTES);
@@ -101,9 +101,9 @@ fn records_as_large_as_they_may_be() {
 }
 
 #[test]
-fn a_broker_that_takes_little_at_a_time() {
+fn memory_stays_bounded_with_a_slow_broker() {
     const RECORD_BYTES: usize = 2_000;
-    // A broker lets pass at once what the rate allows for all of its windows, some ten seconds' by default.
+    // A broker lets pass at once what the rate allows for all its windows, some ten seconds' worth by default.
     let broker = Broker::start_with(&[("quota.window.num", "2")]);
     let kafka = || Kafka::at(&broker.bootstrap());
     let idle = idle_bytes(kafka());
@@ -124,7 +124,7 @@ fn a_broker_that_takes_little_at_a_time() {
 }
 
 #[test]
-fn more_partitions_than_anybody_needs() {
+fn memory_stays_bounded_with_many_partitions() {
     let broker = Broker::start();
     let kafka = || Kafka::at(&broker.bootstrap());
     let idle = idle_bytes(kafka());

@@ -1,5 +1,5 @@
-//! Goal: `ratchet check --online` says what a real cluster's topics, settings and rights mean for a topology,
-//! everything at once, and changes nothing.
+//! Goal: `ratchet check --online` reports what a real cluster's topics, settings and rights mean for a topology, all of
+//! it at once, and changes nothing.
 
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use crate::load::things;
 use crate::operator::Operator;
 use crate::until::DEADLINE;
 
-/// What a check has come to.
+/// The result of a check.
 pub struct Checked {
     status: ExitStatus,
     said: String,
     took: Duration,
 }
 
-/// For so long an answer is waited for that does not come.
-const ANSWER_WAIT: Duration = Duration::from_secs(15);
+/// How long the client waits for a response that does not come.
+const RESPONSE_WAIT: Duration = Duration::from_secs(15);
 
-/// Without what lines that are wrapped for people have, in the middle of a name too.
+/// Without the whitespace and bars that wrap lines for people, even within a name.
 fn unwrapped(said: &str) -> String {
     said.chars().filter(|c| !c.is_whitespace() && *c != '│').collect()
 }
@@ -38,7 +38,7 @@ impl Checked {
 
     #[track_caller]
     fn without_waiting(&self) -> &Self {
-        assert!(self.took < ANSWER_WAIT, "it took {:?}: {}", self.took, self.said);
+        assert!(self.took < RESPONSE_WAIT, "it took {:?}: {}", self.took, self.said);
         self
     }
 
@@ -62,7 +62,7 @@ pub fn check_online(job: &Job) -> Checked {
     Checked { status: output.status, said, took: begun.elapsed() }
 }
 
-/// A job whose topics have these settings; the output and the changelog exist where there are any for them.
+/// A job with an input of these settings; the output exists if settings for it are given.
 fn job(theme: &str, input: &[(&str, &str)], output: Option<&[(&str, &str)]>) -> Job {
     let job = Job::on(Kafka::shared(), theme);
     job.kafka.create(&job.input, 2, input);
@@ -73,7 +73,7 @@ fn job(theme: &str, input: &[(&str, &str)], output: Option<&[(&str, &str)]>) -> 
 }
 
 #[test]
-fn what_can_run_is_fine_and_nothing_is_created() {
+fn runnable_topology_is_fine_and_nothing_is_created() {
     let job = job("online-fine", &[], Some(&[]));
     check_online(&job)
         .says(0, &["on the cluster: fine", &job.changelog(), "run creates it with 2 partitions", &job.dead_letter()])
@@ -82,7 +82,7 @@ fn what_can_run_is_fine_and_nothing_is_created() {
 }
 
 #[test]
-fn everything_that_would_be_refused_is_told_at_once() {
+fn all_reasons_to_refuse_are_reported_at_once() {
     let job = job("online-wrong", &[], None);
     job.kafka.create(&job.output, 1, &[("min.insync.replicas", "2")]);
     job.kafka.create(&job.changelog(), 3, &[("cleanup.policy", "delete")]);
@@ -102,14 +102,14 @@ fn everything_that_would_be_refused_is_told_at_once() {
 }
 
 #[test]
-fn topics_that_are_missing_are_named() {
+fn missing_topics_are_named() {
     let job = Job::on(Kafka::shared(), "online-missing");
     let output = format!("topic \"{}\" does not exist", job.output);
     check_online(&job).says(2, &["input topic", "does not exist", &output, "topics.create: all"]);
 }
 
 #[test]
-fn an_input_that_is_kept_for_longer_than_it_is_remembered_is_a_warning_of_run_too() {
+fn input_retained_longer_than_remembered_is_a_warning_of_run_too() {
     let eight_days = (8 * 86_400_000_i64).to_string();
     let job = job("online-retention", &[("retention.ms", &eight_days)], Some(&[]))
         .with_retention(Duration::from_secs(7 * 86_400));
@@ -131,7 +131,7 @@ fn compacted_and_unlimited_inputs_are_kept_for_ever() {
 }
 
 #[test]
-fn an_output_with_settings_of_its_own_is_warned_of() {
+fn output_with_restrictive_settings_is_warned_about() {
     let stamping = job("online-stamps", &[], Some(&[("message.timestamp.type", "LogAppendTime")]));
     check_online(&stamping).says(0, &["stamps its records itself", "lose their timestamps"]);
     let narrow = [
@@ -144,18 +144,18 @@ fn an_output_with_settings_of_its_own_is_warned_of() {
 }
 
 #[test]
-fn too_few_replicas_are_warned_of() {
+fn too_few_replicas_are_warned_about() {
     let mut job = job("online-replicas", &[], Some(&[]));
     job.worker.push("topics: {create: internal, replication_factor: 3, min_insync_replicas: 2}".to_owned());
-    // What would be created cannot be: there is one broker.
+    // ratchet cannot create what it would: there is one broker.
     let what_to_write = "`topics: {replication_factor: 1, min_insync_replicas: 1}`";
     let words = ["cannot be created", &job.changelog(), &job.dead_letter(), what_to_write, "for 2 reasons"];
     check_online(&job).says(2, &words);
     let mut operator = Operator::start(&job, "a");
     operator.await_error(&["topology refused", "cannot be created", what_to_write]);
     assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
-    let told = operator.log().into_iter().filter(|line| line["level"] == "ERROR");
-    assert_eq!(told.count(), 2, "one of the topology, and the last line: {}", operator.tail());
+    let errors = operator.log().into_iter().filter(|line| line["level"] == "ERROR");
+    assert_eq!(errors.count(), 2, "one for the topology, and the last line: {}", operator.tail());
     assert_eq!(job.kafka.partitions(&job.changelog()), None, "nothing was created");
     job.kafka.create(&job.changelog(), 2, &[("cleanup.policy", "compact")]);
     job.kafka.create(&job.dead_letter(), 2, &[]);
@@ -163,7 +163,7 @@ fn too_few_replicas_are_warned_of() {
 }
 
 #[test]
-fn topics_that_may_elect_a_leader_without_records_are_warned_of() {
+fn topics_with_unclean_election_are_warned_about() {
     const UNCLEAN: (&str, &str) = ("unclean.leader.election.enable", "true");
     let mut job = job("online-unclean", &[UNCLEAN], Some(&[UNCLEAN]));
     job.kafka.create(&job.changelog(), 2, &[UNCLEAN, ("cleanup.policy", "compact")]);
@@ -181,7 +181,7 @@ fn topics_that_may_elect_a_leader_without_records_are_warned_of() {
         operator.await_line(&["\"warn\"", &word.replace('"', "\\\"")], DEADLINE);
     }
     operator.stop();
-    // What ratchet creates does not, whatever the brokers' default is.
+    // Topics that ratchet creates may not, whatever the brokers' default.
     job.worker.push("topics: {create: all, replication_factor: 1, min_insync_replicas: 1}".to_owned());
     job.topology.push(format!("output: {{topic: {}.made}}", job.output));
     job.name = format!("{}-made", job.name);
@@ -190,12 +190,12 @@ fn topics_that_may_elect_a_leader_without_records_are_warned_of() {
     operator.stop();
     for topic in [format!("{}.made", job.output), job.changelog(), job.dead_letter()] {
         assert_eq!(job.kafka.setting(&topic, UNCLEAN.0).as_deref(), Some("false"), "{topic}");
-        assert!(job.kafka.is_set(&topic, UNCLEAN.0), "{topic} has it by itself");
+        assert!(job.kafka.is_set(&topic, UNCLEAN.0), "{topic} inherits it");
     }
 }
 
 #[test]
-fn a_topology_that_was_renamed_is_refused_before_it_brings_everything_once_more() {
+fn renamed_topology_is_refused_before_it_forwards_everything_again() {
     let mut job = job("online-renamed", &[], Some(&[]));
     job.send(things(0, 0..10, 1));
     let mut operator = Operator::start(&job, "a");
@@ -208,7 +208,7 @@ fn a_topology_that_was_renamed_is_refused_before_it_brings_everything_once_more(
     let mut operator = Operator::start(&job, "b");
     operator.await_error(&["holds records", "begins anew", "existing: append"]);
     assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
-    assert_eq!((job.output().len(), job.kafka.partitions(&job.changelog())), (10, None), "something was begun");
+    assert_eq!((job.output().len(), job.kafka.partitions(&job.changelog())), (10, None), "something was started");
     job.topology.push(format!("output: {{topic: {}, existing: append}}", job.output));
     check_online(&job).says(0, &["on the cluster: fine"]);
     let mut operator = Operator::start(&job, "b");
@@ -232,7 +232,7 @@ fn offsets_of_other_rules_are_refused() {
 }
 
 #[test]
-fn missing_rights_are_told_one_by_one() {
+fn missing_rights_are_reported_one_by_one() {
     let broker = shared_broker();
     let mut job = Job::on(Kafka::at(&broker.bootstrap()), "online-rights");
     let (changelog, dead_letter) = (job.changelog(), job.dead_letter());
@@ -263,7 +263,7 @@ fn missing_rights_are_told_one_by_one() {
     };
     let topics = [job.name.clone(), format!("ratchet.{}.", job.name)];
     topics.iter().for_each(|prefix| may(Resource::Topic, prefix, true, &["Describe", "DescribeConfigs"]));
-    // librdkafka looks for the coordinator of a group that may not be seen for as long as it is let.
+    // For a group that may not be seen, librdkafka looks for the coordinator until its timeout.
     check_online(&job).without_waiting().says(
         2,
         &[

@@ -1,5 +1,5 @@
-//! Goal: a panic is one task's trouble, or one lane's: it is told, counted and tried again; a record that has its task
-//! panic each time stops that task, on whichever instance, and no other.
+//! Goal: a panic affects one task, or one lane: it is logged, counted and retried; a record at which its task panics
+//! every time stops that task, on any instance, and no other.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const TASK_PANICS: f64 = 3.0;
 const LANE_PANICS: f64 = 5.0;
 
 #[test]
-fn a_record_that_panics_stops_its_task_on_each_instance_and_no_other() {
+fn poisonous_record_stops_only_its_task_on_every_instance() {
     const POISONOUS: i64 = 50;
     let job = Job::new("poisonous", 2);
     job.send(things(0, 0..100, 1).chain(things(1, 0..100, 1)));
@@ -32,21 +32,21 @@ fn a_record_that_panics_stops_its_task_on_each_instance_and_no_other() {
         within(DEADLINE, "the other partition to be drained", || (job.committed() == [POISONOUS, 100]).then_some(()));
     };
     stops(&first);
-    let told = first.await_error(&["panicked: this is a mistake in ratchet", "src/engine/crash.rs:"]);
-    assert!(told["thread"].is_string(), "{told}");
+    let line = first.await_error(&["panicked: this is a mistake in ratchet", "src/engine/crash.rs:"]);
+    assert!(line["thread"].is_string(), "{line}");
     assert_eq!(first.metric("ratchet_panics_total", &[]), TASK_PANICS);
     let (status, checks) = first.get("/readyz?verbose");
     assert!(status == 503 && checks.contains("has stopped; the log says why"), "{status} {checks}");
 
-    // The next owner tries it as often, and not for ever.
+    // The next owner retries as often, and no more.
     first.kill();
     let mut second = Operator::start_with(&job, "second", &drill());
     stops(&second);
     assert_eq!(second.metric("ratchet_panics_total", &[]), TASK_PANICS);
     job.send(things(1, 100..200, 1));
-    within(DEADLINE, "the other partition to go on", || (job.committed() == [POISONOUS, 200]).then_some(()));
+    within(DEADLINE, "the other partition to continue", || (job.committed() == [POISONOUS, 200]).then_some(()));
     second.terminate();
-    assert_eq!(second.await_exit(DEADLINE).code(), Some(1), "a task has stopped");
+    assert_eq!(second.await_exit(DEADLINE).code(), Some(1), "a stopped task should fail the run");
 
     let mut mended = Operator::start(&job, "second");
     job.await_drained(DEADLINE);
@@ -55,12 +55,12 @@ fn a_record_that_panics_stops_its_task_on_each_instance_and_no_other() {
     assert_eq!(found.count(Fate::Forwarded), 300, "{found:?}");
 }
 
-/// A single lane panics once at `point` under load, and everything comes right.
+/// A single lane panics once at `point` under load, and recovers.
 fn panics_once_at(point: &str, words: &[&str]) {
     let theme = format!("panic-{}", point.trim_end_matches(":panic").replace(['_', ':'], "-"));
     let mut job = Job::new(&theme, 2);
     job.worker.push("lanes: 1".to_owned());
-    // Nothing that is left open may be waited for.
+    // Waiting for an open transaction to time out fails the test.
     job.properties.insert("producer.transaction.timeout.ms".to_owned(), "600000".to_owned());
     let mut load = Load::new(Random::seeded(point), 2, 500);
     job.send(load.records(2000));
@@ -75,27 +75,27 @@ fn panics_once_at(point: &str, words: &[&str]) {
     feed.stop();
     job.await_drained(DEADLINE);
     operator.stop();
-    check(&job, &[operator.state_dir()]).assert_lively();
+    check(&job, &[operator.state_dir()]).assert_each_fate();
 }
 
 #[test]
-fn a_lane_that_panics_before_its_commit_is_made_anew() {
+fn lane_that_panics_before_its_commit_is_restarted() {
     panics_once_at("after_sends:3:panic", &["lane begins anew", "panic drill at after_sends"]);
 }
 
-/// Nothing that was committed names the id of that transaction: the lane ends it itself.
+/// No committed offset names that transaction's id: the lane has to end it itself.
 #[test]
-fn a_lane_that_panics_in_its_first_transaction_leaves_nothing_open() {
+fn lane_that_panics_in_its_first_transaction_leaves_nothing_open() {
     panics_once_at("after_sends:1:panic", &["lane begins anew", "panic drill at after_sends"]);
 }
 
 #[test]
-fn a_lane_that_panics_between_a_commit_and_its_store_write_is_made_anew() {
+fn lane_that_panics_between_commit_and_store_write_is_restarted() {
     panics_once_at("after_commit:3:panic", &["lane begins anew", "panic drill at after_commit"]);
 }
 
 #[test]
-fn a_task_that_panics_in_its_restore_is_made_anew() {
+fn task_that_panics_in_its_restore_is_rebuilt() {
     let job = Job::new("panic-in-restore", 2);
     job.send(things(0, 0..1000, 1).chain(things(1, 0..1000, 1)));
     let mut former = Operator::start(&job, "a");
@@ -114,7 +114,7 @@ fn a_task_that_panics_in_its_restore_is_made_anew() {
 }
 
 #[test]
-fn lanes_that_panic_again_and_again_are_given_up_and_the_process_ends_with_1() {
+fn lane_that_keeps_panicking_is_given_up_and_the_run_exits_with_1() {
     let mut job = Job::new("panics", 1);
     job.worker.push("lanes: 1".to_owned());
     job.send(things(0, 0..100, 1));
@@ -125,7 +125,7 @@ fn lanes_that_panic_again_and_again_are_given_up_and_the_process_ends_with_1() {
     let given_up = operator.await_error(&["lane given up", "panic drill at after_sends"]);
     assert_eq!(given_up["panics"].as_f64(), Some(LANE_PANICS), "{given_up}");
     operator.await_error(&["has panicked and was given up"]);
-    assert!(job.output().is_empty(), "nothing was committed");
+    assert!(job.output().is_empty(), "something was committed");
 
     let mut mended = Operator::start(&job, "a");
     job.await_drained(DEADLINE);

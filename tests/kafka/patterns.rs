@@ -1,5 +1,5 @@
-//! Goal: topics that a pattern means are processed alike, whether they were there at the start, come while the job
-//! runs or go away; none of it holds up or harms the others.
+//! Goal: all topics that a pattern matches are processed alike, whether they exist at the start, appear later or are
+//! deleted; none of that delays or harms the others.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::load::{Feed, Load, Random, things};
 use crate::operator::Operator;
 use crate::until::{DEADLINE, within};
 
-/// A job for all topics `NAME.in.*` but those that end in `.tmp`; there is none yet.
+/// A job for all topics `NAME.in.*` except those that end in `.tmp`; none exists yet.
 fn job(theme: &str) -> Job {
     let mut job = Job::on(Kafka::shared(), theme);
     let name = job.name.clone();
@@ -20,14 +20,14 @@ fn job(theme: &str) -> Job {
     job
 }
 
-/// The job's topic of this name, created.
+/// Creates the job's topic of this name.
 fn create(job: &Job, name: &str, partitions: i32) -> String {
     let topic = format!("{}.in.{name}", job.name);
     job.kafka.create(&topic, partitions, &[]);
     topic
 }
 
-/// Does something with the job as one from `topic` to its output.
+/// Calls `act` with the job reading only `topic`, and its output.
 fn with<T>(job: &mut Job, topic: &str, act: impl FnOnce(&mut Job) -> T) -> T {
     let output = std::mem::replace(&mut job.output, format!("clean.{topic}"));
     let input = std::mem::replace(&mut job.input, topic.to_owned());
@@ -46,14 +46,14 @@ fn await_drained(job: &mut Job, topic: &str) {
 }
 
 #[test]
-fn a_topic_that_comes_while_it_runs_is_deduplicated_also_across_kills() {
+fn topic_created_during_a_run_is_deduplicated_across_kills() {
     let random = Random::seeded("new topics");
     let mut job = job("comes");
     let (first, excluded) = (create(&job, "first", 2), create(&job, "first.tmp", 1));
     job.kafka.send(&excluded, things(0, 0..10, 1));
     let mut operators = ["a", "b"].map(|label| Operator::start(&job, label));
     let feed = with(&mut job, &first, |job| Feed::start(job, Load::new(random.clone(), 2, 300), 300));
-    // Which of the two begins the first topic is chance; both come to have a part of it.
+    // Which of the two gets the first topic is chance; in the end each has a part of it.
     operators.iter().for_each(|operator| drop(operator.await_line(&["task taken over"], DEADLINE)));
     let begun = Instant::now();
     let late = create(&job, "late", 2);
@@ -63,7 +63,7 @@ fn a_topic_that_comes_while_it_runs_is_deduplicated_also_across_kills() {
         job.await_progress(&[0; 2], DEADLINE);
     });
     println!("a new topic's first commit came after {:?}", begun.elapsed());
-    // Killed with the new topic's transaction open, as far as it can be had, and once more while it takes over.
+    // Killed with a transaction on the new topic open, where that can be had, and once more during the takeover.
     with(&mut job, &late, |job| Operator::freeze_one_in_transaction(&operators, job));
     operators.iter_mut().for_each(Operator::kill);
     operators[0] = Operator::start(&job, "a");
@@ -78,17 +78,17 @@ fn a_topic_that_comes_while_it_runs_is_deduplicated_also_across_kills() {
     }
     operators[0].stop();
     for topic in [&first, &late] {
-        // Dead letters of both stand in one topic: the checker knows them by their topic.
+        // Both topics share a dead letter topic; the checker tells the letters apart by topic.
         let found = with(&mut job, topic, |job| check(job, &[]));
-        found.assert_lively();
+        found.assert_each_fate();
     }
-    assert_eq!(job.kafka.partitions(&format!("clean.{excluded}")), None, "what is excluded is not read");
+    assert_eq!(job.kafka.partitions(&format!("clean.{excluded}")), None, "an excluded topic was read");
 }
 
 #[test]
-fn the_others_keep_their_partitions_when_a_topic_comes_and_when_one_goes() {
+fn topics_keep_their_partitions_when_others_appear_and_vanish() {
     let mut job = job("stays");
-    // Nobody dies, and a busy machine must not look like it.
+    // Nobody dies, and a busy machine must not look as if somebody had.
     job.properties.insert("consumer.session.timeout.ms".to_owned(), "120000".to_owned());
     let stays = create(&job, "stays", 2);
     let mut operator = Operator::start(&job, "a");
@@ -101,9 +101,9 @@ fn the_others_keep_their_partitions_when_a_topic_comes_and_when_one_goes() {
         let about = |line: &String| line.contains(words) && line.contains(&format!("{stays}:"));
         operator.log().iter().map(ToString::to_string).filter(about).count()
     };
-    assert_eq!(of_stays(&operator, "partitions revoked"), 0, "a topic that comes takes nothing away");
+    assert_eq!(of_stays(&operator, "partitions revoked"), 0, "a new topic took partitions away");
     assert_eq!(of_stays(&operator, "task begins anew"), 2);
-    assert_eq!(of_stays(&operator, "task resumes"), 0, "nothing was restored meanwhile");
+    assert_eq!(of_stays(&operator, "task resumes"), 0, "a store was restored meanwhile");
     job.kafka.delete(&goes);
     operator.await_line(&["the topic was deleted", &goes], DEADLINE);
     operator.await_line(&["partitions revoked", &goes], DEADLINE);
@@ -116,9 +116,9 @@ fn the_others_keep_their_partitions_when_a_topic_comes_and_when_one_goes() {
 }
 
 #[test]
-fn it_waits_for_a_first_topic_and_reads_nothing_that_it_would_write() {
+fn run_waits_for_a_first_topic_and_refuses_one_that_would_loop() {
     let mut job = job("waits");
-    // Which of these topics' outputs the pattern means cannot be seen before they come.
+    // Only once topics exist can be seen which of their outputs the pattern matches too.
     job.topology = vec![format!(r"input: {{pattern: '^{}\.in\.(?:[a-z]+|q[0-9])$', value_format: json}}", job.name)];
     job.output = "'{topic}7'".to_owned();
     let mut operator = Operator::start(&job, "a");
@@ -132,14 +132,14 @@ fn it_waits_for_a_first_topic_and_reads_nothing_that_it_would_write() {
         job.kafka.partitions(&output)?;
         (job.kafka.read_visible(&output)[&0].len() == 10).then_some(())
     });
-    assert_eq!(job.kafka.partitions(&format!("{feeding}7")), None, "nothing was begun for it");
-    assert_eq!(operator.get("/readyz").0, 503, "a refused topic is shown");
+    assert_eq!(job.kafka.partitions(&format!("{feeding}7")), None, "its output was created");
+    assert_eq!(operator.get("/readyz").0, 503, "a refused topic should be shown");
     operator.terminate();
-    assert_eq!(operator.await_exit(Duration::from_secs(25)).code(), Some(1), "a refused topic is a failure");
+    assert_eq!(operator.await_exit(Duration::from_secs(25)).code(), Some(1), "a refused topic should fail the run");
 }
 
 #[test]
-fn all_topics_are_drained_before_a_drained_run_ends() {
+fn all_topics_of_a_pattern_are_drained() {
     let mut job = job("drains");
     let topics = ["x", "y", "z"].map(|name| create(&job, name, 2));
     for topic in &topics {

@@ -1,5 +1,5 @@
-//! Goal: a restore that takes long says how far it has come, how fast it goes and when it will be done: in the
-//! log, in the metrics, and on a terminal.
+//! Goal: a long restore reports its progress, its rate and when it will be done: in the log, in the metrics, and on a
+//! terminal.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::screen::Terminal;
 use crate::until::{DEADLINE, within};
 
 const IDS: usize = 16_000;
-/// Slow enough for a changelog of so many entries to take longer than a line of the log is waited for.
+/// So slow that a changelog of this many entries takes longer than the log's first line about it.
 const BYTES_PER_SECOND: u32 = 40_000;
 
 #[test]
-fn a_slow_restore_is_told_of() {
+fn slow_restore_is_reported() {
     let broker = Broker::start();
     let mut job = Job::on(Kafka::at(&broker.bootstrap()), "slow-restore");
     job.kafka.create(&job.input, 1, &[]);
     job.kafka.create(&job.output, 1, &[]);
-    // Small batches, so that what the broker lets through comes evenly.
+    // Small batches, so that the throttled broker lets them through evenly.
     job.properties.insert("producer.batch.size".to_owned(), "16384".to_owned());
     job.send(things(0, 0..IDS, 1));
     let mut first = Operator::start(&job, "first");
@@ -41,9 +41,9 @@ fn a_slow_restore_is_told_of() {
     let now = remaining();
     assert!(now > 0.0 && seconds() > 0.0 && seconds().is_finite(), "{:?}", second.metrics());
     assert!(second.metric("ratchet_restored_records_total", &[]) > 0.0);
-    within(DEADLINE, "less to remain", || (remaining() < now).then_some(()));
+    within(DEADLINE, "the remaining number to fall", || (remaining() < now).then_some(()));
     second.await_line(&["store restored"], Duration::from_secs(120));
-    within(DEADLINE, "nothing to remain", || ((remaining(), seconds()) == (0.0, 0.0)).then_some(()));
+    within(DEADLINE, "the remaining number to reach zero", || ((remaining(), seconds()) == (0.0, 0.0)).then_some(()));
     drop(second);
 
     let terminal = Terminal::open();

@@ -1,5 +1,5 @@
-//! Goal: partitions change hands, in good order and behind their owner's back, without a duplicate or a
-//! loss, and without stopping those that stay where they are.
+//! Goal: partitions change owners, in an orderly way and behind the owner's back, without a duplicate or a loss, and
+//! without stopping the partitions that stay.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::load::{Feed, Load, Random, now_ms, thing};
 use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
 
-/// For how long a partition that nobody takes away may stand still while others are moved.
+/// How long a partition that stays may make no progress while others move.
 const STANDSTILL_MAX: Duration = Duration::from_millis(2500);
 
-/// The owner of each partition, as it was named at its start: one whose transaction failed goes on under another id, and
-/// is still the same.
+/// The owner of each partition, by its first id: one whose transaction failed continues under another id, and is still
+/// the same owner.
 fn each_owner(job: &Job) -> Vec<Option<String>> {
     let named = |owner: String| owner.rsplit_once("-r").map_or(owner.clone(), |(named, _)| named.to_owned());
     job.owners().into_iter().map(|owner| owner.map(named)).collect()
@@ -25,7 +25,7 @@ fn owners(job: &Job) -> Option<BTreeSet<String>> {
     each_owner(job).into_iter().collect()
 }
 
-/// Watches the committed offsets until `done`; returns for each partition how long it stood still at most.
+/// Watches the committed offsets until `done`; returns each partition's longest standstill.
 fn watch(job: &Job, what: &str, mut done: impl FnMut() -> bool) -> Vec<Duration> {
     let group = job.kafka.group(&job.group());
     let committed = |p: usize| group.committed(&job.input, p as i32).map_or(0, |(offset, _)| offset);
@@ -45,7 +45,7 @@ fn watch(job: &Job, what: &str, mut done: impl FnMut() -> bool) -> Vec<Duration>
     longest
 }
 
-/// How often a partition was taken away from one of these, in good order or not.
+/// How often a partition was taken away from one of these, by a revocation or a loss.
 fn taken_away(operators: &[&Operator], job: &Job, partition: usize) -> usize {
     let partition = format!("{}:{partition}", job.input);
     let lines = operators.iter().flat_map(|operator| operator.log());
@@ -56,8 +56,8 @@ fn taken_away(operators: &[&Operator], job: &Job, partition: usize) -> usize {
     named.filter(|named| named.trim_matches('"').split(' ').any(|named| named == partition)).count()
 }
 
-/// Those that stayed were never taken away while `event` happened, and went on.
-fn assert_others_went_on(
+/// Partitions that stayed were never taken away during `event`, and made progress.
+fn assert_others_progressed(
     (before, after): (&[Option<String>], &[Option<String>]),
     (taken_before, taken_after): (&[usize], &[usize]),
     longest: &[Duration],
@@ -76,7 +76,7 @@ fn assert_others_went_on(
 }
 
 #[test]
-fn a_third_instance_joins_under_load_and_one_leaves() {
+fn instance_joins_and_another_leaves_under_load() {
     let job = Job::new("joins", 4);
     let feed = Feed::start(&job, Load::new(Random::seeded("joins"), 4, 2000), 1500);
     let (mut a, mut b) = (Operator::start(&job, "a"), Operator::start(&job, "b"));
@@ -87,7 +87,7 @@ fn a_third_instance_joins_under_load_and_one_leaves() {
     let mut c = Operator::start(&job, "c");
     let longest = watch(&job, "a third owner", || owners(&job).is_some_and(|owners| owners.len() == 3));
     let (joined, taken_joined) = (each_owner(&job), taken(&[&a, &b, &c]));
-    assert_others_went_on((&before, &joined), (&taken_before, &taken_joined), &longest, "one joined");
+    assert_others_progressed((&before, &joined), (&taken_before, &taken_joined), &longest, "one joined");
     job.await_progress(&job.committed(), DEADLINE);
 
     let leaving = Instant::now();
@@ -96,55 +96,58 @@ fn a_third_instance_joins_under_load_and_one_leaves() {
         watch(&job, "two owners again", || owners(&job).is_some_and(|owners| owners.len() == 2) && !a.is_running());
     println!("the hand-over after SIGTERM took {:?}", leaving.elapsed());
     let taken_left = taken(&[&a, &b, &c]);
-    assert_others_went_on((&joined, &each_owner(&job)), (&taken_joined, &taken_left), &longest, "one left");
+    assert_others_progressed((&joined, &each_owner(&job)), (&taken_joined, &taken_left), &longest, "one left");
     job.await_progress(&job.committed(), DEADLINE);
 
     feed.stop();
     job.await_drained(DEADLINE);
     b.stop();
     c.stop();
-    // Transactions that a rebalance has overtaken are nobody's trouble: their lanes abort them and go on.
+    // A transaction overtaken by a rebalance is not worth a warning: its lane aborts it and continues.
     for operator in [&a, &b, &c] {
-        let told = operator.log().into_iter().filter(|line| line["level"] == "WARN");
-        let told: Vec<_> = told.filter(|line| line["message"].to_string().contains("ILLEGAL_GENERATION")).collect();
-        assert!(told.is_empty(), "{told:#?}");
+        let warnings = operator.log().into_iter().filter(|line| line["level"] == "WARN");
+        let warnings: Vec<_> =
+            warnings.filter(|line| line["message"].to_string().contains("ILLEGAL_GENERATION")).collect();
+        assert!(warnings.is_empty(), "{warnings:#?}");
     }
-    check(&job, &[a.state_dir(), b.state_dir(), c.state_dir()]).assert_lively();
+    check(&job, &[a.state_dir(), b.state_dir(), c.state_dir()]).assert_each_fate();
 }
 
 #[test]
-fn a_frozen_instance_is_fenced_and_comes_back_without_harm() {
+fn frozen_instance_is_fenced_and_returns_without_harm() {
     let job = Job::new("frozen", 4);
     let feed = Feed::start(&job, Load::new(Random::seeded("frozen"), 4, 2000), 1500);
     let (mut frozen, mut other) = (Operator::start(&job, "frozen"), Operator::start(&job, "other"));
     within(DEADLINE, "two owners", || (owners(&job)?.len() == 2).then_some(()));
 
-    // Before: frozen, it may be taken over at any moment.
+    // Before the freeze, after which it may be taken over at any moment.
     let before = each_owner(&job);
     frozen.freeze_in_transaction(&job);
-    // The one whose commits still come is the other one.
+    // Commits now come from the other one only.
     within(DEADLINE, "the other one to take over", || (owners(&job)?.len() == 1).then_some(()));
-    let heirs = owners(&job).expect("each partition has an owner");
+    let successors = owners(&job).expect("each partition has an owner");
     assert!(
-        before.iter().flatten().any(|owner| !heirs.contains(owner)),
-        "nothing was taken over: {before:?}, {heirs:?}"
+        before.iter().flatten().any(|owner| !successors.contains(owner)),
+        "nothing was taken over: {before:?}, {successors:?}"
     );
     job.await_progress(&job.committed(), DEADLINE);
 
     frozen.thaw();
-    within(DEADLINE, "the thawed one to work again", || (owners(&job)?.difference(&heirs).count() == 1).then_some(()));
+    within(DEADLINE, "the thawed one to work again", || {
+        (owners(&job)?.difference(&successors).count() == 1).then_some(())
+    });
     job.await_progress(&job.committed(), DEADLINE);
     frozen.assert_running();
     feed.stop();
     job.await_drained(DEADLINE);
     frozen.stop();
     other.stop();
-    check(&job, &[frozen.state_dir(), other.state_dir()]).assert_lively();
+    check(&job, &[frozen.state_dir(), other.state_dir()]).assert_each_fate();
 }
 
-/// Two operators with a partition each, and partitions are added to what they read. All of it stops on both, nothing
-/// more comes out, and who starts afterwards says why.
-fn partitions_are_added(job: &Job, heard_by: &str) {
+/// Adds partitions to the input of two operators with a partition each. Both tasks stop, nothing more is forwarded, and
+/// an instance that starts afterwards says why.
+fn partitions_are_added(job: &Job, noticed_by: &str) {
     let (mut a, mut b) = (Operator::start(job, "a"), Operator::start(job, "b"));
     within(DEADLINE, "two owners", || {
         job.send([thing(0, "x", now_ms()), thing(1, "y", now_ms())]);
@@ -163,10 +166,10 @@ fn partitions_are_added(job: &Job, heard_by: &str) {
             lines.any(|line| words.iter().all(|word| line.contains(word))).then_some(())
         });
     }
-    println!("both tasks had stopped {:?} after partitions were added, {heard_by}", before.elapsed());
+    println!("both tasks stopped {:?} after partitions were added, {noticed_by}", before.elapsed());
     let (read, committed) = (job.output().len(), job.committed());
     job.send((0..4).flat_map(|partition| [thing(partition, "moved", now_ms())]));
-    // What was stopped is finished and left: nothing can follow.
+    // Once both have ended, nothing can follow.
     for operator in [&mut a, &mut b] {
         operator.assert_running();
         assert!(operator.metric("ratchet_tasks", &["failed"]) > 0.0, "{}", operator.tail());
@@ -177,14 +180,14 @@ fn partitions_are_added(job: &Job, heard_by: &str) {
     let mut again = Operator::start(job, "a");
     again.await_error(&["topology refused", "must be equal", "partitions were added", "new name", "new output topic"]);
     assert_eq!(again.await_exit(DEADLINE).code(), Some(1));
-    // Somebody tries to help it along.
+    // Somebody adds partitions to the changelog too, to help.
     job.kafka.add_partitions(&job.changelog(), 4);
     let again = Operator::start(job, "a");
     again.await_error(&["task stopped", "had 2 partitions and has 4", "new name"]);
 }
 
 #[test]
-fn partitions_that_are_added_to_a_changelog_by_hand_stop_the_whole_topology() {
+fn partitions_added_to_a_changelog_stop_the_whole_topology() {
     let job = Job::new("grown-changelog", 2);
     let mut operator = Operator::start(&job, "a");
     job.send([thing(0, "x", now_ms()), thing(1, "y", now_ms())]);
@@ -203,20 +206,20 @@ fn partitions_that_are_added_to_a_changelog_by_hand_stop_the_whole_topology() {
 }
 
 #[test]
-fn partitions_that_are_added_stop_all_tasks_of_their_topic_on_every_instance() {
-    // Clients hear of it in minutes by default: it is the look at the topics that sees it.
-    partitions_are_added(&Job::new("grown", 2), "by the look at the topics");
+fn partitions_added_to_an_input_stop_its_tasks_on_every_instance() {
+    // By default clients notice in minutes: the topic check sees it first.
+    partitions_are_added(&Job::new("grown", 2), "noticed by the topic check");
 }
 
 #[test]
-fn partitions_that_are_added_and_assigned_stop_all_tasks_of_their_topic_on_every_instance() {
+fn partitions_added_and_assigned_stop_their_tasks_on_every_instance() {
     let mut job = Job::new("grown-assigned", 2);
     job.properties.insert("consumer.topic.metadata.refresh.interval.ms".to_owned(), "100".to_owned());
-    partitions_are_added(&job, "by a rebalance");
+    partitions_are_added(&job, "noticed by a rebalance");
 }
 
 #[test]
-fn a_stale_owners_sweeper_removes_nothing() {
+fn stale_owners_sweeper_removes_nothing() {
     const THINGS: usize = 100_000;
     let job = Job::new("sweeper", 1).with_retention(Duration::from_secs(600));
     let old = now_ms() - 3_600_000;
@@ -224,17 +227,17 @@ fn a_stale_owners_sweeper_removes_nothing() {
     let mut stale = Operator::start(&job, "stale");
     job.await_drained(DEADLINE);
     stale.stop();
-    // From the clock's record on everything has expired: the sweeper begins, and is frozen in a transaction of its own.
+    // With the clock record everything expires: the sweeper starts, and is frozen in a transaction of its own.
     let options = Options { crash_at: Some("after_sends:5:freeze"), ..Options::default() };
     let mut stale = Operator::start_with(&job, "stale", &options);
     job.send([thing(0, "clock", 1)]);
     stale.await_frozen();
     let swept = job.kafka.read_visible(&job.changelog())[&0].iter().filter(|record| record.value.is_none()).count();
     println!("frozen after {swept} tombstones");
-    assert!((1..THINGS).contains(&swept), "it was not the sweeper that was frozen: nothing is proven");
+    assert!((1..THINGS).contains(&swept), "the sweeper was not frozen at work: nothing is proven");
 
-    // The new owner hears of all things again. What the stale one still wants to remove is remembered anew.
-    let mut heir = Operator::start(&job, "heir");
+    // The new owner sees all things again: what the stale one still wants to remove is remembered once more.
+    let mut successor = Operator::start(&job, "successor");
     job.send((0..THINGS).map(|id| thing(0, &format!("thing-{id}"), 2)));
     job.await_drained(DEADLINE + SESSION_TIMEOUT);
     stale.thaw();
@@ -242,8 +245,8 @@ fn a_stale_owners_sweeper_removes_nothing() {
     job.send((0..THINGS).map(|id| thing(0, &format!("thing-{id}"), 2)));
     job.await_drained(DEADLINE);
     stale.stop();
-    heir.stop();
-    let found = check(&job, &[stale.state_dir(), heir.state_dir()]);
+    successor.stop();
+    let found = check(&job, &[stale.state_dir(), successor.state_dir()]);
     assert_eq!(found.count(crate::checker::Fate::Forwarded), 2 * THINGS + 1, "{found:?}");
     assert_eq!(found.count(crate::checker::Fate::Duplicate), THINGS, "{found:?}");
 }

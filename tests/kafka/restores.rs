@@ -1,5 +1,5 @@
-//! Goal: a restore finds the changelog's end whatever stands there: markers, aborted records, a foreign
-//! transaction, gaps that the cleaner left; and an input's missing tail is told from missing records.
+//! Goal: a restore finds the changelog's end whatever is there: markers, aborted records, a foreign transaction, gaps
+//! that the cleaner left; and an input that ends in markers is told apart from one with missing records.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn foreign(id: &str) -> Fresh {
     Fresh { key: Some(key), value: Some([&[1, 1, 0, 0, 0, 0][..], &[0; 8], &[0x81, 9]].concat()), ..Fresh::default() }
 }
 
-/// Stops the first operator, and lets another with an empty disk go on after `meanwhile`.
+/// Stops the first operator, and lets another with an empty disk continue after `meanwhile`.
 fn restored(job: &Job, meanwhile: impl FnOnce(&Job, &mut Operator)) -> Operator {
     let mut first = Operator::start(job, "first");
     job.await_drained(DEADLINE);
@@ -28,7 +28,7 @@ fn restored(job: &Job, meanwhile: impl FnOnce(&Job, &mut Operator)) -> Operator 
 }
 
 #[test]
-fn a_changelog_that_ends_in_markers_is_restored_to_its_end() {
+fn changelog_that_ends_in_markers_is_restored_to_its_end() {
     let job = Job::new("markers", 2);
     job.send(things(0, 0..500, 3).chain(things(1, 500..1000, 3)));
     let mut operator = restored(&job, |job, _| job.send(things(0, 0..500, 3).chain(things(1, 500..1000, 2))));
@@ -41,7 +41,7 @@ fn a_changelog_that_ends_in_markers_is_restored_to_its_end() {
 }
 
 #[test]
-fn an_aborted_tail_of_the_changelog_is_passed_and_never_believed() {
+fn aborted_tail_of_a_changelog_is_skipped() {
     let job = Job::new("aborted-tail", 1);
     job.send(things(0, 0..100, 1));
     let mut first = Operator::start(&job, "first");
@@ -62,7 +62,7 @@ fn an_aborted_tail_of_the_changelog_is_passed_and_never_believed() {
 }
 
 #[test]
-fn a_foreign_open_transaction_on_the_changelog_is_waited_for() {
+fn restore_waits_for_a_foreign_transaction_on_the_changelog() {
     let job = Job::new("foreign", 1);
     job.send(things(0, 0..100, 1));
     let mut first = Operator::start(&job, "first");
@@ -77,9 +77,9 @@ fn a_foreign_open_transaction_on_the_changelog_is_waited_for() {
     within(DEADLINE, "the task to be settling", || {
         (second.metric("ratchet_tasks", &["state=\"settling\""]) > 0.0).then_some(())
     });
-    // For as long as it stands open, what the changelog holds is not known.
+    // While it is open, what the changelog holds is unknown.
     std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(job.output().len(), forwarded, "it went on before the changelog's end could be known");
+    assert_eq!(job.output().len(), forwarded, "it continued before the changelog's end could be known");
     foreign_writer.abort();
     job.await_drained(DEADLINE);
     second.stop();
@@ -88,7 +88,7 @@ fn a_foreign_open_transaction_on_the_changelog_is_waited_for() {
 }
 
 #[test]
-fn a_compacted_changelog_is_restored_across_its_gaps() {
+fn compacted_changelog_is_restored_across_its_gaps() {
     let mut job = Job::on(crate::cluster::Kafka::shared(), "compacted");
     job.compacted = true;
     job.kafka.create(&job.input, 1, &[]);
@@ -106,8 +106,8 @@ fn a_compacted_changelog_is_restored_across_its_gaps() {
         job.await_drained(DEADLINE);
     }
     first.stop();
-    within(DEADLINE, "the cleaner to have passed", || {
-        // A new segment, so that the ones before it can be cleaned; nothing of it is ever visible.
+    within(DEADLINE, "the cleaner to have run", || {
+        // A new segment, so that the ones before it can be cleaned; its records never become visible.
         let roll = job.kafka.transaction(&format!("{}-roll", job.name), DEADLINE);
         roll.send(&job.changelog(), [foreign("roll")]);
         roll.abort();
@@ -122,7 +122,7 @@ fn a_compacted_changelog_is_restored_across_its_gaps() {
     assert_eq!(found.stores_current, 1, "{found:?}");
 }
 
-/// Writes by transactions, each of which leaves a marker behind its records.
+/// Sends each record in its own transaction, which leaves a marker behind it.
 fn send_in_transactions(job: &Job, ids: std::ops::Range<usize>) {
     for id in ids {
         let writer = job.kafka.transaction(&format!("{}-writer", job.name), DEADLINE);
@@ -132,7 +132,7 @@ fn send_in_transactions(job: &Job, ids: std::ops::Range<usize>) {
 }
 
 #[test]
-fn an_input_whose_tail_of_markers_alone_was_removed_has_lost_nothing() {
+fn removal_of_an_inputs_trailing_markers_is_no_loss() {
     let job = Job::new("marker-tail", 1);
     send_in_transactions(&job, 0..3);
     let mut first = Operator::start(&job, "first");
@@ -140,8 +140,8 @@ fn an_input_whose_tail_of_markers_alone_was_removed_has_lost_nothing() {
     first.stop();
     let last = job.kafka.read(&job.input)[&0].last().expect("a record").offset;
     let bounds = job.kafka.bounds(&job.input, 0);
-    assert!(bounds.end > last + 1, "the input ends in a marker");
-    // An aborted transaction's records and marker are a tail that nobody can read, too.
+    assert!(bounds.end > last + 1, "the input should end in a marker");
+    // An aborted transaction's records and marker also form a tail that nobody can read.
     let aborted = job.kafka.transaction(&format!("{}-writer", job.name), DEADLINE);
     aborted.send(&job.input, [thing(0, "never", 1)]);
     aborted.abort();
@@ -157,7 +157,7 @@ fn an_input_whose_tail_of_markers_alone_was_removed_has_lost_nothing() {
     send_in_transactions(&job, 3..6);
     within(DEADLINE, "three more records", || (job.output().len() == 6).then_some(()));
     third.stop();
-    // The checker cannot see the removed records; what was forwarded can still be told.
+    // The checker cannot see the removed records; the forwarded ones can still be compared.
     let forwarded: Vec<_> = job.output().into_iter().map(|r| r.value).collect();
     let now = job.kafka.read(&job.input);
     let sent: Vec<_> = kept[&0].iter().chain(&now[&0]).map(|r| r.value.clone()).collect();
@@ -165,7 +165,7 @@ fn an_input_whose_tail_of_markers_alone_was_removed_has_lost_nothing() {
 }
 
 #[test]
-fn records_that_were_removed_unread_are_refused_and_not_jumped_over() {
+fn records_removed_unread_stop_the_task() {
     let job = Job::new("truncated", 1);
     job.send(things(0, 0..10, 1));
     let mut first = Operator::start(&job, "first");
@@ -176,25 +176,25 @@ fn records_that_were_removed_unread_are_refused_and_not_jumped_over() {
     let second = Operator::start(&job, "first");
     second.await_error(&[&job.input, "no longer retained", "reset the group"]);
     assert_eq!(job.output().len(), 10, "nothing may be forwarded across the gap");
-    assert_eq!(job.committed(), [10], "the committed offset stays where it is");
+    assert_eq!(job.committed(), [10], "the committed offset has moved");
 }
 
 #[test]
-fn a_reset_to_before_what_was_removed_goes_on_where_the_input_begins() {
+fn reset_to_before_the_inputs_start_resumes_at_its_start() {
     const COUNT: i64 = 30;
     let job = Job::new("reset-truncated", 1);
     job.send(things(0, 0..COUNT as usize, 1));
     let mut first = Operator::start(&job, "first");
     job.await_drained(DEADLINE);
     first.stop();
-    // Some of what was processed is gone, then all of it.
+    // First some of the processed records are gone, then all.
     for gone in [20, COUNT] {
         job.kafka.delete_records(&job.input, 0, gone);
         job.kafka.group(&job.group()).set(&job.input, 0, 5, "");
         let mut next = Operator::start(&job, "first");
         next.await_line(&["reset to before where the input begins"], DEADLINE);
-        // Also if nothing follows: the group stands at an offset that is there.
-        within(DEADLINE, "the group to stand at the end", || (job.committed() == [COUNT]).then_some(()));
+        // Even if nothing follows, the group ends up at an offset that exists.
+        within(DEADLINE, "the group to reach the end", || (job.committed() == [COUNT]).then_some(()));
         assert_eq!(job.output().len(), COUNT as usize, "with {gone} removed");
         next.stop();
     }

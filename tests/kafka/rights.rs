@@ -1,7 +1,7 @@
-//! Goal: the rights that docs/operations.md lists are those that a run needs: with exactly these it does all
-//! that it can do, and without any one of them it says which is missing.
+//! Goal: the rights that docs/operations.md lists are those that a run needs: with exactly these it can do everything,
+//! and without any one of them it says which is missing.
 //!
-//! The list is read out of the documentation. The broker's authorizer is Kafka's own (StandardAuthorizer).
+//! The list is parsed from the documentation. The broker's authorizer is Kafka's own (StandardAuthorizer).
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
 
 const DOCS: &str = include_str!("../../docs/operations.md");
-/// The topology of the documentation's list.
+/// The topology in the documentation's list.
 const EXAMPLE: &str = "payments";
-/// The user who may do nothing but what is granted.
+/// A user without any rights but those granted.
 const USER: &str = "limited";
 
-/// What is listed, and when it is needed.
+/// One right of the list, and when it is needed.
 struct Listed {
     acl: Acl,
     why: String,
 }
 
 impl Listed {
-    /// Whether it is needed only where the output is to be created.
+    /// Whether it is needed only where ratchet creates the output.
     fn is_for_a_new_output(&self) -> bool {
         self.why.contains("`topics.create: all`")
     }
@@ -46,7 +46,7 @@ fn listed(job: &Job) -> Vec<Listed> {
             "Topic" => Resource::Topic,
             "Group" => Resource::Group,
             "TransactionalId" => Resource::TransactionalId,
-            other => panic!("{other} is no resource"),
+            other => panic!("{other} is not a resource type"),
         };
         let prefixed = name.ends_with("(prefixed)");
         let name = name.split('`').nth(1).expect("a name in backticks").replace(EXAMPLE, &job.name);
@@ -59,7 +59,7 @@ fn listed(job: &Job) -> Vec<Listed> {
     .collect()
 }
 
-/// A job that uses all there is, named as in the documentation, whose operator is the limited user. Its input is there.
+/// A job that uses every feature, named as in the documentation, run by the limited user. Its input exists.
 fn job(theme: &str) -> Job {
     let broker = shared_broker();
     let mut job = Job::on(Kafka::at(&broker.bootstrap()), theme);
@@ -80,8 +80,8 @@ fn start(job: &Job, label: &str, crash_at: Option<&str>) -> Operator {
     Operator::start_with(job, label, &Options { crash_at, ..password("limited-secret") })
 }
 
-/// Starts, forwards, drops and explains, sets aside, dies, is fenced by its successor, restores, goes on.
-fn live_a_whole_life(job: &Job) {
+/// Starts, forwards, drops and explains, sets aside, dies, is fenced by its successor, restores, continues.
+fn use_every_right(job: &Job) {
     let broken = crate::cluster::Fresh::new(0, "broken", "{").at(crate::load::now_ms());
     job.send(things(0, 0..50, 1).chain(things(0, 0..50, 1)).chain([broken]));
     let mut first = start(job, "a", None);
@@ -93,7 +93,7 @@ fn live_a_whole_life(job: &Job) {
     let mut third = start(job, "b", None);
     job.send([thing(0, "thing-1", 2)]);
     job.await_drained(DEADLINE);
-    assert!(!third.said().contains("owner not fenced"), "{}", third.tail());
+    assert!(!third.printed().contains("owner not fenced"), "{}", third.tail());
     third.stop();
     let found = check(job, &[third.state_dir()]);
     assert_eq!((found.count(Fate::Forwarded), found.count(Fate::Duplicate)), (61, 50));
@@ -103,19 +103,19 @@ fn live_a_whole_life(job: &Job) {
 }
 
 #[test]
-fn with_exactly_the_documented_rights_it_runs() {
+fn documented_rights_suffice_to_run() {
     let job = job("rights-exact");
     job.kafka.create(&job.output, 2, &[]);
     grant(&job, listed(&job).into_iter().filter(|right| !right.is_for_a_new_output()));
-    live_a_whole_life(&job);
+    use_every_right(&job);
 }
 
 #[test]
-fn with_exactly_the_documented_rights_it_creates_its_output_too() {
+fn documented_rights_suffice_to_create_the_output() {
     let mut job = job("rights-all");
     job.worker.push("topics: {create: all, replication_factor: 1, min_insync_replicas: 1}".to_owned());
     grant(&job, listed(&job).into_iter());
-    live_a_whole_life(&job);
+    use_every_right(&job);
 }
 
 /// Starts a job that lacks its `index`th right, and waits until it has said so and ended.
@@ -130,7 +130,7 @@ fn lack(index: usize) {
     }
     grant(&job, rights.into_iter());
     let Acl { resource, name, operation, .. } = missing.acl;
-    // What is granted on a prefix is missed on what is named so.
+    // A right granted on a prefix is missed on a topic with that prefix.
     let named = if resource == Resource::Topic && name.ends_with('.') { job.changelog() } else { name };
     let words = match resource {
         Resource::Topic => format!("grant {operation} on topic {named}"),
@@ -141,20 +141,20 @@ fn lack(index: usize) {
     let mut operator = start(&job, "a", None);
     operator.await_error(&[&words, &named]);
     assert_eq!(operator.await_exit(Duration::from_secs(30)).code(), Some(1), "{}", operator.tail());
-    // A topic's rights can be asked for once it is there, which it is now if it may be.
+    // `check` can see a topic's rights once the topic exists, and by now it does if that is possible.
     match resource {
         Resource::TransactionalId => check_online(&job).says(0, &["grant Write on them", &named]),
         _ => check_online(&job).says(2, &[&words, &named]),
     };
-    let told = operator.log().into_iter().filter(|line| line["level"] == "ERROR");
-    let others = told.filter(|line| !line.to_string().contains(&named)).filter(|line| line["topology"].is_string());
-    assert_eq!(others.collect::<Vec<_>>(), Vec::<serde_json::Value>::new(), "only {words:?} is missing");
+    let errors = operator.log().into_iter().filter(|line| line["level"] == "ERROR");
+    let others = errors.filter(|line| !line.to_string().contains(&named)).filter(|line| line["topology"].is_string());
+    assert_eq!(others.collect::<Vec<_>>(), Vec::<serde_json::Value>::new(), "more than {words:?} was reported");
     let came_out = job.kafka.partitions(&job.output).is_some_and(|_| !job.output().is_empty());
     assert!(!came_out, "records came out without {words:?}");
 }
 
 #[test]
-fn without_any_one_of_them_it_says_which_is_missing() {
+fn missing_right_is_named_whichever_it_is() {
     const AT_ONCE: usize = 4;
     let count = listed(&job("rights-count")).len();
     assert!(count >= 17, "the documentation lists {count} rights: was the table found?");
@@ -174,8 +174,8 @@ fn without_any_one_of_them_it_says_which_is_missing() {
     });
 }
 
-/// Takes the right to write to what has this name away from a running job, which tells of it with all these words.
-/// Nothing more comes out, until the right is there again.
+/// Takes the right to write to `name` away from a running job, which logs all these words. Nothing more comes out until
+/// the right is granted again.
 #[track_caller]
 fn take_write_away(job: &Job, resource: Resource, name: &str, words: &[&str]) {
     job.kafka.create(&job.output, 2, &[]);
@@ -190,7 +190,7 @@ fn take_write_away(job: &Job, resource: Resource, name: &str, words: &[&str]) {
     job.kafka.disallow(USER, &taken);
     job.send(things(0, 10..20, 1));
     operator.await_line(words, DEADLINE);
-    assert_eq!(job.output().len(), 10, "what was not allowed came out, without {taken:?}");
+    assert_eq!(job.output().len(), 10, "records came out without {taken:?}");
     // It has not given up meanwhile.
     job.kafka.allow(USER, std::slice::from_ref(&taken));
     within(DEADLINE, "the rest to come out", || (job.output().len() == 20).then_some(()));
@@ -199,7 +199,7 @@ fn take_write_away(job: &Job, resource: Resource, name: &str, words: &[&str]) {
 }
 
 #[test]
-fn a_right_to_write_that_is_taken_away_while_it_runs_is_named() {
+fn write_right_revoked_during_a_run_is_named() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let job = job("rights-revoked-ids");
@@ -207,7 +207,7 @@ fn a_right_to_write_that_is_taken_away_while_it_runs_is_named() {
             let words = ["grant Write on the topology's transactional ids"];
             take_write_away(&job, Resource::TransactionalId, &ids, &words);
         });
-        // Which topic it is stands in librdkafka's own line only: the error of the commit does not say it.
+        // Only librdkafka's own line names the topic: the commit's error does not.
         scope.spawn(|| {
             let job = job("rights-revoked-output");
             let words = ["failed to add partition", job.output.as_str(), "topic authorization failed"];
@@ -222,10 +222,10 @@ fn a_right_to_write_that_is_taken_away_while_it_runs_is_named() {
     });
 }
 
-/// Takes a right away from a running job whose tasks then have to look where they stand, and gives it back once that was
-/// told: the job goes on as if nothing had been.
+/// Takes a right away from a running job whose tasks then have to settle, and grants it again once that was logged: the
+/// job continues as if nothing had happened.
 #[track_caller]
-fn miss_for_a_moment(theme: &str, resource: Resource, operation: &str, named: fn(&Job) -> String) {
+fn revoke_briefly(theme: &str, resource: Resource, operation: &str, named: fn(&Job) -> String) {
     let job = job(theme);
     job.kafka.create(&job.output, 2, &[]);
     let rights: Vec<Listed> = listed(&job).into_iter().filter(|right| !right.is_for_a_new_output()).collect();
@@ -238,15 +238,15 @@ fn miss_for_a_moment(theme: &str, resource: Resource, operation: &str, named: fn
     let mut operator = start(&job, "a", None);
     job.await_drained(DEADLINE);
     job.kafka.disallow(USER, &taken);
-    // Whoever is fenced restores, under another id: each time anew, until it has met what is missing.
-    within(DEADLINE, &format!("it to tell that {operation} is missing on {name}"), || {
+    // A fenced owner restores under another id: fence each anew until one meets the missing right.
+    within(DEADLINE, &format!("it to log that {operation} is missing on {name}"), || {
         for owner in job.owners().into_iter().flatten() {
             job.kafka.transaction(&owner, DEADLINE).abort();
         }
         job.send((0..2).flat_map(|partition| things(partition, 0..1, 1)));
-        operator.said().to_lowercase().contains("authorization failed").then_some(())
+        operator.printed().to_lowercase().contains("authorization failed").then_some(())
     });
-    // For longer than all tries that there were.
+    // Longer than all the client's retries.
     std::thread::sleep(Duration::from_secs(3));
     job.kafka.allow(USER, std::slice::from_ref(&taken));
     job.send((0..2).flat_map(|partition| things(partition, 10..20, 1)));
@@ -256,9 +256,9 @@ fn miss_for_a_moment(theme: &str, resource: Resource, operation: &str, named: fn
 }
 
 #[test]
-fn a_right_to_read_that_is_missing_for_a_moment_stops_nothing() {
+fn briefly_missing_read_right_stops_nothing() {
     std::thread::scope(|scope| {
-        scope.spawn(|| miss_for_a_moment("moment-input", Resource::Topic, "Read", |job| job.input.clone()));
-        scope.spawn(|| miss_for_a_moment("moment-group", Resource::Group, "Read", |job| job.group()));
+        scope.spawn(|| revoke_briefly("moment-input", Resource::Topic, "Read", |job| job.input.clone()));
+        scope.spawn(|| revoke_briefly("moment-group", Resource::Group, "Read", |job| job.group()));
     });
 }

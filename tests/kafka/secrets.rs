@@ -1,5 +1,5 @@
-//! Goal: a job on a real Kafka that logs all there is, with librdkafka's own log, shows no secret: neither when it
-//! works nor when it is not let in, in no form of its log and on no page.
+//! Goal: a job on a real Kafka that logs everything, librdkafka's own log included, shows no secret in any log format
+//! or on any page, whether it runs or cannot log in.
 
 use std::fs;
 
@@ -9,19 +9,19 @@ use crate::operator::Operator;
 use crate::planted::{assert_hidden, planted};
 use crate::until::DEADLINE;
 
-const TALKATIVE: &str = "log: {format: FORMAT, level: trace}";
+const VERBOSE: &str = "log: {format: FORMAT, level: trace}";
 
 #[test]
-fn a_job_that_works_shows_no_secret() {
+fn running_job_shows_no_secret() {
     for format in ["json", "text"] {
         let mut job = secured(&format!("secret-{format}"), "planted");
-        // The broker's password and what is planted are both secrets; the key's is one that is not needed.
+        // The broker's password and the planted words are all secrets; the key's password is not even used.
         let file = job.path("key-password");
         fs::write(&file, planted("file")).expect("the job's folder is writable");
         job.properties.insert("ssl.key.password".to_owned(), format!("${{file:{}}}", file.display()));
         job.properties.insert("ssl.keystore.password".to_owned(), format!("${{file:{}}}", file.display()));
         job.properties.insert("debug".to_owned(), "all".to_owned());
-        job.worker.push(TALKATIVE.replace("FORMAT", format));
+        job.worker.push(VERBOSE.replace("FORMAT", format));
         job.send(things(0, 0..20, 1).chain(things(0, 0..20, 1)));
         let mut operator = Operator::start_with(&job, "a", &password(&planted("broker")));
         job.await_drained(DEADLINE);
@@ -32,21 +32,21 @@ fn a_job_that_works_shows_no_secret() {
             }
         }
         operator.stop();
-        let said = operator.said();
-        assert!(said.contains("SASL") && said.contains("librdkafka"), "the log was not talkative: {}", operator.tail());
+        let said = operator.printed();
+        assert!(said.contains("SASL") && said.contains("librdkafka"), "the log was not verbose: {}", operator.tail());
         assert_hidden("the log", &said);
     }
 }
 
 #[test]
-fn a_job_that_is_not_let_in_shows_no_secret() {
+fn job_that_cannot_log_in_shows_no_secret() {
     for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"] {
         let mut job = secured(&format!("secret-wrong-{}", mechanism.to_lowercase()), "ratchet");
         job.properties.insert("sasl.mechanism".to_owned(), mechanism.to_owned());
         job.properties.insert("debug".to_owned(), "all".to_owned());
-        job.worker.push(TALKATIVE.replace("FORMAT", "json"));
+        job.worker.push(VERBOSE.replace("FORMAT", "json"));
         let operator = Operator::start_with(&job, "a", &password(&planted("wrong")));
         operator.await_error(&["sasl"]);
-        assert_hidden(mechanism, &operator.said());
+        assert_hidden(mechanism, &operator.printed());
     }
 }

@@ -1,5 +1,5 @@
-//! Goal: of a cluster that cannot be reached, `run` and `check --online` say the same: which address, what happened,
-//! what to do instead. `run` goes on trying, and shows no secret.
+//! Goal: `run` and `check --online` report the same about a cluster that cannot be reached: the address, what happened
+//! and what to do. `run` keeps trying, and no secret is shown.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::online::check_online;
 use crate::operator::{Operator, Options};
 use crate::until::DEADLINE;
 
-/// Properties beside the address; the password must never be shown.
+/// Properties apart from the address; the password must never be shown.
 const PLAIN: &[(&str, &str)] = &[];
 const TLS: &[(&str, &str)] = &[("security.protocol", "SSL")];
 const TLS_AND_PASSWORD: &[(&str, &str)] = &[
@@ -21,10 +21,10 @@ const TLS_AND_PASSWORD: &[(&str, &str)] = &[
     ("sasl.username", "ratchet"),
     ("sasl.password", "${env:KAFKA_PASSWORD}"),
 ];
-/// What `check_online` gives as well.
+/// The password that `check_online` sets too.
 const SECRET: &str = "limited-secret";
 
-/// A listener that does this with everyone who comes; for as long as the tests run.
+/// A listener that serves each connection like this, for as long as the tests run.
 fn listener(serve: fn(TcpStream)) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it listens").to_string();
@@ -32,8 +32,8 @@ fn listener(serve: fn(TcpStream)) -> String {
     address
 }
 
-fn answer_as_a_website(mut stream: TcpStream) {
-    // Whoever has gone meanwhile misses nothing.
+fn respond_like_a_website(mut stream: TcpStream) {
+    // Nobody minds if the client has gone meanwhile.
     let _ = stream.read(&mut [0; 256]);
     let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
 }
@@ -42,8 +42,8 @@ fn say_nothing(mut stream: TcpStream) {
     while stream.read(&mut [0; 256]).is_ok_and(|count| count > 0) {}
 }
 
-/// Both commands name `address` and say all these words, and the run goes on.
-fn both_say(theme: &str, address: &str, properties: &[(&str, &str)], words: &[&str]) {
+/// Both commands name `address` and report all these words, and the run continues.
+fn both_report(theme: &str, address: &str, properties: &[(&str, &str)], words: &[&str]) {
     let mut job = Job::on(Kafka::shared(), theme);
     job.properties.insert("bootstrap.servers".to_owned(), address.to_owned());
     for (name, value) in properties {
@@ -61,16 +61,16 @@ fn both_say(theme: &str, address: &str, properties: &[(&str, &str)], words: &[&s
     line.extend(quoted.iter().map(String::as_str));
     operator.await_line(&line, DEADLINE);
     operator.assert_running();
-    assert!(!operator.said().contains(SECRET), "the password stands in the log");
+    assert!(!operator.printed().contains(SECRET), "the log shows the password");
 }
 
 #[test]
-fn what_cannot_be_reached_is_named_with_what_happened_and_what_to_do() {
+fn unreachable_cluster_is_reported_with_cause_and_remedy() {
     const WITHOUT_TLS: &str = "does it speak without TLS there (`security.protocol` is PLAINTEXT)?";
     const WITH_TLS: &str = "does it speak TLS there (`security.protocol` is SSL)?";
     let broker: &Broker = shared_broker();
     let (plain, secured) = (broker.bootstrap(), broker.sasl_bootstrap());
-    let (website, silent) = (listener(answer_as_a_website), listener(say_nothing));
+    let (website, silent) = (listener(respond_like_a_website), listener(say_nothing));
     let (nobody, nowhere) = ("127.0.0.1:1", "broker..invalid:9092");
     let refused = format!("{nobody}/bootstrap: Connect to ipv4#{nobody} failed: Connection refused");
     let unresolved = format!("Failed to resolve '{nowhere}'");
@@ -85,15 +85,15 @@ fn what_cannot_be_reached_is_named_with_what_happened_and_what_to_do() {
             ("unreached-plain", &plain, TLS, ["connecting to a PLAINTEXT broker listener?", WITH_TLS]),
             ("unreached-tls", &secured, PLAIN, [quiet, WITHOUT_TLS]),
         ] {
-            scope.spawn(move || both_say(theme, address, properties, &words));
+            scope.spawn(move || both_report(theme, address, properties, &words));
         }
     });
 }
 
-/// TLS that fails for another reason than the connection is refused for good, by both.
+/// Both refuse for good if TLS fails for any reason but the connection.
 #[test]
-fn what_will_never_do_is_refused_by_both() {
-    let website = listener(answer_as_a_website);
+fn cluster_that_can_never_work_is_refused_by_both() {
+    let website = listener(respond_like_a_website);
     let mut job = Job::on(Kafka::shared(), "unreached-refused");
     job.properties.insert("bootstrap.servers".to_owned(), website.clone());
     job.properties.insert("security.protocol".to_owned(), "SSL".to_owned());

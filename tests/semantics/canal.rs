@@ -1,5 +1,5 @@
-//! Canal's flat messages: which rule keeps what. Goal: what the page of the source says of each of its topologies is
-//! true, whatever waits for whom, and wherever Canal begins again.
+//! Canal's flat messages: which rule keeps what. Goal: what the source's page says of its topologies is true, whatever
+//! waits for what, and wherever Canal restarts.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -14,17 +14,18 @@ use crate::task::{Given, Task, value};
 const PRESET: &str = "preset: canal@1\n";
 const SERVER: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
 
-/// The page's topology that tells records by what they say.
+/// The page's topology that identifies records by their content.
 fn by_content() -> String {
     page_block("canal.md", "{fingerprint: value")
 }
 
-/// The page's topology that tells transactions by their place in the binlog.
+/// The page's topology that orders transactions by their place in the binlog.
 fn by_transaction() -> String {
     page_block("canal.md", "value.gtid")
 }
 
-/// A row's change: of which transaction, in the order of commits from 1, when its statement began, from what to what.
+/// A row's change: its transaction (numbered in commit order from 1), the second its statement started, and old and new
+/// state.
 #[derive(Clone, Debug, PartialEq)]
 struct Change {
     transaction: usize,
@@ -35,7 +36,7 @@ struct Change {
 }
 
 impl Change {
-    /// Its record. `sent` counts what was sent: two fields change with it, and say nothing of the change.
+    /// Its record. `sent` counts deliveries: two fields change with it, and say nothing about the change.
     fn record(&self, sent: u64) -> Given {
         let row = |status: Option<char>| json!({"id": self.row.to_string(), "status": status.map(String::from)});
         let (kind, data, old) = match (self.from, self.to) {
@@ -60,9 +61,9 @@ fn sent(changes: &[Change]) -> impl Iterator<Item = Given> + '_ {
     changes.iter().zip(1..).map(|(change, sent)| change.record(sent))
 }
 
-/// A statement of second 10 waits for a row that a transaction changes in second 11 and then gives up.
+/// A statement of second 10 waits for a row that a transaction changes in second 11 and then releases.
 #[test]
-fn a_statement_that_waited_is_dropped_by_its_time_and_kept_by_its_transaction() {
+fn statement_that_waited_is_kept_only_by_its_transaction() {
     let history = [change(1, 11, 'a', 'b'), change(2, 10, 'b', 'c')];
     assert_eq!(Task::of(PRESET).reasons(sent(&history)), [First, VersionOlder]);
     assert_eq!(Task::of(&by_content()).reasons(sent(&history)), [First, First]);
@@ -71,20 +72,20 @@ fn a_statement_that_waited_is_dropped_by_its_time_and_kept_by_its_transaction() 
     assert_eq!(task.reasons(sent(&history)), [VersionOlder, VersionEqual]);
 }
 
-/// There and back and there again in one transaction of one second, or there and back and sent again: the records are
-/// the same, but for what changes with each sending. So no rule is right for both.
+/// There and back and there again in one transaction of one second looks the same as there and back, with the first
+/// redelivered: only what changes with each delivery differs. So no rule is right for both.
 #[test]
-fn what_comes_again_and_what_is_done_again_may_be_one_record() {
+fn repeated_change_and_redelivery_may_look_the_same() {
     let [there, back] = [change(1, 10, 'a', 'b'), change(1, 10, 'b', 'a')];
     let history = [there.clone(), back, there];
-    // By content the third is lost where it is a change; by transactions it comes twice where it is not.
+    // By content the third is lost if it is a change; by transaction it is forwarded twice if it is a redelivery.
     assert_eq!(Task::of(&by_content()).reasons(sent(&history)), [First, First, Seen]);
     assert_eq!(Task::of(&by_transaction()).verdicts(sent(&history)), [Verdict::Forwarded; 3]);
 }
 
-/// Several servers, a hole in the set, or none at all: such records pass.
+/// With several servers, a gap in the set, or no set at all, records pass.
 #[test]
-fn transactions_that_do_not_compare_pass() {
+fn incomparable_transactions_pass() {
     let of = |gtid: Value| {
         let mut record: Value = serde_json::from_slice(&change(7, 10, 'a', 'b').record(1).value.unwrap()).unwrap();
         record["gtid"] = gtid;
@@ -96,22 +97,22 @@ fn transactions_that_do_not_compare_pass() {
     assert_eq!(task.reasons([known()]), [First]);
     assert_eq!(task.reasons(others.map(of)), [VersionMissing; 3]);
     assert_eq!(task.reasons([known(), of(json!(format!("{SERVER}:1-6")))]), [VersionEqual, VersionOlder]);
-    // Of any length: 10 is after 9.
+    // As numbers of any length: 10 is after 9.
     assert_eq!(
         task.reasons(["10", "9", "100"].map(|last| of(json!(format!("{SERVER}:1-{last}"))))),
         [Newer, VersionOlder, Newer]
     );
 }
 
-/// What a step does: to which row, how long its statement has waited, whether the transaction ends before it, whether a
-/// second has passed.
+/// A step: the row it changes, how long its statement waited, what it does, whether a transaction ends before it, and
+/// whether a second has passed.
 type Steps = Vec<(u64, u64, u8, bool, bool)>;
 
 fn steps() -> impl Strategy<Value = Steps> {
     prop::collection::vec((0..2_u64, 0..3_u64, any::<u8>(), any::<bool>(), any::<bool>()), 2..40)
 }
 
-/// The changes in the order of commits, in which Canal sends them.
+/// The changes in commit order, which is the order Canal sends them in.
 fn play(steps: &Steps) -> Vec<Change> {
     let (mut transaction, mut second) = (1, 100);
     let mut rows = [None; 2];
@@ -128,14 +129,14 @@ fn play(steps: &Steps) -> Vec<Change> {
     done
 }
 
-/// Up to where Canal gets before it begins again, and where.
+/// For each run of Canal: how far it gets, and where the next one starts.
 type Lives = Vec<(prop::sample::Index, prop::sample::Index)>;
 
 fn lives() -> impl Strategy<Value = Lives> {
     prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..6)
 }
 
-/// The numbers of the changes as they are sent, from the first, each with whether it is sent for the first time.
+/// The numbers of the changes in the order sent; each with whether it is sent for the first time.
 fn deliveries(count: usize, lives: &Lives) -> Vec<(usize, bool)> {
     let (mut seen, mut begin, mut all) = (0, 0, Vec::new());
     for (end, again) in lives {
@@ -153,10 +154,10 @@ fn deliveries(count: usize, lives: &Lives) -> Vec<(usize, bool)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// No change is lost by its transaction, and of what is sent again only that comes out again which the row's newest
-    /// transaction has done.
+    /// By transaction, no change is lost, and a redelivery is forwarded again only if it belongs to the row's newest
+    /// transaction.
     #[test]
-    fn by_transactions_no_change_is_lost(steps in steps(), lives in lives()) {
+    fn by_transaction_no_change_is_lost(steps in steps(), lives in lives()) {
         let done = play(&steps);
         let mut task = Task::of(&by_transaction());
         let mut newest = [0; 2];
@@ -170,10 +171,10 @@ proptest! {
         }
     }
 
-    /// By what they say no record comes out twice, and a change is lost only where the same transaction has done the same
-    /// to the same row before, in one second.
+    /// By content, no record is forwarded twice, and a change is lost only if the same transaction has made the same
+    /// change to the same row before, within one second.
     #[test]
-    fn by_content_nothing_comes_twice(steps in steps(), lives in lives()) {
+    fn by_content_nothing_is_forwarded_twice(steps in steps(), lives in lives()) {
         let done = play(&steps);
         let mut task = Task::of(&by_content());
         for (sent, (number, is_new)) in (1..).zip(deliveries(done.len(), &lives)) {
@@ -185,13 +186,13 @@ proptest! {
     }
 }
 
-/// The histories above hold what they are about: by the statements' times, good changes of them are dropped.
+/// The histories above are hard enough: by the statements' times, some of their good changes are dropped.
 #[test]
-fn by_the_time_of_statements_good_changes_are_dropped() {
+fn by_statement_time_good_changes_are_dropped() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut changes, mut dropped) = (0, 0);
     for _ in 0..300 {
-        let done = play(&steps().new_tree(&mut runner).expect("it always makes one").current());
+        let done = play(&steps().new_tree(&mut runner).expect("it always generates one").current());
         let verdicts = Task::of(PRESET).verdicts(sent(&done));
         changes += done.len();
         dropped += verdicts.iter().filter(|verdict| **verdict == Verdict::Stale).count();

@@ -1,6 +1,6 @@
-//! PostgreSQL's changes come in the order of commits, and their positions in the log do not rise with it. Goal: by
-//! `debezium-postgres@2` no change is dropped when it comes first, and none comes out when it comes again, whatever
-//! waited for whom, and wherever the connector begins again.
+//! PostgreSQL's changes come in commit order, in which their log positions do not always rise. Goal: with
+//! `debezium-postgres@2` every change is forwarded when it first comes, and dropped when it comes again, whatever waits
+//! for what, and wherever the connector restarts.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -13,7 +13,7 @@ use crate::task::{Given, Task, keyed, tombstone};
 
 const PRESET: &str = "preset: debezium-postgres@2\n";
 
-/// A change of row 1 at `lsn`, with what its `sequence` is.
+/// A change of row 1 at `lsn`, with this `sequence`.
 fn change(op: &str, sequence: Value, lsn: u64) -> Given {
     row(1, op, sequence, lsn)
 }
@@ -41,12 +41,12 @@ fn an_insert_that_waited(sequence: impl Fn(u64, u64) -> Value) -> [Given; 4] {
 }
 
 #[test]
-fn an_insert_that_waited_for_a_deleted_key_is_kept() {
+fn insert_that_waited_for_a_deleted_key_is_kept() {
     let history = || an_insert_that_waited(|commit, lsn| sequence(Some(commit), lsn));
     let mut task = Task::of(PRESET);
     assert_eq!(task.reasons(history()), [First, Newer, Reason::Tombstone, Newer]);
     assert_eq!(task.reasons(history()), [VersionOlder, VersionOlder, TombstoneNotOwed, VersionEqual]);
-    // The first number goes on meaning what it meant: that is what its warning is about.
+    // Version 1 keeps its meaning; its warning is about this.
     let mut first = Task::of("preset: debezium-postgres@1\n");
     assert_eq!(first.reasons(history()), [First, Newer, Reason::Tombstone, VersionOlder]);
 }
@@ -57,16 +57,16 @@ fn releases_that_repeat_the_commit_keep_the_order() {
     let repeated = |commit: u64, _| sequence(Some(commit), commit);
     let mut task = Task::of(PRESET);
     assert_eq!(task.reasons(an_insert_that_waited(repeated)), [First, Newer, Reason::Tombstone, Newer]);
-    // Within one transaction `lsn` decides: the second element says nothing of it.
+    // Within one transaction `lsn` decides: the second element does not say.
     let mut task = Task::of(PRESET);
     let twice = || [change("u", repeated(90, 0), 100), change("u", repeated(90, 0), 105)];
     assert_eq!(task.reasons(twice()), [First, Newer]);
     assert_eq!(task.reasons(twice()), [VersionOlder, VersionEqual]);
 }
 
-/// Without a sequence (releases before 1.5, flattened records without it) the log's order is all that there is.
+/// Without a sequence (releases before 1.5, flattened records without it) only the log's order is known.
 #[test]
-fn without_a_sequence_it_is_the_order_of_the_log() {
+fn without_a_sequence_the_order_of_the_log_decides() {
     for nothing in [Value::Null, json!("[]"), json!("[null,null]")] {
         let mut task = Task::of(PRESET);
         let given = [change("u", nothing.clone(), 100), change("u", nothing.clone(), 100), change("u", nothing, 99)];
@@ -75,7 +75,7 @@ fn without_a_sequence_it_is_the_order_of_the_log() {
 }
 
 #[test]
-fn flattened_records_mean_the_same() {
+fn flattened_records_are_equivalent() {
     let flat = |names: [&str; 2], commit: Option<u64>, lsn: u64| {
         let mut value = json!({"id": 1, "__op": "u", "__name": "shop", "__db": "d"});
         (value[names[0]], value[names[1]]) = (json!(lsn), sequence(commit, lsn));
@@ -89,13 +89,13 @@ fn flattened_records_mean_the_same() {
     }
 }
 
-/// A connector that was restarted within its first transaction takes the last change for the commit before.
+/// A connector that restarts within its first transaction takes the last change for the previous commit.
 #[test]
-fn the_first_transaction_is_the_same_after_a_restart_in_its_midst() {
+fn first_transaction_is_recognised_after_a_restart_within_it() {
     let at = |commit: Option<u64>, lsn: u64| change("u", sequence(commit, lsn), lsn);
     let mut task = Task::of(PRESET);
     assert_eq!(task.reasons([at(None, 100), at(None, 120)]), [First, Newer]);
-    // It had stored its offsets at 110, of another row.
+    // It had stored its offsets at 110, at another row's change.
     assert_eq!(task.reasons([at(Some(110), 120), at(Some(110), 130)]), [VersionEqual, Newer]);
     assert_eq!(task.reasons([at(None, 100), at(None, 120), at(None, 130)]), [VersionOlder, VersionOlder, VersionEqual]);
 }
@@ -112,9 +112,9 @@ fn reads_without_a_position_pass_and_change_nothing() {
     assert_eq!(reasons, [First, Reason::VersionMissing, VersionEqual, Reason::VersionMissing]);
 }
 
-/// A truncate waits for every transaction that has changed its table, and those that come after it wait for it.
+/// A truncate waits for every transaction that has changed its table, and later ones wait for the truncate.
 #[test]
-fn truncates_and_messages_are_known_by_the_same_positions() {
+fn truncates_and_messages_are_identified_by_the_same_positions() {
     let truncate = |commit, lsn| Given { key: None, ..row(0, "t", sequence(commit, lsn), lsn) };
     let message = |commit, lsn| row(9, "m", sequence(commit, lsn), lsn);
     let mut task = Task::of(PRESET);
@@ -132,19 +132,20 @@ fn truncates_and_messages_are_known_by_the_same_positions() {
     assert_eq!(task.reasons(messages), [First, Reason::Seen, Reason::Seen, First]);
 }
 
-/// A transaction as a connector delivers it: its changes, each with its row and its position, and its commit's end.
+/// A transaction as a connector delivers it: its changes (row, whether it is a delete, position), and the position of
+/// its commit.
 #[derive(Clone, Debug)]
 struct Transaction {
     changes: Vec<(u64, bool, u64)>,
     committed: u64,
 }
 
-/// What runs in the database at once.
+/// A database with concurrent transactions.
 #[derive(Default)]
 struct Database {
     position: u64,
     open: Vec<Open>,
-    /// In the order of their commits.
+    /// In commit order.
     done: Vec<Transaction>,
     rows: [bool; ROWS],
     waits: usize,
@@ -154,7 +155,7 @@ struct Database {
 struct Open {
     number: usize,
     changes: Vec<(u64, bool, u64)>,
-    /// The key for which it waits, and who holds it.
+    /// The key it waits for, and the number of the transaction that holds it.
     waits: Option<(u64, usize)>,
 }
 
@@ -170,7 +171,7 @@ impl Database {
         self.open[by].changes.iter().rev().find(|(changed, ..)| *changed == row).map(|(_, is_delete, _)| *is_delete)
     }
 
-    /// One step of one of up to three transactions: a change, a wait, or its end.
+    /// One step of one of up to three transactions: a change, a wait, or its commit.
     fn step(&mut self, number: usize, who: usize, row: u64, what: u8) {
         if self.open.len() < 3 && what.is_multiple_of(3) {
             self.open.push(Open { number, ..Open::default() });
@@ -183,13 +184,13 @@ impl Database {
             return self.commit(by);
         }
         let is_there = self.last_of(by, row).map_or(self.rows[row as usize], |deleted| !deleted);
-        // Who waits for a key has written its row, and does not hold it.
+        // A transaction that waits for a key has written its row, but does not hold the key.
         let holds = |open: &Open| open.waits.is_none_or(|(key, _)| key != row);
         let has_changed = |&other: &usize| other != by && self.last_of(other, row).is_some();
         let holder = (0..self.open.len()).filter(has_changed).find(|&other| holds(&self.open[other]));
         match holder {
             None => self.write(by, row, is_there && what > 4),
-            // The row goes to the log before the wait. One waits at a time, and none waits for one that waits.
+            // The row goes to the log before the wait. Only one waits at a time, and never for one that waits itself.
             Some(other) if self.open[other].waits.is_none() => {
                 let (holder, waited) = (self.open[other].number, self.open.iter().any(|open| open.waits.is_some()));
                 if !waited {
@@ -206,7 +207,7 @@ impl Database {
         for (row, is_delete, _) in &changes {
             self.rows[*row as usize] = !is_delete;
         }
-        // Who waited goes on where the key is free now; else it has violated the index, and is undone.
+        // The waiting one continues if the key is now free; otherwise it violates the index and is rolled back.
         let waiting = |open: &Open| open.waits.is_some_and(|(_, holder)| holder == number);
         if let Some(at) = self.open.iter().position(waiting) {
             let (row, _) = self.open[at].waits.take().expect("it waits");
@@ -223,16 +224,16 @@ impl Database {
     }
 }
 
-/// Where a connector begins again.
+/// Where a connector restarts.
 #[derive(Clone, Copy, Debug)]
 enum Again {
     /// Behind the change with this number, whose offsets it had stored.
     Behind(usize),
-    /// At a transaction that was delivered, by a slot that stayed while the offsets were lost.
+    /// At a delivered transaction, from a slot that survived while the offsets were lost.
     WithoutOffsets(usize),
 }
 
-/// Every change as it is delivered from there on: the transaction before is known by its commit, unless there is none.
+/// The changes as delivered after that restart: the previous transaction is known by its commit, if there is one.
 fn delivered(done: &[Transaction], again: Option<Again>) -> Vec<(usize, Given)> {
     let (mut all, mut number) = (Vec::new(), 0);
     let mut stored: Option<u64> = None;
@@ -240,7 +241,7 @@ fn delivered(done: &[Transaction], again: Option<Again>) -> Vec<(usize, Given)> 
         let before = nth.checked_sub(1).map(|before| done[before].committed);
         for (row_changed, is_delete, lsn) in &transaction.changes {
             let commit = match again {
-                // In the first of all transactions, where none is stored, it takes the change for it.
+                // In the very first transaction no commit is stored, and it takes the change for one.
                 Some(Again::Behind(_)) => before.or(stored),
                 Some(Again::WithoutOffsets(first)) if first == nth => None,
                 _ => before,
@@ -262,7 +263,7 @@ fn delivered(done: &[Transaction], again: Option<Again>) -> Vec<(usize, Given)> 
     all
 }
 
-/// The numbers of the transactions that are whole where this many changes were delivered.
+/// How many transactions are complete once this many changes were delivered.
 fn whole(done: &[Transaction], changes: usize) -> usize {
     let ends = done.iter().scan(0, |end, transaction| {
         *end += transaction.changes.len();
@@ -289,7 +290,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn whatever_waits_and_wherever_it_begins_again_each_change_comes_out_once(
+    fn each_change_is_forwarded_once_despite_waits_and_restarts(
         steps in steps(),
         lives in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()), 1..6),
     ) {
@@ -299,7 +300,7 @@ proptest! {
         let mut task = Task::of(PRESET);
         let (mut seen, mut again) = (0, None);
         for (end, begin, without_offsets) in lives {
-            // Up to some change, at least one that is new; then it is killed.
+            // Up to some change, at least one of them new; then it is killed.
             let end = seen.max(end.index(count)) + 1;
             for (number, given) in delivered(&done, again).into_iter().take_while(|(number, _)| *number < end) {
                 let decision = task.give(given);
@@ -311,7 +312,7 @@ proptest! {
                 seen = seen.max(number + 1);
             }
             let whole = whole(&done, seen);
-            // Offsets that are lost in the midst of a transaction are another matter: see the page.
+            // Losing the offsets within a transaction is another matter: see the page.
             let is_between = done[..whole].iter().map(|transaction| transaction.changes.len()).sum::<usize>() == seen;
             again = Some(match without_offsets && is_between && whole > 0 {
                 true => Again::WithoutOffsets(begin.index(whole)),
@@ -324,13 +325,13 @@ proptest! {
     }
 }
 
-/// The histories above hold what they are about: by the log's order alone, good changes of them are dropped.
+/// The histories above are hard enough: by the log's order alone, some of their good changes are dropped.
 #[test]
-fn by_the_order_of_the_log_good_changes_are_dropped() {
+fn by_log_order_good_changes_are_dropped() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut waits, mut dropped) = (0, 0);
     for _ in 0..300 {
-        let steps = steps().new_tree(&mut runner).expect("it always makes one").current();
+        let steps = steps().new_tree(&mut runner).expect("it always generates one").current();
         let database = play(&steps);
         let mut task = Task::of("preset: debezium-postgres@1\n");
         let verdicts = task.verdicts(delivered(&database.done, None).into_iter().map(|(_, given)| given));

@@ -1,4 +1,4 @@
-//! What the documentation shows and lists. Goal: what a reader copies works, and what is listed is all there is.
+//! What the documentation shows and lists. Goal: examples work when copied, and lists are complete.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::task::load;
 
-/// The documents whose YAML blocks are topologies. (Those of `docs/topologies.md` are loaded where its words are.)
+/// The documents whose YAML blocks are topologies. (Those of `docs/topologies.md` are tested in `src/topology`.)
 fn documents() -> Vec<PathBuf> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let sources = fs::read_dir(docs.join("sources")).expect("docs/sources is there");
@@ -16,7 +16,7 @@ fn documents() -> Vec<PathBuf> {
     all
 }
 
-/// The blocks fenced as `yaml`, each with the line it begins on.
+/// The blocks fenced as `yaml`, each with its first line's number.
 fn blocks(text: &str) -> Vec<(usize, String)> {
     let mut blocks = Vec::new();
     let mut open: Option<(usize, String)> = None;
@@ -34,13 +34,13 @@ fn blocks(text: &str) -> Vec<(usize, String)> {
     blocks
 }
 
-/// The block of a source's page in which this stands.
+/// The block of a source's page that contains these words.
 #[track_caller]
 pub fn page_block(page: &str, words: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sources").join(page);
     let text = fs::read_to_string(&path).expect("documents are UTF-8");
     let found: Vec<_> = blocks(&text).into_iter().filter(|(_, block)| block.contains(words)).collect();
-    let [(_, block)] = found.as_slice() else { panic!("{page}: `{words}` stands in {} blocks", found.len()) };
+    let [(_, block)] = found.as_slice() else { panic!("{page}: `{words}` is in {} blocks", found.len()) };
     block.clone()
 }
 
@@ -74,7 +74,7 @@ fn every_preset_has_a_page() {
     }
 }
 
-/// The Rust sources below a folder, tests of their own left out.
+/// The Rust sources below a folder, except their tests.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the sources are there").map(|entry| entry.expect("readable").path());
     let is_test = |path: &PathBuf| path.file_stem().is_some_and(|stem| stem == "tests");
@@ -85,9 +85,9 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     below.filter(|path| path.extension().is_some_and(|end| end == "rs")).collect()
 }
 
-/// Unsafe code stands where the documentation says, each block with its reason in front of it.
+/// Unsafe code is only where the documentation says, and each block is preceded by its reason.
 #[test]
-fn unsafe_code_stands_only_where_it_is_listed() {
+fn unsafe_code_is_only_where_it_is_listed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/architecture.md")).expect("the page is there");
     let (_, section) = page.split_once("\n## Unsafe code\n").expect("it lists the unsafe code");
@@ -124,5 +124,5 @@ fn unsafe_code_stands_only_where_it_is_listed() {
             }
         }
     }
-    assert_eq!(found, listed, "docs/architecture.md lists the files with unsafe code");
+    assert_eq!(found, listed, "docs/architecture.md should list the files with unsafe code");
 }

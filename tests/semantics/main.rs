@@ -1,5 +1,5 @@
-//! What records mean, from a topology's YAML to verdicts, without Kafka and without a disk: what other
-//! systems' tests expect, what public captures hold, what must hold of any stream, and what the docs show.
+//! What records mean, from a topology's YAML to verdicts, without Kafka and without a disk: what other systems' tests
+//! expect, what public captures hold, what holds for any stream, and what the docs show.
 
 mod canal;
 mod commit_order;

@@ -1,6 +1,6 @@
-//! MariaDB from 11.4 on writes a transaction's changes without positions, unless it is told to. Goal: whatever Debezium
-//! makes of that, no change is dropped in silence by `debezium-mariadb@2`, but where its page says so; and what the page
-//! has for such a server loses none.
+//! From 11.4 on MariaDB writes a transaction's changes without positions, unless configured otherwise. Goal: whatever
+//! Debezium does with that, `debezium-mariadb@2` drops no change silently, except where its page says so; and the
+//! page's topology for such a server loses none.
 
 use std::collections::BTreeMap;
 
@@ -28,20 +28,20 @@ fn at(position: i64) -> Given {
 }
 
 #[test]
-fn a_negative_position_makes_a_record_invalid_and_changes_nothing() {
+fn negative_position_is_invalid_and_changes_nothing() {
     let mut task = Task::of(PRESET);
     let reasons = task.reasons([at(-58), at(0), at(-58), at(300), at(-1), at(300), at(200)]);
     let malformed = VersionMalformed;
     assert_eq!(reasons, [malformed, First, malformed, Newer, malformed, VersionEqual, VersionOlder]);
     let decision = task.give(at(-58));
     assert_eq!((decision.verdict, decision.action), (Verdict::Invalid, Action::DeadLetter));
-    // The first number goes on meaning what it meant: that is what its warning is about.
+    // Version 1 keeps its meaning; its warning is about this.
     let mut first = Task::of("preset: debezium-mariadb@1\n");
     assert_eq!(first.reasons([at(-58), at(-58), at(300), at(-1)]), [First, VersionEqual, Newer, VersionOlder]);
 }
 
 #[test]
-fn flattened_records_mean_the_same() {
+fn flattened_records_are_equivalent() {
     for names in [["__file", "__pos"], ["__source_file", "__source_pos"]] {
         for position in [json!(-58), json!("-58")] {
             let mut value = json!({"id": 1, "__op": "u", "__name": "store"});
@@ -53,7 +53,7 @@ fn flattened_records_mean_the_same() {
 
 /// Debezium's connector for MySQL reads MariaDB as well; its page has this block for it.
 #[test]
-fn the_block_of_the_mysql_page_refuses_negative_positions() {
+fn mysql_pages_block_rejects_negative_positions() {
     let mut task = Task::of(&page_block("debezium-mysql.md", "min: 0"));
     assert_eq!(
         task.reasons([at(-58), at(300), at(-58), at(300)]),
@@ -61,9 +61,9 @@ fn the_block_of_the_mysql_page_refuses_negative_positions() {
     );
 }
 
-/// Maxwell takes the event's length from where it ends, too.
+/// Maxwell subtracts the event's length from its end, too.
 #[test]
-fn maxwell_with_a_negative_position_is_invalid() {
+fn negative_position_of_maxwell_is_invalid() {
     let row = |position: &str| {
         let key = json!({"database": "d", "table": "t", "pk.id": 1});
         keyed(key, json!({"database": "d", "table": "t", "type": "update", "position": position, "xoffset": 0}))
@@ -72,12 +72,12 @@ fn maxwell_with_a_negative_position_is_invalid() {
     assert_eq!(reasons, [VersionMalformed, First]);
 }
 
-/// What Debezium makes of an event that does not say where it ends.
+/// What Debezium does with an event that does not say where it ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Release {
-    /// It takes its length from 0.
+    /// It subtracts the length from 0.
     Before332,
-    /// It keeps the position of the event before: of the one with which the transaction begins.
+    /// It keeps the position of the event before: the one that begins the transaction.
     From332,
 }
 
@@ -88,11 +88,11 @@ type Transaction = Vec<Vec<u64>>;
 #[derive(Clone, Debug)]
 enum Step {
     Commit(Transaction),
-    /// It is started anew, with `binlog_legacy_event_pos` or without.
+    /// It restarts, with `binlog_legacy_event_pos` or without.
     Restart(bool),
 }
 
-/// A change as it is delivered, and whether it has a position of its own.
+/// A delivered change, and whether its position is negative.
 #[derive(Clone, Debug)]
 struct Delivered {
     given: Given,
@@ -142,7 +142,7 @@ fn lives() -> impl Strategy<Value = Vec<(prop::sample::Index, prop::sample::Inde
     prop::collection::vec(any::<(prop::sample::Index, prop::sample::Index)>(), 0..4)
 }
 
-/// The numbers of the changes in the order in which they are delivered.
+/// The numbers of the changes in the order of delivery.
 fn deliveries(count: usize, lives: &[(prop::sample::Index, prop::sample::Index)]) -> Vec<usize> {
     let (mut all, mut next) = (Vec::new(), 0);
     for (killed, again) in lives {
@@ -163,9 +163,9 @@ fn notes(given: impl IntoIterator<Item = Given>) -> BTreeMap<Vec<u8>, Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// Each change is forwarded when it comes first, or it is invalid; none comes out twice.
+    /// Each change is forwarded when it first comes, or is invalid; none is forwarded twice.
     #[test]
-    fn no_change_with_a_negative_position_is_dropped_in_silence_nor_makes_another_one_so(
+    fn negative_positions_drop_no_change_silently(
         steps in steps(), legacy in any::<bool>(), lives in lives(),
     ) {
         let all = binlog(&steps, legacy, Release::Before332);
@@ -185,9 +185,9 @@ proptest! {
         }
     }
 
-    /// The page's topology for a server that does not have the setting, with Debezium from 3.3.2 on.
+    /// The page's topology for a server without the setting, with Debezium from 3.3.2 on.
     #[test]
-    fn where_a_transaction_has_one_position_the_pages_topology_loses_no_change(
+    fn pages_topology_loses_no_change_if_transactions_have_one_position(
         steps in steps(), legacy in any::<bool>(), lives in lives(),
     ) {
         let all = binlog(&steps, legacy, Release::From332);
@@ -202,12 +202,12 @@ proptest! {
     }
 }
 
-/// The histories above hold what they are about.
+/// The histories above are hard enough: with other rules, some of their good changes are dropped.
 #[test]
-fn by_1_and_where_a_transaction_has_one_position_by_2_good_changes_are_dropped() {
+fn good_changes_are_dropped_by_1_or_if_transactions_have_one_position() {
     let dropped = |preset: &str, release| {
         let mut runner = proptest::test_runner::TestRunner::deterministic();
-        let histories = (0..300).map(|_| steps().new_tree(&mut runner).expect("it always makes one").current());
+        let histories = (0..300).map(|_| steps().new_tree(&mut runner).expect("it always generates one").current());
         let verdicts = histories.flat_map(|steps| {
             let all = binlog(&steps, false, release).into_iter().map(|delivered| delivered.given);
             Task::of(preset).verdicts(all)

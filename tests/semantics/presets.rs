@@ -1,5 +1,5 @@
-//! The life of a row by each preset. Goal: whatever a source's positions look like, the same story has the same
-//! verdicts: what is newer passes, what is older does not, a delete stays, its tombstone follows once.
+//! The life of a row under each preset. Goal: whatever a source's positions look like, the same story gets the same
+//! verdicts: what is newer passes, what is older does not, a delete is final, and its tombstone follows once.
 
 use ratchet::dedup::{Reason, Verdict};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ enum Event {
 
 use Event::{Change, Delete, Read, Tombstone};
 
-/// A Debezium event of row 1, whose envelope has besides what `position` says.
+/// A Debezium event of row 1, with the fields from `position` added to its envelope.
 fn debezium(event: Event, position: &dyn Fn(u64, bool) -> Value) -> Given {
     let key = json!({"id": 1});
     let (op, at) = match event {
@@ -41,8 +41,8 @@ fn debezium(event: Event, position: &dyn Fn(u64, bool) -> Value) -> Given {
     keyed(key, envelope)
 }
 
-/// What ExtractNewRecordState makes of it with the fields that the preset's notes name: `source`'s begin with `__`, or,
-/// where one of the envelope's own is called so, with `__source_`.
+/// What ExtractNewRecordState turns it into, with the fields that the preset's notes name: those of `source` get the
+/// prefix `__`, or `__source_` where the envelope has a field of that name.
 fn flattened(event: Event, position: &dyn Fn(u64, bool) -> Value) -> Given {
     let given = debezium(event, position);
     let Some(bytes) = &given.value else { return given };
@@ -59,12 +59,12 @@ fn flattened(event: Event, position: &dyn Fn(u64, bool) -> Value) -> Given {
     keyed(json!({"id": 1}), flat)
 }
 
-/// The whole story, where there are snapshots and tombstones, and ties are dropped.
+/// The whole story, for presets with snapshots and tombstones that drop ties.
 const STORY: [Event; 11] =
     [Read(1), Change(2), Change(2), Change(1), Read(2), Delete(4), Tombstone, Tombstone, Change(3), Read(3), Change(5)];
 
 #[track_caller]
-fn tells_the_story(preset: &str, position: &dyn Fn(u64, bool) -> Value) {
+fn check_story(preset: &str, position: &dyn Fn(u64, bool) -> Value) {
     let expected = [
         First,
         Newer,
@@ -87,25 +87,25 @@ fn tells_the_story(preset: &str, position: &dyn Fn(u64, bool) -> Value) {
 #[test]
 fn debezium_postgres() {
     for preset in ["debezium-postgres@1", "debezium-postgres@2"] {
-        tells_the_story(preset, &|at, _| json!({"source": {"lsn": 9_007_199_254_740_992 + at}}));
+        check_story(preset, &|at, _| json!({"source": {"lsn": 9_007_199_254_740_992 + at}}));
     }
 }
 
-/// The commit before the transaction decides, before the position in the log.
+/// The commit before the transaction decides before the position in the log.
 #[test]
 fn debezium_postgres_with_its_sequence() {
-    tells_the_story("debezium-postgres@2", &|at, is_read| {
+    check_story("debezium-postgres@2", &|at, is_read| {
         let lsn = if is_read { 9_007_199_254_740_992 + at } else { 9_007_199_254_740_900 - at };
         let commit = (!is_read).then(|| (9_007_199_254_740_992 + at).to_string());
         json!({"source": {"lsn": lsn, "sequence": json!([commit, lsn.to_string()]).to_string()}})
     });
 }
 
-/// The file's number decides before the position, and a snapshot is of no server.
+/// The file's number decides before the position, and a snapshot belongs to no server.
 #[test]
 fn debezium_mysql_and_mariadb() {
     for preset in ["debezium-mysql@1", "debezium-mariadb@1", "debezium-mariadb@2"] {
-        tells_the_story(preset, &|at, is_read| {
+        check_story(preset, &|at, is_read| {
             let file = format!("mysql-bin.{:06}", 999_997 + at);
             json!({"source": {"file": file, "pos": 100 - at, "row": 0, "server_id": if is_read { 0 } else { 7 }}})
         });
@@ -114,25 +114,25 @@ fn debezium_mysql_and_mariadb() {
 
 #[test]
 fn debezium_sqlserver() {
-    tells_the_story("debezium-sqlserver@1", &|at, is_read| {
+    check_story("debezium-sqlserver@1", &|at, is_read| {
         let commit = format!("00000027:00000ac0:{:04x}", 0xfffe + at);
         let change = if is_read { Value::Null } else { json!("00000027:00000ab0:0003") };
         json!({"source": {"commit_lsn": commit, "change_lsn": change, "event_serial_no": "2"}})
     });
 }
 
-/// System change numbers are texts, beyond what a double holds.
+/// System change numbers are texts, beyond the precision of a double.
 #[test]
 fn debezium_oracle() {
-    tells_the_story("debezium-oracle@2", &|at, _| {
+    check_story("debezium-oracle@2", &|at, _| {
         let commit = (9_007_199_254_740_992 + at).to_string();
         json!({"source": {"commit_scn": commit, "scn": commit, "ssn": 1}})
     });
 }
 
-/// Flink CDC writes 0 for want of a number: nothing orders such changes, and they pass.
+/// Flink CDC writes 0 if it has no number: nothing orders such changes, and they pass.
 #[test]
-fn an_oracle_change_number_of_zero_is_none() {
+fn oracle_change_number_of_zero_is_none() {
     for zero in [json!("0"), json!(0)] {
         let change = |after: u64| {
             let source = json!({"name": "s", "db": "d", "commit_scn": zero, "scn": zero, "ts_ms": after});
@@ -150,9 +150,9 @@ fn an_oracle_change_number_of_zero_is_none() {
     assert_eq!(none, [First, VersionEqual, Newer]);
 }
 
-/// All events of a transaction have its one time and ordinal.
+/// All events of a transaction share one time and ordinal.
 #[test]
-fn a_mongodb_transaction_changes_a_document_twice() {
+fn mongodb_transaction_may_change_a_document_twice() {
     let change = |order: Option<u64>| {
         let source = json!({"name": "s", "rs": "rs0", "ts_ms": 1_681_879_044_000_u64, "ord": 3, "txnNumber": 1});
         let transaction = order.map(|order| json!({"id": "1", "total_order": order}));
@@ -177,7 +177,7 @@ version:
 
 #[test]
 fn debezium_mongodb() {
-    tells_the_story(
+    check_story(
         "debezium-mongodb@1",
         &|at, _| json!({"source": {"ts_ms": 1_681_879_044_000_u64, "ord": at, "rs": "rs0"}}),
     );
@@ -185,7 +185,7 @@ fn debezium_mongodb() {
 
 #[test]
 fn debezium_vitess() {
-    tells_the_story("debezium-vitess@1", &|at, _| {
+    check_story("debezium-vitess@1", &|at, _| {
         let rank = format!("{}", 22_345_678_901_234_567_890_u128 + u128::from(at));
         json!({
             "source": {"keyspace": "commerce", "shard": "-80"},
@@ -196,7 +196,7 @@ fn debezium_vitess() {
 
 #[test]
 fn debezium_db2() {
-    tells_the_story(
+    check_story(
         "debezium-db2@1",
         &|at, _| json!({"source": {"commit_lsn": format!("00000027:00000ac0:{:04x}", 8 + at), "change_lsn": "00000027:00000758:0003"}}),
     );
@@ -204,7 +204,7 @@ fn debezium_db2() {
 
 #[test]
 fn debezium_informix() {
-    tells_the_story(
+    check_story(
         "debezium-informix@1",
         &|at, _| json!({"source": {"commit_lsn": (627_404_540_760_619 + at).to_string(), "change_lsn": "627404540485812", "ts_ms": at}}),
     );
@@ -212,7 +212,7 @@ fn debezium_informix() {
 
 #[test]
 fn debezium_spanner() {
-    tells_the_story("debezium-spanner@1", &|at, _| {
+    check_story("debezium-spanner@1", &|at, _| {
         let transaction = format!("transaction-{at}");
         json!({"source": {"ts_ms": 1_670_955_531_785_u64 + at, "server_transaction_id": transaction, "sequence": "00000000", "mod_number": 0}})
     });
@@ -220,7 +220,7 @@ fn debezium_spanner() {
 
 /// A change of the primary key is a delete, a tombstone and a create, at one position.
 #[test]
-fn a_change_of_the_primary_key_passes_whole_and_once() {
+fn primary_key_change_passes_whole_and_once() {
     let event = |id: i64, op: &str| {
         keyed(json!({"id": id}), json!({"op": op, "source": {"lsn": 30, "name": "shop", "db": "d"}}))
     };
@@ -230,9 +230,9 @@ fn a_change_of_the_primary_key_passes_whole_and_once() {
     assert_eq!(task.verdicts(change()), [Verdict::Duplicate; 3]);
 }
 
-/// A key of floating-point type that changes from -0.0 to 0.0, which the connector takes for another key.
+/// A floating-point key that changes from -0.0 to 0.0, which the connector treats as another key.
 #[test]
-fn a_key_that_changes_its_sign_at_zero_is_another_row() {
+fn negative_zero_is_another_key_than_zero() {
     let event = |id: f64, op: &str| {
         keyed(json!({"id": id}), json!({"op": op, "source": {"lsn": 30, "name": "shop", "db": "d"}}))
     };
@@ -244,9 +244,9 @@ fn a_key_that_changes_its_sign_at_zero_is_another_row() {
     }
 }
 
-/// A truncate passes once; what is older than it does not come back.
+/// A truncate passes once; older changes do not pass after it.
 #[test]
-fn a_truncate_passes_once_and_makes_older_changes_stale() {
+fn truncate_passes_once_and_makes_older_changes_stale() {
     let source = |lsn: u64| json!({"name": "shop", "db": "d", "schema": "s", "table": "t", "lsn": lsn});
     let row = |id: i64, lsn: u64| keyed(json!({"id": id}), json!({"op": "c", "source": source(lsn)}));
     let truncate = || value(json!({"op": "t", "before": null, "after": null, "source": source(20)}));
@@ -256,9 +256,9 @@ fn a_truncate_passes_once_and_makes_older_changes_stale() {
     assert_eq!(reasons[3..], [Reason::TableTruncated, Reason::TableTruncated, First]);
 }
 
-/// Failover and failback: the later server's data passes, and what is redelivered of either stays old.
+/// Failover and failback: the later server's data passes, and redelivered data of either stays old.
 #[test]
-fn a_failover_and_a_failback_lose_nothing_and_bring_nothing_back() {
+fn failover_and_failback_lose_and_repeat_nothing() {
     let at = |server: u64, pos: u64| {
         let source = json!({"name": "shop", "server_id": server, "file": "mysql-bin.000003", "pos": pos, "row": 0});
         keyed(json!({"id": 1}), json!({"op": "u", "source": source}))
@@ -267,14 +267,14 @@ fn a_failover_and_a_failback_lose_nothing_and_bring_nothing_back() {
     assert_eq!(task.reasons([at(1, 500), at(2, 100), at(2, 200)]), [First, EpochChanged, Newer]);
     // what the first server had sent before comes again
     assert_eq!(task.verdicts([at(1, 400), at(1, 500)]), [Verdict::Stale, Verdict::Stale]);
-    // it is the master again, and beyond all that it had reached
+    // it is the primary again, and beyond all that it had reached
     assert_eq!(task.reasons([at(1, 600), at(1, 700)]), [EpochChanged, Newer]);
     assert_eq!(task.verdicts([at(2, 200), at(1, 500)]), [Verdict::Stale, Verdict::Stale]);
 }
 
 /// The same event with its schema, without it, flattened, and in Avro's JSON has one identity and one version.
 #[test]
-fn all_forms_of_an_event_mean_the_same() {
+fn all_forms_of_an_event_are_equivalent() {
     let plain = |lsn: u64| json!({"op": "u", "after": {"id": 1}, "source": {"name": "shop", "db": "d", "lsn": lsn}});
     let enveloped = |lsn: u64| json!({"schema": {"type": "struct"}, "payload": plain(lsn)});
     let flattened = |lsn: u64| json!({"id": 1, "__op": "u", "__name": "shop", "__db": "d", "__lsn": lsn});
@@ -298,7 +298,7 @@ fn all_forms_of_an_event_mean_the_same() {
 const SHORT: [Event; 6] = [Change(2), Change(2), Change(1), Delete(4), Change(3), Change(5)];
 
 #[track_caller]
-fn tells_the_short_story(preset: &str, ties_pass: bool, record: impl Fn(bool, u64) -> Given) {
+fn check_short_story(preset: &str, ties_pass: bool, record: impl Fn(bool, u64) -> Given) {
     let mut task = Task::of(&format!("preset: {preset}\n"));
     let verdicts = task.verdicts(SHORT.map(|event| match event {
         Change(at) | Read(at) => record(false, at),
@@ -312,7 +312,7 @@ fn tells_the_short_story(preset: &str, ties_pass: bool, record: impl Fn(bool, u6
 
 #[test]
 fn maxwell() {
-    tells_the_short_story("maxwell@1", false, |is_delete, at| {
+    check_short_story("maxwell@1", false, |is_delete, at| {
         let kind = if is_delete { "delete" } else { "update" };
         let event = json!({"database": "d", "table": "t", "type": kind, "ts": 1_477_053_217, "xid": 23_396, "commit": true,
             "position": format!("master.000006:{}", 800_911 + at), "server_id": 23_042, "data": {"id": 1}});
@@ -335,7 +335,7 @@ fn maxwell_the_last_row_of_a_transaction_is_its_newest() {
 
 #[test]
 fn canal() {
-    tells_the_short_story("canal@1", true, |is_delete, at| {
+    check_short_story("canal@1", true, |is_delete, at| {
         let kind = if is_delete { "DELETE" } else { "UPDATE" };
         value(json!({"database": "d", "table": "t", "type": kind, "isDdl": false, "pkNames": ["id"], "id": 9 - at,
             "es": 1_598_944_132_000_u64 + at, "ts": 1_598_944_132_000_u64 - at, "data": [{"id": "1"}]}))
@@ -344,7 +344,7 @@ fn canal() {
 
 #[test]
 fn oracle_goldengate() {
-    tells_the_short_story("ogg@2", false, |is_delete, at| {
+    check_short_story("ogg@2", false, |is_delete, at| {
         let (before, after) = if is_delete { (json!({"ID": 1}), Value::Null) } else { (Value::Null, json!({"ID": 1})) };
         value(
             json!({"table": "OGG.T", "op_type": if is_delete { "D" } else { "U" }, "pos": format!("{:020}", 142 + at),
@@ -353,9 +353,9 @@ fn oracle_goldengate() {
     });
 }
 
-/// What looks like a trail file of number -1 has no position, and passes.
+/// A position that looks like trail file -1 is no position, and the record passes.
 #[test]
-fn an_oracle_goldengate_position_in_an_unknown_file_is_none() {
+fn goldengate_position_in_an_unknown_file_is_none() {
     let at = |pos: Value| {
         value(json!({"table": "OGG.T", "op_type": "U", "pos": pos, "primary_keys": ["ID"], "after": {"ID": 1}}))
     };
@@ -367,10 +367,10 @@ fn an_oracle_goldengate_position_in_an_unknown_file_is_none() {
     assert_eq!(reasons, [none, First, none, VersionEqual]);
 }
 
-/// The protocol's messages are those of TiDB's documentation of TiCDC.
+/// The messages are those of TiDB's documentation of TiCDC.
 #[test]
 fn ticdc() {
-    tells_the_short_story("ticdc@1", true, |is_delete, at| {
+    check_short_story("ticdc@1", true, |is_delete, at| {
         let kind = if is_delete { "DELETE" } else { "UPDATE" };
         value(json!({"id": 0, "database": "test", "table": "tp_int", "pkNames": ["id"], "isDdl": false, "type": kind,
             "es": 1_639_633_141_221_u64, "ts": 1_639_633_142_960_u64, "sql": "", "data": [{"id": "2"}], "old": null,

@@ -1,9 +1,9 @@
-//! What must hold of any stream. Goal: reading again, reading in another order, and reading several partitions
-//! at once change nothing of what comes out in the end.
+//! What holds for any stream. Goal: reading again, reading in another order, and reading several partitions at once
+//! change nothing in the final output.
 //!
-//! The rules here have versions that are totally ordered, deletes among them, and drop ties. What has no order
-//! cannot keep these promises, and does not make them: records without a version pass each time, a snapshot's
-//! reads and truncates depend on what came before them, epochs on which of them came first.
+//! The rules here have totally ordered versions, deletes among them, and drop ties. What has no order cannot keep these
+//! promises, and does not make them: records without a version always pass, a snapshot's reads and truncates depend on
+//! what came before them, epochs on which of them came first.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,7 +32,7 @@ kinds: {of: value.op, delete: [d]}
 on_null_value: follow_delete
 ";
 
-/// One change: everything in it follows from its row, its server and its version, as it does in a log.
+/// One change: its row, server and version determine everything else, as in a log.
 #[derive(Clone, Debug, PartialEq)]
 struct Change {
     row: u8,
@@ -78,7 +78,7 @@ fn judged(topology: &str, records: impl IntoIterator<Item = Given>) -> Task {
     task
 }
 
-/// What came out, without where it stood.
+/// The output without offsets.
 fn output(task: &Task) -> Vec<Given> {
     task.output.iter().map(|given| Given { offset: None, ..given.clone() }).collect()
 }
@@ -87,13 +87,13 @@ fn table(task: &Task) -> BTreeMap<String, Value> {
     task.table(|value| value["op"] == "d")
 }
 
-/// A stream, where to stop in it, and from where to read again.
+/// A stream, and the places to stop at and read again.
 fn with_stops(servers: u8) -> impl Strategy<Value = (Vec<Change>, Vec<prop::sample::Index>)> {
     (prop::collection::vec(change(servers), 1..24), prop::collection::vec(any::<prop::sample::Index>(), 1..4))
 }
 
 proptest! {
-    /// The group is reset: the same offsets are read again, from the beginning, at any moment.
+    /// The group is reset: the same offsets are read again from the start, at any moment.
     #[test]
     fn reading_any_prefix_again_changes_nothing((changes, stops) in with_stops(3)) {
         let log: Vec<_> = (0..).zip(log(&changes)).map(|(offset, given)| given.offset(offset)).collect();
@@ -112,10 +112,10 @@ proptest! {
         prop_assert_eq!(task.entries(), once.entries());
     }
 
-    /// The producer sends again: the same records at new offsets, from any place, at any moment. What comes out
-    /// is the same, record for record, and so is what is remembered.
+    /// The producer sends again: the same records at new offsets, from any place, at any moment. Output and entries
+    /// stay the same, record for record.
     #[test]
-    fn a_redelivery_brings_nothing_new((changes, stops) in with_stops(1), from in any::<prop::sample::Index>()) {
+    fn redelivery_forwards_nothing_new((changes, stops) in with_stops(1), from in any::<prop::sample::Index>()) {
         let log = log(&changes);
         let once = judged(ROWS, log.clone());
         let mut redelivered = Vec::new();
@@ -130,16 +130,16 @@ proptest! {
         prop_assert_eq!(task.entries(), once.entries());
     }
 
-    /// So too where servers take turns, each with a log that goes on where it was: old data of either stays old.
+    /// The same with servers taking turns, each continuing its own log: old data of any of them stays old.
     #[test]
-    fn a_redelivery_across_epochs_brings_nothing_new(
+    fn redelivery_across_epochs_forwards_nothing_new(
         changes in turns(),
         stops in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
         from in any::<prop::sample::Index>(),
     ) {
         let log = log(&changes);
         let once = judged(SCOPED, log.clone());
-        prop_assert_eq!(once.output.len(), log.len(), "what servers write one after the other passes whole");
+        prop_assert_eq!(once.output.len(), log.len(), "the servers' changes in order should all pass");
         let mut redelivered = Vec::new();
         for (at, given) in log.iter().enumerate() {
             redelivered.push(given.clone());
@@ -151,7 +151,7 @@ proptest! {
         prop_assert_eq!(output(&task), output(&once));
     }
 
-    /// Partitions know nothing of one another: however they are interleaved, each gives the same.
+    /// Partitions are independent: however they are interleaved, each gives the same output.
     #[test]
     fn partitions_interleave_freely(
         partitions in prop::collection::vec(prop::collection::vec(change(3), 0..12), 2..4),
@@ -177,7 +177,7 @@ proptest! {
         prop_assert_eq!(mixed.entries(), one_by_one.entries());
     }
 
-    /// Whatever the order in which a row's changes come, the last one is remembered.
+    /// Whatever the order in which a row's changes arrive, the last one is remembered.
     #[test]
     fn any_order_ends_at_the_same_entries((changes, shuffled) in shuffled()) {
         let records = |changes: &[Change]| changes.iter().map(Change::given).collect::<Vec<_>>();
@@ -186,9 +186,9 @@ proptest! {
         prop_assert_eq!(clean.entries(), other.entries());
     }
 
-    /// A stream that is shuffled and holds records several times upserts to the table of the clean one.
+    /// A shuffled stream with duplicates upserts to the same table as the clean one.
     #[test]
-    fn a_shuffled_duplicated_stream_upserts_to_the_same_table((changes, shuffled) in shuffled()) {
+    fn shuffled_duplicated_stream_upserts_to_the_same_table((changes, shuffled) in shuffled()) {
         let mut in_order = changes.clone();
         in_order.sort_by_key(|change| (change.file, change.pos));
         in_order.dedup();
@@ -207,7 +207,7 @@ proptest! {
         prop_assert_eq!(table(&clean), last);
     }
 
-    /// Against the plainest thing that could be meant: per id the greatest version so far.
+    /// Compared with the simplest model: the greatest version so far for each id.
     #[test]
     fn verdicts_are_those_of_a_plain_map(stream in prop::collection::vec((0..4_u8, prop::option::of(-3..4_i64)), 0..40)) {
         let mut task = Task::of("identity: value.id\nversion: {of: value.v, as: integer}\n");
@@ -227,8 +227,8 @@ proptest! {
     }
 }
 
-/// Servers that are the master one after the other, and again: each change has the next position of its
-/// server's log. Which rows it changes in its turn, and whether another has written these, is open.
+/// Servers that are the primary in turn: each change has the next position of its server's log. Which rows a server
+/// changes, and whether another server has written them, is left to chance.
 fn turns() -> impl Strategy<Value = Vec<Change>> {
     let turn = (0..3_u8, prop::collection::vec(0..4_u8, 1..7));
     prop::collection::vec(turn, 1..8).prop_map(|turns| {
@@ -244,7 +244,7 @@ fn turns() -> impl Strategy<Value = Vec<Change>> {
     })
 }
 
-/// Changes, and the same in another order with some of them several times. `server` is always the same.
+/// Changes, and the same shuffled with some of them repeated. `server` is always the same.
 fn shuffled() -> impl Strategy<Value = (Vec<Change>, Vec<Change>)> {
     let changes = prop::collection::vec(change(1), 1..24);
     (changes, prop::collection::vec(any::<prop::sample::Index>(), 0..12)).prop_flat_map(|(changes, more)| {

@@ -1,5 +1,5 @@
-//! What real connectors wrote, in `tests/data/cdc-real`, topic by topic. Goal: as for the corpus; here a connector
-//! was killed, its offsets were taken away, and snapshots of every kind came in mid-stream.
+//! What real connectors wrote, in `tests/data/cdc-real`, topic by topic. Goal: as for the corpus; here a connector was
+//! killed, its offsets were deleted, and snapshots of every kind came in mid-stream.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cdc-real")
 }
 
-/// The records of `CAPTURE/TOPIC`: those of that topic in a capture in the form of `kcat -J`.
+/// The records of `CAPTURE/TOPIC`: those of the topic in the capture, which is in the form of `kcat -J`.
 fn records(path: &str) -> Vec<Raw> {
     let (capture, topic) = path.split_once('/').expect("CAPTURE/TOPIC");
     let text = fs::read_to_string(folder().join(format!("{capture}.jsonl"))).expect(capture);

@@ -1,4 +1,4 @@
-//! A topology as a user writes it, and its tasks, one a partition, judging records in memory.
+//! A topology as a user writes it, and its tasks, one for each partition, judging records in memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,7 +34,7 @@ impl Environment for Text<'_> {
     }
 }
 
-/// The topology that `text` says. Name, input and output are filled in where it says nothing of them.
+/// The topology in `text`. Name, input and output are filled in where it has none.
 pub fn load(text: &str) -> Result<Loaded, Diagnostics> {
     let mut whole = String::new();
     for (key, line) in [("name:", "name: t"), ("input:", "input: {topics: [in]}"), ("output:", "output: {topic: out}")]
@@ -48,7 +48,7 @@ pub fn load(text: &str) -> Result<Loaded, Diagnostics> {
     topology::load(Path::new("topology.yaml"), &Text(&whole))
 }
 
-/// The rules that `text` says; mistakes in it fail the test.
+/// The rules in `text`; mistakes in it fail the test.
 #[track_caller]
 pub fn rules(text: &str) -> Arc<Rules> {
     match load(text) {
@@ -67,7 +67,7 @@ pub struct Given {
     pub headers: HeaderBuf,
     pub timestamp: Option<i64>,
     pub partition: i32,
-    /// The next one where nothing is said.
+    /// The next one, if `None`.
     pub offset: Option<i64>,
 }
 
@@ -96,7 +96,7 @@ impl Given {
         self
     }
 
-    /// At this moment, in milliseconds.
+    /// With this timestamp, in milliseconds.
     pub fn at(self, ms: i64) -> Self {
         Self { timestamp: Some(ms), ..self }
     }
@@ -110,11 +110,11 @@ impl Given {
     }
 }
 
-/// A topology at work: one model a partition, as the engine has one task a partition.
+/// A topology at work: one model for each partition, as the engine has one task for each.
 pub struct Task {
     rules: Arc<Rules>,
     partitions: BTreeMap<i32, (Model, i64)>,
-    /// What came out: positions in the order in which records were given, of all partitions.
+    /// What was forwarded, of all partitions, in the order given.
     pub output: Vec<Given>,
 }
 
@@ -128,7 +128,7 @@ impl Task {
         Self { rules, partitions: BTreeMap::new(), output: Vec::new() }
     }
 
-    /// Judges one record; what is forwarded is put out.
+    /// Judges one record, and adds it to the output if it is forwarded.
     pub fn give(&mut self, given: Given) -> Decision {
         let (model, next) = self.partition(given.partition);
         let offset = given.offset.unwrap_or(*next);
@@ -180,7 +180,7 @@ impl Task {
         self.output.iter().map(|given| json(given.value.as_deref())).collect()
     }
 
-    /// The table that the output upserts to: the last value of each key. A null value, or one for which
+    /// The table that results from upserting the output: the last value of each key. A null value, or one for which
     /// `is_delete` holds, removes the row.
     pub fn table(&self, is_delete: impl Fn(&Value) -> bool) -> BTreeMap<String, Value> {
         let mut table = BTreeMap::new();

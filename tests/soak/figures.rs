@@ -1,4 +1,4 @@
-//! What was found, as a table, and what is wrong with it. What the judge finds wrong has failed before.
+//! The results as a table, and the faults in them. What the judge finds wrong fails earlier.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use crate::plan::{INSTANCES_MAX, MEMORY_BYTES, PARTITIONS, Plan};
 use crate::turmoil::{Events, Trouble};
 use crate::watch::{Sample, Seen};
 
-/// What a process may take beside its setting `memory`, as docs/operations.md has it: 64 MiB for the program, its
-/// threads and connections, and 1 MiB for each partition, of which it may have all.
+/// What a process may take on top of its setting `memory`, according to docs/operations.md: 64 MiB for the program, its
+/// threads and connections, and 1 MiB for each partition, all of which it may own.
 const BESIDE_MEMORY_BYTES: u64 = (64 + PARTITIONS as u64) << 20;
-/// What may come on top of a quarter more, from the second quarter of the time to the last: what is no growth.
+/// What is not counted as growth from the second to the last quarter of the time, on top of a quarter more.
 const MEMORY_SLACK: u64 = 32 << 20;
 const THREADS_SLACK: u64 = 16;
 const FILES_SLACK: u64 = 64;
 const DISK_SLACK: u64 = 64 << 20;
-/// Seconds of load that the median lag may be.
+/// The greatest allowed median lag, in seconds of load.
 const LAG_SECONDS: u64 = 10;
 
-/// All that was found.
+/// The results of a soak.
 pub struct Figures {
     pub plan: Plan,
     pub written: u64,
@@ -31,8 +31,8 @@ pub struct Figures {
     pub found: Found,
 }
 
-/// Something that must not grow: its medians in the second and the last quarter of the time, its most, and what the
-/// last quarter's may be.
+/// Something that must not grow: its medians in the second and the last quarter of the time, its maximum, and the limit
+/// for the last quarter's median.
 struct Trend {
     name: &'static str,
     unit: &'static str,
@@ -43,12 +43,12 @@ struct Trend {
 }
 
 impl Figures {
-    /// What is wrong.
+    /// The faults found.
     pub fn complaints(&self) -> Vec<String> {
         let mut complaints = Vec::new();
         for Trend { name, unit, second, last, limit, .. } in self.trends() {
             if last > limit {
-                complaints.push(format!("{name} has grown from {second} to {last} {unit}, the most is {limit}"));
+                complaints.push(format!("{name} has grown from {second} to {last} {unit}, the limit is {limit}"));
             }
         }
         let most = self.most(|sample| sample.memory_most);
@@ -64,7 +64,7 @@ impl Figures {
             }
         }
         let judged = self.judged();
-        // Whoever writes them tries again where an answer is lost: a few may be there twice.
+        // The writer retries when a response is lost: a few records may be there twice.
         if judged < self.written {
             complaints.push(format!("{} records were written and {judged} judged", self.written));
         }
@@ -103,13 +103,14 @@ impl Figures {
         row("errors logged", self.errors.to_string());
         let mut text = String::from("| what | |\n|---|---:|\n");
         for (name, value) in rows {
-            writeln!(text, "| {name} | {value} |").expect("a string takes all text");
+            writeln!(text, "| {name} | {value} |").expect("writing to a string does not fail");
         }
         text.push_str(
             "\n| must not grow | median, second quarter | median, last quarter | most |\n|---|---:|---:|---:|\n",
         );
         for Trend { name, unit, second, last, most, .. } in self.trends() {
-            writeln!(text, "| {name}, {unit} | {second} | {last} | {most} |").expect("a string takes all text");
+            writeln!(text, "| {name}, {unit} | {second} | {last} | {most} |")
+                .expect("writing to a string does not fail");
         }
         text
     }
@@ -135,7 +136,7 @@ impl Figures {
         self.watched.samples.iter().map(of).max().unwrap_or(0)
     }
 
-    /// The median between two parts of the time that was watched.
+    /// The median between two fractions of the time.
     fn median(&self, part: std::ops::Range<f64>, of: impl Fn(&Sample) -> u64) -> u64 {
         let whole = self.watched.samples.last().map_or(0.0, |sample| sample.at.as_secs_f64());
         let within = |sample: &&Sample| part.contains(&(sample.at.as_secs_f64() / whole));

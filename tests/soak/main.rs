@@ -2,22 +2,20 @@
 //! brokers that are restarted and killed, nothing is lost, repeated or torn; nothing grows without bound; nothing
 //! hangs. The judge is the checker that the other tests of real Kafka use: it shares no code with the program.
 //!
-//! - `plan`: how long, and how much of everything
-//! - `stage`: three brokers, a job, its instances and what feeds it
-//! - `turmoil`: what happens to them, each kind once in a round, in random order
-//! - `watch`: looks at all of it from outside every two seconds; a line of progress every ten
-//! - `figures`: what was found, as a table, and whether something has grown
-//! - `page`: docs/soak.md, written where it took an hour or more
+//! - `plan`: how long, and how much of everything - `stage`: three brokers, a job, its instances and its feed -
+//! `turmoil`: what happens to them, each kind once in a round, in random order - `watch`: observes all of it from
+//! outside every two seconds; prints a line of progress every ten - `figures`: the results as a table, and whether
+//! something has grown - `page`: docs/soak.md, written after an hour or more
 //!
 //! `make soak HOURS=2` runs it. `RATCHET_TEST_SEED` repeats the random choices. Logs are left in the target folder
 //! below `kafka-VERSION/runs`. The judge holds all records in memory: half a gigabyte for each million of the input.
 #![allow(
     clippy::disallowed_methods,
-    reason = "the tests look at a running system from outside: they have a clock and may wait"
+    reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
 #[path = "../support/checker/mod.rs"]
-#[allow(unused_imports, reason = "its own tests are run where there is a test harness")]
+#[allow(unused_imports, reason = "its own tests run in binaries with a test harness")]
 mod checker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
@@ -38,7 +36,7 @@ mod random;
 #[path = "../support/replicated.rs"]
 mod replicated;
 #[path = "../support/screen.rs"]
-#[allow(dead_code, reason = "operators are looked at by their logs here")]
+#[allow(dead_code, reason = "operators are observed by their logs here")]
 mod screen;
 #[path = "../support/until.rs"]
 mod until;
@@ -58,7 +56,7 @@ use figures::Figures;
 use plan::Plan;
 use stage::Stage;
 
-/// What setting up, draining and judging may take beside the soak itself; what takes longer hangs.
+/// How long setting up, draining and judging may take besides the soak itself; beyond that, something hangs.
 const BESIDE_MAX: Duration = Duration::from_secs(30 * 60);
 
 fn main() -> ExitCode {
@@ -75,7 +73,7 @@ fn main() -> ExitCode {
         eprintln!("FAILED: the soak has not ended after {limit:?}");
         std::process::exit(1);
     });
-    // What went wrong was printed where it did.
+    // The panic has been printed.
     let Ok(figures) = catch_unwind(AssertUnwindSafe(|| soak(&plan))) else {
         eprintln!("FAILED");
         return ExitCode::FAILURE;
@@ -106,6 +104,6 @@ fn soak(plan: &Plan) -> Figures {
     let (errors, dirs) = (stage.errors_logged(), stage.state_dirs());
     let dirs: Vec<&std::path::Path> = dirs.iter().map(|dir| dir.as_path()).collect();
     let found = checker::check(&stage.job, &dirs);
-    found.assert_lively();
+    found.assert_each_fate();
     Figures { plan: plan.clone(), written, drained, events, watched, errors, found }
 }

@@ -1,10 +1,10 @@
-//! The page docs/soak.md: what the last soak that was long enough has found.
+//! The page docs/soak.md: the results of the last soak that was long enough.
 
 use std::time::Duration;
 
 use crate::pages;
 
-/// What is shorter says too little of growth to be kept.
+/// A shorter soak shows too little of growth to be kept.
 pub const DURATION_MIN: Duration = Duration::from_secs(3600);
 
 const INTRODUCTION: &str = "\
@@ -20,7 +20,7 @@ Instances, brokers and load share one machine, and other programs may have been 
 here, and brokers that get no processor for as long are lost to everybody.
 ";
 
-/// Writes it; says what was done.
+/// Writes it; returns a line that says so.
 pub fn write(table: &str) -> String {
     pages::write("soak.md", &format!("{INTRODUCTION}\n{table}\n{}", pages::colophon()))
 }

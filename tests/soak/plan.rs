@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a soak is to be.
+/// Length and load of a soak.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub duration: Duration,
@@ -12,12 +12,13 @@ pub struct Plan {
 
 /// Partitions of the input.
 pub const PARTITIONS: i32 = 6;
-/// Things that the load is about: each comes back often, as a duplicate, late or newer. Bounded, so that the state is.
+/// How many things the load is about: each comes up often, as a duplicate, older or newer. Bounded, and so is the
+/// state.
 pub const IDENTITIES: usize = 20_000;
-/// Instances at work: the first is never harmed, so that what grows in a process can be seen.
+/// How many instances are at work: the first is never harmed, so that growth within a process can be seen.
 pub const INSTANCES_MIN: usize = 2;
 pub const INSTANCES_MAX: usize = 5;
-/// What each instance is given, the setting `memory`.
+/// The setting `memory` of each instance.
 pub const MEMORY_BYTES: u64 = 256 << 20;
 
 const RATE: u64 = 500;
@@ -28,7 +29,7 @@ impl Plan {
         let hours: f64 = read("HOURS", 1.0)?;
         let rate = read("RATE", RATE)?;
         if !(0.001..=1000.0).contains(&hours) || rate == 0 {
-            return Err(format!("HOURS={hours} RATE={rate}: hours are above 0, fractions allowed, and so is the rate"));
+            return Err(format!("HOURS={hours} RATE={rate}: both must be above 0; hours may be fractions"));
         }
         Ok(Plan { duration: Duration::from_secs_f64(hours * 3600.0), rate })
     }
@@ -36,7 +37,7 @@ impl Plan {
 
 fn read<T: std::str::FromStr>(name: &str, usual: T) -> Result<T, String> {
     match std::env::var(name) {
-        Ok(text) if !text.is_empty() => text.parse().map_err(|_| format!("{name}={text:?} is no number")),
+        Ok(text) if !text.is_empty() => text.parse().map_err(|_| format!("{name}={text:?} is not a number")),
         _ => Ok(usual),
     }
 }

@@ -1,4 +1,4 @@
-//! Three brokers, a job with instances of it, and what feeds it.
+//! Three brokers, a job with its instances, and its feed.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,29 +10,29 @@ use crate::operator::Operator;
 use crate::plan::{IDENTITIES, INSTANCES_MIN, MEMORY_BYTES, PARTITIONS, Plan};
 use crate::replicated::{self, PROPERTIES};
 use crate::until::DEADLINE;
-use crate::watch::{Roll, Watched};
+use crate::watch::{Processes, Watched};
 
-/// For how long the first instances may take until each partition is at work.
+/// How long the first instances may take until each partition is at work.
 const START_MAX: Duration = Duration::from_secs(180);
-/// For how long what is left may take after the last record.
+/// How long it may take to process what is left after the last record.
 const DRAIN_MAX: Duration = Duration::from_secs(180);
 
-/// An instance: its name, which is its state folder's too, and its process while it runs.
+/// An instance: its name, which is also its state folder's, and its process while it runs.
 pub struct Instance {
     label: String,
     pub operator: Option<Operator>,
 }
 
-/// All that there is.
+/// The whole setup.
 pub struct Stage {
     pub job: Job,
     pub brokers: Vec<Broker>,
     pub instances: Vec<Instance>,
     pub random: Random,
     /// The processes at work, for the watch.
-    pub roll: Roll,
+    pub processes: Processes,
     feed: Option<Feed>,
-    /// What ended operators have said at level ERROR.
+    /// Lines of level ERROR that ended operators have logged.
     errors: usize,
 }
 
@@ -49,8 +49,8 @@ impl Stage {
         job.worker.push("lanes: 2".to_owned());
         let random = Random::seeded(&job.name);
         let feed = Some(Feed::start(&job, Load::new(random.clone(), PARTITIONS, IDENTITIES), plan.rate));
-        let roll = Roll::default();
-        let mut stage = Stage { job, brokers, instances: Vec::new(), random, roll, feed, errors: 0 };
+        let processes = Processes::default();
+        let mut stage = Stage { job, brokers, instances: Vec::new(), random, processes, feed, errors: 0 };
         for _ in 0..INSTANCES_MIN + 1 {
             stage.add();
         }
@@ -58,7 +58,7 @@ impl Stage {
         stage
     }
 
-    /// Starts the first instance that is not at work, a new one where all are.
+    /// Starts the first instance that is not at work, or a new one if all are.
     pub fn add(&mut self) {
         let which = self.instances.iter().position(|instance| instance.operator.is_none());
         let which = which.unwrap_or_else(|| {
@@ -73,22 +73,22 @@ impl Stage {
         let instance = &mut self.instances[which];
         assert!(instance.operator.is_none(), "{} runs", instance.label);
         let operator = Operator::start(&self.job, &instance.label);
-        self.roll.enter(Watched { instance: which, pid: operator.pid() });
+        self.processes.add(Watched { instance: which, pid: operator.pid() });
         instance.operator = Some(operator);
     }
 
-    /// Those at work.
+    /// The instances at work.
     pub fn at_work(&self) -> Vec<usize> {
         (0..self.instances.len()).filter(|&which| self.instances[which].operator.is_some()).collect()
     }
 
-    /// One at work that may be harmed: any but the first.
+    /// An instance at work that may be harmed: any but the first.
     pub fn victim(&mut self) -> usize {
         let all = self.at_work();
         all[1 + self.random.below(all.len() as u64 - 1) as usize]
     }
 
-    /// Asks an instance to stop, which it has to do in good order; says how long it took.
+    /// Stops an instance, which has to end cleanly; returns how long that took.
     pub fn stop(&mut self, which: usize) -> Duration {
         let mut operator = self.take(which);
         let since = Instant::now();
@@ -97,7 +97,7 @@ impl Stage {
         since.elapsed()
     }
 
-    /// Kills an instance, with its state folder if so asked.
+    /// Kills an instance, and removes its state folder if `with_its_disk`.
     pub fn kill(&mut self, which: usize, with_its_disk: bool) {
         let mut operator = self.take(which);
         if with_its_disk {
@@ -108,25 +108,25 @@ impl Stage {
         self.count_errors(&operator);
     }
 
-    /// Waits until an instance has joined and has restored what it was given.
+    /// Waits until an instance has joined and has restored its partitions.
     pub fn await_ready(&mut self, which: usize) {
         self.instances[which].operator.as_mut().expect("it was started").await_ready(DEADLINE);
     }
 
     fn take(&mut self, which: usize) -> Operator {
-        self.roll.strike(which);
+        self.processes.remove(which);
         let mut operator = self.instances[which].operator.take().expect("it runs");
         operator.assert_running();
         operator
     }
 
-    /// Fails if an instance has ended by itself.
+    /// Fails if an instance has ended.
     pub fn assert_running(&mut self) {
         self.instances.iter_mut().filter_map(|i| i.operator.as_mut()).for_each(Operator::assert_running);
     }
 
-    /// Ends the load, waits until all is processed, and stops everything; says how much was written and how long it
-    /// took from the last record on.
+    /// Ends the load, waits until all is processed, and stops everything; returns how much was written and how long
+    /// draining took from the last record on.
     pub fn drain(&mut self) -> (u64, Duration) {
         let written = self.feed.take().map_or(0, Feed::stop);
         let since = Instant::now();
@@ -142,7 +142,7 @@ impl Stage {
         self.instances.iter().map(|instance| self.job.path(&format!("state-{}", instance.label))).collect()
     }
 
-    /// Lines of level ERROR in all logs.
+    /// How many lines of level ERROR all logs have.
     pub fn errors_logged(&self) -> usize {
         self.errors
     }

@@ -9,22 +9,22 @@ use crate::replicated;
 use crate::stage::Stage;
 use crate::watch::Watch;
 
-/// One kind of trouble.
+/// A kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
     /// All instances but the first are restarted, one after the other (SIGTERM).
     RollingRestart,
-    /// An instance is killed (SIGKILL) and started again.
+    /// An instance is killed (SIGKILL) and restarted.
     Kill,
     /// The same, with the loss of its state folder.
     KillAndWipe,
-    /// One instance more.
+    /// Some instances are added.
     ScaleUp,
-    /// One instance less (SIGTERM).
+    /// Some instances are removed (SIGTERM).
     ScaleDown,
-    /// A broker is restarted in good order.
+    /// A broker is restarted cleanly.
     BrokerRestart,
-    /// A broker is killed (SIGKILL) and started again.
+    /// A broker is killed (SIGKILL) and restarted.
     BrokerKill,
 }
 
@@ -56,20 +56,20 @@ impl Trouble {
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     pub count: BTreeMap<Trouble, usize>,
-    /// Processes that were stopped by SIGTERM, all of them in good order, and the longest time it took.
+    /// Processes that were stopped by SIGTERM, all of them cleanly, and the longest time that took.
     pub stopped: usize,
     pub stop_longest: Duration,
-    /// Whole rounds.
+    /// Complete rounds.
     pub rounds: usize,
 }
 
 /// Between two troubles.
 const PAUSE_MIN: Duration = Duration::from_secs(3);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// For how long something that was killed stays away.
+/// How long something that was killed stays away.
 const AWAY_MAX: Duration = Duration::from_secs(6);
 
-/// Makes trouble until the time is over. At least one whole round: what was not reached proves nothing.
+/// Makes trouble until the time is over, for at least one complete round: a fault that never happened proves nothing.
 pub fn make(stage: &mut Stage, plan: &Plan, watch: &Watch) -> Events {
     let start = Instant::now();
     let mut events = Events::default();
@@ -83,7 +83,7 @@ pub fn make(stage: &mut Stage, plan: &Plan, watch: &Watch) -> Events {
             watch.assert_well();
             stage.assert_running();
             println!("{:>7.0?} {}", start.elapsed(), trouble.name());
-            if befall(stage, trouble, &mut events) {
+            if inflict(stage, trouble, &mut events) {
                 *events.count.entry(trouble).or_default() += 1;
             }
         }
@@ -104,8 +104,8 @@ fn shuffled(stage: &mut Stage) -> Vec<Trouble> {
     order
 }
 
-/// Makes it happen; not where there are as many instances, or as few, as there may be.
-fn befall(stage: &mut Stage, trouble: Trouble, events: &mut Events) -> bool {
+/// Makes it happen; returns false if the number of instances is already at its limit.
+fn inflict(stage: &mut Stage, trouble: Trouble, events: &mut Events) -> bool {
     let count = stage.at_work().len();
     match trouble {
         Trouble::RollingRestart => {
@@ -122,7 +122,7 @@ fn befall(stage: &mut Stage, trouble: Trouble, events: &mut Events) -> bool {
             stage.start(which);
         }
         Trouble::ScaleUp if count < INSTANCES_MAX => {
-            // Several at once come as a crowd.
+            // Several at once, to cause a crowd of joins.
             let added = 1 + stage.random.below((INSTANCES_MAX - count) as u64);
             (0..added).for_each(|_| stage.add());
         }

@@ -1,5 +1,5 @@
-//! Looks at everything from outside, on a thread of its own: how far the input was processed, what the processes and
-//! their disks take. It bears with brokers that are away; what it cannot see, it looks at the next time.
+//! Observes everything from outside, on its own thread: how much of the input is processed, what the processes and
+//! their disks take. It tolerates brokers that are away: what it cannot see now, it sees the next time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use crate::stage::Stage;
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(2);
 /// Between two lines of progress.
-const TELL: Duration = Duration::from_secs(10);
-/// One question to a broker.
-const ASK: Duration = Duration::from_secs(2);
-/// For how long a partition with records to be read may stand still, whatever happens: a broker's failure, a session,
-/// a transaction and a restore, one after the other on a busy machine. What stands still for longer hangs.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+/// Timeout of a request to a broker.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a partition with records to read may make no progress, whatever happens: a broker's failure, a session, a
+/// transaction and a restore, one after the other on a busy machine. Beyond that, it hangs.
 const STANDSTILL_MAX: Duration = Duration::from_secs(120);
 
 /// A process at work.
@@ -35,15 +35,15 @@ pub struct Watched {
 
 /// The processes at work.
 #[derive(Clone, Default)]
-pub struct Roll(Arc<Mutex<Vec<Watched>>>, Arc<AtomicUsize>);
+pub struct Processes(Arc<Mutex<Vec<Watched>>>, Arc<AtomicUsize>);
 
-impl Roll {
-    pub fn enter(&self, watched: Watched) {
+impl Processes {
+    pub fn add(&self, watched: Watched) {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.lock().expect("nobody panics with it").push(watched);
     }
 
-    pub fn strike(&self, instance: usize) {
+    pub fn remove(&self, instance: usize) {
         self.0.lock().expect("nobody panics with it").retain(|watched| watched.instance != instance);
     }
 
@@ -57,7 +57,7 @@ impl Roll {
     }
 }
 
-/// What a process takes.
+/// A process's use of resources.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub memory_bytes: u64,
@@ -69,7 +69,7 @@ pub struct Usage {
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub at: Duration,
-    /// Records in the input, and those of them that were processed.
+    /// Records in the input, and how many of them are processed.
     pub written: i64,
     pub processed: i64,
     pub instances: usize,
@@ -87,29 +87,29 @@ impl Sample {
     }
 }
 
-/// What was seen in all.
+/// Everything that was observed.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub samples: Vec<Sample>,
-    /// The longest time that a partition with records to be read stood still.
+    /// The longest time that a partition with records to read made no progress.
     pub standstill: Duration,
     /// How many processes were ever started.
     pub started: usize,
 }
 
-/// The thread that looks.
+/// The observing thread.
 pub struct Watch {
     stop: Arc<AtomicBool>,
     hanging: Arc<Mutex<Option<String>>>,
     thread: JoinHandle<Seen>,
 }
 
-/// Begins to look.
+/// Starts to observe.
 pub fn begin(stage: &Stage, plan: &Plan) -> Watch {
     let (stop, hanging) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
-    let mut eye = Eye {
+    let mut observer = Observer {
         input: Topic::new(stage.job.kafka.brokers(), &stage.job.group(), &stage.job.input),
-        roll: stage.roll.clone(),
+        processes: stage.processes.clone(),
         folder: stage.job.path(""),
         begun: Instant::now(),
         duration: plan.duration,
@@ -119,30 +119,30 @@ pub fn begin(stage: &Stage, plan: &Plan) -> Watch {
     };
     let stopped = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         while !stopped.load(Ordering::Relaxed) {
-            eye.look();
-            if told.elapsed() >= TELL {
-                told = Instant::now();
-                eye.tell();
+            observer.look();
+            if reported.elapsed() >= REPORT_EVERY {
+                reported = Instant::now();
+                observer.report();
             }
             sleep(LOOK);
         }
-        eye.seen.started = eye.roll.started();
-        eye.seen
+        observer.seen.started = observer.processes.started();
+        observer.seen
     });
     Watch { stop, hanging, thread }
 }
 
 impl Watch {
-    /// Fails if a partition stands still for too long.
+    /// Fails if a partition has made no progress for too long.
     #[track_caller]
     pub fn assert_well(&self) {
         let hanging = self.hanging.lock().expect("nobody panics with it").clone();
         assert_eq!(hanging, None, "something hangs");
     }
 
-    /// Stops looking.
+    /// Stops observing.
     pub fn end(self) -> Seen {
         self.assert_well();
         self.stop.store(true, Ordering::Relaxed);
@@ -150,19 +150,19 @@ impl Watch {
     }
 }
 
-struct Eye {
+struct Observer {
     input: Topic,
-    roll: Roll,
+    processes: Processes,
     folder: PathBuf,
     begun: Instant,
     duration: Duration,
-    /// When each partition last went on, or had nothing to be read.
+    /// When each partition last made progress, or had nothing to read.
     moved: [Instant; PARTITIONS as usize],
     seen: Seen,
     hanging: Arc<Mutex<Option<String>>>,
 }
 
-impl Eye {
+impl Observer {
     fn look(&mut self) {
         self.input.look();
         for partition in 0..PARTITIONS as usize {
@@ -174,11 +174,11 @@ impl Eye {
             self.seen.standstill = self.seen.standstill.max(still);
             if still > STANDSTILL_MAX {
                 let at = self.input.committed[partition];
-                let words = format!("partition {partition} has stood still at {at} for {still:.0?}");
+                let words = format!("partition {partition} has made no progress at {at} for {still:.0?}");
                 self.hanging.lock().expect("nobody panics with it").get_or_insert(words);
             }
         }
-        let all = self.roll.all();
+        let all = self.processes.all();
         let usages: Vec<(usize, Usage)> = all.iter().filter_map(|w| Some((w.instance, usage(w.pid)?))).collect();
         let first = usages.iter().find(|(instance, _)| *instance == 0).map(|(_, usage)| *usage);
         let sample = Sample {
@@ -195,7 +195,7 @@ impl Eye {
         }
     }
 
-    fn tell(&self) {
+    fn report(&self) {
         let Some(sample) = self.seen.samples.last() else { return };
         let mib = |bytes: u64| bytes >> 20;
         println!(
@@ -217,7 +217,7 @@ impl Eye {
     }
 }
 
-/// The input's ends and the group's offsets, as they were last seen.
+/// The input's ends and the group's offsets, as last seen.
 struct Topic {
     name: String,
     client: BaseConsumer,
@@ -245,30 +245,30 @@ impl Topic {
         let mut list = TopicPartitionList::new();
         for partition in 0..PARTITIONS {
             list.add_partition(&self.name, partition);
-            let end = self.client.fetch_watermarks(&self.name, partition, ASK);
+            let end = self.client.fetch_watermarks(&self.name, partition, REQUEST_TIMEOUT);
             self.seen[partition as usize] = end.is_ok();
             match end {
                 Ok((_, end)) => self.ends[partition as usize] = end,
-                // A client that reads nothing keeps to a leader that is gone, until it asks who leads.
-                Err(_) => drop(self.client.fetch_metadata(Some(&self.name), ASK)),
+                // A client that reads nothing keeps to a dead leader until it refreshes its metadata.
+                Err(_) => drop(self.client.fetch_metadata(Some(&self.name), REQUEST_TIMEOUT)),
             }
         }
-        let Ok(answer) = self.client.committed_offsets(list, ASK) else { return };
-        for element in answer.elements() {
+        let Ok(list) = self.client.committed_offsets(list, REQUEST_TIMEOUT) else { return };
+        for element in list.elements() {
             if let (Ok(()), Offset::Offset(offset)) = (element.error(), element.offset()) {
                 self.committed[element.partition() as usize] = offset;
             }
         }
     }
 
-    /// Whether a partition went on since the last look, and whether nothing is left in it to be read.
+    /// Whether a partition made progress since the last look, and whether nothing is left to read in it.
     fn has_moved(&self, partition: usize) -> (bool, bool) {
         let committed = self.committed[partition];
         (committed != self.before[partition], self.seen[partition] && committed >= self.ends[partition])
     }
 }
 
-/// What a process takes at present; `None` where it has ended.
+/// What a process takes at present; `None` if it has ended.
 fn usage(pid: u32) -> Option<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let number = |name: &str| -> Option<u64> {

@@ -1,5 +1,5 @@
-/* A host whose wall clock is wrong: preloaded, and off by the milliseconds that stand in the file that WRONG_CLOCK names.
- * Waits that end at a time by that clock take as long as they would by a right one. */
+/* A wrong wall clock, preloaded: off by the milliseconds in the file that WRONG_CLOCK names. Waits until a time by this
+ * clock take as long as they would by a right one. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -32,9 +32,9 @@ static void shift(struct timespec *at, int64_t ms) {
 }
 
 int clock_gettime(clockid_t clock, struct timespec *at) {
-  int answer = (int)syscall(SYS_clock_gettime, clock, at);
-  if (answer == 0 && wrong_ms && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) shift(at, *wrong_ms);
-  return answer;
+  int result = (int)syscall(SYS_clock_gettime, clock, at);
+  if (result == 0 && wrong_ms && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) shift(at, *wrong_ms);
+  return result;
 }
 
 int timespec_get(struct timespec *at, int base) { return clock_gettime(CLOCK_REALTIME, at) == 0 ? base : 0; }
@@ -55,19 +55,19 @@ time_t time(time_t *at) {
   return exact.tv_sec;
 }
 
-/* RocksDB waits so. */
+/* Used by RocksDB. */
 int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
                            const struct timespec *restrict until) {
   static int (*wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
   struct timespec right = *until;
-  /* Not the one of former days, which dlsym may give. */
+  /* Not the obsolete version, which dlsym may return. */
   if (!wait) *(void **)&wait = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
   if (!wait) *(void **)&wait = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
   if (wrong_ms) shift(&right, -*wrong_ms);
   return wait(cond, mutex, &right);
 }
 
-/* librdkafka waits so. */
+/* Used by librdkafka. */
 int cnd_timedwait(cnd_t *restrict cond, mtx_t *restrict mutex, const struct timespec *restrict until) {
   static int (*wait)(cnd_t *, mtx_t *, const struct timespec *);
   struct timespec right = *until;

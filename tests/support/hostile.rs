@@ -1,4 +1,4 @@
-//! Records that nobody can decide on: what bad senders send.
+//! Broken records, as bad senders send them.
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use crate::cluster::Fresh;
@@ -9,7 +9,7 @@ pub fn raw(value: impl Into<Vec<u8>>) -> Fresh {
     Fresh::new(0, "raw", value).at(now_ms())
 }
 
-/// One of each kind, each of them to be dead-lettered.
+/// One of each kind; each has to be dead-lettered.
 pub fn broken_records() -> Vec<Fresh> {
     let depth = 10_000;
     vec![
@@ -33,7 +33,7 @@ pub fn broken_records() -> Vec<Fresh> {
     ]
 }
 
-/// Text that does not get smaller by compression.
+/// Text that does not compress.
 pub fn noise(bytes: usize) -> String {
     let mut random = Random::seeded("noise");
     (0..bytes).map(|_| char::from(b'a' + random.below(26) as u8)).collect()

@@ -1,5 +1,4 @@
-//! A job under test: a topology of its own, with topics, group and folders of its own, so that all tests
-//! can share one Kafka.
+//! A job under test: a topology with its own topics, group and folders, so that all tests can share one Kafka.
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::collections::BTreeMap;
@@ -13,11 +12,11 @@ use crate::cluster::{Fresh, Kafka, Stored};
 use crate::kafka;
 use crate::until::within;
 
-/// For how long a member may be silent.
+/// How long a member may be silent.
 pub const SESSION_TIMEOUT: Duration = Duration::from_millis(2000);
-/// For how long a transaction may be open.
+/// How long a transaction may be open.
 pub const TRANSACTION_TIMEOUT: Duration = Duration::from_millis(3000);
-/// How often the test brokers look for transactions that are open for too long.
+/// How often the test brokers look for transactions that have timed out.
 pub const ABORT_SCAN: Duration = Duration::from_millis(500);
 
 /// One topology from one input to one output.
@@ -27,13 +26,13 @@ pub struct Job {
     pub output: String,
     pub rules: Rules,
     pub kafka: Kafka,
-    /// Whether the changelog is compacted, so that not every transaction can be seen in it.
+    /// Whether the changelog is compacted, so that some transactions are no longer visible in it.
     pub compacted: bool,
-    /// Whether the job may have begun after the input's first record.
+    /// Whether the job may have started after the input's first record.
     pub starts_late: bool,
     /// Further lines of the topology.
     pub topology: Vec<String>,
-    /// Lines in place of what the rules say; then the checker's model is of no use.
+    /// Lines in place of those from the rules; the checker's model does not apply then.
     pub instead: Option<String>,
     /// The worker's settings below `kafka:`; `consumer.x` and `producer.x` for one side only.
     pub properties: BTreeMap<String, String>,
@@ -51,10 +50,10 @@ impl Job {
         job
     }
 
-    /// A job on any Kafka, without topics. It forwards greater versions of `value.id`, for ever.
+    /// A job on any Kafka, without topics. It forwards newer versions of `value.id`, and remembers them for ever.
     pub fn on(kafka: Kafka, theme: &str) -> Job {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // Another Kafka keeps the topics of earlier runs: the names have to differ from run to run.
+        // Another Kafka keeps the topics of earlier runs: names have to differ from run to run.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock after 1970");
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{theme}-{:x}-{number}", now.as_millis() & 0xffff_ffff);
@@ -81,7 +80,7 @@ impl Job {
         }
     }
 
-    /// Remembers identities for a time only.
+    /// Remembers identities only this long.
     pub fn with_retention(mut self, retention: Duration) -> Job {
         self.rules.retention_ms = Some(retention.as_millis() as i64);
         self
@@ -99,12 +98,12 @@ impl Job {
         format!("{}.dead_letter", self.name)
     }
 
-    /// Whether its input is a pattern: then topics share what is beside the output.
+    /// Whether its input is a pattern: then topics share everything but the output.
     pub fn reads_a_pattern(&self) -> bool {
         self.topology.iter().any(|line| line.starts_with("input: {pattern:"))
     }
 
-    /// A place for this job's files.
+    /// A path for one of this job's files.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -118,7 +117,7 @@ impl Job {
         self.kafka.send(&self.input, records);
     }
 
-    /// The topology's file, as it is to be now.
+    /// Writes the topology's file, as of now.
     pub fn write_topology(&self) -> PathBuf {
         let path = self.path("topology.yaml");
         let fields: Vec<String> = self.rules.identity.iter().map(|field| format!("value.{field}")).collect();
@@ -147,13 +146,13 @@ impl Job {
         path
     }
 
-    /// Puts a file in place whole: an operator that is just starting may be reading it.
+    /// Replaces a file atomically: an operator that is starting may be reading it.
     fn replace(&self, path: &Path, text: &str) {
         let new = path.with_extension("new");
         fs::write(&new, text).and_then(|()| fs::rename(&new, path)).expect("the job's folder is writable");
     }
 
-    /// A worker's settings, with this state folder.
+    /// Writes a worker's settings, with this state folder.
     pub fn write_config(&self, label: &str, state_dir: &Path) -> PathBuf {
         let path = self.path(&format!("{label}.config.yaml"));
         let mut text = String::from("cluster: kafka\nkafka:\n");
@@ -184,7 +183,7 @@ impl Job {
         path
     }
 
-    /// Waits until the group has committed the end of every input partition and nothing is open any more.
+    /// Waits until the group has committed the end of every input partition and no transaction is open any more.
     #[track_caller]
     pub fn await_drained(&self, deadline: Duration) {
         let group = self.kafka.group(&self.group());
@@ -211,12 +210,12 @@ impl Job {
         (0..self.partitions()).map(|p| group.committed(&self.input, p).map_or(0, |(offset, _)| offset)).collect()
     }
 
-    /// How many records stand in the output, as a read_committed reader sees it.
+    /// The records that a read_committed reader sees in the output.
     pub fn output(&self) -> Vec<Stored> {
         self.kafka.read_visible(&self.output).into_values().flatten().collect()
     }
 
-    /// Whether a transaction on the output has stood still for a moment: its owner is frozen or dead.
+    /// Whether a transaction on the output has made no progress for a moment: its owner is frozen or dead.
     pub fn has_stuck_transaction(&self) -> bool {
         const MOMENT: Duration = Duration::from_millis(150);
         let look = || (0..self.partitions()).map(|p| self.kafka.bounds(&self.output, p));
@@ -225,7 +224,7 @@ impl Job {
         before.into_iter().zip(look()).any(|(before, now)| before.stable == now.stable && now.stable < before.end)
     }
 
-    /// Waits until every input partition has been committed beyond these offsets.
+    /// Waits until the group has committed beyond these offsets on every input partition.
     #[track_caller]
     pub fn await_progress(&self, beyond: &[i64], deadline: Duration) {
         let mut seen = Vec::new();
@@ -235,8 +234,8 @@ impl Job {
         });
     }
 
-    /// Who has last committed each input partition, as the committed offset's metadata says; `None` where
-    /// nobody has, or its owner has handed it over.
+    /// The owner of each input partition, from the committed offset's metadata; `None` if nothing is committed, or the
+    /// partition was released.
     pub fn owners(&self) -> Vec<Option<String>> {
         let group = self.kafka.group(&self.group());
         (0..self.partitions())
@@ -248,7 +247,7 @@ impl Job {
     }
 }
 
-/// A YAML scalar that means this text.
+/// A text as a YAML scalar.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,4 +1,4 @@
-//! Random input with duplicates, late versions and the odd broken record in it, from a seed.
+//! Random input, from a seed, with duplicates, late versions and the odd broken record.
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::cluster::Fresh;
 use crate::job::Job;
 pub use crate::random::Random;
 
-/// Makes records. An identity stays on its partition.
+/// Generates records. An identity stays on its partition.
 pub struct Load {
     random: Random,
     partitions: i32,
@@ -29,7 +29,7 @@ impl Load {
         let which = self.random.below(self.versions.len() as u64) as usize;
         let latest = self.versions[which];
         let version = match self.random.below(10) {
-            // A version that was there before, or none.
+            // An earlier version, or one that never was.
             0 | 1 if latest > 0 => self.random.below(latest as u64) as i64,
             2 | 3 if latest > 0 => latest,
             _ => latest + 1 + self.random.below(3) as i64,
@@ -58,7 +58,7 @@ impl Load {
     }
 }
 
-/// Writes a load in the background until it is told to stop.
+/// Writes a load in the background until it is stopped.
 pub struct Feed {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
@@ -69,8 +69,8 @@ impl Feed {
     pub fn start(job: &Job, mut load: Load, per_second: u64) -> Feed {
         const TICK: Duration = Duration::from_millis(10);
         let stop = Arc::new(AtomicBool::new(false));
-        // What is judged is the input as it stands: a record that is written twice, or late, is one as any other. An
-        // idempotent producer may lose its place in the sequence when a broker restarts, which is fatal to it.
+        // The input is judged as it is stored, so a record written late or twice is a record like any other. An
+        // idempotent producer may lose its sequence when a broker restarts, which is fatal for it.
         let writer = job.kafka.writer_with(&[("enable.idempotence", "false")]);
         let (input, stopped) = (job.input.clone(), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
@@ -91,7 +91,7 @@ impl Feed {
         Feed { stop, thread: Some(thread) }
     }
 
-    /// Stops, waits until everything is written, and tells how much it was.
+    /// Stops, waits until everything is written, and returns the number of records.
     pub fn stop(mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("a feed is stopped once");
@@ -114,7 +114,7 @@ pub fn thing(partition: i32, id: &str, version: i64) -> Fresh {
     Fresh::new(partition, id, format!("{{\"id\":\"{id}\",\"version\":{version}}}")).at(now_ms())
 }
 
-/// A version of each of many things.
+/// The same version of many things.
 pub fn things(partition: i32, ids: std::ops::Range<usize>, version: i64) -> impl Iterator<Item = Fresh> {
     ids.map(move |id| thing(partition, &format!("thing-{id}"), version))
 }

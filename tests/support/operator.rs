@@ -1,4 +1,4 @@
-//! The built binary at work: started, killed, frozen, stopped, and looked at from outside.
+//! The built binary at work: started, killed, frozen, stopped, and observed from outside.
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::collections::BTreeMap;
@@ -24,17 +24,17 @@ const STOP_WAIT: Duration = Duration::from_secs(25);
 /// How an operator is started.
 #[derive(Default)]
 pub struct Options<'a> {
-    /// `RATCHET_CRASH_AT`: where it is killed or frozen, and at which passing of it.
+    /// `RATCHET_CRASH_AT`: the point at which it is killed or frozen, and on which pass.
     pub crash_at: Option<&'a str>,
-    /// Further variables.
+    /// Further environment variables.
     pub env: Vec<(&'a str, String)>,
-    /// A shell command that runs first, as root of a user and mount namespace of the operator's own.
+    /// A shell command that runs first, as root in the operator's own user and mount namespace.
     pub mount: Option<String>,
-    /// Where standard error goes in place of a file.
+    /// Receives standard error instead of a file.
     pub terminal: Option<&'a Terminal>,
 }
 
-/// A running `ratchet run`. Dropped, it is killed.
+/// A running `ratchet run`. Killed when dropped.
 pub struct Operator {
     label: String,
     child: Child,
@@ -77,7 +77,7 @@ impl Operator {
             }
         };
         command.arg("run").arg("--config").arg(job.write_config(label, state_dir)).arg(job.write_topology());
-        // Variables of this prefix are settings; the tests' own are none of the operator's business.
+        // Variables with this prefix are settings; those of the tests must not reach the operator.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
             command.env_remove(name);
         }
@@ -95,12 +95,12 @@ impl Operator {
         &self.state_dir
     }
 
-    /// The process. What `Options::mount` names is its own: the command before it is replaced by it.
+    /// The process id. With `Options::mount` too: the shell is replaced by the program.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The most memory that the process has had resident so far.
+    /// The peak of the process's resident memory so far.
     pub fn memory_peak_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel counts it");
@@ -108,8 +108,8 @@ impl Operator {
         kib * 1024
     }
 
-    /// Lets the process have so much memory more than it has now, and no more: it is refused what is beyond that. Counted
-    /// is what is writable and its own, stacks included, used or not.
+    /// Lets the process allocate this many bytes on top of what it has now; beyond that, allocations fail. The kernel
+    /// counts private writable memory, stacks included, used or not.
     pub fn limit_further_memory(&self, bytes: u64) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmData:")).expect("the kernel counts it");
@@ -135,7 +135,7 @@ impl Operator {
         kafka::remove_folder(&self.state_dir);
     }
 
-    /// Asks it to stop (SIGTERM), which it has to do cleanly and in time.
+    /// Stops it by SIGTERM, which has to end it cleanly and in time.
     #[track_caller]
     pub fn stop(&mut self) {
         self.terminate();
@@ -143,7 +143,7 @@ impl Operator {
         assert!(status.success(), "{} did not stop cleanly: {status}; {}", self.label, self.tail());
     }
 
-    /// Asks it to stop and does not wait.
+    /// Sends SIGTERM and does not wait.
     pub fn terminate(&self) {
         self.signal(libc::SIGTERM);
     }
@@ -152,7 +152,7 @@ impl Operator {
         self.signal(libc::SIGSTOP);
     }
 
-    /// Waits until it has frozen where its drill says.
+    /// Waits until it has frozen at the point that its drill names.
     pub fn await_frozen(&self) {
         within(DEADLINE, &format!("{} to freeze", self.label), || {
             let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
@@ -160,22 +160,22 @@ impl Operator {
         });
     }
 
-    /// Freezes it in the middle of a transaction: tries until one stands open. The job has to be under load.
+    /// Freezes it in the middle of a transaction: tries until one is open. The job has to be under load.
     pub fn freeze_in_transaction(&self, job: &Job) {
         within(DEADLINE, &format!("{} to be caught in a transaction", self.label), || {
             self.frozen_in_transaction(job).then_some(())
         });
     }
 
-    /// Freezes one of them in the middle of a transaction, whichever of them works: what an instance has of a topic is
-    /// the group's choice.
+    /// Freezes one of them in the middle of a transaction, whichever is working: the group chooses who owns what of a
+    /// topic.
     pub fn freeze_one_in_transaction(operators: &[Self], job: &Job) {
         within(DEADLINE, "one of them to be caught in a transaction", || {
             operators.iter().any(|operator| operator.frozen_in_transaction(job)).then_some(())
         });
     }
 
-    /// Freezes it for a look: it stays frozen if a transaction on the output stands open then.
+    /// Freezes it briefly: it stays frozen if a transaction on the output is open then.
     fn frozen_in_transaction(&self, job: &Job) -> bool {
         self.freeze();
         let caught = job.has_stuck_transaction();
@@ -207,7 +207,7 @@ impl Operator {
         assert!(self.is_running(), "{} has ended: {:?}; {}", self.label, self.ended, self.tail());
     }
 
-    /// Waits until the process ends by itself.
+    /// Waits until the process ends without further signals.
     #[track_caller]
     pub fn await_exit(&mut self, deadline: Duration) -> ExitStatus {
         within(deadline, &format!("{} to end, see {}", self.label, self.log.display()), || {
@@ -228,22 +228,22 @@ impl Operator {
         );
     }
 
-    /// What it has logged so far, an object a line.
+    /// What it has logged so far, one object for each line.
     pub fn log(&self) -> Vec<Value> {
         let text = fs::read(&self.log).expect("the log was created");
-        // A line that is being written is not there yet.
+        // A line that is still being written does not count.
         let text = String::from_utf8_lossy(&text);
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| Value::from(line))).collect()
     }
 
-    /// Everything it wrote, as it stands.
-    pub fn said(&self) -> String {
+    /// All that it has printed so far.
+    pub fn printed(&self) -> String {
         let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
         read(&self.log) + &read(&self.log.with_extension("out"))
     }
 
-    /// Waits for a line that holds all these words.
+    /// Waits for a line with all these words.
     #[track_caller]
     pub fn await_line(&self, words: &[&str], deadline: Duration) -> Value {
         within(deadline, &format!("a line with {words:?} in {}", self.log.display()), || {
@@ -254,7 +254,7 @@ impl Operator {
         })
     }
 
-    /// Waits for a line of level ERROR that holds all these words.
+    /// Waits for a line of level ERROR with all these words.
     #[track_caller]
     pub fn await_error(&self, words: &[&str]) -> Value {
         let mut all = vec!["\"ERROR\""];
@@ -262,26 +262,27 @@ impl Operator {
         self.await_line(&all, DEADLINE)
     }
 
-    /// Where its metrics are.
+    /// The address of its HTTP server.
     pub fn address(&self) -> String {
         let line = self.await_line(&["/metrics", "\"address\""], DEADLINE);
         line["address"].as_str().unwrap_or_else(|| panic!("no address in {line}")).to_owned()
     }
 
-    /// Asks for a page: the status and the body.
+    /// Fetches a page: status and body.
     pub fn get(&self, path: &str) -> (u16, String) {
         let address = self.address();
         let mut stream = TcpStream::connect(&address).unwrap_or_else(|e| panic!("{}, {address}: {e}", self.label));
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("a request");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap_or_else(|e| panic!("{}, {address}{path}: {e}", self.label));
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer from {address}{path}"));
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap_or_else(|e| panic!("{}, {address}{path}: {e}", self.label));
+        let (head, body) =
+            response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response from {address}{path}"));
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
         (status.unwrap_or_else(|| panic!("no status in {head}")), body.to_owned())
     }
 
-    /// All series of `/metrics`, `name{labels}` and value.
+    /// All series of `/metrics`, as `name{labels}` and value.
     pub fn metrics(&self) -> BTreeMap<String, f64> {
         let (status, body) = self.get("/metrics");
         assert_eq!(status, 200, "{body}");
@@ -292,14 +293,14 @@ impl Operator {
             .collect()
     }
 
-    /// The sum of a metric's series whose labels hold all of `labels`.
+    /// The sum of a metric's series whose labels contain all of `labels`.
     pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
         let series = self.metrics();
         let of_name = series.iter().filter(|(series, _)| series.split('{').next() == Some(name));
         of_name.filter(|(series, _)| labels.iter().all(|label| series.contains(label))).map(|(_, value)| value).sum()
     }
 
-    /// Waits until `/readyz` says so: joined, and nothing is being restored for the first time.
+    /// Waits until `/readyz` reports it: joined, and no store is being restored for the first time.
     #[track_caller]
     pub fn await_ready(&mut self, deadline: Duration) {
         within(deadline, &format!("{} to be ready, see {}", self.label, self.log.display()), || {
@@ -310,7 +311,7 @@ impl Operator {
 
     /// The last lines of its log, for a failed assertion.
     pub fn tail(&self) -> String {
-        let said = self.said();
+        let said = self.printed();
         let lines: Vec<&str> = said.lines().collect();
         format!("{}:\n{}", self.log.display(), lines[lines.len().saturating_sub(15)..].join("\n"))
     }

@@ -1,11 +1,11 @@
-//! Pages of docs/ that runs write from what they have found.
+//! Pages of docs/ that runs write from their results.
 
 use std::fs;
 use std::path::Path;
 
 use crate::commit::commit;
 
-/// Writes the page `docs/NAME`; says what was done.
+/// Writes the page `docs/NAME`; returns a line that says so.
 pub fn write(name: &str, text: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
     let folder = path.parent().expect("it is in docs/");
@@ -14,7 +14,7 @@ pub fn write(name: &str, text: &str) -> String {
     format!("written: {}", path.display())
 }
 
-/// A line on when and where a page's figures were made, and of which sources.
+/// A line on when, where and from which sources a page's figures were produced.
 pub fn colophon() -> String {
     let date = jiff::Timestamp::now().strftime("%Y-%m-%d");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What is added to the state for each number.
+/// Added to the state for each number.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The random number of `n`.
@@ -23,8 +23,8 @@ impl Random {
         Self(seed)
     }
 
-    /// From `RATCHET_TEST_SEED`, else from the clock; printed, so that a run can be had again.
-    #[allow(clippy::disallowed_methods, reason = "a seed that was not given comes from the clock")]
+    /// From `RATCHET_TEST_SEED`, else from the clock; printed, so that a run can be repeated.
+    #[allow(clippy::disallowed_methods, reason = "without a given seed the clock provides one")]
     pub fn seeded(theme: &str) -> Self {
         let seed = match std::env::var("RATCHET_TEST_SEED") {
             Ok(text) => text.parse().expect("RATCHET_TEST_SEED is a number"),
@@ -40,12 +40,12 @@ impl Random {
         next
     }
 
-    /// Below `end`, which is above 0.
+    /// A number below `end`, which is above 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// From `least` to `most`, both possible.
+    /// A number from `least` to `most`, both included.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
@@ -55,12 +55,12 @@ impl Random {
         least + Duration::from_millis(self.below((most - least).as_millis() as u64 + 1))
     }
 
-    /// Once in `count` times.
+    /// True once in `count` times, on average.
     pub fn once_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 
-    /// So many times in a thousand.
+    /// True this many times in a thousand, on average.
     pub fn permille(&mut self, times: u64) -> bool {
         times > 0 && self.below(1000) < times
     }

@@ -1,4 +1,4 @@
-//! `ratchet changelog rebuild`, given by hand.
+//! `ratchet changelog rebuild`, run as an administrator would.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::job::Job;
 use crate::until::{DEADLINE, within};
 
-/// `ratchet changelog rebuild` with this state folder and these further arguments, killed where `crash_at` says.
+/// `ratchet changelog rebuild` with this state folder and these further arguments, killed at `crash_at`.
 pub fn rebuild(job: &Job, state: &Path, more: &[&str], crash_at: Option<&str>) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
     command.args(["changelog", "rebuild", &job.name]).arg(job.write_topology());
@@ -16,13 +16,13 @@ pub fn rebuild(job: &Job, state: &Path, more: &[&str], crash_at: Option<&str>) -
     }
     command.envs(crash_at.map(|point| ("RATCHET_CRASH_AT", point)));
     let output = command.output().expect("the program can be started");
-    // Errors are wrapped, and where depends on how long the paths in them are.
+    // Errors are wrapped; where depends on the length of their paths.
     let said = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = said.lines().map(|line| line.trim_start_matches([' ', '│'])).collect();
     (output.status.code(), lines.join(" "))
 }
 
-/// The same, once nobody is a member of the group any more.
+/// The same, once the group has no members any more.
 pub fn once_empty(job: &Job, state: &Path) -> (Option<i32>, String) {
     within(DEADLINE, "the group to be empty", || {
         let (code, said) = rebuild(job, state, &[], None);

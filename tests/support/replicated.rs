@@ -7,11 +7,11 @@ use crate::job::Job;
 use crate::until::within;
 
 pub const REPLICAS: i32 = 3;
-/// For how long replicas may take to be in sync again.
+/// How long replicas may take to be in sync again.
 const IN_SYNC_MAX: Duration = Duration::from_secs(180);
 
-/// What each of the brokers is told. One that is silent for three seconds is given up, and so is a replica that lags
-/// for as long; leaders go back to where they were first, so that every broker soon has its share of the work again.
+/// Settings of each broker. A broker that is silent for three seconds is fenced, and a replica that lags as long leaves
+/// the ISR; leadership returns to the preferred replicas, so that every broker soon has its share of the work again.
 pub const PROPERTIES: &[(&str, &str)] = &[
     ("offsets.topic.replication.factor", "3"),
     ("transaction.state.log.replication.factor", "3"),
@@ -26,7 +26,7 @@ pub const PROPERTIES: &[(&str, &str)] = &[
     ("leader.imbalance.per.broker.percentage", "0"),
 ];
 
-/// A job whose topics lie on all three.
+/// A job whose topics are replicated on all three.
 pub fn job(bootstrap: &[String], theme: &str, partitions: i32) -> Job {
     let job = job_without_topics(bootstrap, theme);
     create(&job, &job.input, partitions);
@@ -34,19 +34,19 @@ pub fn job(bootstrap: &[String], theme: &str, partitions: i32) -> Job {
     job
 }
 
-/// A job on the three whose topics are still to be created.
+/// A job on the three brokers, without topics.
 pub fn job_without_topics(bootstrap: &[String], theme: &str) -> Job {
     let mut job = Job::on(Kafka::at(&bootstrap.join(",")), theme);
     job.worker.push("topics: {create: internal, replication_factor: 3, min_insync_replicas: 2}".to_owned());
     job
 }
 
-/// Creates a topic that lies on all three.
+/// Creates a topic that is replicated on all three.
 pub fn create(job: &Job, topic: &str, partitions: i32) {
     job.kafka.create_replicated(topic, partitions, REPLICAS, &[("min.insync.replicas", "2")]);
 }
 
-/// Waits until every partition has its three replicas in sync: before that, to lose another broker would be to lose
+/// Waits until every partition has its three replicas in sync: before that, losing another broker would mean losing
 /// two.
 pub fn await_in_sync(job: &Job) {
     within(IN_SYNC_MAX, "all replicas to be in sync", || job.kafka.is_in_sync().then_some(()));

@@ -1,4 +1,4 @@
-//! A terminal for programs under test: what they draw can be read as they draw it.
+//! A terminal for programs under test: what they draw can be read while they draw it.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// How often it is asked for what was drawn.
+/// How often the terminal is read.
 const LOOK_MS: i32 = 10;
 
-/// A terminal of 120 columns and 40 lines, in which everything that is written can be read. Dropped, it is gone, also for
-/// the programs that still have it.
+/// A terminal of 120 columns and 40 lines that records everything written to it. Once dropped it is gone, even for
+/// programs that still have it open.
 pub struct Terminal {
     inner: OwnedFd,
     drawn: Arc<Mutex<Vec<u8>>>,
@@ -32,18 +32,18 @@ impl Terminal {
         // SAFETY: the call has opened both, and nobody else has them.
         let (mut outer, inner) = unsafe { (File::from_raw_fd(outer), OwnedFd::from_raw_fd(inner)) };
         for side in [outer.as_raw_fd(), inner.as_raw_fd()] {
-            // Not for other tests' programs, which would keep it alive.
+            // Not inherited by other tests' programs, which would keep it alive.
             // SAFETY: the descriptor is open.
             assert_eq!(unsafe { libc::fcntl(side, libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
         }
         let (drawn, gone) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
-        let (kept, told) = (Arc::clone(&drawn), Arc::clone(&gone));
+        let (kept, stopped) = (Arc::clone(&drawn), Arc::clone(&gone));
         let reading = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            while !told.load(Ordering::Acquire) {
-                let mut asked = libc::pollfd { fd: outer.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-                // SAFETY: one descriptor is asked about, and outlives the call.
-                if unsafe { libc::poll(&raw mut asked, 1, LOOK_MS) } <= 0 {
+            while !stopped.load(Ordering::Acquire) {
+                let mut polled = libc::pollfd { fd: outer.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: the one descriptor outlives the call.
+                if unsafe { libc::poll(&raw mut polled, 1, LOOK_MS) } <= 0 {
                     continue;
                 }
                 // fails when the last holder of the inner side has closed it

@@ -1,15 +1,15 @@
-//! Secrets that are planted where users keep theirs, and that must never be seen again.
+//! Secrets that are planted where users keep theirs, and must never be printed.
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
-/// A text that occurs nowhere by chance. No two of `place` are alike.
+/// A text that does not occur by chance, different for each `place`.
 pub fn planted(place: &str) -> String {
     format!("hunter2-{place}-Zq7Yw")
 }
 
-/// What all planted secrets have in common, as it would be seen in whatever is printed.
+/// Traces of a planted secret in anything printed.
 const TRACES: [&str; 8] = [
     "hunter2",
-    // The same in base64, at each of the three places that it can begin at.
+    // In base64, at each of the three possible alignments.
     "aHVudGVyM",
     "h1bnRlcj",
     "dW50ZXIy",
@@ -20,10 +20,10 @@ const TRACES: [&str; 8] = [
     "68756E746572",
 ];
 
-/// Fails where any of the planted secrets can be seen in what was printed.
+/// Fails if any planted secret can be seen in what was printed.
 #[track_caller]
 pub fn assert_hidden(what: &str, printed: &str) {
-    // Messages in a frame are wrapped inside of words, too; and bytes are shown with spaces between.
+    // Framed messages are wrapped even inside words, and bytes are shown with spaces in between.
     let joined: String = printed.chars().filter(|c| !c.is_whitespace() && *c != '│').collect();
     for trace in TRACES {
         if let Some(at) = printed.find(trace) {

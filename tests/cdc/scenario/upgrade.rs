@@ -1,11 +1,11 @@
-//! The two ways from `debezium-postgres@1` to `@2`, as the preset's page says them, step by step, while the database
-//! goes on changing.
+//! The two ways from `debezium-postgres@1` to `@2`, step by step as on the preset's page, while the database keeps
+//! changing.
 
 use super::*;
 
-/// What runs before: a topology of its user's, which drops rows that waited for their keys.
+/// The topology before: its user's own, which drops rows that waited for their keys.
 const FORMER: &str = "orders-by-1";
-/// What comes after it.
+/// The topology after.
 const NEW: &str = "orders-by-2";
 const PRESET: &str = "debezium-postgres@1";
 
@@ -15,38 +15,38 @@ fn topology(name: &str, preset: &str, input: &str, output: &str) -> String {
     format!("name: {name}\npreset: {preset}\ninput: {{{topics}{input}}}\noutput: {{topic: {output}}}\n")
 }
 
-/// The tables' topics.
+/// The former output: a topic for each table.
 const BEFORE: &str = "'{topic}.clean'";
 
 impl Scenario<'_> {
-    /// Into a new output, from an input that does not reach back.
+    /// Into a new output, from an input that does not reach back to the start.
     pub fn change_to_2_with_a_new_output(mut self) {
         let mut former = self.drop_good_changes();
-        // What the first snapshot has read is gone, and changes are.
+        // Removes what the first snapshot read, and some changes.
         self.await_drained(FORMER, &mut former);
         for (topic, partition) in self.partitions() {
             let end = self.kafka.bounds(&topic, partition).end;
             self.kafka.delete_records(&topic, partition, end / 2);
         }
 
-        self.tell("1. create the new output topic, and start a topology of a new name with @2 and that output");
+        self.announce("1. create the new output topic, and start a topology of a new name with @2 and that output");
         for table in &TABLES {
             self.kafka.create(&format!("{}.new", self.database.topic(table)), PARTITIONS, &[]);
         }
         let mut operator = self.operate(NEW, "debezium-postgres@2", "", "'{topic}.new'");
         self.work(Kinds::All);
-        self.tell(
+        self.announce(
             "2. the input does not reach back to the first snapshot: let the connector take an incremental snapshot",
         );
         self.await_delivered();
         self.await_drained(NEW, &mut operator);
         self.output = "new";
-        assert!(!self.missing(&TABLES[0]).is_empty(), "the input reaches back after all");
+        assert!(!self.missing(&TABLES[0]).is_empty(), "the input reaches back to the start after all");
         self.take_an_incremental_snapshot();
         self.work(Kinds::All);
         self.await_delivered();
 
-        self.tell(
+        self.announce(
             "3. when it has caught up, move the readers; stop the former topology, remove its group and changelog",
         );
         self.await_drained(NEW, &mut operator);
@@ -63,37 +63,37 @@ impl Scenario<'_> {
     pub fn change_to_2_with_the_same_output(mut self) {
         let mut former = self.drop_good_changes();
 
-        self.tell("1. stop the connector in good order");
+        self.announce("1. stop the connector cleanly");
         self.connect.stop();
         self.work(Kinds::All);
-        self.tell("2. wait until the former topology has no lag, and stop it for good");
+        self.announce("2. wait until the former topology has no lag, and stop it for good");
         self.await_drained(FORMER, &mut former);
         former.stop();
-        self.tell("3. start the new topology with latest and append; wait until it is ready; start the connector");
+        self.announce("3. start the new topology with latest and append; wait until it is ready; start the connector");
         let output = format!("{BEFORE}, existing: append");
         let mut operator = self.operate(NEW, "debezium-postgres@2", ", start: latest", &output);
         operator.await_ready();
         self.connect.start();
         self.work(Kinds::All);
         self.await_delivered();
-        self.tell("4. let the connector take an incremental snapshot");
+        self.announce("4. let the connector take an incremental snapshot");
         self.take_an_incremental_snapshot();
         self.work(Kinds::All);
         self.end_right(NEW, &mut operator);
     }
 
-    /// Runs the former topology until rows are missing in its output, and no other rules are taken by its name.
+    /// Runs the former topology until rows are missing in its output, and checks that its name accepts no other rules.
     fn drop_good_changes(&mut self) -> Operator {
         self.work(Kinds::All);
         let mut former = self.operate(FORMER, PRESET, "", BEFORE);
-        self.tell("by debezium-postgres@1 good changes are dropped");
+        self.announce("by debezium-postgres@1 good changes are dropped");
         self.connect.start();
-        // The first snapshot has been taken when what comes now is there.
+        // Once this is delivered, the first snapshot has been taken.
         self.await_delivered();
         self.work(Kinds::All);
         self.await_delivered();
         self.await_drained(FORMER, &mut former);
-        assert!(former.said().contains("`debezium-postgres@1` drops good changes"), "{}", former.said());
+        assert!(former.printed().contains("`debezium-postgres@1` drops good changes"), "{}", former.printed());
         let missing = self.missing(&TABLES[0]);
         println!("{} rows are missing or old, the first: {:?}", missing.len(), missing.first());
         assert!(!missing.is_empty(), "nothing was dropped");
@@ -101,8 +101,8 @@ impl Scenario<'_> {
         former.stop();
         former.write(&topology(FORMER, "debezium-postgres@2", "", BEFORE));
         former.restart();
-        assert_eq!(former.await_exit().code(), Some(1), "{}", former.said());
-        assert!(former.said().contains("under other rules"), "{}", former.said());
+        assert_eq!(former.await_exit().code(), Some(1), "{}", former.printed());
+        assert!(former.printed().contains("under other rules"), "{}", former.printed());
         former.write(&topology(FORMER, PRESET, "", BEFORE));
         former.restart();
         former
@@ -114,12 +114,12 @@ impl Scenario<'_> {
         Operator::of(&folder, &topology(name, preset, input, output), self.kafka.brokers())
     }
 
-    /// What differs between a table and its output's.
+    /// The differences between a table and its output's.
     fn missing(&mut self, table: &Table) -> Vec<String> {
         differences(&self.source(table), &Replica::of(&self.read_output(table)).rows)
     }
 
-    /// Has the connector read all rows of both tables beside the stream, and waits until it has.
+    /// Has the connector read all rows of both tables beside the stream, and waits for the reads.
     fn take_an_incremental_snapshot(&mut self) {
         for (table, arrivals) in TABLES.iter().zip(&mut self.arrivals) {
             arrivals.look(table);

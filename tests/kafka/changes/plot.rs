@@ -1,6 +1,6 @@
-//! What happens to a table on one partition, and what ratchet's rules say of each record of it, written out by hand.
+//! What happens to a table on one partition, and the fate of each record under ratchet's rules, written out by hand.
 //!
-//! A step stands for a record of each of many rows that have the same fate.
+//! One step stands for the same record of many rows.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const SNAPSHOT: &[Step] = &[
     (IN, 'r', 1, 0, 100),
     (IN, 'r', 2, 0, 100),
     (IN, 'r', 6, 0, 100),
-    // It was in flight when the snapshot was made.
+    // It was in flight when the snapshot was taken.
     (IN, 'c', 1, A, 90),
     (OUT, 'c', 1, A, 90),
     (OUT, 'r', 1, 0, 100),
@@ -39,11 +39,11 @@ const DELETES: &[Step] = &[
     (IN, 'd', 5, A, 142),
 ];
 
-/// What comes again owes nothing.
+/// A repeated delete owes nothing.
 const TOMBSTONES: &[Step] =
     &[(OUT, 'd', 1, A, 140), (IN, 'x', 1, 0, 0), (OUT, 'x', 1, 0, 0), (OUT, 'x', 2, 0, 0), (OUT, 'd', 2, A, 130)];
 
-/// Server B follows, whose positions are lower.
+/// Server B takes over, with lower positions.
 const FAILOVER: &[Step] = &[
     (IN, 'u', 3, A, 150),
     (IN, 'u', 3, B, 10),
@@ -63,7 +63,7 @@ const FAILBACK: &[Step] = &[
     (IN, 't', 0, A, 220),
 ];
 
-/// All of it is below the truncate, whoever wrote it; then life goes on.
+/// Anything below the truncate is stale, whichever server wrote it; then life goes on.
 const END: &[Step] = &[
     (OUT, 'u', 3, A, 215),
     (OUT, 'c', 4, B, 15),
@@ -84,20 +84,20 @@ pub struct Plot {
     rows: i64,
     start: i64,
     pub records: Vec<Fresh>,
-    /// Of each record.
+    /// One for each record.
     steps: Vec<Step>,
-    /// The steps that were played, and when.
+    /// The steps played, with their times.
     played: Vec<(Step, i64)>,
 }
 
 impl Plot {
-    /// Each step is of this many rows.
+    /// Each step is played for this many rows.
     pub fn new(partition: i32, rows: i64, start: i64) -> Plot {
         let (records, steps, played) = Default::default();
         Plot { partition, rows, start, records, steps, played }
     }
 
-    /// The records of these steps, which are to be written next.
+    /// The records of these steps, to be written next.
     pub fn play(&mut self, steps: &[Step]) -> Vec<Fresh> {
         let from = self.records.len();
         for &step in steps {
@@ -124,7 +124,7 @@ impl Plot {
         Fresh { partition: self.partition, key, value, ..Fresh::default() }
     }
 
-    /// What has to come out, in this order.
+    /// The records expected in the output, in order.
     pub fn survivors(&self) -> impl Iterator<Item = &Fresh> {
         self.records.iter().zip(&self.steps).filter(|(_, step)| step.0 == IN).map(|(record, _)| record)
     }
@@ -133,7 +133,7 @@ impl Plot {
         self.steps.iter().position(wanted).expect("it was played") as i64
     }
 
-    /// The scopes and their segments: of A's two, the second is of what is above what A had reached when B began.
+    /// The scopes and their segments; A's second starts at the position A had reached when B began.
     pub fn scopes(&self) -> Vec<Scope> {
         let first = |server| self.offset(|step| step.3 == server);
         let back = self.offset(|step| step.4 == 200);
@@ -146,7 +146,7 @@ impl Plot {
         played.expect("it was played").1
     }
 
-    /// What is remembered in the end, by the store's keys.
+    /// The entries at the end, by their keys in the store.
     pub fn entries(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut entries = BTreeMap::new();
         for nth in 0..self.rows {
@@ -175,12 +175,12 @@ fn row_key(id: i64) -> String {
     format!(r#"{{"id":{id}}}"#)
 }
 
-/// The store's key of a row: an object of one field.
+/// A row's key in the store: an object of one field.
 fn identity(id: i64) -> Vec<u8> {
     [b"\x10\x08\x01\x04\x02id", &identity_key(&[Value::from(id)])[1..]].concat()
 }
 
-/// A place in the third log file: the file, the position, the row.
+/// A position in the third log file: file, position, row.
 fn position(at: i128) -> Vec<u8> {
     [&[2, 2][..], &version(3), &[0, 2], &version(at), &[2], &version(0)].concat()
 }

@@ -14,7 +14,7 @@ fn event(id: impl Into<Value>) -> Given {
     value(json!({"id": id.into()}))
 }
 
-/// The ids that came out, in order.
+/// The ids that were forwarded, in order.
 fn ids(task: &Task) -> Vec<Value> {
     task.values().iter().map(|value| value["id"].clone()).collect()
 }
@@ -27,8 +27,8 @@ fn kafka_streams_event_deduplication_each_once() {
     assert_eq!(ids(&task), ["A", "B", "C"]);
 }
 
-/// Kafka Streams examples: an event without an id is forwarded, each time. Here by `on_missing: forward`; by
-/// default it is a dead letter, since nothing can be said of it.
+/// Kafka Streams examples: an event without an id is forwarded every time. Here `on_missing: forward` does that; by
+/// default it is dead-lettered, since nothing can be said about it.
 #[test]
 fn kafka_streams_event_deduplication_without_an_id() {
     let mut task = Task::of("identity: value.id\non_missing: forward\n");
@@ -37,9 +37,9 @@ fn kafka_streams_event_deduplication_without_an_id() {
     assert_eq!((decision.verdict, decision.reason), (Verdict::Invalid, Reason::IdentityMissing));
 }
 
-/// Kafka Streams examples: a duplicate begins the time anew, so that an event that keeps repeating stays
-/// dropped. **Decided otherwise** by default (as KIP-655, Flink and Vector do): time counts from what was
-/// forwarded, so that such an event is seen once an hour; `refresh: on_duplicate` decides as Kafka Streams.
+/// Kafka Streams examples: a duplicate restarts the time, so that an event that keeps repeating stays dropped.
+/// **Decided otherwise** by default (as KIP-655, Flink and Vector do): time counts from the forwarded record, so that
+/// such an event passes once an hour; `refresh: on_duplicate` decides as Kafka Streams does.
 #[test]
 fn kafka_streams_event_deduplication_a_duplicate_refreshes() {
     let given = || (0..5).map(|n| event("A").at(n * 40 * 60_000));
@@ -49,7 +49,7 @@ fn kafka_streams_event_deduplication_a_duplicate_refreshes() {
     assert_eq!(task.verdicts(given()), [Forwarded, Duplicate, Forwarded, Duplicate, Forwarded]);
 }
 
-/// Confluent's tutorial "find distinct events": three clicks that were sent twice are three. Its own input.
+/// Confluent's tutorial "find distinct events": of clicks sent twice, three are distinct. With its own input.
 #[test]
 fn confluent_finding_distinct_events() {
     let clicks = shapes::lines(&crate::corpus::file("kafka-tutorials/kstreams-input-events.txt"));
@@ -61,8 +61,8 @@ fn confluent_finding_distinct_events() {
     assert_eq!(seen, expected);
 }
 
-/// Flink, `RowTimeDeduplicateFunctionTest` and `ProcTimeDeduplicateKeepFirstRowFunctionTest`: after the TTL a
-/// key is new.
+/// Flink, `RowTimeDeduplicateFunctionTest` and `ProcTimeDeduplicateKeepFirstRowFunctionTest`: after the TTL a key is
+/// new.
 #[test]
 fn flink_deduplication_after_the_ttl_a_key_is_new() {
     let mut task = Task::of("identity: value.id\nretention: 1h\n");
@@ -71,8 +71,8 @@ fn flink_deduplication_after_the_ttl_a_key_is_new() {
     assert_eq!(reasons, [Reason::First, Reason::Seen, Reason::Expired, Reason::Seen]);
 }
 
-/// Flink, row-time deduplication that keeps the first row: a row needs an earlier time (`<`) to be the first.
-/// Here what was forwarded is not taken back: an earlier row that arrives late is dropped, and an equal one.
+/// Flink, row-time deduplication that keeps the first row: only an earlier time (`<`) makes a row the first. Here a
+/// forwarded record cannot be taken back: an earlier row that arrives late is dropped, and so is an equal one.
 #[test]
 fn flink_deduplication_keep_first() {
     let mut task = Task::of("identity: value.id\n");
@@ -100,7 +100,7 @@ fn redpanda_connect_dedupe() {
 }
 
 #[track_caller]
-fn vector_tells_apart(topology: &str, one: Value, other: Value) {
+fn vector_distinguishes(topology: &str, one: Value, other: Value) {
     let mut task = Task::of(topology);
     let given = [value(one.clone()), value(other.clone()), value(one), value(other)];
     assert_eq!(task.verdicts(given), [Forwarded, Forwarded, Duplicate, Duplicate]);
@@ -109,25 +109,25 @@ fn vector_tells_apart(topology: &str, one: Value, other: Value) {
 /// Vector, `dedupe` transform, `type_matching`: the text `"123"` is not the number 123, nested or not.
 #[test]
 fn vector_dedupe_type_matching() {
-    vector_tells_apart("identity: value.matched\n", json!({"matched": "123"}), json!({"matched": 123}));
-    vector_tells_apart("identity: {content: value.m}\n", json!({"m": {"key": "123"}}), json!({"m": {"key": 123}}));
+    vector_distinguishes("identity: value.matched\n", json!({"matched": "123"}), json!({"matched": 123}));
+    vector_distinguishes("identity: {content: value.m}\n", json!({"m": {"key": "123"}}), json!({"m": {"key": 123}}));
     let fingerprint = "identity: {fingerprint: value}\n";
-    vector_tells_apart(fingerprint, json!({"m": {"key": "123"}}), json!({"m": {"key": 123}}));
+    vector_distinguishes(fingerprint, json!({"m": {"key": "123"}}), json!({"m": {"key": 123}}));
 }
 
-/// Vector, `dedupe` transform, `null_vs_missing`: a field that is null is not one that is missing.
+/// Vector, `dedupe` transform, `null_vs_missing`: a null field is not a missing one.
 #[test]
 fn vector_dedupe_null_vs_missing() {
-    vector_tells_apart("identity: {fingerprint: value}\n", json!({"matched": null}), json!({}));
-    vector_tells_apart("identity: {content: value}\n", json!({"matched": null}), json!({}));
+    vector_distinguishes("identity: {fingerprint: value}\n", json!({"matched": null}), json!({}));
+    vector_distinguishes("identity: {content: value}\n", json!({"matched": null}), json!({}));
 }
 
-/// Vector, `dedupe` transform, `field_name_matters` and `field_order_irrelevant`: other names with the same
-/// values are another event, the same fields in another order are not.
+/// Vector, `dedupe` transform, `field_name_matters` and `field_order_irrelevant`: the same values under other names are
+/// another event, the same fields in another order are not.
 #[test]
 fn vector_dedupe_field_names_and_order() {
     for topology in ["identity: {fingerprint: value}\n", "identity: {content: value}\n"] {
-        vector_tells_apart(topology, json!({"a": "x"}), json!({"b": "x"}));
+        vector_distinguishes(topology, json!({"a": "x"}), json!({"b": "x"}));
         let mut task = Task::of(topology);
         let given = [r#"{"a":1,"b":{"c":2,"d":3}}"#, r#" { "b": {"d": 3, "c": 2}, "a": 1 } "#];
         let given = given.map(|text| Given { value: Some(text.as_bytes().to_vec()), ..Given::default() });
@@ -135,7 +135,7 @@ fn vector_dedupe_field_names_and_order() {
     }
 }
 
-/// Vector, `dedupe` transform, `ignore`: fields that are left out do not matter.
+/// Vector, `dedupe` transform, `ignore`: excluded fields do not matter.
 #[test]
 fn vector_dedupe_ignored_fields() {
     let mut task = Task::of("identity: {fingerprint: value, except: [value.sent_at]}\n");
@@ -143,8 +143,8 @@ fn vector_dedupe_ignored_fields() {
     assert_eq!(task.verdicts(given.map(value)), [Forwarded, Duplicate, Forwarded]);
 }
 
-/// Vector, `dedupe` transform, time-based cache: after the age limit the event is emitted again; a dropped one
-/// does not refresh it (vector#22847).
+/// Vector, `dedupe` transform, time-based cache: after the age limit the event is emitted again; a dropped one does not
+/// refresh it (vector#22847).
 #[test]
 fn vector_dedupe_age_limit() {
     let mut task = Task::of("identity: {content: value}\nretention: 1h\n");
@@ -152,7 +152,7 @@ fn vector_dedupe_age_limit() {
     assert_eq!(task.reasons(given), [Reason::First, Reason::Seen, Reason::Expired]);
 }
 
-/// Camel, `KafkaIdempotentRepository`: ids 0 to 4 sent twice are five out and five duplicates. That an id whose
+/// Camel, `KafkaIdempotentRepository`: ids 0 to 4 sent twice give five forwarded and five duplicates. That an id whose
 /// exchange failed is not remembered is a matter of transactions: see [`super::ENGINE`].
 #[test]
 fn camel_kafka_idempotent_repository() {
@@ -170,8 +170,8 @@ impl Given {
     }
 }
 
-/// kafka-flow, `SnapshotFold`: after recovery a record whose offset is at or below the snapshot's is skipped,
-/// whatever it holds; the next one is not.
+/// kafka-flow, `SnapshotFold`: after recovery records at or below the snapshot's offset are skipped, whatever they
+/// hold; the next one is not.
 #[test]
 fn kafka_flow_snapshot_fold_offsets_of_the_snapshot_are_skipped() {
     let mut task = Task::of("identity: value.id\n");
@@ -182,8 +182,8 @@ fn kafka_flow_snapshot_fold_offsets_of_the_snapshot_are_skipped() {
     assert_eq!(reasons[6], Reason::First);
 }
 
-/// KIP-655, distinct: a record at an offset that was processed is that record, not a duplicate of itself: the
-/// offsets decide before the ids do. With a crash before the commit: see [`super::ENGINE`].
+/// KIP-655, distinct: a record at a processed offset is that record, not its own duplicate: offsets decide before ids.
+/// With a crash before the commit: see [`super::ENGINE`].
 #[test]
 fn kip_655_a_record_is_not_its_own_duplicate() {
     let mut task = Task::of("identity: value.id\n");

@@ -1,4 +1,4 @@
-//! Snapshot reads, replayed watermarks, and what sinks of lake tables expect.
+//! Snapshot reads, replayed watermarks, and what sinks for lake tables expect.
 
 use ratchet::dedup::{Reason, Verdict};
 use serde_json::{Value, json};
@@ -23,8 +23,8 @@ fn last_op(task: &Task) -> Value {
     task.values().last().expect("something was forwarded")["__op"].clone()
 }
 
-/// debezium-server-iceberg, `IcebergChangeConsumerUpsertTest`: create at 1 and update at 3 leave the update,
-/// in either order.
+/// debezium-server-iceberg, `IcebergChangeConsumerUpsertTest`: a create at 1 and an update at 3 leave the update, in
+/// either order.
 #[test]
 fn debezium_server_iceberg_upsert_the_later_wins() {
     let mut task = Task::of(UPSERT);
@@ -35,7 +35,7 @@ fn debezium_server_iceberg_upsert_the_later_wins() {
     assert_eq!(last_op(&task), "u");
 }
 
-/// debezium-server-iceberg: a read and an update at one time leave the update, in either order.
+/// debezium-server-iceberg: a read and an update at the same time leave the update, in either order.
 #[test]
 fn debezium_server_iceberg_upsert_a_tie_of_read_and_update() {
     let mut task = Task::of(UPSERT);
@@ -46,7 +46,7 @@ fn debezium_server_iceberg_upsert_a_tie_of_read_and_update() {
     assert_eq!(last_op(&task), "u");
 }
 
-/// debezium-server-iceberg: a null key is an error. Here the record is invalid and a dead letter.
+/// debezium-server-iceberg: a null key is an error. Here the record is invalid and dead-lettered.
 #[test]
 fn debezium_server_iceberg_upsert_a_null_key_is_an_error() {
     let mut task = Task::of(UPSERT);
@@ -54,7 +54,7 @@ fn debezium_server_iceberg_upsert_a_null_key_is_an_error() {
     assert_eq!((decision.verdict, decision.reason), (Invalid, Reason::IdentityMissing));
 }
 
-/// TiCDC's rows by their commit's time, of which many rows may share one.
+/// TiCDC's rows by commit time, which many rows may share.
 const COMMIT_TS: &str = "
 identity: [value.table, value.id]
 version: {of: value.commitTs, as: integer}
@@ -65,9 +65,9 @@ fn committed(id: i64, ts: u64) -> Given {
     value(json!({"table": "t", "id": id, "commitTs": ts}))
 }
 
-/// TiCDC, `cdc kafka consumer`: a row below what was resolved is dropped, an equal one is kept. Here what was
-/// resolved is per row, not per partition. **Decided otherwise** for other rows: one below the stream's
-/// highest commit time that was never seen is forwarded, since dropping by a stream-wide mark loses changes.
+/// TiCDC, `cdc kafka consumer`: a row below the resolved time is dropped, an equal one is kept. Here that time is per
+/// row, not per partition. **Decided otherwise** for other rows: one that was never seen is forwarded even below the
+/// stream's highest commit time, since dropping by a stream-wide mark loses changes.
 #[test]
 fn ticdc_consumer_rows_below_the_watermark() {
     let mut task = Task::of(COMMIT_TS);
@@ -76,8 +76,8 @@ fn ticdc_consumer_rows_below_the_watermark() {
     assert_eq!(task.verdicts(given), [Forwarded, Stale, Forwarded, Forwarded]);
 }
 
-/// TiCDC, `cdc kafka consumer`: an older watermark that is replayed at a newer offset is ignored, without a
-/// panic. Here the watermarks of a partition are one thing, of which an older one is stale.
+/// TiCDC, `cdc kafka consumer`: an older watermark replayed at a newer offset is ignored, without a panic. Here a
+/// partition's watermarks have one identity, and an older one is stale.
 #[test]
 fn ticdc_consumer_a_replayed_older_watermark() {
     let mut task = Task::of("preset: ticdc@1\n");

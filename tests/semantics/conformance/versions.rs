@@ -9,7 +9,7 @@ use Verdict::{Duplicate, Forwarded, Invalid, Stale};
 
 use crate::task::{Given, Task, keyed, value};
 
-/// Rows with a sequence that belongs to a source, and deletes.
+/// Rows with a sequence within a source, and deletes.
 const ROWS: &str = "
 input: {topics: [cdc], key_format: json}
 identity: {content: key}
@@ -51,7 +51,7 @@ fn hazelcast_jet_cdc_sinks_test_two_keys_reversed() {
     assert_eq!(names(&task), BTreeMap::from([(r#"{"id":1}"#.to_owned(), json!("update1"))]));
 }
 
-/// Hazelcast Jet, `WriteCdcP`: another source's sequence begins again at 0 and is accepted.
+/// Hazelcast Jet, `WriteCdcP`: another source's sequence restarts at 0 and is accepted.
 #[test]
 fn hazelcast_jet_write_cdc_p_the_source_changes() {
     let mut task = Task::of(ROWS);
@@ -67,7 +67,7 @@ fn hazelcast_jet_write_cdc_p_an_equal_sequence_is_dropped() {
     assert_eq!(task.verdicts([row(1, "update", 2), row(1, "sync", 2)]), [Forwarded, Duplicate]);
 }
 
-/// The binlog position in one text, as Hudi's `_event_seq` has it, but with the file's name before it.
+/// The binlog position in one text, as in Hudi's `_event_seq`, but preceded by the file's name.
 const BINLOG: &str = "
 identity: value.id
 version: {of: value.at, as: binlog}
@@ -91,8 +91,8 @@ fn hudi_mysql_debezium_payload_a_later_file_stays() {
     hudi_mysql("1.200", "2.100", true);
 }
 
-/// Hudi, `TestMySqlDebeziumAvroPayload` and apache/hudi#9475: positions are numbers. As text `"0.23"` would be
-/// after `"0.123"`, and the change be lost.
+/// Hudi, `TestMySqlDebeziumAvroPayload` and apache/hudi#9475: positions are numbers. As text `"0.23"` would come after
+/// `"0.123"`, and the change would be lost.
 #[test]
 fn hudi_mysql_debezium_payload_positions_are_numbers() {
     hudi_mysql("1.100", "1.50", false);
@@ -101,8 +101,8 @@ fn hudi_mysql_debezium_payload_positions_are_numbers() {
     hudi_mysql("0.10", "0.1", false);
 }
 
-/// Hudi, `TestMySqlDebeziumAvroPayload`: an equal position replaces. **Decided otherwise** by default: an equal
-/// version is a redelivery far more often than a second change; `on_equal: forward` decides as Hudi does.
+/// Hudi, `TestMySqlDebeziumAvroPayload`: an equal position replaces. **Decided otherwise** by default: an equal version
+/// is a redelivery far more often than a second change; `on_equal: forward` decides as Hudi does.
 #[test]
 fn hudi_mysql_debezium_payload_an_equal_position_replaces() {
     let twice = || [at_binlog("1.100"), at_binlog("1.100")];
@@ -138,15 +138,15 @@ fn hudi_postgres_debezium_payload_deletes_have_their_version() {
     assert!(task.table(|value| value["op"] == "d").is_empty());
 }
 
-/// Hudi, `TestPostgresDebeziumAvroPayload`: null is stored, the incoming one wins.
+/// Hudi, `TestPostgresDebeziumAvroPayload`: the stored position is null, and the incoming one wins.
 #[test]
 fn hudi_postgres_debezium_payload_null_stored() {
     let mut task = Task::of(LSN);
     assert_eq!(task.verdicts([at_lsn("c", Value::Null), at_lsn("u", 98)]), [Forwarded, Forwarded]);
 }
 
-/// Hudi, `TestPostgresDebeziumAvroPayload`: an incoming null is an error. **Decided otherwise** by default: a
-/// record without a position (an incremental snapshot's) passes and changes nothing of what is remembered;
+/// Hudi, `TestPostgresDebeziumAvroPayload`: an incoming null is an error. **Decided otherwise** by default: a record
+/// without a position (an incremental snapshot's) passes and changes nothing that is remembered;
 /// `on_missing_version: dead_letter` or `fail` decides as Hudi does.
 #[test]
 fn hudi_postgres_debezium_payload_null_incoming() {
@@ -194,8 +194,8 @@ fn materialize_sql_server_slots() {
     assert_eq!(verdicts, [Forwarded, Forwarded, Stale]);
 }
 
-/// Materialize, Debezium deduplication of several partitions: positions 3, 2, 1 on partitions 2, 1, 0 are all
-/// kept. Here each partition has entries of its own, and each row its own version.
+/// Materialize, Debezium deduplication of several partitions: positions 3, 2, 1 on partitions 2, 1, 0 are all kept.
+/// Here each partition has its own entries, and each row its own version.
 #[test]
 fn materialize_multi_partition() {
     let mut task = Task::of(BINLOG);
@@ -203,8 +203,8 @@ fn materialize_multi_partition() {
     assert_eq!(task.verdicts(given), [Forwarded, Forwarded, Forwarded]);
 }
 
-/// Materialize, upsert envelope of Debezium: a duplicated update is one row; a row that was deleted and is
-/// inserted anew, by a record that looks like an update, returns.
+/// Materialize, upsert envelope of Debezium: a duplicated update is one row; a deleted row returns when it is inserted
+/// again, by a record that looks like an update.
 #[test]
 fn materialize_debezium_upsert() {
     let mut task = Task::of(LSN);
@@ -230,7 +230,7 @@ fn risingwave_version_column_an_older_version_is_ignored() {
     assert_eq!(Task::of(VERSION_COLUMN).verdicts(given), [Forwarded, Forwarded, Forwarded, Stale]);
 }
 
-/// RisingWave: an equal version overwrites. **Decided otherwise** by default; `on_equal: forward` does it.
+/// RisingWave: an equal version overwrites. **Decided otherwise** by default; `on_equal: forward` decides likewise.
 #[test]
 fn risingwave_version_column_an_equal_version_overwrites() {
     let given = || [at_column(2, 2), at_column(2, 2)];
@@ -239,7 +239,7 @@ fn risingwave_version_column_an_equal_version_overwrites() {
     assert_eq!(Task::of(&overwriting).verdicts(given()), [Forwarded, Forwarded]);
 }
 
-/// RisingWave: a version of a timestamp, a text and an integer.
+/// RisingWave: a version made of a timestamp, a text and an integer.
 #[test]
 fn risingwave_version_column_of_mixed_types() {
     let mut task = Task::of(
@@ -257,9 +257,9 @@ fn risingwave_version_column_of_mixed_types() {
     assert_eq!(verdicts, [Forwarded, Forwarded, Forwarded, Stale, Stale, Forwarded]);
 }
 
-/// RisingWave refuses a version column that is a boolean or JSON, and a table without it, when the table is
-/// made. Here a record says what it holds, so the record is refused; one without a version is forwarded
-/// unless `on_missing_version` says otherwise (see [`hudi_postgres_debezium_payload_null_incoming`]).
+/// RisingWave rejects a boolean or JSON version column, and a table without the column, when the table is created. Here
+/// the type is only known from the record, so the record is invalid; one without a version is forwarded unless
+/// `on_missing_version` says otherwise (see [`hudi_postgres_debezium_payload_null_incoming`]).
 #[test]
 fn risingwave_version_column_of_no_order_is_an_error() {
     let of = |version: Value| value(json!({"k": 1, "v1": version, "v2": 1}));
@@ -278,7 +278,7 @@ fn paimon_sequence_field_nulls_are_lowest() {
     assert_eq!(task.verdicts([of(json!(1), Value::Null), of(Value::Null, json!(9))]), [Stale, Stale]);
 }
 
-/// Paimon: of equal sequences the one that arrives later wins. **Decided otherwise** by default, as above.
+/// Paimon: of equal sequences the later arrival wins. **Decided otherwise** by default, as above.
 #[test]
 fn paimon_sequence_field_ties_by_arrival() {
     let given = || ["first", "second"].map(|name| value(json!({"k": 1, "v1": 1, "v2": 1, "name": name})));

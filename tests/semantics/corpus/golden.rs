@@ -1,21 +1,21 @@
-//! Golden files: what ratchet makes of a file of the corpus, and why that is right.
+//! Golden files: how ratchet judges a file of the corpus, and why that is right.
 //!
 //! ```text
 //! # What the file is.
 //! judged by: debezium-mysql            tests/corpus/topologies/debezium-mysql.yaml
-//! key: id                              optional: how the key is made of the value, see `Keys`
+//! key: id                              optional: how the key is derived from the value, see `Keys`
 //! key 15: {"id":111}                   optional: the key of one record; `null` for none
-//! keys from: other-file.json           optional: the keys stand in a file of their own
+//! keys from: other-file.json           optional: the keys are in a file of their own
 //! pairs: key, value                    optional: documents are keys and values in turn
-//! skip: 0                              optional: what is no record, such as a schema
-//! after: a.txt, b.txt                  optional: files that the same task has judged before, beside this one
+//! skip: 0                              optional: documents that are no records, such as a schema
+//! after: a.txt, b.txt                  optional: files that the same task has judged before, in the same folder
 //! 0 | forwarded first | IDENTITY | VERSION | EPOCH
 //! again | 1 duplicate version_equal    the same records once more, behind the others
 //! why 0: ...                           for each record, or a range of them, and for `again`
 //! ```
 //!
-//! Several blocks, each begun by `judged by`, judge the file in several ways. With `RATCHET_GOLDEN=write` in
-//! the environment the lines of verdicts are written anew, to be read and explained by a person.
+//! Several blocks, each starting with `judged by`, judge the file in several ways. With `RATCHET_GOLDEN=write` in the
+//! environment the verdict lines are rewritten, to be read and explained by a person.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,12 +27,12 @@ use ratchet::dedup::Decision;
 use super::shapes::{self, Keys, Raw};
 use crate::task::{Given, Task};
 
-/// Whether golden files are to be written anew.
+/// Whether golden files are to be rewritten.
 pub fn is_writing() -> bool {
     std::env::var_os("RATCHET_GOLDEN").is_some_and(|word| word == "write")
 }
 
-/// Fails unless all is right: `problems` of each golden file, by its name.
+/// Fails unless all golden files are right; `problems` has those of each, by name.
 pub fn assert_right(problems: Vec<(String, Vec<String>)>) {
     let wrong = problems.iter().filter(|(_, problems)| !problems.is_empty());
     let wrong: Vec<_> = wrong.map(|(name, problems)| format!("{name}\n    {}", problems.join("\n    "))).collect();
@@ -56,7 +56,7 @@ struct Block {
 }
 
 impl Golden {
-    /// Judges the file at `path` as its golden file in `place` says, or writes that anew: what is not right.
+    /// Compares the file at `path` with its golden file in `place`, or rewrites that; returns the problems.
     pub fn check(place: &Path, path: &str, read: &dyn Fn(&str) -> Vec<Raw>) -> Vec<String> {
         let text = fs::read_to_string(place).map_err(|error| error.to_string());
         let parsed = text.and_then(|text| Self::parse(&text));
@@ -69,7 +69,7 @@ impl Golden {
         }
     }
 
-    /// The file at `path` as the golden file in `place` has it judged: for each block a topology, and the records.
+    /// The records of the file at `path` for each block of the golden file in `place`, with the block's topology.
     pub fn given(place: &Path, path: &str, read: &dyn Fn(&str) -> Vec<Raw>) -> Vec<(String, Vec<Given>)> {
         let text = fs::read_to_string(place).expect("the golden file is there");
         let golden = Self::parse(&text).unwrap_or_else(|problem| panic!("{}: {problem}", place.display()));
@@ -106,7 +106,7 @@ impl Golden {
         Ok(golden)
     }
 
-    /// Judges the file at `path`, `read` giving the records of a file: everything that is not as it is written here.
+    /// Judges the file at `path`; `read` returns a file's records. Returns all differences from this golden file.
     fn problems(&self, path: &str, read: &dyn Fn(&str) -> Vec<Raw>) -> Vec<String> {
         let mut problems = Vec::new();
         for block in &self.blocks {
@@ -121,7 +121,7 @@ impl Golden {
         problems
     }
 
-    /// The text with verdicts as they are found now.
+    /// The text with the current verdicts.
     fn rewritten(&self, path: &str, read: &dyn Fn(&str) -> Vec<Raw>) -> Result<String, String> {
         let mut text = self.about.join("\n") + "\n";
         for block in &self.blocks {
@@ -142,7 +142,7 @@ impl Block {
         self.head.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// The lines of verdicts as they should be.
+    /// The verdict lines as they should be.
     fn judge(&self, path: &str, read: &dyn Fn(&str) -> Vec<Raw>) -> Result<Vec<String>, String> {
         for (name, _) in &self.head {
             let known = ["judged by", "key", "keys from", "pairs", "skip", "after"];
@@ -174,7 +174,7 @@ impl Block {
         Ok(lines)
     }
 
-    /// The records as they are to be given; keys for single records are those of the file itself, if it is its `own`.
+    /// The records to give; keys for single records apply only to the golden file's `own` file.
     fn records(&self, mut records: Vec<Raw>, read: &dyn Fn(&str) -> Vec<Raw>, own: bool) -> Vec<Given> {
         if self.get("pairs").is_some() {
             records = shapes::paired(records);
@@ -202,7 +202,7 @@ impl Block {
         given.collect()
     }
 
-    /// Records that no `why` is about.
+    /// The records without a `why`.
     fn unexplained(&self, records: usize) -> Vec<String> {
         let mut explained = vec![false; records];
         let mut again = false;
@@ -215,7 +215,7 @@ impl Block {
                 }
                 let (from, to) = range.split_once('-').unwrap_or((range, range));
                 let (Ok(from), Ok(to)) = (from.parse::<usize>(), to.parse::<usize>()) else {
-                    return vec![format!("`why {why}`: {range} is no record")];
+                    return vec![format!("`why {why}`: {range} is not a record number")];
                 };
                 match explained.get_mut(from..=to) {
                     Some(slots) => slots.fill(true),
@@ -228,7 +228,7 @@ impl Block {
     }
 }
 
-/// Verdict and reason, and what is done, where that does not follow from the verdict.
+/// Verdict and reason, and the action where it does not follow from the verdict.
 fn verdict(decision: Decision) -> String {
     let (verdict, reason, action) = (decision.verdict.as_str(), decision.reason.as_str(), decision.action.as_str());
     if verdict == "invalid" { format!("{verdict}, {action}: {reason}") } else { format!("{verdict} {reason}") }

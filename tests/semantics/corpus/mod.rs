@@ -1,6 +1,5 @@
 //! The corpus in `tests/corpus`: public change events, each judged as its golden file says. Goal: of what real
-//! producers wrote no good change is dropped and no duplicate forwarded, and nothing at all makes ratchet
-//! crash.
+//! producers wrote, no good change is dropped and no duplicate forwarded, and nothing makes ratchet crash.
 
 pub mod golden;
 pub mod shapes;
@@ -51,7 +50,7 @@ fn files_in(name: &str) -> BTreeSet<String> {
     found
 }
 
-/// The files that hold no records, each with the reason.
+/// The files without records, each with the reason.
 fn none() -> Vec<(String, String)> {
     let text = text("golden/none.txt");
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -61,7 +60,7 @@ fn none() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Every file that has records: its name, a topology, and the records for that.
+/// Every file with records: its name, a topology, and the records for that topology.
 pub fn histories() -> Vec<(String, String, Vec<Given>)> {
     let read = |path: &str| shapes::records(&file(path));
     let names = files_in("golden").into_iter().filter(|name| name != "none.txt");
@@ -91,7 +90,7 @@ fn all_topologies() -> Vec<(String, String)> {
     all
 }
 
-/// Every file is named with its source and a licence under which it may be passed on.
+/// Every file is listed with its source and a licence that permits redistribution.
 #[test]
 fn every_file_has_its_source_and_licence() {
     let manifest = text("MANIFEST.tsv");
@@ -106,13 +105,13 @@ fn every_file_has_its_source_and_licence() {
     assert_eq!(named, files_in("files"));
 }
 
-/// No file is forgotten: it has a golden file, or it is listed with the reason why it has none.
+/// Every file has a golden file, or is listed with the reason why not.
 #[test]
 fn every_file_has_a_golden_file_or_a_reason_why_not() {
     let goldens = files_in("golden").into_iter().filter_map(|file| file.strip_suffix(".txt").map(str::to_owned));
     let mut covered: BTreeSet<String> = goldens.filter(|file| file != "none").collect();
     for (file, reason) in none() {
-        assert!(reason.len() > 10, "{file}: {reason} is no reason");
+        assert!(reason.len() > 10, "{file}: {reason} is too short a reason");
         assert!(covered.insert(file.clone()), "{file} has a golden file and a reason why not");
     }
     assert_eq!(covered, files_in("files"));
@@ -130,13 +129,13 @@ fn every_file_is_judged_as_its_golden_file_says() {
     golden::assert_right(problems.collect());
 }
 
-/// Nothing crashes: every file, through every preset and topology, with and without a key; and each time the
-/// same comes of it.
+/// Nothing crashes: every file runs through every preset and topology, with and without a key, each time with the same
+/// result.
 #[test]
 fn no_file_crashes_any_preset() {
     let files: Vec<_> = files_in("files").into_iter().map(|path| shapes::records(&file(&path))).collect();
     let topologies = all_topologies();
-    assert!(topologies.len() >= 14, "there are the presets at least");
+    assert!(topologies.len() >= 14, "the presets alone are more");
     let mut judged = 0;
     for (name, text) in topologies {
         let loaded = load(&text).unwrap_or_else(|diagnostics| panic!("{name}: {}", diagnostics.render(false)));

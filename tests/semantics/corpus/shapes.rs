@@ -1,4 +1,4 @@
-//! The shapes in which people keep change events in files, and the keys that a capture of values only lacks.
+//! The forms in which change events are kept in files, and the keys that a capture of values lacks.
 
 use serde_json::{Map, Value, json};
 
@@ -18,9 +18,9 @@ pub fn lines(text: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The records in a file: JSON documents, on lines of their own or printed over many, after a licence in a
-/// comment or not; `KEY^VALUE` or `KEY:VALUE`, where nothing after the separator is null. What is not JSON is a
-/// record a line.
+/// The records in a file: JSON documents, one a line or over several, optionally after a licence in a comment;
+/// `KEY^VALUE` or `KEY:VALUE`, with a null value if nothing follows the separator. A line that is not JSON is one
+/// record.
 pub fn records(text: &[u8]) -> Vec<Raw> {
     let mut records = Vec::new();
     let mut rest = text.trim_ascii();
@@ -51,19 +51,19 @@ pub fn records(text: &[u8]) -> Vec<Raw> {
     records
 }
 
-/// The length of the JSON document that `text` begins with.
+/// The length of the JSON document at the start of `text`.
 fn document(text: &[u8]) -> Option<usize> {
     let mut stream = serde_json::Deserializer::from_slice(text).into_iter::<Value>();
     stream.next()?.ok()?;
     Some(stream.byte_offset())
 }
 
-/// Documents that are keys and values in turn, made into records.
+/// Joins documents that are keys and values in turn into records.
 pub fn paired(records: Vec<Raw>) -> Vec<Raw> {
     records.chunks(2).map(|pair| Raw { key: pair[0].value.clone(), value: pair[1].value.clone() }).collect()
 }
 
-/// The key that the producer would have written, where a capture has values only.
+/// The key that the producer would have written, for a capture of values only.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Keys {
     /// These columns of the row, as Debezium writes them: from `after`, or from `before` of a delete.
@@ -72,7 +72,7 @@ pub enum Keys {
     MongoId,
     /// These columns of the row, with database and table, as Maxwell writes them.
     Maxwell(Vec<String>),
-    /// Another one for each record: the examples of a page are not the history of one row.
+    /// A different one for each record: the examples of a page are not the history of one row.
     Examples,
 }
 
@@ -88,7 +88,7 @@ impl Keys {
         }
     }
 
-    /// The key of record number `nth`; `None` where the value has no row.
+    /// The key of record number `nth`; `None` if the value has no row.
     pub fn of(&self, nth: usize, value: &[u8]) -> Option<Vec<u8>> {
         let value: Value = serde_json::from_slice(value).ok()?;
         let envelope = value.get("payload").unwrap_or(&value);
@@ -124,7 +124,7 @@ fn names(text: &str) -> Vec<String> {
     text.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
-/// Looks through Avro's JSON of a union with a record: an object of the record's full name.
+/// Unwraps Avro's JSON of a union with a record: an object named by the record's full name.
 fn row(value: &Value) -> &Value {
     match value.as_object().map(|object| object.iter().collect::<Vec<_>>()).as_deref() {
         Some([(name, inner)]) if name.contains('.') && inner.is_object() => inner,

@@ -1,5 +1,5 @@
-//! The checker's own reading and writing of the persisted bytes, after the tables in `src/format.rs`
-//! and the modules it points at, and without any of their code.
+//! The checker's own reading and writing of the persisted bytes, after the tables in `src/format.rs` and the modules it
+//! refers to, without using any of their code.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -9,7 +9,7 @@ pub const POSITION_KEY: &[u8] = &[0x00];
 /// The key of a store's own position.
 pub const STORE_META_KEY: &[u8] = &[0xff, b'm'];
 
-/// A transaction's name.
+/// Identifies a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token {
     pub lane: u64,
@@ -19,7 +19,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// As it stands in the committed offset's metadata.
+    /// As in the committed offset's metadata.
     pub fn text(&self) -> String {
         let id: String = self.changelog_id.iter().map(|b| format!("{b:02x}")).collect();
         format!("{:016x}.{:x}.{id}.{}", self.lane, self.transaction, self.partition)
@@ -46,13 +46,13 @@ pub struct Position {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     pub bytes: Vec<u8>,
-    /// The versions that each segment is above, and the offset at which it began.
+    /// For each segment, the versions it lies above, and the offset at which it began.
     pub segments: Vec<(Option<Vec<u8>>, i64)>,
-    /// Offsets, and the version that was reached there.
+    /// Offsets, and the version reached there.
     pub reached: Vec<(i64, Vec<u8>)>,
 }
 
-/// Where a store stands.
+/// How far a store has got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreMeta {
     pub changelog_id: [u8; 16],
@@ -191,7 +191,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> [u8; N] {
-        self.take(N).try_into().expect("as many as were taken")
+        self.take(N).try_into().expect("this many bytes were taken")
     }
 
     fn unsigned(&mut self) -> u64 {
@@ -212,7 +212,7 @@ impl<'a> Cursor<'a> {
     fn text(&mut self) -> String {
         let length = self.unsigned() as usize;
         String::from_utf8(self.take(length).to_vec())
-            .unwrap_or_else(|_| panic!("{} has a text that is none", self.what))
+            .unwrap_or_else(|_| panic!("{} has a text that is not UTF-8", self.what))
     }
 
     fn bytes(&mut self) -> Vec<u8> {
@@ -242,7 +242,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What an entry says.
+/// The contents of an entry.
 #[derive(Clone, Copy, Default)]
 pub struct Remembered<'a> {
     pub record_key: Option<&'a [u8]>,
@@ -271,7 +271,7 @@ impl Remembered<'_> {
     }
 }
 
-/// Kafka's hash of a key, without its sign: `Utils.toPositive(Utils.murmur2(key))`, written after the Java.
+/// Kafka's hash of a key, without its sign: `Utils.toPositive(Utils.murmur2(key))`, transcribed from the Java.
 fn murmur2(data: &[u8]) -> u32 {
     let (m, r) = (0x5bd1_e995_u32, 24);
     let mut h = 0x9747_b28c_u32 ^ data.len() as u32;
@@ -305,7 +305,7 @@ fn murmur2(data: &[u8]) -> u32 {
     h & 0x7fff_ffff
 }
 
-/// The key of an identity: the parts' tags and bytes, or their SHA-256 if they are many.
+/// The key of an identity: the parts' tags and bytes, or their SHA-256 if they are long.
 pub fn identity_key(parts: &[Value]) -> Vec<u8> {
     let mut identity = Vec::new();
     for part in parts {
@@ -313,7 +313,7 @@ pub fn identity_key(parts: &[Value]) -> Vec<u8> {
             Value::Bool(value) => identity.push(if *value { 2 } else { 1 }),
             Value::Number(number) => counted(3, canonical(number).as_bytes(), &mut identity),
             Value::String(text) => counted(4, text.as_bytes(), &mut identity),
-            other => panic!("{other} is no scalar"),
+            other => panic!("{other} is not a scalar"),
         }
     }
     if identity.len() > 128 {
@@ -322,7 +322,7 @@ pub fn identity_key(parts: &[Value]) -> Vec<u8> {
     [&[0x10][..], &identity].concat()
 }
 
-/// The key of a table, by its name, under which its last truncate is remembered.
+/// The key under which the last truncate of the table with this name is remembered.
 pub fn table_key(name: &Value) -> Vec<u8> {
     let mut identity = vec![0x10, 0x20];
     counted(4, name.as_str().unwrap_or_default().as_bytes(), &mut identity);
@@ -343,7 +343,7 @@ fn counted(tag: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend(bytes);
 }
 
-/// Significant digits and the power of ten. The proofs' identities are integers.
+/// Significant digits and the power of ten. The tests' identities are integers.
 fn canonical(number: &serde_json::Number) -> String {
     let digits =
         number.as_i128().unwrap_or_else(|| panic!("the checker knows integers only, not {number}")).to_string();
@@ -355,8 +355,8 @@ fn canonical(number: &serde_json::Number) -> String {
     }
 }
 
-/// An integer so that the bytes' order is the numbers': sign and length, then the magnitude; the
-/// complement of it for a negative one.
+/// An integer encoded so that the bytes sort like the numbers: sign and length, then the magnitude; a negative one is
+/// complemented.
 pub fn version(value: i128) -> Vec<u8> {
     let magnitude: Vec<u8> = value.unsigned_abs().to_be_bytes().into_iter().skip_while(|&byte| byte == 0).collect();
     let mut out = vec![0x80 + magnitude.len() as u8];

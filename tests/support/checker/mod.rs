@@ -1,20 +1,18 @@
-//! The checker: reads what a job was given and what it has left behind in Kafka and on disk, and compares
-//! it, record for record and transaction for transaction, with what the model says. It shares no code
-//! with the operator: see [`model`] and [`bytes`].
+//! The checker: reads what a job was given and what it left behind in Kafka and on disk, and compares the two, record
+//! for record and transaction for transaction, by the model. It shares no code with the operator: see [`model`] and
+//! [`bytes`].
 //!
 //! It confirms, per partition (the numbers are those of the invariants in docs/guarantees.md):
 //!
 //! 1. output = model(input below the committed offset): order, key, value, headers and timestamp;
 //! 2. the versions of an identity strictly increase in the output, where nothing expires;
-//! 3. every input record is exactly one of forwarded, duplicate, stale and dead-lettered, and the dead
-//!    letters are those and no others;
-//! 4. a transaction is whole: what it wrote to the changelog is what its range of the input changes in the
-//!    model's state, its last record is the position record, the ranges follow one another without gap or
-//!    overlap, and the last of them ends at the committed offset, whose metadata names the same token;
-//! 5. each store holds what the changelog says up to the store's position, byte for byte;
-//! 6. the changelog, folded, is the model's state;
-//! 7. the transactions of a lane stand in the order in which it made them, and the committed offset names an owner
-//!    of the job's, or nobody.
+//! 3. every input record is exactly one of forwarded, duplicate, stale and dead-lettered, and the dead letters are
+//! exactly those records; 4. a transaction is whole: its changelog records are what its range of the input changes in
+//! the model's state, the last of them is the position record, the ranges follow one another without gap or overlap,
+//! and the last range ends at the committed offset, whose metadata names the same token; 5. each store holds what the
+//! changelog says up to the store's position, byte for byte; 6. the changelog, folded, is the model's state; 7. a
+//! lane's transactions are in the order in which it made them, and the committed offset names an owner of the job's, or
+//! nobody.
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 pub mod bytes;
@@ -32,25 +30,25 @@ pub use model::{Fate, Rules};
 /// A topic's records by partition.
 pub type Records = BTreeMap<i32, Vec<Stored>>;
 
-/// Key and value of everything that a changelog or a store holds.
+/// The keys and values of a changelog or a store.
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Found {
     /// How many records met each fate.
     pub fates: BTreeMap<Fate, usize>,
-    /// Who wrote each partition, one after the other, without repetition.
+    /// The owners that wrote each partition, in order, without repetition.
     pub owners: BTreeMap<i32, Vec<String>>,
-    /// How many transactions stand in the changelog.
+    /// How many transactions are in the changelog.
     pub transactions: usize,
-    /// How many identities a sweeper has removed; of a compacted changelog, how many of them did not come back.
+    /// How many identities a sweeper removed; for a compacted changelog, how many of those did not come back.
     pub swept: usize,
     /// How many stores were compared.
     pub stores: usize,
-    /// How many of them stood at the changelog's end.
+    /// How many of them were at the changelog's end.
     pub stores_current: usize,
-    /// How many stores were in the middle of a load, which nobody trusts.
+    /// How many stores were in the middle of a load, and so are not trusted.
     pub stores_unfinished: usize,
 }
 
@@ -63,8 +61,8 @@ impl Found {
         self.fates.iter().filter(|(fate, _)| matches!(fate, Fate::DeadLettered(_))).map(|(_, count)| count).sum()
     }
 
-    /// Asserts that the input had something of each kind in it, so that the run proves something.
-    pub fn assert_lively(&self) -> &Self {
+    /// Asserts that the input had records of each kind, so that the run proves something.
+    pub fn assert_each_fate(&self) -> &Self {
         for fate in [Fate::Forwarded, Fate::Duplicate, Fate::Stale] {
             assert!(self.count(fate) > 0, "no record was {fate:?}: {self:?}");
         }
@@ -72,16 +70,15 @@ impl Found {
     }
 }
 
-/// Checks a job that stands still: its input drained, its operators stopped or idle. `state_dirs` are the
-/// state folders of stopped operators.
+/// Checks a job at rest: its input drained, its operators stopped or idle. `state_dirs` are the state folders of
+/// stopped operators.
 ///
-/// # Panics
-/// At the first thing that is not as it has to be.
+/// # Panics At the first fault.
 pub fn check(job: &Job, state_dirs: &[&Path]) -> Found {
     check_against(job, &job.kafka.read(&job.input), state_dirs)
 }
 
-/// The same for a job whose input does not hold all that it held: `input` is what was there.
+/// The same for a job whose input has lost records: `input` is what it held.
 pub fn check_against(job: &Job, input: &Records, state_dirs: &[&Path]) -> Found {
     let output = job.kafka.read(&job.output);
     let changelog = job.kafka.read(&job.changelog());
@@ -90,7 +87,7 @@ pub fn check_against(job: &Job, input: &Records, state_dirs: &[&Path]) -> Found 
         Some(_) => job.kafka.read(&dead_letter).into_values().flatten().collect(),
         None => Vec::new(),
     };
-    // Where many topics share them, those of the others are not looked at here.
+    // Where several topics share the dead letters, skip those of the others.
     let is_ours = |letter: &Stored| letter.header("__ratchet.errors.topic").as_deref() == Some(&job.input);
     let letters: Vec<Stored> = letters.into_iter().filter(|letter| !job.reads_a_pattern() || is_ours(letter)).collect();
     let mut letters = Letters::new(job, letters);
@@ -110,8 +107,8 @@ pub fn check_against(job: &Job, input: &Records, state_dirs: &[&Path]) -> Found 
     found
 }
 
-/// Checks the output alone, for a job whose changelog does not tell everything any more: it is what the model makes
-/// of `input`, which holds what was read and nothing else. Dead letters are not looked at.
+/// Checks the output alone, for a job whose changelog is no longer complete: it has to be what the model makes of
+/// `input`, which holds exactly what was read. Ignores dead letters.
 pub fn check_output(job: &Job, input: &Records) -> Found {
     let (output, mut found) = (job.kafka.read(&job.output), Found::default());
     for (&partition, records) in input {
@@ -126,7 +123,7 @@ pub fn check_output(job: &Job, input: &Records) -> Found {
     found
 }
 
-/// One partition's records and what became of them.
+/// One partition's records and changelog.
 struct Partition<'a> {
     job: &'a Job,
     partition: i32,
@@ -163,7 +160,7 @@ impl Partition<'_> {
             "{name}: the committed offset's token is not the last transaction's"
         );
         check_order(&runs, &name);
-        // The last one who could have written: whoever wrote last, one who claimed and wrote nothing, or nobody.
+        // The last owner that could have written: the last writer, one that claimed and wrote nothing, or nobody.
         let owner = metadata.split(' ').nth(3).unwrap_or_default();
         assert!(
             owner == "released" || owner.starts_with(&format!("{}.", self.job.group())),
@@ -177,7 +174,7 @@ impl Partition<'_> {
         let mut fates = Vec::with_capacity(records.len());
         let mut rest = records.iter().peekable();
         for (written, position) in &runs {
-            // Nothing yet where a beginning at the end was committed before the first record.
+            // The range is empty if a start at the end was committed before the first record.
             let upto = position.processed.first().map_or(from, |range| range.1);
             while let Some(record) = rest.next_if(|r| r.offset < upto) {
                 fates.push(model.apply(record));
@@ -234,7 +231,7 @@ impl Partition<'_> {
     }
 }
 
-/// The changelog taken apart: each transaction's records and its position record.
+/// Splits the changelog into each transaction's records and its position record.
 fn transactions<'a>(changelog: &'a [Stored], name: &str) -> Vec<(&'a [Stored], Position)> {
     let key =
         |record: &'a Stored| record.key.as_deref().unwrap_or_else(|| panic!("{name}: a changelog record without key"));
@@ -251,13 +248,13 @@ fn transactions<'a>(changelog: &'a [Stored], name: &str) -> Vec<(&'a [Stored], P
     runs
 }
 
-/// The position records follow one another as those of one owner after the other do.
+/// Checks that the position records are in an order that one owner at a time can have written.
 fn check_order(runs: &[(&[Stored], Position)], name: &str) {
     let mut tokens = BTreeSet::new();
     let mut latest: BTreeMap<u64, u64> = BTreeMap::new();
     for pair in runs.windows(2) {
         let [(_, before), (_, after)] = pair else { unreachable!("windows of two") };
-        // What comes last may be an empty range: where the input is read again, after a reset.
+        // The last range may be empty: where the input is read again, after a reset.
         let highest = |position: &Position| position.processed.iter().map(|r| r.1).max();
         let (before, after) = (highest(before), highest(after));
         assert!(before <= after, "{name}: an owner went back from {before:?} to {after:?}: two of them wrote at once");
@@ -269,7 +266,7 @@ fn check_order(runs: &[(&[Stored], Position)], name: &str) {
     }
 }
 
-/// What one transaction wrote is what its range of the input changes. Returns how many identities it swept.
+/// Checks that a transaction wrote what its range of the input changes. Returns how many identities it swept.
 fn check_transaction(name: &str, model: &mut Model<'_>, written: &[Stored], position: &Position) -> usize {
     let at = format!("{name}, transaction {:?} up to {:?}", position.token, position.processed);
     let expected = model.take_changed();
@@ -306,7 +303,7 @@ fn check_versions_increase(name: &str, rules: &Rules, output: &[Stored]) {
     }
 }
 
-/// The dead letters, to be accounted for one by one.
+/// The dead letters that are not yet accounted for.
 struct Letters {
     topic: String,
     by_place: BTreeMap<(i32, i64), Stored>,
@@ -327,7 +324,7 @@ impl Letters {
             let place =
                 (header("partition").parse().expect("a partition"), header("offset").parse().expect("an offset"));
             let twice = by_place.insert(place, letter);
-            assert!(twice.is_none(), "{topic}: {place:?} stands there twice");
+            assert!(twice.is_none(), "{topic}: {place:?} is there twice");
         }
         Letters { topic, by_place }
     }
@@ -347,16 +344,11 @@ impl Letters {
     }
 
     fn assert_none_left(&self) {
-        assert!(
-            self.by_place.is_empty(),
-            "{}: letters of records that are fine: {:?}",
-            self.topic,
-            self.by_place.keys()
-        );
+        assert!(self.by_place.is_empty(), "{}: letters of valid records: {:?}", self.topic, self.by_place.keys());
     }
 }
 
-/// What a changelog's records leave behind.
+/// The state that a changelog's records result in.
 pub fn fold<'a>(changelog: impl IntoIterator<Item = &'a Stored>) -> State {
     let mut state = State::new();
     for record in changelog {
@@ -387,7 +379,7 @@ fn stores_in(dir: &Path) -> Vec<PathBuf> {
 fn check_store(path: &Path, changelog: &BTreeMap<i32, Vec<Stored>>, compacted: bool, found: &mut Found) {
     let mut held = read_store(path);
     let Some(meta) = held.remove(STORE_META_KEY) else {
-        // Made and killed before anything was flushed.
+        // Created, and killed before anything was flushed.
         assert!(held.is_empty(), "{}: entries without a position", path.display());
         found.stores_unfinished += 1;
         return;
@@ -397,7 +389,7 @@ fn check_store(path: &Path, changelog: &BTreeMap<i32, Vec<Stored>>, compacted: b
         found.stores_unfinished += 1;
         return;
     };
-    assert_eq!(token.partition, meta.partition, "{}: the token is of another partition", path.display());
+    assert_eq!(token.partition, meta.partition, "{}: the token is another partition's", path.display());
     let changelog = &changelog[&meta.partition];
     let current = changelog.last().is_none_or(|last| last.offset < meta.changelog_offset);
     if compacted && !current {
@@ -410,12 +402,12 @@ fn check_store(path: &Path, changelog: &BTreeMap<i32, Vec<Stored>>, compacted: b
         &expected,
     );
     let position = bytes::position(&expected[POSITION_KEY]);
-    assert_eq!(meta.token, Some(position.token), "{}: the token is not that of its position record", path.display());
+    assert_eq!(meta.token, Some(position.token), "{}: the token is not its position record's", path.display());
     found.stores += 1;
     found.stores_current += usize::from(current);
 }
 
-/// All that a store holds, which nobody may have open.
+/// The contents of a store, which must not be open anywhere.
 pub fn read_store(path: &Path) -> State {
     let store = rocksdb::DB::open_for_read_only(&rocksdb::Options::default(), path, false)
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()));

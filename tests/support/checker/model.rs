@@ -1,5 +1,5 @@
-//! What ratchet promises, as a sequential program over one partition's records: a tree of JSON, a map,
-//! one record after the other. It knows the rules and nothing of how the operator keeps them.
+//! What ratchet promises, as a sequential program over one partition's records: JSON trees, a map, one record after the
+//! other. It knows the rules, and nothing of how the operator keeps them.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 use super::bytes;
 use crate::cluster::Stored;
 
-/// What an identity may take, by default: 64 KiB. The proofs keep well away from the exact limit.
+/// The default maximum for an identity: 64 KiB. The tests keep well away from the exact limit.
 const IDENTITY_BYTES_MAX: usize = 65_536;
 
-/// What a record may take: 16 MiB. The proofs keep well away from this one, too.
+/// The maximum for a record: 16 MiB. The tests keep well away from this limit, too.
 const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// The rules of a topology, as far as the proofs use them: identity and version are fields of the value.
+/// The rules of a topology, as far as the tests use them: identity and version are fields of the value.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The fields that make up the identity.
     pub identity: Vec<&'static str>,
     /// The field that holds the version.
     pub version: Option<&'static str>,
-    /// For how long an identity is remembered; `None` is for ever.
+    /// How long an identity is remembered; `None` is for ever.
     pub retention_ms: Option<i64>,
-    /// What the output refuses for good.
+    /// Which records the output rejects for good.
     pub unsendable: fn(&Stored) -> bool,
 }
 
@@ -33,7 +33,7 @@ impl Rules {
     }
 }
 
-/// What becomes of a record.
+/// What happens to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     Forwarded,
@@ -58,7 +58,7 @@ pub struct Model<'a> {
     pub stream_time: i64,
     /// The highest `stream time - retention`.
     pub horizon: i64,
-    /// The state's keys that changed since the last [`Model::take_changed`], with what they hold now.
+    /// The keys that changed since the last [`Model::take_changed`], with their current values.
     changed: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Model<'a> {
         let fate = match (self.rules.version, version, known) {
             (None, _, None) => Fate::Forwarded,
             (None, _, Some(_)) => Fate::Duplicate,
-            // Without a version nothing can be said, and nothing is remembered.
+            // Without a version nothing can be decided, and nothing is remembered.
             (Some(_), None, _) => {
                 return if (self.rules.unsendable)(record) {
                     Fate::DeadLettered("unsendable")
@@ -125,12 +125,12 @@ impl<'a> Model<'a> {
         fate
     }
 
-    /// What a transaction that ends here has to have written.
+    /// What a transaction that ends here must have written.
     pub fn take_changed(&mut self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         std::mem::take(&mut self.changed)
     }
 
-    /// A sweeper has removed an identity: right only if it had expired.
+    /// A sweeper has removed an identity, which must have expired.
     pub fn sweep(&mut self, key: &[u8]) {
         let entry =
             self.entries.remove(key).unwrap_or_else(|| panic!("a tombstone for {key:02x?}, which is not in the state"));
@@ -153,7 +153,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// The identity's key and the version, or why there is none.
+/// The identity's key and the version, or the reason for a dead letter.
 fn read(rules: &Rules, record: &Stored) -> Result<(Vec<u8>, Option<i128>), &'static str> {
     if record.value.as_ref().is_some_and(|value| value.len() > RECORD_BYTES_MAX) {
         return Err("record_too_large");

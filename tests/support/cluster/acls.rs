@@ -1,7 +1,6 @@
-//! Rights on the test brokers: granted and taken away one by one, and in force when the call returns.
+//! Rights on the test brokers: granted and revoked one by one, and in force when the call returns.
 //!
-//! rust-rdkafka does not offer these calls, so they go to librdkafka itself; starting Java for each would take
-//! seconds.
+//! rust-rdkafka does not offer these calls, so they go to librdkafka itself; starting Java for each would take seconds.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -10,7 +9,7 @@ use rdkafka::bindings as rd;
 use super::Kafka;
 use crate::until::{DEADLINE, within};
 
-/// What a right is about.
+/// What kind of thing a right applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     Topic,
@@ -18,19 +17,19 @@ pub enum Resource {
     TransactionalId,
 }
 
-/// One operation that a user may do with what has this name.
+/// One operation that a user may perform on the resource of this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
     pub resource: Resource,
     pub name: String,
-    /// Whether everything whose name begins so is meant.
+    /// Whether it applies to every name with this prefix.
     pub prefixed: bool,
     /// As `kafka-acls.sh` takes it: `Read`, `DescribeConfigs`.
     pub operation: String,
 }
 
 impl Acl {
-    /// A binding of librdkafka's, which also serves as the filter that finds it.
+    /// librdkafka's binding, which also serves as the filter that finds it.
     fn binding(&self, user: &str) -> *mut rd::rd_kafka_AclBinding_t {
         use rd::{rd_kafka_AclOperation_t as Operation, rd_kafka_ResourcePatternType_t as Pattern};
         let resource = match self.resource {
@@ -53,7 +52,7 @@ impl Acl {
         let text = |text: &str| CString::new(text).expect("names have no zeros");
         let (name, principal, host) = (text(&self.name), text(&format!("User:{user}")), text("*"));
         let mut why = [0 as c_char; 256];
-        // SAFETY: all strings live through the call, which copies them; the buffer is as long as is said.
+        // SAFETY: all strings live through the call, which copies them; the buffer has the given length.
         let binding = unsafe {
             rd::rd_kafka_AclBinding_new(
                 resource,
@@ -67,28 +66,28 @@ impl Acl {
                 why.len(),
             )
         };
-        assert!(!binding.is_null(), "{self:?} is no right");
+        assert!(!binding.is_null(), "{self:?} is not a valid right");
         binding
     }
 }
 
 impl Kafka {
-    /// Lets `user` do all of this. Returns once the broker acts on it.
+    /// Grants `user` all of these. Returns once the broker applies them.
     pub fn allow(&self, user: &str, acls: &[Acl]) {
         let mut bindings: Vec<_> = acls.iter().map(|acl| acl.binding(user)).collect();
         // SAFETY: the bindings are alive and copied by the call.
-        self.ask_about_acls(|client, queue| unsafe {
+        self.request_acls(|client, queue| unsafe {
             rd::rd_kafka_CreateAcls(client, bindings.as_mut_ptr(), bindings.len(), std::ptr::null(), queue);
         });
         destroy(&mut bindings);
         acls.iter().for_each(|acl| self.await_acl(user, acl, true));
     }
 
-    /// Takes a right away again. Returns once the broker acts on it.
+    /// Revokes a right. Returns once the broker applies that.
     pub fn disallow(&self, user: &str, acl: &Acl) {
         let mut filters = vec![acl.binding(user)];
         // SAFETY: the filter is alive and copied by the call.
-        self.ask_about_acls(|client, queue| unsafe {
+        self.request_acls(|client, queue| unsafe {
             rd::rd_kafka_DeleteAcls(client, filters.as_mut_ptr(), filters.len(), std::ptr::null(), queue);
         });
         destroy(&mut filters);
@@ -104,47 +103,47 @@ impl Kafka {
     fn has_acl(&self, user: &str, acl: &Acl) -> bool {
         let mut filters = vec![acl.binding(user)];
         // SAFETY: the filter is alive and copied by the call.
-        let answer = self.ask_about_acls(|client, queue| unsafe {
+        let response = self.request_acls(|client, queue| unsafe {
             rd::rd_kafka_DescribeAcls(client, filters[0], std::ptr::null(), queue);
         });
         destroy(&mut filters);
         let mut count = 0;
-        // SAFETY: the answer is alive and of this call's type.
+        // SAFETY: the response is alive and of this call's type.
         unsafe {
-            let result = rd::rd_kafka_event_DescribeAcls_result(answer.0);
-            assert!(!result.is_null(), "an answer to another question");
+            let result = rd::rd_kafka_event_DescribeAcls_result(response.0);
+            assert!(!result.is_null(), "the response is another request's");
             rd::rd_kafka_DescribeAcls_result_acls(result, &mut count);
         }
         count > 0
     }
 
-    /// Asks and waits for the answer, which is no error.
-    fn ask_about_acls(&self, ask: impl FnOnce(*mut rd::rd_kafka_t, *mut rd::rd_kafka_queue_t)) -> Answer {
+    /// Sends a request and waits for its response, which must not be an error.
+    fn request_acls(&self, send: impl FnOnce(*mut rd::rd_kafka_t, *mut rd::rd_kafka_queue_t)) -> Response {
         let client = self.admin.inner().native_ptr();
         // SAFETY: the client lives as long as `self`, the queue until it is destroyed here.
-        let answer = unsafe {
+        let response = unsafe {
             let queue = rd::rd_kafka_queue_new(client);
-            ask(client, queue);
-            let answer = rd::rd_kafka_queue_poll(queue, DEADLINE.as_millis() as i32);
+            send(client, queue);
+            let response = rd::rd_kafka_queue_poll(queue, DEADLINE.as_millis() as i32);
             rd::rd_kafka_queue_destroy(queue);
-            answer
+            response
         };
-        assert!(!answer.is_null(), "the broker says nothing of rights within {DEADLINE:?}");
-        let answer = Answer(answer);
-        // SAFETY: the answer is alive; the string is static or the answer's.
+        assert!(!response.is_null(), "the broker does not respond about rights within {DEADLINE:?}");
+        let response = Response(response);
+        // SAFETY: the response is alive; the string is static or the response's.
         let (code, words) = unsafe {
-            let words = rd::rd_kafka_event_error_string(answer.0);
-            (rd::rd_kafka_event_error(answer.0), CStr::from_ptr(words).to_string_lossy().into_owned())
+            let words = rd::rd_kafka_event_error_string(response.0);
+            (rd::rd_kafka_event_error(response.0), CStr::from_ptr(words).to_string_lossy().into_owned())
         };
         assert_eq!(code, rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR, "{words}");
-        answer
+        response
     }
 }
 
-/// An answer, destroyed when it was read.
-struct Answer(*mut rd::rd_kafka_event_t);
+/// A response, destroyed when dropped.
+struct Response(*mut rd::rd_kafka_event_t);
 
-impl Drop for Answer {
+impl Drop for Response {
     fn drop(&mut self) {
         // SAFETY: owned.
         unsafe { rd::rd_kafka_event_destroy(self.0) }

@@ -1,8 +1,7 @@
-//! The tests' own view of Kafka, apart from the one that ratchet has: topics, plain and transactional
-//! writers ([`writer`]), rights ([`acls`]), a reader that knows where the end is, and what a group has
-//! committed.
+//! The tests' own view of Kafka, independent of ratchet's: topics, plain and transactional writers ([`writer`]), rights
+//! ([`acls`]), a reader that stops at the end, and what a group has committed.
 //!
-//! Use it from a test binary by `#[path]`, with `kafka` and `until` beside it at the crate's root.
+//! Include it in a test binary by `#[path]`, with `kafka` and `until` beside it at the crate's root.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the support")]
 
 mod acls;
@@ -28,12 +27,12 @@ pub use writer::{Transaction, Writer};
 use crate::kafka;
 use crate::until::{DEADLINE, within};
 
-/// One question to a broker.
-const ASK: Duration = Duration::from_secs(20);
-/// One of a question that is asked again and again: whoever is asked may be gone or frozen.
-const ASK_BRIEFLY: Duration = Duration::from_secs(2);
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+/// Timeout of a request that is repeated: the broker queried may be gone or frozen.
+const BRIEF_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A record as it stands in a topic.
+/// A record read from a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     pub offset: i64,
@@ -51,7 +50,7 @@ impl Stored {
     }
 }
 
-/// A record to be written.
+/// A record to write.
 #[derive(Clone, Debug, Default)]
 pub struct Fresh {
     pub partition: i32,
@@ -77,10 +76,10 @@ impl Fresh {
     }
 }
 
-/// What a partition holds.
+/// The offsets of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The first offset that is retained.
+    /// The first retained offset.
     pub start: i64,
     /// The last stable offset: what a read_committed reader can reach.
     pub stable: i64,
@@ -126,17 +125,17 @@ impl Kafka {
         self.create_on(topic, partitions, TopicReplication::Fixed(1), settings);
     }
 
-    /// Creates a topic whose partitions lie on so many brokers each.
+    /// Creates a topic with this many replicas of each partition.
     pub fn create_replicated(&self, topic: &str, partitions: i32, replicas: i32, settings: &[(&str, &str)]) {
         self.create_on(topic, partitions, TopicReplication::Fixed(replicas), settings);
     }
 
-    /// Creates a topic of one partition with replicas on the brokers named, led by the first of them.
+    /// Creates a topic of one partition with replicas on these brokers, led by the first.
     pub fn create_led(&self, topic: &str, brokers: &[i32], settings: &[(&str, &str)]) {
         self.create_on(topic, 1, TopicReplication::Variable(&[brokers]), settings);
     }
 
-    /// Creates a topic whose partitions lie on the brokers named.
+    /// Creates a topic with one partition on each of these brokers.
     pub fn create_placed(&self, topic: &str, brokers: &[i32], settings: &[(&str, &str)]) {
         let placed: Vec<&[i32]> = brokers.chunks(1).collect();
         self.create_on(topic, placed.len() as i32, TopicReplication::Variable(&placed), settings);
@@ -145,8 +144,8 @@ impl Kafka {
     fn create_on(&self, topic: &str, partitions: i32, replication: TopicReplication<'_>, settings: &[(&str, &str)]) {
         let mut new = NewTopic::new(topic, partitions, replication);
         new.config.extend_from_slice(settings);
-        let answers = self.tokio.block_on(self.admin.create_topics([&new], &admin_options())).expect("create_topics");
-        assert_eq!(answers, [Ok(topic.to_owned())]);
+        let results = self.tokio.block_on(self.admin.create_topics([&new], &admin_options())).expect("create_topics");
+        assert_eq!(results, [Ok(topic.to_owned())]);
         within(DEADLINE, &format!("topic {topic} to have {partitions} partitions with leaders"), || {
             (self.partitions(topic) == Some(partitions) && (0..partitions).all(|p| self.try_bounds(topic, p).is_ok()))
                 .then_some(())
@@ -155,17 +154,17 @@ impl Kafka {
 
     /// Deletes a topic and waits until it is gone.
     pub fn delete(&self, topic: &str) {
-        let answers = self.tokio.block_on(self.admin.delete_topics(&[topic], &admin_options())).expect("delete_topics");
-        assert_eq!(answers, [Ok(topic.to_owned())]);
+        let results = self.tokio.block_on(self.admin.delete_topics(&[topic], &admin_options())).expect("delete_topics");
+        assert_eq!(results, [Ok(topic.to_owned())]);
         within(DEADLINE, &format!("topic {topic} to be gone"), || self.partitions(topic).is_none().then_some(()));
     }
 
     /// Adds partitions to a topic, up to this count.
     pub fn add_partitions(&self, topic: &str, count: i32) {
         let wanted = NewPartitions::new(topic, count as usize);
-        let answers =
+        let results =
             self.tokio.block_on(self.admin.create_partitions([&wanted], &admin_options())).expect("create_partitions");
-        assert_eq!(answers, [Ok(topic.to_owned())]);
+        assert_eq!(results, [Ok(topic.to_owned())]);
         within(DEADLINE, &format!("topic {topic} to have {count} partitions"), || {
             (self.partitions(topic) == Some(count) && (0..count).all(|p| self.try_bounds(topic, p).is_ok()))
                 .then_some(())
@@ -174,62 +173,62 @@ impl Kafka {
 
     /// Whether every partition of every topic, Kafka's own included, has all its replicas in sync.
     pub fn is_in_sync(&self) -> bool {
-        let Ok(all) = self.uncommitted.fetch_metadata(None, ASK) else { return false };
+        let Ok(all) = self.uncommitted.fetch_metadata(None, REQUEST_TIMEOUT) else { return false };
         let mut partitions = all.topics().iter().flat_map(|topic| topic.partitions());
         partitions.all(|p| p.leader() >= 0 && p.isr().len() == p.replicas().len())
     }
 
-    /// Which broker leads each partition of a topic; nothing where nobody tells.
+    /// The leader of each partition of a topic; empty if no broker responds.
     pub fn leaders(&self, topic: &str) -> Vec<i32> {
         self.of_partitions(topic, |partition| partition.leader())
     }
 
-    /// Which brokers have all of each partition of a topic; nothing where nobody tells.
+    /// The in-sync replicas of each partition of a topic; empty if no broker responds.
     pub fn in_sync(&self, topic: &str) -> Vec<Vec<i32>> {
         self.of_partitions(topic, |partition| partition.isr().to_vec())
     }
 
     fn of_partitions<T>(&self, topic: &str, look: impl Fn(&MetadataPartition) -> T) -> Vec<T> {
-        // A client that has met a broker before it froze may ask that one, again and again.
-        let asking: BaseConsumer = client(&self.brokers).create().expect("a consumer");
-        let Ok(all) = asking.fetch_metadata(None, ASK_BRIEFLY) else { return Vec::new() };
+        // A new client: one that has met a broker before it froze may query that one again and again.
+        let querying: BaseConsumer = client(&self.brokers).create().expect("a consumer");
+        let Ok(all) = querying.fetch_metadata(None, BRIEF_TIMEOUT) else { return Vec::new() };
         let found = all.topics().iter().find(|t| t.name() == topic);
         found.map_or_else(Vec::new, |t| t.partitions().iter().map(look).collect())
     }
 
     pub fn delete_group(&self, group: &str) {
-        let answers = self.tokio.block_on(self.admin.delete_groups(&[group], &admin_options())).expect("delete_groups");
-        assert_eq!(answers, [Ok(group.to_owned())]);
+        let results = self.tokio.block_on(self.admin.delete_groups(&[group], &admin_options())).expect("delete_groups");
+        assert_eq!(results, [Ok(group.to_owned())]);
     }
 
     /// Removes a partition's records below `offset`, as retention would.
     pub fn delete_records(&self, topic: &str, partition: i32, offset: i64) {
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset");
-        let answer = self.tokio.block_on(self.admin.delete_records(&list, &admin_options())).expect("delete_records");
-        assert!(answer.elements().iter().all(|e| e.error().is_ok()), "{answer:?}");
+        let result = self.tokio.block_on(self.admin.delete_records(&list, &admin_options())).expect("delete_records");
+        assert!(result.elements().iter().all(|e| e.error().is_ok()), "{result:?}");
     }
 
-    /// How many partitions a topic has; `None` where there is no such topic.
+    /// The number of a topic's partitions; `None` if there is no such topic.
     pub fn partitions(&self, topic: &str) -> Option<i32> {
-        // Asked as a list of one topic: a consumer that asks for it does not create it.
-        let all = self.uncommitted.fetch_metadata(None, ASK).expect("the broker answers");
+        // From the list of all topics: querying a single one might create it.
+        let all = self.uncommitted.fetch_metadata(None, REQUEST_TIMEOUT).expect("the broker responds");
         let found = all.topics().iter().find(|t| t.name() == topic)?;
         (found.error().is_none() && !found.partitions().is_empty()).then_some(found.partitions().len() as i32)
     }
 
     pub fn bounds(&self, topic: &str, partition: i32) -> Bounds {
-        within(ASK, &format!("the ends of {topic}:{partition}"), || self.try_bounds(topic, partition).ok())
+        within(REQUEST_TIMEOUT, &format!("the ends of {topic}:{partition}"), || self.try_bounds(topic, partition).ok())
     }
 
     fn try_bounds(&self, topic: &str, partition: i32) -> Result<Bounds, KafkaError> {
-        // In this order: a transaction that ends in between makes it look open once more, never ended too early.
-        let (start, stable) = self.committed.fetch_watermarks(topic, partition, ASK)?;
-        let (_, end) = self.uncommitted.fetch_watermarks(topic, partition, ASK)?;
+        // In this order: a transaction that ends in between may still look open, but an open one never looks ended.
+        let (start, stable) = self.committed.fetch_watermarks(topic, partition, REQUEST_TIMEOUT)?;
+        let (_, end) = self.uncommitted.fetch_watermarks(topic, partition, REQUEST_TIMEOUT)?;
         Ok(Bounds { start, stable, end })
     }
 
-    /// Whether a transaction is open on any partition of a topic, as far as one can see from outside.
+    /// Whether a transaction is open on any partition of a topic, as far as can be seen from outside.
     pub fn has_open_transaction(&self, topic: &str) -> bool {
         (0..self.partitions(topic).unwrap_or(0)).any(|p| {
             let bounds = self.bounds(topic, p);
@@ -244,7 +243,7 @@ impl Kafka {
         });
     }
 
-    /// All committed records of a topic, by partition. No transaction may be open on it any more.
+    /// All committed records of a topic, by partition. Waits until no transaction is open on it.
     pub fn read(&self, topic: &str) -> BTreeMap<i32, Vec<Stored>> {
         self.await_settled(topic);
         self.read_visible(topic)
@@ -269,12 +268,12 @@ impl Kafka {
         records
     }
 
-    /// A reader that follows a topic from its beginning on.
+    /// A reader that follows a topic from its start.
     pub fn follow(&self, topic: &str) -> Follower {
         Follower { reader: self.reader(topic).0, topic: topic.to_owned() }
     }
 
-    /// A read_committed reader at the beginning of a topic, and how many partitions that has.
+    /// A read_committed reader at the start of a topic, and the topic's number of partitions.
     fn reader(&self, topic: &str) -> (BaseConsumer, i32) {
         let count = self.partitions(topic).unwrap_or_else(|| panic!("there is no topic {topic}"));
         let mut config = client(&self.brokers);
@@ -290,21 +289,21 @@ impl Kafka {
         (reader, count)
     }
 
-    /// What a group has committed for a partition, pending transactions left aside.
+    /// What a group has committed for a partition, without pending transactions.
     pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Option<(i64, String)> {
         self.group(group).committed(topic, partition)
     }
 
-    /// A group, to be asked repeatedly.
+    /// A group, for repeated queries.
     pub fn group(&self, group: &str) -> Group {
         let mut config = client(&self.brokers);
         config.set("group.id", group).set("enable.auto.commit", "false").set("isolation.level", "read_uncommitted");
-        // What a frozen broker was asked is asked of another one before the test gives up.
+        // A request to a frozen broker is retried with another one before the test gives up.
         config.set("socket.timeout.ms", "10000");
         Group { name: group.to_owned(), consumer: config.create().expect("a consumer") }
     }
 
-    /// Makes the broker create its internal topics, so that they lie on the brokers that are there now.
+    /// Makes the broker create its internal topics, so that they are on the brokers that exist now.
     pub fn warm_up(&self, topic: &str) {
         self.transaction("warm-up", DEADLINE).abort();
         self.group("warm-up").set(topic, 0, 0, "");
@@ -315,7 +314,7 @@ impl Kafka {
         self.writer_with(&[])
     }
 
-    /// The same with further properties, which win over the usual ones.
+    /// The same with further properties, which override the usual ones.
     pub fn writer_with(&self, properties: &[(&str, &str)]) -> Writer {
         let mut config = client(&self.brokers);
         config.set("enable.idempotence", "true").set("linger.ms", "2").set("queue.buffering.max.messages", "1000000");
@@ -325,7 +324,7 @@ impl Kafka {
         Writer::new(&config)
     }
 
-    /// Writes records and waits until they are there.
+    /// Writes records and waits until they are stored.
     pub fn send(&self, topic: &str, records: impl IntoIterator<Item = Fresh>) {
         let writer = self.writer();
         for record in records {
@@ -334,7 +333,7 @@ impl Kafka {
         writer.flush();
     }
 
-    /// Opens a transaction; whatever was open under this id is aborted.
+    /// Opens a transaction; one that is open under this id is aborted.
     pub fn transaction(&self, id: &str, timeout: Duration) -> Transaction {
         let mut config = client(&self.brokers);
         config.set("transactional.id", id).set("transaction.timeout.ms", timeout.as_millis().to_string());
@@ -343,14 +342,14 @@ impl Kafka {
     }
 }
 
-/// A reader of a topic that grows.
+/// A reader of a growing topic.
 pub struct Follower {
     reader: BaseConsumer,
     topic: String,
 }
 
 impl Follower {
-    /// What has arrived since the last look; committed records only.
+    /// The committed records that arrived since the last call.
     pub fn look(&mut self) -> Vec<Stored> {
         let mut arrived = Vec::new();
         while let Some(polled) = self.reader.poll(Duration::ZERO) {
@@ -375,16 +374,16 @@ impl Group {
     pub fn committed(&self, topic: &str, partition: i32) -> Option<(i64, String)> {
         let mut list = TopicPartitionList::new();
         list.add_partition(topic, partition);
-        let answer = within(DEADLINE, &format!("the committed offset of {}", self.name), || {
-            let answer = self.consumer.committed_offsets(list.clone(), ASK_BRIEFLY).ok()?;
-            answer.elements().iter().all(|e| e.error().is_ok()).then_some(answer)
+        let result = within(DEADLINE, &format!("the committed offset of {}", self.name), || {
+            let result = self.consumer.committed_offsets(list.clone(), BRIEF_TIMEOUT).ok()?;
+            result.elements().iter().all(|e| e.error().is_ok()).then_some(result)
         });
-        let element = answer.elements().into_iter().next().expect("one partition was asked for");
+        let element = result.elements().into_iter().next().expect("one partition was queried");
         let Offset::Offset(offset) = element.offset() else { return None };
         Some((offset, element.metadata().to_owned()))
     }
 
-    /// Sets the group's offset, as an administrator would. The group must be empty: it is waited for.
+    /// Sets the group's offset, as an administrator would. Waits until the group is empty.
     pub fn set(&self, topic: &str, partition: i32, offset: i64, metadata: &str) {
         let mut list = TopicPartitionList::new();
         let mut element = list.add_partition(topic, partition);
@@ -400,18 +399,18 @@ fn client(brokers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers).set("retry.backoff.ms", "20").set("reconnect.backoff.max.ms", "500");
     config.set("topic.metadata.refresh.interval.ms", "5000").set("log_level", "3");
-    // The tests may send what brokers take: the client's own limit is lower.
+    // The tests may send whatever brokers accept: the client's own limit is lower.
     config.set("message.max.bytes", "20000000");
-    // And read them, whatever they unpack to.
+    // And read it, whatever it unpacks to.
     config.set("receive.message.max.bytes", "1000000000");
     config
 }
 
 fn admin_options() -> AdminOptions {
-    AdminOptions::new().request_timeout(Some(ASK)).operation_timeout(Some(ASK))
+    AdminOptions::new().request_timeout(Some(REQUEST_TIMEOUT)).operation_timeout(Some(REQUEST_TIMEOUT))
 }
 
-/// Whether an error of a reader mends itself.
+/// Whether a reader's error is transient.
 fn passing(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{AllBrokersDown, BrokerTransportFailure, OperationTimedOut};
     matches!(error.rdkafka_error_code(), Some(AllBrokersDown | BrokerTransportFailure | OperationTimedOut))

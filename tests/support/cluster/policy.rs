@@ -1,4 +1,4 @@
-//! What people can do to a compacted topic: brokers refuse DeleteRecords on one, until its policy is another.
+//! An administrator's way to cut off a compacted topic: brokers reject DeleteRecords unless the policy has `delete`.
 
 use rdkafka::admin::{AlterConfig, ConfigEntry, ConfigSource, ResourceSpecifier};
 use rdkafka::{Offset, TopicPartitionList};
@@ -9,8 +9,8 @@ use crate::until::{DEADLINE, within};
 const POLICY: &str = "cleanup.policy";
 
 impl Kafka {
-    /// Removes the records of a compacted topic below these offsets, partition by partition. It is compacted again
-    /// afterwards; other settings of its own are gone.
+    /// Removes the records of a compacted topic below these offsets, partition by partition. Afterwards the topic is
+    /// compacted again; its other settings are lost.
     pub fn delete_compacted_records(&self, topic: &str, offsets: &[i64]) {
         self.set_policy(topic, "compact,delete");
         for (partition, &offset) in (0..).zip(offsets) {
@@ -20,7 +20,7 @@ impl Kafka {
         self.set_policy(topic, "compact");
     }
 
-    /// Sets a topic's cleanup policy, and waits until the broker says so itself.
+    /// Sets a topic's cleanup policy, and waits until the broker reports it.
     pub fn set_policy(&self, topic: &str, policy: &str) {
         let wanted = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(POLICY, policy);
         let altered =
@@ -31,26 +31,26 @@ impl Kafka {
         });
     }
 
-    /// A topic's setting, as it stands.
+    /// The current value of a topic's setting.
     pub fn setting(&self, topic: &str, name: &str) -> Option<String> {
         self.entry(topic, name)?.value
     }
 
-    /// Whether it is the topic's own, and not the brokers'.
+    /// Whether the setting is the topic's own, not the brokers'.
     pub fn is_set(&self, topic: &str, name: &str) -> bool {
         self.entry(topic, name).is_some_and(|entry| entry.source == ConfigSource::DynamicTopic)
     }
 
     fn entry(&self, topic: &str, name: &str) -> Option<ConfigEntry> {
-        let asked = ResourceSpecifier::Topic(topic);
-        let answers = self.tokio.block_on(self.admin.describe_configs([&asked], &admin_options())).ok()?;
-        answers.into_iter().next()?.ok()?.entries.into_iter().find(|entry| entry.name == name)
+        let wanted = ResourceSpecifier::Topic(topic);
+        let results = self.tokio.block_on(self.admin.describe_configs([&wanted], &admin_options())).ok()?;
+        results.into_iter().next()?.ok()?.entries.into_iter().find(|entry| entry.name == name)
     }
 
     fn try_delete_records(&self, topic: &str, partition: i32, offset: i64) -> bool {
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset");
-        let answer = self.tokio.block_on(self.admin.delete_records(&list, &admin_options()));
-        answer.is_ok_and(|answer| answer.elements().iter().all(|element| element.error().is_ok()))
+        let result = self.tokio.block_on(self.admin.delete_records(&list, &admin_options()));
+        result.is_ok_and(|result| result.elements().iter().all(|element| element.error().is_ok()))
     }
 }

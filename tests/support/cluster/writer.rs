@@ -1,4 +1,4 @@
-//! Plain and transactional writers of the tests' own.
+//! The tests' own plain and transactional writers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{ASK, Fresh, client};
+use super::{Fresh, REQUEST_TIMEOUT, client};
 use crate::until::{DEADLINE, within};
 
-/// Keeps the first record's trouble: a test that writes less than it believes proves nothing.
+/// Keeps the first failed delivery: a test that writes less than it believes proves nothing.
 #[derive(Clone, Default)]
 struct Deliveries(Arc<Mutex<Option<String>>>);
 
@@ -59,11 +59,11 @@ impl Writer {
         self.producer.poll(Duration::ZERO);
     }
 
-    /// Waits until everything that was sent is there.
+    /// Waits until everything sent is stored.
     pub fn flush(&self) {
         if let Err(error) = self.producer.flush(2 * DEADLINE) {
             let (waiting, fatal) = (self.producer.in_flight_count(), self.producer.client().fatal_error());
-            panic!("{waiting} records are not written: {error}; a fatal error before: {fatal:?}");
+            panic!("{waiting} records were not written: {error}; a fatal error before: {fatal:?}");
         }
         let failed = self.producer.context().0.lock().expect("nobody panics with it").clone();
         assert_eq!(failed, None);
@@ -85,7 +85,7 @@ fn record<'a>(topic: &'a str, fresh: &'a Fresh) -> BaseRecord<'a, [u8], [u8]> {
     record
 }
 
-/// An open transaction of the test's own.
+/// An open transaction of a test.
 pub struct Transaction {
     writer: Writer,
     brokers: String,
@@ -93,12 +93,12 @@ pub struct Transaction {
 
 impl Transaction {
     pub(super) fn begin(writer: Writer, brokers: &str) -> Transaction {
-        writer.producer.init_transactions(ASK).expect("init_transactions");
+        writer.producer.init_transactions(REQUEST_TIMEOUT).expect("init_transactions");
         writer.producer.begin_transaction().expect("begin_transaction");
         Transaction { writer, brokers: brokers.to_owned() }
     }
 
-    /// Writes records into the transaction and waits until they are there.
+    /// Writes records in the transaction and waits until they are stored.
     pub fn send(&self, topic: &str, records: impl IntoIterator<Item = Fresh>) {
         for record in records {
             self.writer.send(topic, &record);
@@ -106,7 +106,7 @@ impl Transaction {
         self.writer.flush();
     }
 
-    /// Writes a record into the transaction, unless another client takes its id meanwhile.
+    /// Writes a record in the transaction, unless another client has taken over its id.
     pub fn send_if_not_fenced(&self, topic: &str, fresh: &Fresh) {
         let producer = &self.writer.producer;
         let sent = producer.send(record(topic, fresh)).map_err(|(error, _)| error);
@@ -116,7 +116,7 @@ impl Transaction {
         }
     }
 
-    /// Adds an offset of a group to the transaction, as a client that never joined the group may.
+    /// Adds a group's offset to the transaction, which even a client that never joined the group may.
     pub fn offset(&self, group: &str, topic: &str, partition: i32, offset: i64, metadata: &str) {
         let mut config = client(&self.brokers);
         let consumer: BaseConsumer = config.set("group.id", group).create().expect("a consumer");
@@ -125,18 +125,21 @@ impl Transaction {
         element.set_offset(Offset::Offset(offset)).expect("an offset");
         element.set_metadata(metadata);
         let proof = consumer.group_metadata().expect("a group's metadata");
-        self.writer.producer.send_offsets_to_transaction(&list, &proof, ASK).expect("send_offsets_to_transaction");
+        self.writer
+            .producer
+            .send_offsets_to_transaction(&list, &proof, REQUEST_TIMEOUT)
+            .expect("send_offsets_to_transaction");
     }
 
     pub fn commit(self) {
-        self.writer.producer.commit_transaction(ASK).expect("commit_transaction");
+        self.writer.producer.commit_transaction(REQUEST_TIMEOUT).expect("commit_transaction");
     }
 
     pub fn abort(self) {
-        self.writer.producer.abort_transaction(ASK).expect("abort_transaction");
+        self.writer.producer.abort_transaction(REQUEST_TIMEOUT).expect("abort_transaction");
     }
 
-    /// Goes away like a process that was killed: the transaction stays open.
+    /// Disappears like a killed process: the transaction stays open.
     pub fn die(self) {
         drop(self.writer);
     }

@@ -1,4 +1,4 @@
-//! One Apache Kafka broker in KRaft mode, on free ports, with the settings that make faults quick.
+//! One Apache Kafka broker in KRaft mode, on free ports, with settings that make faults quick.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::{SocketAddr, TcpListener};
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use super::install::{Install, KEYSTORE_PASSWORD, version};
 use super::process;
 
-/// How long a broker may take to answer on a busy machine.
+/// How long a broker may take to start on a busy machine.
 const START_WAIT: Duration = Duration::from_secs(90);
-/// How often another set of ports is tried.
+/// How many sets of ports are tried.
 const PORT_ATTEMPTS_MAX: usize = 5;
 const STARTED: &str = "Kafka Server started";
 
-/// A running broker. Dropped, it is killed.
+/// A running broker. Killed when dropped.
 ///
-/// It listens on PLAINTEXT, where everyone is a superuser, and on SASL_SSL with SCRAM-SHA-256, where
-/// `ratchet` (password `ratchet-secret`) and `planted` (the password is one of those in `support/secrets.rs`, which
-/// are searched for in every form) are, too, and `limited` (password `limited-secret`) has no right but those that a
+/// It listens on PLAINTEXT, where everyone is a superuser, and on SASL_SSL with SCRAM-SHA-256. There `ratchet`
+/// (password `ratchet-secret`) and `planted` (whose password is one of those in `support/secrets.rs`, which tests
+/// search for in every form) are superusers, too, and `limited` (password `limited-secret`) has only the rights that a
 /// test grants.
 #[derive(Debug)]
 pub struct Broker {
@@ -32,27 +32,26 @@ pub struct Broker {
     routes: Routes,
 }
 
-/// How a broker is reached, other than directly.
+/// How a broker is reached, if not directly.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
-    /// The port of this machine that clients of [`Broker::behind_proxy`] are sent to, where a proxy has to be.
+    /// The local port that clients of [`Broker::behind_proxy`] are sent to, where a proxy has to listen.
     pub clients: Option<u16>,
-    /// How brokers reach each other, where each way is to be cut apart from the others.
+    /// How brokers reach each other, if single connections are to be cut.
     pub peers: Option<Peers>,
 }
 
-/// How a broker is reached by the others, and how it reaches them. Each has a name, which each of them may look up
-/// elsewhere.
+/// How the other brokers reach a broker, and how it reaches them. Each broker has a name, which each of them may
+/// resolve differently.
 #[derive(Clone, Debug)]
 pub struct Peers {
-    /// Its own name and the port beside it, `broker-1:4711`: whoever looks that up has to come to [`Broker::behind_peers`].
+    /// Its own name and port, `broker-1:4711`: connections there have to be passed on to [`Broker::behind_peers`].
     pub advertised: String,
-    /// A hosts file, where it looks up the names of all.
+    /// The hosts file in which it looks up all names.
     pub hosts: PathBuf,
 }
 
-/// Compiling only once and one collector thread: a broker that lives for minutes on two cores is better
-/// off so.
+/// Only the first compiler and one collector thread: better for a broker that lives for minutes on two cores.
 const BRIEF: &[&str] = &["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m"];
 
 #[derive(Clone, Copy, Debug)]
@@ -65,22 +64,22 @@ struct Ports {
 }
 
 impl Broker {
-    /// Starts a broker with an empty data folder and waits until it answers.
+    /// Starts a broker with an empty data folder and waits until it is up.
     pub fn start() -> Broker {
         Broker::start_with(&[])
     }
 
-    /// The same with further server properties, which win over the usual ones.
+    /// The same with further server properties, which override the usual ones.
     pub fn start_with(properties: &[(&str, &str)]) -> Broker {
         Broker::start_tuned(properties, BRIEF)
     }
 
-    /// The same with Java's options, for a broker that has to bear load.
+    /// The same with Java options, for a broker under load.
     pub fn start_tuned(properties: &[(&str, &str)], java: &'static [&'static str]) -> Broker {
         Broker::start_new(properties, java, Routes::default())
     }
 
-    /// The same with listeners of its own, in plain text, for those who are sent other ways.
+    /// The same with additional plaintext listeners for clients and brokers that are routed.
     pub fn start_routed(routes: Routes, properties: &[(&str, &str)]) -> Broker {
         Broker::start_new(properties, BRIEF, routes)
     }
@@ -100,21 +99,21 @@ impl Broker {
                 return broker;
             }
         }
-        panic!("{PORT_ATTEMPTS_MAX} times another process took a port before Kafka could");
+        panic!("another process took a port before Kafka could, {PORT_ATTEMPTS_MAX} times");
     }
 
-    /// Starts a second broker beside this one, with an empty data folder and number 2. The first stays the
-    /// controller: it has to live for as long as this one is needed.
+    /// Starts a second broker beside this one, with an empty data folder and number 2. The first stays the controller,
+    /// so it has to live as long as the second.
     pub fn join(&self) -> Broker {
         self.start_beside(2, &[], Routes::default())
     }
 
-    /// The same of this number, with further server properties.
+    /// The same with this number and further server properties.
     pub fn join_as(&self, number: u32, properties: &[(&str, &str)]) -> Broker {
         self.start_beside(number, properties, Routes::default())
     }
 
-    /// The same with listeners for those who are sent other ways.
+    /// The same with additional listeners for routed clients and brokers.
     pub fn join_routed(&self, number: u32, routes: Routes, properties: &[(&str, &str)]) -> Broker {
         self.start_beside(number, properties, routes)
     }
@@ -132,7 +131,7 @@ impl Broker {
         local(self.ports.proxied)
     }
 
-    /// Where the other brokers have to come to that were sent to [`Peers::advertised`].
+    /// Where connections to [`Peers::advertised`] have to be passed on to.
     pub fn behind_peers(&self) -> SocketAddr {
         local(self.ports.peers)
     }
@@ -147,7 +146,7 @@ impl Broker {
         format!("127.0.0.1:{}", self.ports.plaintext)
     }
 
-    /// Where clients connect by SASL_SSL.
+    /// Where clients connect over SASL_SSL.
     pub fn sasl_bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.ports.sasl_ssl)
     }
@@ -167,17 +166,17 @@ impl Broker {
         self.folder.join("data")
     }
 
-    /// Gives the user another password.
+    /// Changes the user's password.
     pub fn set_password(&self, user: &str, password: &str) {
         self.configure("users", user, &format!("SCRAM-SHA-256=[password={password}]"));
     }
 
-    /// Sends clients of this id no more than so many bytes of records a second.
+    /// Sends clients with this id at most this many bytes of records a second.
     pub fn throttle(&self, client_id: &str, bytes_per_second: u32) {
         self.configure("clients", client_id, &format!("consumer_byte_rate={bytes_per_second}"));
     }
 
-    /// Takes no more than so many bytes of records a second from clients of this id.
+    /// Accepts at most this many bytes of records a second from clients with this id.
     pub fn throttle_writes(&self, client_id: &str, bytes_per_second: u32) {
         self.configure("clients", client_id, &format!("producer_byte_rate={bytes_per_second}"));
     }
@@ -191,7 +190,7 @@ impl Broker {
         assert!(done.status.success(), "configuring {kind} {name:?}: {said}");
     }
 
-    /// What the broker has logged.
+    /// The broker's log file.
     pub fn log(&self) -> PathBuf {
         self.folder.join("broker.log")
     }
@@ -204,7 +203,7 @@ impl Broker {
         }
     }
 
-    /// Stops the broker in good order (SIGTERM).
+    /// Stops the broker cleanly (SIGTERM).
     pub fn stop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         process::signal(&process, libc::SIGTERM);
@@ -225,12 +224,12 @@ impl Broker {
         assert!(self.launch(), "the broker's ports {:?} were taken while it was down", self.ports);
     }
 
-    /// Freezes the broker (SIGSTOP): connections stay open and nothing answers.
+    /// Freezes the broker (SIGSTOP): connections stay open, and nothing responds.
     pub fn freeze(&self) {
         process::signal(self.process.as_ref().expect("the broker runs"), libc::SIGSTOP);
     }
 
-    /// Lets a frozen broker go on (SIGCONT).
+    /// Lets a frozen broker continue (SIGCONT).
     pub fn thaw(&self) {
         process::signal(self.process.as_ref().expect("the broker runs"), libc::SIGCONT);
     }
@@ -249,7 +248,7 @@ impl Broker {
             advertised += &format!(",PEERS://{name}");
             among_brokers = "PEERS";
         }
-        // A broker that is no controller must not listen as one.
+        // A broker that is not a controller must not listen as one.
         let is_controller = !further.contains(&("process.roles", "broker"));
         let own = if is_controller { format!(",CONTROLLER://127.0.0.1:{controller}") } else { String::new() };
         let mut text = format!(
@@ -289,7 +288,7 @@ impl Broker {
         );
     }
 
-    /// Whether the broker came up; not if another process had one of its ports.
+    /// Whether the broker came up; `false` if another process had one of its ports.
     fn launch(&mut self) -> bool {
         let log: File =
             OpenOptions::new().create(true).append(true).open(self.log()).expect("the run's folder is writable");
@@ -341,7 +340,7 @@ impl Drop for Broker {
     }
 }
 
-/// Java with Kafka's jars, for what is over soon.
+/// Java with Kafka's jars, for short-lived commands.
 fn java(install: &Install) -> Command {
     java_with(install, BRIEF)
 }
@@ -358,20 +357,20 @@ fn java_with(install: &Install, options: &[&str]) -> Command {
 }
 
 fn free_ports() -> Ports {
-    // All are held until all are known, so that they differ.
+    // All sockets are held until all ports are known, so that they differ.
     let sockets = [(); 5].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     let [plaintext, sasl_ssl, controller, proxied, peers] =
         sockets.each_ref().map(|s| s.local_addr().expect("a bound socket").port());
     Ports { plaintext, sasl_ssl, controller, proxied, peers }
 }
 
-/// A port of this machine.
+/// A local port.
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// What every broker has in common. The abort scan, the cleaner and retention run twice a second, and
-/// sessions may be a second long: a takeover is over in seconds.
+/// The settings that all brokers share. The abort scan, the cleaner and retention run twice a second, and sessions may
+/// be as short as a second, so that a takeover takes seconds.
 const SERVER_PROPERTIES: &str = "\
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,PROXIED:PLAINTEXT,PEERS:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER

@@ -1,9 +1,9 @@
-//! Apache Kafka's jars and the brokers' certificate, fetched once for a target folder and shared by
-//! every test binary that runs at the same time.
+//! Apache Kafka's jars and the brokers' certificate, fetched once for a target folder and shared by all test binaries
+//! that run at the same time.
 //!
-//! Maven copies the jars that `pom.xml` names; a lock on a file keeps two from copying at once. A copy is
-//! made beside its place and renamed when it is whole, so that one that was interrupted is never used. Each
-//! version of Kafka has a folder of its own.
+//! Maven copies the jars that `pom.xml` names; a file lock keeps two processes from copying at once. A copy is made
+//! beside its place and renamed when complete, so that an interrupted one is never used. Each version of Kafka has its
+//! own folder.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -11,30 +11,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Names the jars, and the version that is used unless another is asked for.
+/// Names the jars, and the default version.
 const POM: &str = include_str!("pom.xml");
-/// Where another version is asked for.
+/// Names another version.
 const VERSION_VARIABLE: &str = "RATCHET_TEST_KAFKA_VERSION";
 
-/// What protects the brokers' keystore; it guards nothing.
+/// The password of the brokers' keystore; it guards nothing.
 pub const KEYSTORE_PASSWORD: &str = "ratchet-test";
 
-/// Where Kafka lies.
+/// Where Kafka is installed.
 #[derive(Debug)]
 pub struct Install {
     /// The jars.
     pub libs: PathBuf,
     /// The brokers' key and certificate, PKCS12.
     pub keystore: PathBuf,
-    /// The certificate, to be given to clients as the authority's.
+    /// The certificate that clients have to trust as an authority.
     pub ca_pem: PathBuf,
 }
 
 impl Install {
-    /// The installation, made at the first call.
+    /// The installation, created by the first call.
     ///
     /// # Panics
-    /// With what to do about it, where Java, Maven or the download is missing: a Kafka test is never skipped.
+    /// If Java, Maven or the download is missing, with what to do about it: a Kafka test is never skipped.
     pub fn get() -> &'static Install {
         static INSTALL: OnceLock<Install> = OnceLock::new();
         INSTALL.get_or_init(make)
@@ -53,7 +53,7 @@ pub fn version() -> &'static str {
     })
 }
 
-/// The cache folder: inside the target folder, so that it goes away with it.
+/// The cache folder: inside the target folder, so that it is removed with it.
 pub fn folder() -> PathBuf {
     target_folder().join(format!("kafka-{}", version()))
 }
@@ -61,17 +61,17 @@ pub fn folder() -> PathBuf {
 /// Cargo's target folder.
 pub fn target_folder() -> PathBuf {
     let program = std::env::current_exe().expect("a test binary has a path");
-    // Cargo marks the target folder; it may have been moved by settings that the test does not see.
+    // Cargo marks the target folder; settings that the test does not see may have moved it.
     if let Some(marked) = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()) {
         return marked.to_owned();
     }
     checkout().join("target")
 }
 
-/// The checkout's folder, in whatever crate of it this is compiled.
+/// The checkout's folder, whichever of its crates this is compiled in.
 pub fn checkout() -> &'static Path {
     let of = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|folder| folder.join("Cargo.lock").exists());
-    of.expect("Cargo.lock stands at the top of the checkout")
+    of.expect("Cargo.lock is at the top of the checkout")
 }
 
 fn make() -> Install {
@@ -90,10 +90,10 @@ fn make() -> Install {
     install
 }
 
-/// Further jars: those that the Maven file `pom` names, in a folder of this name beside Kafka's own.
+/// Further jars, those named by the Maven file `pom`, in the folder `name` beside Kafka's own.
 ///
 /// # Panics
-/// Where they are not there and cannot be had.
+/// If they cannot be downloaded.
 pub fn jars(name: &str, pom: &Path) -> PathBuf {
     let folder = folder();
     let _lock = locked(&folder);
@@ -137,24 +137,24 @@ fn copy_jars(pom: &Path, libs: &Path, help: &str) {
     fs::rename(&fresh, libs).expect("a folder can be renamed beside itself");
 }
 
-/// A key of the brokers' own, signed by itself, for 127.0.0.1 and localhost.
+/// The brokers' own key, self-signed, for 127.0.0.1 and localhost.
 fn make_certificate(install: &Install) {
     if !install.ca_pem.exists() {
         sign(&install.keystore, &install.ca_pem, "dns:localhost,ip:127.0.0.1");
     }
 }
 
-/// A key and its certificate, signed by itself.
+/// A key and its self-signed certificate.
 #[derive(Debug)]
 pub struct Certificate {
-    /// Both, PKCS12, for a broker (`ssl.keystore.location`).
+    /// Both, as PKCS12, for a broker (`ssl.keystore.location`).
     pub keystore: PathBuf,
-    /// The certificate, to be given to clients as the authority's.
+    /// The certificate that clients have to trust as an authority.
     pub pem: PathBuf,
 }
 
 impl Certificate {
-    /// A fresh one for a host of this name and no other, in `folder`.
+    /// Creates one in `folder` that is valid for this host only.
     pub fn for_host(host: &str, folder: &Path) -> Certificate {
         fs::create_dir_all(folder).unwrap_or_else(|e| panic!("cannot create {}: {e}", folder.display()));
         let (keystore, pem) = (folder.join(format!("{host}.p12")), folder.join(format!("{host}.pem")));
@@ -163,7 +163,7 @@ impl Certificate {
     }
 }
 
-/// Makes a key for these names; its certificate is there when all of it is.
+/// Creates a key for these names; the certificate appears last, when everything is complete.
 fn sign(keystore: &Path, pem: &Path, names: &str) {
     let part = pem.with_extension("part");
     for old in [keystore, &part] {
@@ -196,7 +196,7 @@ fn require(program: &str, args: &[&str], what: &str) {
     }
 }
 
-/// Removes a folder with all that is in it, if it is there.
+/// Removes a folder and its contents, if it exists.
 pub fn remove_folder(folder: &Path) {
     match fs::remove_dir_all(folder) {
         Err(e) if e.kind() != ErrorKind::NotFound => panic!("cannot remove {}: {e}", folder.display()),

@@ -1,4 +1,4 @@
-//! Processes that cannot outlive the test binary, and the folder of one run.
+//! Processes that cannot outlive the test binary, and the folder of a run.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -12,23 +12,23 @@ use super::install;
 
 /// Starts `command`. The kernel kills the process when this one ends, however it ends.
 ///
-/// The death signal is tied to the *thread* that starts a process, and a test's thread ends with its
-/// test: so one thread that lives as long as the process starts them all.
+/// The death signal is tied to the *thread* that starts a process, and a test's thread ends with its test: so a single
+/// thread that lives as long as this process starts them all.
 pub fn spawn(command: Command) -> std::io::Result<Child> {
     type Request = (Command, Sender<std::io::Result<Child>>);
     static KEEPER: OnceLock<Sender<Request>> = OnceLock::new();
     let keeper = KEEPER.get_or_init(|| {
         let (sender, requests) = channel::<Request>();
         thread::spawn(move || {
-            for (mut command, answer) in requests {
-                let _ = answer.send(spawn_tied(&mut command));
+            for (mut command, reply) in requests {
+                let _ = reply.send(spawn_tied(&mut command));
             }
         });
         sender
     });
-    let (answer, answered) = channel();
-    keeper.send((command, answer)).expect("the keeper runs as long as the process");
-    answered.recv().expect("the keeper answers every request")
+    let (reply, replies) = channel();
+    keeper.send((command, reply)).expect("the keeper runs as long as the process");
+    replies.recv().expect("the keeper replies to every request")
 }
 
 fn spawn_tied(command: &mut Command) -> std::io::Result<Child> {
@@ -39,7 +39,7 @@ fn spawn_tied(command: &mut Command) -> std::io::Result<Child> {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            // The parent may have died before the signal was asked for.
+            // The parent may have died before the signal was set up.
             if libc::getppid() as u32 != parent {
                 libc::_exit(1);
             }
@@ -49,21 +49,21 @@ fn spawn_tied(command: &mut Command) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// Sends `signal` to a process that this one has started.
+/// Sends `signal` to a process started by this one.
 pub fn signal(child: &Child, signal: i32) {
     // SAFETY: plain system call; the child has not been waited for, so its number is still its own.
     let sent = unsafe { libc::kill(child.id() as i32, signal) };
     assert_eq!(sent, 0, "signal {signal} to {}: {}", child.id(), std::io::Error::last_os_error());
 }
 
-/// This run's folder: the brokers' data and logs and whatever the tests put there. It stays after the
-/// run, to be looked at, until the next run begins.
+/// This run's folder: the brokers' data and logs and whatever the tests put there. It is kept for inspection until the
+/// next run starts.
 pub fn run_folder() -> &'static Path {
     static FOLDER: OnceLock<(PathBuf, File)> = OnceLock::new();
     let (folder, _lock) = FOLDER.get_or_init(|| {
         let runs = install::folder().join("runs");
         fs::create_dir_all(&runs).unwrap_or_else(|e| panic!("cannot create {}: {e}", runs.display()));
-        // Between another run's folder and its lock nobody may look.
+        // No run may look between another's creation of its folder and of its lock.
         let gate = File::create(runs.join("gate.lock")).expect("the target folder is writable");
         gate.lock().expect("the target folder's file system has locks");
         remove_finished(&runs);
@@ -80,7 +80,7 @@ fn remove_finished(runs: &Path) {
     for entry in fs::read_dir(runs).expect("it was just created").flatten() {
         let Ok(lock) = File::open(entry.path().join("lock")) else { continue };
         if lock.try_lock().is_ok() {
-            // Something in it may be unreadable by design of a test; then it stays.
+            // A test may have made something in it unreadable on purpose; then it stays.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
