@@ -1,4 +1,4 @@
-//! Goal: whatever the umask, nobody but the user who runs ratchet may look into the state folder.
+//! Goal: whatever the umask, only the user who runs ratchet can look into the state folder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn folders(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn the_state_folder_is_closed_to_others() {
+fn state_folder_is_closed_to_others() {
     let room = tempfile::tempdir().unwrap();
     fs::write(room.path().join("t.yaml"), TOPOLOGY).unwrap();
     let cluster = Embedded::open(&room.path().join("topics"), 1).unwrap();
@@ -44,7 +44,7 @@ fn the_state_folder_is_closed_to_others() {
     let ran = ran.unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let all = folders(&room.path().join("state"));
-    assert!(all.len() >= 4, "the folder, a slot, a topology and a store: {all:?}");
+    assert!(all.len() >= 4, "there should be the folder, a slot, a topology and a store: {all:?}");
     for folder in all {
         let mode = fs::metadata(&folder).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o700, "{} is {mode:o}", folder.display());

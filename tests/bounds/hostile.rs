@@ -1,4 +1,4 @@
-//! Records that nobody should write, from a seed: captures of change events, cut, doubled, spliced and broken.
+//! Hostile records, from a seed: captures of change events, cut, doubled, spliced and broken.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ const SEED_BYTES_MAX: usize = 4096;
 /// How many captures a run chooses from.
 const SEEDS_MAX: usize = 600;
 
-/// What breaks readers of JSON, of numbers and of text.
+/// Breaks parsers of JSON, numbers and text.
 const TOKENS: &[&[u8]] = &[
     b"null",
     b"\"\"",
@@ -47,10 +47,10 @@ const TOKENS: &[&[u8]] = &[
     b" \t\r\n",
 ];
 
-/// Fields that the topologies of the test read.
+/// Fields that the test's topologies read.
 const FIELDS: &[&str] = &["id", "a", "b", "v", "ts", "op", "epoch", "data", "pkNames", "table"];
 
-/// A record as it will be written.
+/// A record to write.
 #[derive(Clone, Debug, Default)]
 pub struct Hostile {
     pub partition: i32,
@@ -60,7 +60,7 @@ pub struct Hostile {
     pub headers: HeaderBuf,
 }
 
-/// Makes records.
+/// Generates records.
 pub struct Maker {
     random: Random,
     seeds: Vec<Vec<u8>>,
@@ -77,7 +77,7 @@ impl Maker {
         for folder in ["tests/corpus/files", "tests/data", "topologies/samples"] {
             collect_lines(&root.join(folder), &mut lines);
         }
-        assert!(lines.len() > 1000, "only {} captures are left to begin from", lines.len());
+        assert!(lines.len() > 1000, "only {} captures are there to start from", lines.len());
         for _ in 0..SEEDS_MAX {
             let which = maker.below(lines.len());
             maker.seeds.push(lines[which].clone());
@@ -85,7 +85,7 @@ impl Maker {
         maker
     }
 
-    /// So many records, some of them copies of others.
+    /// This many records, some of them copies of others.
     pub fn records(&mut self, count: usize, partitions: i32) -> Vec<Hostile> {
         self.made.clear();
         for _ in 0..count {
@@ -104,7 +104,7 @@ impl Maker {
         self.random.below(end.max(1) as u64) as usize
     }
 
-    /// An earlier record once more, as it was or with something else about it.
+    /// An earlier record again, unchanged or with one change.
     fn altered(&mut self, which: usize) -> Hostile {
         let mut record = self.made[which].clone();
         match self.below(6) {
@@ -145,7 +145,7 @@ impl Maker {
         Hostile { partition, timestamp: self.timestamp(), key, value, headers: self.headers() }
     }
 
-    /// A value that the topologies can mostly read.
+    /// A value that most topologies can read.
     fn simple(&mut self) -> Vec<u8> {
         let mut text = String::from("{");
         for field in FIELDS {
@@ -169,7 +169,7 @@ impl Maker {
         text.into_bytes()
     }
 
-    /// The same bytes with something wrong with them.
+    /// The same bytes, broken in some way.
     pub fn mutated(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         for _ in 0..=self.below(3) {
             let at = self.below(bytes.len() + 1);
@@ -189,7 +189,7 @@ impl Maker {
                     bytes.splice(at..end, piece);
                 }
                 5 => {
-                    // Deep enough to pass every limit.
+                    // Deep enough to exceed every limit.
                     let depth = self.below(700);
                     bytes.splice(at..end, std::iter::repeat_n(b'[', depth));
                 }
@@ -224,7 +224,7 @@ impl Maker {
         headers
     }
 
-    /// Any time but those around the moment at which one becomes too far in the future.
+    /// Any time, except close to the limit of what is in the future.
     fn timestamp(&mut self) -> Option<i64> {
         const DAY_MS: i64 = 86_400_000;
         let day = self.random.below(40) as i64;

@@ -1,7 +1,7 @@
 //! Goal: whatever records hold, whole lanes on the embedded cluster decide as the model does, in order and byte for
-//! byte; nothing panics, and reading the input again, with the stores or without them, brings nothing new.
+//! byte; nothing panics, and reading the input again, with or without the stores, forwards nothing new.
 //!
-//! `RATCHET_TEST_FUZZ_SECONDS` says for how long new rounds are begun (`make fuzz`); one round otherwise.
+//! `RATCHET_TEST_FUZZ_SECONDS` says how long new rounds are started (`make fuzz`); without it, there is one round.
 //! `RATCHET_TEST_SEED` repeats a run.
 
 use std::path::Path;
@@ -25,12 +25,12 @@ use crate::random::Random;
 
 const INPUT: &str = "in";
 const PARTITIONS: i32 = 2;
-/// How long a round may take; it takes seconds.
+/// How long a round may take; usually seconds.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
-/// Records of one round, over all partitions.
+/// Records in a round, over all partitions.
 const RECORDS: usize = 500;
 
-/// Topologies beside the presets, each with what the others have not.
+/// Topologies besides the presets, each with features that the others lack.
 const OWN: &[(&str, &str)] = &[
     ("bytes", "identity: key\non_null_value: forward\nretention: 1h\n"),
     (
@@ -69,7 +69,7 @@ const OWN: &[(&str, &str)] = &[
     ),
 ];
 
-/// A cluster, and where the stores are.
+/// A cluster, its topologies, and the stores' folder.
 struct Site {
     folder: tempfile::TempDir,
     cluster: Embedded,
@@ -100,7 +100,7 @@ impl Site {
         }
     }
 
-    /// Takes all that is in the input through all topologies, in a bounded time.
+    /// Runs all topologies until the input is drained, in a bounded time.
     fn drain(&self) -> Result<(), Error> {
         let state = format!("state_dir={}", self.folder.path().join("state").display());
         let sets = ["cluster=embedded", "lanes=1", "memory=64MiB", "topics.create=all", state.as_str()];
@@ -130,7 +130,7 @@ impl Site {
         self.cluster.read_all(topic, partition).unwrap_or_default()
     }
 
-    /// As an administrator would do to have everything read again.
+    /// Resets the groups as an administrator would, to have everything read again.
     fn reset(&self) {
         for topology in &self.topologies {
             for partition in 0..PARTITIONS {
@@ -161,7 +161,7 @@ fn topologies(folder: &Path) -> Vec<Topology> {
     presets::names().map(preset).chain(own).map(load).collect()
 }
 
-/// What the model makes of a partition: what is forwarded, what is set aside, and whether the task stops.
+/// The model's decisions on a partition: offsets to forward, offsets to set aside, and whether the task stops.
 fn expected(topology: &Topology, input: &[StoredRecord], partition: i32) -> (Vec<i64>, Vec<i64>, bool) {
     let mut model = Model::new(Arc::clone(&topology.rules));
     let (mut forwarded, mut aside) = (Vec::new(), Vec::new());
@@ -207,11 +207,13 @@ fn check(site: &Site, topology: &Topology, partition: i32) -> bool {
         let wanted = at(offset);
         assert_eq!(content(found), content(wanted), "{name}:{partition}: number {place} is not the input's {offset}");
     }
-    assert_eq!(output.len(), forwarded.len(), "{name}:{partition}: so many records were to be forwarded");
+    assert_eq!(output.len(), forwarded.len(), "{name}:{partition}: the number of forwarded records");
     let letters = site.read(&topology.dead_letter, partition);
     let coordinate = |letter: &StoredRecord| {
         let header = letter.headers.as_headers().last(b"__ratchet.errors.offset").and_then(|header| header.value);
-        String::from_utf8_lossy(header.expect("a dead letter says where it stood")).parse::<i64>().expect("an offset")
+        String::from_utf8_lossy(header.expect("a dead letter has its record's offset"))
+            .parse::<i64>()
+            .expect("an offset")
     };
     assert_eq!(letters.iter().map(coordinate).collect::<Vec<_>>(), aside, "{name}:{partition}: dead letters");
     for letter in &letters {
@@ -241,12 +243,12 @@ fn round(maker: &mut Maker) -> usize {
     std::fs::remove_dir_all(site.folder.path().join("state")).expect("the stores are there");
     let again = site.drain();
     assert!(!matches!(again, Err(Error::Panicked { .. })), "{again:?}");
-    assert_eq!(site.outputs(), outputs, "what was read before brought something new");
+    assert_eq!(site.outputs(), outputs, "reading the input again forwarded something");
     outputs.iter().map(Vec::len).sum()
 }
 
 #[test]
-fn hostile_records_are_decided_as_the_model_decides() {
+fn hostile_records_are_decided_as_by_the_model() {
     let seconds = std::env::var("RATCHET_TEST_FUZZ_SECONDS").ok();
     let seconds = seconds.map_or(0, |text| text.parse().expect("RATCHET_TEST_FUZZ_SECONDS is a number"));
     let until = Instant::now() + Duration::from_secs(seconds);
@@ -263,7 +265,7 @@ fn hostile_records_are_decided_as_the_model_decides() {
     assert!(forwarded > rounds * RECORDS, "hardly anything was forwarded: is anything decided at all?");
 }
 
-/// Puts records into the changelog that nobody has written, and words beside the committed offset.
+/// Adds corrupted records to the changelog, and corrupts the committed offset's metadata.
 fn tamper(site: &Site, maker: &mut Maker, topology: &Topology, partition: i32) {
     let changelog = topology.changelog(INPUT);
     for record in site.read(&changelog, partition).into_iter().rev().take(6) {
@@ -287,9 +289,9 @@ fn tamper(site: &Site, maker: &mut Maker, topology: &Topology, partition: i32) {
     site.cluster.reset_offset(&topology.group(), &input[0], tampered).expect("the group is empty");
 }
 
-/// Read again and again it would be found again and again, so its task is not restored but stopped.
+/// A restore would find it again every time, so the task is stopped.
 #[test]
-fn a_stores_own_key_in_a_changelog_stops_its_task() {
+fn stores_own_key_in_a_changelog_stops_its_task() {
     let mut site = Site::new();
     site.topologies.retain(|topology| topology.name == "bytes");
     let keyed = |key: &str, partition| Hostile {
@@ -317,7 +319,7 @@ fn a_stores_own_key_in_a_changelog_stops_its_task() {
 }
 
 #[test]
-fn what_others_write_beside_the_input_stops_tasks_at_the_most() {
+fn tampering_stops_tasks_but_forwards_nothing() {
     let site = Site::new();
     let mut maker = Maker::new(Random::seeded("hostile changelogs"), now_ms());
     site.write(&maker.records(RECORDS, PARTITIONS));
@@ -331,8 +333,8 @@ fn what_others_write_beside_the_input_stops_tasks_at_the_most() {
     let ended = site.drain();
     assert!(!matches!(ended, Err(Error::Panicked { .. })), "{ended:?}");
     assert!(ended.is_err(), "nothing was noticed");
-    assert_eq!(site.outputs(), outputs, "old input brought something new");
-    // Those that nobody has touched go on.
+    assert_eq!(site.outputs(), outputs, "old input forwarded something");
+    // The untouched topology continues.
     let fresh: Vec<Hostile> = (0..5)
         .map(|number| {
             let mut headers = ratchet::record::HeaderBuf::default();
@@ -344,5 +346,5 @@ fn what_others_write_beside_the_input_stops_tasks_at_the_most() {
     site.write(&fresh);
     assert!(!matches!(site.drain(), Err(Error::Panicked { .. })));
     let after = site.read(&untouched.output, 0).len() + site.read(&untouched.dead_letter, 0).len();
-    assert_eq!(after, before + fresh.len(), "{} stands still", untouched.name);
+    assert_eq!(after, before + fresh.len(), "{} makes no progress", untouched.name);
 }

@@ -1,8 +1,8 @@
 //! ratchet under hostile input, on the embedded cluster: whole lanes, and the built program's folders. What needs a
-//! real broker stands in `tests/kafka`.
+//! real broker is in `tests/kafka`.
 #![allow(
     clippy::disallowed_methods,
-    reason = "the tests look at a running engine from outside: they have a clock and may wait"
+    reason = "the tests observe a running engine from outside: they have a clock and may wait"
 )]
 
 #[path = "../support/random.rs"]

@@ -1,5 +1,5 @@
-//! How the process ends: what it has said has arrived, and no exit handler of a C library has run. OpenSSL's takes away
-//! what threads of librdkafka still use, so that a process that speaks TLS ends by SIGSEGV now and then.
+//! How the process ends: all it has printed has arrived, and no exit handler of a C library runs. OpenSSL's handler
+//! frees what librdkafka's threads still use, so that a process with TLS would now and then end by SIGSEGV.
 
 use std::env;
 use std::fmt::Write as _;
@@ -10,19 +10,19 @@ use ratchet::observe::logs;
 
 use crate::Ran;
 
-/// The test, as the process that it starts is told.
+/// The test's name, as passed to the process that it starts.
 const TEST: &str = "exit::no_exit_handler_of_a_c_library_runs";
-/// Names, in that process's environment, what ends it.
+/// The variable that tells that process how to end.
 const ENDED_BY: &str = "TEST_ENDED_BY";
-/// What the handler says.
+/// What the handler prints.
 const HANDLED: &str = "an exit handler has run";
-/// What is said last; without the end of the line, which makes standard output keep it back.
+/// What is printed last; without a line feed, so that standard output still buffers it.
 const LAST: &str = "the last word";
-/// What standard output is told before is more than a pipe takes at once.
+/// How many lines precede it: more than a pipe holds.
 const LINES: usize = 20_000;
 
-/// Runs itself as a process that gives itself an exit handler, as C libraries do, and ends as the program does. What it
-/// has for arguments is wrong for the program, which says so and ends with 2.
+/// Runs itself as a process that registers an exit handler, as C libraries do, and ends as the program does. Its
+/// arguments are wrong for the program, which reports that and exits with 2.
 #[test]
 fn no_exit_handler_of_a_c_library_runs() {
     if let Ok(by) = env::var(ENDED_BY) {
@@ -34,7 +34,7 @@ fn no_exit_handler_of_a_c_library_runs() {
         Ran::from(command.args([TEST, "--exact"]).env(ENDED_BY, by).output().expect("it has run before"))
     };
     let ended = ended_by("exit").ended(2);
-    assert!(ended.stderr.ends_with(HANDLED), "the handler is none: {}", ended.stderr);
+    assert!(ended.stderr.ends_with(HANDLED), "the handler did not run: {}", ended.stderr);
 
     let ended = ended_by("the program").ended(2).said(&["the last event", "unrecognized subcommand"]);
     assert!(!ended.stderr.contains(HANDLED), "{}", ended.stderr);
@@ -43,7 +43,7 @@ fn no_exit_handler_of_a_c_library_runs() {
 
 fn said() -> String {
     let mut said = String::new();
-    (0..LINES).for_each(|line| writeln!(said, "line {line}").expect("text takes text"));
+    (0..LINES).for_each(|line| writeln!(said, "line {line}").expect("writing to a string does not fail"));
     said + LAST
 }
 

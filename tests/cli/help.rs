@@ -1,4 +1,4 @@
-//! Finding one's way: help, examples, completions, suggestions.
+//! Help, examples, completions, suggestions.
 
 use super::Room;
 
@@ -15,7 +15,7 @@ fn every_help_has_examples_and_goes_to_standard_output() {
 }
 
 #[test]
-fn the_main_help_lists_every_command() {
+fn main_help_lists_every_command() {
     let ran = Room::new().run("--help").ended(0);
     for command in COMMANDS {
         assert!(ran.stdout.lines().any(|line| line.trim_start().starts_with(command)), "{command} is missing");
@@ -23,12 +23,12 @@ fn the_main_help_lists_every_command() {
 }
 
 #[test]
-fn no_command_at_all_shows_the_help_as_an_error() {
+fn missing_command_shows_the_help_as_an_error() {
     Room::new().run("").ended(2).wrote(&[]).said(&["Usage: ratchet", "Examples:"]);
 }
 
 #[test]
-fn a_command_that_is_nearly_one_is_suggested() {
+fn similar_command_is_suggested() {
     Room::new()
         .run("replai payments.yaml")
         .ended(2)
@@ -37,7 +37,7 @@ fn a_command_that_is_nearly_one_is_suggested() {
 }
 
 #[test]
-fn an_option_that_is_nearly_one_is_suggested() {
+fn similar_option_is_suggested() {
     Room::new()
         .run("replay payments.yaml --explian")
         .ended(2)
@@ -45,14 +45,14 @@ fn an_option_that_is_nearly_one_is_suggested() {
 }
 
 #[test]
-fn a_missing_topology_is_an_error_of_the_user() {
+fn missing_topology_is_a_user_error() {
     for command in ["run", "check", "test", "replay"] {
         Room::new().run(command).ended(2).said(&["<TOPOLOGY>"]);
     }
 }
 
 #[test]
-fn the_version_is_told() {
+fn version_is_printed() {
     let version = concat!("ratchet ", env!("CARGO_PKG_VERSION"));
     Room::new().run("--version").ended(0).quietly().wrote(&[version]);
 }
@@ -69,7 +69,7 @@ fn completions_know_the_commands_in_every_shell() {
 }
 
 #[test]
-fn bash_takes_the_completions() {
+fn bash_accepts_the_completions() {
     let room = Room::new();
     let script = room.write("ratchet.bash", room.run("completions bash").ended(0).stdout);
     let test = format!("source {} && complete -p ratchet", script.display());
@@ -78,6 +78,6 @@ fn bash_takes_the_completions() {
 }
 
 #[test]
-fn an_unknown_shell_is_answered_with_those_that_are_known() {
+fn unknown_shell_lists_the_known_ones() {
     Room::new().run("completions tcsh").ended(2).said(&["bash", "zsh", "fish"]);
 }

@@ -1,4 +1,4 @@
-//! `ratchet infer`: captured records in, a topology out that loads and does something sensible to them.
+//! `ratchet infer`: captured records in; out comes a topology that loads and treats them sensibly.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -16,7 +16,7 @@ fn proposed(room: &Room, lines: &str, options: &str) -> Ran {
     ran
 }
 
-/// How many of the captured lines come out.
+/// How many of the captured lines survive a replay.
 #[track_caller]
 fn survivors(room: &Room, options: &str) -> usize {
     room.run(&format!("replay proposed.yaml captured.jsonl {options}")).ended(0).stdout.lines().count()
@@ -28,7 +28,7 @@ const CHARGES: &str = r#"{"order_id":7,"operation":"charge","amount":5}
 "#;
 
 #[test]
-fn a_proposal_stands_on_standard_output_with_its_reasons_and_loads_as_it_is() {
+fn proposal_is_printed_with_its_reasons_and_loads_unchanged() {
     let room = Room::new();
     let ran = proposed(&room, CHARGES, "");
     for line in [
@@ -46,7 +46,7 @@ fn a_proposal_stands_on_standard_output_with_its_reasons_and_loads_as_it_is() {
 }
 
 #[test]
-fn names_can_be_said() {
+fn names_can_be_given() {
     let room = Room::new();
     let ran = proposed(&room, CHARGES, "--name charges --topic payments --output payments.once");
     for line in ["name: charges", "input: {topics: [payments]}", "output: {topic: payments.once}"] {
@@ -55,7 +55,7 @@ fn names_can_be_said() {
 }
 
 #[test]
-fn kcats_envelope_is_recognised_and_keys_and_partitions_are_looked_at() {
+fn kcat_envelope_is_recognised_with_keys_and_partitions() {
     let room = Room::new();
     let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/samples/orders.jsonl");
     let ran = proposed(&room, &std::fs::read_to_string(samples).unwrap(), "");
@@ -75,7 +75,7 @@ fn kcats_envelope_is_recognised_and_keys_and_partitions_are_looked_at() {
     ran.quietly();
 }
 
-/// An event of each system that a preset is there for, and the preset.
+/// An event of each system that has a preset, and the preset.
 const SYSTEMS: [(&str, &str); 16] = [
     (
         "debezium-postgres@2",
@@ -141,21 +141,21 @@ const SYSTEMS: [(&str, &str); 16] = [
 ];
 
 #[test]
-fn every_systems_events_get_its_preset_and_are_replayed_sensibly() {
+fn events_of_every_system_get_its_preset() {
     let room = Room::new();
     for (preset, event) in SYSTEMS {
         let other = event.replace(r#""id":1"#, r#""id":2"#).replace(r#""id":"1""#, r#""id":"2""#);
         let ran = proposed(&room, &format!("{event}\n{other}\n{event}\n"), "");
         assert!(ran.stdout.contains(&format!("\npreset: {preset}\n")), "{event}:\n{}", ran.stdout);
         let survivors = survivors(&room, "");
-        // where the order is not total, what is equal passes; MongoDB's rows are texts, which have no id
+        // without a total order, equal versions pass; MongoDB's rows are texts, without an id to replace
         let expected = if ["canal@1", "ticdc@1", "debezium-mongodb@1"].contains(&preset) { 3 } else { 2 };
         assert_eq!(survivors, expected, "{event}:\n{}", ran.stdout);
     }
 }
 
 #[test]
-fn keys_that_were_captured_are_left_to_the_preset() {
+fn captured_keys_are_left_to_the_preset() {
     let room = Room::new();
     let line = |offset: u32, lsn: u32| {
         let value = SYSTEMS[0].1.replace("24023128", &lsn.to_string());
@@ -170,7 +170,7 @@ fn keys_that_were_captured_are_left_to_the_preset() {
 }
 
 #[test]
-fn events_without_a_safe_order_are_told_and_get_none() {
+fn events_without_a_safe_order_get_no_version() {
     let room = Room::new();
     let event = SYSTEMS[0].1.replace("postgresql", "cockroachdb");
     let ran = proposed(&room, &format!("{event}\n{event}\n"), "");
@@ -193,13 +193,13 @@ fn aws_dms_is_known_as_a_source_without_a_safe_order() {
 }
 
 #[test]
-fn standard_input_is_read_where_no_file_is_given() {
+fn standard_input_is_read_without_a_file() {
     let ran = Room::new().run_with("infer", CHARGES).ended(0);
     assert!(ran.stdout.contains("input: {topics: [captured]}"), "{}", ran.stdout);
 }
 
 #[test]
-fn no_more_records_are_looked_at_than_was_said() {
+fn no_more_records_are_examined_than_requested() {
     let ran = Room::new().run_with("infer --records 2", CHARGES).ended(0);
     assert!(ran.stdout.starts_with("# Proposed by `ratchet infer` from 2 records, the first of"), "{}", ran.stdout);
 }
@@ -210,7 +210,7 @@ fn kcat(topic: &str, offset: usize, payload: &str) -> String {
 }
 
 #[test]
-fn topics_that_lie_beyond_what_was_looked_at_are_told() {
+fn topics_beyond_the_examined_records_are_reported() {
     let room = Room::new();
     let record =
         |number: usize| kcat(["a", "b", "c", "a"][number / 5], number, &format!(r#"{{"event_id":"{number}"}}"#));
@@ -218,15 +218,15 @@ fn topics_that_lie_beyond_what_was_looked_at_are_told() {
     proposed(&room, &lines, "--records 5").said(&["unsure: 2 topics lie beyond the records", "`b`, `c`"]);
     proposed(&room, &lines, "--records 10").said(&["unsure: 1 topic lies beyond the records", "`c`"]);
     for records in ["15", "20"] {
-        proposed(&room, &lines, &format!("--records {records}")).kept_quiet_of("beyond");
+        proposed(&room, &lines, &format!("--records {records}")).never_said("beyond");
     }
-    // what is piped in may never end
+    // piped input may never end
     let ran = room.run_with("infer --records 5", lines).ended(0);
     ran.said(&["which topics lie beyond the records that were looked at is not known"]);
 }
 
 #[test]
-fn the_topics_of_records_without_an_identity_are_told() {
+fn topics_of_records_without_an_identity_are_reported() {
     let room = Room::new();
     let event = |number: usize| SYSTEMS[0].1.replace("24023128", &number.to_string());
     let keyed = |number: usize| {
@@ -241,7 +241,7 @@ fn the_topics_of_records_without_an_identity_are_told() {
 }
 
 #[test]
-fn a_topology_of_several_tables_is_not_named_after_one() {
+fn topology_of_several_tables_is_not_named_after_one() {
     let room = Room::new();
     let named = |topics: &[&str]| {
         let lines: Vec<String> = (0..6)
@@ -257,17 +257,17 @@ fn a_topology_of_several_tables_is_not_named_after_one() {
 }
 
 #[test]
-fn it_is_said_where_all_would_be_invalid() {
+fn proposal_that_finds_all_records_invalid_is_reported() {
     let room = Room::new();
     let event = SYSTEMS[0].1.replace("24023128", "\"no position\"");
     let ran = proposed(&room, &format!("{event}\n{event}\n"), "");
     assert!(ran.stdout.contains("0 forwarded, 0 duplicate, 0 stale, 2 invalid"), "{}", ran.stdout);
     ran.said(&["unsure: by what is proposed, every record that was looked at is invalid", "(version_malformed)"]);
-    proposed(&room, CHARGES, "").kept_quiet_of("every record");
+    proposed(&room, CHARGES, "").never_said("every record");
 }
 
 #[test]
-fn packed_captures_are_read_and_others_are_named() {
+fn compressed_captures_are_read_or_their_format_is_named() {
     let room = Room::new();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gzip.write_all(CHARGES.as_bytes()).unwrap();
@@ -286,15 +286,15 @@ fn packed_captures_are_read_and_others_are_named() {
 }
 
 #[test]
-fn nothing_to_look_at_is_an_error_of_the_user() {
+fn empty_capture_is_a_user_error() {
     let room = Room::new();
     room.run_with("infer", "\n\n").ended(2).wrote(&[]).said(&["the capture holds no record"]);
     room.run("infer nowhere.jsonl").ended(2).wrote(&[]).said(&["nowhere.jsonl"]);
     room.run_with("infer --records 0", CHARGES).ended(2);
 }
 
-/// The records of a public capture, one a line: those of its lines that are objects, or the whole file if it is
-/// one that is laid out.
+/// The records of a public capture, one for each line: the whole file if it is one document, otherwise those of its
+/// lines that are objects.
 fn records_of(capture: &str) -> Vec<String> {
     match serde_json::from_str::<serde_json::Value>(capture) {
         Ok(value) => vec![value.to_string()],
@@ -320,7 +320,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_public_capture_gets_a_topology_that_loads_and_lets_what_is_new_pass() {
+fn every_public_capture_gets_a_topology_that_forwards_new_records() {
     let files = files_below(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/files")));
     let captures: Vec<_> = files
         .iter()

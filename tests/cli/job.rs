@@ -11,11 +11,11 @@ use ratchet::record::Headers;
 
 use super::{PAYMENTS, Room};
 
-/// Everything that a run on an embedded cluster in the room needs to be told.
+/// The settings of a run on the room's embedded cluster.
 pub const SETTINGS: &str = "--set cluster=embedded --set embedded.dir=topics --set state_dir=state --set topics.create=all \
                         --set lanes=1 --set memory=64MiB --set http=127.0.0.1:0";
 
-/// How long anything may take that is waited for.
+/// How long any wait may take.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 fn order(version: u32) -> String {
@@ -49,39 +49,39 @@ impl Room {
 }
 
 #[test]
-fn a_drained_run_has_forwarded_what_is_new_and_ends() {
+fn drained_run_forwards_new_records_and_ends() {
     let room = Room::with_orders(&[1, 1, 3, 2, 4]);
     let run = format!("run payments.yaml --until-drained {SETTINGS}");
     room.run(&run).ended(0).wrote(&[]).said(&["starting", "topologies=\"payments\"", "stopped"]);
     assert_eq!(room.output(), [order(1), order(3), order(4)]);
     room.run(&run).ended(0);
-    assert_eq!(room.output().len(), 3, "nothing new is brought by running again");
+    assert_eq!(room.output().len(), 3, "another run forwarded something");
 }
 
 #[test]
-fn an_input_that_does_not_exist_fails_the_run() {
+fn missing_input_fails_the_run() {
     let ran = Room::new().run(&format!("run payments.yaml {SETTINGS}")).ended(1).wrote(&[]);
     ran.said(&["input topic \"payments\" does not exist; no command but `ratchet demo` fills an embedded cluster"]);
 }
 
 #[test]
-fn a_topology_that_is_refused_is_told_once() {
+fn refused_topology_is_reported_once() {
     let room = Room::new();
     room.write("other.yaml", PAYMENTS.replace("payments", "other"));
     let ran = room.run(&format!("run payments.yaml other.yaml {SETTINGS}")).ended(1);
     for name in ["payments", "other"] {
-        let told = ran.stderr.lines().filter(|line| line.contains(&format!("input topic {name:?} does not exist")));
-        assert_eq!(told.count(), 1, "{}", ran.stderr);
+        let lines = ran.stderr.lines().filter(|line| line.contains(&format!("input topic {name:?} does not exist")));
+        assert_eq!(lines.count(), 1, "{}", ran.stderr);
     }
     // one for each topology, and the last line
     assert_eq!(ran.stderr.lines().filter(|line| line.contains("ERROR")).count(), 3, "{}", ran.stderr);
 }
 
 #[test]
-fn a_run_that_is_refused_ends_with_an_error_as_its_last_line() {
+fn refused_run_ends_with_an_error_line() {
     let room = Room::with_orders(&[1, 2]);
     room.write("other.yaml", PAYMENTS.replace("payments", "other"));
-    // nothing ran, or another topology ran to its end meanwhile
+    // either nothing ran, or another topology ran to its end meanwhile
     for topologies in ["other.yaml", "other.yaml payments.yaml", "payments.yaml other.yaml"] {
         let ran = room.run(&format!("run {topologies} --until-drained {SETTINGS}")).ended(1);
         let last = ran.stderr.lines().last().unwrap();
@@ -95,7 +95,7 @@ fn a_run_that_is_refused_ends_with_an_error_as_its_last_line() {
 }
 
 #[test]
-fn a_port_that_is_open_to_others_takes_a_bounded_number_of_file_descriptors() {
+fn http_port_uses_a_bounded_number_of_file_descriptors() {
     const BOUND: usize = 64;
     let room = Room::with_orders(&[1]);
     let mut job = Job::start(&room);
@@ -111,7 +111,7 @@ fn a_port_that_is_open_to_others_takes_a_bounded_number_of_file_descriptors() {
         let mut stream = TcpStream::connect(&job.address).unwrap();
         stream.write_all(b"GET /").unwrap();
         silent.push(stream);
-        // whoever asks in good order is answered meanwhile
+        // well-behaved clients are served meanwhile
         if silent.len() % BOUND == 0 {
             assert!(job.ask("/livez").contains("200 OK"));
         }
@@ -122,7 +122,7 @@ fn a_port_that_is_open_to_others_takes_a_bounded_number_of_file_descriptors() {
 }
 
 #[test]
-fn a_running_job_answers_over_http_and_ends_cleanly_when_told() {
+fn running_job_serves_http_and_ends_cleanly_on_a_signal() {
     for signal in ["TERM", "INT"] {
         let room = Room::with_orders(&[1, 1, 2]);
         let mut job = Job::start(&room);
@@ -137,13 +137,13 @@ fn a_running_job_answers_over_http_and_ends_cleanly_when_told() {
     }
 }
 
-/// As `timeout` of coreutils does it: the process is signalled, and then its group.
+/// As `timeout` of coreutils does it: it signals the process, and then its group.
 #[test]
-fn two_signals_at_once_are_one_request() {
+fn two_signals_at_once_count_as_one() {
     let room = Room::with_orders(&[1]);
     let mut job = Job::start(&room);
     job.wait_until(|job| job.ask("/readyz").contains("200 OK"));
-    // Both have arrived before it runs again.
+    // Both arrive before it runs again.
     job.process.signal("STOP");
     job.process.signal("INT");
     job.process.signal("TERM");
@@ -151,7 +151,7 @@ fn two_signals_at_once_are_one_request() {
     assert!(!log.contains("ending at once"), "{log}");
 }
 
-/// A process that runs in the background; killed with its handle.
+/// A process in the background; killed with its handle.
 pub struct Started(pub Child);
 
 impl Started {
@@ -163,23 +163,23 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // it has ended by itself unless the test has failed
+        // it has ended already, unless the test failed
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The whole answer to a request; empty where there is none yet.
+/// The whole response to a request; empty if there is none yet.
 pub fn ask(address: &str, path: &str) -> String {
-    let mut answer = String::new();
+    let mut response = String::new();
     if let Ok(mut stream) = TcpStream::connect(address) {
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        stream.read_to_string(&mut answer).unwrap();
+        stream.read_to_string(&mut response).unwrap();
     }
-    answer
+    response
 }
 
-/// A job that runs in the background.
+/// A job in the background.
 struct Job {
     process: Started,
     log: BufReader<ChildStderr>,
@@ -187,7 +187,7 @@ struct Job {
 }
 
 impl Job {
-    /// Starts a job and waits until it says where it listens.
+    /// Starts a job and waits until it logs its address.
     fn start(room: &Room) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_ratchet"))
             .args(["run", "payments.yaml"])
@@ -223,7 +223,7 @@ impl Job {
         }
     }
 
-    /// Sends a signal, waits for the end, which must be a clean one, and answers with the rest of the log.
+    /// Sends a signal, waits for the end, which must be clean, and returns the rest of the log.
     fn end(&mut self, signal: &str) -> String {
         self.process.signal(signal);
         let mut rest = String::new();

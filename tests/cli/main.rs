@@ -1,11 +1,11 @@
-//! The built program through its command line: what a person types, and what comes back on which stream
-//! and with which exit code. Nothing but this machine is needed.
+//! The built program through its command line: what a person types, what it prints to which stream, and its exit code.
+//! Needs nothing but this machine.
 
 #[path = "../support/secrets.rs"]
 mod planted;
 #[path = "../support/screen.rs"]
 mod screen;
-#[expect(clippy::disallowed_methods, reason = "the tests look at a running program from outside: they may wait")]
+#[expect(clippy::disallowed_methods, reason = "the tests observe a running program from outside: they may wait")]
 #[path = "../support/until.rs"]
 mod until;
 
@@ -38,7 +38,7 @@ output: {topic: payments.unique}
 partitioned_by_identity: true
 ";
 
-/// A folder with files in it, and the program run in that folder.
+/// A folder with files, in which the program runs.
 struct Room {
     folder: TempDir,
 }
@@ -62,14 +62,14 @@ impl Room {
         self.folder.path()
     }
 
-    /// The program with these words, split at spaces; to be run in this room.
+    /// The program with these words, split at spaces, in this room.
     fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
         command.current_dir(self.path()).args(words.split_whitespace());
         command
     }
 
-    /// What came of running the program with these words.
+    /// Runs the program with these words.
     fn run(&self, words: &str) -> Ran {
         Ran::from(self.command(words).output().unwrap())
     }
@@ -80,7 +80,7 @@ impl Room {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 struct Ran {
     code: Option<i32>,
@@ -98,20 +98,20 @@ impl From<Output> for Ran {
     }
 }
 
-/// Without what lines that are wrapped for people have, in the middle of a name too.
+/// Without the whitespace and bars that wrap lines for people, even within a name.
 fn unwrapped(said: &str) -> String {
     said.chars().filter(|c| !c.is_whitespace() && *c != '│').collect()
 }
 
 impl Ran {
-    /// Ended with this code.
+    /// Asserts this exit code.
     #[track_caller]
     fn ended(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
     }
 
-    /// Said all of this on standard error. Line breaks of wrapped messages do not count.
+    /// Asserts that all of this is on standard error, whatever the line breaks.
     #[track_caller]
     fn said(self, needles: &[&str]) -> Self {
         let stderr = unwrapped(&self.stderr);
@@ -121,21 +121,21 @@ impl Ran {
         self
     }
 
-    /// Said nothing on standard error that holds these words.
+    /// Asserts that these words are not on standard error.
     #[track_caller]
-    fn kept_quiet_of(self, words: &str) -> Self {
+    fn never_said(self, words: &str) -> Self {
         assert!(!unwrapped(&self.stderr).contains(&unwrapped(words)), "{words:?} is in\n{}", self.stderr);
         self
     }
 
-    /// Wrote exactly these lines to standard output.
+    /// Asserts exactly these lines on standard output.
     #[track_caller]
     fn wrote(self, lines: &[&str]) -> Self {
         assert_eq!(self.stdout.lines().collect::<Vec<_>>(), lines, "{}", self.stderr);
         self
     }
 
-    /// Said nothing on standard error.
+    /// Asserts that standard error is empty.
     #[track_caller]
     fn quietly(self) -> Self {
         assert_eq!(self.stderr, "");

@@ -7,7 +7,7 @@ use super::{PAYMENTS, Room};
 
 const CHECK: &str = "check payments.yaml --config ratchet.yaml --online";
 
-/// A room with an embedded cluster that has these topics, with so many partitions.
+/// A room with an embedded cluster that has these topics, with this many partitions each.
 fn room(topics: &[(&str, i32)]) -> Room {
     let room = Room::new();
     let folder = room.path().join("topics");
@@ -25,7 +25,7 @@ fn topics(room: &Room) -> Vec<String> {
 }
 
 #[test]
-fn what_can_run_is_fine_and_what_will_be_created_is_said() {
+fn runnable_topology_is_fine_and_topics_to_create_are_listed() {
     let room = room(&[("payments", 2), ("payments.unique", 2)]);
     room.run(CHECK).ended(0).wrote(&[]).said(&[
         "payments.yaml: fine",
@@ -33,11 +33,11 @@ fn what_can_run_is_fine_and_what_will_be_created_is_said() {
         "ratchet.payments.payments.changelog\" does not exist",
         "run creates it with 2 partitions",
     ]);
-    assert_eq!(topics(&room), ["payments", "payments.unique"], "nothing was created");
+    assert_eq!(topics(&room), ["payments", "payments.unique"], "something was created");
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let room = room(&[("payments", 2), ("payments.unique", 1), ("ratchet.payments.payments.changelog", 1)]);
     room.run(CHECK).ended(2).wrote(&[]).said(&[
         "on the cluster: refused",
@@ -49,23 +49,23 @@ fn everything_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn an_input_that_is_not_there_is_refused() {
+fn missing_input_is_refused() {
     let words = ["input topic \"payments\" does not exist", "set `cluster: kafka`", "payments.unique"];
-    room(&[]).run(CHECK).ended(2).said(&words).kept_quiet_of("or name another");
+    room(&[]).run(CHECK).ended(2).said(&words).never_said("or name another");
 }
 
 #[test]
-fn what_is_kept_for_longer_than_it_is_remembered_is_a_warning() {
+fn input_retained_longer_than_remembered_is_a_warning() {
     let room = room(&[("payments", 1), ("payments.unique", 1)]);
     room.write("payments.yaml", format!("{PAYMENTS}retention: 7d\n"));
     room.run(CHECK).ended(0).said(&["keeps its records for ever", "remembered 7d"]);
 }
 
 #[test]
-fn a_cluster_that_is_not_there_is_no_mistake_of_the_input() {
+fn missing_cluster_is_not_reported_as_a_missing_input() {
     let room = Room::new();
     room.write("ratchet.yaml", "cluster: embedded\nembedded: {dir: nowhere}\n");
     let words = ["folder nowhere does not exist yet", "no command but `ratchet demo` fills an embedded cluster"];
-    room.run(CHECK).ended(1).said(&words).kept_quiet_of("kafka:` in");
-    assert!(!room.path().join("nowhere").exists(), "nothing was created");
+    room.run(CHECK).ended(1).said(&words).never_said("kafka:` in");
+    assert!(!room.path().join("nowhere").exists(), "the folder was created");
 }

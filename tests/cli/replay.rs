@@ -39,14 +39,14 @@ fn order(id: u32, version: i64) -> String {
 }
 
 #[test]
-fn survivors_come_out_byte_for_byte() {
+fn survivors_are_printed_byte_for_byte() {
     let room = Room::new();
     room.write("records.jsonl", RECORDS);
     room.run("replay payments.yaml records.jsonl").ended(0).quietly().wrote(&SURVIVORS);
 }
 
 #[test]
-fn standard_input_is_read_where_no_file_is_given_or_a_dash() {
+fn standard_input_is_read_without_a_file_or_for_a_dash() {
     let room = Room::new();
     room.run_with("replay payments.yaml", RECORDS).ended(0).wrote(&SURVIVORS);
     room.run_with("replay payments.yaml -", RECORDS).ended(0).wrote(&SURVIVORS);
@@ -67,7 +67,7 @@ fn several_files_are_one_input() {
 }
 
 #[test]
-fn explain_prints_one_object_a_record() {
+fn explain_prints_one_object_for_each_record() {
     let room = Room::new();
     room.write("records.jsonl", RECORDS);
     let ran = room.run("replay payments.yaml records.jsonl --explain --partition 4").ended(0).quietly();
@@ -92,7 +92,7 @@ fn explain_prints_one_object_a_record() {
 }
 
 #[test]
-fn the_topic_of_plain_lines_can_be_said() {
+fn topic_of_plain_lines_can_be_given() {
     let room = Room::new();
     let ran = room.run_with("replay payments.yaml --explain --topic elsewhere", order(1, 1)).ended(0);
     assert!(ran.stdout.starts_with(r#"{"topic":"elsewhere","partition":0,"#), "{}", ran.stdout);
@@ -100,7 +100,7 @@ fn the_topic_of_plain_lines_can_be_said() {
 }
 
 #[test]
-fn the_summary_goes_to_standard_error() {
+fn summary_goes_to_standard_error() {
     let room = Room::new();
     room.write("records.jsonl", RECORDS);
     room.run("replay payments.yaml records.jsonl --summary").ended(0).wrote(&SURVIVORS).said(&[
@@ -114,7 +114,7 @@ fn the_summary_goes_to_standard_error() {
 }
 
 #[test]
-fn kcat_envelopes_are_read_and_come_out_as_they_were() {
+fn kcat_envelopes_are_read_and_printed_unchanged() {
     let room = Room::new();
     let lines = [kcat(0, 10, 1_000, &order(1, 1)), kcat(0, 11, 1_001, &order(1, 1)), kcat(0, 12, 1_002, &order(1, 2))];
     room.run_with("replay payments.yaml --envelope kcat", lines.join("\n"))
@@ -124,7 +124,7 @@ fn kcat_envelopes_are_read_and_come_out_as_they_were() {
 }
 
 #[test]
-fn each_partition_is_judged_by_itself_and_shared_identities_are_counted() {
+fn partitions_are_judged_separately_and_shared_identities_counted() {
     let room = Room::new();
     let lines = [kcat(0, 0, 1_000, &order(1, 1)), kcat(1, 0, 1_000, &order(1, 1)), kcat(1, 1, 1_000, &order(2, 1))];
     let ran = room.run_with("replay payments.yaml --envelope kcat --summary", lines.join("\n")).ended(0);
@@ -133,7 +133,7 @@ fn each_partition_is_judged_by_itself_and_shared_identities_are_counted() {
 }
 
 #[test]
-fn an_offset_that_comes_again_is_replayed() {
+fn repeated_offset_is_reported_as_replayed() {
     let room = Room::new();
     let lines = [kcat(0, 5, 1_000, &order(1, 1)), kcat(0, 5, 1_000, &order(1, 1))];
     let ran = room.run_with("replay payments.yaml --envelope kcat --explain", lines.join("\n")).ended(0);
@@ -158,7 +158,7 @@ fn expiry_goes_by_the_captured_timestamps() {
 }
 
 #[test]
-fn a_null_payload_and_malformed_json_inside_are_the_topologys_to_judge() {
+fn null_and_malformed_payloads_are_judged_by_the_topology() {
     let room = Room::new();
     let null = kcat(0, 0, 1_000, "").replace(r#""payload":"""#, r#""payload":null"#);
     let lines = [null, kcat(0, 1, 1_000, "{\"order_id\":")];
@@ -178,7 +178,7 @@ input: {pattern: '^shop\\.', exclude: ['\\.tmp$']}
 output: {topic: 'clean.{topic}'}
 ";
 
-/// A change event of a row as PostgreSQL's connector writes it; without an operation a null value.
+/// A change event of a row as PostgreSQL's connector writes it; a null value if there is no operation.
 fn change(offset: i64, id: u32, op: Option<&str>, lsn: u64) -> String {
     let value = op.map(|op| {
         let source = r#""connector":"postgresql","name":"shop","db":"shop","schema":"public","table":"orders""#;
@@ -194,7 +194,7 @@ fn change(offset: i64, id: u32, op: Option<&str>, lsn: u64) -> String {
 }
 
 #[test]
-fn change_events_are_explained_with_kind_epoch_and_what_they_were_compared_with() {
+fn change_events_are_explained_with_kind_epoch_and_known_version() {
     let room = Room::new();
     room.write("orders.yaml", ORDERS);
     let lines = [
@@ -209,7 +209,7 @@ fn change_events_are_explained_with_kind_epoch_and_what_they_were_compared_with(
     let ran = room.run_with("replay orders.yaml --envelope kcat --explain", lines.join("\n")).ended(0).quietly();
     let explained: Vec<serde_json::Value> =
         ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told: Vec<String> = explained
+    let lines: Vec<String> = explained
         .iter()
         .map(|line| {
             let text = |key: &str| line[key].as_str().unwrap().to_owned();
@@ -218,7 +218,7 @@ fn change_events_are_explained_with_kind_epoch_and_what_they_were_compared_with(
         })
         .collect();
     assert_eq!(
-        told,
+        lines,
         [
             "forwarded first read [100,100] null",
             "forwarded newer change [300,300] [100,100]",
@@ -238,7 +238,7 @@ fn change_events_are_explained_with_kind_epoch_and_what_they_were_compared_with(
 }
 
 #[test]
-fn nulls_that_are_the_deletes_get_a_hint() {
+fn null_values_that_are_deletes_get_a_hint() {
     let room = Room::new();
     room.write("orders.yaml", ORDERS);
     let lines = [change(0, 7, Some("c"), 100), change(1, 7, None, 0)];
@@ -250,30 +250,30 @@ fn nulls_that_are_the_deletes_get_a_hint() {
 }
 
 #[test]
-fn plain_lines_of_a_pattern_need_a_topic() {
+fn plain_lines_for_a_pattern_need_a_topic() {
     let room = Room::new();
     room.write("orders.yaml", ORDERS);
     room.run_with("replay orders.yaml", "{}").ended(2).wrote(&[]).said(&["reads topics by a pattern", "`--topic`"]);
-    room.run_with("replay orders.yaml", "{}").kept_quiet_of("--envelope");
+    room.run_with("replay orders.yaml", "{}").never_said("--envelope");
     room.run_with("replay orders.yaml --topic shop.orders", "{}").ended(0).quietly().wrote(&["{}"]);
     let ran = room.run_with("replay orders.yaml --topic shop.orders.tmp", "{}").ended(0);
     ran.said(&["`shop.orders.tmp`", "orders does not read"]);
 }
 
 #[test]
-fn a_forgotten_envelope_is_told_also_where_the_input_is_a_pattern() {
+fn forgotten_envelope_is_reported_for_a_pattern_too() {
     let room = Room::new();
     room.write("orders.yaml", ORDERS);
     let ran = room.run_with("replay orders.yaml", change(0, 7, Some("c"), 100)).ended(2).wrote(&[]);
-    ran.said(&["looks like what `kcat -J` prints", "add `--envelope kcat`"]).kept_quiet_of("--topic");
-    // a capture that is packed is looked into as well
+    ran.said(&["looks like what `kcat -J` prints", "add `--envelope kcat`"]).never_said("--topic");
+    // a compressed capture is checked as well
     room.write("packed.jsonl", gzip(&change(0, 7, Some("c"), 100)));
     room.run("replay orders.yaml packed.jsonl").ended(2).said(&["add `--envelope kcat`"]);
     room.run("replay orders.yaml --envelope kcat packed.jsonl").ended(0).wrote(&[&change(0, 7, Some("c"), 100)]);
 }
 
 #[test]
-fn packed_captures_are_read_and_others_are_named() {
+fn compressed_captures_are_read_or_their_format_is_named() {
     let room = Room::new();
     room.write("records.gz", gzip(RECORDS));
     room.run("replay payments.yaml records.gz").ended(0).quietly().wrote(&SURVIVORS);
@@ -287,7 +287,7 @@ fn packed_captures_are_read_and_others_are_named() {
 }
 
 #[test]
-fn a_malformed_line_is_the_topologys_to_judge_as_in_a_run() {
+fn malformed_line_is_judged_by_the_topology_as_in_a_run() {
     let room = Room::new();
     room.write("torn.jsonl", order(2, 1) + "\n\n{\"order_id\": 3,\n" + &order(4, 1));
     let ran = room.run("replay payments.yaml torn.jsonl --summary").ended(0);
@@ -298,23 +298,23 @@ fn a_malformed_line_is_the_topologys_to_judge_as_in_a_run() {
 }
 
 #[test]
-fn values_of_bytes_are_whatever_the_lines_hold() {
+fn values_of_format_bytes_may_hold_anything() {
     let room = Room::new();
     room.write("bytes.yaml", "name: lines\ninput: {topics: [lines], value_format: bytes}\nidentity: value\noutput: {topic: lines.unique}\npartitioned_by_identity: true\n");
     room.run_with("replay bytes.yaml", "no json\n{\nno json\n").ended(0).quietly().wrote(&["no json", "{"]);
 }
 
 #[test]
-fn lines_that_are_kcats_envelope_are_noticed() {
+fn kcat_envelope_without_the_option_is_noticed() {
     let room = Room::new();
     let ran = room.run_with("replay payments.yaml --summary", kcat(0, 0, 1_000, &order(1, 1))).ended(0);
     ran.said(&["hint: the lines look like what `kcat -J` prints: add `--envelope kcat`"]);
 }
 
 #[test]
-fn the_summary_counts_what_tells_whether_the_rules_fit() {
+fn summary_counts_signs_of_unfit_rules() {
     let room = Room::new();
-    // versions that are shared by all of the topic, as positions in a log are
+    // versions that all of the topic shares, like positions in a log
     let lines = [order(1, 5), order(2, 3), order(3, 4), order(1, 5), order(2, 6)];
     room.run_with("replay payments.yaml --summary", lines.join("\n")).ended(0).said(&[
         "duplicates: 20.0 %",
@@ -325,7 +325,7 @@ fn the_summary_counts_what_tells_whether_the_rules_fit() {
 }
 
 #[test]
-fn an_input_that_was_redelivered_is_no_fault_of_the_rules() {
+fn redelivered_input_is_not_blamed_on_the_rules() {
     let room = Room::new();
     let once: Vec<String> = (0..10).flat_map(|id| (1..5).map(move |version| order(id, version))).collect();
     let thrice = [once.clone(), once.clone(), once].concat();
@@ -334,7 +334,7 @@ fn an_input_that_was_redelivered_is_no_fault_of_the_rules() {
         thrice.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
     };
     let command = "replay payments.yaml --envelope kcat --summary";
-    for (lines, told) in [
+    for (lines, hint) in [
         (
             captured(&|number| number),
             "(0 with an offset that was there before, 80 with the key, value and headers of a record",
@@ -346,17 +346,17 @@ fn an_input_that_was_redelivered_is_no_fault_of_the_rules() {
     ] {
         let ran = room.run_with(command, lines).ended(0);
         assert!(!ran.stderr.contains("may be") && !ran.stderr.contains("may not be"), "{}", ran.stderr);
-        ran.said(&["hint: 80 of 120 records came again", told, "nothing has to be changed"]);
+        ran.said(&["hint: 80 of 120 records came again", hint, "nothing has to be changed"]);
     }
 }
 
-/// A stream of change events whose source begins again at an earlier position, each record then with a new time of
-/// sending, as a connector does after a crash.
+/// A stream of change events whose source restarts at earlier positions; each redelivered record has a new time of
+/// sending, as after a connector's crash.
 fn redelivered_changes() -> Vec<String> {
     let change = |id: u32, version: i64, sent_at: usize| {
         format!(r#"{{"order_id":{id},"operation":"charge","version":{version},"sent_at":{sent_at}}}"#)
     };
-    // positions of a log: each row's own rise, those of the partition do, but for a late row now and then
+    // positions in a log: they rise for each row, and within the partition except for a late row now and then
     let once: Vec<(u32, i64)> =
         (0..60).map(|n| (n % 5, i64::from(10 * n) - if n % 10 == 9 { 15 } else { 0 })).collect();
     let again = [&once[..40], &once[10..50], &once[20..]].concat();
@@ -364,21 +364,21 @@ fn redelivered_changes() -> Vec<String> {
 }
 
 #[test]
-fn versions_that_fall_in_redelivered_records_are_no_fault_of_the_rules() {
+fn falling_versions_of_redelivered_records_are_not_blamed_on_the_rules() {
     let room = Room::new();
     let lines = redelivered_changes();
     let ran = room.run_with("replay payments.yaml --summary", lines.join("\n")).ended(0);
-    // all that is stale is redelivered: nothing falls within an identity else
+    // only redelivered records are stale: otherwise no version falls within an identity
     let stale = ran.stderr.lines().find(|line| line.starts_with("stale")).unwrap().to_owned();
     assert!(!stale.contains(" 0"), "{stale}");
-    let ran = ran.kept_quiet_of("may not be what rises").kept_quiet_of("rarely");
+    let ran = ran.never_said("may not be what rises").never_said("rarely");
     ran.said(&["within an identity 0 times", "were redelivered", "nothing has to be changed"]);
 }
 
 #[test]
-fn versions_that_fall_in_records_that_are_new_are_told_with_how_many_fall_elsewhere() {
+fn falling_versions_of_new_records_get_a_hint_with_both_counts() {
     let room = Room::new();
-    // each identity's versions go down every other time, and never to one that it had before
+    // each identity's versions fall every other time, and never to one that it had before
     let lines: Vec<String> =
         (0..60).map(|n| order(n % 3, if n / 3 % 2 == 0 { 1_000 + i64::from(n) } else { i64::from(n) })).collect();
     let ran = room.run_with("replay payments.yaml --summary", lines.join("\n")).ended(0);
@@ -389,7 +389,7 @@ fn versions_that_fall_in_records_that_are_new_are_told_with_how_many_fall_elsewh
 }
 
 #[test]
-fn rules_that_look_wrong_get_a_hint() {
+fn unfit_rules_get_a_hint() {
     let room = Room::new();
     room.write("coarse.yaml", PAYMENTS.replace("[value.order_id, value.operation]", "value.operation"));
     room.write("nowhere.yaml", PAYMENTS.replace("value.version", "value.revision"));
@@ -410,32 +410,32 @@ fn rules_that_look_wrong_get_a_hint() {
 }
 
 #[test]
-fn what_is_not_kcats_envelope_is_told_with_what_to_do() {
+fn line_without_the_kcat_envelope_is_reported_with_advice() {
     let room = Room::new();
     let ran = room.run_with("replay payments.yaml --envelope kcat", order(1, 1)).ended(2).wrote(&[]);
     ran.said(&["standard input:1", "missing field `topic`", "leave `--envelope` out"]);
 }
 
 #[test]
-fn an_envelope_that_is_unknown_is_answered_with_those_that_are_known() {
+fn unknown_envelope_lists_the_known_ones() {
     Room::new().run("replay payments.yaml --envelope kat").ended(2).said(&["'kat'", "kcat"]);
 }
 
 #[test]
-fn topic_and_partition_contradict_an_envelope() {
+fn topic_and_partition_conflict_with_an_envelope() {
     Room::new().run_with("replay payments.yaml --envelope kcat --partition 1", "").ended(2).said(&["--partition"]);
     Room::new().run_with("replay payments.yaml --partition -1", "").ended(2);
 }
 
 #[test]
-fn a_missing_file_is_an_error_of_the_user() {
+fn missing_file_is_a_user_error() {
     let room = Room::new();
     room.run("replay payments.yaml nowhere.jsonl").ended(2).wrote(&[]).said(&["nowhere.jsonl"]);
     room.run("replay nowhere.yaml").ended(2).said(&["nowhere.yaml"]);
 }
 
 #[test]
-fn a_record_for_which_the_topology_says_fail_ends_the_replay() {
+fn record_that_the_topology_fails_on_ends_the_replay() {
     let room = Room::new();
     room.write("strict.yaml", PAYMENTS.to_owned() + "on_missing: fail\n");
     let input = [order(1, 1), r#"{"operation":"refund"}"#.to_owned(), order(2, 1)].join("\n");
@@ -444,12 +444,12 @@ fn a_record_for_which_the_topology_says_fail_ends_the_replay() {
 }
 
 #[test]
-fn nothing_in_gives_nothing_out() {
+fn empty_input_gives_empty_output() {
     Room::new().run_with("replay payments.yaml", "").ended(0).quietly().wrote(&[]);
 }
 
 #[test]
-fn a_reader_that_has_had_enough_ends_the_replay_quietly() {
+fn closed_standard_output_ends_the_replay_quietly() {
     let room = Room::new();
     let lines: String = (0..200_000).map(|id| order(id, 1) + "\n").collect();
     let path = room.write("many.jsonl", lines);
@@ -469,7 +469,7 @@ fn a_reader_that_has_had_enough_ends_the_replay_quietly() {
 }
 
 #[test]
-fn a_capture_that_grows_is_followed() {
+fn growing_capture_is_followed() {
     let room = Room::new();
     let mut replay = Command::new(env!("CARGO_BIN_EXE_ratchet"))
         .args(["replay", "payments.yaml"])
@@ -492,7 +492,7 @@ fn a_capture_that_grows_is_followed() {
 }
 
 #[test]
-fn colours_and_bars_are_for_terminals() {
+fn colours_and_bars_are_only_for_terminals() {
     let room = Room::new();
     room.write("records.jsonl", RECORDS);
     let ran = room.run("replay payments.yaml records.jsonl --summary").ended(0);

@@ -1,11 +1,11 @@
-//! `ratchet run`: what it refuses before anything begins.
+//! `ratchet run`: what it rejects before anything starts.
 
 use std::net::TcpListener;
 
 use super::Room;
 
 #[test]
-fn mistakes_end_the_run_before_it_begins() {
+fn mistakes_end_the_run_before_it_starts() {
     let room = Room::new();
     room.write("ratchet.yaml", "cluster: kafak\nlanes: 0\n");
     room.run("run payments.yaml --config ratchet.yaml")
@@ -15,32 +15,32 @@ fn mistakes_end_the_run_before_it_begins() {
 }
 
 #[test]
-fn a_setting_of_the_command_line_is_named_when_it_is_wrong() {
+fn wrong_command_line_setting_is_named() {
     let room = Room::new();
     room.run("run payments.yaml --set lanes=many --set lnaes=2").ended(2).said(&["lanes=many", "lnaes"]);
 }
 
 #[test]
-fn a_missing_configuration_is_an_error_of_the_user() {
+fn missing_configuration_is_a_user_error() {
     Room::new().run("run payments.yaml --config nowhere.yaml").ended(2).said(&["nowhere.yaml", "1 mistake"]);
 }
 
 #[test]
-fn whoever_has_no_kafka_is_not_sent_to_a_cluster_that_nothing_fills() {
+fn missing_kafka_settings_do_not_suggest_the_embedded_cluster() {
     let ran =
         Room::new().run("run payments.yaml").ended(2).said(&["where is Kafka?", "`ratchet test`", "need no Kafka"]);
-    ran.kept_quiet_of("embedded");
+    ran.never_said("embedded");
 }
 
 #[test]
-fn a_log_filter_that_cannot_be_read_is_an_error_of_the_user() {
+fn malformed_log_filter_is_a_user_error() {
     let room = Room::new();
     let command = "run payments.yaml --set cluster=embedded --set log.level=ratchet=loud";
     room.run(command).ended(2).said(&["ratchet=loud", "log.level"]);
 }
 
 #[test]
-fn an_address_that_is_taken_fails_the_run() {
+fn address_in_use_fails_the_run() {
     let room = Room::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -49,7 +49,7 @@ fn an_address_that_is_taken_fails_the_run() {
 }
 
 #[test]
-fn what_fails_in_a_run_is_one_event_of_its_log() {
+fn failure_of_a_run_is_one_event_of_its_log() {
     let room = Room::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let command = format!(

@@ -1,8 +1,7 @@
-//! Goal: whatever is asked for, mistyped, or fails, nothing that the program prints holds a secret.
+//! Goal: whatever is requested, mistyped or fails, the program never prints a secret.
 //!
 //! Secrets are planted wherever users keep them: variables, files, the configuration, the command line. Each command
-//! then runs, in good order and in bad, and what it prints is searched. Kafka's side of it is in
-//! `tests/kafka/secrets.rs`.
+//! then runs, successfully and unsuccessfully, and its output is searched. Kafka's side is in `tests/kafka/secrets.rs`.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,10 +12,10 @@ use super::planted::{assert_hidden, planted};
 use super::{PAYMENTS, Ran, Room};
 use crate::until::{DEADLINE, within};
 
-/// Variables that hold secrets, by the names that the configurations below use.
+/// Variables that hold secrets, as the configurations below name them.
 const VARIABLES: &[&str] = &["PLANTED_USER", "PLANTED_PASSWORD", "PLANTED_STORE", "PLANTED_WORD"];
 
-/// A configuration that keeps its secrets as it should, for a Kafka that is not there.
+/// A configuration that keeps its secrets properly, for a Kafka that does not exist.
 const KEPT: &str = "\
 cluster: kafka
 kafka:
@@ -43,15 +42,15 @@ impl Room {
         room
     }
 
-    /// What a command says, on both streams, with the variables set.
-    fn told(&self, words: &str, further: &[(&str, String)]) -> Ran {
+    /// Runs a command with the variables set.
+    fn run_planted(&self, words: &str, further: &[(&str, String)]) -> Ran {
         let mut command = self.command(words);
         command.envs(VARIABLES.iter().map(|name| (*name, planted(name))));
         command.envs(further.iter().map(|(name, value)| (*name, value)));
         Ran::from(command.output().unwrap())
     }
 
-    /// Starts a job whose log is a file, with the variables set.
+    /// Starts a job that logs to a file, with the variables set.
     fn start(&self, words: &str, log: &Path) -> Started {
         let child = Command::new(env!("CARGO_BIN_EXE_ratchet"))
             .args(words.split_whitespace())
@@ -63,16 +62,16 @@ impl Room {
         Started(child.unwrap())
     }
 
-    /// Runs a command, which ends with this code (or any that is promised, if none is given), and searches what it
-    /// says.
+    /// Runs a command, which has to end with this code (or any documented one, if none is given), and searches its
+    /// output.
     #[track_caller]
     fn hides(&self, words: &str, code: impl Into<Option<i32>>, further: &[(&str, String)]) -> Ran {
-        let mut ran = self.told(words, further);
+        let mut ran = self.run_planted(words, further);
         if let Some(code) = code.into() {
             ran = ran.ended(code);
         }
         assert!(matches!(ran.code, Some(0..=2)), "{words} ended with {:?}: {}", ran.code, ran.stderr);
-        assert!(!(ran.stdout.is_empty() && ran.stderr.is_empty()), "{words} says nothing at all");
+        assert!(!(ran.stdout.is_empty() && ran.stderr.is_empty()), "{words} prints nothing at all");
         assert_hidden(words, &ran.stdout);
         assert_hidden(words, &ran.stderr);
         ran
@@ -115,7 +114,7 @@ fn no_command_shows_its_environment() {
 }
 
 #[test]
-fn what_is_wrong_with_a_setting_is_told_without_it() {
+fn mistakes_in_settings_are_reported_without_their_values() {
     let room = Room::with_secrets();
     let check = "check payments.yaml --config kept.yaml";
     for set in [
@@ -144,7 +143,7 @@ fn what_is_wrong_with_a_setting_is_told_without_it() {
         room.hides(&words, 2, &[]);
         room.hides(&words.replace("check", "run"), 2, &[]);
     }
-    // What only shows when a connection is made.
+    // Mistakes that only show when connecting.
     for set in ["kafka.ssl.key.pem=${env:PLANTED_WORD}", "kafka.ssl.ca.pem=${env:PLANTED_WORD}"] {
         room.hides(&format!("{check} --set {set}"), 0, &[]);
         room.hides(&format!("{check} --set {set} --online"), None::<i32>, &[]);
@@ -153,7 +152,7 @@ fn what_is_wrong_with_a_setting_is_told_without_it() {
 }
 
 #[test]
-fn mistyped_variables_are_told_without_their_values() {
+fn mistyped_variables_are_reported_without_their_values() {
     let room = Room::with_secrets();
     for (name, code) in [
         ("RATCHET_KAFKA__SASL_PASWORD", 2),
@@ -165,7 +164,7 @@ fn mistyped_variables_are_told_without_their_values() {
         ("RATCHET_KAFKA__SECURITY_PROTOCOL", 2),
         ("RATCHET_KAFKA__SASL_PASSWORD__X", 2),
     ] {
-        // The value of a setting that is none of Kafka's and is known by its name is no secret.
+        // The value of a known setting that is not Kafka's is no secret.
         let value = if name == "RATCHET_LANES" { "many".to_owned() } else { planted("variable") };
         let ran = room.hides("check payments.yaml --config kept.yaml", code, &[(name, value)]);
         assert!(ran.stderr.contains(name) || name.contains("KAFKA__S"), "{name} is not named: {}", ran.stderr);
@@ -173,7 +172,7 @@ fn mistyped_variables_are_told_without_their_values() {
 }
 
 #[test]
-fn secrets_that_are_written_out_are_refused_and_not_shown() {
+fn literal_secrets_are_rejected_and_not_shown() {
     let room = Room::with_secrets();
     let secret = planted("written");
     for (number, line) in [
@@ -200,7 +199,7 @@ fn secrets_that_are_written_out_are_refused_and_not_shown() {
 }
 
 #[test]
-fn topologies_do_not_show_what_was_put_into_them() {
+fn mistakes_in_topologies_do_not_show_substituted_values() {
     let room = Room::with_secrets();
     for (number, line) in [
         "name: ${env:PLANTED_WORD}",
@@ -231,33 +230,33 @@ fn topologies_do_not_show_what_was_put_into_them() {
 }
 
 #[test]
-fn what_fails_online_shows_no_secret() {
+fn failing_online_check_shows_no_secret() {
     let room = Room::with_secrets();
     room.hides("check payments.yaml --config kept.yaml --online", 1, &[]);
 }
 
-/// A job that cannot reach its Kafka says so again and again, in all detail.
+/// A job that cannot reach its Kafka logs that again and again, in all detail.
 #[test]
-fn a_log_at_its_most_talkative_shows_no_secret() {
+fn most_verbose_log_shows_no_secret() {
     let room = Room::with_secrets();
     for format in ["text", "json"] {
         let log = room.path().join(format!("{format}.log"));
         let job = room.start(&format!("run payments.yaml --config kept.yaml --set log.format={format}"), &log);
         let said = || std::fs::read_to_string(&log).unwrap();
-        within(DEADLINE, "the job to have tried and to say why it cannot", || {
+        within(DEADLINE, "the job to log why it cannot connect", || {
             let said = said();
             (said.contains("Connection refused") && said.contains("librdkafka")).then_some(())
         });
         let ended = stop(job);
         assert!(matches!(ended.code(), Some(0 | 1)), "{ended}: {}", said());
         let said = said();
-        assert!(said.contains("sasl") || said.contains("SASL"), "librdkafka was not talkative: {said}");
+        assert!(said.contains("sasl") || said.contains("SASL"), "librdkafka was not verbose: {said}");
         assert_hidden(format, &said);
     }
 }
 
 #[test]
-fn a_running_job_shows_no_secret_over_http() {
+fn running_job_shows_no_secret_over_http() {
     let room = Room::with_secrets();
     let log = room.path().join("http.log");
     let cluster = ratchet::cluster::embedded::Embedded::open(&room.path().join("topics"), 1).unwrap();
@@ -267,21 +266,21 @@ fn a_running_job_shows_no_secret_over_http() {
     drop(cluster);
     let job = room.start(&format!("run payments.yaml --config kept.yaml {SETTINGS}"), &log);
     let said = || std::fs::read_to_string(&log).unwrap();
-    let address = within(DEADLINE, "the job to say where it listens", || {
+    let address = within(DEADLINE, "the job to log its address", || {
         let said = said();
         let line = said.lines().find(|line| line.contains("address="))?.to_owned();
         Some(line.split("address=").nth(1)?.split_whitespace().next()?.to_owned())
     });
     for path in ["/metrics", "/livez", "/readyz", "/readyz?verbose", "/", "/config", "/debug"] {
-        let answer = ask(&address, path);
-        assert!(answer.starts_with("HTTP/1.1 "), "{path}: {answer}");
-        assert_hidden(path, &answer);
+        let response = ask(&address, path);
+        assert!(response.starts_with("HTTP/1.1 "), "{path}: {response}");
+        assert_hidden(path, &response);
     }
     assert!(stop(job).success(), "{}", said());
     assert_hidden("the log", &said());
 }
 
-/// Asks a job to end (SIGTERM), and waits.
+/// Stops a job by SIGTERM, and waits.
 fn stop(mut job: Started) -> ExitStatus {
     job.signal("TERM");
     job.0.wait().unwrap()

@@ -1,4 +1,4 @@
-//! Long work on a terminal: standard error is one, and shows how far it has come, how fast and how long still.
+//! Long work on a terminal: standard error shows progress, rate and time left.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -16,14 +16,14 @@ fn order(id: usize) -> String {
     format!(r#"{{"order_id":{id},"operation":"charge","version":1}}"#)
 }
 
-/// The program with its standard error on a terminal.
+/// Starts the program with standard error on a terminal.
 fn start(room: &Room, words: &str, terminal: &Terminal) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
     command.current_dir(room.path()).args(words.split_whitespace()).env("TERM", "xterm");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(terminal.stdio()).spawn().unwrap()
 }
 
-/// Waits until all of this was drawn.
+/// Waits until all these words were drawn.
 #[track_caller]
 fn await_drawn(terminal: &Terminal, words: &[&str]) {
     within(DEADLINE, &format!("{words:?} to be drawn"), || {
@@ -33,14 +33,14 @@ fn await_drawn(terminal: &Terminal, words: &[&str]) {
 }
 
 #[test]
-fn a_replay_of_a_file_shows_rate_and_estimate() {
+fn replay_of_a_file_shows_rate_and_estimate() {
     let room = Room::new();
     let count = 100_000;
     let records: Vec<String> = (0..count).map(order).collect();
     room.write("records.jsonl", records.join("\n"));
     let terminal = Terminal::open();
     let mut replay = start(&room, "replay payments.yaml records.jsonl", &terminal);
-    // A reader that is slow for a while: what is replayed meanwhile is a part of the file.
+    // A slow reader at first, so that progress is shown within the file.
     let mut stdout = replay.stdout.take().unwrap();
     let mut survivors = vec![0; 1_000];
     stdout.read_exact(&mut survivors).unwrap();
@@ -51,7 +51,7 @@ fn a_replay_of_a_file_shows_rate_and_estimate() {
 }
 
 #[test]
-fn a_replay_of_standard_input_shows_count_and_rate() {
+fn replay_of_standard_input_shows_count_and_rate() {
     let room = Room::new();
     let terminal = Terminal::open();
     let mut replay = start(&room, "replay payments.yaml", &terminal);
@@ -66,11 +66,11 @@ fn a_replay_of_standard_input_shows_count_and_rate() {
     replay.stdout.take().unwrap().read_to_string(&mut survivors).unwrap();
     assert_eq!(replay.wait().unwrap().code(), Some(0));
     assert_eq!(survivors.lines().collect::<Vec<_>>(), [order(1), order(2), order(3)]);
-    assert!(!terminal.drawn().contains(" left"), "the end is not known: {}", terminal.drawn());
+    assert!(!terminal.drawn().contains(" left"), "time left was estimated without a known end: {}", terminal.drawn());
 }
 
 #[test]
-fn what_is_said_during_a_replay_stands_by_itself() {
+fn warning_during_a_replay_has_its_own_line() {
     let room = Room::new();
     let terminal = Terminal::open();
     let mut replay = start(&room, "replay payments.yaml", &terminal);
@@ -83,15 +83,15 @@ fn what_is_said_during_a_replay_stands_by_itself() {
     drop(stdin);
     assert_eq!(replay.wait().unwrap().code(), Some(0));
     let drawn = terminal.drawn();
-    // After a bar was cleared, at the line's beginning; and whole.
+    // Whole, and at the start of a line after the bar was cleared.
     let said = drawn.lines().find(|line| line.contains("warning: the first line")).unwrap();
     assert!(said.contains("\u{1b}[2Kwarning: the first line") && said.contains("`--envelope kcat`"), "{drawn:?}");
 }
 
 #[test]
-fn a_restore_is_a_bar_below_the_log() {
+fn restore_is_shown_as_a_bar_below_the_log() {
     let room = Room::new();
-    // So many that the restore takes several times as long as a bar stays as it is.
+    // So many that the restore takes several times as long as a redraw of the bar.
     fill(&room, 2_500_000);
     let run = format!("run payments.yaml --until-drained {SETTINGS}");
     room.run(&run).ended(0);
@@ -102,7 +102,7 @@ fn a_restore_is_a_bar_below_the_log() {
     await_drawn(&terminal, &["stopped"]);
     let drawn = terminal.drawn();
     assert!(drawn.contains("restoring 1 partition: ") && drawn.contains(" records to go"), "{drawn}");
-    // Each line of the log is whole, bar or no bar, and the last thing on the terminal is no bar.
+    // Each line of the log is whole, with or without a bar, and the bar is not the last thing on the terminal.
     for (begins, ends) in
         [("starting", "lanes=1"), ("store restored", "records_per_second="), ("task resumes", "next=")]
     {
@@ -115,7 +115,7 @@ fn a_restore_is_a_bar_below_the_log() {
 }
 
 #[test]
-fn a_log_for_machines_has_no_bar() {
+fn json_log_has_no_bar() {
     let room = Room::new();
     fill(&room, 50_000);
     let run = format!("run payments.yaml --until-drained --set log.format=json {SETTINGS}");
@@ -129,25 +129,25 @@ fn a_log_for_machines_has_no_bar() {
     assert!(drawn.contains("store restored"), "{drawn}");
 }
 
-/// A terminal that goes away (a connection that breaks) must not end the job.
+/// A terminal that disappears (a broken connection) must not end the job.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the job is another process, with the real clock")]
-fn a_terminal_that_has_gone_away_ends_nothing() {
+fn vanished_terminal_does_not_end_the_job() {
     let room = Room::new();
     fill(&room, 1_000);
     let terminal = Terminal::open();
     let mut job = start(&room, &format!("run payments.yaml {SETTINGS}"), &terminal);
     await_drawn(&terminal, &["task begins anew"]);
     drop(terminal);
-    // It goes on drawing, and then logs its end.
+    // It keeps drawing, and then logs its end.
     std::thread::sleep(std::time::Duration::from_millis(500));
-    assert!(job.try_wait().unwrap().is_none(), "it has ended with its terminal");
+    assert!(job.try_wait().unwrap().is_none(), "it ended with its terminal");
     let stopped = Command::new("kill").args(["-TERM", &job.id().to_string()]).status().unwrap();
     assert!(stopped.success());
     assert_eq!(job.wait().unwrap().code(), Some(0));
 }
 
-/// Puts so many orders into the input.
+/// Puts this many orders into the input.
 fn fill(room: &Room, count: usize) {
     let cluster = Embedded::open(&room.path().join("topics"), 1).unwrap();
     let values: Vec<String> = (0..count).map(order).collect();

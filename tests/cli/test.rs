@@ -1,4 +1,4 @@
-//! `ratchet test`: the tests that topologies bring along.
+//! `ratchet test`: the tests that are part of topologies.
 
 use quick_junit::Report;
 
@@ -26,7 +26,7 @@ const FAILING: &str = r#"tests:
     entries: [{identity: [7, charge], version: 1}]
 "#;
 
-/// A room with a topology whose tests pass, and one with a test that fails.
+/// A room with a topology whose tests pass, and one with a failing test.
 fn room() -> Room {
     let room = Room::new();
     room.write("good.yaml", PAYMENTS.replace("name: payments", "name: good") + PASSING);
@@ -35,7 +35,7 @@ fn room() -> Room {
 }
 
 #[test]
-fn tests_that_pass_have_a_line_each() {
+fn passing_tests_have_a_line_each() {
     room()
         .run("test good.yaml")
         .ended(0)
@@ -44,10 +44,10 @@ fn tests_that_pass_have_a_line_each() {
 }
 
 #[test]
-fn a_test_that_fails_is_told_with_its_place_and_every_difference() {
+fn failing_test_is_reported_with_its_place_and_differences() {
     let ran = room().run("test good.yaml bad.yaml").ended(1).said(&["1 of 3 tests failed"]);
-    let told: Vec<&str> = ran.stdout.lines().skip(2).collect();
-    assert_eq!(told[0], "FAILED  bad: a newer version is a duplicate  (bad.yaml:8)", "{}", ran.stdout);
+    let lines: Vec<&str> = ran.stdout.lines().skip(2).collect();
+    assert_eq!(lines[0], "FAILED  bad: a newer version is a duplicate  (bad.yaml:8)", "{}", ran.stdout);
     for line in [
         "        record 1 (payments:0:1)",
         "          expected duplicate",
@@ -61,12 +61,12 @@ fn a_test_that_fails_is_told_with_its_place_and_every_difference() {
         "          expected one with version 1",
         "          got      one with version 2",
     ] {
-        assert!(told.contains(&line), "{line:?} is missing in\n{}", ran.stdout);
+        assert!(lines.contains(&line), "{line:?} is missing in\n{}", ran.stdout);
     }
 }
 
 #[test]
-fn a_version_is_expected_as_it_was_given() {
+fn version_may_be_expected_as_it_was_given() {
     let room = room();
     let of = |kind: &str, given: &str, expected: &str| {
         let test = format!(
@@ -93,7 +93,7 @@ fn a_version_is_expected_as_it_was_given() {
 }
 
 #[test]
-fn only_some_tests_can_be_run() {
+fn tests_can_be_selected_by_name() {
     let room = room();
     room.run("test good.yaml bad.yaml --only retried").ended(0).wrote(&["ok      good: a retried charge is dropped"]);
     room.run("test good.yaml bad.yaml --only bad").ended(1);
@@ -101,7 +101,7 @@ fn only_some_tests_can_be_run() {
 }
 
 #[test]
-fn a_topology_without_tests_is_said_and_is_no_failure() {
+fn topology_without_tests_is_reported_and_is_no_failure() {
     room()
         .run("test payments.yaml")
         .ended(0)
@@ -110,14 +110,14 @@ fn a_topology_without_tests_is_said_and_is_no_failure() {
 }
 
 #[test]
-fn a_topology_with_mistakes_is_an_error_of_the_user() {
+fn topology_with_mistakes_is_a_user_error() {
     let room = room();
     room.write("broken.yaml", PAYMENTS.replace("identity", "identiti"));
     room.run("test good.yaml broken.yaml").ended(2).wrote(&[]).said(&["broken.yaml:3:1"]);
 }
 
 #[test]
-fn the_report_for_build_servers_reads_back() {
+fn junit_report_can_be_parsed() {
     let room = room();
     room.run("test good.yaml bad.yaml payments.yaml --junit report.xml").ended(1);
     let xml = std::fs::read_to_string(room.path().join("report.xml")).unwrap();
@@ -130,7 +130,7 @@ fn the_report_for_build_servers_reads_back() {
 }
 
 #[test]
-fn records_come_from_a_file_beside_the_topology_wherever_the_program_runs() {
+fn records_are_read_from_a_file_beside_the_topology() {
     let room = room();
     let record = r#"{"order_id":7,"operation":"charge","version":1}"#;
     room.write("deeper/charges.jsonl", format!("{record}\n{record}\n"));
@@ -142,7 +142,7 @@ fn records_come_from_a_file_beside_the_topology_wherever_the_program_runs() {
 }
 
 #[test]
-fn a_test_whose_file_cannot_be_read_is_an_error_and_the_others_run() {
+fn test_with_an_unreadable_file_is_an_error_and_others_run() {
     let room = room();
     let tests = "tests:\n  - {name: lost, given: {file: nowhere.jsonl}, expect: [forwarded]}\n";
     room.write("lost.yaml", PAYMENTS.replace("name: payments", "name: lost") + tests);
@@ -159,7 +159,7 @@ fn a_test_whose_file_cannot_be_read_is_an_error_and_the_others_run() {
 }
 
 #[test]
-fn the_exit_code_tells_a_failure_also_to_whoever_does_not_read() {
+fn exit_code_reports_failures_with_standard_output_closed() {
     let room = room();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -171,7 +171,7 @@ fn the_exit_code_tells_a_failure_also_to_whoever_does_not_read() {
 }
 
 #[test]
-fn the_topologies_that_are_shipped_pass_their_tests() {
+fn shipped_topologies_pass_their_tests() {
     let shipped = concat!("test ", env!("CARGO_MANIFEST_DIR"), "/topologies");
     let ran = room().run(shipped).ended(0);
     for topology in ["payments", "webhooks", "orders-changes"] {

@@ -1,5 +1,5 @@
-//! Goal: each kind of bytes that was ever written still means what it meant: lines of `{"bytes", "is"}`, made from
-//! values and not by reading the bytes back.
+//! Goal: bytes of every kind that was ever written keep their meaning: lines of `{"bytes", "is"}`, generated from
+//! values and not by decoding the bytes.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub fn position(position: &PositionRecord) -> Value {
     })
 }
 
-/// A store meta's fields; what format 1 does not have, where it is known.
+/// A store meta's fields; those that format 1 lacks only if they are known.
 pub fn store_meta(meta: &StoreMeta) -> Value {
     let mut fields = json!({
         "changelog_id": hex(&meta.changelog_id),
@@ -71,7 +71,7 @@ pub fn store_meta(meta: &StoreMeta) -> Value {
     fields
 }
 
-/// What stands beside a committed offset.
+/// The fields of a committed offset's metadata.
 pub fn metadata(metadata: &OffsetMetadata) -> Value {
     json!({"token": token(&metadata.token), "digest": metadata.digest, "owner": metadata.owner})
 }
@@ -85,30 +85,30 @@ fn each(file: &str, read: impl Fn(&[u8]) -> Value) {
 }
 
 #[test]
-fn entries_mean_what_they_meant() {
+fn entries_keep_their_meaning() {
     each("entries.jsonl", |bytes| entry(&EntryRef::decode(bytes).unwrap()));
 }
 
 #[test]
-fn position_records_mean_what_they_meant() {
+fn position_records_keep_their_meaning() {
     each("positions.jsonl", |bytes| position(&PositionRecord::decode(bytes).unwrap()));
 }
 
 #[test]
-fn store_metas_mean_what_they_meant() {
+fn store_metas_keep_their_meaning() {
     each("store-metas.jsonl", |bytes| store_meta(&StoreMeta::decode(bytes).unwrap()));
 }
 
 #[test]
-fn committed_offsets_mean_what_they_meant() {
+fn committed_offsets_keep_their_meaning() {
     each("offsets.jsonl", |bytes| {
         metadata(&OffsetMetadata::parse(std::str::from_utf8(bytes).unwrap()).unwrap().unwrap())
     });
 }
 
-/// The folder of topics, read: inputs as they were sent, changelogs as they were listed when they were written.
+/// Inputs read from the folder of topics equal what was sent, and changelogs what was listed when they were written.
 #[test]
-fn an_embedded_clusters_folder_holds_what_it_held() {
+fn embedded_clusters_folder_keeps_its_contents() {
     for fixture in all() {
         let room = fixture.room(false);
         let before = fixture.lines("before.jsonl");
@@ -140,9 +140,9 @@ fn listed(fixture: &Fixture) -> Vec<Value> {
     fixture.lines("changelogs.jsonl")
 }
 
-/// A store of the state folder holds the fold of its changelog, and names the last position record's transaction.
+/// A store in the state folder holds its folded changelog, and names the last position record's transaction.
 #[test]
-fn a_store_holds_what_its_changelog_holds() {
+fn store_equals_its_folded_changelog() {
     for fixture in all() {
         let room = fixture.room(true);
         for name in TOPOLOGIES {

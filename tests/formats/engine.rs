@@ -1,12 +1,12 @@
-//! Goal: the program goes on from what an earlier release has left behind: nothing that it had forwarded comes out
-//! again, nothing that is new is lost.
+//! Goal: the program continues from what an earlier release left behind: nothing that was forwarded is forwarded again,
+//! and nothing new is lost.
 
 use crate::fixtures::{Fixture, Room, TOPOLOGIES, all};
 
-/// What is said where a store is rebuilt.
+/// Logged when a store is rebuilt.
 const RESTORING: &str = "restoring the store from the changelog";
 
-/// What has become of all records is what was written down for them.
+/// Asserts that all records got the verdicts listed for them.
 pub fn assert_right(fixture: &Fixture, room: &Room) {
     let lines = [fixture.lines("before.jsonl"), fixture.lines("after.jsonl")].concat();
     for name in TOPOLOGIES {
@@ -36,7 +36,7 @@ fn changelogs_of_an_earlier_release_are_restored() {
     }
 }
 
-/// A group that is reset reads all of it again, and the position record still says so.
+/// A reset group reads everything again, which the position record still shows.
 #[test]
 fn nothing_of_an_earlier_release_is_forwarded_twice() {
     for fixture in all() {

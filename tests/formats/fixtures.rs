@@ -1,4 +1,4 @@
-//! A format's fixtures, and rooms in which the program goes on from them.
+//! A format's fixtures, and rooms in which the program continues from them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,16 +11,16 @@ use ratchet::record::Headers;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The topologies that the fixtures were made with, by name. `NAME.in` is read, `NAME.out` written, `NAME.audit` says
-/// what was dropped.
+/// The topologies of the fixtures, by name. `NAME.in` is read, `NAME.out` written, and `NAME.audit` has what was
+/// dropped.
 pub const TOPOLOGIES: [&str; 4] = ["changes", "hourly", "ids", "versions"];
 
-/// Where the fixtures of all formats are.
+/// The folder of all formats' fixtures.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// The folders of all formats that were ever written.
+/// The fixtures of all formats that were ever written.
 pub fn all() -> Vec<Fixture> {
     let mut found: Vec<Fixture> = fs::read_dir(root())
         .unwrap()
@@ -37,13 +37,13 @@ pub fn all() -> Vec<Fixture> {
     found
 }
 
-/// What the program of one format has written.
+/// What the program wrote in one format.
 pub struct Fixture {
     pub path: PathBuf,
 }
 
 impl Fixture {
-    /// The one that today's program writes.
+    /// The format that today's program writes.
     pub fn latest() -> Fixture {
         all().pop().unwrap()
     }
@@ -57,7 +57,7 @@ impl Fixture {
         lines
     }
 
-    /// A room with a copy of the topics, and of the stores too if so asked.
+    /// A room with a copy of the topics, and of the stores too if `with_stores`.
     pub fn room(&self, with_stores: bool) -> Room {
         let room = Room::new(&self.path.join("topologies"));
         copy(&self.path.join("topics"), &room.path("topics"));
@@ -68,7 +68,7 @@ impl Fixture {
     }
 }
 
-/// A folder of topologies, topics and stores, and the program run in it.
+/// A folder of topologies, topics and stores, in which the program runs.
 pub struct Room {
     folder: TempDir,
 }
@@ -76,7 +76,7 @@ pub struct Room {
 /// A record's key and value; `None` for null.
 pub type KeyValue = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -116,7 +116,7 @@ impl Room {
         }
     }
 
-    /// The program, with all topologies, until all is processed.
+    /// Runs the program with all topologies until all is processed.
     pub fn drain(&self) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
         command.current_dir(self.folder.path()).args(["run", "topologies", "--until-drained"]);
@@ -126,7 +126,7 @@ impl Room {
         for setting in ["topics.create=all", "lanes=1", "memory=256MiB", "http=off", "log.format=json"] {
             command.args(["--set", setting]);
         }
-        // Variables of this prefix are settings; the tests' own are none of the program's business.
+        // Variables with this prefix are settings; those of the tests must not reach the program.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
             command.env_remove(name);
         }
@@ -140,15 +140,14 @@ impl Room {
         records.into_iter().map(|record| (record.key, record.value)).collect()
     }
 
-    /// The verdicts on the input's records by their offsets, as output and audit tell: `forwarded`, or
-    /// `VERDICT REASON`.
+    /// The verdicts on the input's records by offset, according to output and audit: `forwarded`, or `VERDICT REASON`.
     pub fn verdicts(&self, topology: &str) -> Vec<String> {
         let mut dropped = BTreeMap::new();
         for (_, value) in self.records(&format!("{topology}.audit")) {
-            let told: Value = serde_json::from_slice(&value.unwrap()).unwrap();
-            let said = format!("{} {}", told["verdict"].as_str().unwrap(), told["reason"].as_str().unwrap());
-            let twice = dropped.insert(told["offset"].as_u64().unwrap() as usize, said);
-            assert_eq!(twice, None, "{told}");
+            let explained: Value = serde_json::from_slice(&value.unwrap()).unwrap();
+            let said = format!("{} {}", explained["verdict"].as_str().unwrap(), explained["reason"].as_str().unwrap());
+            let twice = dropped.insert(explained["offset"].as_u64().unwrap() as usize, said);
+            assert_eq!(twice, None, "{explained}");
         }
         let input = self.records(&format!("{topology}.in"));
         let output = self.records(&format!("{topology}.out"));
@@ -160,7 +159,7 @@ impl Room {
                 "forwarded".to_owned()
             }));
         }
-        assert_eq!((survivors.next(), dropped.len()), (None, 0), "{topology}: what the input does not explain");
+        assert_eq!((survivors.next(), dropped.len()), (None, 0), "{topology}: records that the input does not explain");
         verdicts
     }
 
@@ -177,7 +176,7 @@ impl Ran {
         self
     }
 
-    /// Said all of this within one event of its log.
+    /// Asserts that one event of the log has all of this.
     #[track_caller]
     pub fn said(self, words: &[&str]) -> Ran {
         let found = self.said.lines().any(|line| words.iter().all(|word| line.contains(word)));
@@ -192,7 +191,7 @@ impl Ran {
     }
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder and its contents.
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())) {

@@ -1,5 +1,5 @@
-//! Goal: what a later release has written is refused by the program, with what was read, which format this release
-//! reads and what to do; other tasks go on. A store is no exception to "no guess", but it needs nobody: it is rebuilt.
+//! Goal: what a later release has written is refused, with what was read, which format this release reads and what to
+//! do; other tasks continue. A store with a later format is rebuilt without help, since the changelog has everything.
 
 use ratchet::cluster::{CommittedOffset, Message};
 use ratchet::format::{KIND_IDENTITY, POSITION_KEY, STORE_META_KEY};
@@ -9,10 +9,10 @@ use rocksdb::DB;
 use crate::engine::assert_right;
 use crate::fixtures::{Fixture, Ran, Room, unhex};
 
-/// The topology that meets something later; the others are left alone.
+/// The topology that meets a later format; the others are left alone.
 const MET: &str = "ids";
 
-/// The first record of the changelog whose key begins so, with the next format number.
+/// The last changelog record whose key has this prefix, with the next format number.
 fn later(fixture: &Fixture, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let lines = fixture.lines("changelogs.jsonl");
     let mut records = lines.iter().filter(|line| line["topology"] == MET && !line["value"].is_null());
@@ -36,7 +36,7 @@ fn append(room: &Room, (key, value): &(Vec<u8>, Vec<u8>)) {
     room.cluster().append(&topic, 0, &[message]).unwrap();
 }
 
-/// Adds one to the format number under a key of a database.
+/// Increments the format number under a key of a database.
 fn raise(db: &std::path::Path, key: &[u8]) {
     let db = DB::open_default(db).unwrap();
     let mut value = db.get(key).unwrap().unwrap();
@@ -45,7 +45,7 @@ fn raise(db: &std::path::Path, key: &[u8]) {
     db.flush().unwrap();
 }
 
-/// The task has stopped for this reason, and the others have done their work.
+/// Asserts that the task has stopped for this reason, and that the others have done their work.
 #[track_caller]
 fn stopped(room: &Room, ran: Ran, words: &[&str]) {
     ran.ended(1).said(words);
@@ -54,7 +54,7 @@ fn stopped(room: &Room, ran: Ran, words: &[&str]) {
 }
 
 #[test]
-fn a_later_entry_is_refused() {
+fn later_entry_is_refused() {
     let fixture = Fixture::latest();
     let room = fixture.room(false);
     append(&room, &later(&fixture, &[KIND_IDENTITY]));
@@ -67,7 +67,7 @@ fn a_later_entry_is_refused() {
 }
 
 #[test]
-fn a_later_position_record_is_refused() {
+fn later_position_record_is_refused() {
     let fixture = Fixture::latest();
     let room = fixture.room(false);
     append(&room, &later(&fixture, POSITION_KEY));
@@ -77,7 +77,7 @@ fn a_later_position_record_is_refused() {
 }
 
 #[test]
-fn a_later_committed_offset_is_refused() {
+fn later_committed_offset_is_refused() {
     let fixture = Fixture::latest();
     let room = fixture.room(true);
     let input = format!("{MET}.in");
@@ -93,7 +93,7 @@ fn a_later_committed_offset_is_refused() {
 }
 
 #[test]
-fn a_later_folder_of_topics_is_refused() {
+fn later_folder_of_topics_is_refused() {
     let fixture = Fixture::latest();
     let room = fixture.room(true);
     raise(&room.path("topics/db"), &[0]);
@@ -101,9 +101,9 @@ fn a_later_folder_of_topics_is_refused() {
     room.drain().ended(1).said(&words);
 }
 
-/// The changelog has all of it, so nobody has to do anything.
+/// The changelog has everything, so nobody has to act.
 #[test]
-fn a_later_store_is_rebuilt() {
+fn later_store_is_rebuilt() {
     let fixture = Fixture::latest();
     let room = fixture.room(true);
     raise(&room.store(MET), STORE_META_KEY);

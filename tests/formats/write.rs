@@ -1,5 +1,5 @@
-//! Writes the fixtures of today's formats: `make fixtures FORMAT=format-N`, once for each set of format numbers. What
-//! is there is never written again: it stands for programs that are out in the world.
+//! Writes the fixtures of today's formats: `make fixtures FORMAT=format-N`, once for each set of format numbers.
+//! Existing fixtures are never rewritten: they stand for programs in use.
 
 use std::fs;
 use std::path::Path;
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 use crate::decode;
 use crate::fixtures::{Room, TOPOLOGIES, copy, hex, root};
 
-/// What RocksDB does not need in order to open a folder.
+/// Files that RocksDB does not need to open a folder.
 const NEEDLESS: [&str; 4] = ["LOG", "OPTIONS-", "LOCK", "lock"];
 
 #[test]
 #[ignore = "writes the fixtures of today's formats, once: make fixtures FORMAT=format-N"]
 fn write_fixtures() {
-    let name = std::env::var("FORMAT").expect("FORMAT says what the folder is called");
+    let name = std::env::var("FORMAT").expect("FORMAT names the folder");
     assert!(
         name.strip_prefix("format-").is_some_and(|number| number.parse::<u32>().is_ok()),
         "FORMAT={name:?}: write format-N"
     );
     let path = root().join(name);
-    assert!(!path.exists(), "{} is there, and stays as it is", path.display());
+    assert!(!path.exists(), "{} exists and is never rewritten", path.display());
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/sources");
     let read = |file: &str| -> Vec<Value> {
         let text = fs::read_to_string(sources.join(file)).unwrap();
@@ -69,7 +69,7 @@ fn line(bytes: &[u8], is: Value) -> Value {
     json!({"bytes": hex(bytes), "is": is})
 }
 
-/// Entries with every flag alone, and with those that go together.
+/// Entries with every single flag, and with those that go together.
 fn entries() -> Vec<Value> {
     let plain = EntryRef {
         last_seen: 1_700_000_000_000,
