@@ -95,7 +95,7 @@ fn refused_run_ends_with_an_error_line() {
 }
 
 #[test]
-fn http_port_uses_a_bounded_number_of_file_descriptors() {
+fn http_server_uses_a_bounded_number_of_file_descriptors() {
     const BOUND: usize = 64;
     let room = Room::with_orders(&[1]);
     let mut job = Job::start(&room);

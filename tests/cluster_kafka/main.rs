@@ -1,5 +1,5 @@
 //! `cluster::kafka` against a real Apache Kafka: what the traits of `cluster` promise, one behaviour a test. Records
-//! are read back, and foreign transactions written, by rust-rdkafka's own clients, so that a mistake in ratchet's
+//! are read back, and foreign transactions written, by rust-rdkafka's own clients, so that a bug in ratchet's
 //! cannot hide itself.
 #![expect(clippy::disallowed_methods, reason = "a real Kafka runs by the real clock")]
 

@@ -127,8 +127,8 @@ fn headers_are_read_with_any_value_and_compression() {
     }
 }
 
-/// librdkafka reads at most 100,000 headers of a record. ratchet's binary reads such a record itself; here, not linked
-/// for that, the record cannot be read, and nothing behind it is.
+/// librdkafka reads at most 100,000 headers of a record. ratchet's binary is linked so that it reads the others itself;
+/// this test is not, so the record cannot be read, nor anything behind it.
 #[test]
 fn record_with_unreadable_headers_is_refused() {
     const HEADERS: usize = 100_001;

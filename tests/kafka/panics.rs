@@ -14,7 +14,7 @@ const TASK_PANICS: f64 = 3.0;
 const LANE_PANICS: f64 = 5.0;
 
 #[test]
-fn poisonous_record_stops_only_its_task_on_every_instance() {
+fn poison_record_stops_only_its_task_on_every_instance() {
     const POISONOUS: i64 = 50;
     let job = Job::new("poisonous", 2);
     job.send(things(0, 0..100, 1).chain(things(1, 0..100, 1)));

@@ -154,7 +154,7 @@ fn lack(index: usize) {
 }
 
 #[test]
-fn missing_right_is_named_whichever_it_is() {
+fn each_missing_right_is_named() {
     const AT_ONCE: usize = 4;
     let count = listed(&job("rights-count")).len();
     assert!(count >= 17, "the documentation lists {count} rights: was the table found?");

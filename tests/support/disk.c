@@ -1,5 +1,5 @@
-/* A disk that stalls: preloaded, it makes a process wait at each write to a file below a folder, and at each sync of such
- * a file. How long, in milliseconds, is in a file of eight bytes, which may change at any time.
+/* A disk that stalls: preloaded, it makes a process wait at each write to a file below a folder, and at each sync of
+ * such a file. How long, in milliseconds, is in a file of eight bytes, which may change at any time.
  *
  * SLOW_FOLDER: the folder. SLOW_DISK: the file. */
 #define _GNU_SOURCE
