@@ -596,15 +596,19 @@ pub struct Error {
     pub message: String,
     /// The partition concerned, if it is only one.
     pub partition: Option<TopicPartition>,
-    /// The operation that must be allowed, if one is missing and the cluster says which.
-    pub denied: Option<Denied>,
-    /// The number of brokers, if a topic was to have more replicas than that.
-    pub brokers: Option<i32>,
-    /// Whether a topic or partition is unknown. If it was just created, the broker that was asked
-    /// may not have learnt of it yet.
-    pub is_missing: bool,
-    /// Whether a right is missing: it may be granted again.
-    pub right: bool,
+    /// What else is known of it.
+    pub detail: Option<Detail>,
+}
+
+/// What errors of one kind can be told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// A topic or partition is unknown. If it was just created, the broker that was asked may not have learnt of it yet.
+    Missing,
+    /// A right is missing, which may be granted again; and for what, if the cluster says so.
+    Denied(Option<Denied>),
+    /// A topic was to have more replicas than there are brokers: their number.
+    TooFewBrokers(i32),
 }
 
 /// What a client may not do with a topic.
@@ -621,31 +625,32 @@ impl Error {
     /// the log, is one line.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = message.into().replace(char::is_control, " ");
-        Self { kind, message, partition: None, denied: None, brokers: None, is_missing: false, right: false }
+        Self { kind, message, partition: None, detail: None }
     }
 
-    /// The same error, marked as an unknown topic or partition, or not.
-    pub fn of_missing(self, is_missing: bool) -> Self {
-        Self { is_missing, ..self }
+    /// The same error, with what else is known of it.
+    pub fn with(self, detail: Option<Detail>) -> Self {
+        Self { detail, ..self }
+    }
+
+    /// Whether a topic or partition is unknown.
+    pub fn is_missing(&self) -> bool {
+        self.detail == Some(Detail::Missing)
+    }
+
+    /// Whether a right is missing.
+    pub fn is_denied(&self) -> bool {
+        matches!(self.detail, Some(Detail::Denied(_)))
+    }
+
+    /// What is not allowed, if a right is missing and the cluster says which.
+    pub fn denied(&self) -> Option<Denied> {
+        let Some(Detail::Denied(denied)) = self.detail else { return None };
+        denied
     }
 
     /// The same error, for one partition only.
     pub fn of(self, partition: &TopicPartition) -> Self {
         Self { partition: Some(partition.clone()), ..self }
-    }
-
-    /// The same error, with the operation that is not allowed.
-    pub fn denied(self, denied: Denied) -> Self {
-        Self { denied: Some(denied), ..self }
-    }
-
-    /// The same error, marked as a missing right, or not.
-    pub fn of_right(self, right: bool) -> Self {
-        Self { right, ..self }
-    }
-
-    /// The same error, with the number of brokers, which are too few.
-    pub fn of_brokers(self, brokers: Option<i32>) -> Self {
-        Self { brokers, ..self }
     }
 }

@@ -275,7 +275,7 @@ fn preflight_once_reached<C: Cluster>(
                 clock.wait(backoff(attempt), stop);
                 attempt += 1;
             }
-            Err(error) if C::IS_SHARED && error.is_missing && !stop.load(Ordering::Relaxed) => {
+            Err(error) if C::IS_SHARED && error.is_missing() && !stop.load(Ordering::Relaxed) => {
                 let now = clock.monotonic();
                 if missed.is_none() {
                     let name = &topology.name;
@@ -423,7 +423,7 @@ pub fn work<C: Cluster>(
         let lasted = context.clock.monotonic().saturating_sub(joined_at) > LANE_LASTED;
         (attempt, panics) = if lasted { (0, 0) } else { (attempt + 1, panics) };
         match &reason {
-            Ended::Failure(error) if error.kind == Kind::Refused && !(error.right && has_joined) => {
+            Ended::Failure(error) if error.kind == Kind::Refused && !(error.is_denied() && has_joined) => {
                 tracing::error!(topology, lane = index, %reason, "lane refused");
                 return Err(reason);
             }

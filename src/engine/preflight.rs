@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::cluster::{self, Cluster, Kind, NewTopic, Rights, TopicDescription};
+use crate::cluster::{self, Cluster, Detail, Kind, NewTopic, Rights, TopicDescription};
 use crate::config;
 use crate::state::Survey;
 use crate::topology::Topology;
@@ -93,9 +93,9 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         if wrong.is_empty() {
             return Ok(admitted);
         }
-        let are_missing = wrong.iter().all(|error| error.is_missing);
+        let are_missing = wrong.iter().all(cluster::Error::is_missing);
         let words: Vec<String> = wrong.into_iter().map(|error| error.message).collect();
-        Err(refused(words.join("; ")).of_missing(are_missing))
+        Err(refused(words.join("; ")).with(are_missing.then_some(Detail::Missing)))
     }
 
     /// Whether a topology that has read nothing yet may start with these new topics.
@@ -208,5 +208,5 @@ fn report(topology: &Topology, findings: Vec<Finding>) -> Result<(), cluster::Er
             Severity::Note => tracing::debug!(topology = topology.name, help = finding.help, "{}", finding.message),
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(refused(wrong.join("; ")).of_missing(are_missing)) }
+    if wrong.is_empty() { Ok(()) } else { Err(refused(wrong.join("; ")).with(are_missing.then_some(Detail::Missing))) }
 }

@@ -96,7 +96,7 @@ impl Setback {
             Self::Refusal(refusal) if refusal.is_doubtful() => Then::AskAgain,
             Self::Refusal(_) | Self::Keyless { .. } => Then::Stop,
             Self::Cluster(error) => match error.kind {
-                Kind::Refused if error.right => Then::StopUnlessProven,
+                Kind::Refused if error.is_denied() => Then::StopUnlessProven,
                 Kind::Refused => Then::Stop,
                 Kind::Retry | Kind::Abort | Kind::Fenced | Kind::Unknown => Then::TryAgain,
             },

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::errors::{Code, Failure};
 use super::native::{self, ANSWER_DEADLINE, Client, Group, c_string, create_or_validate, describe_group, settings};
-use crate::cluster::{Denied, Error, Kind, NewTopic, TopicDescription};
+use crate::cluster::{Denied, Detail, Error, Kind, NewTopic, TopicDescription};
 
 /// How long to wait for a coordinator at first: while the internal topic for group offsets is being created, librdkafka
 /// waits for ever. The next client gets twice as long, and so on, [`ANSWER_DEADLINE`] in all.
@@ -58,7 +58,7 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
     let what = || format!("describing the topic {topic}");
     let unseen = |failure: Failure| {
         let error = failure.plain(what());
-        if failure.is_denied_topic() { error.denied(Denied::Topic) } else { error }
+        if failure.is_denied_topic() { error.with(Some(Detail::Denied(Some(Denied::Topic)))) } else { error }
     };
     let Some(outline) = native::outline(client, topic).map_err(unseen)? else { return Ok(None) };
     let found = match settings(client, topic, SETTINGS) {
@@ -71,7 +71,7 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
         }
         Err(failure) if failure.is_denied_topic() => {
             let what = format_args!("describing the settings of the topic {topic}");
-            return Err(failure.plain(what).denied(Denied::Settings));
+            return Err(failure.plain(what).with(Some(Detail::Denied(Some(Denied::Settings)))));
         }
         Err(failure) => return Err(failure.plain(what())),
     };

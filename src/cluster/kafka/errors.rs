@@ -12,7 +12,7 @@ use std::fmt;
 use rdkafka::bindings as rd;
 
 use super::native::describe;
-use crate::cluster::{Error, Kind};
+use crate::cluster::{Detail, Error, Kind};
 
 /// librdkafka's error codes.
 pub(super) type Code = rd::rd_kafka_resp_err_t;
@@ -65,7 +65,7 @@ impl Failure {
             code => plain_kind(code),
         };
         let error = Error::new(kind, format!("{what}: {self}{}", self.grant()));
-        error.of_missing(is_missing(self.code)).of_right(is_right(self.code))
+        error.with(self.detail())
     }
 
     /// The error of a transactional call. `late` is the kind for a call that may be repeated but whose
@@ -84,7 +84,17 @@ impl Failure {
             true => "; grant Write on every topic that is written to (librdkafka's own line names the one)",
             false => self.grant(),
         };
-        Error::new(kind, format!("{what}: {self}{grant}")).of_right(is_right(self.code))
+        Error::new(kind, format!("{what}: {self}{grant}"))
+            .with(self.detail().filter(|detail| *detail != Detail::Missing))
+    }
+
+    /// What is known of the code beside its kind.
+    fn detail(&self) -> Option<Detail> {
+        match self.code {
+            code if is_missing(code) => Some(Detail::Missing),
+            code if is_right(code) => Some(Detail::Denied(None)),
+            _ => None,
+        }
     }
 
     /// What to grant, if the code alone says it. For a topic, it depends on what the topic is used for.

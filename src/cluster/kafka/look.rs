@@ -35,7 +35,7 @@ pub(super) fn look(
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         // Records that were removed meanwhile are no reason to stop.
-        reader.read(&mut batch, 1, left).map_err(|error| match error.right {
+        reader.read(&mut batch, 1, left).map_err(|error| match error.is_denied() {
             true => error,
             false => Error { kind: Kind::Retry, ..error },
         })?;

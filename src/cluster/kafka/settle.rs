@@ -27,7 +27,7 @@ use super::pool::{Next, Pool, Query};
 use super::properties::Properties;
 use super::reader::with_eof_events;
 use super::threads::spawn;
-use crate::cluster::{self, CommittedOffset, Error, Inquiry, Kind, MISSING_WAIT, Settled, TopicId};
+use crate::cluster::{self, CommittedOffset, Detail, Error, Inquiry, Kind, MISSING_WAIT, Settled, TopicId};
 use crate::format::OffsetMetadata;
 use crate::record::TopicPartition;
 
@@ -402,7 +402,7 @@ impl Takeover {
 
     /// Whether to try again after this error.
     fn may_retry(&mut self, error: &Error) -> bool {
-        if !error.is_missing {
+        if !error.is_missing() {
             self.missed = None;
             return error.kind != Kind::Refused && !self.is_over();
         }
@@ -427,7 +427,7 @@ fn topic_id(clients: &QueryClients, partition: &TopicPartition) -> Result<TopicI
     let outline = native::outline(&clients.ends()?, topic);
     let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
     match outline {
-        None => Err(Error::new(Kind::Refused, format!("the topic {topic} does not exist")).of_missing(true)),
+        None => Err(Error::new(Kind::Refused, format!("the topic {topic} does not exist")).with(Some(Detail::Missing))),
         Some(outline) if outline.id.is_told() => Ok(outline.id),
         // Clusters without topic ids are reported before anything starts.
         Some(_) => Err(Error::new(Kind::Retry, format!("the broker gives no id for the topic {topic}"))),

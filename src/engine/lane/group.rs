@@ -73,7 +73,7 @@ impl<C: Cluster> Lane<C> {
                     // An error that is not about one partition says nothing about the next record.
                     match error.partition {
                         // It has been readable before: the right to read may be granted again.
-                        Some(_) if error.right && self.has_read(id) => self.restart_running(id),
+                        Some(_) if error.is_denied() && self.has_read(id) => self.restart_running(id),
                         Some(_) => self.on_unreadable(id, &error.message),
                         None => self.restart_running(id),
                     }

@@ -296,7 +296,7 @@ impl<C: Cluster> Lane<C> {
                 Outcome::SetBack(Cause::Cluster(error)) if error.kind == Kind::Refused && error.partition.is_some() => {
                     tracing::warn!(task = %self.tasks[&id].input, reason = %error.message, "reading is refused");
                     // The right to read may be granted again; a task that works alone has read before.
-                    if error.right { self.restart(id) } else { self.on_unreadable(id, &error.message) }
+                    if error.is_denied() { self.restart(id) } else { self.on_unreadable(id, &error.message) }
                 }
                 Outcome::SetBack(cause) => {
                     let task = match &cause {

@@ -1,6 +1,6 @@
 //! Topics that `run` creates: their settings, and the advice if the cluster refuses.
 
-use crate::cluster::{self, Cluster, Kind, NewTopic};
+use crate::cluster::{self, Cluster, Detail, Kind, NewTopic};
 use crate::config;
 use crate::words::{agreeing, counted};
 
@@ -34,17 +34,17 @@ pub fn problem(name: &str, error: &cluster::Error, settings: &config::Topics) ->
     if error.kind != Kind::Refused {
         return None;
     }
-    let help = match (error.denied, error.brokers) {
-        (Some(_), _) => format!("grant Create on topic {name}, or create it by hand"),
+    let help = match error.detail {
+        Some(Detail::Denied(Some(_))) => format!("grant Create on topic {name}, or create it by hand"),
         // No more replicas than these brokers can keep, and no less safety than that allows.
-        (None, Some(brokers)) => format!(
+        Some(Detail::TooFewBrokers(brokers)) => format!(
             "add brokers, or write `topics: {{replication_factor: {brokers}, min_insync_replicas: {}}}` in the \
              configuration: there {} {}",
             settings.min_insync_replicas.min(brokers),
             agreeing(brokers, "is", "are"),
             counted(brokers, "broker")
         ),
-        (None, None) => format!(
+        Some(Detail::Denied(None) | Detail::Missing) | None => format!(
             "create it by hand, or see topics.replication_factor ({}), topics.min_insync_replicas ({}) and \
              topics.create",
             settings.replication_factor, settings.min_insync_replicas
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn too_few_brokers_lead_to_a_help_with_their_number() {
         let settings = config::Topics { create: config::Create::All, replication_factor: 3, min_insync_replicas: 2 };
-        let help = |brokers| {
-            let error = cluster::Error::new(Kind::Refused, "no").of_brokers(brokers);
+        let help = |brokers: Option<i32>| {
+            let error = cluster::Error::new(Kind::Refused, "no").with(brokers.map(Detail::TooFewBrokers));
             problem("t", &error, &settings).expect("it is refused").help
         };
         let one = "`topics: {replication_factor: 1, min_insync_replicas: 1}` in the configuration: there is 1 broker";

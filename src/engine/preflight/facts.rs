@@ -44,7 +44,8 @@ impl Seen {
             Ok(Some(topic)) => Ok(Self::There(Box::new(topic))),
             Ok(None) => Ok(Self::Missing),
             Err(error) if error.kind == Kind::Refused => {
-                Ok(Self::Withheld { words: error.message, denied: error.denied })
+                let denied = error.denied();
+                Ok(Self::Withheld { words: error.message, denied })
             }
             Err(error) => Err(error),
         }

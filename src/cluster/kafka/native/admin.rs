@@ -12,7 +12,7 @@ use rdkafka::bindings as rd;
 
 use super::super::errors::{Code, Failure};
 use super::{Client, Event, List, Queue, c_millis, c_string};
-use crate::cluster::{Denied, Error, Kind, NewTopic, Rights, TopicId};
+use crate::cluster::{Denied, Detail, Error, Kind, NewTopic, Rights, TopicId};
 use crate::record::TopicPartition;
 
 /// How long to wait for a response.
@@ -434,9 +434,9 @@ pub fn create_or_validate(client: &Arc<Client>, topic: &NewTopic<'_>, validate_o
                 let denied = failure.is_denied_topic();
                 let error = failure.plain(what());
                 return Err(match failure.code {
-                    _ if denied => error.denied(Denied::Topic),
+                    _ if denied => error.with(Some(Detail::Denied(Some(Denied::Topic)))),
                     Code::RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR => {
-                        error.of_brokers(too_few_brokers(client, topic.replication_factor))
+                        error.with(too_few_brokers(client, topic.replication_factor).map(Detail::TooFewBrokers))
                     }
                     _ => error,
                 });
