@@ -1,20 +1,20 @@
-//! The decision: what becomes of a record, given what its identity's entry says and what the task has seen.
+//! The decision: what to do with a record, given its identity's entry and what the task has seen.
 //!
-//! For each record, in this order:
+//! The steps for each record, in order:
 //!
-//! 1. [`Progress::is_replayed`]: a duplicate; nothing else is looked at ([`Decision::REPLAYED`]).
-//! 2. [`check_time`]: a timestamp that cannot be believed is refused, and moves nothing.
-//! 3. [`Progress::advance`]: every other record moves stream time and horizon, whatever becomes of it.
-//! 4. [`super::Reader::read`]; what it refuses goes to [`refuse`].
-//! 5. [`decide`] for what was read, or for each row of it ([`spokesman`]).
-//! 6. Unless the action is [`Action::Fail`], which leaves everything as it was, or the output refuses the record: what it
-//!    does to the scopes, and what is to be remembered ([`Decision::encode_entry`]).
+//! 1. [`Progress::is_replayed`]: it is a duplicate, and nothing else is looked at ([`Decision::REPLAYED`]).
+//! 2. [`check_time`]: a timestamp that cannot be believed is refused and moves nothing.
+//! 3. [`Progress::advance`]: any other record moves stream time and horizon, whatever is decided.
+//! 4. [`super::Reader::read`]; a refused record goes to [`refuse`].
+//! 5. [`decide`] for the row that was read; for several rows, their decisions are [`combine`]d.
+//! 6. Its effect on the scopes, and what to remember ([`Decision::encode_entry`]), unless the action is
+//!    [`Action::Fail`], which leaves everything as it was, or the output refuses the record.
 //!
-//! [`super::evaluate`] goes through all of them.
+//! [`super::evaluate`] runs all of them.
 //!
-//! What [`decide`] asks, in this order; the first answer counts:
+//! What [`decide`] checks, in order; the first that applies counts:
 //!
-//! | question | answer |
+//! | question | result |
 //! |---|---|
 //! | Is it older than the horizon? | `on_late` |
 //! | Is it a tombstone (`on_null_value: follow_delete`)? | forwarded if its entry owes one, else a duplicate |
@@ -22,14 +22,14 @@
 //! | Is it a message, and no truncate or row? | forwarded, or a duplicate if it was seen |
 //! | Do the rules have no version? | forwarded, or a duplicate if it was seen |
 //! | Has it no version? | `on_missing_version`; its entry keeps its version |
-//! | Does it begin an epoch, or is it of one that has come back ([`super::epochs`])? | `on_epoch_change` |
+//! | Does it start an epoch, or has its epoch come back ([`super::epochs`])? | `on_epoch_change` |
 //! | Has it no entry, or one without a version? | forwarded |
-//! | Is it of another scope than its entry? | the later segment is newer |
-//! | Is it a streamed change? | by version, compared with the last streamed change's; over a read it always wins |
-//! | Is it a snapshot's read, and a streamed change is known? | stale, or with `reads: by_version` as the next |
-//! | | by version, compared with all that is known |
+//! | Is its scope another than its entry's? | the later segment is newer |
+//! | Is it a streamed change? | by version against the last streamed change; it always wins over a read |
+//! | Is it a snapshot's read, and a streamed change is known? | stale, or with `reads: by_version` as below |
+//! | | by version against everything known |
 //!
-//! An entry that has expired is none, in all of them: whether the sweeper was there already makes no difference.
+//! An expired entry counts as none throughout: whether the sweeper has already removed it makes no difference.
 
 mod decision;
 
@@ -47,25 +47,25 @@ use super::vocabulary::{Action, Kind, Reads, Reason, Refresh, Verdict};
 
 pub use decision::{Against, Decision, Remember, Versions};
 
-/// What is decided on: a record, or one of its rows.
+/// What is judged: a record, or one of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// The version's bytes; `None` where it has none.
+    /// The version's bytes, if it has one.
     pub version: Option<&'a [u8]>,
-    /// The scope's bytes; `None` where it is in none.
+    /// The scope's bytes, if it is in one.
     pub scope: Option<&'a [u8]>,
-    /// What kind of change it is.
+    /// The kind of change.
     pub kind: Kind,
     /// The record's timestamp.
     pub timestamp: Option<i64>,
-    /// That of the record's key ([`crate::format::key_hash`]), to be remembered.
+    /// The hash of the record's key ([`crate::format::key_hash`]), to be remembered.
     pub key_hash: Option<u32>,
     /// The record's offset.
     pub offset: i64,
 }
 
 impl<'a> Candidate<'a> {
-    /// What was read of a record, or of one of its rows, into `arena`.
+    /// The candidate for a row that was read into `arena`.
     #[inline]
     pub fn of(row: &Row, arena: &'a [u8], record: &Record<'_>) -> Self {
         Self {
@@ -82,17 +82,17 @@ impl<'a> Candidate<'a> {
 /// What is remembered, expired or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known<'a> {
-    /// Of the identity.
+    /// The identity's entry.
     pub entry: Option<EntryRef<'a>>,
-    /// Of the table's truncates. There is none as long as [`Progress::truncates`] is 0.
+    /// The entry of the table's truncates; always `None` while [`Progress::truncates`] is 0.
     pub table: Option<EntryRef<'a>>,
 }
 
-/// Which of the decisions on a record's rows speaks for the record: the first that forwards it, or else the first.
+/// Combines the decisions on a record's rows into one for the record: the first that forwards it, else the first.
 ///
-/// A row whose version is the one remembered (`on_equal: forward`) does not forward a record that holds a stale
-/// row: such a record is an old one that is redelivered, and would bring the stale row back.
-pub fn spokesman(decisions: impl IntoIterator<Item = Decision> + Clone) -> Option<Decision> {
+/// A row whose version equals the one remembered (`on_equal: forward`) does not forward a record that also holds a
+/// stale row: that is an old record redelivered, and forwarding it would bring the stale row back.
+pub fn combine(decisions: impl IntoIterator<Item = Decision> + Clone) -> Option<Decision> {
     let all = || decisions.clone().into_iter();
     let forwarded = || all().filter(|decision| decision.action == Action::Forward);
     let is_old = forwarded().all(|decision| decision.reason == Reason::VersionEqual);
@@ -104,7 +104,7 @@ pub fn spokesman(decisions: impl IntoIterator<Item = Decision> + Clone) -> Optio
     }
 }
 
-/// Whether a timestamp may be believed: `None` if so. One further beyond the wall clock than the rules
+/// Checks whether a timestamp may be believed; `None` if it may. One further ahead of the wall clock than the rules
 /// allow may not, since it could expire everything, unless stream time is already there.
 pub fn check_time(rules: &Rules, progress: &Progress, timestamp: Option<i64>, wall_ms: i64) -> Option<Refusal> {
     let timestamp = timestamp?;
@@ -119,7 +119,7 @@ pub fn check_time(rules: &Rules, progress: &Progress, timestamp: Option<i64>, wa
     Some(Refusal::new(Reason::TimestampInFuture, message))
 }
 
-/// What becomes of a record that cannot be judged.
+/// What to do with a record that cannot be judged.
 pub fn refuse(rules: &Rules, refusal: &Refusal) -> Decision {
     let actions = &rules.actions;
     let action = match refusal.reason {
@@ -136,7 +136,7 @@ pub fn refuse(rules: &Rules, refusal: &Refusal) -> Decision {
     Decision::by_action(action, Verdict::Invalid, refusal.reason)
 }
 
-/// What becomes of a record, `progress` being that after [`Progress::advance`] with it.
+/// What to do with a candidate; `progress` has already been [advanced](Progress::advance) by its record.
 pub fn decide(rules: &Rules, progress: &Progress, candidate: &Candidate<'_>, known: Known<'_>) -> Decision {
     if candidate.timestamp.is_some_and(|timestamp| timestamp < progress.horizon) {
         return Decision::by_action(rules.actions.late, Verdict::Invalid, Reason::Late);
@@ -153,24 +153,24 @@ pub fn decide(rules: &Rules, progress: &Progress, candidate: &Candidate<'_>, kno
     }
 }
 
-/// A record that is not late, and what it is compared with, as far as it has not expired.
+/// A candidate that is not late, and the unexpired entries that it is compared with.
 struct Case<'a> {
     rules: &'a Rules,
     progress: &'a Progress,
     candidate: &'a Candidate<'a>,
     entry: Option<EntryRef<'a>>,
     table: Option<EntryRef<'a>>,
-    /// Why a record without an entry is forwarded.
+    /// The reason to forward a candidate without an entry.
     first: Reason,
 }
 
 impl Case<'_> {
-    /// When the record's identity is last seen, if it is now.
+    /// The entry's new `last_seen`.
     fn now(&self) -> i64 {
         self.candidate.timestamp.unwrap_or(NO_TIME).max(self.progress.stream_time)
     }
 
-    /// Forwards the record, with a new entry.
+    /// Forwards the candidate, with a new entry.
     fn forward(&self, reason: Reason, versions: Versions, scope: Option<u16>) -> Decision {
         let remember = Remember::Entry {
             last_seen: self.now(),
@@ -213,8 +213,8 @@ impl Case<'_> {
         }
     }
 
-    /// A forwarded delete makes its entry owe a tombstone, any other forwarded record clears it; nothing else of the
-    /// entry changes.
+    /// A forwarded delete makes its entry owe a tombstone, any other forwarded record settles it; the entry is
+    /// otherwise unchanged.
     fn without_version(&self) -> Decision {
         let decision =
             Decision::by_action(self.rules.actions.missing_version, Verdict::Invalid, Reason::VersionMissing);
@@ -229,7 +229,7 @@ impl Case<'_> {
         Decision { remember, ..decision }
     }
 
-    /// A record that has a version: what it is compared with, and then what becomes of it and of the scopes.
+    /// Relates the candidate to its table's and its identity's entries, then decides on it and on the scopes.
     fn versioned(&self, version: &[u8]) -> Decision {
         let scope = self.candidate.scope.filter(|_| !sabotage::is_on(Sabotage::EpochIgnored));
         let number = scope.map(|scope| self.progress.epochs.number(scope));
@@ -258,13 +258,13 @@ impl Case<'_> {
         Decision { step, ..decision }
     }
 
-    /// What the record does to the scopes, `number` being its own's.
+    /// What the candidate does to the scopes; `number` is its own scope's.
     fn step(&self, number: Option<Option<u16>>, of_table: Option<Relation>, of_entry: Option<Relation>) -> Step {
         let since = |relation: Option<Relation>| match relation {
             Some(Relation::Failback { since }) => Some(since),
             _ => None,
         };
-        // Above what was reached at the later beginning is above what was at the earlier.
+        // What is above the version reached at the later start is above that at the earlier one.
         match (number, since(of_table).max(since(of_entry))) {
             (None, _) => Step::Nothing,
             (Some(None), _) => Step::Scope { scope: self.progress.epochs.next() },
@@ -277,7 +277,7 @@ impl Case<'_> {
         matches!(self.candidate.kind, Kind::Change | Kind::Delete | Kind::Read)
     }
 
-    /// How the record stands to an entry of another scope; `None` where their versions are comparable.
+    /// How the candidate relates to an entry of another scope; `None` where their versions are comparable.
     fn relate(&self, number: Option<Option<u16>>, version: &[u8], entry: &EntryRef<'_>) -> Option<Relation> {
         let (number, their_version) = (number?, entry.version?);
         let their_scope = entry.scope.filter(|&scope| self.progress.epochs.scope(scope).is_some())?;
@@ -287,7 +287,7 @@ impl Case<'_> {
         Some(self.progress.epochs.relation(number, version, self.candidate.offset, (their_scope, their_version)))
     }
 
-    /// What becomes of a record that is compared with its entry, if there is one.
+    /// Compares the candidate with its entry, if there is one.
     fn compare(&self, relation: Option<Relation>, version: &[u8], scope: Option<u16>) -> Decision {
         let alone = if self.candidate.kind == Kind::Read { Versions::Read } else { Versions::Streamed };
         let forward = |reason| self.forward(reason, alone, scope);
@@ -296,7 +296,7 @@ impl Case<'_> {
             (_, None) => forward(Reason::Newer),
             (Some(Relation::Older), _) => Decision::dropped(Verdict::Stale, Reason::EpochOlder),
             (Some(Relation::Newer | Relation::Failback { .. }), _) => forward(Reason::EpochChanged),
-            // A record of no scope is compared as if it were in its entry's, and stays there.
+            // A candidate without a scope is compared as if it were in its entry's scope, and stays there.
             (None, Some(known)) if alone == Versions::Read => {
                 self.compare_read(entry, version, known, scope.or(entry.scope))
             }
@@ -305,7 +305,7 @@ impl Case<'_> {
         decision.against(Against::Entry)
     }
 
-    /// A streamed change is compared with streamed changes only; over a read alone it always wins.
+    /// A streamed change is compared with streamed changes only; over a read it always wins.
     fn compare_streamed(&self, entry: &EntryRef<'_>, version: &[u8], known: &[u8], scope: Option<u16>) -> Decision {
         let is_under_read = entry.from_read && version < known && self.reads() == Reads::ByVersion;
         let versions = if is_under_read { Versions::StreamedUnderRead } else { Versions::Streamed };
@@ -351,7 +351,7 @@ impl Case<'_> {
     }
 }
 
-/// Whether an entry that was last seen then counts no more. The sweeper asks the same.
+/// Whether an entry last seen at that time has expired. The sweeper uses the same test.
 pub fn is_expired(rules: &Rules, progress: &Progress, last_seen: i64) -> bool {
     match rules.retention {
         Retention::Forever => false,

@@ -1,50 +1,51 @@
-//! The scopes in which versions are comparable, and which of two versions of different scopes is newer.
+//! The scopes in which versions are comparable, and which of two versions in different scopes is newer.
 //!
-//! A scope is a server, a timeline, a binlog's base name: whatever the topology's `epoch` names. Versions of one
-//! scope are compared as they are. Between scopes the *segments* decide: each scope has one that holds all its
-//! versions, numbered by the source offset at which it began, the lowest at which one of its versions was ever
-//! seen; of two segments the later one is newer.
+//! A scope is a server, a timeline, a binlog's base name: whatever the topology's `epoch` names. Versions in one scope
+//! are compared as they are. Between scopes, *segments* decide: each scope has one that holds all its versions,
+//! numbered by the source offset at which it began, the lowest at which one of its versions was ever seen. Of two
+//! segments, the later one is newer.
 //!
-//! A scope comes back (a *failback*) where one of its records meets what another scope's segment has written, stands
-//! behind that segment's beginning in the input, and has a version above all that its own scope had reached
-//! there. Then a new segment begins, for the versions above what the scope had reached when the last segment of
-//! another began. So what is redelivered stays old on both sides: it is of the segments that it was of before.
-//! A scope may come back unnoticed, by records that meet nothing of another's. That is found where one of them is
-//! met; what meets it is newer if it is above all that its own scope had reached until then.
+//! A scope comes back (a *failback*) when one of its records meets what another scope's segment has written, lies after
+//! the start of that segment in the input, and has a version above everything its own scope had reached there. Then a
+//! new segment begins, for the versions above what the scope had reached when the last segment of another scope began.
+//! So redelivered records stay old on both sides: they belong to the same segments as before. A scope may come back
+//! unnoticed, with records that meet nothing of another scope. That is found when one of them is met; what meets it is
+//! newer if it is above everything its own scope had reached until then.
 //!
-//! To know what a scope had reached where another's segment began, each scope keeps a staircase of offsets and
-//! versions ([`Reached`]), with one step between any two beginnings. Where `began` is lowered by a group that was
-//! reset to before it, a step may be too wide to tell; then the lower version counts, or the lowest known one.
+//! To know what a scope had reached where another's segment began, each scope keeps a staircase of offsets and versions
+//! ([`Reached`]), with one step between any two starts. If the group was reset to before a segment's start, which
+//! lowers `began`, a step may be too wide to tell; then the lower version counts, or the lowest known one.
 //!
-//! **Failure.** The scopes are bounded in number and size: [`Error`] says what to do. Nothing was changed then.
+//! **Failure.** The scopes are bounded in number and size; [`Error`] says what to do when a bound is met. Nothing has
+//! changed then.
 
 use super::progress::Bounds;
 use crate::format::{Reached, Scope, Segment};
 
-/// More scopes are not kept: an epoch is something that changes a few times in a topology's life.
+/// Maximum number of scopes: an epoch is something that changes a few times in a topology's life.
 pub const SCOPES_MAX: usize = 256;
-/// More segments are not kept, of all scopes together.
+/// Maximum number of segments, over all scopes.
 pub const SEGMENTS_MAX: usize = 1024;
-/// More bytes are not kept: all of it stands in each transaction's position record.
+/// Maximum size of all scopes together, since each transaction's position record holds them.
 pub const BYTES_MAX: usize = 512 << 10;
 
-/// Scopes that cannot be kept.
+/// Why scopes cannot be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The epoch names what changes all the time.
+    /// The epoch names something that changes all the time.
     #[error(
         "the records are of more than {0} scopes: `epoch` must name what changes seldom, such as a server or a \
          timeline; correct it and give the topology a new name and a new output topic, or say what else to do with `on_epoch_change`"
     )]
     TooManyScopes(usize),
-    /// Two scopes take turns.
+    /// Two scopes keep alternating.
     #[error(
         "the scopes of the records have taken turns more than {0} times: two sources write to this partition \
          at once; separate them by a part of the identity under a new topology name, or say what else to do with \
          `on_epoch_change`"
     )]
     TooManySegments(usize),
-    /// The scopes' parts or the versions are very long.
+    /// The scopes' parts or the versions are too long.
     #[error(
         "the scopes of the records and their versions take more than {BYTES_MAX} bytes: name shorter parts for `epoch` \
          under a new topology name, or say what else to do with `on_epoch_change`"
@@ -52,34 +53,34 @@ pub enum Error {
     TooLong,
 }
 
-/// How a version of one scope stands to one of another.
+/// How a version in one scope relates to one in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Its segment began later.
     Newer,
     /// Its segment began earlier.
     Older,
-    /// Its segment began earlier, but it is above all that its scope had reached when the other's began: its
-    /// scope has come back.
+    /// Its segment began earlier, but it is above everything its scope had reached when the other's began: its scope
+    /// has come back.
     Failback {
         /// Where the other's segment began.
         since: i64,
     },
 }
 
-/// What a record does to the scopes.
+/// A record's effect on the scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: it has no scope or no version, or was not accepted.
+    /// None: it has no scope or no version, or was not accepted.
     Nothing,
-    /// It shows what its scope has reached.
+    /// Its scope has reached its version.
     Seen {
         /// The scope's number.
         scope: u16,
     },
     /// It is the first of its scope.
     Scope {
-        /// The number that the scope gets.
+        /// The number assigned to the scope.
         scope: u16,
     },
     /// Its scope has come back.
@@ -92,7 +93,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The record's scope's number.
+    /// The number of the record's scope.
     pub fn scope(self) -> Option<u16> {
         match self {
             Step::Nothing => None,
@@ -100,7 +101,7 @@ impl Step {
         }
     }
 
-    /// Whether versions are no longer compared as they were before: a scope has followed another.
+    /// Whether one scope has followed another, so that versions are no longer compared as before.
     pub fn is_change(self) -> bool {
         match self {
             Step::Nothing | Step::Seen { .. } => false,
@@ -149,7 +150,8 @@ impl Default for Epochs {
 }
 
 impl Epochs {
-    /// What a position record holds. A scope without a segment, which is never written, is one that has just begun.
+    /// The scopes in a position record. A scope without a segment, which is never written, counts as one that has just
+    /// begun.
     pub fn from_scopes(mut scopes: Vec<Scope>, bounds: &Bounds) -> Self {
         for scope in scopes.iter_mut().filter(|scope| scope.segments.is_empty()) {
             scope.segments.push(Segment { above: None, began: i64::MAX });
@@ -165,23 +167,23 @@ impl Epochs {
         &self.scopes
     }
 
-    /// Whether no scope was seen yet.
+    /// Whether no scope has been seen yet.
     pub fn is_empty(&self) -> bool {
         self.scopes.is_empty()
     }
 
-    /// The number that a scope which was not seen yet would get.
+    /// The number that the next new scope would get.
     pub(super) fn next(&self) -> u16 {
-        // `note` refuses more than SCOPES_MAX at the most.
+        // `note` refuses more than SCOPES_MAX, which fit.
         self.scopes.len() as u16
     }
 
-    /// A scope's bytes, as of an identity.
+    /// A scope's bytes, encoded like an identity.
     pub fn scope(&self, number: u16) -> Option<&[u8]> {
         self.scopes.get(usize::from(number)).map(|scope| scope.bytes.as_slice())
     }
 
-    /// A scope's number, if it was seen.
+    /// A scope's number, if it has been seen.
     #[inline]
     pub fn number(&self, scope: &[u8]) -> Option<u16> {
         match self.scopes.get(self.latest) {
@@ -190,8 +192,8 @@ impl Epochs {
         }
     }
 
-    /// How `version` at `offset`, of the scope with this number (`None` for a new one), stands to one of the scope
-    /// with the number `other`, which is another.
+    /// How `version` at `offset`, in the scope with this number (`None` for a new one), relates to a version in the
+    /// different scope `other`.
     pub fn relation(&self, number: Option<u16>, version: &[u8], offset: i64, other: (u16, &[u8])) -> Relation {
         let (theirs, their_version) = (&self.scopes[usize::from(other.0)], other.1);
         let since = theirs.segments[segment(theirs, their_version)].began;
@@ -214,20 +216,20 @@ impl Epochs {
         }
     }
 
-    /// The highest version that a scope had reached when the next segment of any began after `offset`, or by now.
+    /// The highest version that a scope had reached when the next segment of any scope began after `offset`, or by now.
     fn reached_until_change<'a>(&self, scope: &'a Scope, offset: i64) -> &'a [u8] {
         let begins = self.scopes.iter().flat_map(|scope| &scope.segments).map(|segment| segment.began);
         let change = begins.filter(|&began| began > offset).min();
         reached(scope, change.unwrap_or(i64::MAX)).unwrap_or_default()
     }
 
-    /// Takes what a record shows of its scope into account: `step` is the decision's.
+    /// Records what a record says about its scope; `step` is the decision's.
     pub(super) fn note(&mut self, step: Step, scope: &[u8], version: &[u8], offset: i64) -> Result<(), Error> {
         let number = match step {
             Step::Nothing => return Ok(()),
             Step::Seen { scope } => scope,
             Step::Scope { .. } => match self.number(scope) {
-                // Another row of the same record was here before.
+                // Added by an earlier row of the same record.
                 Some(number) => number,
                 None => self.open(scope, version, offset)?,
             },
@@ -240,7 +242,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// Takes into account that a scope has reached a version: all of [`Epochs::note`] where the step begins nothing.
+    /// Records that a scope has reached a version; all that [`Epochs::note`] does for a step that starts nothing.
     #[inline]
     pub(super) fn seen(&mut self, scope: u16, version: &[u8], offset: i64) {
         self.latest = usize::from(scope);
@@ -261,8 +263,8 @@ impl Epochs {
         Ok((self.scopes.len() - 1) as u16)
     }
 
-    /// Begins the segment that `version` is of now that its scope has come back after `since`. Where another scope's
-    /// segment has begun after this one had reached the version, unnoticed, it stands before that.
+    /// Starts the segment that `version` belongs to, its scope having come back after `since`. If another scope's
+    /// segment began after this scope had reached the version unnoticed, the new segment goes before that one.
     fn come_back(&mut self, number: usize, since: i64, version: &[u8], offset: i64) -> Result<(), Error> {
         let ours = &self.scopes[number];
         let others = self.scopes.iter().enumerate().filter(|(other, _)| *other != number);
@@ -272,7 +274,7 @@ impl Epochs {
         let follower = ours.reached.iter().find(had_reached).and_then(followed);
         let began = follower.map_or(offset, |follower| offset.min(follower - 1));
         let above = match begins.filter(|&begin| begin <= began).max() {
-            // The other scope came back there unnoticed, without a beginning.
+            // The other scope came back there unnoticed, without a new segment.
             Some(before) if before < since => Some(self.reached_until_change(ours, since)),
             before => reached(ours, before.unwrap_or(since)),
         };
@@ -288,7 +290,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// Whether one more segment, and this many bytes, can be kept.
+    /// Checks that one more segment and this many bytes fit.
     fn check_room(&self, bytes: usize) -> Result<(), Error> {
         let segments = || self.scopes.iter().flat_map(|scope| &scope.segments);
         if segments().count() >= self.segments_max {
@@ -303,7 +305,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// Takes a version of the latest scope into account.
+    /// Records a version of the latest scope.
     #[inline]
     fn see(&mut self, version: &[u8], offset: i64) {
         let scope = &mut self.scopes[self.latest];
@@ -315,7 +317,7 @@ impl Epochs {
         let scope = &mut self.scopes[self.latest];
         match scope.reached.last_mut() {
             Some(last) if offset >= last.offset && version <= last.version.as_slice() => {}
-            // No segment began since: the same step.
+            // No segment has begun since: still the same step.
             Some(last) if offset >= last.offset && self.newest < last.offset => {
                 last.offset = offset;
                 last.version.clear();
@@ -325,7 +327,7 @@ impl Epochs {
         }
     }
 
-    /// Puts a step into the latest scope's staircase.
+    /// Adds a step to the latest scope's staircase.
     fn raise(&mut self, version: &[u8], offset: i64) {
         let mut begins: Vec<i64> = self.scopes.iter().flat_map(|scope| &scope.segments).map(|s| s.began).collect();
         begins.sort_unstable();
@@ -336,7 +338,7 @@ impl Epochs {
         }
         let after = at + reached[at..].partition_point(|step| step.version.as_slice() <= version);
         reached.splice(at..after, [Reached { offset, version: version.to_vec() }]);
-        // Where no segment began between two steps, the second one is enough.
+        // If no segment began between two steps, the second is enough.
         for i in [at + 1, at] {
             let Some([before, step]) = i.checked_sub(1).and_then(|from| reached.get(from..=i)) else { continue };
             let between = begins.partition_point(|&began| began < before.offset)
@@ -353,22 +355,22 @@ impl Epochs {
     }
 }
 
-/// The index of the segment that a version is of.
+/// The index of the segment that a version belongs to.
 #[inline]
 fn segment(scope: &Scope, version: &[u8]) -> usize {
     let starts_below = |segment: &Segment| segment.above.as_deref().is_none_or(|above| above < version);
     scope.segments.partition_point(starts_below).saturating_sub(1)
 }
 
-/// Where a scope reached a version after `began`, though it had not there: unnoticed, since no record of it met
-/// what the scope that began there had written, it had come back.
+/// Where a scope reached a version after `began` that it had not reached there: it had come back unnoticed, since no
+/// record of it met anything written by the scope that began there.
 fn came_back(scope: &Scope, version: &[u8], began: i64) -> Option<i64> {
     reached(scope, began).filter(|reached| *reached < version)?;
     let step = scope.reached.iter().find(|step| step.offset > began && step.version.as_slice() >= version)?;
     Some(step.offset)
 }
 
-/// The highest version that a scope had reached at `offset`, as far as it is known.
+/// The highest version that a scope is known to have reached at `offset`.
 fn reached(scope: &Scope, offset: i64) -> Option<&[u8]> {
     let below = scope.reached.partition_point(|step| step.offset <= offset);
     let step = scope.reached.get(below.saturating_sub(1))?;

@@ -1,8 +1,8 @@
-//! A record's way through the rules, in the order that [`super::decide`] documents. The engine and [`super::Model`] go
-//! the same one, each with a [`Memory`] of its own.
+//! Takes a record through the rules, in the order that [`super::decide`] documents. The engine and [`super::Model`]
+//! both use this, each with its own [`Memory`].
 //!
-//! [`read`] first; then [`Evaluator::evaluate`] decides; then, once the record has gone where the decision says,
-//! [`Evaluator::remember`] keeps what is to be known of it. A record that the output refuses is not remembered.
+//! [`read`] comes first, then [`Evaluator::evaluate`] decides. Once the record has gone where the decision says,
+//! [`Evaluator::remember`] stores what to remember. A record that the output refuses is not remembered.
 //!
 //! **Failure.** Scopes that cannot be kept are found before anything is done with the record: its action is then
 //! [`Action::Fail`], whatever the rules say.
@@ -12,7 +12,7 @@ use std::ops::Range;
 use crate::format::{self, EntryRef};
 use crate::record::Record;
 
-use super::decide::{Candidate, Decision, Known, Remember, check_time, decide, refuse, spokesman};
+use super::decide::{Candidate, Decision, Known, Remember, check_time, combine, decide, refuse};
 use super::epochs::{self, Epochs, Step};
 use super::progress::Progress;
 use super::reader::{Reading, Refusal, Row};
@@ -21,25 +21,25 @@ use super::vocabulary::{Action, Kind, Reason, Verdict};
 
 /// The entries that a task remembers, as bytes, expired or not.
 pub trait Memory<'m> {
-    /// The entry of a row's identity: `row` counts the record's rows from 0, `key` is the store's.
+    /// The entry for a row's identity: `row` counts the record's rows from 0, `key` is the store key.
     fn identity(&self, row: usize, key: &[u8]) -> Option<&'m [u8]>;
 
-    /// The entry of a row's table.
+    /// The entry for a row's table.
     fn table(&self, row: usize, key: &[u8]) -> Option<&'m [u8]>;
 }
 
-/// What `read` makes of the record at an offset, unless it was processed before: then nothing else is looked at.
+/// Calls `read`, unless the record at this offset has already been processed: then nothing else is looked at.
 #[inline]
 pub fn read(progress: &Progress, offset: i64, read: impl FnOnce() -> Reading) -> Option<Reading> {
     (!progress.is_replayed(offset)).then(read)
 }
 
-/// A record with what was read of it.
+/// A record with what was read from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// The record.
     pub record: &'a Record<'a>,
-    /// What [`read`] has given.
+    /// What [`read`] returned.
     pub reading: Option<&'a Reading>,
     /// What the reading's ranges point into.
     pub arena: &'a [u8],
@@ -64,21 +64,21 @@ impl<'a> Subject<'a> {
     ) -> Result<Known<'m>, format::Error> {
         let key = |range: &Range<usize>| &self.arena[range.clone()];
         let entry = memory.identity(index, key(&row.key));
-        // As long as nothing was truncated, no table has an entry.
+        // Until something is truncated, no table has an entry.
         let table = row.table.as_ref().filter(|_| progress.truncates > 0);
         let table = table.and_then(|table| memory.table(index, key(table)));
         Ok(Known { entry: entry.map(EntryRef::decode).transpose()?, table: table.map(EntryRef::decode).transpose()? })
     }
 }
 
-/// What is to be done with a record.
+/// What to do with a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
-    /// The decision that speaks for all of its rows.
+    /// The decision on all of its rows together.
     pub decision: Decision,
-    /// Why it could not be judged.
+    /// Why it could not be judged, if so.
     pub refusal: Option<Refusal>,
-    /// Why the task must stop before it, although no rule says so.
+    /// Why the task must stop before it although no rule says so.
     pub full: Option<epochs::Error>,
 }
 
@@ -88,18 +88,18 @@ impl From<Decision> for Evaluation {
     }
 }
 
-/// Evaluates records one after the other; keeps the memory that it needs for one.
+/// Evaluates records one after the other, reusing its buffers.
 #[derive(Debug, Default)]
 pub struct Evaluator {
-    /// What is decided of the record at hand, row by row.
+    /// The decisions on the current record, row by row.
     rows: Vec<Decided>,
-    /// The entries to remember of it.
+    /// The entries to remember for it.
     entries: Vec<u8>,
-    /// The scopes after it, where it begins one or a segment.
+    /// The scopes after it, if it starts a scope or a segment.
     epochs: Option<Epochs>,
 }
 
-/// What is decided of a row.
+/// The decision on a row.
 #[derive(Debug)]
 struct Decided {
     decision: Decision,
@@ -108,23 +108,24 @@ struct Decided {
 }
 
 impl Evaluator {
-    /// What is to be done with the record; `wall_ms` is the wall clock, in milliseconds since the epoch. `None` where
-    /// its timestamp is of the future by that clock and not `certainly` so: nothing was changed then. Stream time and
-    /// horizon move with every record whose timestamp can be believed, unless the task stops before it.
+    /// Decides what to do with the record; `wall_ms` is the wall clock, in milliseconds since the epoch. Returns
+    /// `None`, with nothing changed, where the timestamp is too far in the future by that clock but `is_clock_certain`
+    /// returns false. Stream time and horizon move with every record whose timestamp can be believed, unless the task
+    /// stops before it.
     pub fn evaluate<'m>(
         &mut self,
         (rules, wall_ms): (&Rules, i64),
         progress: &mut Progress,
         subject: Subject<'_>,
         memory: &impl Memory<'m>,
-        certainly: impl FnOnce() -> bool,
+        is_clock_certain: impl FnOnce() -> bool,
     ) -> Result<Option<Evaluation>, format::Error> {
         self.rows.clear();
         self.entries.clear();
         self.epochs = None;
         let Some(reading) = subject.reading else { return Ok(Some(Decision::REPLAYED.into())) };
         if let Some(refusal) = check_time(rules, progress, subject.record.timestamp, wall_ms) {
-            return Ok(certainly().then(|| refused(rules, refusal)));
+            return Ok(is_clock_certain().then(|| refused(rules, refusal)));
         }
         let before = (progress.stream_time, progress.horizon);
         progress.advance(rules, subject.record.timestamp);
@@ -155,12 +156,12 @@ impl Evaluator {
         }
         let decision = match &self.rows[..] {
             [only] => only.decision,
-            rows => spokesman(rows.iter().map(|row| row.decision)).expect("a record that was read has a row"),
+            rows => combine(rows.iter().map(|row| row.decision)).expect("a record that was read has a row"),
         };
         if decision.action == Action::Fail {
             return Ok(decision.into());
         }
-        Ok(match self.begin_epochs(&progress.epochs, subject) {
+        Ok(match self.start_epochs(&progress.epochs, subject) {
             Ok(()) => decision.into(),
             Err(error) => Evaluation {
                 decision: Decision { action: Action::Fail, verdict: Verdict::Invalid, ..decision },
@@ -170,8 +171,8 @@ impl Evaluator {
         })
     }
 
-    /// What the rows do to the scopes, where they begin any: only a beginning can be refused.
-    fn begin_epochs(&mut self, epochs: &Epochs, subject: Subject<'_>) -> Result<(), epochs::Error> {
+    /// Applies the rows to the scopes, if any row starts a scope or segment: only a start can be refused.
+    fn start_epochs(&mut self, epochs: &Epochs, subject: Subject<'_>) -> Result<(), epochs::Error> {
         if self.rows.iter().all(|row| matches!(row.decision.step, Step::Nothing | Step::Seen { .. })) {
             return Ok(());
         }
@@ -186,8 +187,8 @@ impl Evaluator {
         Ok(())
     }
 
-    /// What the record that was evaluated last was compared with, if `decision` was that on one of its rows; to be asked
-    /// before it is remembered.
+    /// The entry that the last evaluated record was compared with, if `decision` was that on one of its rows. Call it
+    /// before [`Evaluator::remember`].
     pub fn compared_with<'m>(
         &self,
         progress: &Progress,
@@ -195,14 +196,14 @@ impl Evaluator {
         memory: &impl Memory<'m>,
         decision: Decision,
     ) -> Option<EntryRef<'m>> {
-        let speaks = self.rows.iter().position(|row| row.decision == decision)?;
-        // What cannot be decoded was refused before.
-        let known = subject.known(memory, progress, speaks, subject.rows().get(speaks)?).ok()?;
+        let index = self.rows.iter().position(|row| row.decision == decision)?;
+        // An entry that cannot be decoded was already refused.
+        let known = subject.known(memory, progress, index, subject.rows().get(index)?).ok()?;
         decision.compared_with(known)
     }
 
-    /// Keeps what is to be known of the record that was evaluated last; `put` is given store keys and entries. Answers
-    /// whether the epoch changed, and to which scope.
+    /// Stores what to remember of the last evaluated record; `put` is called with store keys and entries. Returns the
+    /// new scope if the epoch changed.
     pub fn remember<'a>(
         &mut self,
         progress: &mut Progress,
@@ -210,14 +211,14 @@ impl Evaluator {
         mut put: impl FnMut(&[u8], &[u8]),
     ) -> Option<&'a [u8]> {
         let mut changed = None;
-        let has_begun = self.epochs.is_some();
+        let has_started = self.epochs.is_some();
         if let Some(epochs) = self.epochs.take() {
             progress.epochs = epochs;
         }
         for (row, decided) in subject.rows().iter().zip(&self.rows) {
             let Decided { decision, entry } = decided;
             let candidate = subject.candidate(row);
-            if let (Step::Seen { scope }, Some(version), false) = (decision.step, candidate.version, has_begun) {
+            if let (Step::Seen { scope }, Some(version), false) = (decision.step, candidate.version, has_started) {
                 progress.epochs.seen(scope, version, candidate.offset);
             }
             let is_truncate = candidate.kind == Kind::Truncate && matches!(decision.remember, Remember::Entry { .. });

@@ -1,4 +1,4 @@
-//! What a record was judged by, and what it was compared with, as JSON text for people and for the audit topic.
+//! What a record was judged by and compared with, as JSON text for people and for the audit topic.
 
 use crate::format::{self, EntryRef, NO_TIME};
 
@@ -11,7 +11,7 @@ pub fn epoch(scope: &[u8]) -> String {
     identity::describe_scope(scope)
 }
 
-/// A version of these rules: see [`version::describe`]. Bytes that are none are `{"hex":"…"}`.
+/// A version under these rules: see [`version::describe`]. Malformed bytes are `{"hex":"…"}`.
 pub fn version(bytes: &[u8], rules: &Rules) -> String {
     match &rules.version {
         Some(version) => version::describe(bytes, version),
@@ -19,7 +19,7 @@ pub fn version(bytes: &[u8], rules: &Rules) -> String {
     }
 }
 
-/// An identity, by its store's key: see [`identity::describe`].
+/// An identity, by its store key: see [`identity::describe`].
 pub fn identity(key: &[u8]) -> String {
     identity::describe(key)
 }

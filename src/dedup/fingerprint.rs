@@ -1,13 +1,14 @@
-//! The fingerprint of a document: SHA-256 over its canonical JSON, RFC 8785, with some places left out.
+//! The fingerprint of a document: SHA-256 over its canonical JSON (RFC 8785), with some places left out.
 //!
-//! Canonical is: no space, an object's fields in the order of their names' UTF-16 units, of several with one
-//! name the last, strings with the fewest escapes, numbers as JavaScript writes them.
+//! In canonical JSON there is no whitespace, an object's fields are sorted by the UTF-16 units of their names, with
+//! only the last of several with the same name, strings have as few escapes as possible, and numbers are written as by
+//! JavaScript.
 //!
-//! **Deviation from RFC 8785.** It takes every number for a double, so that `9007199254740993` and
-//! `9007199254740992` would be one. Here a number whose value is not exactly that of the text JavaScript
-//! writes for it (an integer beyond 2^53, more than 17 digits, an exponent beyond a double's) is written with
-//! its exact digits instead: see [`super::number`]. Two documents therefore never have one fingerprint
-//! because of rounding. Whatever JavaScript itself has written is written the same way here.
+//! **Deviation from RFC 8785.** The RFC takes every number for a double, so that `9007199254740993` and
+//! `9007199254740992` would be the same. Here a number whose value is not exactly that of the text JavaScript writes
+//! for it (an integer beyond 2^53, more than 17 digits, an exponent beyond a double's) is written with its exact digits
+//! instead: see [`super::number`]. So two documents never have the same fingerprint because of rounding. Anything that
+//! JavaScript itself wrote is written the same here.
 
 use std::cmp::Ordering;
 
@@ -25,23 +26,23 @@ pub(super) struct Except {
 #[derive(Debug)]
 struct Step {
     name: Box<[u8]>,
-    /// The name as an array's index, where it is one.
+    /// The name as an array index, if it is one.
     index: Option<usize>,
-    /// Whether what stands here is left out, else only something in it.
+    /// Whether everything here is left out, rather than only something inside it.
     whole: bool,
     below: Except,
 }
 
 impl Except {
-    /// The places where these ways lead. One without steps would leave out all; it is not looked at.
-    pub fn new<'a>(ways: impl IntoIterator<Item = &'a [String]>) -> Self {
+    /// The places that these paths lead to. A path without steps would leave out everything, and is ignored.
+    pub fn new<'a>(paths: impl IntoIterator<Item = &'a [String]>) -> Self {
         let mut except = Self::default();
-        ways.into_iter().for_each(|way| except.insert(way));
+        paths.into_iter().for_each(|path| except.insert(path));
         except
     }
 
-    fn insert(&mut self, way: &[String]) {
-        let Some((first, rest)) = way.split_first() else { return };
+    fn insert(&mut self, path: &[String]) {
+        let Some((first, rest)) = path.split_first() else { return };
         let known = self.steps.iter().position(|step| *step.name == *first.as_bytes());
         let at = known.unwrap_or_else(|| {
             let (name, index) = (first.as_bytes().into(), array_index(first));
@@ -70,7 +71,7 @@ pub(super) struct Scratch {
     canonical: Vec<u8>,
 }
 
-/// The fingerprint of `document`, which was read into `tape`.
+/// The fingerprint of `document`, which has been read into `tape`.
 pub(super) fn fingerprint(
     tape: &Tape,
     document: &[u8],
@@ -149,14 +150,14 @@ impl Writer<'_> {
 
 static NOTHING: Except = Except { steps: Vec::new() };
 
-/// The order of names by their UTF-16 units. That of UTF-8 differs from it only where one name goes on with
-/// a character beyond U+FFFF and the other with one from U+E000 up to that.
+/// The order of names by their UTF-16 units. It differs from that of UTF-8 only where one name continues with a
+/// character beyond U+FFFF and the other with one from U+E000 to U+FFFF.
 fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     let (first_a, first_b) = match a.iter().zip(b).position(|(a, b)| a != b) {
         Some(at) => (a[at], b[at]),
         None => return a.len().cmp(&b.len()),
     };
-    // Where the characters begin with bytes this far apart; within one character both orders are the same.
+    // Decided by the first bytes of the differing characters; within a character both orders are the same.
     let is_beyond = |byte: u8| byte >= 0xf0;
     match (is_beyond(first_a), is_beyond(first_b)) {
         (true, false) if first_b >= 0xee => Ordering::Less,
@@ -195,7 +196,7 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_number(text: &[u8], canonical: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), TooLong> {
-    // Nearly every number is an integer that JavaScript writes as it stands.
+    // Nearly every number is an integer that JavaScript writes as is.
     if let [b'1'..=b'9', rest @ ..] = text
         && rest.len() < 15
         && rest.iter().all(u8::is_ascii_digit)

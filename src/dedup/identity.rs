@@ -1,37 +1,37 @@
 //! The bytes of an identity.
 //!
-//! An identity's parts stand one after the other. Each begins with a tag; text, bytes and numbers go on
-//! with their length (LEB128: seven bits a byte, the lowest first, the high bit set on all but the last)
-//! and that many bytes. So parts cannot run into each other, and what is of another kind is another
-//! identity: the string `"123"` is not the number `123`.
+//! An identity's parts follow one another. Each begins with a tag; text, bytes and numbers continue with their length
+//! (LEB128: seven bits a byte, the lowest first, the high bit set on all but the last) and that many bytes. So parts
+//! cannot run into each other, and a value of another kind is another identity: the string `"123"` is not the number
+//! `123`.
 //!
 //! | tag | what follows |
 //! |---|---|
 //! | `01` | nothing: false |
 //! | `02` | nothing: true |
-//! | `03` | length, a number in canonical form: sign, significant digits, `e` and the power of ten unless it is 0; `1`, `1.0` and `1e0` are the same bytes, of any size. `-0.0` is `-0`, and not `0`: a source that has both tells a row's key of the one from that of the other |
+//! | `03` | length, a number in canonical form: sign, significant digits, `e` and the power of ten unless it is 0; `1`, `1.0` and `1e0` are the same bytes, of any size. `-0.0` is `-0`, not `0`: for a source that has both they are keys of different rows |
 //! | `04` | length, text in UTF-8, not normalized |
 //! | `05` | length, bytes: a whole key, value or header |
-//! | `06` | nothing: null, inside of content and where a scope or a table's name has nothing |
+//! | `06` | nothing: null, inside content and where a scope or a table's name has nothing |
 //! | `07` | count, that many elements: an array |
-//! | `08` | count, that many fields: an object. A field is its name, as a part of tag `04`, and its value; they are sorted by the names' bytes, and of several with one name only the last is there |
+//! | `08` | count, that many fields: an object. A field is its name, as a part of tag `04`, and its value; they are sorted by the names' bytes, with only the last of several with the same name |
 //! | `09` | 32 bytes: the SHA-256 of canonical JSON |
 //! | `0a` | count, that many parts: an alternative of several |
 //! | `0b` | length, a version's bytes, see [`super::version`] |
 //!
-//! Counts are written like lengths. The topic's name is text; partition, offset, timestamp and a bucket's
-//! beginning are numbers; a row is an object of the fields that identify it.
+//! Counts are written like lengths. The topic's name is text; partition, offset, timestamp and the start of a bucket
+//! are numbers; a row is an object of the fields that identify it.
 //!
-//! What is remembered of a table, and of a message, begins with a tag that no part has, so that it never is
-//! a row's:
+//! What is remembered for a table or a message begins with a tag that no part has, so that it is never taken for a
+//! row's:
 //!
 //! | tag | what follows |
 //! |---|---|
 //! | `20` | the table's name: its parts |
 //! | `21` | a message: the identity's parts, or the table's where those are missing, then its version |
 //!
-//! The changelog's and the store's key is the identity behind [`format::KIND_IDENTITY`], or the SHA-256 of one longer than
-//! [`format::IDENTITY_BYTES_MAX`] behind [`format::KIND_IDENTITY_DIGEST`].
+//! The key in the changelog and the store is the identity after [`format::KIND_IDENTITY`], or, if it is longer than
+//! [`format::IDENTITY_BYTES_MAX`], its SHA-256 after [`format::KIND_IDENTITY_DIGEST`].
 
 use sha2::{Digest, Sha256};
 
@@ -52,25 +52,25 @@ const DIGEST: u8 = 9;
 const LIST: u8 = 10;
 const VERSION: u8 = 11;
 
-/// Leads what is remembered of a table.
+/// The first byte of what is remembered for a table.
 pub(super) const TABLE: u8 = 0x20;
-/// Leads what is remembered of a message.
+/// The first byte of what is remembered for a message.
 pub(super) const MESSAGE: u8 = 0x21;
 
-/// No identity is nested deeper than a document may be; what says so is none.
+/// Maximum nesting to describe: no identity is nested deeper than a document may be, so deeper bytes are not one.
 const DESCRIBED_DEPTH_MAX: usize = 600;
 
 pub(super) fn push_null(out: &mut Vec<u8>) {
     out.push(NULL);
 }
 
-/// The beginning of `count` parts that are one.
+/// Starts a list of `count` parts that count as one.
 pub(super) fn push_list(count: usize, out: &mut Vec<u8>) {
     out.push(LIST);
     push_length(count, out);
 }
 
-/// The beginning of an object of `count` fields: as many names, sorted, each followed by its value.
+/// Starts an object of `count` fields: that many names follow, sorted, each with its value.
 pub(super) fn push_object(count: usize, out: &mut Vec<u8>) {
     out.push(OBJECT);
     push_length(count, out);
@@ -87,7 +87,7 @@ pub(super) fn push_version(version: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(version);
 }
 
-/// The value at `at` of the tape that was read from `document`. `fields` is scratch space.
+/// The value at `at` of the tape read from `document`. `fields` is scratch space.
 pub(super) fn push_content(
     tape: &Tape,
     document: &[u8],
@@ -183,7 +183,7 @@ fn push_counted(
         out[from - 1] = length as u8;
         return Ok(());
     }
-    // Long ones are rare: the length is written behind the part, then brought in front of it.
+    // Long ones are rare: the length is written after the part, then rotated in front of it.
     out.remove(from - 1);
     let end = out.len();
     push_length(length, out);
@@ -192,7 +192,7 @@ fn push_counted(
     Ok(())
 }
 
-/// Turns the identity that begins at `from`, behind its kind byte, into its digest if it is long.
+/// Replaces the identity that begins at `from`, after its kind byte, by its digest if it is long.
 pub(super) fn shorten(from: usize, arena: &mut Vec<u8>) {
     let identity = from + 1;
     if arena.len() - identity > IDENTITY_BYTES_MAX {
@@ -203,10 +203,10 @@ pub(super) fn shorten(from: usize, arena: &mut Vec<u8>) {
     }
 }
 
-/// A store key in human-readable form: a JSON array of the identity's parts. Bytes that are UTF-8 stand as
-/// text, others as `{"hex":"…"}`; an identity that is known by its digest only is `[{"sha256":"…"}]`, as is a
-/// part that is a document's; a table is `[{"table":[…]}]`, a message `[{"message":[…]}]` with its version's
-/// bytes as `{"version":"…"}`; a key that is not an identity's `[{"key":"…"}]`.
+/// A store key in human-readable form: a JSON array of the identity's parts. Bytes that are UTF-8 are shown as text,
+/// others as `{"hex":"…"}`; an identity known only by its digest is `[{"sha256":"…"}]`, and so is a part that is a
+/// document's; a table is `[{"table":[…]}]`, a message `[{"message":[…]}]` with its version's bytes as
+/// `{"version":"…"}`; a key that is not an identity's is `[{"key":"…"}]`.
 pub fn describe(key: &[u8]) -> String {
     let parts = match key.split_first() {
         Some((&KIND_IDENTITY, identity)) => match identity.split_first() {
@@ -220,8 +220,7 @@ pub fn describe(key: &[u8]) -> String {
     format!("[{}]", parts.unwrap_or_else(|| tagged("key", key)))
 }
 
-/// A scope in human-readable form: a JSON array of its parts, like [`describe`]'s; bytes that are none as
-/// `[{"hex":"…"}]`.
+/// A scope in human-readable form: a JSON array of its parts, like [`describe`]'s; malformed bytes as `[{"hex":"…"}]`.
 pub fn describe_scope(scope: &[u8]) -> String {
     format!("[{}]", describe_parts(scope).unwrap_or_else(|| tagged("hex", scope)))
 }

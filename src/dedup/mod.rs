@@ -1,19 +1,19 @@
-//! What a record means, and whether it is new. No I/O, no clock, no thread: the same record after the same
-//! past always gets the same verdict, in the engine, in `check`, `replay` and tests alike.
+//! What a record means, and whether it is new. No I/O, no clock, no thread: given the same past, the same record always
+//! gets the same verdict, in the engine, `check`, `replay` and the tests alike.
 //!
-//! - [`Rules`] say how records are identified and versioned, compiled from a topology or put together by hand.
-//! - [`Reader`] reads identity and version out of a record's bytes in one pass, without a tree.
+//! - [`Rules`] say how records are identified and versioned, compiled from a topology or built by hand.
+//! - [`Reader`] reads identity and version from a record's bytes in one pass, without building a tree.
 //! - [`decide()`] compares them with what is remembered; [`mod@decide`] documents the order of all steps.
-//! - [`evaluate`] takes a record through all of that, over a memory that its caller has.
-//! - [`Progress`] is what of a task's past decides besides the entries; [`epochs`] says what is comparable.
-//! - [`Model`] runs all of it for one partition in memory.
+//! - [`evaluate`] takes a record through all of that, against a memory that the caller provides.
+//! - [`Progress`] is what decides besides the entries; [`epochs`] says which versions are comparable.
+//! - [`Model`] does all of it for one partition, in memory.
 //!
-//! **Invariants.** Identities are equal if and only if their bytes are ([`identity`]); versions' order is
-//! their bytes' order ([`version`]). Nothing in a record's bytes can cause a panic, nor work beyond what the
-//! [`Limits`] allow. Reading and deciding allocate nothing once buffers have grown, unless a record is refused.
+//! **Invariants.** Identities are equal if and only if their bytes are ([`identity`]); versions sort as their bytes do
+//! ([`version`]). No record can cause a panic, or more work than the [`Limits`] allow. Once the buffers have grown,
+//! reading and deciding allocate nothing unless a record is refused.
 //!
-//! **Failure.** A record that cannot be judged is a [`Refusal`]: a value with its reason, never an error that
-//! would stop the others. What becomes of it is the rules' to say ([`Actions`]).
+//! **Failure.** A record that cannot be judged gives a [`Refusal`]: a value with its reason, never an error that would
+//! stop the other records. The rules say what to do with it ([`Actions`]).
 //!
 //! # Example
 //!
@@ -72,7 +72,7 @@ pub mod version;
 mod vocabulary;
 pub mod written;
 
-pub use decide::{Against, Candidate, Decision, Known, Remember, check_time, decide, is_expired, refuse, spokesman};
+pub use decide::{Against, Candidate, Decision, Known, Remember, check_time, decide, is_expired, refuse, combine};
 pub use epochs::Epochs;
 pub use evaluate::{Evaluation, Evaluator, Memory, Subject};
 pub use identity::{describe as describe_identity, describe_scope};

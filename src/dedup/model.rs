@@ -1,5 +1,5 @@
-//! One partition's task as a plain, sequential evaluator in memory: what the engine's output is defined
-//! to equal, without transactions, store or Kafka.
+//! One partition's task as a plain, sequential evaluator in memory. The engine's output is defined to equal its output;
+//! it has no transactions, store or Kafka.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::reader::{Reader, Reading, Refusal, Row};
 use super::rules::Rules;
 use super::vocabulary::{Action, Kind};
 
-/// Judges one partition's records, one after the other, and remembers all of them in memory.
+/// Judges one partition's records one after the other and remembers all of them in memory.
 ///
-/// Where offsets go up, those in between are taken as processed, as they would be in the partition's log.
+/// Offsets skipped between ascending ones count as processed, as in the partition's log.
 #[derive(Debug)]
 pub struct Model {
     rules: Arc<Rules>,
@@ -24,9 +24,9 @@ pub struct Model {
     evaluator: Evaluator,
     progress: Progress,
     entries: Entries,
-    /// The offset after the last record.
+    /// The offset after the last record's.
     next: Option<i64>,
-    /// What was read of the last record.
+    /// What was read from the last record.
     arena: Vec<u8>,
     reading: Option<Reading>,
     /// What the last record was compared with, as JSON.
@@ -65,13 +65,13 @@ impl Model {
         }
     }
 
-    /// Judges the next record; `wall_ms` is the wall clock, in milliseconds since the epoch. A record whose
-    /// action is [`Action::Fail`] leaves everything as it was: the task would have stopped in front of it.
+    /// Judges the next record; `wall_ms` is the wall clock, in milliseconds since the epoch. A record whose action is
+    /// [`Action::Fail`] leaves everything as it was: the task would have stopped before it.
     pub fn judge(&mut self, record: &Record<'_>, wall_ms: i64) -> Decision {
         self.judge_with(record, wall_ms, |reader, arena| reader.read(record, arena))
     }
 
-    /// Judges the next record by what `read` makes of it.
+    /// Judges the next record as `read` reads it.
     fn judge_with(
         &mut self,
         record: &Record<'_>,
@@ -105,13 +105,13 @@ impl Model {
         decision
     }
 
-    /// What was read of the last record.
+    /// The rows read from the last record.
     fn rows(&self) -> &[Row] {
         self.reading.as_ref().map(Reading::rows).unwrap_or_default()
     }
 
-    /// The last record's identity as JSON, a list of its parts; that of several rows is a list of theirs. `None`
-    /// where it was not read: refused, or replayed.
+    /// The last record's identity as JSON, a list of its parts, or a list of such lists for several rows. `None` if it
+    /// was not read: refused, or replayed.
     pub fn identity(&self) -> Option<String> {
         let mut rows = self.rows().iter().map(|row| explain::identity(&self.arena[row.key.clone()]));
         match self.rows() {
@@ -120,24 +120,24 @@ impl Model {
         }
     }
 
-    /// The last record's version as JSON; `None` where it has none.
+    /// The last record's version as JSON, if it has one.
     pub fn version(&self) -> Option<String> {
         let range = self.rows().first()?.version.clone()?;
         Some(explain::version(&self.arena[range], &self.rules))
     }
 
-    /// The last record's scope as JSON, a list of its parts; `None` where it is in none.
+    /// The last record's scope as JSON, a list of its parts, if it is in one.
     pub fn epoch(&self) -> Option<String> {
         let range = self.rows().first()?.scope.clone()?;
         Some(explain::epoch(&self.arena[range]))
     }
 
-    /// What kind of change the last record is; `None` where it was not read.
+    /// The last record's kind of change; `None` if it was not read.
     pub fn kind(&self) -> Option<Kind> {
         Some(self.rows().first()?.kind)
     }
 
-    /// What the last record was compared with, as JSON: see [`explain::entry`]. `None` where it was with nothing.
+    /// What the last record was compared with, as JSON (see [`explain::entry`]); `None` if with nothing.
     pub fn against(&self) -> Option<&str> {
         self.against.as_deref()
     }
@@ -147,7 +147,7 @@ impl Model {
         Some(&self.arena[self.rows().first()?.version.clone()?])
     }
 
-    /// Why the last record could not be judged; `None` where it could.
+    /// Why the last record could not be judged, if so.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.refusal.as_ref()
     }
@@ -157,7 +157,7 @@ impl Model {
         &self.progress
     }
 
-    /// Everything that is remembered, expired or not: store keys and entries, in no order.
+    /// Everything remembered, expired or not: store keys and entries, in no particular order.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         self.entries.0.iter().map(|(key, entry)| (&**key, entry.as_slice()))
     }

@@ -1,17 +1,17 @@
-//! Numbers as JSON writes them, exactly: never a double.
+//! Numbers as JSON writes them, kept exact: never a double.
 //!
-//! A number's canonical form is its sign, its significant digits without zeros at either end, and,
-//! unless it is 0, the power of ten that they are multiplied by: `-12.50` is `-125e-1`, `1000` is `1e3`,
-//! `0`, `-0` and `0e9` are `0`. Two numbers are equal if and only if their canonical forms are.
+//! A number's canonical form is its sign, its significant digits without zeros at either end, and, unless it is 0, the
+//! power of ten that multiplies them: `-12.50` is `-125e-1`, `1000` is `1e3`, `0`, `-0` and `0e9` are `0`. Two numbers
+//! are equal if and only if their canonical forms are.
 
-/// Exponents of more digits are not read; the number then cannot be an identity.
+/// Maximum number of digits in an exponent; a number with more cannot be in an identity.
 const EXPONENT_DIGITS_MAX: usize = 18;
 
 /// A number whose exponent has too many digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// Whether this is a number by JSON's grammar that has a canonical form.
+/// Whether this is a number by JSON's grammar with a canonical form.
 pub(super) fn is_number(text: &[u8]) -> bool {
     let parts = Parts::of(text);
     let (whole, exponent) = (parts.whole, parts.exponent.map(unsigned));
@@ -23,7 +23,7 @@ pub(super) fn is_number(text: &[u8]) -> bool {
         && write_canonical(text, &mut Vec::new()).is_ok()
 }
 
-/// A number's text, taken apart.
+/// A number's text, split into its parts.
 struct Parts<'a> {
     negative: bool,
     whole: &'a [u8],
@@ -64,8 +64,8 @@ fn trim_end(digits: &[u8]) -> &[u8] {
     &digits[..digits.len() - zeros]
 }
 
-/// Appends the canonical form of `text`, which is a number by JSON's grammar. Of anything else, something
-/// is written.
+/// Appends the canonical form of `text`, which must be a number by JSON's grammar; for anything else the output is
+/// unspecified.
 pub(super) fn write_canonical(text: &[u8], out: &mut Vec<u8>) -> Result<(), TooLong> {
     // Nearly every number is an integer that is its own canonical form.
     if let [b'1'..=b'9', .., b'1'..=b'9'] | [b'1'..=b'9'] = text
@@ -77,7 +77,7 @@ pub(super) fn write_canonical(text: &[u8], out: &mut Vec<u8>) -> Result<(), TooL
     let parts = Parts::of(text);
     let mut whole = trim_start(parts.whole);
     let mut fraction = trim_end(parts.fraction.unwrap_or_default());
-    // The power of ten of the last digit that is written.
+    // The power of ten of the last digit written.
     let mut exponent = -(fraction.len() as i64);
     if whole.is_empty() {
         fraction = trim_start(fraction);
@@ -104,7 +104,8 @@ pub(super) fn write_canonical(text: &[u8], out: &mut Vec<u8>) -> Result<(), TooL
     Ok(())
 }
 
-/// Whether this is `-0.0` or `-0e1`: as floating-point numbers, which alone have a sign at zero, are written.
+/// Whether this is a negative zero written as a floating-point number, such as `-0.0` or `-0e1`: only those have a
+/// signed zero.
 pub(super) fn is_negative_float_zero(text: &[u8]) -> bool {
     text.starts_with(b"-") && {
         let Parts { whole, fraction, exponent, .. } = Parts::of(text);
@@ -113,7 +114,7 @@ pub(super) fn is_negative_float_zero(text: &[u8]) -> bool {
     }
 }
 
-/// An exponent's value. Numbers have fewer than 2^62 digits, so that adding those cannot overflow.
+/// An exponent's value. Numbers have fewer than 2^62 digits, so adding their count cannot overflow.
 fn exponent_value(text: &[u8]) -> Result<i64, TooLong> {
     let digits = trim_start(unsigned(text));
     if digits.len() > EXPONENT_DIGITS_MAX {

@@ -1,20 +1,20 @@
-//! Paths: where in a record a scalar stands, as a topology writes it.
+//! Paths: where a scalar is in a record, as written in a topology.
 //!
-//! | written | what |
+//! | path | meaning |
 //! |---|---|
 //! | `key`, `value` | the raw bytes |
 //! | `key.id`, `value.items.0.sku` | inside the JSON: fields, and indices of arrays |
-//! | `value."a.b"` | a name in JSON's quotes, for what a plain one cannot hold |
+//! | `value."a.b"` | a name in JSON's quotes, for names that need them |
 //! | `header.NAME` | the last header of this name, dots included, its raw bytes; `header."NAME"` for odd names |
-//! | `meta.topic`, `meta.partition`, `meta.offset`, `meta.timestamp` | where the record stood |
+//! | `meta.topic`, `meta.partition`, `meta.offset`, `meta.timestamp` | where the record is in Kafka |
 //!
-//! A constant (`{const: x}`) is a mapping in YAML and not a text, so [`Path::parse`] never gives one.
+//! A constant (`{const: x}`) is a mapping in YAML and not a string, so [`Path::parse`] never returns one.
 
 use std::fmt;
 
 use super::number;
 
-/// More steps than any document needs.
+/// Maximum number of steps in a path: more than any document needs.
 pub const STEPS_MAX: usize = 64;
 
 /// Where a scalar comes from.
@@ -34,16 +34,16 @@ pub enum Source {
     Offset,
     /// The record's timestamp, milliseconds since the epoch.
     Timestamp,
-    /// Always the same.
+    /// A constant.
     Const(Scalar),
 }
 
-/// A constant.
+/// The value of a constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scalar {
     /// A text.
     Text(String),
-    /// A number, exactly as it was written.
+    /// A number, exactly as written.
     Number(Number),
     /// True or false.
     Bool(bool),
@@ -54,7 +54,7 @@ pub enum Scalar {
 pub struct Number(String);
 
 impl Number {
-    /// The number that `text` is by JSON's grammar, if it is one whose exponent is below 10^18.
+    /// The number in `text` by JSON's grammar, if it is one with an exponent below 10^18.
     pub fn parse(text: &str) -> Option<Self> {
         number::is_number(text.as_bytes()).then(|| Self(text.to_owned()))
     }
@@ -65,13 +65,13 @@ impl Number {
     }
 }
 
-/// Where in a record a scalar stands.
+/// Where a scalar is in a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
     /// Where it comes from.
     pub source: Source,
-    /// The way inside a JSON document: names of fields, or indices of arrays in decimal. Empty for
-    /// everything but a key or a value.
+    /// The steps into a JSON document: field names, or array indices in decimal. Empty for everything but a key or a
+    /// value.
     pub steps: Vec<String>,
 }
 
@@ -79,25 +79,25 @@ pub struct Path {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct Error {
-    /// At which byte of the text the trouble begins.
+    /// The byte of the text at which the problem begins.
     pub at: usize,
-    /// What the trouble is.
+    /// What is wrong.
     pub problem: Problem,
 }
 
 /// Why a text is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// It begins with something else.
+    /// It begins with an unknown word.
     #[error("a path begins with `key`, `value`, `header` or `meta`, not with {0:?}")]
     UnknownSource(String),
-    /// `meta.` is followed by something else.
+    /// `meta.` is followed by an unknown word.
     #[error("`meta` has `topic`, `partition`, `offset` and `timestamp`, not {0:?}")]
     UnknownMeta(String),
     /// `header` without a name.
     #[error("name the header: `header.NAME`")]
     HeaderName,
-    /// Two dots in a row, or one at an end.
+    /// Two dots in a row, or one at either end.
     #[error("a name is missing here; write an empty one as \"\"")]
     EmptyStep,
     /// A quote that is not closed, or an escape that JSON does not know.
@@ -120,7 +120,7 @@ pub enum Problem {
 }
 
 impl Path {
-    /// Reads a path as the module describes it.
+    /// Parses a path as the module describes it.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let (root, rest) = match text.split_once('.') {
             Some((root, rest)) => (root, Some((root.len() + 1, rest))),
@@ -140,7 +140,7 @@ impl Path {
         Ok(Self { source, steps })
     }
 
-    /// The steps that lead here from where `of` leads; `None` where this is not inside of it.
+    /// The steps that lead from `of` to this path; `None` if this is not inside `of`.
     pub fn within(&self, of: &Path) -> Option<&[String]> {
         let steps = self.steps.strip_prefix(of.steps.as_slice())?;
         (self.source == of.source && !steps.is_empty()).then_some(steps)
@@ -182,7 +182,7 @@ fn parse_meta(text: &str, rest: Option<(usize, &str)>) -> Result<Source, Error> 
     }
 }
 
-/// The steps of `rest`, which stands at byte `at` of the whole path.
+/// The steps in `rest`, which starts at byte `at` of the whole path.
 fn parse_steps(mut at: usize, mut rest: &str) -> Result<Vec<String>, Error> {
     let mut steps = Vec::new();
     loop {
@@ -214,13 +214,13 @@ fn parse_plain(at: usize, rest: &str) -> Result<(String, usize), Error> {
     }
 }
 
-/// What a plain step cannot hold: what ends it, what looks like other query languages, and what cannot
-/// be seen.
+/// Whether a plain step cannot contain this character: one that would end it, that looks like another query language's,
+/// or that cannot be seen.
 fn needs_quotes(c: char) -> bool {
     matches!(c, '.' | '"' | '\'' | '\\' | '[' | ']' | '*') || c.is_whitespace() || c.is_control()
 }
 
-/// A name in JSON's quotes at the front of `rest`, and how many bytes it takes there.
+/// A name in JSON's quotes at the start of `rest`, and its length in bytes there.
 fn parse_quoted(at: usize, rest: &str) -> Result<(String, usize), Error> {
     let mut escaped = false;
     let end = rest.char_indices().skip(1).find_map(|(i, c)| {

@@ -1,7 +1,7 @@
-//! What of a task's past decides, besides the entries: which offsets were processed, how far stream time has come,
-//! the highest retention horizon that was ever in force, the scopes of versions, and whether a table was truncated.
+//! The part of a task's past, besides the entries, that decisions depend on: the offsets processed, stream time, the
+//! highest retention horizon ever in force, the scopes of versions, and whether a table was truncated.
 //!
-//! It is part of the task's state: a transaction works on a copy, which is kept when it commits.
+//! It is part of the task's state: a transaction works on a copy, which replaces the original on commit.
 
 use crate::format::NO_TIME;
 use crate::sabotage::{self, Sabotage};
@@ -9,13 +9,13 @@ use crate::sabotage::{self, Sabotage};
 use super::epochs::{self, Epochs};
 use super::rules::{Retention, Rules};
 
-/// More ranges than any group is reset to leave behind.
+/// Maximum number of ranges: more than resets of a group leave behind in practice.
 pub const RANGES_MAX: usize = 1024;
 
-/// How much of a past is kept at the most.
+/// The most of a task's past that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Ranges of offsets that were processed.
+    /// Ranges of processed offsets.
     pub ranges_max: usize,
     /// Scopes.
     pub scopes_max: usize,
@@ -24,38 +24,37 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Those that hold wherever ratchet runs. Only the simulation sets others, so that they are met.
+    /// The bounds in normal operation. Only the simulation sets others, in order to reach them.
     pub const USUAL: Self =
         Self { ranges_max: RANGES_MAX, scopes_max: epochs::SCOPES_MAX, segments_max: epochs::SEGMENTS_MAX };
 }
 
-/// A past that cannot be kept.
+/// Why a past cannot be kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Each reset of the group that skips records leaves one more range.
+    /// Each group reset that skips records leaves one more range.
     #[error(
         "the processed offsets fall apart into more than {0} ranges, because the group was reset to skip records \
-         again and again; begin anew under another topology name"
+         again and again; start afresh under another topology name"
     )]
     TooManyRanges(usize),
 }
 
-/// Offsets, as ascending ranges that neither overlap nor touch; each holds its first offset and not its
-/// second.
+/// Offsets, as ascending half-open ranges that neither overlap nor touch.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ranges {
     pairs: Vec<(i64, i64)>,
-    most: usize,
+    ranges_max: usize,
 }
 
 impl Clone for Ranges {
     fn clone(&self) -> Self {
-        Self { pairs: self.pairs.clone(), most: self.most }
+        Self { pairs: self.pairs.clone(), ranges_max: self.ranges_max }
     }
 
     fn clone_from(&mut self, source: &Self) {
         self.pairs.clone_from(&source.pairs);
-        self.most = source.most;
+        self.ranges_max = source.ranges_max;
     }
 }
 
@@ -73,7 +72,7 @@ impl Ranges {
 
     /// No offsets, and never more ranges than `bounds` allow.
     pub fn within(bounds: &Bounds) -> Self {
-        Self { pairs: Vec::new(), most: bounds.ranges_max }
+        Self { pairs: Vec::new(), ranges_max: bounds.ranges_max }
     }
 
     /// The offsets of these ranges, which may come in any order, overlap or be empty.
@@ -92,7 +91,7 @@ impl Ranges {
 
     /// Whether `offset` is among them.
     pub fn contains(&self, offset: i64) -> bool {
-        // Almost always the question is about the offset that follows the last range.
+        // Almost always it is the offset right after the last range.
         match self.pairs.last() {
             None => false,
             Some(&(from, to)) if offset >= from => offset < to,
@@ -114,12 +113,11 @@ impl Ranges {
         self.add_range(offset, offset.saturating_add(1))
     }
 
-    /// Adds the offsets from `from` up to, and not including, `to`. This is the way to note a read that went
-    /// on from `from`: transaction markers and compacted gaps inside it hold no record and never will. On
-    /// an error nothing was added.
+    /// Adds the offsets from `from` up to, and not including, `to`. Use it for a read that continued from `from`:
+    /// transaction markers and compacted gaps inside hold no record and never will. On an error nothing is added.
     pub fn add_range(&mut self, from: i64, to: i64) -> Result<(), Error> {
-        if self.pairs.len() >= self.most && from < to && !self.touches(from, to) {
-            return Err(Error::TooManyRanges(self.most));
+        if self.pairs.len() >= self.ranges_max && from < to && !self.touches(from, to) {
+            return Err(Error::TooManyRanges(self.ranges_max));
         }
         self.insert(from, to);
         Ok(())
@@ -142,7 +140,7 @@ impl Ranges {
             *end = to.max(*end);
             return;
         }
-        // All ranges that overlap or touch [from, to) become one with it.
+        // Merges all ranges that overlap or touch [from, to).
         let first = self.pairs.partition_point(|&(_, end)| end < from);
         let last = self.pairs.partition_point(|&(start, _)| start <= to);
         let merged = match self.pairs.get(first..last) {
@@ -154,16 +152,16 @@ impl Ranges {
     }
 }
 
-/// What of a task's past decides, besides the entries.
+/// The part of a task's past, besides the entries, that decisions depend on.
 #[derive(Debug, PartialEq)]
 pub struct Progress {
-    /// The highest timestamp that was seen, [`NO_TIME`] at first.
+    /// The highest timestamp seen, [`NO_TIME`] at first.
     pub stream_time: i64,
     /// The highest `stream time - retention` ever in force, `i64::MIN` at first.
     pub horizon: i64,
-    /// The offsets that were processed.
+    /// The processed offsets.
     pub processed: Ranges,
-    /// How many truncates were ever remembered. As long as it is 0, no table has an entry.
+    /// How many truncates were ever remembered. While it is 0, no table has an entry.
     pub truncates: u64,
     /// The scopes in which versions are comparable.
     pub epochs: Epochs,
@@ -176,7 +174,7 @@ impl Clone for Progress {
         Self { stream_time: *stream_time, horizon: *horizon, processed, truncates: *truncates, epochs }
     }
 
-    /// Keeps the memory that is there: this happens with each transaction.
+    /// Reuses the allocations: this happens with each transaction.
     fn clone_from(&mut self, source: &Self) {
         let Self { stream_time, horizon, processed, truncates, epochs } = source;
         (self.stream_time, self.horizon, self.truncates) = (*stream_time, *horizon, *truncates);
@@ -198,12 +196,12 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// Whether the record at `offset` was processed before.
+    /// Whether the record at `offset` has already been processed.
     pub fn is_replayed(&self, offset: i64) -> bool {
         self.processed.contains(offset)
     }
 
-    /// Takes a record's timestamp into account: stream time and horizon move forward, or stay.
+    /// Advances stream time and horizon by a record's timestamp; they never move back.
     pub fn advance(&mut self, rules: &Rules, timestamp: Option<i64>) {
         let Some(timestamp) = timestamp else { return };
         self.stream_time = self.stream_time.max(timestamp);

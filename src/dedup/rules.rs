@@ -1,5 +1,5 @@
-//! The rules of a topology: how its records are identified and versioned, for how long they are
-//! remembered, and what becomes of those that cannot be judged.
+//! The rules of a topology: how its records are identified and versioned, how long they are remembered, and what to do
+//! with those that cannot be judged.
 
 use sha2::{Digest, Sha256};
 
@@ -16,12 +16,12 @@ pub use problems::Error;
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// For how long an entry is remembered, in stream time.
+/// How long an entry is remembered, in stream time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// Always.
+    /// For ever.
     Forever,
-    /// For a time after it was last seen.
+    /// For this long after it was last seen.
     For {
         /// Milliseconds.
         ms: i64,
@@ -29,14 +29,14 @@ pub enum Retention {
 }
 
 impl Retention {
-    /// The retention of a topology that names none: seven days, or forever where a version says what is
-    /// older (forgetting an entry would let an old version through).
+    /// The retention of a topology that sets none: seven days, or for ever where a version says what is older, since
+    /// forgetting an entry would let an old version through.
     pub fn default_for(version: Option<&Version>) -> Self {
         if version.is_some() { Retention::Forever } else { Retention::For { ms: 7 * DAY_MS } }
     }
 
-    /// How far a timestamp may be beyond the wall clock where the topology does not say: an hour, or a
-    /// tenth of the retention if that is less.
+    /// How far a timestamp may be ahead of the wall clock where the topology does not say: an hour, or a tenth of the
+    /// retention if that is less.
     pub fn default_future_max_ms(self) -> i64 {
         match self {
             Retention::Forever => HOUR_MS,
@@ -45,7 +45,7 @@ impl Retention {
     }
 }
 
-/// What to do in each of the cases in which a record is not simply new, duplicate or stale.
+/// What to do in each case where a record is not simply new, duplicate or stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Actions {
     /// `on_invalid`: it cannot be read or believed.
@@ -54,11 +54,11 @@ pub struct Actions {
     pub missing_identity: Action,
     /// `on_null_value`: its value is null.
     pub null_value: OnNull,
-    /// `on_equal`: its version is the one remembered.
+    /// `on_equal`: its version equals the one remembered.
     pub equal_version: Action,
     /// `on_missing_version`: it has no version.
     pub missing_version: Action,
-    /// `on_epoch_change`: it begins an epoch.
+    /// `on_epoch_change`: it starts an epoch.
     pub epoch_change: Action,
     /// `on_late`: it is older than the retention horizon.
     pub late: Action,
@@ -81,20 +81,20 @@ impl Default for Actions {
     }
 }
 
-/// What a record may take, so that none of them can hurt the others.
+/// Limits on a record, so that none can harm the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of key, value and headers together.
     pub record_bytes_max: usize,
     /// Bytes of a key.
     pub key_bytes_max: usize,
-    /// Bytes of all headers together, 8 for each of them included.
+    /// Bytes of all headers together, with 8 added for each.
     pub header_bytes_max: usize,
-    /// How deep JSON may be nested; `[]` is 1 deep.
+    /// How deeply JSON may be nested; `[]` is 1 deep.
     pub json_depth_max: usize,
     /// Bytes of an identity's encoding, before a long one is hashed.
     pub identity_bytes_max: usize,
-    /// Digits of a version, leading zeros not counted; at most [`super::version::DIGITS_MAX`] are ever read.
+    /// Digits of a version, without leading zeros; [`super::version::DIGITS_MAX`] limits them in any case.
     pub version_digits_max: usize,
 }
 
@@ -111,24 +111,24 @@ impl Default for Limits {
     }
 }
 
-/// Places for one value: the first of them that is there and not null counts. Never empty.
+/// Places for one value: the first that is present and not null counts. Never empty.
 pub type Places = Vec<Path>;
 
 /// What says which thing a record is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What together is the identity, in order.
+    /// The parts that make up the identity, in order.
     pub parts: Vec<Part>,
 }
 
 impl Identity {
-    /// The identity that these scalars are together.
+    /// The identity made up of these scalars.
     pub fn of_paths(paths: impl IntoIterator<Item = Path>) -> Self {
         Self { parts: paths.into_iter().map(Part::Scalar).collect() }
     }
 }
 
-/// What says which record is newer: one value, or several that are compared one after the other.
+/// What says which record is newer: one value, or several compared one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// The values; never empty.
@@ -142,33 +142,32 @@ impl Version {
     }
 }
 
-/// One value of a version.
+/// One part of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionPart {
-    /// Where it stands.
+    /// Where it is.
     pub of: Places,
-    /// Integers that it is raised to where it is less than the greatest of them: of the first place where there is
-    /// something, an integer or an array of integers and nulls, also as text.
+    /// Where to find integers that it is raised to if less than the greatest of them: the first place that has a value,
+    /// an integer or an array of integers and nulls, also as text.
     pub at_least: Option<Places>,
     /// How it is read.
     pub kind: VersionKind,
-    /// The least integer that it can be: a record with less is invalid. No part of the digest: what is remembered reads
-    /// the same.
+    /// Its minimum: a record with less is invalid. Not in the digest, since what is remembered still reads the same.
     pub min: Option<i64>,
     /// What a number counts, where the kind is [`VersionKind::Timestamp`].
     pub unit: TimeUnit,
     /// Values that count as missing.
     pub none: Vec<Scalar>,
-    /// Whether what is not written as the kind is counts as missing, instead of making the record invalid.
+    /// Whether a value that is not of the kind counts as missing, instead of making the record invalid.
     pub lenient: bool,
-    /// Whether a record has no version without this part. Otherwise it has none when all parts are missing.
+    /// Whether a record without this part has no version. Otherwise it has none only when all parts are missing.
     pub required: bool,
     /// Where it sorts when it is missing.
     pub missing: MissingPart,
 }
 
 impl VersionPart {
-    /// What is read so at `path`, with every default.
+    /// The part of this kind at `path`, with the defaults for everything else.
     pub fn new(path: Path, kind: VersionKind) -> Self {
         Self {
             of: vec![path],
@@ -184,38 +183,38 @@ impl VersionPart {
     }
 }
 
-/// What scopes versions: they are comparable where all of it is equal.
+/// What scopes versions: they are comparable if all of it is equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Epoch {
-    /// What together is the scope, in order. A missing part is null.
+    /// The parts that make up the scope, in order. A missing part is null.
     pub parts: Vec<EpochPart>,
 }
 
 /// A part of an epoch's scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochPart {
-    /// Where it stands.
+    /// Where it is.
     pub of: Places,
-    /// Values by which a record is in no scope: it is compared as if it were in its entry's.
+    /// Values that put a record in no scope: it is compared as if it were in its entry's.
     pub none: Vec<Scalar>,
 }
 
-/// How the kinds of change are told apart.
+/// How kinds of change are distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kinds {
-    /// Where the word stands that says it.
+    /// Where the word for the kind is.
     pub of: Places,
-    /// The words of deletes.
+    /// The words for deletes.
     pub delete: Vec<Scalar>,
-    /// The words of a snapshot's reads.
+    /// The words for a snapshot's reads.
     pub read: Vec<Scalar>,
-    /// What becomes of those where a streamed change is known. No part of the digest: it may change.
+    /// What to do with a read when a streamed change is known. Not in the digest: it may change.
     pub reads: Reads,
-    /// The words of truncates.
+    /// The words for truncates.
     pub truncate: Vec<Scalar>,
-    /// The words of messages.
+    /// The words for messages.
     pub message: Vec<Scalar>,
-    /// What together names the table: a truncate's identity. A missing part is null.
+    /// The parts that name the table: a truncate's identity. A missing part is null.
     pub table: Vec<Places>,
 }
 
@@ -237,27 +236,26 @@ pub struct Rules {
     pub value_format: Format,
     /// What identifies a record.
     pub identity: Identity,
-    /// What versions a record; `None` drops whatever was seen before.
+    /// What versions a record; with `None`, anything seen before is dropped.
     pub version: Option<Version>,
-    /// What scopes versions; `None` where all are comparable.
+    /// What scopes versions; `None` if all are comparable.
     pub epoch: Option<Epoch>,
-    /// How the kinds of change are told apart; `None` where every record is a plain one.
+    /// How kinds of change are distinguished; `None` if every record is a plain change.
     pub kinds: Option<Kinds>,
-    /// For how long entries are remembered.
+    /// How long entries are remembered.
     pub retention: Retention,
-    /// When that time begins again.
+    /// When that time starts again.
     pub refresh: Refresh,
-    /// How far a timestamp may be beyond the wall clock, in milliseconds.
+    /// How far a timestamp may be ahead of the wall clock, in milliseconds.
     pub future_max_ms: i64,
     /// What to do with what is not simply new, duplicate or stale.
     pub actions: Actions,
-    /// What a record may take.
+    /// Limits on a record.
     pub limits: Limits,
 }
 
 impl Rules {
-    /// Rules with every default of a topology: a key of bytes, a value of JSON, the retention and the
-    /// actions that hold where nothing is said.
+    /// Rules with a topology's defaults: a key of bytes, a value of JSON, the default retention and actions.
     pub fn new(identity: Identity, version: Option<Version>) -> Self {
         let retention = Retention::default_for(version.as_ref());
         Self {
@@ -275,13 +273,13 @@ impl Rules {
         }
     }
 
-    /// SHA-256 over what the entries depend on. Two rules with the same digest can share a state; the
-    /// retention, the actions, the limits and the least that a part of the version can be may change under it.
+    /// SHA-256 over what the entries depend on. Rules with the same digest can share a state; the retention, the
+    /// actions, the limits and a version part's minimum may change without changing it.
     ///
-    /// What is hashed is this text, in UTF-8, each line ended by a line feed: `ratchet rules 1`;
-    /// `key_format: ` and `value_format: ` with their words; a line `identity: PART` for each part, in
-    /// order; a line `version: PART` for each, or `version: none`; a line `epoch: PART` for each; the lines
-    /// of `kinds`, if there are any. Parts are written as they display, which never holds a line feed.
+    /// The hashed text, in UTF-8, each line ended by a line feed: `ratchet rules 1`; `key_format: ` and `value_format:
+    /// ` with their words; a line `identity: PART` for each part, in order; a line `version: PART` for each, or
+    /// `version: none`; a line `epoch: PART` for each; the lines of `kinds`, if any. Parts are written as they display,
+    /// which never contains a line feed.
     pub fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.canonical_text()).into()
     }

@@ -1,7 +1,7 @@
-//! Moments as text: RFC 3339, exact to the nanosecond.
+//! Timestamps as text: RFC 3339, exact to the nanosecond.
 //!
-//! Also with a space for the `T`, and without a zone, which then is UTC: `2020-05-13 15:40:06.000000`. A leap
-//! second counts as the second before it.
+//! A space instead of the `T` is accepted, and so is a missing zone, which means UTC: `2020-05-13 15:40:06.000000`. A
+//! leap second counts as the second before it.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -22,8 +22,8 @@ pub(super) fn parse(text: &[u8]) -> Option<i128> {
 /// `2020-05-13`.
 const DATE: usize = 10;
 
-/// Whether this begins with a date and the time's hours, and holds nothing but digits and what stands between
-/// them: what else is read as times by some (dates alone, weeks, names of zones) is no RFC 3339.
+/// Whether this begins with a date and a time, and holds nothing but digits and the separators: what some parsers also
+/// read as times (dates alone, weeks, zone names) is not RFC 3339.
 fn is_date_and_time(text: &[u8]) -> bool {
     let shape = b"0000-00-00T00:00:00";
     let fits = |(&byte, &shape): (&u8, &u8)| match shape {
@@ -36,7 +36,7 @@ fn is_date_and_time(text: &[u8]) -> bool {
         && text[shape.len()..].iter().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b':' | b'+' | b'-' | b'Z' | b'z'))
 }
 
-/// A moment as RFC 3339 writes it, in UTC; `None` beyond the years that it knows.
+/// A timestamp in RFC 3339, in UTC; `None` beyond the years that it can express.
 pub(super) fn format(nanoseconds: i128) -> Option<String> {
     Timestamp::from_nanosecond(nanoseconds).ok().map(|moment| moment.to_string())
 }

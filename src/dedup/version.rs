@@ -1,13 +1,12 @@
-//! The bytes of a version: their order is the versions' order, so that comparing is `memcmp`.
+//! The bytes of a version: they sort as the versions do, so that comparing is `memcmp`.
 //!
-//! A version of one part is that part's bytes. In one of several, a byte leads each: `01` where the part is
-//! missing and sorts lowest, `02` before the part's bytes, `03` where it is missing and sorts highest. Every
-//! part's bytes tell where they end, so that a later part counts only where all before it are equal.
+//! A version of one part is that part's bytes. In a version of several, a byte precedes each: `01` if the part is
+//! missing and sorts lowest, `02` before the part's bytes, `03` if it is missing and sorts highest. Every part's bytes
+//! show where they end, so that a later part counts only if all before it are equal.
 //!
-//! **integer** is its sign and length, then its magnitude, big-endian, without leading zero bytes. With n
-//! bytes of magnitude (0 for the number 0), the head is the byte `80 + n`, or, where n is 127 or more,
-//! `ff` and n in two bytes. A negative integer is the complement of every byte of its absolute value's
-//! encoding.
+//! **integer** is its sign and length, then its magnitude, big-endian, without leading zero bytes. With n bytes of
+//! magnitude (0 for the number 0), the head is the byte `80 + n`, or, if n is 127 or more, `ff` and n in two bytes. A
+//! negative integer is the complement of every byte of its absolute value's encoding.
 //!
 //! | integer | bytes |
 //! |---|---|
@@ -18,17 +17,17 @@
 //! | 255 | `81 ff` |
 //! | 2^64 | `89 01 00 00 00 00 00 00 00 00` |
 //!
-//! The others are made of integers and single bytes:
+//! The others are built from integers and single bytes:
 //!
 //! | kind | bytes |
 //! |---|---|
-//! | decimal | `80` for 0. Else `c0`; the integer e for which the number is 0.ddd… × 10^e with a first digit that is not 0; the digits in pairs, each pair's number + 1, the last filled up by a 0; `00`. A negative one is the complement of all that |
+//! | decimal | `80` for 0. Otherwise `c0`; the integer e for which the number is 0.ddd… × 10^e with a first digit that is not 0; the digits in pairs, each as its number + 1, the last padded with a 0; `00`. A negative one is the complement of all that |
 //! | text | its bytes, each `00` as `00 ff`; `00 00` |
 //! | timestamp | the integer of its nanoseconds since 1970 |
 //! | hex, sequence | `02` and an integer for each group or element, `01` for null; `00` |
 //! | binlog | the same of the file's number and, if there is one, the position. The base name is part of the scope |
 //!
-//! So a list that another one begins with is lower, and null is lower than every number.
+//! So a list that is a prefix of another sorts lower, and null sorts below every number.
 
 mod decimal;
 mod describe;
@@ -38,38 +37,38 @@ pub(super) use decimal::{push_decimal, push_timestamp_number};
 pub use describe::describe;
 pub(super) use list::{push_binlog, push_hex, push_sequence, raise_integer};
 
-/// More digits are never read, whatever the limits say: reading takes time by the square of them.
+/// Maximum number of digits, whatever the limits say: reading takes time quadratic in them.
 pub const DIGITS_MAX: usize = 10_000;
 
-/// A version's text of more bytes is refused.
+/// Maximum size of a text in a version.
 pub const TEXT_BYTES_MAX: usize = 1024;
 
-/// Leads a missing part that sorts lowest.
+/// Marks a missing part that sorts lowest.
 pub(super) const MISSING_LOWEST: u8 = 1;
-/// Leads a part that is there.
+/// Precedes a part that is there.
 pub(super) const PRESENT: u8 = 2;
-/// Leads a missing part that sorts highest.
+/// Marks a missing part that sorts highest.
 pub(super) const MISSING_HIGHEST: u8 = 3;
 
-/// 10^18, the greatest power of ten by which a u64 is still read and written digit by digit.
+/// 10^18: numbers are converted in chunks of 18 digits, each of which fits into a u64.
 const CHUNK: u64 = 1_000_000_000_000_000_000;
 const CHUNK_DIGITS: usize = 18;
 
-/// The least length of a magnitude that does not fit into the head's byte.
+/// The smallest length of a magnitude that does not fit into the head byte.
 const LONG: usize = 0x7f;
 
-/// What is not a part of a version.
+/// Why a value is not a part of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotVersion {
-    /// It is not written as its kind is.
+    /// It is not of the expected kind.
     Malformed,
-    /// This many digits, which is more than the limit.
+    /// It has this many digits, more than the limit.
     TooLong(usize),
-    /// A text of this many bytes, which is more than [`TEXT_BYTES_MAX`].
+    /// It is a text of this many bytes, more than [`TEXT_BYTES_MAX`].
     TextTooLong(usize),
-    /// A moment between two nanoseconds.
+    /// It is a timestamp between two nanoseconds.
     TooFine,
-    /// Less than this, which is the least that it can be.
+    /// It is less than this minimum.
     TooLow(i64),
 }
 
@@ -132,7 +131,7 @@ fn push_u64(negative: bool, magnitude: u64, out: &mut Vec<u8>) {
     let length = 8 - magnitude.leading_zeros() as usize / 8;
     push_head(length, out);
     out.extend_from_slice(&magnitude.to_be_bytes()[8 - length..]);
-    // There is one zero only.
+    // There is only one zero.
     if negative && magnitude != 0 {
         complement(&mut out[from..]);
     }

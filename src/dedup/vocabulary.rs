@@ -1,6 +1,6 @@
-//! The words that stand in topologies, metrics, headers and explanations: each once, with its text.
+//! The words used in topologies, metrics, headers and explanations: each defined once, with its text.
 
-/// Declares an enum whose variants have one word each, and the ways from and to that word.
+/// Declares an enum whose variants have one word each, with conversions to and from that word.
 macro_rules! vocabulary {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$meta])*
@@ -8,7 +8,7 @@ macro_rules! vocabulary {
         pub enum $name { $($(#[$doc])* $variant,)+ }
 
         impl $name {
-            /// Every one of them, in the order of their discriminants.
+            /// All variants, in the order of their discriminants.
             pub const ALL: &[$name] = &[$($name::$variant,)+];
 
             /// The word for it.
@@ -16,7 +16,7 @@ macro_rules! vocabulary {
                 match self { $($name::$variant => $word,)+ }
             }
 
-            /// What this word stands for; `None` for any other.
+            /// The variant with this word; `None` for any other word.
             pub fn parse(word: &str) -> Option<Self> {
                 match word { $($word => Some($name::$variant),)+ _ => None }
             }
@@ -31,14 +31,14 @@ macro_rules! vocabulary {
 }
 
 vocabulary! {
-    /// How a key's or a value's bytes are to be read.
+    /// How a key's or a value's bytes are read.
     pub enum Format {
         /// As they are: nothing can be read inside them.
         Bytes = "bytes",
         /// As one JSON document.
         Json = "json",
-        /// As one JSON document, looking through what Kafka Connect's and Avro's JSON wrap around it: a
-        /// `payload` beside a `schema`, a scalar in a union (`{"string": "x"}`).
+        /// As one JSON document, looking through what Kafka Connect's and Avro's JSON wrap around it: a `payload`
+        /// beside a `schema`, a scalar in a union (`{"string": "x"}`).
         ConnectJson = "connect_json",
     }
 }
@@ -50,35 +50,35 @@ vocabulary! {
         Forward = "forward",
         /// Send it nowhere.
         Drop = "drop",
-        /// Send it to the dead letter topic, with what was wrong.
+        /// Send it to the dead letter topic, with what is wrong.
         DeadLetter = "dead_letter",
-        /// Stop the task in front of it.
+        /// Stop the task before it.
         Fail = "fail",
     }
 }
 
 vocabulary! {
-    /// When an entry is seen anew, so that its retention begins again.
+    /// When an entry counts as seen again, which restarts its retention.
     pub enum Refresh {
-        /// When a record of it is forwarded.
+        /// When a record with its identity is forwarded.
         OnForward = "on_forward",
-        /// Also when a duplicate of it is dropped.
+        /// Also when a duplicate is dropped.
         OnDuplicate = "on_duplicate",
     }
 }
 
 vocabulary! {
-    /// What kind of change a record is.
+    /// A record's kind of change.
     pub enum Kind {
         /// A row, or a thing, has a new value.
         Change = "change",
         /// It is gone.
         Delete = "delete",
-        /// It was read by a snapshot; when it became so is not known.
+        /// It was read by a snapshot; when it changed is not known.
         Read = "read",
         /// All rows of a table are gone.
         Truncate = "truncate",
-        /// An event of its own that no other one replaces.
+        /// An event in its own right, which no other replaces.
         Message = "message",
         /// A null value that follows a delete, for the log's compaction.
         Tombstone = "tombstone",
@@ -86,11 +86,11 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// What becomes of a snapshot's read of which a streamed change is known.
+    /// What to do with a snapshot's read when a streamed change is known.
     pub enum Reads {
         /// It loses, whatever its version.
         Lose = "lose",
-        /// It wins if its version is greater: for changes that were made while nobody listened.
+        /// It wins if its version is greater: for changes made while nobody was listening.
         ByVersion = "by_version",
     }
 }
@@ -116,7 +116,7 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// Where a part sorts that a version does not have.
+    /// Where a missing part of a version sorts.
     pub enum MissingPart {
         /// Below all others.
         Lowest = "lowest",
@@ -126,7 +126,7 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// What a number counts that is a moment.
+    /// The unit of a numeric timestamp.
     pub enum TimeUnit {
         /// Seconds since 1970.
         Seconds = "s",
@@ -156,17 +156,17 @@ vocabulary! {
 vocabulary! {
     /// Why a record got its verdict.
     pub enum Reason {
-        /// Nothing was remembered of its identity.
+        /// Nothing was remembered for its identity.
         First = "first",
         /// Its version is greater than the one remembered, or none was.
         Newer = "newer",
-        /// What was remembered of its identity had expired.
+        /// What was remembered for its identity had expired.
         Expired = "expired",
-        /// It is of an epoch that began after that of what is remembered, or a new one.
+        /// Its epoch began after that of what is remembered, or is new.
         EpochChanged = "epoch_changed",
         /// A null value whose delete was forwarded.
         Tombstone = "tombstone",
-        /// Its version is the one remembered.
+        /// Its version equals the one remembered.
         VersionEqual = "version_equal",
         /// It has no version, or null.
         VersionMissing = "version_missing",
@@ -178,11 +178,11 @@ vocabulary! {
         TombstoneNotOwed = "tombstone_not_owed",
         /// Its version is less than the one remembered.
         VersionOlder = "version_older",
-        /// It is of an epoch that another one has followed.
+        /// Its epoch has been followed by another.
         EpochOlder = "epoch_older",
         /// It was read by a snapshot, and a streamed change of its identity is known.
         SnapshotRead = "snapshot_read",
-        /// Its table was emptied after it.
+        /// Its table was truncated after it.
         TableTruncated = "table_truncated",
         /// Its value is null.
         NullValue = "null_value",
@@ -196,11 +196,11 @@ vocabulary! {
         KeyMalformed = "key_malformed",
         /// Its value is not JSON, though it should be.
         ValueMalformed = "value_malformed",
-        /// Its version is not what the rules say, or longer than the limit allows.
+        /// Its version is not of the kind that the rules say, or longer than the limit allows.
         VersionMalformed = "version_malformed",
-        /// Its timestamp is too far beyond the wall clock to be believed.
+        /// Its timestamp is too far ahead of the wall clock to be believed.
         TimestampInFuture = "timestamp_in_future",
-        /// It is older than the retention horizon, so what it would have to be compared with is gone.
+        /// It is older than the retention horizon, so what it would be compared with is gone.
         Late = "late",
         /// It, its key or its headers take more bytes than the limit allows.
         RecordTooLarge = "record_too_large",
@@ -210,7 +210,7 @@ vocabulary! {
 }
 
 impl Reason {
-    /// The reason as a sentence's worth of words, for where no [`super::Refusal`] has a closer message.
+    /// The reason in words, for where no [`super::Refusal`] has a more precise message.
     pub const fn meaning(self) -> &'static str {
         match self {
             Reason::First => "nothing was remembered of the identity",

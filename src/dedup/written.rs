@@ -1,4 +1,4 @@
-//! Versions that somebody has written down as JSON, back to the bytes that are compared.
+//! Turns versions that a person has written as JSON back into the bytes that are compared.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use super::reader::{Reader, Reading, Refusal};
 use super::rules::{Identity, Rules, Version, VersionPart};
 use super::vocabulary::{Reason, VersionKind};
 
-/// The field that the version is read from, which is named where it cannot be.
+/// The field that the version is read from; messages name it.
 const FIELD: &str = "version";
 
-/// The bytes of a version that is written as JSON: each part as a record has it, or as [`super::explain::version`]
-/// shows it; several parts as an array. `None` for null, and where so much is missing that a record would have none.
+/// The bytes of a version written as JSON: each part as a record has it, or as [`super::explain::version`] shows it;
+/// several parts as an array. `None` for null, and where so much is missing that a record would have none.
 pub fn version(json: &str, rules: &Rules) -> Result<Option<Vec<u8>>, Refusal> {
     let Some(version) = &rules.version else {
         let refused = || Refusal::new(Reason::VersionMissing, "the rules have no version");
@@ -23,13 +23,13 @@ pub fn version(json: &str, rules: &Rules) -> Result<Option<Vec<u8>>, Refusal> {
     let malformed = |what: String| Refusal::new(Reason::VersionMalformed, what);
     let mut tape = Tape::default();
     tape.read(json.as_bytes()).map_err(|error| malformed(format!("`{FIELD}` cannot be read as JSON: {error}")))?;
-    let (whole, count) = (tape.token(0), version.parts.len());
-    if whole.kind == Kind::Null {
+    let (root, count) = (tape.token(0), version.parts.len());
+    if root.kind == Kind::Null {
         return Ok(None);
     }
     let written: Vec<usize> = match count {
         1 => vec![0],
-        _ if whole.kind == Kind::Array && whole.count == count => tape.elements(0).collect(),
+        _ if root.kind == Kind::Array && root.count == count => tape.elements(0).collect(),
         _ => return Err(malformed(format!("`{FIELD}` is no list of the {count} parts that the version has"))),
     };
     let parts = version.parts.iter().zip(written);
@@ -38,7 +38,7 @@ pub fn version(json: &str, rules: &Rules) -> Result<Option<Vec<u8>>, Refusal> {
     read(&format!("{{\"{FIELD}\":{value}}}"), version, rules)
 }
 
-/// The version of a record with this value, in which its parts stand below [`FIELD`].
+/// The version of a record with this value, with the version's parts below [`FIELD`].
 fn read(value: &str, version: &Version, rules: &Rules) -> Result<Option<Vec<u8>>, Refusal> {
     let path = |source: Source, steps: Vec<String>| Path { source, steps };
     let place = |index: usize| match version.parts.len() {
@@ -47,8 +47,8 @@ fn read(value: &str, version: &Version, rules: &Rules) -> Result<Option<Vec<u8>>
     };
     let part = |(index, part): (usize, &VersionPart)| VersionPart { of: vec![place(index)], ..part.clone() };
     let version = Version { parts: version.parts.iter().enumerate().map(part).collect() };
-    let mut alone = Rules::new(Identity::of_paths([path(Source::Offset, Vec::new())]), Some(version));
-    alone.limits = rules.limits;
+    let mut version_only = Rules::new(Identity::of_paths([path(Source::Offset, Vec::new())]), Some(version));
+    version_only.limits = rules.limits;
     let record = Record {
         topic: "",
         partition: 0,
@@ -59,7 +59,7 @@ fn read(value: &str, version: &Version, rules: &Rules) -> Result<Option<Vec<u8>>
         headers: Headers::default(),
     };
     let mut arena = Vec::new();
-    match Reader::new(Arc::new(alone)).read(&record, &mut arena) {
+    match Reader::new(Arc::new(version_only)).read(&record, &mut arena) {
         Reading::Refused(Refusal { reason, message }) => {
             Err(Refusal::new(reason, message.replace(&format!("`value.{FIELD}"), &format!("`{FIELD}"))))
         }
@@ -67,7 +67,7 @@ fn read(value: &str, version: &Version, rules: &Rules) -> Result<Option<Vec<u8>>
     }
 }
 
-/// A part as a record would have it: a binlog's position may be written without its base name, as it is shown.
+/// A part as a record would have it: a binlog's position may be written without its base name, as it is displayed.
 fn part_json(kind: VersionKind, tape: &Tape, at: usize, document: &str) -> String {
     if kind == VersionKind::Binlog && tape.token(at).kind == Kind::Array {
         let numbers: Vec<String> = tape.elements(at).map(|at| scalar_json(tape, at, document)).collect();
@@ -80,7 +80,7 @@ fn part_json(kind: VersionKind, tape: &Tape, at: usize, document: &str) -> Strin
     scalar_json(tape, at, document)
 }
 
-/// A scalar as it was written; an empty object, which is no part of any version, in place of anything else.
+/// A scalar as it was written; an empty object, which is never part of a version, for anything else.
 fn scalar_json(tape: &Tape, at: usize, document: &str) -> String {
     let text = || String::from_utf8_lossy(tape.bytes(at, document.as_bytes()));
     match tape.token(at).kind {
@@ -94,8 +94,8 @@ fn scalar_json(tape: &Tape, at: usize, document: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a version as a record has it and as it is shown comes back as the bytes that the record gives; and what is
-    //! none is told with the form that is wanted.
+    //! Goal: a version, whether written as in a record or as displayed, gives the bytes that the record gives; anything
+    //! else is rejected with the expected form.
 
     use super::*;
     use crate::dedup::explain;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_read_as_it_was_given_and_as_it_is_shown() {
+    fn version_is_read_as_given_and_as_displayed() {
         use VersionKind::{Binlog, Decimal, Hex, Integer, Sequence, Text, Timestamp};
         for (kinds, given, shown) in [
             (&[Integer][..], r#""0036893488147419103232""#, "36893488147419103232"),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_keeps_its_unit_and_what_counts_as_missing() {
+    fn part_keeps_its_unit_and_its_missing_values() {
         let mut rules = rules(&[VersionKind::Timestamp, VersionKind::Integer]);
         let parts = &mut rules.version.as_mut().unwrap().parts;
         parts[0].unit = TimeUnit::Seconds;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_told_with_the_form_that_is_wanted() {
+    fn malformed_version_is_rejected_with_the_expected_form() {
         let refused = |json: &str, kinds: &[VersionKind]| version(json, &rules(kinds)).unwrap_err().message;
         assert!(
             refused(r#""seven""#, &[VersionKind::Integer]).contains("`version`, the version, is neither a JSON int")

@@ -6,12 +6,12 @@ use super::Known;
 use crate::dedup::epochs::Step;
 use crate::dedup::vocabulary::{Action, Reason, Verdict};
 
-/// What becomes of a record.
+/// What was decided on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The verdict.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason for it.
     pub reason: Reason,
     /// What to do with the record.
     pub action: Action,
@@ -19,7 +19,7 @@ pub struct Decision {
     pub remember: Remember,
     /// What it was compared with.
     pub against: Against,
-    /// What it does to the scopes.
+    /// Its effect on the scopes.
     pub step: Step,
 }
 
@@ -30,7 +30,7 @@ pub enum Against {
     Nothing,
     /// Its identity's entry.
     Entry,
-    /// Its identity's entry, by the last streamed change's version and not by the read's.
+    /// Its identity's entry, by the version of the last streamed change rather than the read's.
     Streamed,
     /// Its table's entry.
     Table,
@@ -39,13 +39,13 @@ pub enum Against {
 /// What to remember of an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remember {
-    /// What was remembered before, if anything.
+    /// Leave what was remembered before, if anything.
     Nothing,
     /// A new entry, in place of what was remembered before.
     Entry {
         /// [`EntryRef::last_seen`].
         last_seen: i64,
-        /// Which versions belong to it.
+        /// Which versions go into it.
         versions: Versions,
         /// [`EntryRef::scope`].
         scope: Option<u16>,
@@ -54,7 +54,7 @@ pub enum Remember {
         /// [`EntryRef::key_hash`].
         key_hash: Option<u32>,
     },
-    /// What was remembered before, but for this.
+    /// The same entry, with these two changed.
     Amended {
         /// [`EntryRef::last_seen`].
         last_seen: i64,
@@ -63,23 +63,23 @@ pub enum Remember {
     },
 }
 
-/// The versions that belong to a new entry.
+/// Which versions go into a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versions {
     /// None.
     None,
-    /// The candidate's, which is a streamed change.
+    /// The candidate's, a streamed change.
     Streamed,
-    /// The candidate's, which is a snapshot's read.
+    /// The candidate's, a snapshot's read.
     Read,
-    /// The candidate's, a read, over the known one of the last streamed change.
+    /// The candidate's, a read, above the known version of the last streamed change.
     ReadOverStreamed,
-    /// The candidate's, a streamed change, beneath the known one of a read.
+    /// The candidate's, a streamed change, below the known version of a read.
     StreamedUnderRead,
 }
 
 impl Versions {
-    /// The version, that of a streamed change beneath it, and whether it came from a read.
+    /// The version, the streamed change's version below it, and whether the version came from a read.
     fn of<'a>(
         self,
         candidate: Option<&'a [u8]>,
@@ -96,7 +96,7 @@ impl Versions {
 }
 
 impl Decision {
-    /// The decision on a record whose offset was processed before.
+    /// The decision on a record whose offset has already been processed.
     pub const REPLAYED: Decision = Decision::dropped(Verdict::Duplicate, Reason::Replayed);
 
     pub(super) const fn new(verdict: Verdict, reason: Reason, action: Action) -> Self {
@@ -112,7 +112,7 @@ impl Decision {
         Self::new(Verdict::Forwarded, reason, Action::Forward)
     }
 
-    /// A record about which the rules ask what to do.
+    /// A decision whose action the rules specify.
     pub(super) fn by_action(action: Action, otherwise: Verdict, reason: Reason) -> Self {
         let verdict = if action == Action::Forward { Verdict::Forwarded } else { otherwise };
         Self::new(verdict, reason, action)
@@ -122,7 +122,7 @@ impl Decision {
         Self { against, ..self }
     }
 
-    /// What the record was compared with, out of what [`super::decide`] was given; `None` where it was with nothing.
+    /// The entry that the record was compared with, out of those given to [`super::decide`]; `None` if with none.
     pub fn compared_with<'a>(&self, known: Known<'a>) -> Option<EntryRef<'a>> {
         match self.against {
             Against::Nothing => None,
@@ -137,7 +137,7 @@ impl Decision {
         }
     }
 
-    /// Appends the entry to remember to `out`: whether there is one. `version` is the candidate's, `known` what
+    /// Appends the entry to remember to `out`; returns whether there is one. `version` is the candidate's, `known` what
     /// is remembered so far.
     pub fn encode_entry(&self, version: Option<&[u8]>, known: Option<EntryRef<'_>>, out: &mut Vec<u8>) -> bool {
         match self.remember {

@@ -466,14 +466,14 @@ fn of_several_rows_the_first_forwarded_one_speaks_or_else_the_first() {
         Decision::dropped(Verdict::Duplicate, Reason::VersionEqual),
     );
     let (newer, first) = (Decision::forwarded(Reason::Newer), Decision::forwarded(Reason::First));
-    assert_eq!(spokesman([stale, newer, first]), Some(newer));
-    assert_eq!(spokesman([equal, stale]), Some(equal));
-    assert_eq!(spokesman([first, stale]), Some(first));
-    assert_eq!(spokesman([]), None);
+    assert_eq!(combine([stale, newer, first]), Some(newer));
+    assert_eq!(combine([equal, stale]), Some(equal));
+    assert_eq!(combine([first, stale]), Some(first));
+    assert_eq!(combine([]), None);
     let kept = Decision::forwarded(Reason::VersionEqual);
-    assert_eq!(spokesman([kept, stale]), Some(stale), "an old record of several rows, redelivered");
-    assert_eq!(spokesman([kept, stale, newer]), Some(kept));
-    assert_eq!(spokesman([kept, equal]), Some(kept));
+    assert_eq!(combine([kept, stale]), Some(stale), "an old record of several rows, redelivered");
+    assert_eq!(combine([kept, stale, newer]), Some(kept));
+    assert_eq!(combine([kept, equal]), Some(kept));
 }
 
 #[test]

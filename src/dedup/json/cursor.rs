@@ -1,4 +1,4 @@
-//! The tokens of JSON, read one after the other; nothing is copied.
+//! Reads JSON's tokens one after the other; nothing is copied.
 
 use super::Malformed;
 
@@ -8,7 +8,7 @@ pub(super) struct Cursor<'d> {
     at: usize,
 }
 
-/// A string's bytes, without its quotes: from, to (exclusive), and whether there are escapes among them.
+/// The range of a string's bytes without its quotes, and whether it contains escapes.
 #[derive(Clone, Copy)]
 pub(super) struct Text {
     pub from: usize,
@@ -16,14 +16,14 @@ pub(super) struct Text {
     pub escaped: bool,
 }
 
-/// How many plain bytes are looked at together, where there are as many.
+/// Number of bytes examined together, where that many are left.
 const WIDE: usize = 16;
 
 const EACH: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x80 * EACH;
 
-/// The high bit of each byte of `word` that ends a run of plain characters: a quote, a backslash or a
-/// control character. Bits above the lowest one that is set may be wrong; the lowest never is.
+/// The high bit of each byte of `word` that ends a run of plain characters: a quote, a backslash or a control
+/// character. Bits above the lowest one set may be wrong; the lowest never is.
 fn special(word: u64) -> u64 {
     let is_zero = |x: u64| x.wrapping_sub(EACH) & !x & HIGH;
     let quote = is_zero(word ^ (EACH * b'"' as u64));
@@ -32,7 +32,7 @@ fn special(word: u64) -> u64 {
     quote | backslash | control
 }
 
-/// How many of these bytes are plain, up to the first that ends their run.
+/// Number of plain bytes before the first that ends the run.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn plain_of(wide: &[u8; WIDE]) -> usize {
@@ -51,7 +51,7 @@ fn plain_of(wide: &[u8; WIDE]) -> usize {
     (found | 1 << WIDE).trailing_zeros() as usize
 }
 
-/// How many of these bytes are plain, up to the first that ends their run.
+/// Number of plain bytes before the first that ends the run.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 fn plain_of(wide: &[u8; WIDE]) -> usize {
@@ -76,7 +76,7 @@ impl<'d> Cursor<'d> {
         self.at >= self.document.len()
     }
 
-    /// The byte here; 0, which no token begins with, at the end.
+    /// The current byte; 0, with which no token begins, at the end.
     #[inline]
     pub fn peek(&self) -> u8 {
         self.document.get(self.at).copied().unwrap_or(0)
@@ -94,7 +94,7 @@ impl<'d> Cursor<'d> {
         }
     }
 
-    /// The byte from which the cursor goes on.
+    /// The cursor's position.
     #[inline]
     pub fn at(&self) -> usize {
         self.at
@@ -119,7 +119,7 @@ impl<'d> Cursor<'d> {
         Ok(())
     }
 
-    /// A number; the cursor stands on its first byte.
+    /// A number; the cursor is at its first byte.
     #[inline]
     pub fn number(&mut self) -> Result<(usize, usize), Malformed> {
         let from = self.at;
@@ -165,7 +165,7 @@ impl<'d> Cursor<'d> {
         Ok(())
     }
 
-    /// A string; the cursor stands on its opening quote.
+    /// A string; the cursor is at its opening quote.
     #[inline]
     pub fn text(&mut self) -> Result<Text, Malformed> {
         self.bump();
@@ -188,7 +188,7 @@ impl<'d> Cursor<'d> {
         Ok(Text { from, to, escaped })
     }
 
-    /// Goes on to the next quote, backslash or control character, or to the end.
+    /// Moves to the next quote, backslash or control character, or to the end.
     #[inline]
     fn skip_plain(&mut self) {
         while let Some(chunk) = self.document.get(self.at..).and_then(|rest| rest.first_chunk::<WIDE>()) {
@@ -214,8 +214,8 @@ impl<'d> Cursor<'d> {
         }
     }
 
-    /// Goes over an object or array, checking it; the cursor stands on its opening. `closers` is scratch
-    /// space; no more than `depth_left` may be nested in each other.
+    /// Skips an object or array, checking it; the cursor is at its opening bracket. `closers` is scratch space; at most
+    /// `depth_left` levels may be nested.
     pub fn skip_composite(&mut self, closers: &mut Vec<u8>, depth_left: usize) -> Result<(), Malformed> {
         closers.clear();
         if depth_left == 0 {
@@ -258,7 +258,7 @@ impl<'d> Cursor<'d> {
         }
     }
 
-    /// Goes over an opening: what closes it.
+    /// Skips an opening bracket; returns the matching closing one.
     #[inline]
     fn open(&mut self) -> u8 {
         let close = if self.peek() == b'{' { b'}' } else { b']' };
@@ -266,7 +266,7 @@ impl<'d> Cursor<'d> {
         close
     }
 
-    /// Behind a value: whether what closes the object or array comes, or goes over a comma.
+    /// After a value: returns whether the closing bracket comes next; otherwise skips a comma.
     #[inline]
     fn is_ended(&mut self, close: u8) -> Result<bool, Malformed> {
         self.skip_space();
@@ -305,7 +305,7 @@ impl<'d> Cursor<'d> {
         }
     }
 
-    /// An escape; the cursor stands on its backslash.
+    /// An escape; the cursor is at its backslash.
     fn escape(&mut self) -> Result<(), Malformed> {
         self.bump();
         match self.peek() {
@@ -348,8 +348,8 @@ impl<'d> Cursor<'d> {
     }
 }
 
-/// Appends what the bytes between a string's quotes stand for. They were checked by [`Cursor::text`];
-/// of others, whatever is no escape is left out.
+/// Appends the unescaped text for the bytes between a string's quotes. [`Cursor::text`] has checked them; otherwise
+/// invalid escapes are left out.
 pub(in super::super) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
@@ -370,7 +370,7 @@ pub(in super::super) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Takes the digits that follow `\u`, and a second half where this is a first one, off the front.
+/// Takes the digits that follow `\u` off the front, and the second half of a surrogate pair if these are the first.
 fn unescape_unit<'r>(mut rest: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
     let mut code = take_hex(&mut rest);
     if (0xd800..0xdc00).contains(&code)

@@ -1,19 +1,19 @@
-//! Reads wanted fields out of a JSON document in one pass, without a tree and without allocating.
+//! Reads wanted fields from a JSON document in one pass, without building a tree and without allocating.
 //!
-//! The whole document is checked, also what nobody wants: UTF-8, structure, numbers, escapes, surrogate
-//! pairs, nesting. What is accepted is exactly what `serde_json` accepts into a `Value`, but for two
-//! things: the nesting limit is ours, and a number may be of any size, since none is ever turned into a
-//! double. Where an object has a field twice, the last one counts, and nothing inside the first.
+//! The whole document is checked, including what is not wanted: UTF-8, structure, numbers, escapes, surrogate pairs,
+//! nesting. It accepts exactly what `serde_json` accepts into a `Value`, except that the nesting limit is ours and a
+//! number may be of any size, since none is ever turned into a double. Where an object has a field twice, the last one
+//! counts, and nothing inside the first.
 //!
-//! **Kafka Connect's and Avro's JSON.** A scanner that looks through them ([`Scanner::new`]) knows three
-//! wrappings, and takes nothing else for one:
+//! **Kafka Connect's and Avro's JSON.** A scanner that looks through them ([`Scanner::new`]) recognises three wrappings
+//! and nothing else:
 //!
-//! - a root object that has a field `payload` and otherwise at most a field `schema`, in any order, that is an
-//!   object or null (a scalar is a column that is called so): every way begins in the payload;
-//! - a record in a union, `{"server1.dbo.customers.Value": {…}}`: an object in which some way goes on,
-//!   whose only field holds an object and has a name with a dot in it by which no way goes on: the way goes
-//!   on in that object. Avro's full names have dots; one level is looked through, not several;
-//! - a scalar in a union, `{"string": "x"}`: see [`scalar_in_union`], which is for who wants a scalar.
+//! - a root object with a field `payload` and at most one other, `schema`, in any order, which is an object or null (a
+//!   scalar is a column of that name): every path starts in the payload;
+//! - a record in a union, `{"server1.dbo.customers.Value": {…}}`: an object into which some path continues, whose only
+//!   field holds an object and has a name that contains a dot and is a step of no path: the path continues in that
+//!   inner object. Avro's full names have dots; one level is looked through, not several;
+//! - a scalar in a union, `{"string": "x"}`: see [`scalar_in_union`], for callers that want a scalar.
 
 mod cursor;
 mod tape;
@@ -24,17 +24,17 @@ use cursor::Cursor;
 pub(super) use cursor::unescape;
 pub(super) use tape::{Kind, Tape};
 
-/// What is not JSON, and where.
+/// Why a document is not JSON, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} (byte {at})")]
 pub(super) struct Malformed {
     /// The byte, from 0, at which it was noticed.
     pub at: usize,
-    /// What was wrong.
+    /// What is wrong.
     pub what: &'static str,
 }
 
-/// What stands in a wanted place. Ranges are the document's bytes.
+/// What is in a wanted place. Ranges are in the document's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Found {
     /// Nothing.
@@ -44,7 +44,7 @@ pub(super) enum Found {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number, as it is written.
+    /// A number, as written.
     Number { from: usize, to: usize },
     /// What is between a string's quotes, and whether there are escapes in it.
     Text { from: usize, to: usize, escaped: bool },
@@ -52,8 +52,7 @@ pub(super) enum Found {
     Composite { from: usize, to: usize },
 }
 
-/// The wanted places as a tree of steps. Nodes are in preorder, so that a node and everything below it
-/// are one range.
+/// The wanted places as a tree of steps. Nodes are in preorder, so that a node and everything below it form one range.
 #[derive(Debug)]
 struct Node {
     /// Children by the step that leads to them.
@@ -68,24 +67,24 @@ struct Child {
     name: Box<[u8]>,
     /// The name's [`tag`].
     tag: u64,
-    /// The name as an array's index, where it is one.
+    /// The name as an array index, if it is one.
     index: Option<usize>,
     node: usize,
 }
 
 impl Node {
-    /// The child to which a field of this name leads.
+    /// The child that a field of this name leads to.
     #[inline]
     fn child(&self, name: &[u8]) -> Option<usize> {
         let (tag, length) = (tag(name), name.len());
-        let is_it = |child: &&Child| {
+        let matches = |child: &&Child| {
             child.tag == tag && child.name.len() == length && (length <= 8 || child.name[8..] == name[8..])
         };
-        self.children.iter().find(is_it).map(|child| child.node)
+        self.children.iter().find(matches).map(|child| child.node)
     }
 }
 
-/// A name's first eight bytes, or all of it and zeros.
+/// A name's first eight bytes, padded with zeros.
 #[inline]
 fn tag(name: &[u8]) -> u64 {
     match name.first_chunk::<8>() {
@@ -98,36 +97,36 @@ const ROOT: usize = 0;
 /// No node: nothing below is wanted.
 const UNWANTED: usize = usize::MAX;
 
-/// An object or array that is being read, in which something is wanted.
+/// An open object or array in which something is wanted.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     node: usize,
     /// What closes it.
     close: u8,
-    /// Whether this is what a union wraps: its opening and end are not the node's.
+    /// Whether this is the object that a union wraps: its start and end are not the node's.
     in_union: bool,
-    /// Whether the first field was taken for a union's.
+    /// Whether the first field was taken for the wrapping of a union.
     looked_through: bool,
-    /// How many elements or fields came.
+    /// Number of elements or fields so far.
     count: usize,
 }
 
-/// What a field's name says of its value.
+/// What a field's name says about its value.
 #[derive(Clone, Copy)]
 struct Next {
     node: usize,
-    /// Whether the value, if it is an object, may be what a union in this node wraps.
+    /// Whether the value, if an object, may be one wrapped by a union in this node.
     union: bool,
 }
 
-/// Where Kafka Connect's wrapping is looked for.
+/// The nodes of Kafka Connect's wrapping.
 #[derive(Debug)]
 struct Wrapping {
     schema: usize,
     payload: usize,
-    /// The wanted places inside of the payload.
+    /// The wanted places inside the payload.
     places: Vec<usize>,
-    /// Whether the document has other fields than those two.
+    /// Whether the document has fields other than those two.
     others: bool,
 }
 
@@ -144,30 +143,30 @@ pub(super) struct Scanner {
     found: Vec<Found>,
     /// The open objects and arrays.
     frames: Vec<Frame>,
-    /// What closes those in which nothing is wanted.
+    /// The closing brackets of those in which nothing is wanted.
     closers: Vec<u8>,
     /// A field name without its escapes.
     name: Vec<u8>,
     depth_max: usize,
 }
 
-/// A wanted place: ask [`Scanner::found`] for it.
+/// A wanted place, to pass to [`Scanner::found`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(pub usize);
 
 impl Scanner {
-    /// A scanner for these ways into a document; [`Place`] i is where the way i leads. `looking_through`:
-    /// also through Kafka Connect's and Avro's wrappings, see the module.
-    pub fn new(ways: &[&[String]], depth_max: usize, looking_through: bool) -> Self {
+    /// A scanner for these paths into a document; [`Place`] i is where path i leads. `looking_through`: also through
+    /// Kafka Connect's and Avro's wrappings, see the module.
+    pub fn new(paths: &[&[String]], depth_max: usize, looking_through: bool) -> Self {
         let (schema, payload) = ("schema".to_owned(), "payload".to_owned());
-        let mut all: Vec<Vec<String>> = ways.iter().map(|way| way.to_vec()).collect();
+        let mut all: Vec<Vec<String>> = paths.iter().map(|path| path.to_vec()).collect();
         if looking_through {
-            all.extend(ways.iter().map(|way| [std::slice::from_ref(&payload), way].concat()));
+            all.extend(paths.iter().map(|path| [std::slice::from_ref(&payload), path].concat()));
             all.extend([vec![schema], vec![payload]]);
         }
         let (nodes, mut places) = tree(&all);
         let wrapping = looking_through.then(|| {
-            let mut inside = places.split_off(ways.len());
+            let mut inside = places.split_off(paths.len());
             let (payload, schema) = (inside.pop().unwrap_or(UNWANTED), inside.pop().unwrap_or(UNWANTED));
             Wrapping { schema, payload, places: inside, others: false }
         });
@@ -185,7 +184,7 @@ impl Scanner {
         }
     }
 
-    /// What the last document that was scanned has in `place`.
+    /// What the last scanned document has at `place`.
     #[inline]
     pub fn found(&self, place: Place) -> Found {
         let places = match &self.wrapping {
@@ -201,7 +200,7 @@ impl Scanner {
         self.wrapping.is_some()
     }
 
-    /// Checks a document and notes what it has in the wanted places. After an error nothing is known of it.
+    /// Checks a document and notes what is in the wanted places. After an error, nothing is known about it.
     pub fn scan(&mut self, document: &[u8]) -> Result<(), Malformed> {
         if simdutf8::basic::from_utf8(document).is_err() {
             let at = std::str::from_utf8(document).map_or_else(|e| e.valid_up_to(), str::len);
@@ -226,7 +225,7 @@ impl Scanner {
             return Err(cursor.malformed("expected nothing more"));
         }
         self.wrapped = self.wrapping.as_ref().is_some_and(|wrapping| {
-            // The payload is only ever found as a field of the root: nowhere else is its name looked for.
+            // The payload is only ever found as a field of the root: its name is not looked for anywhere else.
             !wrapping.others
                 && self.found[wrapping.payload] != Found::Missing
                 && matches!(self.found[wrapping.schema], Found::Missing | Found::Null | Found::Composite { .. })
@@ -234,7 +233,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Reads a value, or the opening of one in which something is wanted: whether it was such an opening.
+    /// Reads a value, or the opening bracket of one in which something is wanted; returns whether it was an opening.
     #[inline]
     fn value(&mut self, cursor: &mut Cursor<'_>, next: Next) -> Result<bool, Malformed> {
         cursor.skip_space();
@@ -263,7 +262,7 @@ impl Scanner {
         Ok(false)
     }
 
-    /// Goes over an object or array in which nothing is wanted, or over the opening of another.
+    /// Skips an object or array in which nothing is wanted, or the opening bracket of another.
     fn composite(&mut self, cursor: &mut Cursor<'_>, next: Next, open: u8) -> Result<bool, Malformed> {
         let in_union = next.union && open == b'{';
         let from = cursor.at();
@@ -293,8 +292,8 @@ impl Scanner {
         Ok(true)
     }
 
-    /// Goes on to the next value, closing whatever ends before it; `None` where the document is done.
-    /// `opened`: the innermost object or array has only just begun.
+    /// Moves to the next value, closing whatever ends before it; `None` at the end of the document. `opened`: the
+    /// innermost object or array has only just been opened.
     #[inline]
     fn next(&mut self, cursor: &mut Cursor<'_>, mut opened: bool) -> Result<Option<Next>, Malformed> {
         loop {
@@ -342,7 +341,7 @@ impl Scanner {
         let Some(frame) = self.frames.last_mut() else { return Ok(Next { node: UNWANTED, union: false }) };
         let node = &self.nodes[frame.node];
         if frame.looked_through {
-            // It is not the only field, so it was no union's.
+            // The first field is not the only one, so this was not a union.
             frame.looked_through = false;
             self.found[frame.node + 1..node.end].fill(Found::Missing);
         }
@@ -352,7 +351,7 @@ impl Scanner {
         }
         match child {
             Some(child) => {
-                // A second field of this name: what the first one held does not count.
+                // In case this field is repeated: what the first one held does not count.
                 let below: Range<usize> = child..self.nodes[child].end;
                 self.found[below].fill(Found::Missing);
                 Ok(Next { node: child, union: false })
@@ -365,8 +364,8 @@ impl Scanner {
     }
 }
 
-/// What a union of Avro's JSON holds, if `object` is one of a scalar: an object with exactly one field, which
-/// is named after a type. `object` was scanned before; ranges are its bytes.
+/// The scalar in a union of Avro's JSON, if `object` is one: an object with exactly one field, named after a type.
+/// `object` has been scanned before; ranges are in its bytes.
 pub(super) fn scalar_in_union(object: &[u8]) -> Option<Found> {
     let mut cursor = Cursor::new(object);
     if cursor.peek() != b'{' {
@@ -395,30 +394,30 @@ pub(super) fn scalar_in_union(object: &[u8]) -> Option<Found> {
     (cursor.peek() == b'}').then_some(found)
 }
 
-/// Whether Avro names a scalar's type so.
+/// Whether this is Avro's name for a scalar type.
 pub(super) fn is_scalar_type(name: &[u8]) -> bool {
     const TYPES: [&[u8]; 7] = [b"string", b"int", b"long", b"float", b"double", b"bytes", b"boolean"];
     TYPES.contains(&name)
 }
 
-/// The tree of these ways, and the node at the end of each.
-fn tree(ways: &[Vec<String>]) -> (Vec<Node>, Vec<usize>) {
-    let mut order: Vec<usize> = (0..ways.len()).collect();
-    // Sorted, every way is inserted right after the one that it shares most steps with: preorder.
-    order.sort_by_key(|&i| &ways[i]);
+/// The tree of these paths, and the node at the end of each.
+fn tree(paths: &[Vec<String>]) -> (Vec<Node>, Vec<usize>) {
+    let mut order: Vec<usize> = (0..paths.len()).collect();
+    // In sorted order, every path is inserted right after the one that it shares most steps with: preorder.
+    order.sort_by_key(|&i| &paths[i]);
     let mut nodes = vec![Node { children: Vec::new(), end: 1 }];
-    let mut places = vec![ROOT; ways.len()];
+    let mut places = vec![ROOT; paths.len()];
     for i in order {
-        places[i] = insert(&mut nodes, &ways[i]);
+        places[i] = insert(&mut nodes, &paths[i]);
     }
     (nodes, places)
 }
 
-/// Adds a way to the tree: the node at its end.
-fn insert(nodes: &mut Vec<Node>, way: &[String]) -> usize {
+/// Adds a path to the tree; returns the node at its end.
+fn insert(nodes: &mut Vec<Node>, path: &[String]) -> usize {
     let mut at = ROOT;
     let mut passed = vec![ROOT];
-    for step in way {
+    for step in path {
         let name = step.as_bytes();
         let known = nodes[at].child(name);
         at = known.unwrap_or_else(|| {
@@ -430,12 +429,12 @@ fn insert(nodes: &mut Vec<Node>, way: &[String]) -> usize {
         passed.push(at);
     }
     let end = nodes.len();
-    // Ways come sorted, so that the last node lies below every node that was passed.
+    // Paths come sorted, so the last node is below every node passed.
     passed.into_iter().for_each(|node| nodes[node].end = end);
     at
 }
 
-/// The index that a step stands for in an array: digits without a leading zero.
+/// The array index that a step stands for: digits without a leading zero.
 pub(super) fn array_index(step: &str) -> Option<usize> {
     let canonical = step == "0" || (!step.starts_with('0') && step.bytes().all(|byte| byte.is_ascii_digit()));
     canonical.then(|| step.parse().ok()).flatten()

@@ -1,14 +1,14 @@
-//! A document as a flat list of tokens, for what must be put in order before it is written.
+//! A document as a flat list of tokens, for what must be sorted before it is written.
 //!
-//! Reading one takes time by its length, whatever it is nested like, and allocates nothing once the lists
-//! have grown. Who goes through a tape recurses as deep as the document is nested: the scanner's limit holds.
+//! Reading takes linear time, however deeply the document is nested, and allocates nothing once the lists have grown. A
+//! caller that walks a tape recurses as deep as the document is nested: the scanner's limit bounds that.
 
 use std::cmp::Ordering;
 
 use super::Malformed;
 use super::cursor::{Cursor, Text, unescape};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dedup) enum Kind {
     Null,
@@ -25,9 +25,9 @@ pub(in crate::dedup) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::dedup) struct Token {
     pub kind: Kind,
-    /// The token after this one and all that is in it.
+    /// The token after this one and everything inside it.
     pub next: usize,
-    /// How many elements or fields it has; a field is a name's token and its value's.
+    /// Number of elements or fields; a field is two tokens, its name and its value.
     pub count: usize,
     from: usize,
     to: usize,
@@ -44,8 +44,8 @@ pub(in crate::dedup) struct Tape {
 }
 
 impl Tape {
-    /// Reads `document` in place of what was read before. It is one that a scanner has accepted, or a part of
-    /// it; where it is not JSON this is told, but UTF-8 is not looked at.
+    /// Reads `document`, replacing what was read before. It must be one that a scanner has accepted, or a part of it;
+    /// anything but JSON is an error, but UTF-8 is not checked.
     pub fn read(&mut self, document: &[u8]) -> Result<(), Malformed> {
         self.tokens.clear();
         self.open.clear();
@@ -53,7 +53,7 @@ impl Tape {
         let mut cursor = Cursor::new(document);
         loop {
             self.value(&mut cursor)?;
-            if !self.go_on(&mut cursor)? {
+            if !self.advance(&mut cursor)? {
                 break;
             }
         }
@@ -66,7 +66,7 @@ impl Tape {
         self.tokens[at]
     }
 
-    /// A text's bytes, without escapes, or a number as it is written in `document`.
+    /// A text's bytes, without escapes, or a number as written in `document`.
     pub fn bytes<'a>(&'a self, at: usize, document: &'a [u8]) -> &'a [u8] {
         let token = self.tokens[at];
         let from = if token.kind == Kind::Escaped { &self.text[..] } else { document };
@@ -84,7 +84,7 @@ impl Tape {
         })
     }
 
-    /// An object's fields: the name's token and the value's, in the order in which they are written.
+    /// An object's fields in the order in which they are written: the tokens of name and value.
     pub fn fields(&self, at: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let token = self.tokens[at];
         let mut next = at + 1;
@@ -95,7 +95,7 @@ impl Tape {
         })
     }
 
-    /// Appends an object's fields to `fields`, in the order of their names; of several with one name the last.
+    /// Appends an object's fields to `fields`, sorted by name; of several with the same name, only the last.
     pub fn push_fields(
         &self,
         at: usize,
@@ -109,7 +109,7 @@ impl Tape {
             return;
         }
         let name = |field: (usize, usize)| self.bytes(field.0, document);
-        // Later ones come first among those of one name, and the first of these is kept.
+        // Among fields with the same name, later ones sort first, and the first is kept.
         fields[from..].sort_unstable_by(|&a, &b| order(name(a), name(b)).then(b.0.cmp(&a.0)));
         let mut kept = from;
         for i in from + 1..fields.len() {
@@ -135,7 +135,7 @@ impl Tape {
         self.push(Kind::Escaped, from, self.text.len());
     }
 
-    /// Reads a value, or the opening of an object or array.
+    /// Reads a value, or the opening bracket of an object or array.
     fn value(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
         cursor.skip_space();
         match cursor.peek() {
@@ -160,8 +160,8 @@ impl Tape {
         Ok(())
     }
 
-    /// Goes on to the next value, over a field's name if it has one; false where the document is done.
-    fn go_on(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Malformed> {
+    /// Moves to the next value, past a field's name if it has one; false at the end of the document.
+    fn advance(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Malformed> {
         loop {
             let Some(&open) = self.open.last() else { return Ok(false) };
             let opened = open + 1 == self.tokens.len();

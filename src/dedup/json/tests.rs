@@ -17,8 +17,8 @@ fn steps(names: &[&str]) -> Vec<String> {
 }
 
 fn scan(document: &[u8], names: &[&str]) -> Result<Found, Malformed> {
-    let way = steps(names);
-    let mut scanner = Scanner::new(&[&way], DEPTH_MAX, false);
+    let path = steps(names);
+    let mut scanner = Scanner::new(&[&path], DEPTH_MAX, false);
     scanner.scan(document)?;
     Ok(scanner.found(Place(0)))
 }
@@ -63,8 +63,8 @@ fn the_last_of_two_equal_fields_counts_and_nothing_inside_the_first() {
 
 #[test]
 fn nothing_is_left_over_from_the_document_before() {
-    let way = steps(&["a"]);
-    let mut scanner = Scanner::new(&[&way], DEPTH_MAX, false);
+    let path = steps(&["a"]);
+    let mut scanner = Scanner::new(&[&path], DEPTH_MAX, false);
     scanner.scan(br#"{"a":1}"#).unwrap();
     scanner.scan(b"[[[").unwrap_err();
     scanner.scan(br#"{"b":1}"#).unwrap();
@@ -87,8 +87,8 @@ fn nesting_is_bounded_and_takes_no_stack() {
         let ours = scan(document.as_bytes(), &["a"]).is_ok();
         assert_eq!(ours, serde_json::from_str::<Value>(&document).is_ok(), "{depth}");
     }
-    let way = steps(&["a"]);
-    let mut scanner = Scanner::new(&[&way], usize::MAX, false);
+    let path = steps(&["a"]);
+    let mut scanner = Scanner::new(&[&path], usize::MAX, false);
     let depth = 1_000_000;
     let document = "{\"a\":".repeat(depth) + "1" + &"}".repeat(depth);
     assert_eq!(scanner.scan(document.as_bytes()), Ok(()));
@@ -239,9 +239,9 @@ fn any_document() -> impl Strategy<Value = String> {
     })
 }
 
-/// What serde_json has where `way` leads.
-fn look_up<'v>(mut value: &'v Value, way: &[String]) -> Option<&'v Value> {
-    for step in way {
+/// What serde_json has where `path` leads.
+fn look_up<'v>(mut value: &'v Value, path: &[String]) -> Option<&'v Value> {
+    for step in path {
         value = match value {
             Value::Object(fields) => fields.get(step)?,
             Value::Array(elements) => elements.get(array_index(step)?)?,
@@ -332,14 +332,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn finds_what_serde_json_finds(document in any_document(), ways in prop::collection::vec(prop::collection::vec(any_name(), 0..4), 1..5)) {
+    fn finds_what_serde_json_finds(document in any_document(), paths in prop::collection::vec(prop::collection::vec(any_name(), 0..4), 1..5)) {
         let value: Value = serde_json::from_str(&document).unwrap();
-        let borrowed: Vec<&[String]> = ways.iter().map(Vec::as_slice).collect();
+        let borrowed: Vec<&[String]> = paths.iter().map(Vec::as_slice).collect();
         let mut scanner = Scanner::new(&borrowed, DEPTH_MAX, false);
         prop_assert_eq!(scanner.scan(document.as_bytes()), Ok(()));
-        for (i, way) in ways.iter().enumerate() {
-            let (found, expected) = (scanner.found(Place(i)), look_up(&value, way));
-            prop_assert!(is_same(&document, found, expected), "{:?}: {:?} instead of {:?}", way, found, expected);
+        for (i, path) in paths.iter().enumerate() {
+            let (found, expected) = (scanner.found(Place(i)), look_up(&value, path));
+            prop_assert!(is_same(&document, found, expected), "{:?}: {:?} instead of {:?}", path, found, expected);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Goal: the rules' meaning, written a second time in the plainest way with everything kept, agrees with the model on
-//! random records of every kind.
+//! Goal: the model agrees, on random records of every kind, with a second implementation of the rules that is as plain
+//! as possible and keeps everything.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -42,7 +42,7 @@ struct Settings {
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
     seen: Option<i64>,
-    /// Of the streamed change, and of the snapshot's read.
+    /// The versions of the streamed change and of the snapshot's read.
     streamed: Option<u8>,
     read: Option<u8>,
     scope: Option<u8>,
@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-/// Everything that has happened, and the rules applied to it by looking all of it through.
+/// Everything that has happened; the rules are applied by searching all of it.
 struct Plain {
     settings: Settings,
     now: Option<i64>,
@@ -64,8 +64,7 @@ struct Plain {
     history: Vec<(i64, u8, u8)>,
     /// Scope, bound, where it began.
     segments: Vec<(u8, Option<u8>, i64)>,
-    /// Whether a scope was found to have come back unnoticed among three or more: what the staircases know of
-    /// such a history is less than all of it.
+    /// Whether, among three or more scopes, one came back unnoticed: the staircases do not know all of such a history.
     is_beyond: Cell<bool>,
 }
 
@@ -115,7 +114,7 @@ impl Plain {
         })
     }
 
-    /// Where a scope went on after another one's segment had begun, unnoticed.
+    /// Where a scope continued unnoticed after another one's segment had begun.
     fn came_back(&self, scope: u8, version: u8, began: i64) -> Option<i64> {
         self.reached(scope, began).filter(|reached| *reached < version)?;
         self.history.iter().filter(|(at, s, v)| *s == scope && *at > began && *v >= version).map(|(at, ..)| *at).min()
@@ -208,7 +207,7 @@ impl Plain {
         if (back.is_some() || (is_new && !self.segments.is_empty())) && !self.settings.forward_epochs {
             return (Reason::EpochChanged, false, None, None);
         }
-        // `Newer` stands for a record that takes part in its scope's history.
+        // `Newer` marks a record that takes part in its scope's history.
         let note = row.scope.map(|_| back.map_or(Order::Newer, Order::Back));
         let (reason, forwarded, remember) = if truncated {
             (Reason::TableTruncated, false, None)
@@ -236,7 +235,7 @@ impl Plain {
         let made = if is_read {
             Entry { seen, streamed: e.streamed, read: row.version, scope, owes }
         } else {
-            // A read that is not above it, or that can win no more, is of no use.
+            // A read that is not above it, or that can no longer win, is of no use.
             let read = e.read.filter(|_| by_version && e.read > row.version);
             Entry { seen, streamed: row.version, read, scope, owes }
         };
@@ -314,7 +313,7 @@ fn any_row() -> impl Strategy<Value = Row> {
     ];
     let (scope, version) = (prop::option::weighted(0.9, 0_u8..4), prop::option::weighted(0.9, 0_u8..30));
     (kind, 0_u8..4, scope, version).prop_map(|(kind, key, scope, version)| {
-        // What a null value has to say is its identity.
+        // A null value has nothing but an identity.
         let is_null = kind == Kind::Tombstone;
         let (scope, version) = (scope.filter(|_| !is_null), version.filter(|_| !is_null));
         Row { kind, key, scope, version }
@@ -324,7 +323,7 @@ fn any_row() -> impl Strategy<Value = Row> {
 fn any_given() -> impl Strategy<Value = Given> {
     let rows = prop_oneof![6 => prop::collection::vec(any_row(), 1), 1 => prop::collection::vec(any_row(), 2..4)];
     (rows, prop::option::weighted(0.8, 0_i64..120)).prop_map(|(mut rows, timestamp)| {
-        // The scope is the record's, and what is in several rows are changes.
+        // The scope belongs to the record, and several rows are all changes.
         let scope = rows[0].scope;
         if rows.len() > 1 {
             rows.iter_mut().for_each(|row| (row.kind, row.scope) = (Kind::Change, scope));
@@ -350,7 +349,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     })
 }
 
-/// The words do not matter: what is judged here has its kind already.
+/// The words do not matter, since what is judged here already has its kind.
 fn reads_by_version() -> Kinds {
     let (delete, read, truncate, message, table) = Default::default();
     let of = paths(&["value.op"]);
@@ -396,7 +395,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn the_model_means_what_the_rules_say_of_every_kind_of_record(
+    fn model_agrees_with_the_plain_rules(
         given in prop::collection::vec(any_given(), 0..80),
         settings in any_settings(),
     ) {
@@ -415,15 +414,15 @@ proptest! {
     }
 
     #[test]
-    fn replaying_any_part_of_the_input_changes_nothing(
+    fn replaying_part_of_the_input_changes_nothing(
         given in prop::collection::vec(any_given(), 1..40),
         settings in any_settings(),
         parts in prop::collection::vec((0_usize..40, 0_usize..40), 1..4),
     ) {
         let mut model = Model::new(Arc::new(rules_of(&settings)));
         given.iter().enumerate().for_each(|(offset, given)| {
- judge(&mut model, given, offset as i64);
- });
+            judge(&mut model, given, offset as i64);
+        });
         let (before, progress) = (entries(&model), model.progress().clone());
         for (from, length) in parts {
             for (offset, given) in given.iter().enumerate().skip(from).take(length) {
@@ -434,9 +433,9 @@ proptest! {
         prop_assert_eq!(model.progress(), &progress);
     }
 
-    /// A source that sends all of it again, at later offsets: what was newest stays so.
+    /// A source sends everything again at later offsets: what was newest stays newest.
     #[test]
-    fn redelivering_a_prefix_in_its_order_leaves_the_newest_versions(
+    fn prefix_redelivered_in_order_leaves_the_newest_versions(
         given in prop::collection::vec((0_u8..3, 0_u8..30), 1..40),
         failover in 0_usize..40,
         failback in 0_usize..40,
@@ -446,7 +445,7 @@ proptest! {
         let mut at = 0;
         let mut give = |model: &mut Model, (number, (key, _)): (usize, &(u8, u8))| {
             let second = (failover..failover + failback).contains(&number);
-            // Each source counts on from where it was.
+            // Each source continues counting from where it was.
             let row = Row { kind: Kind::Change, key: *key, scope: Some(u8::from(second)), version: Some(number as u8) };
             judge(model, &Given { rows: vec![row], timestamp: None }, at);
             at += 1;
@@ -457,9 +456,9 @@ proptest! {
         prop_assert_eq!(entries(&model), before);
     }
 
-    /// Whatever the reads' versions, and whichever way they are compared.
+    /// Whatever the versions of the reads, and however they are compared.
     #[test]
-    fn changes_and_reads_that_are_redelivered_in_their_order_are_dropped(
+    fn changes_and_reads_redelivered_in_order_are_dropped(
         given in prop::collection::vec((0_u8..3, any::<bool>(), 0_u8..30), 1..40),
         prefix in 0_usize..40,
         by_version in any::<bool>(),
@@ -478,7 +477,7 @@ proptest! {
 
     /// What the engine does at the end of a transaction and at an abort.
     #[test]
-    fn an_aborted_transaction_leaves_progress_as_it_was(
+    fn aborted_transaction_leaves_progress_unchanged(
         given in prop::collection::vec(any_given(), 1..60),
         ends in prop::collection::vec((1_usize..8, any::<bool>()), 1..30),
     ) {
@@ -493,8 +492,8 @@ proptest! {
         };
         let mut straight = Model::new(Arc::new(rules_of(&settings)));
         given.iter().enumerate().for_each(|(offset, given)| {
- judge(&mut straight, given, offset as i64);
- });
+            judge(&mut straight, given, offset as i64);
+        });
         let mut model = Model::new(Arc::new(rules_of(&settings)));
         let mut committed = (Progress::default(), Entries::default(), 0, None);
         let mut ends = ends.into_iter().chain(std::iter::repeat((5, true)));
@@ -502,8 +501,8 @@ proptest! {
             let (count, commits) = ends.next().unwrap();
             let to = given.len().min(committed.2 + count);
             (committed.2..to).for_each(|offset| {
- judge(&mut model, &given[offset], offset as i64);
- });
+                judge(&mut model, &given[offset], offset as i64);
+            });
             if commits {
                 committed.0.clone_from(&model.progress);
                 (committed.1, committed.2, committed.3) = (model.entries.clone(), to, model.next);

@@ -1,5 +1,5 @@
-//! Rules with everything resolved that does not depend on a record: which ways lead into which document, and
-//! what is compared with what.
+//! Rules with everything resolved that does not depend on a record: which paths lead into which document, and what is
+//! compared with what.
 
 use crate::dedup::json::{Place, Scanner};
 use crate::dedup::number;
@@ -10,7 +10,7 @@ use crate::dedup::version;
 use super::identity::PartPlan;
 use crate::dedup::vocabulary::{Format, Kind, MissingPart, TimeUnit, VersionKind};
 
-/// Recursion through a document ends here, whatever the limits say.
+/// Maximum recursion depth in a document, whatever the limits say.
 const DEPTH_MAX: usize = 512;
 
 /// Where a path leads, with everything resolved.
@@ -28,14 +28,14 @@ pub(super) enum Target {
     Const(Scalar),
 }
 
-/// A target, and the path that names it to people.
+/// A target, and the path to name in messages.
 #[derive(Debug)]
 pub(super) struct Spot {
     pub target: Target,
     pub path: Path,
 }
 
-/// What a value is compared with, by type and value.
+/// A constant to compare values with, by type and value.
 #[derive(Debug)]
 pub(super) enum Word {
     Bool(bool),
@@ -48,10 +48,10 @@ pub(super) enum Word {
 #[derive(Debug)]
 pub(super) struct VersionPlan {
     pub of: Vec<Spot>,
-    /// Empty where the part is not raised.
+    /// Empty if the part is not raised.
     pub at_least: Vec<Spot>,
     pub kind: VersionKind,
-    /// The least that it can be, and that as a version's bytes.
+    /// The minimum, and its encoding as a version.
     pub min: Option<(i64, Vec<u8>)>,
     pub unit: TimeUnit,
     pub none: Vec<Word>,
@@ -73,11 +73,11 @@ pub(super) struct KindsPlan {
     pub of: Vec<Spot>,
     pub words: Vec<(Word, Kind)>,
     pub table: Vec<Vec<Spot>>,
-    /// Whether there are truncates that a row's table could have.
+    /// Whether the rules know truncates, so that a row's table may have one.
     pub truncates: bool,
 }
 
-/// The rules as a reader needs them.
+/// The rules in the form that a reader needs.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub identity: Vec<PartPlan>,
@@ -99,40 +99,40 @@ pub(super) struct Compiled {
 
 /// The plan of these rules.
 pub(super) fn compile(rules: &Rules) -> Compiled {
-    let mut ways = Ways { rules, key: Vec::new(), value: Vec::new(), deep: false };
-    let identity = ways.parts(&rules.identity.parts);
-    let version: Vec<_> = rules.version.iter().flat_map(|v| &v.parts).map(|part| ways.version(part)).collect();
+    let mut compiler = Compiler { rules, key: Vec::new(), value: Vec::new(), deep: false };
+    let identity = compiler.parts(&rules.identity.parts);
+    let version: Vec<_> = rules.version.iter().flat_map(|v| &v.parts).map(|part| compiler.version(part)).collect();
     let epoch = rules.epoch.iter().flat_map(|epoch| &epoch.parts);
-    let epoch = epoch.map(|part| EpochPlan { of: ways.spots(&part.of), none: words(&part.none) }).collect();
-    let kinds = rules.kinds.as_ref().map(|kinds| ways.kinds(kinds));
+    let epoch = epoch.map(|part| EpochPlan { of: compiler.spots(&part.of), none: words(&part.none) }).collect();
+    let kinds = rules.kinds.as_ref().map(|kinds| compiler.kinds(kinds));
     let binlog = version.iter().any(|part| part.kind == VersionKind::Binlog);
-    let (key, value) = (ways.scanner(&ways.key, rules.key_format), ways.scanner(&ways.value, rules.value_format));
+    let (key, value) = (compiler.scanner(&compiler.key, rules.key_format), compiler.scanner(&compiler.value, rules.value_format));
     Compiled { plan: Plan { identity, version, epoch, kinds, binlog }, key, value }
 }
 
-/// The ways into the documents that were needed so far.
-pub(super) struct Ways<'r> {
+/// Builds a plan; collects the paths into the documents that it needs.
+pub(super) struct Compiler<'r> {
     rules: &'r Rules,
     key: Vec<&'r [String]>,
     value: Vec<&'r [String]>,
-    /// Whether whole documents are gone through, recursing.
+    /// Whether whole documents are walked, recursively.
     deep: bool,
 }
 
-impl<'r> Ways<'r> {
-    fn scanner(&self, ways: &[&[String]], format: Format) -> Option<Scanner> {
+impl<'r> Compiler<'r> {
+    fn scanner(&self, paths: &[&[String]], format: Format) -> Option<Scanner> {
         let depth_max = self.rules.limits.json_depth_max;
         let depth_max = if self.deep { depth_max.min(DEPTH_MAX) } else { depth_max };
-        (!ways.is_empty()).then(|| Scanner::new(ways, depth_max, format == Format::ConnectJson))
+        (!paths.is_empty()).then(|| Scanner::new(paths, depth_max, format == Format::ConnectJson))
     }
 
-    /// Where a scalar stands: a key or value without steps is its raw bytes.
+    /// Where a scalar is: a key or value without steps is its raw bytes.
     pub(super) fn spot(&mut self, path: &'r Path) -> Spot {
         let target = if path.is_inside() { self.inside(path) } else { None };
         Spot { target: target.unwrap_or_else(|| whole(&path.source)), path: path.clone() }
     }
 
-    /// Where a document stands: a key or value without steps is one, unless its format is bytes.
+    /// Where a document is: a key or value without steps is one, unless its format is bytes.
     pub(super) fn document(&mut self, path: &'r Path) -> Spot {
         self.deep = true;
         let format = match path.source {
@@ -144,9 +144,9 @@ impl<'r> Ways<'r> {
     }
 
     fn inside(&mut self, path: &'r Path) -> Option<Target> {
-        let add = |ways: &mut Vec<&'r [String]>| {
-            ways.push(&path.steps);
-            Place(ways.len() - 1)
+        let add = |paths: &mut Vec<&'r [String]>| {
+            paths.push(&path.steps);
+            Place(paths.len() - 1)
         };
         match path.source {
             Source::Key => Some(Target::InKey(add(&mut self.key))),
@@ -175,7 +175,7 @@ impl<'r> Ways<'r> {
         VersionPlan { of, at_least, kind, min, unit, none, lenient: *lenient, required: *required, missing }
     }
 
-    /// Where arrays may stand: the key or the value may be one.
+    /// Where arrays may be: the key or the value itself may be one.
     fn arrays(&mut self, paths: &'r [Path]) -> Vec<Spot> {
         paths.iter().map(|path| self.document(path)).collect()
     }
@@ -201,7 +201,7 @@ fn words(scalars: &[Scalar]) -> Vec<Word> {
         Scalar::Text(text) => Word::Text(text.clone().into_bytes()),
         Scalar::Number(number) => {
             let mut canonical = Vec::new();
-            // A number of a path has no exponent that is too long.
+            // A constant's exponent is never too long.
             let _ = number::write_canonical(number.as_str().as_bytes(), &mut canonical);
             Word::Number(canonical)
         }

@@ -1,5 +1,5 @@
-//! Reads identities: a part after the other into the arena, rows aside until all is read. What each part needs of a
-//! record is settled once, as a plan.
+//! Reads identities: one part after another into the arena, rows separately until all are read. What each part needs
+//! from a record is settled once, as a plan.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use crate::dedup::path::{Path, Source};
 use crate::dedup::rules::{Limits, Names, Part};
 
 use super::Refusal;
-use super::compile::{Spot, Ways};
+use super::compile::{Spot, Compiler};
 use super::refusal;
 use super::view::{Value, View};
 
-/// More names of a row's fields are not read.
+/// Maximum number of fields that identify a row.
 const NAMES_MAX: usize = 64;
 
 /// See [`Part`].
@@ -36,7 +36,7 @@ pub(super) enum NamesPlan {
     At(Spot),
 }
 
-impl<'r> Ways<'r> {
+impl<'r> Compiler<'r> {
     /// The plans of these parts.
     pub(super) fn parts(&mut self, parts: &'r [Part]) -> Vec<PartPlan> {
         parts.iter().map(|part| self.part(part)).collect()
@@ -83,10 +83,10 @@ pub(super) struct Scratch {
     rows: Rows,
 }
 
-/// The rows of a record, in their identities' bytes.
+/// The rows of a record, as identity bytes.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
-    /// Where in the arena they belong; `None` where the identity has none.
+    /// Where they belong in the arena; `None` if the identity has no rows.
     at: Option<usize>,
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -94,7 +94,7 @@ pub(super) struct Rows {
 
 /// Why there is no identity.
 pub(super) enum Trouble<'p> {
-    /// What stands there is missing or null.
+    /// The value at this path is missing or null.
     Missing(&'p Path),
     Refused(Refusal),
 }
@@ -125,7 +125,7 @@ pub(super) struct Parts<'a, 's> {
 }
 
 impl<'a> Parts<'a, '_> {
-    /// Appends the parts, the first row's among them: how many rows there are, 1 where there are no rows.
+    /// Appends the parts, including the first row's; returns the number of rows, 1 if the identity has none.
     pub fn read(&mut self, parts: &'a [PartPlan]) -> Result<usize, Trouble<'a>> {
         self.scratch.rows.at = None;
         self.parts(parts)?;
@@ -140,7 +140,7 @@ impl<'a> Parts<'a, '_> {
         Ok(ends.len())
     }
 
-    /// Appends the identity of row `row` again, that of the first one having been read to `first`.
+    /// Appends the identity for row `row`; the one for the first row has been read to `first`.
     pub fn append_row(&mut self, first: &Range<usize>, row: usize) {
         let Rows { at: Some(at), bytes, ends } = &self.scratch.rows else { return };
         let Some(&end) = ends.get(row) else { return };
@@ -208,7 +208,7 @@ impl<'a> Parts<'a, '_> {
         let (from, rows_at) = (self.arena.len(), self.scratch.rows.at);
         let mut missing = None;
         for parts in alternatives {
-            // What an alternative of one part is, it is as if it stood there alone.
+            // An alternative of one part is encoded as if that part stood alone.
             if parts.len() != 1 {
                 identity::push_list(parts.len(), self.arena);
             }
@@ -225,7 +225,7 @@ impl<'a> Parts<'a, '_> {
         }
     }
 
-    /// Reads the rows of the object or array that stands there.
+    /// Reads the rows of an object or array.
     fn rows(&mut self, of: &'a [Spot], named: &'a NamesPlan) -> Result<&'a Path, Trouble<'a>> {
         let Some(first) = of.first() else { return Err(refusal::no_alternative().into()) };
         let found = of.iter().find(|spot| !self.view.look_up(&spot.target).is_missing());
@@ -245,7 +245,7 @@ impl<'a> Parts<'a, '_> {
         let looking_through = self.view.is_looking_through(&spot.target);
         let Scratch { tape, rows, .. } = &mut *self.scratch;
         tape.read(document).map_err(|_| refusal::not_a_document(&spot.path))?;
-        // A second list of rows is a contradiction that `Rules::problems` tells of: its first row counts.
+        // A second list of rows is a contradiction that `Rules::problems` reports: only its first row counts.
         let is_second = rows.at.is_some();
         let row = Row { tape, document, names, looking_through, path: &spot.path };
         if tape.token(0).kind == TokenKind::Object {
@@ -273,7 +273,7 @@ impl<'a> Parts<'a, '_> {
         Ok(&spot.path)
     }
 
-    /// The names in the array of texts that stands there, sorted, each once.
+    /// The names in an array of strings, sorted, each once.
     fn names(&mut self, at: &'a Spot) -> Result<Vec<Vec<u8>>, Trouble<'a>> {
         let document = match self.view.look_up(&at.target) {
             Value::Missing => return Err(Trouble::Missing(&at.path)),
@@ -297,7 +297,7 @@ impl<'a> Parts<'a, '_> {
     }
 }
 
-/// Reads objects' identifying fields.
+/// Reads the identifying fields of objects.
 struct Row<'a, 't> {
     tape: &'t Tape,
     document: &'t [u8],
@@ -340,7 +340,7 @@ impl<'a> Row<'a, '_> {
                 if !json::is_scalar_type(name) {
                     return Err(refusal::identity_not_scalar(self.path).into());
                 }
-                // What a union holds is no union again.
+                // A union does not hold another union.
                 Row { looking_through: false, ..*self }.push_scalar(at + 2, out)
             }
             TokenKind::Object | TokenKind::Array => Err(refusal::identity_not_scalar(self.path).into()),

@@ -1,19 +1,18 @@
-//! Reads out of a record what it is to be judged by: identity, version, scope, kind.
+//! Reads from a record what it is judged by: identity, version, scope, kind.
 //!
-//! Only what the rules name is read. A key or value in which they name nothing is not looked into, so it
-//! may hold anything; one in which they do is checked as a whole, so that a record is refused for what is
-//! wrong with it and not for what the rules happen to want.
+//! Only what the rules name is read. A key or value in which they name nothing is not parsed and may hold anything; one
+//! in which they do is checked as a whole, so that a record is refused for what is wrong with it and not for what the
+//! rules happen to need.
 //!
-//! **A null value** is left to `on_null_value`. If that follows deletes, the identity is read from what such a
-//! record still has (key, headers, its place) and there is neither version nor scope.
+//! **A null value** is left to `on_null_value`. If that follows deletes, the identity is read from what such a record
+//! still has (key, headers, its place), and there is neither version nor scope.
 //!
-//! **Missing** is what is not there, and null. A `first_of` goes on to the next place; for a version so do the
-//! values in `none`. A record of which an epoch's part is one of that part's `none`, or of which a binlog
-//! position is missing, is in no scope.
+//! **Missing** means absent or null. A `first_of` then continues with the next place; for a version, so do the values
+//! in `none`. A record is in no scope if a part of its epoch is one of that part's `none`, or if a binlog position is
+//! missing.
 //!
-//! **Tables and messages.** A truncate's identity is its table, a message's its own identity, or the table
-//! where that is missing, together with its version. Both begin with a tag of their own: see
-//! [`super::identity`].
+//! **Tables and messages.** A truncate's identity is its table; a message's is its own identity, or the table if that
+//! is missing, together with its version. Both begin with their own tag: see [`super::identity`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,36 +38,36 @@ use identity::{Parts, Trouble};
 use version::Versions;
 use view::View;
 
-/// What was read of a record, or of one of its rows; ranges point into the arena that it was read into.
+/// What was read from a record, or for one of its rows; ranges point into the arena that it was read into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The store's key: kind byte and identity, see [`super::identity`].
+    /// The store key: kind byte and identity, see [`super::identity`].
     pub key: Range<usize>,
-    /// The version's bytes, see [`super::version`]; `None` where the rules have none, or where it is
-    /// missing or null in the record.
+    /// The version's bytes, see [`super::version`]; `None` if the rules have none, or if it is missing or null in the
+    /// record.
     pub version: Option<Range<usize>>,
-    /// The scope's bytes: parts as of an identity, a missing one as null; `None` where the rules have no epoch,
-    /// or where the record is in no scope.
+    /// The scope's bytes: parts encoded like an identity's, a missing one as null; `None` if the rules have no epoch,
+    /// or if the record is in no scope.
     pub scope: Option<Range<usize>>,
-    /// What kind of change it is.
+    /// The kind of change.
     pub kind: Kind,
-    /// The store's key of its table's truncates, where the rules tell these apart.
+    /// The store key of its table's truncates, if the rules distinguish these.
     pub table: Option<Range<usize>>,
 }
 
-/// What came of reading a record.
+/// The result of reading a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// It can be judged.
     Row(Row),
-    /// It can be judged row by row; never fewer than two.
+    /// It can be judged row by row; there are at least two.
     Rows(Vec<Row>),
-    /// It cannot.
+    /// It cannot be judged.
     Refused(Refusal),
 }
 
 impl Reading {
-    /// The rows that are to be judged: none where the record was refused.
+    /// The rows to judge: none if the record was refused.
     pub fn rows(&self) -> &[Row] {
         match self {
             Reading::Row(row) => std::slice::from_ref(row),
@@ -78,12 +77,12 @@ impl Reading {
     }
 }
 
-/// Reads records by rules. One reader serves one thread; it keeps its scratch memory.
+/// Reads records by rules. A reader serves one thread and reuses its buffers.
 #[derive(Debug)]
 pub struct Reader {
     rules: Arc<Rules>,
     plan: Plan,
-    /// Read inside the key and the value; `None` where the rules name nothing there.
+    /// Scanners for the key and the value; `None` if the rules name nothing inside.
     key: Option<Scanner>,
     value: Option<Scanner>,
     identity: identity::Scratch,
@@ -92,20 +91,20 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader by these rules; see [`Rules::problems`] for rules that contradict themselves.
+    /// A reader with these rules; see [`Rules::problems`] for rules that contradict themselves.
     pub fn new(rules: Arc<Rules>) -> Self {
         let Compiled { plan, key, value } = compile::compile(&rules);
         let (identity, version) = (identity::Scratch::default(), version::Scratch::default());
         Self { rules, plan, key, value, identity, version, word: Vec::new() }
     }
 
-    /// The rules that it reads by.
+    /// Its rules.
     pub fn rules(&self) -> &Arc<Rules> {
         &self.rules
     }
 
-    /// Appends store keys (kind byte and identity, or its digest), the version's bytes and the scope's to
-    /// `arena`; the rows' ranges point into it. A refused record leaves it as it was.
+    /// Appends store keys (kind byte and identity, or its digest), the version's bytes and the scope's to `arena`; the
+    /// rows' ranges point into it. A refused record leaves the arena as it was.
     pub fn read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Reading {
         let from = arena.len();
         match self.try_read(record, arena) {
@@ -177,17 +176,17 @@ impl Reader {
         })
     }
 
-    /// Checks the record's size and its documents, and notes what they have in the wanted places.
+    /// Checks the record's size and its documents, and notes what is in the wanted places.
     fn scan(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
         let limits = &self.rules.limits;
         let (key, value) = (record.key.map_or(0, <[u8]>::len), record.value.map_or(0, <[u8]>::len));
         let headers = record.headers.as_bytes().len();
-        let takes = [
+        let sizes = [
             ("the record takes", key + value + headers, limits.record_bytes_max),
             ("the key takes", key, limits.key_bytes_max),
             ("the headers take", headers, limits.header_bytes_max),
         ];
-        if let Some((what, bytes, bytes_max)) = takes.into_iter().find(|(_, bytes, bytes_max)| bytes > bytes_max) {
+        if let Some((what, bytes, bytes_max)) = sizes.into_iter().find(|(_, bytes, bytes_max)| bytes > bytes_max) {
             return Err(refusal::too_large(what, bytes, bytes_max));
         }
         if record.value.is_none() && self.rules.actions.null_value != OnNull::FollowDelete {
@@ -203,7 +202,7 @@ impl Reader {
     }
 }
 
-/// What is appended, if it counts.
+/// The range that `append` added, if it returns true; otherwise the arena is left as it was.
 fn ranged(
     arena: &mut Vec<u8>,
     append: impl FnOnce(&mut Vec<u8>) -> Result<bool, Refusal>,
@@ -216,14 +215,14 @@ fn ranged(
     Ok(None)
 }
 
-/// The kind that the record's word says; a plain change where it says none that the rules know.
+/// The kind that the record's word stands for; a plain change if there is none or the rules do not know it.
 fn kind_of(kinds: &KindsPlan, view: View<'_>, scratch: &mut Vec<u8>) -> Kind {
     let Some((_, value)) = view.first(&kinds.of, |_| false) else { return Kind::Change };
     let said = kinds.words.iter().find(|(word, _)| value.is(word, scratch));
     said.map_or(Kind::Change, |(_, kind)| *kind)
 }
 
-/// Appends the store keys of all rows, `first` being the first one's before it is shortened.
+/// Appends the store keys of all rows; `first` is the first row's, not yet shortened.
 fn append_rows(parts: &mut Parts<'_, '_>, first: &Range<usize>, rows: usize) -> Vec<Range<usize>> {
     let identity = first.start + 1..first.end;
     let append = |row| {
@@ -236,7 +235,7 @@ fn append_rows(parts: &mut Parts<'_, '_>, first: &Range<usize>, rows: usize) -> 
     (0..rows).map(append).collect()
 }
 
-/// Appends the store key of the record's table; `parts` begin after its kind byte.
+/// Appends the store key of the record's table; `parts` starts after its kind byte.
 fn read_table(parts: &mut Parts<'_, '_>, kinds: &KindsPlan) -> Result<Range<usize>, Refusal> {
     parts.arena.extend_from_slice(&[KIND_IDENTITY, bytes::TABLE]);
     push_table(parts, kinds)?;
@@ -260,7 +259,7 @@ fn push_table(parts: &mut Parts<'_, '_>, kinds: &KindsPlan) -> Result<(), Refusa
     Ok(())
 }
 
-/// Appends a message's store key as far as it goes without its version.
+/// Appends a message's store key up to its version.
 fn read_message<'a>(parts: &mut Parts<'a, '_>, plan: &'a Plan, kinds: &KindsPlan) -> Result<Range<usize>, Refusal> {
     parts.arena.extend_from_slice(&[KIND_IDENTITY, bytes::MESSAGE]);
     let from = parts.arena.len();
@@ -275,7 +274,7 @@ fn read_message<'a>(parts: &mut Parts<'a, '_>, plan: &'a Plan, kinds: &KindsPlan
     Ok(parts.from - 1..parts.arena.len())
 }
 
-/// Appends a message's whole store key, with its version.
+/// Appends a message's complete store key, with its version.
 fn finish_message(row: &Row, arena: &mut Vec<u8>) -> Range<usize> {
     let from = arena.len();
     arena.extend_from_within(row.key.clone());

@@ -1,4 +1,4 @@
-//! Why a record cannot be judged, in words. None of them holds anything of the record's content.
+//! Why a record cannot be judged, in words. No message contains anything of the record's content.
 
 use crate::dedup::json::Malformed;
 use crate::dedup::path::Path;
@@ -8,9 +8,9 @@ use crate::dedup::vocabulary::{Reason, VersionKind};
 /// Why a record cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The reason, for counting and for what to do.
+    /// The reason, for counting and for choosing the action.
     pub reason: Reason,
-    /// What exactly is wrong, for people; holds nothing of the record's content.
+    /// What exactly is wrong, for people; contains nothing of the record's content.
     pub message: String,
 }
 
@@ -61,13 +61,13 @@ pub(super) fn no_rows(path: &Path) -> Refusal {
 
 #[cold]
 pub(super) fn no_names(path: &Path) -> Refusal {
-    let message = format!("`{path}`, the names of the fields that identify a row, is no short array of texts");
+    let message = format!("`{path}`, the names of the fields that identify a row, is not a short array of strings");
     Refusal::new(Reason::IdentityMissing, message)
 }
 
 #[cold]
 pub(super) fn not_a_document(path: &Path) -> Refusal {
-    Refusal::new(Reason::IdentityNotScalar, format!("`{path}`, a part of the identity, is no JSON"))
+    Refusal::new(Reason::IdentityNotScalar, format!("`{path}`, a part of the identity, is not JSON"))
 }
 
 #[cold]
@@ -103,10 +103,10 @@ pub(super) fn not_version(path: &Path, kind: VersionKind, error: NotVersion, dig
     let expected = match kind {
         VersionKind::Integer => "neither a JSON integer nor a decimal integer as text",
         VersionKind::Decimal => "neither a JSON number nor a decimal as text",
-        VersionKind::Text => "no text",
+        VersionKind::Text => "not text",
         VersionKind::Timestamp => "neither RFC 3339, like 2020-05-13T15:40:06Z, nor a number",
-        VersionKind::Hex => "no text of groups of hex digits, like 00000027:00000758:0005",
-        VersionKind::Binlog => "no binlog's name, like mysql-bin.000003, or position, like mysql-bin.000003:154",
+        VersionKind::Hex => "not text of groups of hex digits, like 00000027:00000758:0005",
+        VersionKind::Binlog => "neither a binlog's name, like mysql-bin.000003, nor a position, like mysql-bin.000003:154",
         VersionKind::Sequence => "neither a JSON array of integers, decimal texts and nulls, nor a text that holds one",
     };
     not_a_part(path, expected, error, digits_max)
@@ -128,7 +128,7 @@ fn not_a_part(path: &Path, expected: &str, error: NotVersion, digits_max: usize)
             format!("`{path}`, the version, takes {bytes} bytes, more than the limit of {TEXT_BYTES_MAX}")
         }
         NotVersion::TooFine => format!("`{path}`, the version, is a moment between two nanoseconds"),
-        NotVersion::TooLow(min) => format!("`{path}`, the version, is less than {min}, the least that it can be"),
+        NotVersion::TooLow(min) => format!("`{path}`, the version, is less than the minimum of {min}"),
     };
     Refusal::new(Reason::VersionMalformed, message)
 }

@@ -22,7 +22,7 @@ pub(super) struct Scratch {
     text: Vec<u8>,
     digits: Vec<u8>,
     tape: Tape,
-    /// Binlogs' base names, as parts of the scope; `None` where a binlog is missing.
+    /// Binlogs' base names, as parts of the scope; `None` if a binlog is missing.
     bases: Option<Vec<u8>>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Versions<'a, 's> {
 }
 
 impl<'a> Versions<'a, '_> {
-    /// Appends the version's bytes: whether there is one. What was appended where there is none does not count.
+    /// Appends the version's bytes; returns whether there is one. If not, what was appended does not count.
     pub fn read(&mut self, parts: &'a [VersionPlan], arena: &mut Vec<u8>) -> Result<bool, Refusal> {
         let mut bases = self.scratch.bases.take().unwrap_or_default();
         bases.clear();
@@ -70,7 +70,7 @@ impl<'a> Versions<'a, '_> {
         Ok(any && required)
     }
 
-    /// Appends one part's bytes at `start`, the arena's end: whether it is there.
+    /// Appends one part's bytes at `start`, the arena's end; returns whether the part is there.
     fn part(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<bool, Refusal> {
         let Scratch { limbs, text, digits, tape, bases } = &mut *self.scratch;
         let Some((spot, value)) = find(self.view, &part.of, &part.none, text) else { return Ok(false) };
@@ -82,7 +82,7 @@ impl<'a> Versions<'a, '_> {
             Value::Missing => return Ok(false),
             Value::Integer(value) if kind == VersionKind::Integer => {
                 version::push_i64(value, arena);
-                return not_less(part, &arena[start..]).map(|()| true).map_err(refuse);
+                return check_min(part, &arena[start..]).map(|()| true).map_err(refuse);
             }
             Value::Integer(value) => number::format_i64(value, &mut number),
             Value::Number(text) | Value::Text(text) | Value::Bytes(text) => text,
@@ -115,12 +115,12 @@ impl<'a> Versions<'a, '_> {
                 _ => version::push_timestamp_number(bytes, part.unit, digits_max, digits, limbs, arena),
             },
         }
-        .and_then(|()| not_less(part, &arena[start..]))
+        .and_then(|()| check_min(part, &arena[start..]))
         .map_err(refuse)?;
         Ok(true)
     }
 
-    /// Raises the integer whose bytes begin at `start` to the greatest of those that it must not be less than.
+    /// Raises the integer whose bytes begin at `start` to the greatest of those that it must be at least.
     fn raise(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<(), Refusal> {
         let Scratch { limbs, text, tape, .. } = &mut *self.scratch;
         let Some((spot, value)) = self.view.first(&part.at_least, |_| false) else { return Ok(()) };
@@ -141,8 +141,8 @@ impl<'a> Versions<'a, '_> {
         raised.map_err(|error| refusal::not_at_least(&spot.path, error, digits_max))
     }
 
-    /// Appends the scope's bytes, after the version was read: whether the record is in one. What was appended
-    /// where it is in none does not count.
+    /// Appends the scope's bytes, after the version was read; returns whether the record is in one. If not, what was
+    /// appended does not count.
     pub fn read_scope(&mut self, plan: &'a Plan, arena: &mut Vec<u8>) -> Result<bool, Refusal> {
         let from = arena.len();
         for EpochPlan { of, none } in &plan.epoch {
@@ -172,15 +172,15 @@ impl<'a> Versions<'a, '_> {
     }
 }
 
-/// Whether these bytes of a part are not less than the least that it can be.
-fn not_less(part: &VersionPlan, bytes: &[u8]) -> Result<(), NotVersion> {
+/// Checks that these bytes of a part are not below its minimum.
+fn check_min(part: &VersionPlan, bytes: &[u8]) -> Result<(), NotVersion> {
     match &part.min {
         Some((min, least)) if bytes < least.as_slice() => Err(NotVersion::TooLow(*min)),
         _ => Ok(()),
     }
 }
 
-/// The first of these that is there, not null, and none of the values that count as missing.
+/// The first of these that is there, not null, and not a value that counts as missing.
 #[inline]
 fn find<'a>(view: View<'a>, of: &'a [Spot], none: &'a [Word], scratch: &mut Vec<u8>) -> Option<(&'a Spot, Value<'a>)> {
     view.first(of, |value| none.iter().any(|word| value.is(word, scratch)))

@@ -1,4 +1,4 @@
-//! A record whose documents were scanned, and what stands in it where a target leads.
+//! A record whose documents have been scanned, and what a target leads to in it.
 
 use crate::dedup::json::{self, Found, Place, Scanner};
 use crate::dedup::number;
@@ -7,7 +7,7 @@ use crate::record::Record;
 
 use super::compile::{Spot, Target, Word};
 
-/// What stands where a path leads.
+/// What a path leads to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'a> {
     /// Nothing, or null.
@@ -29,8 +29,7 @@ impl Value<'_> {
         matches!(self, Value::Missing)
     }
 
-    /// Whether this is what a word says, by type and value; raw bytes are compared with texts. `scratch` is
-    /// scratch space.
+    /// Whether this equals a word, by type and value; raw bytes are compared with texts. `scratch` is scratch space.
     pub fn is(self, word: &Word, scratch: &mut Vec<u8>) -> bool {
         match (self, word) {
             (Value::Bool(value), Word::Bool(word)) => value == *word,
@@ -53,7 +52,7 @@ impl Value<'_> {
     }
 }
 
-/// A record whose documents were scanned.
+/// A record whose documents have been scanned.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub record: &'a Record<'a>,
@@ -62,7 +61,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// What stands there, a scalar in a union being looked through where the format says so.
+    /// What a target leads to; a scalar in a union is unwrapped if the format says so.
     #[inline]
     pub fn scalar(self, target: &'a Target) -> Value<'a> {
         let value = self.look_up(target);
@@ -75,7 +74,7 @@ impl<'a> View<'a> {
         value
     }
 
-    /// The first of these scalars that is there and not null, and that `is_none` does not hold for none.
+    /// The first of these scalars that is there, not null, and for which `is_none` is false.
     #[inline]
     pub fn first(self, spots: &'a [Spot], mut is_none: impl FnMut(Value<'a>) -> bool) -> Option<(&'a Spot, Value<'a>)> {
         spots.iter().find_map(|spot| {
@@ -84,7 +83,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What stands there.
+    /// What a target leads to.
     #[inline]
     pub fn look_up(self, target: &'a Target) -> Value<'a> {
         let record = self.record;
@@ -105,7 +104,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The JSON that stands there, if it is in a document and not missing.
+    /// The JSON that a target leads to, if it is in a document and not missing.
     pub fn document(self, target: &Target) -> Option<&'a [u8]> {
         let (scanner, place, document) = match target {
             Target::InKey(place) => (self.key?, *place, self.record.key?),
@@ -121,7 +120,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether unions are looked through where this leads.
+    /// Whether unions are looked through in the target's document.
     pub fn is_looking_through(self, target: &Target) -> bool {
         let scanner = match target {
             Target::InKey(_) => self.key,
@@ -132,7 +131,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a scanned document has in `place`. A null key has nothing anywhere.
+/// What a scanned document has at `place`. A null key has nothing anywhere.
 #[inline]
 fn inside<'a>(scanner: Option<&Scanner>, place: Place, document: Option<&'a [u8]>) -> Value<'a> {
     let (Some(scanner), Some(document)) = (scanner, document) else { return Value::Missing };

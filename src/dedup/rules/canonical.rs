@@ -1,5 +1,5 @@
-//! The rules as text, from which their digest is made. What is written here must not change: a topology
-//! whose digest is another one cannot go on with its state.
+//! The rules as text, from which their digest is computed. This text must not change: a topology whose digest has
+//! changed cannot continue with its state.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -76,7 +76,7 @@ impl Display for VersionPart {
 }
 
 impl Display for EpochPart {
-    /// A constant's value is left out: whoever changes it means a new epoch, not other rules.
+    /// Leaves out a constant's value: changing it means a new epoch, not other rules.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let place = |path: &Path| match path.source {
             Source::Const(_) => "const".to_owned(),

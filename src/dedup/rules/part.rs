@@ -1,5 +1,5 @@
-//! A part of an identity: what there is of them, and all that can be said of one without a record. How one is read of a
-//! record stands in `reader/identity.rs`.
+//! The parts of an identity: their kinds, and everything that can be said about one without a record. Reading one from
+//! a record is in `reader/identity.rs`.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -11,26 +11,25 @@ use crate::dedup::path::{Path, Scalar, Source};
 /// A part of an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The scalar that stands there.
+    /// The scalar at this path.
     Scalar(Path),
-    /// The JSON that stands there, whatever it is: the order of fields and the space between them do not
-    /// matter, types do.
+    /// The JSON at this path, whatever it is: the order of fields and whitespace do not matter, types do.
     Content(Path),
-    /// SHA-256 of the canonical JSON (RFC 8785) that stands there.
+    /// SHA-256 of the canonical JSON (RFC 8785) of a document.
     Fingerprint {
         /// The document, or a part of it.
         of: Path,
-        /// Places in it that are left out.
+        /// Places in it to leave out.
         except: Vec<Path>,
     },
-    /// The tumbling bucket of this length that the record's timestamp falls into.
+    /// The tumbling bucket of this length that contains the record's timestamp.
     Bucket {
         /// Milliseconds.
         ms: i64,
     },
-    /// The first alternative of which no part is missing.
+    /// The first alternative with no missing part.
     FirstOf(Vec<Vec<Part>>),
-    /// Fields of an object, or of each object of an array: then the record is one of several rows.
+    /// Fields of an object, or of each object in an array: the record then has several rows.
     Rows {
         /// The object or array.
         of: Places,
@@ -44,7 +43,7 @@ pub enum Part {
 pub enum Names {
     /// Always these.
     Given(Vec<String>),
-    /// Those in the array of texts that stands there.
+    /// Those in the array of strings at this path.
     At(Path),
 }
 
@@ -58,7 +57,7 @@ impl Part {
         }
     }
 
-    /// Whether it does not tell one record of a partition from another.
+    /// Whether it cannot distinguish the records of one partition.
     pub fn is_same_within_a_partition(&self) -> bool {
         match self {
             Self::Scalar(path) => matches!(path.source, Source::Const(_) | Source::Topic | Source::Partition),
@@ -68,7 +67,7 @@ impl Part {
         }
     }
 
-    /// Whether it can be read of a record whose value is null.
+    /// Whether it can be read from a record whose value is null.
     pub fn is_outside_value(&self) -> bool {
         let outside = |path: &Path| path.source != Source::Value;
         match self {
@@ -79,7 +78,7 @@ impl Part {
         }
     }
 
-    /// Whether records of one such part always have the same key.
+    /// Whether records with the same such part always have the same key.
     pub fn holds_key(&self) -> bool {
         let whole = |path: &Path| path.source == Source::Key && !path.is_inside();
         match self {
@@ -90,7 +89,7 @@ impl Part {
         }
     }
 
-    /// Whether it is read from the key alone, where a record has one.
+    /// Whether it is read from the key alone, if a record has one.
     pub fn is_of_key(&self) -> bool {
         match self {
             Self::Scalar(path) | Self::Content(path) | Self::Fingerprint { of: path, .. } => path.source == Source::Key,
@@ -99,7 +98,7 @@ impl Part {
         }
     }
 
-    /// The length of its longest bucket, in milliseconds; `None` where it has none.
+    /// The length of its longest bucket, in milliseconds, if it has one.
     pub fn bucket_ms(&self) -> Option<i64> {
         match self {
             Self::Bucket { ms } => Some(*ms),
@@ -124,7 +123,7 @@ impl Part {
         }
     }
 
-    /// Appends what about it contradicts itself or the rules.
+    /// Appends the ways in which it contradicts itself or the rules.
     pub(super) fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
         match self {
             Self::Scalar(_) => {}
@@ -153,7 +152,7 @@ impl Part {
     }
 }
 
-/// The most parts that make rows which an identity of these can have.
+/// The largest number of parts producing rows that an identity with these parts can have.
 pub(super) fn rows(parts: &[Part]) -> usize {
     let count = |part: &Part| match part {
         Part::Rows { .. } => 1,
@@ -164,7 +163,7 @@ pub(super) fn rows(parts: &[Part]) -> usize {
 }
 
 impl Display for Part {
-    /// As the rules' digest has it: this must not change.
+    /// As in the rules' digest: this must not change.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scalar(path) => write!(f, "{path}"),

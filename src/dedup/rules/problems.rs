@@ -1,17 +1,17 @@
-//! What about rules contradicts itself.
+//! How rules contradict themselves.
 
 use super::part::{self, Part};
 use super::{Kinds, Rules, VersionPart};
 use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::vocabulary::{Format, MissingPart, TimeUnit, VersionKind};
 
-/// Rules that contradict themselves.
+/// A contradiction in rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// An identity without parts: every record would be the same thing.
     #[error("the identity has no parts; name at least one path")]
     NoIdentity,
-    /// A path inside what is not JSON.
+    /// A path inside something other than JSON.
     #[error(
         "`{path}` reads inside the {what}, which is bytes; write `{what}_format: json`, or use `{what}` as a whole"
     )]
@@ -21,16 +21,16 @@ pub enum Error {
         /// `key` or `value`.
         what: &'static str,
     },
-    /// A path with steps inside a header, a constant or the record's place.
+    /// A path with steps into a header, a constant or the record's place.
     #[error("`{path}` cannot be read inside of; only keys and values can")]
     InsideScalar {
         /// The path.
         path: String,
     },
-    /// An identity without anything of the record in it: every record would be the same thing.
+    /// An identity of constants only: every record would be the same thing.
     #[error("the identity holds constants only, so all records would be the same thing; name a path")]
     ConstantIdentity,
-    /// A whole key or value as a document, that is bytes.
+    /// A whole key or value as a document although its format is bytes.
     #[error("`{form}: {path}` needs JSON, and the {path} is bytes; write `{path}_format: json`")]
     BytesAsDocument {
         /// `content`, `fingerprint` or `rows`.
@@ -46,7 +46,7 @@ pub enum Error {
         /// The path.
         path: String,
     },
-    /// Something left out of a fingerprint that is not in it.
+    /// A place to leave out of a fingerprint that is not in its document.
     #[error("`except: {path}` is not inside of `{of}`, of which the fingerprint is made")]
     ExceptOutside {
         /// What is left out.
@@ -54,7 +54,7 @@ pub enum Error {
         /// What the fingerprint is of.
         of: String,
     },
-    /// A list that says nothing because it is empty.
+    /// An empty list, which says nothing.
     #[error("`{what}` is an empty list; name at least one {of}")]
     Empty {
         /// The list's name.
@@ -65,26 +65,26 @@ pub enum Error {
     /// A bucket without length.
     #[error("a bucket lasts at least 1 ms")]
     NoBucket,
-    /// Two parts that make rows.
+    /// Two parts that produce rows.
     #[error("the identity has several `rows`; a record's rows come from one place")]
     SeveralRows,
-    /// A part of a version that must be there, and that says where it sorts when it is not.
+    /// A required part of a version that also says where it sorts when missing.
     #[error("`{path}` is `required`, so `missing: highest` says nothing; leave one of them out")]
     RequiredHighest {
         /// The part's first path.
         path: String,
     },
-    /// A part with what only integers can have.
+    /// A setting that only integers can have.
     #[error("`{key}` belongs to `as: integer`, and `{path}` is read `as: {kind}`")]
     WithoutInteger {
-        /// What only integers can have.
+        /// The setting.
         key: &'static str,
         /// The part's first path.
         path: String,
         /// How it is read.
         kind: VersionKind,
     },
-    /// A unit of something other than a moment.
+    /// A unit on something other than a timestamp.
     #[error("`unit` belongs to `as: timestamp`, and `{path}` is read `as: {kind}`")]
     UnitWithoutTimestamp {
         /// The part's first path.
@@ -92,7 +92,7 @@ pub enum Error {
         /// How it is read.
         kind: VersionKind,
     },
-    /// A scope for versions where there are none.
+    /// A scope for versions, but no version.
     #[error("`epoch` says which versions are comparable, and there is no `version`")]
     EpochWithoutVersion,
     /// One word for two kinds.
@@ -100,16 +100,16 @@ pub enum Error {
     TwoKinds {
         /// The word.
         word: String,
-        /// What it says it is.
+        /// One kind.
         first: &'static str,
-        /// What else it says it is.
+        /// The other kind.
         second: &'static str,
     },
 }
 
 impl Rules {
-    /// Everything about the rules that contradicts itself. [`crate::dedup::Reader`] reads by such rules without
-    /// panicking, but not as anyone would expect.
+    /// All contradictions in the rules. [`crate::dedup::Reader`] reads by such rules without panicking, but not as
+    /// anyone would expect.
     pub fn problems(&self) -> Vec<Error> {
         let mut problems = Vec::new();
         if self.identity.parts.is_empty() {
@@ -151,7 +151,8 @@ impl Rules {
         (format == Format::Bytes).then(|| Error::InsideBytes { path: path.to_string(), what })
     }
 
-    /// Why there is no document; what is inside of bytes is told of every path.
+    /// Why there is no document at `path`. Paths inside bytes are not reported here: `path_problem` does that
+    /// for every path.
     pub(super) fn document_problem(&self, form: &'static str, path: &Path) -> Option<Error> {
         let format = match path.source {
             Source::Key => self.key_format,

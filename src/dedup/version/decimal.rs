@@ -1,4 +1,4 @@
-//! Decimals, and numbers that are moments: exact, of any size.
+//! Decimals and numeric timestamps: exact, of any size.
 
 use crate::dedup::number;
 use crate::dedup::vocabulary::TimeUnit;
@@ -8,14 +8,14 @@ use super::{NotVersion, complement, push_i64, push_i128, push_integer};
 const ZERO: u8 = 0x80;
 const POSITIVE: u8 = 0xc0;
 
-/// A number taken apart: the digits times a power of ten. No digits for 0.
+/// A parsed number: the digits times a power of ten. There are no digits for 0.
 struct Parts<'a> {
     negative: bool,
     digits: &'a [u8],
     exponent: i64,
 }
 
-/// Takes a number by JSON's grammar apart, leading zeros being fine; `scratch` holds its digits.
+/// Parses a number by JSON's grammar, with leading zeros allowed; `scratch` holds its digits.
 fn parts<'a>(text: &[u8], digits_max: usize, scratch: &'a mut Vec<u8>) -> Result<Parts<'a>, NotVersion> {
     if !is_decimal(text) {
         return Err(NotVersion::Malformed);
@@ -37,7 +37,7 @@ fn parts<'a>(text: &[u8], digits_max: usize, scratch: &'a mut Vec<u8>) -> Result
     Ok(Parts { negative, digits: if digits == b"0" { b"" } else { digits }, exponent })
 }
 
-/// Digits, with at most a minus sign before and a fraction and an exponent behind them.
+/// Digits, optionally preceded by a minus sign and followed by a fraction and an exponent.
 fn is_decimal(text: &[u8]) -> bool {
     let text = text.strip_prefix(b"-").unwrap_or(text);
     let (mantissa, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
@@ -79,7 +79,7 @@ pub(in crate::dedup) fn push_decimal(
     Ok(())
 }
 
-/// Appends the encoding of the moment that is `text` units after 1970.
+/// Appends the encoding of the timestamp that is `text` units after 1970.
 pub(in crate::dedup) fn push_timestamp_number(
     text: &[u8],
     unit: TimeUnit,

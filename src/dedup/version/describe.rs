@@ -8,9 +8,9 @@ use crate::format;
 
 use super::{CHUNK, LONG, MISSING_HIGHEST, MISSING_LOWEST, PRESENT, complement, list};
 
-/// A version in human-readable form, as JSON: a number, a text, or an array for a sequence, a binlog's
-/// position (without the base name) and a version of several parts. A moment is RFC 3339 in UTC, a missing
-/// part null, hex has `:` between its groups. Bytes that are no such version are `{"hex":"…"}`.
+/// A version in human-readable form, as JSON: a number, a text, or an array for a sequence, a binlog's position
+/// (without the base name) and a version of several parts. A timestamp is RFC 3339 in UTC, a missing part null, hex has
+/// `:` between its groups. Bytes that are not such a version are `{"hex":"…"}`.
 pub fn describe(bytes: &[u8], version: &Version) -> String {
     describe_parts(bytes, version).unwrap_or_else(|| format!("{{\"hex\":\"{}\"}}", format::hex(bytes)))
 }
@@ -94,10 +94,10 @@ fn take_decimal(rest: &mut &[u8]) -> Option<String> {
         _ => return None,
     };
     let bytes: Vec<u8> = after.iter().map(|byte| byte ^ flip).collect();
-    let mut behind = &bytes[..];
-    let exponent: i64 = take_integer(&mut behind)?.parse().ok()?;
-    let end = behind.iter().position(|&byte| byte == 0)?;
-    let (pairs, length) = (&behind[..end], after.len() - behind.len() + end + 1);
+    let mut after_exponent = &bytes[..];
+    let exponent: i64 = take_integer(&mut after_exponent)?.parse().ok()?;
+    let end = after_exponent.iter().position(|&byte| byte == 0)?;
+    let (pairs, length) = (&after_exponent[..end], after.len() - after_exponent.len() + end + 1);
     let mut digits = String::new();
     for &pair in pairs {
         digits.push_str(&format!("{:02}", pair.checked_sub(1).filter(|&pair| pair < 100)?));

@@ -19,7 +19,7 @@ pub(in crate::dedup) fn push_hex(text: &[u8], digits_max: usize, out: &mut Vec<u
         }
         let zeros = group.iter().take_while(|&&digit| digit == b'0').count();
         let digits = &group[zeros..];
-        // A group of zeros counts too, so that their number has a bound.
+        // A group of zeros counts too, so that the number of groups is bounded.
         digits_left = digits_left.checked_sub(digits.len().max(1)).ok_or(NotVersion::TooLong(text.len()))?;
         out.push(INTEGER);
         push_head(digits.len().div_ceil(2), out);
@@ -32,7 +32,7 @@ pub(in crate::dedup) fn push_hex(text: &[u8], digits_max: usize, out: &mut Vec<u
     Ok(())
 }
 
-/// Appends the encoding of a binlog's file and maybe position: the file's base name.
+/// Appends the encoding of a binlog's file and its position, if any; returns the file's base name.
 pub(in crate::dedup) fn push_binlog<'t>(
     text: &'t [u8],
     digits_max: usize,
@@ -88,8 +88,8 @@ pub(in crate::dedup) fn push_sequence(
     Ok(())
 }
 
-/// Puts the greatest of `document`, an integer or a JSON array as of [`push_sequence`], in place of the integer whose
-/// encoding is `out` from `from` on, where that is less. `tape` is scratch space.
+/// Replaces the integer whose encoding is `out` from `from` on by the greatest in `document`, if that is greater.
+/// `document` is an integer or a JSON array as for [`push_sequence`]; `tape` is scratch space.
 pub(in crate::dedup) fn raise_integer(
     document: &[u8],
     digits_max: usize,
@@ -114,12 +114,12 @@ pub(in crate::dedup) fn raise_integer(
     elements(document, digits_max, tape, |element| element.map_or(Ok(()), &mut raise))
 }
 
-/// Reads `document` into `tape`, if it is a JSON array.
+/// Reads `document` into `tape`; returns whether it is a JSON array.
 fn is_array(document: &[u8], tape: &mut Tape) -> bool {
     tape.read(document).is_ok() && tape.token(0).kind == Kind::Array
 }
 
-/// Gives the integers' and decimal texts' digits, and nulls as `None`, of the array that `tape` holds.
+/// Calls `each` with the elements of the array that `tape` holds: integers and decimal texts, nulls as `None`.
 fn elements(
     document: &[u8],
     digits_max: usize,
@@ -146,7 +146,7 @@ fn elements(
     Ok(())
 }
 
-/// Takes a list off the front of `rest`: each of its elements as `integer` takes it, `null` as JSON writes it.
+/// Takes a list off the front of `rest`: each element as `integer` formats it, null as `null`.
 pub(super) fn take(rest: &mut &[u8], integer: impl Fn(&mut &[u8]) -> Option<String>) -> Option<Vec<String>> {
     let mut elements = Vec::new();
     loop {

@@ -3,8 +3,8 @@
 use super::*;
 
 fn through(document: &str, names: &[&str]) -> Option<String> {
-    let way = steps(names);
-    let mut scanner = Scanner::new(&[&way], DEPTH_MAX, true);
+    let path = steps(names);
+    let mut scanner = Scanner::new(&[&path], DEPTH_MAX, true);
     scanner.scan(document.as_bytes()).unwrap();
     match scanner.found(Place(0)) {
         Found::Missing => None,
@@ -73,7 +73,7 @@ fn a_record_in_a_union_is_looked_through_where_it_is_the_only_field() {
     }
     assert_eq!(text_at(r#"{"after":{"a.Value":{"id":1}}}"#, &after), None, "only where it is asked for");
     assert_eq!(through(r#"{"after":{"a.b":{"id":1}}}"#, &["after", "a.b", "id"]).as_deref(), Some("1"));
-    // Where the way ends nothing is looked through.
+    // Where the path ends nothing is looked through.
     assert_eq!(through(r#"{"after":{"a.b":{"id":1}}}"#, &["after"]).as_deref(), Some(r#"{"a.b":{"id":1}}"#));
 }
 
@@ -100,18 +100,18 @@ proptest! {
 
     /// Looking through accepts the same documents, and finds the same in all that are not wrapped.
     #[test]
-    fn looking_through_changes_nothing_else(document in any_document(), way in prop::collection::vec(any_name(), 1..4)) {
+    fn looking_through_changes_nothing_else(document in any_document(), path in prop::collection::vec(any_name(), 1..4)) {
         let value: Value = serde_json::from_str(&document).unwrap();
-        let mut scanner = Scanner::new(&[&way], DEPTH_MAX, true);
+        let mut scanner = Scanner::new(&[&path], DEPTH_MAX, true);
         prop_assert_eq!(scanner.scan(document.as_bytes()), Ok(()));
         let found = scanner.found(Place(0));
-        prop_assert!(is_same(&document, found, look_up(&value, &way)) || document.contains('.') || document.contains("u00"));
+        prop_assert!(is_same(&document, found, look_up(&value, &path)) || document.contains('.') || document.contains("u00"));
     }
 
     #[test]
     fn looking_through_accepts_what_is_json(document in any_soup()) {
-        let way = steps(&["a", "b"]);
-        let mut scanner = Scanner::new(&[&way], DEPTH_MAX, true);
+        let path = steps(&["a", "b"]);
+        let mut scanner = Scanner::new(&[&path], DEPTH_MAX, true);
         prop_assert_eq!(scanner.scan(&document).is_ok(), is_json(&document));
     }
 }
