@@ -161,8 +161,8 @@ lint: setup-build subjects fmt-check clippy docs-check deny shell-check compose-
 
 .PHONY: schema
 schema: setup-build ## Write config/topology.schema.json and the tables of keys in docs
-	RATCHET_GOLDEN=write $(CARGO) test $(BUILD) --lib -- --exact topology::keys::tests::the_reference_has_the_tables_of_the_keys \
-		topology::schema::tests::the_schema_that_is_kept_is_the_one_that_is_printed \
+	RATCHET_GOLDEN=write $(CARGO) test $(BUILD) --lib -- --exact topology::keys::tests::reference_has_the_tables_of_the_keys \
+		topology::schema::tests::committed_schema_is_the_printed_one \
 		config::tests::the_reference_has_the_table_of_the_settings
 
 .PHONY: fmt

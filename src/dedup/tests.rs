@@ -1,5 +1,5 @@
-//! Goal: the verdicts are those that other systems' tests expect of the same sequences, and nothing that a
-//! record may hold causes a panic. Also what the tests of this room share.
+//! Goal: the verdicts are those that other systems' tests expect for the same sequences, and no record can cause a
+//! panic. Also helpers for the tests of this room.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::record::{HeaderBuf, Headers, Record};
 
-/// A record of JSON, or of whatever the bytes are, at an offset.
+/// A record with this value, JSON or not, at an offset.
 pub(super) fn record(offset: i64, value: &[u8]) -> Record<'_> {
     Record {
         topic: "input",
@@ -25,20 +25,20 @@ pub(super) fn paths(texts: &[&str]) -> Vec<Path> {
     texts.iter().map(|text| Path::parse(text).unwrap()).collect()
 }
 
-/// Rules with defaults: these identity parts, and this version.
+/// Rules with these identity parts and this version, and defaults for everything else.
 pub(super) fn rules(identity: &[&str], version: Option<&str>) -> Rules {
     let version = version.map(|of| Version::integer(Path::parse(of).unwrap()));
     Rules::new(Identity::of_paths(paths(identity)), version)
 }
 
-/// The reasons of JSON values at offsets 0, 1, ….
+/// The reasons for JSON values at offsets 0, 1, ….
 fn reasons(rules: Rules, values: &[&str]) -> Vec<Reason> {
     let mut model = Model::new(Arc::new(rules));
     let judge = |(offset, value): (usize, &&str)| model.judge(&record(offset as i64, value.as_bytes()), 0).reason;
     values.iter().enumerate().map(judge).collect()
 }
 
-/// Which of these JSON values come out.
+/// Which of these JSON values are forwarded.
 fn survivors<'a>(rules: Rules, values: &[&'a str]) -> Vec<&'a str> {
     let mut model = Model::new(Arc::new(rules));
     let forwarded = |(offset, value): &(usize, &'a str)| {
@@ -66,7 +66,7 @@ fn older_versions_and_late_changes_after_a_delete_are_stale() {
 }
 
 #[test]
-fn a_stored_version_gives_way_to_greater_ones_only() {
+fn stored_version_is_replaced_only_by_greater_ones() {
     // Hudi merge, Postgres: stored 99.
     let values = ["99", "100", "98", "100", "98"].map(|v| format!(r#"{{"k":1,"v":{v}}}"#));
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
@@ -75,7 +75,7 @@ fn a_stored_version_gives_way_to_greater_ones_only() {
 }
 
 #[test]
-fn a_reinsert_after_a_delete_returns_and_a_repeated_update_does_not() {
+fn reinsert_after_a_delete_is_forwarded_repeated_update_is_not() {
     // Materialize upsert.
     let values = [r#"{"k":1,"v":1}"#, r#"{"k":1,"v":1}"#, r#"{"k":1,"v":2,"d":true}"#, r#"{"k":1,"v":3}"#];
     let expected = [Reason::First, Reason::VersionEqual, Reason::Newer, Reason::Newer];
@@ -83,7 +83,7 @@ fn a_reinsert_after_a_delete_returns_and_a_repeated_update_does_not() {
 }
 
 #[test]
-fn an_equal_version_overwrites_where_the_rules_say_so() {
+fn equal_version_is_forwarded_if_the_rules_say_so() {
     // RisingWave version column.
     let mut overwriting = rules(&["value.k"], Some("value.v"));
     overwriting.actions.equal_version = Action::Forward;
@@ -97,7 +97,7 @@ fn an_equal_version_overwrites_where_the_rules_say_so() {
 }
 
 #[test]
-fn only_the_first_of_each_id_comes_out() {
+fn only_the_first_of_each_id_is_forwarded() {
     let whole = || rules(&["value"], None);
     // Kafka Streams event deduplication; Redpanda Connect.
     assert_eq!(words(whole(), "A B A A B C C A B"), "A B C");
@@ -110,7 +110,7 @@ fn only_the_first_of_each_id_comes_out() {
 }
 
 #[test]
-fn a_string_is_not_a_number_and_neither_null_nor_missing_is_an_identity() {
+fn string_is_not_a_number_and_null_or_missing_is_no_identity() {
     // Vector's dedupe; null is refused here, like missing.
     let values = [r#"{"a":"123"}"#, r#"{"a":123}"#, r#"{"a":null}"#, r#"{}"#, r#"{"A":123}"#, r#"{"a":1.23e2}"#];
     let missing = Reason::IdentityMissing;
@@ -125,7 +125,7 @@ fn a_string_is_not_a_number_and_neither_null_nor_missing_is_an_identity() {
 }
 
 #[test]
-fn an_id_is_new_again_after_the_retention_and_a_duplicate_does_not_prolong_it() {
+fn id_is_new_again_after_the_retention_despite_duplicates() {
     // Flink's state time-to-live; Vector's age limit.
     let mut hourly = rules(&["value"], None);
     hourly.retention = Retention::For { ms: 1000 };
@@ -167,7 +167,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-/// Documents that are nearly JSON, and bytes that are nothing like it.
+/// Documents that are nearly JSON, and bytes that are nothing like JSON.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     let token = prop::sample::select(vec![
         "{",
@@ -224,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_description_panic(bytes in any_bytes(), kind in 0_u8..0x14) {
+    fn describing_any_bytes_does_not_panic(bytes in any_bytes(), kind in 0_u8..0x14) {
         let keyed = [&[kind], &bytes[..]].concat();
         describe_identity(&keyed);
         let part = |&kind: &VersionKind| VersionPart::new(Path::parse("value").unwrap(), kind);

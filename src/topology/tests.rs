@@ -102,12 +102,12 @@ fn six_mistakes_are_rendered_at_once() {
 }
 
 #[test]
-fn what_is_missing_is_rendered_where_it_belongs() {
+fn missing_keys_are_rendered_where_they_belong() {
     golden("topologies/payments.yaml", include_str!("golden/missing.yaml"), "missing.txt");
 }
 
 #[test]
-fn every_wrong_topology_is_told_what_is_wrong_with_it() {
+fn every_wrong_topology_gets_its_golden_report() {
     let folders = ["bad/text", "bad/shape", "bad/meaning"];
     let all: Vec<_> = folders.into_iter().flat_map(golden_texts).collect();
     assert!(all.len() >= 60, "only {} wrong topologies are left", all.len());
@@ -117,7 +117,7 @@ fn every_wrong_topology_is_told_what_is_wrong_with_it() {
 }
 
 #[test]
-fn defaults_are_those_of_the_design() {
+fn defaults_are_as_documented() {
     let topology = topology(WHOLE);
     let rules = &topology.rules;
     assert_eq!((rules.key_format, rules.value_format), (Format::Bytes, Format::Json));
@@ -133,7 +133,7 @@ fn defaults_are_those_of_the_design() {
 }
 
 #[test]
-fn a_version_is_kept_forever_unless_said() {
+fn with_a_version_retention_defaults_to_forever() {
     let version = "version: {of: value.v, as: integer}";
     assert_eq!(topology(&with(version)).rules.retention, Retention::Forever);
     let limited = topology(&format!("{}retention: 5m\n", with(version)));
@@ -142,7 +142,7 @@ fn a_version_is_kept_forever_unless_said() {
 }
 
 #[test]
-fn everything_said_is_what_runs() {
+fn every_setting_reaches_the_topology() {
     let topology = topology(
         "name: all-of-it\ninput: {topics: [a, b.c], key_format: json, value_format: bytes, start: latest}\n\
          identity: [key.id, 'value', header.X-Id, meta.topic, {const: 1.0}, {const: '1'}, {const: true}, 'key.\"a.b\".0']\n\
@@ -178,7 +178,7 @@ fn everything_said_is_what_runs() {
 }
 
 #[test]
-fn the_whole_vocabulary_is_what_runs() {
+fn every_word_reaches_the_rules() {
     let topology = topology(
         r#"name: t
 input: {pattern: '^shop\.', exclude: ['\.tmp$'], key_format: json, value_format: connect_json}
@@ -282,7 +282,7 @@ version: {of: value.version, as: integer}
 }
 
 #[test]
-fn what_is_never_looked_at_is_warned_of() {
+fn settings_without_effect_are_warned_about() {
     let warning = |line: &str| {
         let loaded = load_text(&with(line)).map_err(|diagnostics| diagnostics.render(false)).unwrap();
         let [warning] = loaded.warnings.as_slice() else { panic!("{line}: {:?}", loaded.warnings) };
@@ -294,7 +294,7 @@ fn what_is_never_looked_at_is_warned_of() {
 }
 
 #[test]
-fn a_new_topic_of_a_pattern_may_be_one_that_cannot_be_taken_in() {
+fn new_topic_of_a_pattern_can_have_a_problem() {
     let topology = topology(&with("input: {pattern: '^[a-z]+$', exclude: [out]}\noutput: {topic: 'clean.{topic}'}"));
     let topology = Topology { dead_letter: "clean.x".to_owned(), audit: Some("clean.b".to_owned()), ..topology };
     assert_eq!(topology.problem_with("a"), None);
@@ -307,7 +307,7 @@ fn a_new_topic_of_a_pattern_may_be_one_that_cannot_be_taken_in() {
 }
 
 #[test]
-fn a_pattern_never_means_changelogs_nor_kafkas_own_topics() {
+fn pattern_never_matches_changelogs_or_internal_topics() {
     let topology = topology(&with("input: {pattern: '.', exclude: ['^(out|t.dead_letter)$']}"));
     assert!(topology.reads("orders") && !topology.reads("out"));
     for internal in ["__consumer_offsets", "__debezium-heartbeat.shop", "ratchet.t.orders.changelog"] {
@@ -324,13 +324,13 @@ fn names_derive_from_the_topology() {
 }
 
 #[test]
-fn unknown_keys_say_which_was_meant() {
+fn unknown_key_suggests_the_nearest() {
     refuses("on_equals: drop", &["unknown key `on_equals`", "did you mean `on_equal`?"]);
     refuses("colour: red", &["unknown key `colour`", "nothing reads this"]);
 }
 
 #[test]
-fn what_stands_there_misspelt_is_not_said_to_be_missing() {
+fn misspelt_key_is_not_reported_as_missing() {
     for (right, wrong, meant) in [
         ("name: t", "nmae: t", "name"),
         ("input: {", "inptu: {", "input"),
@@ -392,7 +392,7 @@ fn wrong_types_say_what_to_write() {
 }
 
 #[test]
-fn paths_that_cannot_be_read_are_refused() {
+fn malformed_paths_are_rejected() {
     refuses("identity: order_id", &["value.order_id", "key.order_id"]);
     refuses("identity: value.a..b", &["a name is missing"]);
     refuses("identity: key.id", &["key_format: json"]);
@@ -404,7 +404,7 @@ fn paths_that_cannot_be_read_are_refused() {
 }
 
 #[test]
-fn what_says_nothing_is_refused() {
+fn settings_that_say_nothing_are_rejected() {
     refuses("identity: {const: x}", &["the same for all records"]);
     refuses("identity: [meta.topic, meta.partition]", &["the same for all records"]);
     refuses("identity: [key, key]", &["twice"]);
@@ -416,7 +416,7 @@ fn what_says_nothing_is_refused() {
 }
 
 #[test]
-fn names_that_kafka_or_ratchet_would_not_take_are_refused() {
+fn names_invalid_for_kafka_or_ratchet_are_rejected() {
     refuses("name: Pay_ments", &["lower-case", "name: pay-ments"]);
     assert_eq!(topology(&with(&format!("name: {}", "x".repeat(60)))).name.len(), 60);
     refuses(&format!("name: {}", "x".repeat(61)), &["1 to 60"]);
@@ -431,7 +431,7 @@ fn names_that_kafka_or_ratchet_would_not_take_are_refused() {
 }
 
 #[test]
-fn topics_that_are_taken_are_refused() {
+fn topics_already_in_use_are_rejected() {
     refuses("output: {topic: in}", &["own input"]);
     refuses("output: {topic: '{topic}'}", &["own input"]);
     refuses("dead_letter: {topic: in}", &["own input"]);
@@ -443,7 +443,7 @@ fn topics_that_are_taken_are_refused() {
 }
 
 #[test]
-fn a_warning_is_given_where_duplicates_may_be_apart() {
+fn duplicates_in_different_partitions_are_warned_about() {
     let loaded = load_text(&with("identity: value.id")).unwrap();
     let [warning] = loaded.warnings.as_slice() else { panic!("{:?}", loaded.warnings) };
     assert!(warning.message().contains("one partition only") && warning.is_warning());
@@ -454,7 +454,7 @@ fn a_warning_is_given_where_duplicates_may_be_apart() {
 }
 
 #[test]
-fn substituted_values_are_read_and_never_shown() {
+fn substituted_values_are_read_but_never_shown() {
     let env = Fake::default().with_variable("TOPIC", "s3cret topic").with_variable("NAME", "s3cret");
     let loaded = load_with(&with("name: ${env:NAME}\nretention: ${env:NONE:-1h}"), env.clone()).unwrap();
     assert_eq!(loaded.topology.name, "s3cret");
@@ -486,7 +486,7 @@ fn files_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn a_folder_means_its_yaml_files_and_not_deeper() {
+fn folder_stands_for_its_own_yaml_files() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     std::fs::create_dir(folder.path().join("deeper")).unwrap();
@@ -501,7 +501,7 @@ fn a_folder_means_its_yaml_files_and_not_deeper() {
 }
 
 #[test]
-fn two_topologies_of_one_name_are_refused_beside_other_mistakes() {
+fn duplicate_name_is_reported_along_with_other_mistakes() {
     let env = Fake::default().with_file("a", WHOLE).with_file("b", WHOLE).with_file("c", with("name: C"));
     let paths = ["a", "b", "c"].map(PathBuf::from);
     let diagnostics = load_all(&paths, &env).unwrap_err();
@@ -510,7 +510,7 @@ fn two_topologies_of_one_name_are_refused_beside_other_mistakes() {
 }
 
 #[test]
-fn two_topologies_with_one_output_are_refused_unless_both_say_so() {
+fn shared_output_is_rejected_unless_both_topologies_allow_it() {
     let named = |name: &str, rest: &str| with(&format!("name: {name}\n{rest}"));
     // The files in which something is said, and that it is what it should be.
     let told = |first: &str, second: &str| {
@@ -538,7 +538,7 @@ fn two_topologies_with_one_output_are_refused_unless_both_say_so() {
 }
 
 #[test]
-fn the_examples_load_without_a_warning() {
+fn examples_load_without_a_warning() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies");
     let loaded = load_all(&[folder], &Process).map_err(|diagnostics| diagnostics.render(false)).unwrap();
     assert!(loaded.len() > 3, "{loaded:?}");
@@ -567,7 +567,7 @@ proptest! {
 }
 
 #[test]
-fn limits_are_taken_up_to_what_is_possible() {
+fn limits_are_accepted_up_to_their_maximum() {
     assert_eq!(topology(WHOLE).rules.limits, Limits::default());
     let said =
         "limits: {record_bytes: 16MiB, key_bytes: 1B, header_bytes: 2048, identity_bytes: 1KiB, json_depth: 512}";

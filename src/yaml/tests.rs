@@ -130,7 +130,7 @@ fn scalars_keep_their_text_and_their_quotes() {
 }
 
 #[test]
-fn places_are_bytes_whatever_stands_before() {
+fn places_are_byte_offsets_in_any_text() {
     let text = "ö: 'ü😀'\nlist: [é, 'x y' ]\nmap:\n  k: v\n  l: w\n";
     let tree = parse(text).unwrap();
     let at = |node: &Node| &text[node.place.start..node.place.end()];
@@ -151,7 +151,7 @@ fn lines_and_columns_are_counted_from_one_in_characters() {
 }
 
 #[test]
-fn rendered_columns_are_those_of_editors() {
+fn rendered_columns_match_editors() {
     let file = File::new("x", "öö: b\n").into();
     let mut report = Report::default();
     report.mistake((&file, Place::new(6, 7)), "wrong".to_owned(), "here", "write a");
@@ -160,7 +160,7 @@ fn rendered_columns_are_those_of_editors() {
 }
 
 #[test]
-fn a_syntax_error_at_the_end_has_a_place() {
+fn syntax_error_at_the_end_has_a_place() {
     for text in ["a: [1", "a: [1\n\n", "a: \"x", "é: [é"] {
         let error = parse(text).unwrap_err();
         assert!(error.place.length > 0 && error.place.end() <= text.trim_end().len(), "{text:?}: {error:?}");
@@ -195,7 +195,7 @@ fn depth_and_size_are_bounded() {
 }
 
 #[test]
-fn what_is_not_read_is_said_so() {
+fn unsupported_yaml_is_reported() {
     for (text, words) in [
         ("a: 1\n---\nb: 2\n", "second document"),
         ("a: !secret x\n", "tags"),
@@ -210,14 +210,14 @@ fn what_is_not_read_is_said_so() {
 }
 
 #[test]
-fn a_syntax_error_by_braces_says_to_quote() {
+fn syntax_error_near_braces_suggests_quotes() {
     for text in ["output: {topic: {topic}.unique}\n", "topics: [${env:TOPIC}]\n"] {
         assert!(parse(text).unwrap_err().help.contains("quotes"), "{text}");
     }
 }
 
 #[test]
-fn substitutions_make_a_text_secret() {
+fn substituted_text_is_secret() {
     let env = Fake::default().with_variable("A", "x").with_variable("EMPTY", "").with_file("f", "line\n");
     let reveal = |text: &str| substitute(text, &env).map(|text| (text.reveal().to_owned(), text.is_secret()));
     assert_eq!(reveal("plain $ {x}").unwrap(), ("plain $ {x}".to_owned(), false));
@@ -230,7 +230,7 @@ fn substitutions_make_a_text_secret() {
 }
 
 #[test]
-fn substitutions_that_cannot_be_made_are_errors() {
+fn failed_substitutions_are_errors() {
     let env = Fake::default().with_file("bytes", [0xff]).with_file("long", vec![b'x'; 100_000]);
     let error = |text: &str| substitute(text, &env).unwrap_err();
     assert_eq!(error("${env:A}"), Error::NotSet("A".to_owned()));
@@ -242,14 +242,14 @@ fn substitutions_that_cannot_be_made_are_errors() {
 }
 
 #[test]
-fn a_file_that_is_put_in_is_bounded() {
+fn substituted_file_is_bounded() {
     let file = |bytes: usize| substitute("${file:f}", &Fake::default().with_file("f", vec![b'x'; bytes]));
     assert_eq!(file(65_536).unwrap().reveal().len(), 65_536);
     assert!(matches!(file(65_537), Err(Error::File { .. })));
 }
 
 #[test]
-fn a_secret_is_never_shown() {
+fn secret_is_never_shown() {
     let secret = Text::secret("hunter2");
     assert_eq!(format!("{secret} {secret:?}"), "*** ***");
     let file = File::new("x", "password: hünter2\nuser: me\n");
@@ -277,7 +277,7 @@ fn durations_and_sizes_are_exact() {
 }
 
 #[test]
-fn words_nearly_right_are_recognised() {
+fn near_miss_of_a_word_is_recognised() {
     let words = ["identity", "version", "on_equal", "forward"];
     for (word, meant) in
         [("identiy", "identity"), ("on-equal", "on_equal"), ("Version", "version"), ("foward", "forward")]
@@ -296,7 +296,7 @@ fn long_texts_are_clipped() {
 }
 
 #[test]
-fn mistakes_come_by_file_and_place() {
+fn mistakes_are_sorted_by_file_and_place() {
     let (a, b) = (File::new("a", "x\ny\n").into(), File::new("b", "z\n").into());
     let mut report = Report::default();
     report.mistake((&a, Place::new(2, 3)), "second".to_owned(), "", "");
@@ -333,14 +333,14 @@ proptest! {
     }
 
     #[test]
-    fn quoted_texts_come_back(text in "\\PC{0,40}") {
+    fn quoted_texts_read_back(text in "\\PC{0,40}") {
         let json = serde_json::to_string(&text).unwrap();
         let tree = parse(&format!("a: {json}")).unwrap();
         prop_assert_eq!(text_of(entry(&tree, "a")), text);
     }
 
     #[test]
-    fn shown_units_are_read_back(ms in 0..i64::MAX, bytes: u64) {
+    fn displayed_units_parse_back(ms in 0..i64::MAX, bytes: u64) {
         prop_assert_eq!(units::duration_ms(&units::show_duration_ms(ms)), Some(ms));
         prop_assert_eq!(units::size_bytes(&units::show_size_bytes(bytes)), Some(bytes));
     }

@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_as_it_was(nodes in prop::collection::vec(nodes(), 1..5)) {
+        fn written_yaml_reads_back_unchanged(nodes in prop::collection::vec(nodes(), 1..5)) {
             let entries: Vec<Entry> = nodes
                 .into_iter()
                 .enumerate()

@@ -1,4 +1,4 @@
-//! Goal: each rule of the decision, alone, with every action.
+//! Goal: each rule of the decision works on its own, with every action.
 
 use super::*;
 use crate::dedup::Kinds;
@@ -62,14 +62,14 @@ fn dropped(decision: Decision, verdict: Verdict, reason: Reason) -> bool {
     is(decision, verdict, reason, Action::Drop) && decision.remember == Remember::Nothing
 }
 
-/// The words do not matter: what is judged here has its kind already.
+/// The words do not matter, since what is judged here already has its kind.
 fn by_version() -> Kinds {
     let (delete, read, truncate, message, table) = Default::default();
     let of = paths(&["value.op"]);
     Kinds { of, delete, read, reads: Reads::ByVersion, truncate, message, table }
 }
 
-/// The entry that follows.
+/// The entry that the decision leaves.
 fn remembered(decision: Decision, version: Option<&[u8]>, before: Option<EntryRef<'_>>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     decision.encode_entry(version, before, &mut out).then_some(out)
@@ -80,7 +80,7 @@ fn by(action: Action, otherwise: Verdict) -> Verdict {
 }
 
 #[test]
-fn a_first_record_is_forwarded_and_remembered_as_last_seen_in_stream_time() {
+fn first_record_is_forwarded_and_remembered_at_stream_time() {
     for (timestamp, stream_time, expected) in [(Some(5), 9, 9), (None, 9, 9), (None, NO_TIME, NO_TIME), (Some(9), 9, 9)]
     {
         let decision = decide(&plain(), &progress(stream_time, i64::MIN), &at(timestamp), Known::default());
@@ -91,14 +91,14 @@ fn a_first_record_is_forwarded_and_remembered_as_last_seen_in_stream_time() {
 }
 
 #[test]
-fn without_a_version_whatever_was_seen_is_a_duplicate() {
+fn without_a_version_anything_seen_is_a_duplicate() {
     let decision = decide(&plain(), &progress(100, 0), &at(Some(100)), known(entry(50, None)));
     assert!(dropped(decision, Verdict::Duplicate, Reason::Seen));
     assert_eq!(decision.compared_with(known(entry(50, None))), entry(50, None));
 }
 
 #[test]
-fn an_entry_expires_after_the_retention_unless_its_time_is_unknown() {
+fn entry_expires_after_the_retention_unless_its_time_is_unknown() {
     let seen = |stream_time, last_seen| {
         decide(&plain(), &progress(stream_time, i64::MIN), &CANDIDATE, known(entry(last_seen, None)))
     };
@@ -113,7 +113,7 @@ fn an_entry_expires_after_the_retention_unless_its_time_is_unknown() {
 }
 
 #[test]
-fn an_expired_entry_counts_as_none_in_every_rule() {
+fn expired_entry_counts_as_none_in_every_rule() {
     let rules = Rules { retention: Retention::For { ms: 100 }, ..versioned() };
     let old = EntryRef { last_seen: 10, version: Some(b"\x81\x09"), owes_tombstone: true, ..ENTRY };
     let with = |candidate: Candidate<'_>, known| decide(&rules, &progress(500, 400), &candidate, known);
@@ -125,7 +125,7 @@ fn an_expired_entry_counts_as_none_in_every_rule() {
 }
 
 #[test]
-fn what_is_older_than_the_horizon_is_late_whatever_is_remembered() {
+fn record_older_than_the_horizon_is_late_whatever_is_remembered() {
     for action in ACTIONS {
         let mut rules = plain();
         rules.actions.late = action;
@@ -157,7 +157,7 @@ fn versions_are_compared_by_their_bytes() {
 }
 
 #[test]
-fn an_equal_version_is_dropped_or_what_the_rules_say() {
+fn equal_version_gets_its_action() {
     for action in ACTIONS {
         let mut rules = versioned();
         rules.actions.equal_version = action;
@@ -169,7 +169,7 @@ fn an_equal_version_is_dropped_or_what_the_rules_say() {
 }
 
 #[test]
-fn a_duplicate_moves_only_the_time_and_only_where_the_rules_say_so() {
+fn duplicate_refreshes_only_last_seen_if_the_rules_say_so() {
     let rules = Rules { refresh: Refresh::OnDuplicate, retention: Retention::For { ms: 100 }, ..versioned() };
     let before = EntryRef { version: Some(b"\x80"), scope: Some(3), owes_tombstone: true, from_read: true, ..ENTRY };
     let equal = Candidate { kind: Kind::Read, timestamp: Some(40), ..versioned_by(b"\x80") };
@@ -187,13 +187,13 @@ fn a_duplicate_moves_only_the_time_and_only_where_the_rules_say_so() {
     let decision = decide(&seen, &progress(50, -50), &CANDIDATE, known(Some(before)));
     let bytes = remembered(decision, None, Some(before)).unwrap();
     assert_eq!(EntryRef::decode(&bytes), Ok(EntryRef { last_seen: 50, ..before }));
-    // A missing time never takes back what is known.
+    // A missing timestamp never takes back what is known.
     let decision = decide(&seen, &progress(NO_TIME, i64::MIN), &CANDIDATE, known(Some(before)));
     assert_eq!(EntryRef::decode(&remembered(decision, None, Some(before)).unwrap()), Ok(before));
 }
 
 #[test]
-fn a_record_without_a_version_passes_and_changes_nothing_or_gets_its_action() {
+fn record_without_a_version_gets_its_action_and_changes_nothing() {
     for action in ACTIONS {
         let mut rules = versioned();
         rules.actions.missing_version = action;
@@ -209,7 +209,7 @@ fn a_record_without_a_version_passes_and_changes_nothing_or_gets_its_action() {
 }
 
 #[test]
-fn a_forwarded_delete_owes_a_tombstone_until_it_or_anything_later_is_forwarded() {
+fn forwarded_delete_owes_a_tombstone_until_the_next_forward() {
     let delete = Candidate { kind: Kind::Delete, ..versioned_by(b"\x81\x05") };
     let decision = decide(&versioned(), &progress(9, i64::MIN), &delete, Known::default());
     let owing = remembered(decision, delete.version, None).unwrap();
@@ -235,7 +235,7 @@ fn a_forwarded_delete_owes_a_tombstone_until_it_or_anything_later_is_forwarded()
 }
 
 #[test]
-fn a_delete_without_a_version_owes_a_tombstone_and_leaves_the_version_alone() {
+fn delete_without_a_version_owes_a_tombstone_and_keeps_the_version() {
     let delete = Candidate { kind: Kind::Delete, ..CANDIDATE };
     let before = EntryRef { version: Some(b"\x81\x05"), scope: Some(0), from_read: true, ..ENTRY };
     let decision = decide(&versioned(), &progress(9, i64::MIN), &delete, known(Some(before)));
@@ -246,7 +246,7 @@ fn a_delete_without_a_version_owes_a_tombstone_and_leaves_the_version_alone() {
     let decision = decide(&versioned(), &progress(9, i64::MIN), &CANDIDATE, known(Some(owing)));
     let cleared = remembered(decision, None, Some(owing)).unwrap();
     assert_eq!(EntryRef::decode(&cleared), Ok(EntryRef { last_seen: 9, ..before }));
-    // Where nothing is known, an entry is made that says no more than that.
+    // If nothing is known, the new entry says no more than that.
     let decision = decide(&versioned(), &progress(9, i64::MIN), &delete, Known::default());
     let made = remembered(decision, None, None).unwrap();
     let made = EntryRef::decode(&made).unwrap();
@@ -256,7 +256,7 @@ fn a_delete_without_a_version_owes_a_tombstone_and_leaves_the_version_alone() {
 }
 
 #[test]
-fn a_snapshots_read_loses_to_a_streamed_change_and_any_streamed_change_beats_it() {
+fn snapshot_read_always_loses_to_a_streamed_change() {
     let read = |version| Candidate { kind: Kind::Read, ..versioned_by(version) };
     let with = |candidate: Candidate<'_>, from_read| {
         let before = EntryRef { version: Some(b"\x81\x05"), from_read, ..ENTRY };
@@ -274,7 +274,7 @@ fn a_snapshots_read_loses_to_a_streamed_change_and_any_streamed_change_beats_it(
 }
 
 #[test]
-fn by_version_a_read_wins_over_what_is_known_and_a_streamed_change_over_streamed_changes() {
+fn reads_by_version_win_only_with_a_greater_version() {
     let mut rules = versioned();
     rules.kinds = Some(by_version());
     let (changed, read) = (entry(1, Some(b"\x81\x05")), Kind::Read);
@@ -299,7 +299,7 @@ fn by_version_a_read_wins_over_what_is_known_and_a_streamed_change_over_streamed
     assert!(dropped(with(read, b"\x81\x08", both), Verdict::Duplicate, Reason::VersionEqual));
     assert_eq!(kept(read, b"\x81\x06", changed), (6, Some(5), true));
     assert_eq!(kept(read, b"\x81\x09", both), (9, Some(5), true));
-    // The read stays known beneath which a change came, so that it is not forwarded again.
+    // A read stays remembered above a later, lower change, so that it is not forwarded again.
     assert_eq!(kept(Kind::Change, b"\x81\x06", both), (8, Some(6), true));
     assert_eq!(kept(Kind::Delete, b"\x81\x06", one_read), (8, Some(6), true));
     assert_eq!(kept(Kind::Change, b"\x81\x08", both), (8, None, false));
@@ -307,12 +307,12 @@ fn by_version_a_read_wins_over_what_is_known_and_a_streamed_change_over_streamed
     for (version, verdict) in [(b"\x81\x04", Verdict::Stale), (b"\x81\x05", Verdict::Duplicate)] {
         let decision = with(Kind::Change, version, both);
         assert_eq!(decision.verdict, verdict);
-        assert_eq!(decision.compared_with(known(both)), changed, "what it lost against is the change");
+        assert_eq!(decision.compared_with(known(both)), changed, "it lost to the change");
     }
 }
 
 #[test]
-fn where_reads_lose_again_an_entry_of_both_is_one_of_a_streamed_change() {
+fn entry_with_both_counts_as_streamed_once_reads_lose_again() {
     let both = Some(EntryRef { streamed: Some(b"\x81\x05"), version: Some(b"\x81\x08"), from_read: true, ..ENTRY });
     let with = |kind, version| {
         let candidate = Candidate { kind, ..versioned_by(version) };
@@ -324,11 +324,11 @@ fn where_reads_lose_again_an_entry_of_both_is_one_of_a_streamed_change() {
     assert!(forwarded(newer, Reason::Newer));
     let bytes = remembered(newer, Some(b"\x81\x06"), both).unwrap();
     let after = EntryRef { last_seen: -1, key_hash: HASH, version: Some(b"\x81\x06"), ..ENTRY };
-    assert_eq!(EntryRef::decode(&bytes), Ok(after), "no read is kept that cannot win");
+    assert_eq!(EntryRef::decode(&bytes), Ok(after), "a read that cannot win is not kept");
 }
 
 #[test]
-fn a_row_below_its_tables_truncate_is_stale() {
+fn row_below_its_tables_truncate_is_stale() {
     let table = EntryRef { version: Some(b"\x81\x05"), ..ENTRY };
     for entry in [None, entry(1, Some(b"\x81\x01"))] {
         let with = |candidate: Candidate<'_>| {
@@ -347,7 +347,7 @@ fn a_row_below_its_tables_truncate_is_stale() {
 }
 
 #[test]
-fn a_truncate_is_judged_by_its_tables_entry() {
+fn truncate_is_judged_by_its_tables_entry() {
     let with = |version: &[u8], before| {
         let truncate = Candidate { kind: Kind::Truncate, ..versioned_by(version) };
         decide(&versioned(), &Progress::default(), &truncate, known(before))
@@ -360,7 +360,7 @@ fn a_truncate_is_judged_by_its_tables_entry() {
 }
 
 #[test]
-fn a_message_is_new_or_a_duplicate_and_never_stale() {
+fn message_is_new_or_a_duplicate_never_stale() {
     let message = Candidate { kind: Kind::Message, ..versioned_by(b"\x81\x04") };
     let first = decide(&versioned(), &Progress::default(), &message, Known::default());
     assert!(forwarded(first, Reason::First));
@@ -373,7 +373,7 @@ fn a_message_is_new_or_a_duplicate_and_never_stale() {
     assert!(dropped(again, Verdict::Duplicate, Reason::Seen));
 }
 
-/// What a record of `scope` at `offset` gets, `before` being remembered; the progress takes part.
+/// The decision on a record of `scope` at `offset`, with `before` remembered; applied to the progress.
 fn in_scope(
     rules: &Rules,
     progress: &mut Progress,
@@ -390,13 +390,13 @@ fn in_scope(
 }
 
 #[test]
-fn a_new_epoch_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
+fn new_epoch_is_accepted_only_if_forwarded() {
     for action in ACTIONS {
         let mut rules = versioned();
         rules.actions.epoch_change = action;
         let mut progress = Progress::default();
         let a = Candidate { scope: Some(b"a"), offset: 1, ..versioned_by(b"\x81\x09") };
-        // The very first scope follows no other.
+        // The very first scope follows no other one.
         assert!(forwarded(in_scope(&rules, &mut progress, a, None), Reason::First));
         let before = EntryRef { version: a.version, scope: Some(0), ..ENTRY };
         let b = Candidate { scope: Some(b"b"), offset: 2, ..versioned_by(b"\x81\x01") };
@@ -407,7 +407,7 @@ fn a_new_epoch_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
         assert_eq!(decision.step.is_change(), accepted);
         assert_eq!(decision.remember != Remember::Nothing, accepted);
         assert_eq!(decision.compared_with(known(Some(before))), Some(before));
-        // Where it meets no entry, it is simply the first.
+        // Without an entry to meet, it is simply the first.
         let c = Candidate { scope: Some(b"c"), offset: 3, ..b };
         let reason = if accepted { Reason::First } else { Reason::EpochChanged };
         let decision = in_scope(&rules, &mut progress, c, None);
@@ -416,7 +416,7 @@ fn a_new_epoch_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
 }
 
 #[test]
-fn a_failback_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
+fn failback_is_accepted_only_if_forwarded() {
     for action in ACTIONS {
         let mut rules = versioned();
         let mut progress = Progress::default();
@@ -437,7 +437,7 @@ fn a_failback_is_accepted_or_gets_its_action_and_nothing_is_accepted() {
 }
 
 #[test]
-fn a_record_of_no_scope_is_compared_as_if_in_its_entrys_and_stays_there() {
+fn record_without_a_scope_is_compared_within_its_entrys() {
     let mut progress = Progress::default();
     let a = Candidate { scope: Some(b"a"), ..versioned_by(b"\x81\x05") };
     in_scope(&versioned(), &mut progress, a, None);
@@ -449,7 +449,7 @@ fn a_record_of_no_scope_is_compared_as_if_in_its_entrys_and_stays_there() {
     assert_eq!(EntryRef::decode(&bytes).unwrap().scope, Some(0));
     let older = versioned_by(b"\x81\x04");
     assert!(dropped(in_scope(&versioned(), &mut progress, older, Some(before)), Verdict::Stale, Reason::VersionOlder));
-    // And the other way round: the entry has no scope, whatever the record has.
+    // And conversely: the entry has no scope, whatever the record has.
     let before = entry(1, Some(b"\x81\x05"));
     let b = Candidate { scope: Some(b"b"), offset: 200, ..versioned_by(b"\x81\x04") };
     assert!(is(in_scope(&versioned(), &mut progress, b, before), Verdict::Stale, Reason::VersionOlder, Action::Drop));
@@ -460,7 +460,7 @@ fn a_record_of_no_scope_is_compared_as_if_in_its_entrys_and_stays_there() {
 }
 
 #[test]
-fn of_several_rows_the_first_forwarded_one_speaks_or_else_the_first() {
+fn first_forwarded_row_decides_else_the_first() {
     let (stale, equal) = (
         Decision::dropped(Verdict::Stale, Reason::VersionOlder),
         Decision::dropped(Verdict::Duplicate, Reason::VersionEqual),
@@ -507,7 +507,7 @@ fn each_refusal_gets_its_own_action() {
 }
 
 #[test]
-fn a_timestamp_far_beyond_the_wall_clock_is_not_believed() {
+fn timestamp_far_ahead_of_the_wall_clock_is_refused() {
     let rules = Rules { future_max_ms: 10, ..plain() };
     let check = |timestamp, stream_time| check_time(&rules, &progress(stream_time, 0), timestamp, 1000);
     assert_eq!(check(None, NO_TIME), None);
@@ -515,7 +515,7 @@ fn a_timestamp_far_beyond_the_wall_clock_is_not_believed() {
     let refusal = check(Some(1011), NO_TIME).unwrap();
     assert_eq!(refusal.reason, Reason::TimestampInFuture);
     assert_eq!(refusal.message, "the timestamp 1011 is 11 ms beyond the wall clock, more than the limit of 10 ms");
-    // Stream time has been there already: the wall clock must have been set back.
+    // Stream time is already there, so the wall clock must have been set back.
     assert_eq!(check(Some(1011), 1011), None);
     assert!(check(Some(i64::MAX), 1011).is_some());
     assert!(check_time(&rules, &progress(0, 0), Some(i64::MAX), i64::MIN).is_some());

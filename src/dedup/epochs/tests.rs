@@ -1,12 +1,12 @@
-//! Goal: of two scopes' versions the right one is newer, whatever is redelivered from either side, and what was
-//! seen is kept within its bounds.
+//! Goal: of two scopes' versions the right one is newer, whatever is redelivered from either side, and what is kept
+//! stays within its bounds.
 
 use super::*;
 use crate::dedup::tests::rules;
 use crate::dedup::{Candidate, Decision, Kind, Known, Progress, Reason, Rules, Verdict, decide};
 use crate::format::EntryRef;
 
-/// A task with one entry an identity, fed by hand.
+/// A task with one entry per identity, fed by hand.
 struct Task {
     rules: Rules,
     progress: Progress,
@@ -18,8 +18,8 @@ impl Task {
         Self { rules: rules(&["value.k"], Some("value.v")), progress: Progress::default(), entries: Default::default() }
     }
 
-    /// A record of `key` with a version of `scope`, or of none (`-`).
-    fn give(&mut self, offset: i64, key: &'static str, scope: &str, version: u8) -> Decision {
+    /// Judges a record of `key` with a version in `scope`, or in none (`-`).
+    fn judge(&mut self, offset: i64, key: &'static str, scope: &str, version: u8) -> Decision {
         let version = [0x81, version];
         let candidate = Candidate {
             version: Some(&version),
@@ -43,13 +43,14 @@ impl Task {
     }
 }
 
-/// Records as `offset key scope version`, each with the reason expected; `!` behind it where an epoch changes.
-fn tell(story: &str) -> Task {
+/// Judges records written as `offset key scope version reason`, with `!` after the expected reason if the epoch
+/// changes.
+fn judge(story: &str) -> Task {
     let mut task = Task::new();
     for line in story.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let words: Vec<&'static str> = line.split_whitespace().map(|word| &*word.to_owned().leak()).collect();
         let [offset, key, scope, version, expected] = words[..] else { panic!("{line}") };
-        let decision = task.give(offset.parse().unwrap(), key, scope, version.parse().unwrap());
+        let decision = task.judge(offset.parse().unwrap(), key, scope, version.parse().unwrap());
         let (reason, changes) = expected.strip_suffix('!').map_or((expected, false), |reason| (reason, true));
         assert_eq!((decision.reason.as_str(), decision.step.is_change()), (reason, changes), "{line}");
         let is_older = matches!(decision.reason, Reason::EpochOlder | Reason::VersionOlder);
@@ -58,27 +59,27 @@ fn tell(story: &str) -> Task {
     task
 }
 
-fn begins(task: &Task) -> Vec<Vec<i64>> {
+fn starts(task: &Task) -> Vec<Vec<i64>> {
     let of = |scope: &Scope| scope.segments.iter().map(|segment| segment.began).collect();
     task.progress.epochs.scopes().iter().map(of).collect()
 }
 
 #[test]
-fn a_first_scope_is_compared_by_version_alone() {
-    let task = tell(
+fn first_scope_is_compared_by_version_alone() {
+    let task = judge(
         "0 x a 5 first
          1 x a 4 version_older
          2 x a 6 newer
          3 y a 1 first",
     );
-    assert_eq!(begins(&task), [[0]]);
+    assert_eq!(starts(&task), [[0]]);
     let step = |offset, version| Reached { offset, version: vec![0x81, version] };
     assert_eq!(task.progress.epochs.scopes()[0].reached, [step(0, 5), step(2, 6)]);
 }
 
 #[test]
-fn a_second_scope_follows_the_first_and_what_is_redelivered_of_the_first_stays_old() {
-    let task = tell(
+fn redelivered_records_of_a_followed_scope_stay_old() {
+    let task = judge(
         "0 x a 5 first
          1 y a 6 first
          2 x b 1 epoch_changed!
@@ -93,12 +94,12 @@ fn a_second_scope_follows_the_first_and_what_is_redelivered_of_the_first_stays_o
          11 z b 3 first
          12 z a 2 epoch_older",
     );
-    assert_eq!(begins(&task), [[0], [2]]);
+    assert_eq!(starts(&task), [[0], [2]]);
 }
 
 #[test]
-fn a_failback_is_accepted_and_what_is_redelivered_of_both_sides_stays_old() {
-    let task = tell(
+fn redelivered_records_stay_old_after_a_failback() {
+    let task = judge(
         "0 x a 5 first
          1 y a 6 first
          2 x b 9 epoch_changed!
@@ -116,12 +117,12 @@ fn a_failback_is_accepted_and_what_is_redelivered_of_both_sides_stays_old() {
          14 y b 9 epoch_older
          15 x a 9 epoch_changed!",
     );
-    assert_eq!(begins(&task), [vec![0, 4, 15], vec![2, 11]]);
+    assert_eq!(starts(&task), [vec![0, 4, 15], vec![2, 11]]);
 }
 
 #[test]
-fn a_scope_that_came_back_unnoticed_is_found_where_it_is_met() {
-    let task = tell(
+fn scope_that_came_back_unnoticed_is_found_when_met() {
+    let task = judge(
         "0 x a 5 first
          1 x b 1 epoch_changed!
          2 y a 6 first
@@ -136,13 +137,13 @@ fn a_scope_that_came_back_unnoticed_is_found_where_it_is_met() {
          11 z a 7 epoch_older
          12 z b 3 version_equal",
     );
-    assert_eq!(begins(&task), [vec![0], vec![1, 3, 6]]);
+    assert_eq!(starts(&task), [vec![0], vec![1, 3, 6]]);
 }
 
 #[test]
-fn a_scope_came_back_where_it_reached_its_version_though_nobody_noticed() {
-    // a has gone on to 8 with a key that b does not know; c follows; then a's 7 meets b's entry.
-    let task = tell(
+fn unnoticed_failback_starts_where_its_version_was_reached() {
+    // a has continued to 8 with a key that b does not know; c follows; then a's 7 meets b's entry.
+    let task = judge(
         "0 x a 5 first
          1 y b 1 first!
          2 z a 8 first
@@ -154,12 +155,12 @@ fn a_scope_came_back_where_it_reached_its_version_though_nobody_noticed() {
          8 y a 9 epoch_changed!
          9 z a 8 epoch_older",
     );
-    assert_eq!(begins(&task), [vec![0, 2, 8], vec![1], vec![3]], "right before c, which has followed it");
+    assert_eq!(starts(&task), [vec![0, 2, 8], vec![1], vec![3]], "right before c, which followed it");
 }
 
 #[test]
-fn records_of_no_scope_take_no_part() {
-    let task = tell(
+fn records_without_a_scope_do_not_affect_scopes() {
+    let task = judge(
         "0 x - 5 first
          1 x - 4 version_older
          2 x a 6 newer
@@ -168,14 +169,14 @@ fn records_of_no_scope_take_no_part() {
          5 x - 2 newer
          6 x a 6 epoch_older",
     );
-    assert_eq!(begins(&task), [[2], [4]]);
+    assert_eq!(starts(&task), [[2], [4]]);
     assert_eq!(task.progress.epochs.scopes()[0].reached, [Reached { offset: 2, version: vec![0x81, 6] }]);
 }
 
 #[test]
-fn a_group_reset_to_before_the_beginning_finds_the_earlier_one() {
-    // It had begun at 100, in the middle of b; what was before is older, and b began earlier than was known.
-    let task = tell(
+fn group_reset_before_a_segments_start_lowers_it() {
+    // It had begun at 100, in the middle of b; what came before is older, and b began earlier than was known.
+    let task = judge(
         "100 x b 5 first
          101 y b 6 first
          0 x a 50 epoch_older!
@@ -187,15 +188,15 @@ fn a_group_reset_to_before_the_beginning_finds_the_earlier_one() {
          102 x a 52 epoch_older
          103 x a 53 epoch_changed!",
     );
-    assert_eq!(begins(&task), [vec![50], vec![0, 103]]);
+    assert_eq!(starts(&task), [vec![50], vec![0, 103]]);
 }
 
 #[test]
-fn the_staircase_has_one_step_between_two_beginnings() {
+fn staircase_has_one_step_between_two_starts() {
     let mut task = Task::new();
     let mut offset = 0;
     let mut give = |scope: &str, version| {
-        task.give(offset, "x", scope, version);
+        task.judge(offset, "x", scope, version);
         offset += 1;
     };
     (1..50).for_each(|version| give("a", version));
@@ -205,14 +206,14 @@ fn the_staircase_has_one_step_between_two_beginnings() {
         let reached = &task.progress.epochs.scopes()[number].reached;
         reached.iter().map(|step| (step.offset, step.version[1])).collect()
     };
-    // The first record behind a beginning begins a step, and all up to the next one are one more.
+    // The first record after a start begins a step, and all up to the next start are one more.
     assert_eq!(steps(0), [(0, 1), (48, 49), (98, 50), (137, 89)]);
     assert_eq!(steps(1), [(49, 1), (97, 49)]);
 }
 
 #[test]
-fn what_was_seen_reads_back_and_decides_alike() {
-    let task = tell(
+fn restored_scopes_decide_alike() {
+    let task = judge(
         "0 x a 5 first
          1 x b 9 epoch_changed!
          2 x a 7 epoch_changed!",
@@ -231,7 +232,7 @@ fn what_was_seen_reads_back_and_decides_alike() {
 }
 
 #[test]
-fn scopes_that_take_turns_or_take_too_much_are_refused_and_change_nothing() {
+fn scopes_beyond_a_bound_are_refused_and_change_nothing() {
     let mut epochs = Epochs::default();
     let see = |epochs: &mut Epochs, scope: &[u8], version: &[u8], offset| {
         epochs.note(Step::Scope { scope: 0 }, scope, version, offset)

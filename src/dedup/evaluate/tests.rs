@@ -1,4 +1,4 @@
-//! Goal: what evaluating changes, and what it leaves as it was; the decisions themselves are tested in
+//! Goal: evaluating changes what it should and nothing else; the decisions themselves are tested in
 //! [`crate::dedup::decide`], and their order with [`crate::dedup::Model`].
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ impl<'m> Memory<'m> for &'m Entries {
     }
 }
 
-/// A task with all that it remembers.
+/// A task with everything it remembers.
 struct Site {
     rules: Arc<Rules>,
     progress: Progress,
@@ -38,7 +38,7 @@ impl Site {
         Self { rules: Arc::new(rules), progress, entries, evaluator, wall_ms: 0, is_certain: true }
     }
 
-    /// What is to be done with the record; if it is not to stop the task, it is remembered.
+    /// Evaluates the record and, unless it is to stop the task, remembers it.
     fn take(&mut self, record: &Record<'_>) -> Option<Evaluation> {
         let mut arena = Vec::new();
         let reading =
@@ -67,7 +67,7 @@ fn scoped() -> Rules {
 }
 
 #[test]
-fn a_scope_that_cannot_be_kept_stops_the_task_before_anything_has_changed() {
+fn scope_beyond_the_bound_fails_before_anything_changes() {
     let mut site = Site::new(scoped());
     site.wall_ms = 100;
     site.progress.epochs = Epochs::from_scopes(Vec::new(), &Bounds { scopes_max: 1, ..Bounds::USUAL });
@@ -80,13 +80,13 @@ fn a_scope_that_cannot_be_kept_stops_the_task_before_anything_has_changed() {
         assert_eq!(evaluation.full, Some(epochs::Error::TooManyScopes(1)));
         assert_eq!((&site.progress, &site.entries.0), (&progress, &entries));
     }
-    // And the evaluator has forgotten that it would have begun one.
+    // And the evaluator has forgotten that it would have started one.
     assert_eq!(site.reason(&record(2, br#"{"k":2,"v":1,"e":"a"}"#)), Reason::First);
     assert_eq!(site.progress.epochs.scopes().len(), 1);
 }
 
 #[test]
-fn a_record_that_may_be_of_the_future_changes_nothing_until_that_is_certain() {
+fn future_record_changes_nothing_while_the_clock_is_uncertain() {
     let mut site = Site::new(rules(&["value"], None));
     site.is_certain = false;
     let day = 24 * 3_600_000;
@@ -100,7 +100,7 @@ fn a_record_that_may_be_of_the_future_changes_nothing_until_that_is_certain() {
 }
 
 #[test]
-fn truncates_are_counted_once_they_are_remembered() {
+fn truncates_are_counted_once_remembered() {
     let word = |word: &str| vec![Scalar::Text(word.to_owned())];
     let mut rules = rules(&["value.k"], Some("value.v"));
     let (delete, read, message) = Default::default();
@@ -114,6 +114,6 @@ fn truncates_are_counted_once_they_are_remembered() {
         assert_eq!(site.reason(&record(offset as i64, value.as_bytes())), reason);
         assert_eq!(site.progress.truncates, counted);
     }
-    // Only now are tables looked for.
+    // Only now are tables looked up.
     assert_eq!(site.reason(&record(9, br#"{"op":"u","k":1,"t":"users","v":3}"#)), Reason::TableTruncated);
 }

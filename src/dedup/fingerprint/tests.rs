@@ -1,5 +1,5 @@
-//! Goal: what is hashed is RFC 8785's canonical JSON wherever a double holds the numbers, and never rounded
-//! where it does not.
+//! Goal: the hashed text is RFC 8785's canonical JSON wherever doubles can represent the numbers, and is never rounded
+//! where they cannot.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -18,14 +18,14 @@ fn canonical(document: &str, except: &[&[&str]]) -> String {
 }
 
 #[test]
-fn the_examples_of_rfc_8785_come_out_as_printed_there() {
+fn rfc_8785_examples_give_the_printed_output() {
     let document = r#"{
         "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
         "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
         "literals": [null, true, false]
     }"#;
     let expected = r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#;
-    // The RFC's first number has a digit more than a double tells apart: it stays as it is here.
+    // The RFC's first number has one digit more than a double distinguishes: here it stays as it is.
     assert_eq!(canonical(document, &[]), expected.replace("333333333.3333333,", "333333333.33333329,"));
     let names = r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}"#;
     assert_eq!(
@@ -74,7 +74,7 @@ fn excepted_places_are_left_out() {
 }
 
 #[test]
-fn of_two_fields_with_one_name_the_last_counts() {
+fn last_of_two_fields_with_the_same_name_counts() {
     assert_eq!(canonical(r#"{"a":1,"b":0,"\u0061":2,"a":[3]}"#, &[]), r#"{"a":[3],"b":0}"#);
 }
 
@@ -100,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn canonical_json_is_what_another_canonicalizer_makes(value in any_json(), pretty in any::<bool>()) {
+    fn canonical_json_agrees_with_another_canonicalizer(value in any_json(), pretty in any::<bool>()) {
         let document = if pretty { format!("{value:#}") } else { value.to_string() };
         prop_assert_eq!(canonical(&document, &[]), serde_json_canonicalizer::to_string(&value).unwrap());
     }
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn names_are_in_the_order_of_their_utf_16(a in "[\u{0}-\u{7ff}\u{d000}-\u{d7ff}\u{e000}-\u{10010}]{0,3}", b in "[\u{0}-\u{7ff}\u{e000}-\u{10010}]{0,3}") {
+    fn names_sort_by_utf_16(a in "[\u{0}-\u{7ff}\u{d000}-\u{d7ff}\u{e000}-\u{10010}]{0,3}", b in "[\u{0}-\u{7ff}\u{e000}-\u{10010}]{0,3}") {
         prop_assert_eq!(compare_names(a.as_bytes(), b.as_bytes()), a.encode_utf16().cmp(b.encode_utf16()));
     }
 }

@@ -1,4 +1,4 @@
-//! Goal: identities are equal if and only if their parts are, across all ways of putting parts together.
+//! Goal: identities are equal if and only if their parts are, however the parts are combined.
 
 use proptest::prelude::*;
 
@@ -54,12 +54,12 @@ proptest! {
     }
 
     #[test]
-    fn no_identity_begins_with_another_of_as_many_parts(a in prop::collection::vec(any_part(), 3), b in prop::collection::vec(any_part(), 3)) {
+    fn no_identity_is_a_prefix_of_another_with_as_many_parts(a in prop::collection::vec(any_part(), 3), b in prop::collection::vec(any_part(), 3)) {
         prop_assert!(a == b || !encode(&a).starts_with(&encode(&b)));
     }
 
     #[test]
-    fn parts_are_moved_between_neighbours_with_another_result(a in "[a-c]{1,3}", b in "[a-c]{1,3}") {
+    fn moving_bytes_between_parts_changes_the_identity(a in "[a-c]{1,3}", b in "[a-c]{1,3}") {
         let (joined, split) = ([Part::Text(format!("{a}{b}")), Part::Text(String::new())], [Part::Text(a), Part::Text(b)]);
         prop_assert_ne!(encode(&joined), encode(&split));
     }
@@ -74,7 +74,7 @@ proptest! {
 }
 
 #[test]
-fn the_bytes_are_as_documented() {
+fn bytes_are_as_documented() {
     let parts = [Part::Bool(true), Part::Number(-1200), Part::Text("é".into()), Part::Bytes(vec![0])];
     assert_eq!(encode(&parts), b"\x02\x03\x05-12e2\x04\x02\xc3\xa9\x05\x01\x00");
     let long = encode(&[Part::Text("x".repeat(300))]);
@@ -83,7 +83,7 @@ fn the_bytes_are_as_documented() {
 }
 
 #[test]
-fn a_long_part_is_counted_whether_its_length_was_known_or_not() {
+fn long_part_has_its_length_whether_known_beforehand_or_not() {
     for length in [0, 1, 127, 128, 129, 16_383, 16_384, 70_000] {
         let text = "x".repeat(length);
         let mut escaped = b"before".to_vec();
@@ -93,9 +93,9 @@ fn a_long_part_is_counted_whether_its_length_was_known_or_not() {
 }
 
 #[test]
-fn a_long_identity_becomes_its_digest() {
+fn long_identity_is_replaced_by_its_digest() {
     let of = |length| key(&[Part::Text("x".repeat(length))]);
-    // Tag and length take two bytes up to 127, three from there on.
+    // Tag and length take two bytes up to a length of 127, three from there on.
     assert_eq!(of(125)[0], KIND_IDENTITY);
     assert_eq!(of(125).len(), 1 + 127);
     assert_eq!((of(126)[0], of(126).len()), (KIND_IDENTITY, 1 + IDENTITY_BYTES_MAX));

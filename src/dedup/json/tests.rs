@@ -1,5 +1,5 @@
-//! Goal: the scanner accepts exactly what serde_json accepts, and finds what it finds, however the document
-//! is written.
+//! Goal: the scanner accepts exactly what serde_json accepts and finds the same values, however the document is
+//! written.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::dedup::number;
 
-/// serde_json's own recursion limit lets 127 levels through.
+/// serde_json's own recursion limit allows 127 levels.
 const DEPTH_MAX: usize = 127;
 
 mod wrapped;
@@ -53,7 +53,7 @@ fn fields_and_elements_are_found() {
 }
 
 #[test]
-fn the_last_of_two_equal_fields_counts_and_nothing_inside_the_first() {
+fn last_of_two_equal_fields_counts() {
     assert_eq!(text_at(r#"{"a":1,"a":2}"#, &["a"]).unwrap(), "2");
     assert_eq!(text_at(r#"{"a":1,"\u0061":2}"#, &["a"]).unwrap(), "2");
     assert_eq!(text_at(r#"{"a":{"b":1},"a":{"c":2}}"#, &["a", "b"]), None);
@@ -62,7 +62,7 @@ fn the_last_of_two_equal_fields_counts_and_nothing_inside_the_first() {
 }
 
 #[test]
-fn nothing_is_left_over_from_the_document_before() {
+fn scanner_keeps_nothing_of_the_previous_document() {
     let path = steps(&["a"]);
     let mut scanner = Scanner::new(&[&path], DEPTH_MAX, false);
     scanner.scan(br#"{"a":1}"#).unwrap();
@@ -72,7 +72,7 @@ fn nothing_is_left_over_from_the_document_before() {
 }
 
 #[test]
-fn a_way_and_its_beginning_are_both_found() {
+fn path_and_its_prefix_are_both_found() {
     let (short, long) = (steps(&["a"]), steps(&["a", "b"]));
     let mut scanner = Scanner::new(&[&long, &short, &long], DEPTH_MAX, false);
     scanner.scan(br#"{"a":{"b":true}}"#).unwrap();
@@ -96,7 +96,7 @@ fn nesting_is_bounded_and_takes_no_stack() {
 }
 
 #[test]
-fn what_is_malformed_says_where() {
+fn error_has_the_byte_position() {
     let at = |document: &[u8]| scan(document, &["a"]).unwrap_err();
     assert_eq!(at(b"{\"a\":1,}").to_string(), "expected a field's name in double quotes (byte 7)");
     assert_eq!(at(b"").to_string(), "expected a value (byte 0)");
@@ -104,7 +104,7 @@ fn what_is_malformed_says_where() {
     assert_eq!(at(b"{\"a\":1}x").to_string(), "expected nothing more (byte 7)");
 }
 
-/// Whether serde_json accepts it, numbers beyond a double's range included.
+/// Whether serde_json accepts it, apart from numbers beyond a double's range.
 fn is_json(document: &[u8]) -> bool {
     match serde_json::from_slice::<Value>(document) {
         Ok(_) => true,
@@ -112,7 +112,7 @@ fn is_json(document: &[u8]) -> bool {
     }
 }
 
-/// Whether serde_json accepts the document with each of its exponents made small.
+/// Whether serde_json accepts the document with all its exponents made small.
 fn in_range(document: &[u8]) -> bool {
     let text = String::from_utf8_lossy(document).into_owned();
     let mut out = String::new();
@@ -128,7 +128,7 @@ fn in_range(document: &[u8]) -> bool {
     serde_json::from_slice::<Value>(out.as_bytes()).is_ok()
 }
 
-/// A document with its duplicate fields, which a `Value` cannot hold.
+/// A document that may have duplicate fields, which a `Value` cannot hold.
 #[derive(Clone, Debug)]
 enum Tree {
     Leaf(&'static str),
@@ -168,7 +168,7 @@ fn any_tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Writes trees, with space and escapes where the noise says so.
+/// Writes trees, with whitespace and escapes where the noise says so.
 struct Writer<'n> {
     noise: std::iter::Cycle<std::slice::Iter<'n, u8>>,
     out: String,
@@ -239,7 +239,7 @@ fn any_document() -> impl Strategy<Value = String> {
     })
 }
 
-/// What serde_json has where `path` leads.
+/// What serde_json has at `path`.
 fn look_up<'v>(mut value: &'v Value, path: &[String]) -> Option<&'v Value> {
     for step in path {
         value = match value {

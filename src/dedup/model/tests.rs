@@ -1,4 +1,4 @@
-//! Goal: the model keeps the order of the steps, and agrees with an evaluator written apart from it.
+//! Goal: the model keeps the order of the steps, and agrees with an evaluator written independently of it.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ fn versioned() -> Rules {
 }
 
 #[test]
-fn reading_the_input_again_brings_nothing_new() {
+fn rereading_the_input_forwards_nothing() {
     let mut rules = rules(&["value"], None);
     rules.retention = Retention::For { ms: 10 };
     let mut model = Model::new(Arc::new(rules));
@@ -23,7 +23,7 @@ fn reading_the_input_again_brings_nothing_new() {
     assert_eq!(model.judge(&at(5, 100), 100).reason, Reason::Expired);
     let entries: Vec<_> = model.entries().map(|(key, entry)| (key.to_vec(), entry.to_vec())).collect();
     for offset in [0, 3, 5] {
-        // A timestamp that cannot be believed does not matter any more either.
+        // An unbelievable timestamp no longer matters either.
         assert_eq!(model.judge(&at(offset, i64::MAX), 0), Decision::REPLAYED);
         assert_eq!(model.identity(), None);
     }
@@ -33,7 +33,7 @@ fn reading_the_input_again_brings_nothing_new() {
 }
 
 #[test]
-fn an_unbelievable_timestamp_moves_nothing_and_a_refused_record_does() {
+fn only_a_believable_timestamp_moves_stream_time() {
     let mut model = Model::new(Arc::new(versioned()));
     let day = 24 * 3_600_000;
     let future = Record { timestamp: Some(day), ..record(0, br#"{"k":1,"v":1}"#) };
@@ -47,7 +47,7 @@ fn an_unbelievable_timestamp_moves_nothing_and_a_refused_record_does() {
 }
 
 #[test]
-fn a_record_that_fails_leaves_everything_as_it_was() {
+fn failed_record_changes_nothing() {
     let mut rules = versioned();
     rules.actions.invalid = Action::Fail;
     let mut model = Model::new(Arc::new(rules));
@@ -61,7 +61,7 @@ fn a_record_that_fails_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn the_last_record_is_explained() {
+fn last_record_is_explained() {
     let mut model = Model::new(Arc::new(versioned()));
     model.judge(&record(0, br#"{"k":"a","v":"18446744073709551616"}"#), 0);
     assert_eq!(model.identity().as_deref(), Some(r#"["a"]"#));
@@ -71,7 +71,7 @@ fn the_last_record_is_explained() {
     assert_eq!(model.refusal().unwrap().reason, Reason::IdentityMissing);
 }
 
-/// One record of the comparison below.
+/// A record for the comparison below.
 #[derive(Clone, Debug)]
 struct Given {
     key: Option<u8>,
@@ -79,7 +79,7 @@ struct Given {
     timestamp: Option<i64>,
 }
 
-/// The rules' meaning once more, in the plainest way.
+/// A second implementation of the rules, as plain as possible.
 #[derive(Default)]
 struct Plain {
     seen: HashMap<u8, (Option<i64>, Option<i64>)>,
@@ -136,7 +136,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn the_model_means_what_the_rules_say(
+    fn model_agrees_with_a_plain_evaluator(
         records in prop::collection::vec(any_given(), 0..60),
         with_version in any::<bool>(),
         retention in prop::option::of(1_i64..60),

@@ -1,4 +1,4 @@
-//! Goal: canonical forms are equal exactly where the numbers are, of whatever size.
+//! Goal: canonical forms are equal exactly if the numbers are, whatever their size.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn canonical(text: &str) -> String {
 }
 
 #[test]
-fn numbers_have_one_form_however_they_are_written() {
+fn number_has_one_form_however_it_is_written() {
     for text in ["1", "1.0", "1e0", "10e-1", "0.1e1", "1E+0", "100.00e-2", "1e-0", "1e00000000000000000000000"] {
         assert_eq!(canonical(text), "1", "{text}");
     }
@@ -29,14 +29,14 @@ fn numbers_have_one_form_however_they_are_written() {
 }
 
 #[test]
-fn an_endless_exponent_is_refused() {
+fn overlong_exponent_is_refused() {
     assert_eq!(write_canonical(b"1e9999999999999999999", &mut Vec::new()), Err(TooLong));
     assert_eq!(canonical("1e999999999999999999"), "1e999999999999999999");
     assert_eq!(canonical("1e-999999999999999999"), "1e-999999999999999999");
 }
 
 #[test]
-fn people_read_plain_numbers() {
+fn humanized_numbers_are_plain() {
     let human = |text: &str| humanize(&canonical(text));
     assert_eq!(human("1000"), "1000");
     assert_eq!(human("-0.5"), "-0.5");
@@ -48,7 +48,7 @@ fn people_read_plain_numbers() {
     assert_eq!(human("9223372036854775808"), "9223372036854775808");
 }
 
-/// The same number, digits · 10^exponent, with `padding` zeros on either side and its point moved.
+/// The number digits · 10^exponent, with `padding` zeros on either side and its point moved.
 fn rewrite(digits: &str, exponent: i64, padding: usize, point: usize) -> String {
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
     let zeros = "0".repeat(padding);
@@ -64,23 +64,23 @@ fn rewrite(digits: &str, exponent: i64, padding: usize, point: usize) -> String 
 
 proptest! {
     #[test]
-    fn rewriting_changes_nothing(digits in "-?[1-9][0-9]{0,40}", exponent in -500_i64..500, padding in 0_usize..9, point in 0_usize..60) {
+    fn rewriting_a_number_keeps_its_form(digits in "-?[1-9][0-9]{0,40}", exponent in -500_i64..500, padding in 0_usize..9, point in 0_usize..60) {
         let other = rewrite(&digits, exponent, padding, point);
         prop_assert!(is_number(other.as_bytes()), "{}", other);
         prop_assert_eq!(canonical(&other), canonical(&format!("{digits}e{exponent}")), "{}", other);
     }
 
     #[test]
-    fn another_number_has_another_form(a in any::<(i64, i8)>(), b in any::<(i64, i8)>()) {
+    fn different_numbers_have_different_forms(a in any::<(i64, i8)>(), b in any::<(i64, i8)>()) {
         let text = |(digits, exponent): (i64, i8)| format!("{digits}e{}", exponent % 12);
-        // Exact: at most 19 digits and 22 powers of ten apart.
+        // Exact, since there are at most 19 digits and 22 powers of ten.
         let value = |(digits, exponent): (i64, i8)| i128::from(digits) * 10_i128.pow((exponent % 9 + 8) as u32);
         let narrow = |(digits, exponent): (i64, i8)| text((digits, exponent % 9));
         prop_assert_eq!(canonical(&narrow(a)) == canonical(&narrow(b)), value(a) == value(b));
     }
 
     #[test]
-    fn human_forms_are_the_same_number(digits in "-?[1-9][0-9]{0,30}", exponent in -40_i64..40) {
+    fn humanized_form_is_the_same_number(digits in "-?[1-9][0-9]{0,30}", exponent in -40_i64..40) {
         let form = canonical(&format!("{digits}e{exponent}"));
         prop_assert_eq!(canonical(&humanize(&form)), form);
     }
@@ -93,6 +93,6 @@ proptest! {
 }
 
 #[test]
-fn the_least_integer_fits() {
+fn least_integer_fits() {
     assert_eq!(format_i64(i64::MIN, &mut [0; 20]), i64::MIN.to_string().as_bytes());
 }

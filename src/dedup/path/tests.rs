@@ -1,4 +1,4 @@
-//! Goal: paths are read as documented, written back as they were, and mistakes are told with their place.
+//! Goal: paths parse as documented and are written back as they were; errors have the position.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn path(source: Source, steps: &[&str]) -> Path {
 }
 
 #[test]
-fn paths_are_read_as_documented() {
+fn paths_parse_as_documented() {
     let cases = [
         ("key", path(Source::Key, &[])),
         ("value", path(Source::Value, &[])),
@@ -35,7 +35,7 @@ fn paths_are_read_as_documented() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn error_has_the_byte_position() {
     let cases = [
         ("", 0, Problem::UnknownSource(String::new())),
         ("order_id", 0, Problem::UnknownSource("order_id".to_owned())),
@@ -88,7 +88,7 @@ fn any_path() -> impl Strategy<Value = Path> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(path in any_path()) {
+    fn displayed_path_parses_back(path in any_path()) {
         let text = path.to_string();
         prop_assert_eq!(Path::parse(&text), Ok(path));
         prop_assert!(!text.contains('\n'));

@@ -8,7 +8,7 @@ use super::*;
 use crate::dedup::tests::rules;
 
 #[test]
-fn a_continuous_read_is_one_range() {
+fn continuous_read_is_one_range() {
     let mut ranges = Ranges::new();
     (5..10).for_each(|offset| ranges.add(offset).unwrap());
     ranges.add_range(10, 12).unwrap();
@@ -18,7 +18,7 @@ fn a_continuous_read_is_one_range() {
 }
 
 #[test]
-fn a_skip_begins_a_new_range_and_filling_it_joins_them() {
+fn skip_starts_a_new_range_and_filling_it_joins_them() {
     let mut ranges = Ranges::from_pairs([(20, 30), (0, 10)], &Bounds::USUAL).unwrap();
     assert_eq!(ranges.as_pairs(), [(0, 10), (20, 30)]);
     ranges.add_range(10, 15).unwrap();
@@ -32,7 +32,7 @@ fn a_skip_begins_a_new_range_and_filling_it_joins_them() {
 }
 
 #[test]
-fn ranges_are_bounded_and_full_ones_still_grow() {
+fn full_ranges_reject_a_new_one_but_still_grow() {
     let mut ranges = Ranges::from_pairs((0..RANGES_MAX as i64).map(|i| (i * 3, i * 3 + 1)), &Bounds::USUAL).unwrap();
     assert_eq!(ranges.add(100_000), Err(Error::TooManyRanges(RANGES_MAX)));
     assert_eq!(ranges.as_pairs().len(), RANGES_MAX);
@@ -62,7 +62,7 @@ proptest! {
 }
 
 #[test]
-fn the_last_offset_of_all_is_no_trouble() {
+fn greatest_possible_offset_is_handled() {
     let mut ranges = Ranges::new();
     ranges.add(i64::MAX - 1).unwrap();
     ranges.add(i64::MAX).unwrap();

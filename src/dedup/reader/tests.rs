@@ -1,5 +1,5 @@
-//! Goal: each kind of place is read, each kind of trouble refused with its reason, and a refused record
-//! leaves nothing behind.
+//! Goal: every kind of place is read, every fault is refused with its reason, and a refused record leaves nothing
+//! behind.
 
 use proptest::prelude::*;
 
@@ -66,14 +66,14 @@ fn constants_are_part_of_the_identity() {
 }
 
 #[test]
-fn places_are_told_apart_when_version_and_identity_share_a_document() {
+fn version_and_identity_are_read_from_the_same_document() {
     let rules = || rules(&["value.b", "key.a", "value.a"], Some("key.b"));
     let record = Record { key: Some(br#"{"b":4,"a":3}"#), ..record(0, br#"{"a":1,"b":2}"#) };
     assert_eq!(read(rules(), &record), Ok(("[2,3,1]".to_owned(), Some("4".to_owned()))));
 }
 
 #[test]
-fn trouble_is_refused_with_its_reason() {
+fn bad_record_is_refused_with_its_reason() {
     let id = || rules(&["value.id"], None);
     for (value, expected) in [
         (&b"{}"[..], Reason::IdentityMissing),
@@ -95,13 +95,13 @@ fn trouble_is_refused_with_its_reason() {
     assert_eq!(reason(rules(&["header.id"], None), &record(0, b"")), Reason::IdentityMissing);
     assert_eq!(reason(rules(&["meta.timestamp"], None), &record(0, b"")), Reason::IdentityMissing);
     assert_eq!(reason(rules(&["key.id"], None), &Record { key: Some(b"{"), ..record(0, b"") }), Reason::KeyMalformed);
-    // A null value is told even where nothing in it is wanted.
+    // A null value is reported even where nothing in it is wanted.
     let null = Record { key: Some(b"k"), value: None, ..record(0, b"") };
     assert_eq!(reason(rules(&["key"], None), &null), Reason::NullValue);
 }
 
 #[test]
-fn a_header_of_null_is_missing_even_after_one_with_a_value() {
+fn null_header_is_missing_even_after_one_with_a_value() {
     let mut headers = HeaderBuf::default();
     headers.push(b"id", Some(b"1"));
     headers.push(b"id", None);
@@ -110,7 +110,7 @@ fn a_header_of_null_is_missing_even_after_one_with_a_value() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn limits_are_enforced() {
     let nested = format!("{{\"id\":1,\"x\":{}{}}}", "[".repeat(500), "]".repeat(500));
     let refusal = read(rules(&["value.id"], None), &record(0, nested.as_bytes())).unwrap_err();
     assert_eq!(refusal.reason, Reason::ValueMalformed);
@@ -170,7 +170,7 @@ fn versions_are_integers_in_json_or_text() {
 }
 
 #[test]
-fn a_version_in_a_header_is_decimal_text() {
+fn version_in_a_header_is_decimal_text() {
     let mut headers = HeaderBuf::default();
     headers.push(b"v", Some(b"42"));
     let record = Record { headers: headers.as_headers(), ..record(0, b"x") };
@@ -179,13 +179,13 @@ fn a_version_in_a_header_is_decimal_text() {
 }
 
 #[test]
-fn what_is_not_named_is_not_looked_into() {
+fn documents_not_named_in_rules_are_not_parsed() {
     let record = Record { key: Some(b"k"), ..record(0, b"not JSON at all \xff") };
     assert_eq!(identity(rules(&["key"], None), &record), r#"["k"]"#);
 }
 
 #[test]
-fn messages_hold_nothing_of_the_record() {
+fn messages_contain_nothing_of_the_record() {
     for value in [&br#"{"k":{"secret":1}}"#[..], br#"{"k":1,"v":"secret"}"#, br#"{"k":"secret"#, br#"{"secret":1}"#] {
         let refusal = read(rules(&["value.k"], Some("value.v")), &record(0, value)).unwrap_err();
         assert!(!refusal.message.contains("secret"), "{}", refusal.message);
@@ -193,7 +193,7 @@ fn messages_hold_nothing_of_the_record() {
 }
 
 #[test]
-fn a_reader_keeps_nothing_from_the_record_before() {
+fn reader_keeps_nothing_of_the_previous_record() {
     let mut rules = rules(&["key.id"], Some("value.v"));
     rules.key_format = Format::Json;
     let mut reader = Reader::new(Arc::new(rules));
@@ -207,9 +207,9 @@ fn a_reader_keeps_nothing_from_the_record_before() {
 }
 
 proptest! {
-    /// Composite identities of JSON scalars are equal if and only if serde_json's values are.
+    /// Identities of several JSON scalars are equal if and only if serde_json's values are.
     #[test]
-    fn identities_are_equal_where_the_values_are(
+    fn identities_are_equal_if_the_values_are(
         a in prop::collection::vec(any_scalar(), 2), b in prop::collection::vec(any_scalar(), 2),
     ) {
         let parts = ["value.0", "value.1"];

@@ -1,11 +1,11 @@
-//! Goal: the digest changes with what the entries depend on and with nothing else, and it lasts.
+//! Goal: the digest changes with what the entries depend on and with nothing else, and is stable.
 
 use super::*;
 use crate::dedup::tests::rules;
 use crate::format::hex;
 
 #[test]
-fn the_digest_lasts() {
+fn digest_is_stable() {
     let rules = rules(&["value.order_id", "header.x"], Some("value.version"));
     let text = "ratchet rules 1\nkey_format: bytes\nvalue_format: json\nidentity: value.order_id\nidentity: header.x\n\
                 version: integer [value.version]\n";
@@ -14,7 +14,7 @@ fn the_digest_lasts() {
 }
 
 #[test]
-fn what_entries_depend_on_changes_the_digest() {
+fn settings_that_entries_depend_on_change_the_digest() {
     let base = rules(&["value.a", "value.b"], None);
     let others = [
         rules(&["value.b", "value.a"], None),
@@ -32,7 +32,7 @@ fn what_entries_depend_on_changes_the_digest() {
 }
 
 #[test]
-fn what_may_change_leaves_the_digest() {
+fn other_settings_leave_the_digest_unchanged() {
     let base = rules(&["value.a"], None);
     let mut other = base.clone();
     other.retention = Retention::Forever;
@@ -51,7 +51,7 @@ fn defaults_follow_from_the_version_and_the_retention() {
 }
 
 #[test]
-fn contradictions_are_told() {
+fn contradictions_are_reported() {
     assert_eq!(rules(&["value.a", "key"], Some("value.v")).problems(), []);
     assert_eq!(rules(&[], None).problems(), [Error::NoIdentity]);
     let inside_bytes = Error::InsideBytes { path: "key.id".to_owned(), what: "key" };
@@ -64,7 +64,7 @@ fn contradictions_are_told() {
 }
 
 #[test]
-fn contradictions_of_documents_lists_and_kinds_are_told() {
+fn contradictions_in_documents_lists_and_kinds_are_reported() {
     use crate::dedup::{Epoch, EpochPart, Kinds, Names, Part, TimeUnit, VersionKind, VersionPart};
     let path = |text: &str| Path::parse(text).unwrap();
     let of = |part| Rules::new(Identity { parts: vec![part] }, None).problems();

@@ -1,11 +1,11 @@
-//! Goal: a moment is read exactly, however it is written, and nothing else is.
+//! Goal: a timestamp is read exactly, however it is written, and nothing else is accepted.
 
 use proptest::prelude::*;
 
 use super::*;
 
 #[test]
-fn moments_are_read_to_the_nanosecond() {
+fn timestamps_are_read_to_the_nanosecond() {
     let second = 1_000_000_000_i128;
     for (text, expected) in [
         ("1970-01-01T00:00:00Z", 0),
@@ -22,7 +22,7 @@ fn moments_are_read_to_the_nanosecond() {
 }
 
 #[test]
-fn what_is_no_moment_is_refused() {
+fn anything_but_a_timestamp_is_rejected() {
     for text in [
         "",
         "2020-05-13",
@@ -47,7 +47,7 @@ fn what_is_no_moment_is_refused() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(seconds in -60_000_000_000_i64..250_000_000_000, nanoseconds in 0..1_000_000_000_i64) {
+    fn formatted_timestamp_parses_back(seconds in -60_000_000_000_i64..250_000_000_000, nanoseconds in 0..1_000_000_000_i64) {
         let moment = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
         let text = format(moment).unwrap();
         prop_assert_eq!(parse(text.as_bytes()), Some(moment));

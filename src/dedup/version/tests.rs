@@ -1,4 +1,4 @@
-//! Goal: the bytes' order is the integers' order, for integers of any size, and the bytes last.
+//! Goal: the bytes sort as the integers do, whatever their size, and the encoding is stable.
 
 use std::cmp::Ordering;
 
@@ -32,7 +32,7 @@ fn try_encode(text: &str, digits_max: usize) -> Result<Vec<u8>, NotVersion> {
 }
 
 #[test]
-fn the_bytes_are_as_documented() {
+fn bytes_are_as_documented() {
     let cases: [(&str, &[u8]); 9] = [
         ("-256", &[0x7d, 0xfe, 0xff]),
         ("-1", &[0x7e, 0xfe]),
@@ -50,7 +50,7 @@ fn the_bytes_are_as_documented() {
 }
 
 #[test]
-fn what_is_no_integer_is_refused() {
+fn anything_but_an_integer_is_rejected() {
     for text in ["", "-", "+1", " 1", "1 ", "1.0", "1e3", "0x10", "--1", "1_000", "٣"] {
         assert_eq!(try_encode(text, 300), Err(NotVersion::Malformed), "{text}");
     }
@@ -60,7 +60,7 @@ fn what_is_no_integer_is_refused() {
 }
 
 #[test]
-fn lengths_around_the_long_head_are_in_order() {
+fn integers_around_the_long_head_sort_in_order() {
     // 2^1008 has 127 bytes; 10^303 < 2^1008 < 10^304.
     let mut last = encode("0");
     for digits in (1..=340).chain([1000, 5000, DIGITS_MAX]) {
@@ -76,13 +76,13 @@ fn lengths_around_the_long_head_are_in_order() {
 }
 
 #[test]
-fn bytes_that_are_no_version_are_shown_in_hex() {
+fn malformed_bytes_are_shown_in_hex() {
     for bytes in [&[][..], &[0x81], &[0x81, 0], &[0x82, 1], &[0xff, 0], &[0x80, 1], &[0x7f]] {
         assert_eq!(describe(bytes), format!(r#"{{"hex":"{}"}}"#, format::hex(bytes)));
     }
 }
 
-/// The order of two integers by their digits.
+/// Compares two integers by their digits.
 fn compare(a: &str, b: &str) -> Ordering {
     let parts = |text: &str| {
         let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn neighbours_are_in_order(a in any::<i128>(), zeros in 0_usize..300) {
+    fn neighbours_sort_in_order(a in any::<i128>(), zeros in 0_usize..300) {
         let (a, b) = (a / 2, a / 2 + 1);
         prop_assert!(encode(&a.to_string()) < encode(&b.to_string()));
         let long = |n: i128| format!("{n}{}", "0".repeat(zeros));
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn a_version_is_described_as_it_was(text in "-?[1-9][0-9]{0,400}") {
+    fn version_is_described_as_it_was_written(text in "-?[1-9][0-9]{0,400}") {
         prop_assert_eq!(describe(&encode(&text)), text);
     }
 

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_patterns_have_samples_that_they_match() {
+    fn usual_patterns_have_matching_samples() {
         for pattern in [
             "shop",
             r"^shop\..+$",
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_would_take_too_much_are_refused_or_cheap() {
+    fn excessive_patterns_are_rejected_or_cheap() {
         assert!(parse(&"(a{1000}){1000}".repeat(20)).is_err());
         assert!(of(&"(a|b|c|d)".repeat(40)).len() <= 4 * SAMPLES_MAX);
         assert!(of("(((a{200}){200}){200}){200}").len() <= 4 * SAMPLES_MAX);

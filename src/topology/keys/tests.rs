@@ -69,7 +69,7 @@ fn with_table(page: &str, name: &str, heads: &str, rows: &[String]) -> String {
 }
 
 #[test]
-fn the_reference_has_the_tables_of_the_keys() {
+fn reference_has_the_tables_of_the_keys() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/topologies.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let now =
@@ -123,7 +123,7 @@ fn meaning(text: &str) -> String {
 }
 
 #[test]
-fn a_default_that_is_written_out_changes_nothing() {
+fn explicit_default_changes_nothing() {
     let plain = "name: t\nidentity: key\nversion: [{of: value.v, as: timestamp}, {of: value.w, as: integer}]\nepoch: [value.e]\nkinds: {of: value.op, delete: [d], read: [r]}\nretention: 30d\n\
                  input: {topics: [in]}\noutput: {topic: out}\nlimits: {record_bytes: 16MiB}\n\
                  tests: [{name: a, given: [{value: {v: 1}}], expect: [forwarded]}]\n";

@@ -22,7 +22,7 @@ fn topology(preset: &str) -> Topology {
 }
 
 #[test]
-fn every_preset_that_is_there_is_known_and_loads() {
+fn every_preset_file_is_listed_and_loads() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/topology/presets");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut files: Vec<_> = files.filter_map(|name| name.strip_suffix(".yaml").map(str::to_owned)).collect();
@@ -42,7 +42,7 @@ fn every_preset_that_is_there_is_known_and_loads() {
 }
 
 #[test]
-fn a_numbered_preset_never_changes_its_meaning() {
+fn numbered_preset_never_changes_its_meaning() {
     for preset in ALL {
         let rules = topology(&preset.pinned()).rules;
         let digest: String = rules.digest().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -60,7 +60,7 @@ fn a_numbered_preset_never_changes_its_meaning() {
 }
 
 #[test]
-fn only_what_a_person_must_decide_is_warned_of() {
+fn presets_warn_only_about_what_the_user_must_decide() {
     for preset in ALL {
         let warnings = load(&bare(&preset.pinned())).warnings;
         let said = |words: &str| warnings.iter().any(|warning| warning.message().contains(words));
@@ -76,7 +76,7 @@ const DROPPING: [&str; 3] = ["canal@1", "debezium-mariadb@1", "debezium-postgres
 
 /// `check` prints notes; a page is read later, if at all.
 #[test]
-fn what_a_page_says_may_drop_changes_is_a_note_too() {
+fn cautions_of_a_page_are_preset_notes_too() {
     let risks = [
         ("canal", "canal.instance.gtidon=true"),
         ("debezium-mariadb", "binlog_legacy_event_pos"),
@@ -99,14 +99,14 @@ fn what_a_page_says_may_drop_changes_is_a_note_too() {
 }
 
 #[test]
-fn a_warning_goes_where_the_topology_writes_the_block_itself() {
+fn warning_disappears_if_the_topology_writes_the_block() {
     let text = bare("maxwell@1");
     assert_eq!(load(&text).warnings.len(), 1);
     assert!(load(&(text + "on_missing_version: forward\n")).warnings.is_empty());
 }
 
 #[test]
-fn the_newest_number_is_taken_with_a_warning_to_pin_it() {
+fn unnumbered_preset_is_the_newest_with_a_warning_to_pin_it() {
     let loaded = load(&bare("debezium-postgres"));
     assert_eq!(loaded.topology.preset.as_deref(), Some("debezium-postgres@2"));
     let [warning] = loaded.warnings.as_slice() else { panic!("{:?}", loaded.warnings) };
@@ -115,7 +115,7 @@ fn the_newest_number_is_taken_with_a_warning_to_pin_it() {
 }
 
 #[test]
-fn blocks_of_the_topology_stand_in_place_of_the_presets() {
+fn blocks_of_the_topology_replace_the_presets() {
     let text =
         bare("debezium-postgres@2") + "version: {of: header.seq, as: integer}\non_null_value: drop\nretention: 30d\n";
     let (own, preset) = (load(&text).topology.rules, topology("debezium-postgres@2").rules);
@@ -126,7 +126,7 @@ fn blocks_of_the_topology_stand_in_place_of_the_presets() {
 }
 
 #[test]
-fn an_input_is_put_together_key_by_key() {
+fn input_is_merged_key_by_key() {
     let text = bare("debezium-mysql@1").replace("[in]}", "[in], key_format: json, start: latest}");
     let topology = load(&text).topology;
     assert_eq!((topology.rules.key_format, topology.rules.value_format), (Format::Json, Format::ConnectJson));
@@ -134,7 +134,7 @@ fn an_input_is_put_together_key_by_key() {
 }
 
 #[test]
-fn another_identity_is_not_taken_to_stay_in_one_partition() {
+fn own_identity_loses_the_presets_partitioning() {
     let text = bare("debezium-postgres@2") + "identity: {first_of: [[value.after.id], [key]]}\n";
     let loaded = load(&text);
     assert!(matches!(loaded.topology.rules.identity.parts.as_slice(), [Part::FirstOf(_)]));
@@ -142,7 +142,7 @@ fn another_identity_is_not_taken_to_stay_in_one_partition() {
 }
 
 #[test]
-fn another_const_of_an_epoch_is_no_other_rule() {
+fn changed_epoch_const_keeps_the_digest() {
     let [first, second] =
         [1, 2].map(|number| load(&(bare("ogg@1") + &format!("epoch: {{const: {number}}}\n"))).topology.rules);
     assert_ne!(first.epoch, second.epoch);
@@ -152,7 +152,7 @@ fn another_const_of_an_epoch_is_no_other_rule() {
 
 /// Else `run` would refuse what a page tells people to write into a running topology.
 #[test]
-fn a_const_raised_as_its_page_shows_goes_on_with_what_is_remembered() {
+fn const_raised_as_documented_continues_with_the_state() {
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sources");
     let mut raised = 0;
     // A page shows the newest of its name.
@@ -171,14 +171,14 @@ fn a_const_raised_as_its_page_shows_goes_on_with_what_is_remembered() {
 
 /// A topology by the first number goes on by the second one, with what it remembers.
 #[test]
-fn debezium_mariadb_2_goes_on_with_what_1_remembers() {
+fn debezium_mariadb_2_continues_with_the_state_of_1() {
     let [first, second] = [1, 2].map(|number| topology(&format!("debezium-mariadb@{number}")).rules);
     assert_ne!(first.version, second.version);
     assert_eq!(first.digest(), second.digest());
 }
 
 #[test]
-fn a_position_that_cannot_be_one_is_told_what_to_set() {
+fn malformed_position_gets_a_hint_what_to_set() {
     let why = |preset: &str, value: &str| {
         let topology = topology(preset);
         let mut reader = Reader::new(topology.rules.clone());
@@ -203,7 +203,7 @@ fn a_position_that_cannot_be_one_is_told_what_to_set() {
 }
 
 #[test]
-fn a_record_without_a_version_is_told_what_to_set() {
+fn record_without_a_version_gets_a_hint_what_to_set() {
     let topology = topology("maxwell@1");
     assert!(topology.hint(Reason::VersionMissing).unwrap().contains("output_binlog_position"));
     assert!(topology.meaning(Reason::VersionMissing).starts_with("the record has no version: "));
@@ -213,7 +213,7 @@ fn a_record_without_a_version_is_told_what_to_set() {
 }
 
 #[test]
-fn a_warning_falls_silent_where_the_topology_has_decided() {
+fn warning_disappears_once_the_topology_has_decided() {
     let warns = |more: &str| {
         let text = format!("name: t\npreset: maxwell@1\ninput: {{topics: [in]}}\noutput: {{topic: out}}\n{more}");
         !load(&text).warnings.is_empty()
@@ -224,7 +224,7 @@ fn a_warning_falls_silent_where_the_topology_has_decided() {
 }
 
 #[test]
-fn what_a_preset_expands_to_loads_to_the_same_rules() {
+fn expanded_preset_loads_to_the_same_rules() {
     for preset in ALL {
         let loaded = load(&bare(&preset.pinned()));
         let expanded = load(&loaded.expanded());
@@ -237,7 +237,7 @@ fn what_a_preset_expands_to_loads_to_the_same_rules() {
 }
 
 #[test]
-fn an_expansion_has_the_topologys_own_blocks_and_the_presets_notes() {
+fn expansion_has_own_blocks_and_the_presets_notes() {
     let text = bare("debezium-postgres@2") + "retention: ${env:NONE:-30d}\nversion: {of: header.seq, as: integer}\n";
     let expanded = load(&text).expanded();
     assert!(expanded.starts_with("# What `preset: debezium-postgres@2` stands for, written out.\n# - "), "{expanded}");

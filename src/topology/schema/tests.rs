@@ -26,7 +26,7 @@ fn yaml_files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_schema_that_is_kept_is_the_one_that_is_printed() {
+fn committed_schema_is_the_printed_one() {
     let path = repository().join("config/topology.schema.json");
     if std::env::var_os("RATCHET_GOLDEN").is_some_and(|word| word == "write") {
         std::fs::write(&path, text()).unwrap();
@@ -36,7 +36,7 @@ fn the_schema_that_is_kept_is_the_one_that_is_printed() {
 }
 
 #[test]
-fn the_schema_is_one() {
+fn schema_is_a_valid_json_schema() {
     assert!(jsonschema::meta::is_valid(&schema()));
     let text = text();
     let mut descriptions = text.lines().filter(|line| line.contains("\"description\": "));
@@ -44,7 +44,7 @@ fn the_schema_is_one() {
 }
 
 #[test]
-fn shipped_topologies_and_presets_are_taken() {
+fn shipped_topologies_and_presets_match_the_schema() {
     for folder in ["topologies", "topologies/samples"] {
         for path in yaml_files(&repository().join(folder)) {
             let text = std::fs::read_to_string(&path).unwrap();
@@ -75,7 +75,7 @@ fn examples(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_of_the_reference_load_and_are_taken() {
+fn examples_of_the_reference_load_and_match_the_schema() {
     let page = std::fs::read_to_string(repository().join("docs/topologies.md")).unwrap();
     let examples = examples(&page);
     assert!(examples.len() >= 6, "{examples:?}");
@@ -86,7 +86,7 @@ fn the_examples_of_the_reference_load_and_are_taken() {
 }
 
 #[test]
-fn every_key_and_word_stands_in_the_reference() {
+fn every_key_and_word_is_in_the_reference() {
     let page = std::fs::read_to_string(repository().join("docs/topologies.md")).unwrap();
     let keys = [&keys::PART, &keys::EPOCH_PART].into_iter().flat_map(Mapping::names);
     let reasons = Reason::ALL.iter().map(|reason| reason.as_str());
@@ -99,7 +99,7 @@ fn every_key_and_word_stands_in_the_reference() {
 }
 
 #[test]
-fn wrong_shapes_are_refused_and_wrong_meanings_are_not() {
+fn schema_rejects_wrong_shapes_but_not_wrong_meanings() {
     for (name, text) in golden_texts("bad/shape") {
         assert!(!refusals(&text).is_empty(), "the schema takes {name}; is it wrong in its meaning only?");
     }

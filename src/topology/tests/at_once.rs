@@ -13,7 +13,7 @@ fn told(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_bad_name_is_told_beside_whatever_else_is_wrong() {
+fn bad_name_is_reported_along_with_other_mistakes() {
     let mut tried = 0;
     for (file, text) in ["bad/shape", "bad/meaning"].into_iter().flat_map(golden_texts) {
         let Ok(tree) = crate::yaml::tree::parse(&text) else { continue };
@@ -33,7 +33,7 @@ fn a_bad_name_is_told_beside_whatever_else_is_wrong() {
 }
 
 #[test]
-fn a_preset_that_is_not_known_hides_nothing_that_it_has_no_part_in() {
+fn unknown_preset_hides_no_unrelated_mistake() {
     let text = "name: Bad_Name\npreset: debezium-postgers@1\ninput: {topics: [in, in]}\noutput: {topic: in}\n\
                 audit: {topic: in}\nretention: 1h\nfuture_max: 2h\n\
                 tests: [{name: a, given: [{value: {}}], expect: [forwarded, stale]}]\n";
@@ -53,7 +53,7 @@ fn a_preset_that_is_not_known_hides_nothing_that_it_has_no_part_in() {
 }
 
 #[test]
-fn what_stands_under_a_misspelt_key_is_looked_at() {
+fn value_of_a_misspelt_key_is_checked() {
     let said =
         told("nmae: Bad_Name\ninptu: {topics: [a b]}\nidentitty: [vaule.x]\nouput: {topic: a b}\nretentoin: soon\n");
     for words in [BAD_NAME, "`input.topics`: a topic's name", "vaule", "`output.topic`", "`retention` must be"] {
@@ -63,7 +63,7 @@ fn what_stands_under_a_misspelt_key_is_looked_at() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_told_though_something_else_is_wrong() {
+fn duplicate_name_is_reported_despite_other_mistakes() {
     let environment = Fake::default()
         .with_file("a.yaml", WHOLE)
         .with_file("b.yaml", WHOLE.replace("identity: key", "identity: nowhere"))
@@ -75,7 +75,7 @@ fn a_name_that_is_taken_is_told_though_something_else_is_wrong() {
 }
 
 #[test]
-fn tables_that_share_an_output_are_warned_of_where_their_keys_do_not_tell_them_apart() {
+fn tables_sharing_an_output_are_warned_about_if_keys_can_collide() {
     let cdc = |preset: &str, rest: &str| format!("name: t\npreset: {preset}\n{rest}\n");
     let warns = |text: &str| {
         let loaded = load_text(text).map_err(|diagnostics| diagnostics.render(false)).unwrap();
@@ -96,7 +96,7 @@ fn tables_that_share_an_output_are_warned_of_where_their_keys_do_not_tell_them_a
 }
 
 #[test]
-fn a_version_that_nothing_can_have_is_told_with_its_form() {
+fn impossible_version_is_reported_with_the_expected_form() {
     let entry = |version: &str, rules: &str| {
         let test =
             "tests: [{name: a, given: [{value: {v: 1}}], expect: [forwarded], entries: [{identity: [1], version: ";
@@ -113,7 +113,7 @@ fn a_version_that_nothing_can_have_is_told_with_its_form() {
 }
 
 #[test]
-fn a_version_expected_of_a_topology_that_has_none_is_told_at_its_place() {
+fn version_expected_without_a_version_is_reported_in_place() {
     let entry = |rules: &str, version: &str| {
         let test = "tests: [{name: a, given: [{value: {v: 1}}], expect: [forwarded], entries: [";
         format!("{WHOLE}{rules}{test}{{identity: [1]{version}}}]}}]\n")

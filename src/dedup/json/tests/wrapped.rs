@@ -1,4 +1,4 @@
-//! Goal: what Kafka Connect's and Avro's JSON wrap around a document is looked through, and nothing else is.
+//! Goal: the wrappings of Kafka Connect's and Avro's JSON are looked through, and nothing else is.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn through(document: &str, names: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn a_payload_is_looked_through_whatever_the_order() {
+fn payload_is_looked_through_in_any_field_order() {
     for document in [
         r#"{"schema":{"payload":{"id":9}},"payload":{"id":1}}"#,
         r#"{"payload":{"id":1},"schema":null}"#,
@@ -33,7 +33,7 @@ fn a_payload_is_looked_through_whatever_the_order() {
 }
 
 #[test]
-fn what_only_resembles_a_payload_is_a_document() {
+fn document_that_only_resembles_a_payload_is_not_unwrapped() {
     for document in [
         r#"{"payload":{"id":2},"id":1}"#,
         r#"{"id":1,"schema":{},"payload":{"id":2}}"#,
@@ -41,7 +41,7 @@ fn what_only_resembles_a_payload_is_a_document() {
     ] {
         assert_eq!(through(document, &["id"]).as_deref(), Some("1"), "{document}");
     }
-    // Two columns of a primary key that are called so: every row would be one thing.
+    // Two columns of a primary key with these names: every row would have the same identity.
     for schema in [r#""sales""#, "1", "true"] {
         let document = format!(r#"{{"schema":{schema},"payload":7}}"#);
         assert_eq!(through(&document, &[]).as_deref(), Some(document.as_str()));
@@ -49,13 +49,13 @@ fn what_only_resembles_a_payload_is_a_document() {
     }
     assert_eq!(through(r#"[{"payload":1}]"#, &["0", "payload"]).as_deref(), Some("1"));
     assert_eq!(through(r#"{"a":{"payload":{"b":1}}}"#, &["a", "b"]), None);
-    // The second payload counts, as the second of any field does.
+    // The second payload counts, as with any repeated field.
     assert_eq!(through(r#"{"payload":{"id":1},"payload":{}}"#, &["id"]), None);
     assert_eq!(text_at(r#"{"payload":{"id":1}}"#, &["id"]), None, "only where it is asked for");
 }
 
 #[test]
-fn a_record_in_a_union_is_looked_through_where_it_is_the_only_field() {
+fn union_of_a_record_is_looked_through_if_it_has_one_field() {
     let after = ["after", "id"];
     assert_eq!(through(r#"{"after":{"s.dbo.t.Value":{"x":[{}],"id":1}}}"#, &after).as_deref(), Some("1"));
     assert_eq!(through(r#"{"payload":{"after":{"a.Value":{"id":1}}}}"#, &after).as_deref(), Some("1"));
@@ -73,12 +73,12 @@ fn a_record_in_a_union_is_looked_through_where_it_is_the_only_field() {
     }
     assert_eq!(text_at(r#"{"after":{"a.Value":{"id":1}}}"#, &after), None, "only where it is asked for");
     assert_eq!(through(r#"{"after":{"a.b":{"id":1}}}"#, &["after", "a.b", "id"]).as_deref(), Some("1"));
-    // Where the path ends nothing is looked through.
+    // Nothing is looked through where the path ends.
     assert_eq!(through(r#"{"after":{"a.b":{"id":1}}}"#, &["after"]).as_deref(), Some(r#"{"a.b":{"id":1}}"#));
 }
 
 #[test]
-fn a_scalar_in_a_union_is_named_after_its_type() {
+fn union_of_a_scalar_is_named_after_its_type() {
     let inner = |object: &str| {
         scalar_in_union(object.as_bytes()).map(|found| match found {
             Found::Text { from, to, .. } | Found::Number { from, to } => object[from..to].to_owned(),
@@ -98,7 +98,7 @@ fn a_scalar_in_a_union_is_named_after_its_type() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Looking through accepts the same documents, and finds the same in all that are not wrapped.
+    /// Looking through accepts the same documents, and finds the same in those that are not wrapped.
     #[test]
     fn looking_through_changes_nothing_else(document in any_document(), path in prop::collection::vec(any_name(), 1..4)) {
         let value: Value = serde_json::from_str(&document).unwrap();
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn looking_through_accepts_what_is_json(document in any_soup()) {
+    fn looking_through_accepts_any_json(document in any_soup()) {
         let path = steps(&["a", "b"]);
         let mut scanner = Scanner::new(&[&path], DEPTH_MAX, true);
         prop_assert_eq!(scanner.scan(&document).is_ok(), is_json(&document));

@@ -1,5 +1,5 @@
-//! Goal: every form of identity, version, scope and kind is read as the contract says, and no bytes make any of
-//! them panic. Here is what their tests share.
+//! Goal: every form of identity, version, scope and kind is read as documented, and no bytes make any of them panic.
+//! The tests share these helpers.
 
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ impl NullKey for Record<'_> {
     }
 }
 
-/// What a record is read as: identities, version, scope, kind, table.
+/// What was read from a record: identities, version, scope, kind, table.
 #[derive(Debug, PartialEq)]
 struct Told {
     rows: Vec<String>,

@@ -1,5 +1,4 @@
-//! Goal: for every kind of version the bytes' order is the order of what they stand for, and they are told as
-//! what they were.
+//! Goal: for every kind of version the bytes sort as the values do, and are described as those values.
 
 use super::*;
 use crate::dedup::json::Tape;
@@ -45,7 +44,7 @@ fn told(bytes: &[u8], kind: VersionKind) -> String {
 }
 
 #[test]
-fn the_bytes_of_every_kind_are_as_documented() {
+fn bytes_of_every_kind_are_as_documented() {
     assert_eq!(decimal("0.00"), [0x80]);
     assert_eq!(decimal("12.3"), [0xc0, 0x81, 2, 13, 31, 0]);
     assert_eq!(decimal("-12.3"), [0x3f, 0x7e, 0xfd, 0xf2, 0xe0, 0xff]);
@@ -109,14 +108,14 @@ fn sequences_are_compared_element_by_element() {
 }
 
 #[test]
-fn moments_by_number_are_exact() {
+fn numeric_timestamps_are_exact() {
     let at = |text: &str, unit| told(&moment(text, unit).unwrap(), VersionKind::Timestamp);
     assert_eq!(at("1589384406", TimeUnit::Seconds), r#""2020-05-13T15:40:06Z""#);
     assert_eq!(at("1589384406.000000001", TimeUnit::Seconds), r#""2020-05-13T15:40:06.000000001Z""#);
     assert_eq!(at("1.589384406e12", TimeUnit::Milliseconds), r#""2020-05-13T15:40:06Z""#);
     assert_eq!(at("-1", TimeUnit::Nanoseconds), r#""1969-12-31T23:59:59.999999999Z""#);
     assert_eq!(at("0", TimeUnit::Microseconds), r#""1970-01-01T00:00:00Z""#);
-    // Beyond the calendar it still sorts, and is told in nanoseconds.
+    // Beyond the calendar it still sorts, and is described in nanoseconds.
     assert_eq!(at("-9223372036854776000", TimeUnit::Seconds), "-9223372036854776000000000000");
     assert_eq!(at(&"7".repeat(60), TimeUnit::Nanoseconds), "7".repeat(60));
     assert_eq!(at(&format!("-{}", "7".repeat(60)), TimeUnit::Seconds), format!("-{}000000000", "7".repeat(60)));
@@ -127,7 +126,7 @@ fn moments_by_number_are_exact() {
 }
 
 #[test]
-fn decimals_and_texts_are_refused_beyond_their_bounds() {
+fn decimals_and_texts_beyond_their_bounds_are_rejected() {
     let refused = |text: &str| push_decimal(text.as_bytes(), 300, &mut Vec::new(), &mut Vec::new());
     for text in ["", "-", ".5", "1.", "+1", "1e", "1e+", "0x1", "1 ", "1.2.3", "--1"] {
         assert_eq!(refused(text), Err(NotVersion::Malformed), "{text}");
@@ -141,7 +140,7 @@ fn decimals_and_texts_are_refused_beyond_their_bounds() {
     assert_eq!(told(&text("é\0\"".as_bytes()), VersionKind::Text), r#""é\u0000\"""#);
 }
 
-/// An integer and how many of its digits are behind the point.
+/// An integer and how many of its digits come after the point.
 fn any_decimal() -> impl Strategy<Value = (i64, u32)> {
     (prop_oneof![-1200_i64..1200, any::<i64>()], 0_u32..8)
 }
@@ -159,24 +158,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn decimals_are_in_order(a in any_decimal(), b in any_decimal()) {
+    fn decimals_sort_in_order(a in any_decimal(), b in any_decimal()) {
         prop_assert_eq!(decimal(&written(a)).cmp(&decimal(&written(b))), scaled(a).cmp(&scaled(b)));
     }
 
     #[test]
-    fn a_decimal_is_told_as_it_was(digits in "[1-9]([0-9]{0,40}[1-9])?", fraction in "[0-9]{0,3}[1-9]", negative in any::<bool>()) {
+    fn decimal_is_described_as_it_was(digits in "[1-9]([0-9]{0,40}[1-9])?", fraction in "[0-9]{0,3}[1-9]", negative in any::<bool>()) {
         let text = format!("{}{digits}.{fraction}", if negative { "-" } else { "" });
         prop_assert_eq!(told(&decimal(&text), VersionKind::Decimal), text);
     }
 
     #[test]
-    fn texts_are_in_the_order_of_their_bytes(a in "[\u{0}-\u{2}a\u{ff}]{0,4}", b in "[\u{0}-\u{2}a\u{ff}]{0,4}") {
+    fn texts_sort_by_their_bytes(a in "[\u{0}-\u{2}a\u{ff}]{0,4}", b in "[\u{0}-\u{2}a\u{ff}]{0,4}") {
         prop_assert_eq!(text(a.as_bytes()).cmp(&text(b.as_bytes())), a.as_bytes().cmp(b.as_bytes()));
     }
 
-    /// No part's bytes begin with another's, so that a tuple is compared element by element.
+    /// No part's bytes are a prefix of another's, so a tuple is compared element by element.
     #[test]
-    fn parts_tell_where_they_end(a in any_decimal(), b in any_decimal(), s in "[\u{0}-\u{2}a]{0,3}", t in "[\u{0}-\u{2}a]{0,3}") {
+    fn no_part_is_a_prefix_of_another(a in any_decimal(), b in any_decimal(), s in "[\u{0}-\u{2}a]{0,3}", t in "[\u{0}-\u{2}a]{0,3}") {
         let (x, y) = (decimal(&written(a)), decimal(&written(b)));
         prop_assert!(x == y || !x.starts_with(&y));
         let (x, y) = (text(s.as_bytes()), text(t.as_bytes()));
@@ -186,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn hex_is_in_order(a in prop::collection::vec(0_u64..1 << 40, 1..4), b in prop::collection::vec(0_u64..1 << 40, 1..4)) {
+    fn hex_sorts_in_order(a in prop::collection::vec(0_u64..1 << 40, 1..4), b in prop::collection::vec(0_u64..1 << 40, 1..4)) {
         let of = |groups: &[u64]| {
             let groups: Vec<_> = groups.iter().map(|group| format!("{group:08x}")).collect();
             hex(&groups.join(":")).unwrap()
@@ -195,14 +194,14 @@ proptest! {
     }
 
     #[test]
-    fn sequences_are_in_order(a in prop::collection::vec(prop::option::of(any::<i64>()), 0..4), b in prop::collection::vec(prop::option::of(-2_i64..3), 0..4)) {
+    fn sequences_sort_in_order(a in prop::collection::vec(prop::option::of(any::<i64>()), 0..4), b in prop::collection::vec(prop::option::of(-2_i64..3), 0..4)) {
         let of = |elements: &[Option<i64>]| sequence(&serde_json::to_string(elements).unwrap()).unwrap();
         prop_assert_eq!(of(&a).cmp(&of(&b)), a.cmp(&b));
         prop_assert_eq!(told(&of(&a), VersionKind::Sequence), serde_json::to_string(&a).unwrap());
     }
 
     #[test]
-    fn moments_are_in_order(a in any::<i64>(), b in any::<i64>()) {
+    fn timestamps_sort_in_order(a in any::<i64>(), b in any::<i64>()) {
         let of = |value: i64, unit| moment(&value.to_string(), unit).unwrap();
         prop_assert_eq!(of(a, TimeUnit::Seconds).cmp(&of(b, TimeUnit::Nanoseconds)), (i128::from(a) * 1_000_000_000).cmp(&i128::from(b)));
     }

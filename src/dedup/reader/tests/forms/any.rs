@@ -1,8 +1,8 @@
-//! Goal: no bytes make any form panic, and contents are equal where another reader of JSON says so.
+//! Goal: no bytes make any form panic, and contents are equal if another JSON parser says so.
 
 use super::*;
 
-/// Documents that differ in few ways, so that some are equal.
+/// Documents that differ little, so that some are equal.
 fn any_document() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -18,7 +18,7 @@ fn any_document() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Rules with every form in them, one after the other.
+/// Rules that together contain every form.
 fn any_form() -> impl Strategy<Value = Rules> {
     let part = prop::sample::select(vec![
         "key",
@@ -117,7 +117,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn contents_are_equal_where_serde_json_says_so(a in any_document(), b in any_document(), pretty in any::<bool>()) {
+    fn contents_are_equal_if_serde_json_says_so(a in any_document(), b in any_document(), pretty in any::<bool>()) {
         prop_assume!(!a.is_null() && !b.is_null());
         let rules = json(vec![Part::Content(path("key"))]);
         let bytes = |text: String| {
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn no_record_makes_any_form_panic(
+    fn no_record_makes_a_form_panic(
         rules in any_form(), key in prop::option::of(any_bytes()), value in prop::option::of(any_bytes()), timestamp in prop::option::of(any::<i64>()),
     ) {
         let mut headers = HeaderBuf::default();

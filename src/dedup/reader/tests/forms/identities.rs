@@ -1,9 +1,9 @@
-//! Goal: every form of identity is read as the contract says.
+//! Goal: every form of identity is read as documented.
 
 use super::*;
 
 #[test]
-fn content_is_whatever_stands_there() {
+fn content_is_whatever_the_path_leads_to() {
     let key = json(vec![Part::Content(path("key"))]);
     assert_eq!(row(&key, &keyed(r#"{ "b":[1,null,true], "a":"x", "a":1.0 }"#, "")), r#"[{"a":1,"b":[1,null,true]}]"#);
     assert_eq!(row(&key, &keyed("7", "")), "[7]");
@@ -17,7 +17,7 @@ fn content_is_whatever_stands_there() {
 }
 
 #[test]
-fn a_fingerprint_leaves_out_what_is_excepted() {
+fn fingerprint_leaves_out_excepted_places() {
     let rules = json(vec![Part::Fingerprint { of: path("value.doc"), except: paths(&["value.doc.sent_at"]) }]);
     let of = |value: &str| row(&rules, &record(0, value.as_bytes()));
     let first = of(r#"{"doc":{"a":1,"sent_at":5}}"#);
@@ -39,7 +39,7 @@ fn buckets_tumble_with_the_timestamp() {
 }
 
 #[test]
-fn the_first_alternative_without_a_missing_part_counts() {
+fn first_alternative_without_a_missing_part_counts() {
     let scalar = |text| Part::Scalar(path(text));
     let rules = json(vec![Part::FirstOf(vec![
         vec![scalar("value.id")],
@@ -100,7 +100,7 @@ fn rows_are_read_from_an_object_or_an_array() {
         let value = format!(r#"{{"table":"t","pkNames":{names},"data":{{"id":1}}}}"#);
         assert_eq!(reason(&at, &value), Reason::IdentityMissing, "{value}");
     }
-    // Short rows of a record whose other parts are long take more than the record itself.
+    // Short rows of a record whose other parts are long take more bytes than the record itself.
     let limits = Limits { record_bytes_max: 250, ..Limits::default() };
     let many = |rows: usize| {
         let row = r#"{"a":1,"b":2}"#;
@@ -112,7 +112,7 @@ fn rows_are_read_from_an_object_or_an_array() {
 }
 
 #[test]
-fn long_rows_are_known_by_their_digests() {
+fn long_rows_are_identified_by_their_digests() {
     let rules = json(vec![Part::Rows { of: paths(&["value"]), named: Names::Given(vec!["a".into()]) }]);
     let (x, y) = ("x".repeat(200), "y".repeat(200));
     let rows = told(&rules, &record(0, format!(r#"[{{"a":"{x}"}},{{"a":1}},{{"a":"{y}"}}]"#).as_bytes())).unwrap().rows;

@@ -1,9 +1,9 @@
-//! Goal: kinds, tables, tombstones and scopes are read as the contract says, through every wrapping.
+//! Goal: kinds, tables, tombstones and scopes are read as documented, through every wrapping.
 
 use super::*;
 
 #[test]
-fn a_change_of_connect_is_read_through_every_wrapping() {
+fn connect_change_is_read_through_every_wrapping() {
     let rules = debezium();
     let expected = Told {
         rows: vec![r#"[{"id":1}]"#.to_owned()],
@@ -27,7 +27,7 @@ fn a_change_of_connect_is_read_through_every_wrapping() {
 }
 
 #[test]
-fn kinds_are_told_apart_by_type_and_value() {
+fn kinds_are_distinguished_by_type_and_value() {
     let of = |op: &str| told(&debezium(), &keyed("1", &format!(r#"{{"op":{op}}}"#))).unwrap().kind;
     assert_eq!(of(r#""d""#), Kind::Delete);
     assert_eq!(of(r#""\u0064""#), Kind::Delete);
@@ -40,7 +40,7 @@ fn kinds_are_told_apart_by_type_and_value() {
 }
 
 #[test]
-fn a_truncate_is_its_table_and_a_message_itself() {
+fn truncate_is_identified_by_its_table_and_message_by_itself() {
     let rules = debezium();
     let source = r#""source":{"lsn":5,"db":"d","table":"t"}"#;
     let truncate = told(&rules, &keyed("", &format!(r#"{{"op":"t",{source}}}"#)).with_null_key()).unwrap();
@@ -63,7 +63,7 @@ fn a_truncate_is_its_table_and_a_message_itself() {
 }
 
 #[test]
-fn a_tombstone_is_identified_by_what_it_still_has() {
+fn tombstone_is_identified_by_what_it_still_has() {
     let rules = debezium();
     let null = Record { value: None, ..keyed(r#"{"id":1}"#, "") };
     let tombstone = told(&rules, &null).unwrap();
@@ -79,7 +79,7 @@ fn a_tombstone_is_identified_by_what_it_still_has() {
 }
 
 #[test]
-fn scopes_hold_null_for_what_is_missing_and_nothing_where_there_is_none() {
+fn missing_part_of_a_scope_is_null() {
     let scope =
         |source: &str| told(&debezium(), &keyed("1", &format!(r#"{{"source":{source}}}"#))).map(|told| told.scope);
     assert_eq!(scope("{}").unwrap().as_deref(), Some("[null]"));

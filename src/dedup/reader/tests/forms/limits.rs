@@ -1,9 +1,9 @@
-//! Goal: each limit of identities, versions and scopes holds at its edge.
+//! Goal: each limit on identities, versions and scopes holds at its edge.
 
 use super::*;
 
 #[test]
-fn limits_that_nobody_sets_hold_at_their_edges() {
+fn default_limits_hold_at_their_edges() {
     let rows = json(vec![Part::Rows { of: paths(&["value.data"]), named: Names::At(path("value.names")) }]);
     let fields = |count: usize| {
         let names: Vec<String> = (0..count).map(|n| format!("\"f{n}\"")).collect();
@@ -29,7 +29,7 @@ fn limits_that_nobody_sets_hold_at_their_edges() {
     let epoch = Epoch { parts: vec![EpochPart { of: paths(&["value.e"]), none: Vec::new() }] };
     let short = Limits { identity_bytes_max: 100, ..Limits::default() };
     let scoped = Rules { epoch: Some(epoch), limits: short, ..text };
-    // A text takes two bytes more than it has, for its tag and its length.
+    // A text takes two extra bytes, for its tag and its length.
     let scope = |bytes: usize| format!(r#"{{"id":1,"v":"v","e":"{}"}}"#, "e".repeat(bytes));
     assert!(told(&scoped, &record(0, scope(98).as_bytes())).is_ok());
     let refusal = told(&scoped, &record(0, scope(99).as_bytes())).unwrap_err();
@@ -38,7 +38,7 @@ fn limits_that_nobody_sets_hold_at_their_edges() {
 }
 
 #[test]
-fn rows_of_more_bytes_than_a_record_are_refused() {
+fn rows_larger_than_a_record_may_be_are_refused() {
     let row = Part::Rows { of: paths(&["value.data"]), named: Names::Given(vec!["a".into()]) };
     let rows = json(vec![Part::Scalar(path("value.id")), row]);
     let value = format!(r#"{{"id":"{}","data":[{}]}}"#, "i".repeat(100), [r#"{"a":"v"}"#; 50].join(","));
@@ -46,7 +46,7 @@ fn rows_of_more_bytes_than_a_record_are_refused() {
         let limits = Limits { record_bytes_max, ..Limits::default() };
         told(&Rules { limits, ..rows.clone() }, &record(0, value.as_bytes()))
     };
-    // The first identity, of 102 bytes for the id and 8 for the row, once for each further row; and all rows.
+    // The first identity (102 bytes for the id and 8 for the row), once for each further row; and all rows.
     let bytes = (102 + 8) * 49 + 8 * 50;
     assert_eq!(within(bytes).unwrap().rows.len(), 50);
     let refusal = within(bytes - 1).unwrap_err();
@@ -55,7 +55,7 @@ fn rows_of_more_bytes_than_a_record_are_refused() {
 }
 
 #[test]
-fn keys_are_nested_as_deep_as_values_may_be() {
+fn keys_may_be_nested_as_deep_as_values() {
     let rules = json(vec![Part::Scalar(path("key.id"))]);
     let key = |depth: usize| format!(r#"{{"id":1,"x":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1));
     let deepest = rules.limits.json_depth_max;

@@ -1,8 +1,8 @@
-//! Goal: every kind of version is read as the contract says, and tuples of them are in order.
+//! Goal: every kind of version is read as documented, and tuples of them sort in order.
 
 use super::*;
 
-/// The bytes of a version of integers at value.0, value.1.
+/// The bytes of a version with integers at value.0 and value.1.
 fn tuple(parts: [VersionPart; 2], value: &str) -> Option<Vec<u8>> {
     let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: parts.into() }));
     let mut arena = Vec::new();
@@ -17,7 +17,7 @@ fn integers() -> [VersionPart; 2] {
 }
 
 #[test]
-fn tuples_are_compared_element_by_element_with_null_lowest_or_highest() {
+fn tuples_are_compared_element_by_element() {
     let of = |value| tuple(integers(), value).unwrap();
     // Materialize's (lsn, total_order); RisingWave's and Paimon's pairs; Hudi's composite.
     assert!(of("[0,0]") < of("[1,0]") && of("[1,0]") < of("[2,0]") && of("[2,0]") < of("[2,1]"));
@@ -72,7 +72,7 @@ fn every_kind_of_version_is_read_from_a_record() {
 }
 
 #[test]
-fn what_a_lenient_part_cannot_read_is_missing() {
+fn unreadable_value_of_a_lenient_part_is_missing() {
     let lenient = integers().map(|part| VersionPart { lenient: true, ..part });
     let of = |value| tuple(lenient.clone(), value);
     assert_eq!(of("[3,4]"), tuple(integers(), "[3,4]"));
@@ -80,7 +80,7 @@ fn what_a_lenient_part_cannot_read_is_missing() {
     assert_eq!(of(r#"["00-1",{}]"#), None);
 }
 
-/// What a part says that is no less than `min`.
+/// What a part with this `min` reads.
 fn no_less_than(min: i64, part: VersionPart, v: &str) -> Result<Option<String>, Refusal> {
     let parts = vec![VersionPart { min: Some(min), ..part }];
     let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts }));
@@ -88,7 +88,7 @@ fn no_less_than(min: i64, part: VersionPart, v: &str) -> Result<Option<String>, 
 }
 
 #[test]
-fn a_part_below_its_least_is_malformed() {
+fn part_below_its_minimum_is_malformed() {
     let part = || VersionPart::new(path("value.v"), VersionKind::Integer);
     for v in ["-1", r#""-1""#, r#""-0001""#, r#""\u002d58""#, "-9223372036854775808", "-99999999999999999999"] {
         let refusal = no_less_than(0, part(), v).unwrap_err();
@@ -96,7 +96,7 @@ fn a_part_below_its_least_is_malformed() {
         assert_eq!(refusal.message, "`value.v`, the version, is less than 0, the least that it can be");
         let lenient = VersionPart { lenient: true, ..part() };
         assert_eq!(no_less_than(0, lenient, v).unwrap(), None, "{v}");
-        // What it would be raised to does not make it one.
+        // Raising it would not make it one.
         let raised = VersionPart { at_least: Some(paths(&["value.v", "meta.offset"])), ..part() };
         assert!(no_less_than(0, raised, v).is_err(), "{v}");
     }
@@ -115,9 +115,9 @@ fn a_part_below_its_least_is_malformed() {
 }
 
 proptest! {
-    /// Compared with integers that are read another way.
+    /// Compared with integers parsed differently.
     #[test]
-    fn a_least_refuses_what_is_less_and_changes_nothing_else(
+    fn minimum_rejects_smaller_values_and_changes_nothing_else(
         min in prop_oneof![any::<i64>(), -300_i64..300],
         v in prop_oneof![any::<i128>(), any::<i64>().prop_map(i128::from), (-300_i128..300)],
         is_text in any::<bool>(),
@@ -131,7 +131,7 @@ proptest! {
     }
 }
 
-/// What a part says that is at least `value.s`, where `value.v` is 5.
+/// What a part with `at_least: value.s` reads if `value.v` is 5.
 fn at_least_5(s: &str) -> Result<String, Refusal> {
     let at_least = Some(paths(&["value.none", "value.s"]));
     let part = VersionPart { at_least, ..VersionPart::new(path("value.v"), VersionKind::Integer) };
@@ -140,7 +140,7 @@ fn at_least_5(s: &str) -> Result<String, Refusal> {
 }
 
 #[test]
-fn a_part_is_at_least_the_greatest_of_what_stands_there() {
+fn part_is_raised_to_the_greatest_of_at_least() {
     for s in ["null", "4", "-6", r#""5""#, "[]", "[null]", r#"[null,"4"]"#, r#""[null,\"4\"]""#, r#""[]""#] {
         assert_eq!(at_least_5(s).unwrap(), "5", "{s}");
     }
@@ -154,7 +154,7 @@ fn a_part_is_at_least_the_greatest_of_what_stands_there() {
         assert_eq!(refusal.reason, Reason::VersionMalformed, "{s}");
         assert!(refusal.message.contains("`value.s`"), "{}", refusal.message);
     }
-    // What is missing is not raised: it stays missing.
+    // A missing value is not raised: it stays missing.
     let part = VersionPart { at_least: Some(paths(&["value.1"])), ..integers()[0].clone() };
     assert_eq!(tuple([part.clone(), part.clone()], "[null,7]"), None);
     assert_eq!(tuple([part.clone(), part], "[3,7]"), tuple(integers(), "[7,7]"));
@@ -163,9 +163,9 @@ fn a_part_is_at_least_the_greatest_of_what_stands_there() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
-    /// A tuple's order is that of its elements, nothing being lowest.
+    /// A tuple sorts by its elements, with a missing one lowest.
     #[test]
-    fn tuples_are_in_order(a in (prop::option::of(-3_i64..3), prop::option::of(any::<i64>())), b in (prop::option::of(-3_i64..3), prop::option::of(-3_i64..3))) {
+    fn tuple_order_is_element_order(a in (prop::option::of(-3_i64..3), prop::option::of(any::<i64>())), b in (prop::option::of(-3_i64..3), prop::option::of(-3_i64..3))) {
         let of = |tuple_: (Option<i64>, Option<i64>)| tuple(integers(), &serde_json::to_string(&tuple_).unwrap());
         prop_assert_eq!(of(a).cmp(&of(b)), a.cmp(&b));
     }
