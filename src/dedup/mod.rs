@@ -72,7 +72,7 @@ pub mod version;
 mod vocabulary;
 pub mod written;
 
-pub use decide::{Against, Candidate, Decision, Known, Remember, check_time, decide, is_expired, refuse, combine};
+pub use decide::{Against, Candidate, Decision, Known, Remember, check_time, combine, decide, is_expired, refuse};
 pub use epochs::Epochs;
 pub use evaluate::{Evaluation, Evaluator, Memory, Subject};
 pub use identity::{describe as describe_identity, describe_scope};

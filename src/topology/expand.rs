@@ -1,4 +1,4 @@
-//! A topology with everything that its preset stands for written out, as YAML that loads to the same rules.
+//! A topology with its preset written out, as YAML that loads to the same rules.
 
 use std::fmt::Write;
 
@@ -7,12 +7,11 @@ use super::{Loaded, Preset};
 use crate::yaml::Value;
 use crate::yaml::tree::Entry;
 
-/// Comments are folded at so many characters.
+/// Width at which comments are folded, in characters.
 const WIDTH: usize = 106;
 
 impl Loaded {
-    /// The topology without its preset, whose blocks stand in it. What is substituted (`${env:NAME}`) stands
-    /// there as it was written.
+    /// The topology with its preset replaced by the preset's blocks. Substitutions (`${env:NAME}`) are left as written.
     pub fn expanded(&self) -> String {
         let mut text = String::new();
         if let Some(preset) = self.topology.preset.as_deref().and_then(Preset::find) {

@@ -1,4 +1,4 @@
-//! Which topics a topology reads: those that it names, or those that a pattern means.
+//! Which topics a topology reads: those it names, or those that a pattern matches.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use super::names;
 pub enum Input {
     /// These.
     Topics(Vec<String>),
-    /// All that `include` matches and none of `exclude` does, also those that are created later. Never
-    /// ratchet's changelogs, nor what begins with `__`, as Kafka's and Connect's own topics do.
+    /// All that `include` matches and no `exclude` does, including those created later. Never ratchet's changelogs, nor
+    /// names beginning with `__`, like Kafka's and Connect's own topics.
     Pattern {
         /// What a topic's name must match.
         include: Pattern,
@@ -35,7 +35,7 @@ impl Input {
         }
     }
 
-    /// Whether `name` is what `template` makes of one of them.
+    /// Whether `template` gives `name` for one of them.
     pub fn gives(&self, template: &str, name: &str) -> bool {
         match self {
             Self::Topics(topics) => topics.iter().any(|topic| template.replace(names::TEMPLATE, topic) == name),
@@ -49,7 +49,7 @@ impl Input {
         }
     }
 
-    /// What `template` makes of them; of a pattern, of some names that it matches.
+    /// The names that `template` gives for them; for a pattern, only for some names that it matches.
     pub fn outputs(&self, template: &str) -> Vec<String> {
         let topics = match self {
             Self::Topics(topics) => topics.clone(),
@@ -59,7 +59,7 @@ impl Input {
         topics.iter().map(|topic| template.replace(names::TEMPLATE, topic)).collect()
     }
 
-    /// Names that a pattern matches, some of them.
+    /// Some names that a pattern matches.
     pub fn samples(&self) -> Vec<String> {
         match self {
             Self::Topics(_) => Vec::new(),
@@ -70,7 +70,7 @@ impl Input {
         }
     }
 
-    /// The topics that it names; none for a pattern.
+    /// The named topics; none for a pattern.
     pub fn named(&self) -> &[String] {
         match self {
             Self::Topics(topics) => topics,
@@ -91,12 +91,12 @@ impl fmt::Display for Input {
     }
 }
 
-/// A regular expression that is searched for in a topic's name.
+/// A regular expression to search for in a topic's name.
 #[derive(Clone, Debug)]
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// Reads a pattern, in the syntax of the `regex` crate.
+    /// Parses a pattern in the syntax of the `regex` crate.
     pub fn parse(text: &str) -> Result<Self, regex::Error> {
         Regex::new(text).map(Self)
     }

@@ -1,5 +1,5 @@
-//! Every key that a topology may hold: what it takes, what holds where it is left out, and what it means. The reader,
-//! the schema and the tables of docs/topologies.md are made of these.
+//! Every key that a topology may hold: its type, its default and its meaning. The reader, the schema and the tables of
+//! docs/topologies.md are built from these.
 
 use crate::dedup::{Action, Format, MissingPart, Reads, Reason, Refresh, TimeUnit, Verdict, VersionKind};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
@@ -275,7 +275,7 @@ pub static LIMITS: Mapping = Mapping::of(&[
     .or(Omitted::Is("128")),
 ]);
 
-/// A part of an identity, where it is a mapping.
+/// A part of an identity, written as a mapping.
 pub static PART: Mapping = Mapping {
     one_of: &["const", "content", "fingerprint", "bucket", "first_of", "rows"],
     needs: &[("except", "fingerprint"), ("named", "rows"), ("rows", "named")],
@@ -328,7 +328,7 @@ pub static PART: Mapping = Mapping {
     ])
 };
 
-/// Where several places are tried in place of a path.
+/// Several places to try, in place of a path.
 pub static PLACES: Mapping = Mapping::of(&[Key::required(
     "first_of",
     PATHS,
@@ -385,7 +385,7 @@ pub static VERSION: Mapping = Mapping::of(&[
     .or(Omitted::Is("ms")),
 ]);
 
-/// A part of an epoch, where it is a mapping.
+/// A part of an epoch, written as a mapping.
 pub static EPOCH_PART: Mapping = Mapping {
     one_of: &["of", "const"],
     needs: &[("none", "of")],
@@ -453,7 +453,7 @@ pub static KINDS: Mapping = Mapping::of(&[
     ),
 ]);
 
-/// A part of a table's name, where it is a mapping.
+/// A part of a table's name, written as a mapping.
 pub static TABLE_PART: Mapping = Mapping::of(&[
     Key::optional(
         "first_of",
@@ -504,7 +504,7 @@ pub static CASE: Mapping = Mapping::of(&[
     .or(Omitted::Words("not checked")),
 ]);
 
-/// `given`, where it is a file.
+/// `given`, if it is a file.
 pub static GIVEN_FILE: Mapping = Mapping::of(&[
     Key::required(
         "file",
@@ -553,7 +553,7 @@ pub static RECORD: Mapping = Mapping::of(&[
     Key::optional("offset", FROM_0, "offset: 0", "the offset").or(Omitted::Words("the next one of the partition")),
 ]);
 
-/// An expectation, where it is a mapping.
+/// An expectation, written as a mapping.
 pub static EXPECTED: Mapping = Mapping::of(&[
     Key::required("verdict", words!(Verdict), "{verdict: stale, reason: version_older}", "what becomes of the record"),
     Key::optional("reason", words!(Reason), "{verdict: stale, reason: version_older}", "why"),

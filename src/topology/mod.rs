@@ -1,30 +1,30 @@
-//! Topologies: from YAML to what the engine runs, in two steps, with every mistake reported at once.
+//! Topologies: from YAML to what the engine runs, in two steps, reporting all mistakes at once.
 //!
-//! 1. `spec`: the text as a raw spec, each value with its place: keys, types and words are checked.
-//! 2. `compile`: the spec as a [`Topology`], everything resolved: what the values mean together is checked.
+//! 1. `spec` reads the text into a raw spec in which each value has its place; keys, types and words are checked.
+//! 2. `compile` turns the spec into a [`Topology`] with everything resolved; what the values mean together is checked.
 //!
-//! The second step runs on whatever the first could read, so that one run tells everything. A topology
-//! is known by its name: group, changelogs and transactional ids derive from it.
+//! The second step runs on whatever the first could read, so that one run reports everything. A topology is known by
+//! its name: group, changelogs and transactional ids derive from it.
 //!
-//! **Failure**: [`Diagnostics`], each mistake with file, line, column and what to write instead.
+//! **Failure**: [`Diagnostics`]: each mistake with its file, line and column and what to write instead.
 //!
-//! | key | what | default |
+//! | key | value | default |
 //! |---|---|---|
 //! | `name` | `[a-z0-9-]{1,60}` | required |
-//! | `preset` | a fragment of these keys that stands for those left out ([`presets`]) | none |
+//! | `preset` | a fragment of these keys that replaces those left out ([`presets`]) | none |
 //! | `input.topics` | a list of topics | required, or a pattern |
-//! | `input.pattern`, `input.exclude` | regular expressions of topics, also of those created later | none |
+//! | `input.pattern`, `input.exclude` | regular expressions for topics, including those created later | none |
 //! | `input.key_format`, `input.value_format` | `bytes`, `json` or `connect_json` | `bytes`, `json` |
-//! | `input.start` | `earliest` or `latest`: where a new group begins | `earliest` |
+//! | `input.start` | `earliest` or `latest`: where a new group starts | `earliest` |
 //! | `identity` | a part or a list of parts ([`crate::dedup::Part`]) | required |
 //! | `version` | a part or a list of parts ([`crate::dedup::VersionPart`]) | none |
 //! | `epoch` | what scopes versions, a part or a list of parts ([`crate::dedup::EpochPart`]) | none |
-//! | `kinds` | which kind of change a record is ([`crate::dedup::Kinds`]) | none |
+//! | `kinds` | how to tell a record's kind of change ([`crate::dedup::Kinds`]) | none |
 //! | `retention` | a duration or `forever` | `7d`, with a version `forever` |
-//! | `refresh` | `on_forward` or `on_duplicate`: when that time begins anew | `on_forward` |
-//! | `future_max` | how far a timestamp may be beyond the wall clock | `1h`, or a tenth of the retention if less |
+//! | `refresh` | `on_forward` or `on_duplicate`: when that time starts over | `on_forward` |
+//! | `future_max` | how far a timestamp may be ahead of the wall clock | `1h`, or a tenth of the retention if less |
 //! | `output.topic` | a topic; `{topic}` stands for the input topic | required |
-//! | `output.existing` | `refuse` or `append`: what of records that the output holds before the topology begins | `refuse` |
+//! | `output.existing` | `refuse` or `append`: what to do if the output already holds records when the topology starts | `refuse` |
 //! | `dead_letter.topic` | a topic | `<name>.dead_letter` |
 //! | `audit.topic` | a topic | none |
 //! | `on_invalid`, `on_missing`, `on_late`, `on_unsendable` | an action | `dead_letter` |
@@ -32,8 +32,8 @@
 //! | `on_equal` | an action, only with a version | `drop` |
 //! | `on_missing_version` | an action, only with a version | `forward` |
 //! | `on_epoch_change` | an action, only with an epoch | `forward` |
-//! | `partitioned_by_identity` | `true`: one identity is always in one partition | `false` |
-//! | `tests` | records, and what is expected to become of them ([`cases`]) | none |
+//! | `partitioned_by_identity` | `true`: each identity is always in one partition | `false` |
+//! | `tests` | records with the expected verdicts ([`cases`]) | none |
 //!
 //! An action is `forward`, `drop`, `dead_letter` or `fail`.
 
@@ -59,10 +59,10 @@ pub mod presets;
 pub mod schema;
 mod spec;
 
-/// Where a group that has committed nothing begins to read.
+/// Where a group that has committed nothing starts reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At the first record that is retained.
+    /// At the first retained record.
     Earliest,
     /// After the last.
     Latest,
@@ -81,12 +81,12 @@ impl Start {
     }
 }
 
-/// What is made of an output that holds records of others: before the topology begins, or from another topology.
+/// What to do with an output that holds other records: from before the topology started, or from another topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It is refused: what comes out beside them may be what stands there already.
+    /// Refuse it: the topology might write records that are already there.
     Refuse,
-    /// The topology's records come behind them.
+    /// Append the topology's records to them.
     Append,
 }
 
@@ -108,19 +108,19 @@ impl Existing {
 pub struct Topology {
     /// Its name, `[a-z0-9-]{1,60}`.
     pub name: String,
-    /// The preset that its rules began as, e.g. `debezium-postgres@2`.
+    /// The preset that its rules are based on, e.g. `debezium-postgres@2`.
     pub preset: Option<String>,
     /// The input topics.
     pub input: Input,
-    /// Where a group that has committed nothing begins to read.
+    /// Where a group that has committed nothing starts reading.
     pub start: Start,
     /// How records are identified and judged.
     pub rules: Arc<Rules>,
     /// The output topic; `{topic}` stands for the input topic.
     pub output: String,
-    /// What is made of records of others in it.
+    /// What to do if the output holds other records.
     pub existing: Existing,
-    /// The topic of records that are to be looked at by a person.
+    /// The topic for records that a person should look at.
     pub dead_letter: String,
     /// The topic in which every drop is explained.
     pub audit: Option<String>,
@@ -139,7 +139,7 @@ impl Topology {
         self.input.contains(topic)
     }
 
-    /// Why it cannot take in `topic`, which its pattern has come to mean: in words, without a full stop.
+    /// Why it cannot take in `topic`, which its pattern now matches: in words, without a full stop.
     pub fn problem_with(&self, topic: &str) -> Option<String> {
         let changelog = self.changelog(topic);
         if changelog.len() > names::TOPIC_CHARS_MAX {
@@ -165,17 +165,17 @@ impl Topology {
         Some(format!("its output would be `{output}`: {problem}"))
     }
 
-    /// What its preset says to do about records that get this reason.
+    /// What its preset advises for records with this reason.
     pub fn hint(&self, reason: Reason) -> Option<&'static str> {
         presets::hint(self.preset.as_deref()?, reason)
     }
 
-    /// The reason in words, with [`Topology::hint`] where there is one.
+    /// The reason in words, with the [`Topology::hint`] if there is one.
     pub fn meaning(&self, reason: Reason) -> Cow<'static, str> {
         self.with_hint(reason, reason.meaning())
     }
 
-    /// Why a record cannot be judged, with [`Topology::hint`] where there is one.
+    /// Why a record cannot be judged, with the [`Topology::hint`] if there is one.
     pub fn refusal<'a>(&self, refusal: &'a Refusal) -> Cow<'a, str> {
         self.with_hint(refusal.reason, &refusal.message)
     }
@@ -192,17 +192,17 @@ impl Topology {
         names::changelog(&self.name, topic)
     }
 
-    /// Whether this is the name of one of its changelogs, of whatever input.
+    /// Whether this is the name of one of its changelogs, for any input.
     pub fn is_own_changelog(&self, topic: &str) -> bool {
         topic.starts_with(&self.transactional_ids()) && names::is_changelog(topic)
     }
 
-    /// A topic that both write to, as far as can be told: of a pattern, by names that it matches.
+    /// A topic that both write to, as far as can be known: for a pattern, sample names are tried.
     pub fn output_shared_with(&self, other: &Topology) -> Option<String> {
-        let met = |one: &Topology, other: &Topology| {
+        let shared = |one: &Topology, other: &Topology| {
             one.input.outputs(&one.output).into_iter().find(|name| other.input.gives(&other.output, name))
         };
-        met(self, other).or_else(|| met(other, self))
+        shared(self, other).or_else(|| shared(other, self))
     }
 
     /// The output of an input topic.
@@ -210,29 +210,29 @@ impl Topology {
         self.output.replace(names::TEMPLATE, topic)
     }
 
-    /// The transactional id of a lane, with a number that is random at each start.
+    /// The transactional id of a lane, with a number chosen at random at each start.
     pub fn transactional_id(&self, random: u64, lane: usize) -> String {
         format!("{}{random:016x}.{lane}", self.transactional_ids())
     }
 
-    /// How all of its transactional ids begin.
+    /// The prefix of all its transactional ids.
     pub fn transactional_ids(&self) -> String {
         format!("ratchet.{}.", self.name)
     }
 }
 
-/// A topology that has no mistakes.
+/// A topology without mistakes.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The topology.
     pub topology: Topology,
-    /// What it should be warned of.
+    /// Warnings about it.
     pub warnings: Vec<Mistake>,
     /// Where it was read from.
     pub path: PathBuf,
-    /// What was read, with what its preset stands for.
+    /// The tree, including the preset's blocks.
     tree: Node,
-    /// The file, and where its output's name stands in it.
+    /// The file, and the place of the output's name in it.
     file: Arc<File>,
     output_at: Place,
 }
@@ -242,10 +242,10 @@ pub fn load(path: &Path, environment: &dyn Environment) -> Result<Loaded, Diagno
     read_one(path, environment).1
 }
 
-/// A topology's name, and where it stands.
+/// A topology's name and its place.
 type Named = (String, Arc<File>, Place);
 
-/// Reads one topology; its name is known also where something else is wrong with it.
+/// Reads one topology; its name is returned even if something else is wrong with it.
 fn read_one(path: &Path, environment: &dyn Environment) -> (Option<Named>, Result<Loaded, Diagnostics>) {
     let mut report = Report::default();
     let mut named = None;
@@ -260,8 +260,8 @@ fn read_one(path: &Path, environment: &dyn Environment) -> (Option<Named>, Resul
         let name = spec.name.as_ref().filter(|name| names::is_name(name.value.reveal()));
         named = name.map(|name| (name.value.reveal().to_owned(), Arc::clone(&file), name.place));
         let Ok(preset) = preset else {
-            // What the preset would have said is not missing: only what is wrong by itself is told.
-            compile::check_alone(&spec, &file, &mut report);
+            // What the preset would have provided is not missing: report only mistakes that do not depend on it.
+            compile::check_without_preset(&spec, &file, &mut report);
             return None;
         };
         let (topology, output_at) = compile::compile(&spec, preset, &file, &mut report)?;
@@ -278,21 +278,21 @@ fn read_one(path: &Path, environment: &dyn Environment) -> (Option<Named>, Resul
     (named, loaded)
 }
 
-/// Reads the topologies at these paths, in their order; a folder means its `*.yaml`, not deeper, by
-/// name. Their names must be different.
+/// Reads the topologies at these paths, in order; a folder stands for the `*.yaml` files directly in it, sorted by
+/// name. Names must be unique.
 pub fn load_all(paths: &[PathBuf], environment: &dyn Environment) -> Result<Vec<Loaded>, Diagnostics> {
     let mut report = Report::default();
     let all = read_all(paths, environment, &mut report);
     report.finish(Some(all)).map(|(all, _)| all)
 }
 
-/// The same of topologies that run together: their outputs must be different too, unless each says otherwise.
+/// The same for topologies that run together: their outputs must be different too, unless each allows sharing.
 pub fn load_run(paths: &[PathBuf], environment: &dyn Environment) -> Result<Vec<Loaded>, Diagnostics> {
     let mut report = Report::default();
     let all = read_all(paths, environment, &mut report);
     for (number, loaded) in all.iter().enumerate() {
-        if let Some(first) = all[..number].iter().find(|other| is_doubled(&other.topology, &loaded.topology)) {
-            double_output(first, loaded, &mut report);
+        if let Some(first) = all[..number].iter().find(|other| is_output_shared(&other.topology, &loaded.topology)) {
+            report_shared_output(first, loaded, &mut report);
         }
     }
     report.finish(Some(all)).map(|(all, _)| all)
@@ -319,17 +319,17 @@ fn read_all(paths: &[PathBuf], environment: &dyn Environment, report: &mut Repor
     all
 }
 
-/// Whether two topologies write to one topic, and one of them does not say that it may.
-fn is_doubled(one: &Topology, other: &Topology) -> bool {
-    let is_said = [one, other].iter().all(|topology| topology.existing == Existing::Append);
-    // Two of one name are told of as such.
-    !is_said && one.name != other.name && one.output_shared_with(other).is_some()
+/// Whether two topologies write to the same topic although not both allow it.
+fn is_output_shared(one: &Topology, other: &Topology) -> bool {
+    let is_allowed = [one, other].iter().all(|topology| topology.existing == Existing::Append);
+    // Two with the same name are reported as such.
+    !is_allowed && one.name != other.name && one.output_shared_with(other).is_some()
 }
 
-/// Reports two topologies with one output, at the one that does not say that it may be.
-fn double_output(first: &Loaded, second: &Loaded, report: &mut Report) {
-    let is_said = second.topology.existing == Existing::Append;
-    let (at, other) = if is_said { (first, second) } else { (second, first) };
+/// Reports two topologies with the same output, at the one that does not allow it.
+fn report_shared_output(first: &Loaded, second: &Loaded, report: &mut Report) {
+    let is_allowed = second.topology.existing == Existing::Append;
+    let (at, other) = if is_allowed { (first, second) } else { (second, first) };
     let message = "two topologies of this run write to one output topic".to_owned();
     let label = format!("{} writes there too", other.path.display());
     let help = "what both let through comes out twice: name another topic, or write `existing: append` under `output` \

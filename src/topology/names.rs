@@ -1,10 +1,10 @@
-//! Names of topics: what Kafka takes, and what ratchet derives.
+//! Names of topics: what Kafka accepts, and what ratchet derives.
 
 /// Stands for the input topic in an output's name.
 pub const TEMPLATE: &str = "{topic}";
-/// Kafka's limit for a topic's name.
+/// Kafka's maximum length of a topic's name.
 pub const TOPIC_CHARS_MAX: usize = 249;
-/// The limit for a topology's name.
+/// Maximum length of a topology's name.
 pub const NAME_CHARS_MAX: usize = 60;
 
 /// Whether a topology may have this name.
@@ -13,7 +13,7 @@ pub fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// The nearest thing to `name` that a topology may be named, if anything is left of it.
+/// The nearest valid name to `name`, if anything is left of it.
 pub fn nearest_name(name: &str) -> Option<String> {
     let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = name.trim().chars().map(allowed).take(NAME_CHARS_MAX).collect();
@@ -33,7 +33,7 @@ pub fn topic_problem(name: &str) -> Option<String> {
     }
 }
 
-/// What is said of a name of so many characters.
+/// The message for a name of this many characters.
 pub fn too_long(length: usize) -> String {
     format!("it has {length} characters, Kafka takes {TOPIC_CHARS_MAX}")
 }
@@ -43,13 +43,13 @@ pub fn changelog(name: &str, topic: &str) -> String {
     format!("ratchet.{name}.{topic}.changelog")
 }
 
-/// Whether this is how changelogs are named, this topology's or another's.
+/// Whether this is a changelog's name, this topology's or another's.
 pub fn is_changelog(topic: &str) -> bool {
     let inner = topic.strip_prefix("ratchet.").and_then(|rest| rest.strip_suffix(".changelog"));
     inner.and_then(|inner| inner.split_once('.')).is_some_and(|(name, topic)| is_name(name) && !topic.is_empty())
 }
 
-/// Whether a pattern never means this topic: a changelog, or one of Kafka's or Connect's own.
+/// Whether a pattern never matches this topic: a changelog, or one of Kafka's or Connect's own.
 pub fn is_internal(topic: &str) -> bool {
     is_changelog(topic) || topic.starts_with("__")
 }

@@ -1,13 +1,13 @@
-//! Presets: what identity, version, epoch, kinds and actions are for the change events of one source.
+//! Presets: identity, version, epoch, kinds and actions for the change events of one source.
 //!
-//! A preset is a fragment of a topology's YAML, embedded from `presets/NAME@NUMBER.yaml` and read by the same
-//! reader. A block that the topology has itself stands in place of the preset's, whole; `input` is put
-//! together key by key. Four keys are a preset's only: `notes`, what to know and to set at the source;
-//! `without_version` and `malformed_version`, what to say of a record that has no version, or one that cannot be one;
-//! and `warning`, for a topology that does not write the block `unless` itself.
+//! A preset is a fragment of a topology's YAML, embedded from `presets/NAME@NUMBER.yaml` and read by the same reader. A
+//! block that the topology writes itself replaces the preset's as a whole; `input` is merged key by key. Four keys
+//! belong to presets only: `notes`, what to know and to set at the source; `without_version` and `malformed_version`,
+//! what to advise about a record with no version, or with an impossible one; and `warning`, for a topology that does
+//! not itself write one of the blocks under `unless`.
 //!
-//! **Invariant.** A numbered preset never changes its meaning: what is remembered under it must stay readable.
-//! A change is a new number.
+//! **Invariant.** A numbered preset never changes its meaning, since what is remembered under it must stay readable. A
+//! change gets a new number.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -63,7 +63,8 @@ pub const ALL: &[Preset] = presets![
     "ticdc" 1,
 ];
 
-/// What presets say of records that get a reason, by their name and number. Read once: it is asked of every such record.
+/// What presets advise for a reason, by the preset's name and number. Parsed once, because it is looked up for every
+/// such record.
 static HINTS: LazyLock<HashMap<(String, Reason), String>> = LazyLock::new(|| {
     let keys = [(Reason::VersionMissing, "without_version"), (Reason::VersionMalformed, "malformed_version")];
     let hint = |preset: &Preset, reason, key| match preset.own(key)?.value {
@@ -73,7 +74,7 @@ static HINTS: LazyLock<HashMap<(String, Reason), String>> = LazyLock::new(|| {
     ALL.iter().flat_map(|preset| keys.iter().filter_map(move |(reason, key)| hint(preset, *reason, key))).collect()
 });
 
-/// What the preset of this name and number says to do about records that get this reason.
+/// What the preset with this name and number advises for records with this reason.
 pub fn hint(pinned: &str, reason: Reason) -> Option<&'static str> {
     HINTS.get(&(pinned.to_owned(), reason)).map(String::as_str)
 }
@@ -83,7 +84,7 @@ pub fn names() -> impl Iterator<Item = String> {
     ALL.iter().map(Preset::pinned)
 }
 
-/// Sources for which no order is safe, and why.
+/// Sources without a safe order, and why.
 const WITHOUT_ORDER: &[(&str, &str)] = &[
     ("debezium-cockroachdb", "its changefeed gives no position that says which change of a row is newer"),
     ("debezium-cassandra", "every node of a cluster has a commit log of its own, and their positions do not compare"),
@@ -91,31 +92,31 @@ const WITHOUT_ORDER: &[(&str, &str)] = &[
     ("aws-dms", "its records carry a time, and no position that says which change of a row is newer"),
 ];
 
-/// Sources whose records' keys say of which table their row is.
+/// Sources whose record keys say which table a row belongs to.
 const TABLES_IN_KEYS: &[&str] = &["maxwell"];
 
 impl Preset {
-    /// Whether its records' keys say of which table their row is.
+    /// Whether its record keys say which table a row belongs to.
     pub fn names_tables_in_keys(&self) -> bool {
         TABLES_IN_KEYS.contains(&self.name)
     }
 
-    /// Its name with its number, as a topology writes it.
+    /// Its name with its number, as written in a topology.
     pub fn pinned(&self) -> String {
         format!("{}@{}", self.name, self.number)
     }
 
-    /// The preset that is written so.
+    /// The preset with this name and number.
     pub fn find(pinned: &str) -> Option<&'static Preset> {
         ALL.iter().find(|preset| preset.pinned() == pinned)
     }
 
-    /// The newest of this name.
+    /// The newest with this name.
     pub fn newest(name: &str) -> Option<&'static Preset> {
         ALL.iter().filter(|preset| preset.name == name).max_by_key(|preset| preset.number)
     }
 
-    /// What to know of it, and what to set at the source.
+    /// What to know about it, and what to set at the source.
     pub fn notes(&self) -> Vec<String> {
         let text = |node: &Node| match &node.value {
             Value::Scalar { text, .. } => Some(text.clone()),
@@ -132,15 +133,15 @@ impl Preset {
         entries.into_iter().find(|entry| entry.key == key).map(|entry| entry.node)
     }
 
-    /// Its tree. What is embedded parses: a test reads every preset.
+    /// Its tree. The embedded text always parses: a test reads every preset.
     fn tree(&self) -> Node {
         let nothing = Node { value: Value::Mapping(Vec::new()), place: Place::default() };
         tree::parse(self.text).unwrap_or(nothing)
     }
 }
 
-/// The topology's tree with the blocks of the preset that it names, which stand at the place of `preset`.
-/// Where there is no such preset, that is reported, and the tree comes back as it is.
+/// The topology's tree with the blocks of the preset that it names, which get the place of `preset`. An unknown preset
+/// is reported, and the tree is returned unchanged.
 pub fn apply(tree: Node, reader: &mut Reader<'_>) -> Result<(Node, Option<&'static Preset>), Node> {
     let Value::Mapping(entries) = &tree.value else { return Ok((tree, None)) };
     let Some(entry) = entries.iter().find(|entry| entry.key == "preset") else { return Ok((tree, None)) };
@@ -156,7 +157,7 @@ pub fn apply(tree: Node, reader: &mut Reader<'_>) -> Result<(Node, Option<&'stat
     }
 }
 
-/// Tells what must not be overlooked, unless the topology itself writes one of the blocks that it is about.
+/// Gives the preset's warning, unless the topology itself writes one of the blocks that it is about.
 fn warn(preset: &Preset, written: &[Entry], place: Place, reader: &mut Reader<'_>) {
     let Some(Node { value: Value::Mapping(warning), .. }) = preset.own("warning") else { return };
     let said = |key: &str| warning.iter().find(|entry| entry.key == key).map(|entry| &entry.node.value);
@@ -174,7 +175,7 @@ fn warn(preset: &Preset, written: &[Entry], place: Place, reader: &mut Reader<'_
     }
 }
 
-/// The preset that is named there.
+/// The preset that the field names.
 fn choose(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<&'static Preset> {
     let text = reader.text(field)?;
     if text.value.is_secret() && Preset::find(text.value.reveal()).is_none() {
@@ -216,7 +217,7 @@ fn unknown(name: &str, place: Place, reader: &mut Reader<'_>) {
     let mut names: Vec<&str> = ALL.iter().map(|preset| preset.name).collect();
     names.dedup();
     let message = format!("there is no preset `{}`", clipped(name));
-    // The name of several presets' family, which says nothing of the one that is meant.
+    // The name is that of a family of presets, which does not say which one is meant.
     let family = names.iter().filter(|member| member.starts_with(&format!("{name}-")));
     let family: Vec<String> = family.filter_map(|member| Some(Preset::newest(member)?.pinned())).collect();
     if !family.is_empty() {
@@ -232,12 +233,12 @@ fn unknown(name: &str, place: Place, reader: &mut Reader<'_>) {
     reader.mistake(place, message, label, help);
 }
 
-/// The user's tree with the preset's blocks beside its own; those stand at `place`.
+/// The user's tree with the preset's blocks added; those get the place `place`.
 fn merge(mut tree: Node, preset: Node, place: Place) -> Node {
     let (Value::Mapping(entries), Value::Mapping(blocks)) = (&mut tree.value, preset.value) else { return tree };
     let own_identity = entries.iter().any(|entry| entry.key == "identity");
     for mut block in blocks {
-        // Who names another identity must say again that it stays in one partition.
+        // A topology with its own identity must state again that it stays in one partition.
         let replaced = own_identity && block.key == "partitioned_by_identity";
         if OWN_KEYS.contains(&block.key.as_str()) || replaced {
             continue;

@@ -1,7 +1,7 @@
 //! The JSON Schema of a topology's YAML, for editors that complete and check it.
 //!
-//! Its keys, their words and descriptions come from `keys.rs`, as the reader's do.
-//! It describes the shape: what values mean together only `ratchet check` can tell.
+//! Its keys, words and descriptions come from `keys.rs`, as the reader's do. It describes the shape only: what values
+//! mean together is checked by `ratchet check`.
 
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ pub fn schema() -> Value {
     sorted(top)
 }
 
-/// The schema as text, as `ratchet schema` prints it and the repository keeps it.
+/// The schema as text, as printed by `ratchet schema` and kept in the repository.
 pub fn text() -> String {
     format!("{:#}\n", schema())
 }
@@ -28,7 +28,7 @@ fn add(schema: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// The same, its fields by name: their order must not depend on how the program was built.
+/// The same value with its fields sorted by name: their order must not depend on how the program was built.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -41,7 +41,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// A mapping of exactly these keys.
+/// A mapping with exactly these keys.
 fn object(mapping: &Mapping) -> Value {
     let property = |key: &Key| (key.name.to_owned(), described(key));
     let properties: Map<String, Value> = mapping.keys.iter().map(property).collect();
@@ -63,7 +63,7 @@ fn object(mapping: &Mapping) -> Value {
     object
 }
 
-/// A key's value, with what it means.
+/// The schema for a key's value, with its description.
 fn described(key: &Key) -> Value {
     let mut schema = value(&key.takes);
     let about = without_links(key.about);
@@ -89,7 +89,7 @@ fn capitalised(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// Markdown with the text of each link in its place: an editor does not know where a link starts.
+/// Markdown with each link replaced by its text: an editor does not know what a link is relative to.
 fn without_links(markdown: &str) -> String {
     let mut out = String::new();
     let mut rest = markdown;
@@ -141,7 +141,7 @@ fn list(item: Value) -> Value {
     json!({"type": "array", "items": item, "minItems": 1})
 }
 
-/// What is read as this, or `${env:NAME}` and `${file:PATH}` in its place.
+/// This schema, or `${env:NAME}` or `${file:PATH}` in its place.
 fn or_substituted(schema: Value) -> Value {
     json!({"anyOf": [schema, of("substituted")]})
 }
@@ -150,7 +150,7 @@ fn text_like(pattern: &str) -> Value {
     or_substituted(json!({"type": "string", "pattern": pattern}))
 }
 
-/// What is used in several places.
+/// Definitions used in several places.
 fn definitions() -> Value {
     let definitions: Map<String, Value> = [
         ("substituted", json!({"type": "string", "pattern": r"\$\{(env|file):"})),

@@ -1,5 +1,5 @@
-//! Goal: what a topology says is what runs, and what it cannot mean is refused, all of it at once, each with
-//! its place and what to write instead.
+//! Goal: every setting of a topology reaches what runs, and all mistakes are reported at once, each with its place and
+//! what to write instead.
 
 mod at_once;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::dedup::{Action, Format, Limits, Number, OnNull, Retention, Scalar, Source};
 use crate::yaml::tests::{Fake, yamlish};
 
-/// Whole, and without warnings.
+/// A complete topology without warnings.
 const WHOLE: &str = "name: t\ninput: {topics: [in]}\nidentity: key\noutput: {topic: out}\n";
 
 fn load_with(text: &str, environment: Fake) -> Result<Loaded, Diagnostics> {
@@ -24,7 +24,7 @@ fn topology(text: &str) -> Topology {
     load_text(text).map_err(|diagnostics| diagnostics.render(false)).unwrap().topology
 }
 
-/// The only mistake in a text: its line, and everything that is said of it.
+/// The only mistake in a text: its line and its full report.
 fn mistake(text: &str) -> (usize, String) {
     let diagnostics = load_text(text).expect_err(text);
     let mistakes: Vec<_> = diagnostics.mistakes().iter().filter(|mistake| !mistake.is_warning()).collect();
@@ -33,7 +33,7 @@ fn mistake(text: &str) -> (usize, String) {
     (line, format!("{} | {} | {}", only.message(), only.label(), only.help_text().unwrap_or_default()))
 }
 
-/// [`WHOLE`] with other lines instead of those of the same keys, or after them.
+/// [`WHOLE`] with these lines in place of those with the same keys, or added at the end.
 fn with(line: &str) -> String {
     let keys: Vec<_> = line.lines().map(|line| line.split(':').next()).collect();
     let kept = WHOLE.lines().filter(|other| !keys.contains(&other.split(':').next()));
@@ -48,7 +48,7 @@ fn refuses(line: &str, words: &[&str]) {
     }
 }
 
-/// Compares with a file of `golden/`; with `RATCHET_GOLDEN=write` in the environment it is written instead.
+/// Compares with a file in `golden/`; `RATCHET_GOLDEN=write` in the environment writes it instead.
 #[track_caller]
 pub(super) fn golden_file(name: &str, now: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/topology/golden").join(name);
@@ -60,7 +60,7 @@ pub(super) fn golden_file(name: &str, now: &str) {
     assert!(now == expected, "{name} is another one; what there is now:\n{now}");
 }
 
-/// The YAML files of a folder of `golden/`, with their names there.
+/// The YAML files in a folder of `golden/`, with their names.
 pub(super) fn golden_texts(folder: &str) -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/topology/golden").join(folder);
     let entries = std::fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -73,7 +73,7 @@ pub(super) fn golden_texts(folder: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// YAML as the JSON that an editor takes it for.
+/// YAML as the JSON that an editor sees.
 pub(super) fn json_of(text: &str) -> serde_json::Value {
     fn convert(node: &crate::yaml::Node) -> serde_json::Value {
         use crate::yaml::Value;
@@ -362,7 +362,7 @@ fn misspelt_key_is_not_reported_as_missing() {
         let (_, said) = mistake(&text);
         assert!(said.contains("unknown key") && said.contains(&format!("did you mean `{meant}`?")), "{wrong}: {said}");
     }
-    // Another key that is missing beside it is told as ever.
+    // Another missing key is still reported.
     let diagnostics =
         load_text(&WHOLE.replace("identity:", "identitty:").replace("output: {topic: out}\n", "")).unwrap_err();
     let told: Vec<_> = diagnostics.mistakes().iter().map(Mistake::message).collect();
@@ -512,7 +512,7 @@ fn duplicate_name_is_reported_along_with_other_mistakes() {
 #[test]
 fn shared_output_is_rejected_unless_both_topologies_allow_it() {
     let named = |name: &str, rest: &str| with(&format!("name: {name}\n{rest}"));
-    // The files in which something is said, and that it is what it should be.
+    // The files in which mistakes are reported; checks that they are the expected ones.
     let told = |first: &str, second: &str| {
         let env = Fake::default().with_file("a", named("a", first)).with_file("b", named("b", second));
         let Err(diagnostics) = load_run(&["a", "b"].map(PathBuf::from), &env) else { return Vec::new() };
@@ -531,7 +531,7 @@ fn shared_output_is_rejected_unless_both_topologies_allow_it() {
     }
     assert!(told(said, said).is_empty());
     assert!(told("output: {topic: a.all}", "output: {topic: b.all}").is_empty());
-    // What a pattern's topics are written to is tried on names.
+    // The outputs of a pattern are tried with sample names.
     let pattern = "input: {pattern: '^shop[.](a|b)$'}\noutput: {topic: 'clean.{topic}'}";
     assert_eq!(told("output: {topic: clean.shop.b}", pattern), ["b"]);
     assert!(told("output: {topic: clean.shop.c}", pattern).is_empty());

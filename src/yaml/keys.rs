@@ -1,16 +1,16 @@
-//! What may stand in a mapping, as a table. The reader, the JSON Schema and the tables of the documentation are all
-//! made of it.
+//! The keys that a mapping may hold, as a table. The reader, the JSON Schema and the tables in the documentation are
+//! built from it.
 
 use super::Shape;
 
-/// A mapping's keys, in the order in which they are best written.
+/// A mapping's keys, in the order in which they are usually written.
 #[derive(Debug)]
 pub struct Mapping {
     /// The keys.
     pub keys: &'static [Key],
-    /// Exactly one of these has to be given; empty where there is no such choice.
+    /// Exactly one of these must be given; empty if there is no such choice.
     pub one_of: &'static [&'static str],
-    /// At least one of these has to be given; empty where there is no such choice.
+    /// At least one of these must be given; empty if there is no such choice.
     pub any_of: &'static [&'static str],
     /// Pairs: the first has no meaning without the second.
     pub needs: &'static [(&'static str, &'static str)],
@@ -21,17 +21,17 @@ pub struct Mapping {
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// What may stand under it.
+    /// The type of its value.
     pub takes: Type,
-    /// As one would write it, e.g. `retention: 30d`.
+    /// An example, e.g. `retention: 30d`.
     pub example: &'static str,
-    /// What holds where it is left out.
+    /// What applies if it is left out.
     pub default: Omitted,
-    /// What it means, in Markdown; a link leads to a section of the documentation's page.
+    /// Its meaning, in Markdown; links lead to sections of the documentation's page.
     pub about: &'static str,
 }
 
-/// What holds where a key is left out.
+/// What applies if a key is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Omitted {
     /// It cannot be left out.
@@ -40,16 +40,16 @@ pub enum Omitted {
     Nothing,
     /// This value.
     Is(&'static str),
-    /// What these words say, in Markdown.
+    /// As described by these words, in Markdown.
     Words(&'static str),
 }
 
-/// What a value may be. The text in each is the same in words, for errors.
+/// The type of a value. The text in each describes it in words, for errors.
 #[derive(Clone, Copy, Debug)]
 pub enum Type {
     /// A text, not empty.
     Text(&'static str),
-    /// A text that a regular expression, the second of these, matches.
+    /// A text matched by a regular expression, the second of these.
     Pattern(&'static str, &'static str),
     /// One of a few words.
     Words(fn() -> Vec<String>),
@@ -106,12 +106,12 @@ impl Key {
         Self { name, takes, example, default: Omitted::Refused, about }
     }
 
-    /// A key that can be left out, and stands for nothing then.
+    /// A key that can be left out, without a default.
     pub const fn optional(name: &'static str, takes: Type, example: &'static str, about: &'static str) -> Self {
         Self { name, takes, example, default: Omitted::Nothing, about }
     }
 
-    /// The same, with what holds where it is left out.
+    /// The same key with a default.
     pub const fn or(self, default: Omitted) -> Self {
         Self { default, ..self }
     }

@@ -1,15 +1,15 @@
-//! Reading YAML with places: what topologies and the configuration are read by.
+//! Reads YAML with places: used for topologies and the configuration.
 //!
-//! - [`tree`]: text to a small tree that keeps each scalar's text, whether it was quoted, and its place
-//! - [`text`]: a text that may be secret, and `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`
-//! - [`read`]: the tree's nodes as the types that are wanted; every mistake is collected, none ends the reading
-//! - [`keys`]: what may stand in a mapping, as a table
+//! - [`tree`]: parses text into a small tree that keeps each scalar's text, its place, and whether it was quoted
+//! - [`text`]: a text that may be secret, and the substitutions `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`
+//! - [`read`]: reads the tree's nodes as the expected types; all mistakes are collected, and none ends the reading
+//! - [`keys`]: the keys that a mapping may hold, as a table
 //! - [`units`]: durations, sizes, numbers
-//! - [`mod@write`]: a tree as text again
+//! - [`mod@write`]: writes a tree as text again
 //! - [`report`]: a mistake with its place and what to write instead, and all of them together
 //!
-//! Scalars stay text until someone asks for a type, so that no integer is ever rounded on its way.
-//! Whatever text comes in, nothing here panics; depth, size and aliases are bounded.
+//! Scalars stay text until a type is asked for, so that no integer is ever rounded. No text makes anything here panic;
+//! depth, size and aliases are bounded.
 
 use std::io;
 use std::path::Path;
@@ -27,9 +27,9 @@ pub use report::{Diagnostics, File, Mistake, Place, Report};
 pub use text::Text;
 pub use tree::{Node, Value};
 
-/// What is read from outside: injected, so that loading is a function of its arguments.
+/// Access to the outside: injected, so that loading is a function of its arguments.
 pub trait Environment {
-    /// The environment variable `name`; `None` where it is not set or not UTF-8.
+    /// The environment variable `name`; `None` if it is not set or not UTF-8.
     fn variable(&self, name: &str) -> Option<String>;
 
     /// All environment variables that are UTF-8, in any order.

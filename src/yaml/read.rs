@@ -1,5 +1,5 @@
-//! A tree's nodes as the types that are wanted. Every mistake goes to the report, with what to write
-//! instead; what could not be read is `None`, and the reading goes on.
+//! Reads a tree's nodes as the expected types. Every mistake goes to the report, with what to write instead; what could
+//! not be read is `None`, and reading continues.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use super::text::{Text, substitute};
 use super::tree::{self, Node, Value};
 use super::{Environment, units};
 
-/// Longer words are not compared with others: nobody mistypes those.
+/// Maximum length of a word that is compared with others: longer ones are not typing mistakes.
 const COMPARED_CHARS_MAX: usize = 64;
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
 }
 
@@ -31,12 +31,12 @@ pub struct Shape<'a> {
     pub example: &'a str,
 }
 
-/// A value with the key it stands under.
+/// A value with its key.
 #[derive(Clone, Debug)]
 pub struct Field<'n> {
     /// The keys that lead to it, e.g. `input.topics`.
     pub name: String,
-    /// Where its key stands.
+    /// The place of its key.
     pub key_place: Place,
     /// The value.
     pub node: &'n Node,
@@ -45,17 +45,17 @@ pub struct Field<'n> {
 }
 
 impl<'n> Field<'n> {
-    /// An item of a list that stands under this key.
+    /// An item of the list under this key.
     pub fn item(&self, node: &'n Node) -> Self {
         Self { name: self.name.clone(), key_place: node.place, node, shape: self.shape }
     }
 
-    /// The same, which should look like this in words.
+    /// The same field with another description in words.
     pub fn described(&self, what: &'n str) -> Self {
         Self { shape: Shape { what, ..self.shape }, ..self.clone() }
     }
 
-    /// Where the value stands, or its key if there is no value.
+    /// The place of the value, or of its key if there is no value.
     pub fn place(&self) -> Place {
         if self.node.place.length == 0 { self.key_place } else { self.node.place }
     }
@@ -64,13 +64,13 @@ impl<'n> Field<'n> {
 /// A mapping's values by their keys.
 #[derive(Clone, Debug)]
 pub struct Fields<'n> {
-    /// The keys that lead to the mapping, with a dot at the end, or nothing.
+    /// The keys that lead to the mapping, with a dot at the end, or empty.
     prefix: String,
-    /// Where the mapping's key stands.
+    /// The place of the mapping's key.
     pub place: Place,
     mapping: &'static Mapping,
     fields: Vec<(String, Field<'n>)>,
-    /// What unknown keys were probably meant to be, and where they stand.
+    /// The keys that unknown ones were probably meant to be, and their places.
     meant: Vec<(String, Place)>,
 }
 
@@ -80,12 +80,12 @@ impl<'n> Fields<'n> {
         self.fields.iter().find(|(name, _)| name == key).map(|(_, field)| field)
     }
 
-    /// Where an unknown key stands that was told to be `key` misspelt: that `key` is missing only follows from it.
+    /// The place of an unknown key that was reported as a misspelt `key`: `key` then only seems to be missing.
     pub fn misspelt(&self, key: &str) -> Option<Place> {
         self.meant.iter().find(|(meant, _)| meant == key).map(|(_, place)| *place)
     }
 
-    /// The value under `key`; a mistake where there is none, unless it is there misspelt, which was told.
+    /// The value under `key`. If there is none, that is a mistake, unless a misspelt one was already reported.
     pub fn require(&self, key: &str, reader: &mut Reader<'_>) -> Option<&Field<'n>> {
         let field = self.get(key);
         if field.is_none() && self.misspelt(key).is_none() {
@@ -97,7 +97,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// The file at `path`, of which `what` says what it is.
+/// Opens the file at `path`; `what` says in words what it should be.
 pub fn open(path: &Path, what: &str, environment: &dyn Environment, report: &mut Report) -> Option<Arc<File>> {
     let name = path.display();
     let bytes = match environment.read_file(path) {
@@ -120,16 +120,16 @@ pub fn open(path: &Path, what: &str, environment: &dyn Environment, report: &mut
 
 /// Reads one file's nodes.
 pub struct Reader<'a> {
-    /// The file that is read.
+    /// The file being read.
     pub file: Arc<File>,
-    /// What `${env:NAME}` and `${file:PATH}` mean.
+    /// Resolves `${env:NAME}` and `${file:PATH}`.
     pub environment: &'a dyn Environment,
     /// Where mistakes go.
     pub report: &'a mut Report,
 }
 
 impl Reader<'_> {
-    /// Notes a mistake at a place of this file.
+    /// Reports a mistake at a place in this file.
     pub fn mistake(&mut self, place: Place, message: String, label: impl Into<String>, help: impl Into<String>) {
         self.report.mistake((&self.file, place), message, label, help);
     }
@@ -148,7 +148,7 @@ impl Reader<'_> {
     /// The whole file as a mapping.
     pub fn root<'n>(&mut self, node: &'n Node, mapping: &'static Mapping, shape: Shape<'_>) -> Option<Fields<'n>> {
         if node.is_null() {
-            // Where there is nothing there is no place either.
+            // An empty file has no place to point at.
             let message = format!("{} is empty, it must be {}", self.file.name(), shape.what);
             self.report.placeless(message, format!("begin with e.g. `{}`", shape.example));
             return None;
@@ -164,8 +164,8 @@ impl Reader<'_> {
             return None;
         };
         let mut fields = self.entries(node, String::new(), Place::default(), mapping);
-        // What stands under a misspelt key is read too, so that its own mistakes are told at once. Only of whole blocks:
-        // deeper down, words are short and alike, and what was meant is less certain.
+        // The value of a misspelt key is read too, so that its own mistakes are reported at once. This is done only for
+        // top-level keys: deeper down, words are short and alike, and what was meant is less certain.
         for (meant, place) in fields.meant.clone() {
             let entry = entries.iter().find(|entry| entry.key_place == place);
             let key = mapping.key(&meant).filter(|_| fields.get(&meant).is_none());
@@ -209,7 +209,7 @@ impl Reader<'_> {
         fields
     }
 
-    /// Notes a key that nothing reads, and answers with the one that was probably meant.
+    /// Reports an unknown key, and returns the one that was probably meant.
     fn unknown_key(&mut self, name: &str, key: &str, place: Place, mapping: &Mapping) -> Option<&'static str> {
         let known = mapping.names();
         let meant = did_you_mean(key, &known).filter(|_| key != "<<");
@@ -222,7 +222,7 @@ impl Reader<'_> {
         meant
     }
 
-    /// Notes that a field's value is not what it should be.
+    /// Reports that a field's value is not what it should be.
     pub fn wrong(&mut self, field: &Field<'_>) {
         let shape = field.shape;
         let label =
@@ -241,7 +241,7 @@ impl Reader<'_> {
         self.mistake(field.place(), message, label, help);
     }
 
-    /// Notes that a text is not what it should be; a secret is not shown.
+    /// Reports that a text is not what it should be; a secret is not shown.
     pub fn wrong_text(&mut self, name: &str, text: &Placed<Text>, shape: Shape<'_>) {
         let label = match text.value.is_secret() {
             true => "what it stands for is not".to_owned(),
@@ -251,7 +251,7 @@ impl Reader<'_> {
         self.mistake(text.place, message, label, format!("write e.g. `{}`", shape.example));
     }
 
-    /// A field's text, substitutions made. Neither null nor empty.
+    /// A field's text with substitutions made, neither null nor empty.
     pub fn text(&mut self, field: &Field<'_>) -> Option<Placed<Text>> {
         let shape = field.shape;
         let Value::Scalar { text, .. } = &field.node.value else {
@@ -276,7 +276,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A text by a function that knows whether it is right.
+    /// A text converted by `parse`, which returns `None` for a wrong one.
     pub fn convert<T>(
         &mut self,
         name: &str,
@@ -291,7 +291,7 @@ impl Reader<'_> {
         value.map(|value| Placed { value, place: text.place })
     }
 
-    /// A field's text by a function that knows whether it is right.
+    /// A field's text converted by `parse`, which returns `None` for a wrong one.
     pub fn parsed<T>(&mut self, field: &Field<'_>, parse: impl Fn(&str) -> Option<T>) -> Option<Placed<T>> {
         let text = self.text(field)?;
         self.convert(&field.name, &text, field.shape, parse)
@@ -354,7 +354,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a choice should look like: in words, and as one would write it.
+/// What a choice should look like: in words, and as an example.
 fn describe_choice<T>(name: &str, choices: &[(&str, T)]) -> (String, String) {
     let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
     (
@@ -378,7 +378,7 @@ fn kind(node: &Node) -> &'static str {
     }
 }
 
-/// A text short enough for an error.
+/// A text shortened for an error message.
 pub fn clipped(text: &str) -> String {
     const CHARS_MAX: usize = 60;
     let line = text.lines().next().unwrap_or_default();
@@ -388,7 +388,7 @@ pub fn clipped(text: &str) -> String {
     line.chars().take(CHARS_MAX).chain(['…']).collect()
 }
 
-/// Words as a list to choose from.
+/// Words as a list of alternatives.
 pub fn listed(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.as_slice() {
@@ -407,6 +407,6 @@ pub fn did_you_mean<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
     let wanted = plain(word);
     let distances = words.iter().map(|known| (strsim::damerau_levenshtein(&wanted, &plain(known)), *known));
     let (distance, meant) = distances.min_by_key(|(distance, _)| *distance)?;
-    // A third of the letters may be wrong, in a short word one.
+    // A third of the letters may be wrong, and one in a short word.
     (distance <= (meant.chars().count() / 3).max(1)).then_some(meant)
 }

@@ -1,4 +1,4 @@
-//! A mistake in what a user wrote, with its place and what to write instead, and all of them together.
+//! Mistakes in what a user wrote, each with its place and what to write instead; and all of them together.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use miette::{MietteError, MietteSpanContents, SourceSpan, SpanContents, ThemeCha
 
 use crate::words::counted;
 
-/// For how many columns mistakes are rendered.
+/// Width at which mistakes are rendered, in columns.
 const WIDTH: usize = 110;
 
-/// Where something stands in a [`File`], in bytes.
+/// A place in a [`File`], in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The first byte.
     pub start: usize,
-    /// How many bytes.
+    /// Number of bytes.
     pub length: usize,
 }
 
 impl Place {
-    /// The bytes from `start` up to, not with, `end`.
+    /// The bytes from `start` up to, and not including, `end`.
     pub fn new(start: usize, end: usize) -> Self {
         Self { start, length: end.saturating_sub(start) }
     }
@@ -32,7 +32,7 @@ impl Place {
     }
 }
 
-/// A text that was read, by the name that the user knows it by.
+/// A text that was read, under the name that the user knows.
 #[derive(Clone)]
 pub struct File {
     source: NamedSource<String>,
@@ -54,8 +54,8 @@ impl File {
         self.source.inner()
     }
 
-    /// The same with `*` for every byte of these places, so that rendering a mistake beside a secret does
-    /// not show it. Places that do not fit the text are ignored.
+    /// The same file with `*` for every byte in these places, so that a mistake next to a secret can be rendered
+    /// without showing it. Places that do not fit the text are ignored.
     #[must_use]
     pub fn masked(&self, places: &[Place]) -> Self {
         let mut text = self.text().to_owned();
@@ -79,7 +79,7 @@ impl File {
     }
 }
 
-/// As [`NamedSource`], but columns are counted in characters, as [`File::line_column`] and editors do.
+/// Like [`NamedSource`], but columns are counted in characters, as by [`File::line_column`] and editors.
 impl SourceCode for File {
     fn read_span<'a>(
         &'a self,
@@ -88,7 +88,7 @@ impl SourceCode for File {
         lines_after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let contents = self.source.read_span(span, lines_before, lines_after)?;
-        // With lines before it, what is read begins at the first column.
+        // With preceding lines, what is read begins at the first column.
         let column = if lines_before > 0 { contents.column() } else { self.line_column(span.offset()).1 - 1 };
         Ok(Box::new(MietteSpanContents::new_named(
             self.name().to_owned(),
@@ -101,14 +101,14 @@ impl SourceCode for File {
     }
 }
 
-/// Names the file only: its text may hold secrets.
+/// Shows the file's name only: its text may hold secrets.
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("File").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 
-/// Something that a user wrote and that cannot be meant, or that deserves a warning.
+/// Something in what a user wrote that is wrong, or that deserves a warning.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Mistake {
@@ -130,7 +130,7 @@ impl Mistake {
         self.help.as_deref()
     }
 
-    /// What is said at the place itself.
+    /// The label shown at the place itself.
     pub fn label(&self) -> &str {
         &self.label
     }
@@ -147,7 +147,7 @@ impl Mistake {
         self.warning
     }
 
-    /// The mistake with the lines that it stands in, for a terminal; ends with a newline.
+    /// The mistake with the lines it is in, for a terminal; ends with a newline.
     pub fn render(&self, colored: bool) -> String {
         let styles = if colored { ThemeStyles::ansi() } else { ThemeStyles::none() };
         let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
@@ -180,24 +180,24 @@ impl Diagnostic for Mistake {
     }
 }
 
-/// All that is wrong with what was loaded. Never empty.
+/// Everything wrong with what was loaded. Never empty.
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
     mistakes: Vec<Mistake>,
 }
 
 impl Diagnostics {
-    /// The mistakes, warnings among them, by file and place.
+    /// The mistakes, including warnings, by file and place.
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
     }
 
-    /// The mistakes, to be put together with others.
+    /// The mistakes, to be combined with others.
     pub fn into_mistakes(self) -> Vec<Mistake> {
         self.mistakes
     }
 
-    /// All mistakes, each with the lines that it stands in, and their number, for a terminal.
+    /// All mistakes, each with the lines it is in, and their number, for a terminal.
     pub fn render(&self, colored: bool) -> String {
         let mut out: String = self.mistakes.iter().map(|mistake| mistake.render(colored) + "\n").collect();
         out.push_str(&format!("{self}\n"));
@@ -231,7 +231,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Notes a mistake at a place.
+    /// Adds a mistake at a place.
     pub fn mistake(
         &mut self,
         at: (&Arc<File>, Place),
@@ -242,7 +242,7 @@ impl Report {
         self.add(Some(at), message, label.into(), help.into(), false);
     }
 
-    /// Notes a warning at a place.
+    /// Adds a warning at a place.
     pub fn warning(
         &mut self,
         at: (&Arc<File>, Place),
@@ -253,7 +253,7 @@ impl Report {
         self.add(Some(at), message, label.into(), help.into(), true);
     }
 
-    /// Notes a mistake that stands in no file.
+    /// Adds a mistake that is in no file.
     pub fn placeless(&mut self, message: String, help: impl Into<String>) {
         self.add(None, message, String::new(), help.into(), false);
     }
@@ -264,20 +264,20 @@ impl Report {
         self.mistakes.push(Mistake { message, label, help, warning, at });
     }
 
-    /// Takes what another has collected.
+    /// Adds what another report has collected.
     pub fn append(&mut self, mistakes: impl IntoIterator<Item = Mistake>) {
         self.mistakes.extend(mistakes);
     }
 
-    /// Whether nothing but warnings was noted.
+    /// Whether there is nothing but warnings.
     pub fn is_fine(&self) -> bool {
         self.mistakes.iter().all(|mistake| mistake.warning)
     }
 
-    /// `value` and the warnings, or everything that was noted, ordered by place within each file.
+    /// Returns `value` and the warnings, or everything reported, ordered by place within each file.
     ///
     /// # Panics
-    /// Where `value` is `None` although no mistake was noted: whoever gives up must say why.
+    /// If `value` is `None` although no mistake was reported: code that gives up must say why.
     pub fn finish<T>(mut self, value: Option<T>) -> Result<(T, Vec<Mistake>), Diagnostics> {
         // Files keep the order in which they were read; the sort is stable.
         let mut files: Vec<*const File> = Vec::new();
@@ -291,7 +291,7 @@ impl Report {
     }
 }
 
-/// What a mistake is sorted by: when its file was first named, then where it stands there.
+/// The sort key of a mistake: when its file was first named, then its place there.
 fn order(files: &mut Vec<*const File>, mistake: &Mistake) -> (usize, usize) {
     let Some((file, place)) = &mistake.at else { return (usize::MAX, 0) };
     let file = Arc::as_ptr(file);

@@ -1,4 +1,4 @@
-//! Goal: scalars keep their text, places point at what they name, and no text whatever breaks the reading.
+//! Goal: scalars keep their text, places point at what they name, and no text breaks the reader.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use super::text::{Error, substitute};
 use super::tree::{DEPTH_MAX, NODES_MAX, TEXT_BYTES_MAX, parse};
 use super::{Environment, File, Node, Place, Report, Text, Value, units};
 
-/// An environment that is what a test says.
+/// An environment with the contents that a test gives it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fake {
     pub variables: BTreeMap<String, String>,
@@ -49,7 +49,7 @@ impl Environment for Fake {
     }
 }
 
-/// Texts that are nearly YAML: what breaks readers is seldom random.
+/// Texts that are nearly YAML: what breaks parsers is seldom random.
 pub(crate) fn yamlish() -> impl Strategy<Value = String> {
     let words = [
         "name",

@@ -1,26 +1,26 @@
 //! A text that may be secret, and the substitution that makes it so.
 //!
-//! In the values (not in the keys) of both kinds of file:
+//! Substituted in values, not in keys, of both kinds of file:
 //!
-//! - `${env:NAME}` stands for an environment variable; it is a mistake if there is none
-//! - `${env:NAME:-default}` stands for `default` where the variable is not set or empty
-//! - `${file:PATH}` stands for a file's text without the line's end at its end; a relative path starts at
-//!   the working folder
+//! - `${env:NAME}` stands for an environment variable; it is a mistake if the variable is not set
+//! - `${env:NAME:-default}` stands for `default` if the variable is not set or empty
+//! - `${file:PATH}` stands for a file's text without its final line ending; a relative path starts at the working
+//!   folder
 //! - `$${` stands for `${` itself
 //!
-//! Values are substituted after the YAML was parsed: whatever a variable holds, it stays one text.
+//! Values are substituted after the YAML is parsed: whatever a variable holds, it stays one text.
 
 use std::fmt;
 use std::path::Path;
 
 use super::Environment;
 
-/// What stands for a secret wherever it is shown.
+/// What is shown in place of a secret.
 pub const MASK: &str = "***";
-/// How long a text put in by `${file:PATH}` may be.
+/// Maximum size of a file substituted by `${file:PATH}`.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// A text that may be secret: shown, in `Display` and in `Debug`, as `***` if it is.
+/// A text that may be secret; if so, `Display` and `Debug` show it as `***`.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Text {
     text: String,
@@ -67,7 +67,7 @@ impl fmt::Debug for Text {
     }
 }
 
-/// A substitution that cannot be made.
+/// Why a substitution failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// `${` without `}`.
@@ -76,7 +76,7 @@ pub enum Error {
     /// Neither `env:` nor `file:`.
     #[error("`${{{0}}}` names neither `env:` nor `file:`")]
     Unknown(String),
-    /// A variable that is not set, and no default.
+    /// A variable that is not set and has no default.
     #[error("the environment variable `{0}` is not set")]
     NotSet(String),
     /// A file that cannot be read.
@@ -103,7 +103,7 @@ impl Error {
     }
 }
 
-/// `text` with its substitutions made; secret if there was any.
+/// `text` with its substitutions made; secret if there were any.
 pub fn substitute(text: &str, environment: &dyn Environment) -> Result<Text, Error> {
     let mut out = String::with_capacity(text.len());
     let mut secret = false;
@@ -125,7 +125,7 @@ pub fn substitute(text: &str, environment: &dyn Environment) -> Result<Text, Err
     Ok(Text { text: out, secret })
 }
 
-/// What stands for the text between `${` and `}`.
+/// Resolves the text between `${` and `}`.
 fn resolve(name: &str, environment: &dyn Environment) -> Result<String, Error> {
     if let Some(variable) = name.strip_prefix("env:") {
         let (variable, default) = match variable.split_once(":-") {

@@ -1,7 +1,7 @@
-//! YAML text as a small tree that keeps each scalar's text, whether it was quoted, and its place.
+//! Parses YAML text into a small tree that keeps each scalar's text, its place, and whether it was quoted.
 //!
-//! Left out on purpose: tags other than `!!str`, merge keys, several documents in one file, keys that
-//! are not plain text. Aliases are followed, as copies, within [`NODES_MAX`].
+//! Deliberately unsupported: tags other than `!!str`, merge keys, several documents in one file, keys that are not
+//! plain text. Aliases are followed, as copies, within [`NODES_MAX`].
 
 use std::collections::HashMap;
 
@@ -9,18 +9,18 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 use super::report::Place;
 
-/// How deep lists and mappings may be nested.
+/// Maximum nesting of lists and mappings.
 pub const DEPTH_MAX: usize = 32;
-/// How many nodes a text may have, copies by alias included.
+/// Maximum number of nodes in a text, including copies by alias.
 pub const NODES_MAX: usize = 20_000;
-/// How long a text may be.
+/// Maximum size of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// A text that is not YAML, or not the part of YAML that is read here.
+/// Why a text is not YAML, or not the supported part of YAML.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// Where it stands.
+    /// Where the problem is.
     pub place: Place,
     /// What is wrong.
     pub message: String,
@@ -28,28 +28,28 @@ pub struct Error {
     pub help: String,
 }
 
-/// A scalar, a list or a mapping, and where it stands.
+/// A scalar, a list or a mapping, and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What it is.
+    /// Its value.
     pub value: Value,
-    /// Where it stands; for lists and mappings the first line of it.
+    /// Its place; for lists and mappings that of the first line.
     pub place: Place,
 }
 
-/// What a [`Node`] is.
+/// The value of a [`Node`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A text, as it stands there, without its quotes.
+    /// A text as written, without its quotes.
     Scalar {
         /// The text.
         text: String,
-        /// Whether it was written without quotes, so that `null` or `3` may be meant as such.
+        /// Whether it was written without quotes, so that it may mean e.g. null or a number.
         plain: bool,
     },
     /// A list.
     List(Vec<Node>),
-    /// A mapping, in the order of the text; keys may repeat.
+    /// A mapping, in the order written; keys may repeat.
     Mapping(Vec<Entry>),
 }
 
@@ -58,19 +58,19 @@ pub enum Value {
 pub struct Entry {
     /// The key's text.
     pub key: String,
-    /// Where the key stands.
+    /// The key's place.
     pub key_place: Place,
     /// The value.
     pub node: Node,
 }
 
 impl Node {
-    /// Whether nothing, `~` or `null` is written there.
+    /// Whether it is empty, `~` or `null`.
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar { text, plain: true } if matches!(text.as_str(), "" | "~" | "null"))
     }
 
-    /// How many nodes it has, itself included.
+    /// Number of nodes, including itself.
     fn count(&self) -> usize {
         1 + match &self.value {
             Value::Scalar { .. } => 0,
@@ -79,7 +79,7 @@ impl Node {
         }
     }
 
-    /// How many levels it has, itself included.
+    /// Number of levels, including itself.
     fn depth(&self) -> usize {
         1 + match &self.value {
             Value::Scalar { .. } => 0,
@@ -89,7 +89,7 @@ impl Node {
     }
 }
 
-/// The tree of `text`; an empty text is a null.
+/// Parses `text`; an empty text is a null.
 pub fn parse(text: &str) -> Result<Node, Error> {
     if text.len() > TEXT_BYTES_MAX {
         let message = format!("the file is {} bytes long, at most {TEXT_BYTES_MAX} are read", text.len());
@@ -115,9 +115,9 @@ pub fn parse(text: &str) -> Result<Node, Error> {
         .unwrap_or(Node { value: Value::Scalar { text: String::new(), plain: true }, place: Place::default() }))
 }
 
-/// An error of the YAML grammar, with the hint that most often helps.
+/// A syntax error, with the hint that helps most often.
 fn syntax(text: &str, places: &Places<'_>, index: usize, info: &str) -> Error {
-    // What is missing at the end of the text is shown at the last character: behind it there is no line.
+    // An error at the end of the text is shown at the last character, since there is no line after it.
     let last = text.trim_end().char_indices().next_back().map_or(0, |(last, _)| last);
     let byte = places.byte(index).min(last);
     let line_start = text[..byte].rfind('\n').map_or(0, |newline| newline + 1);
@@ -136,10 +136,10 @@ fn syntax(text: &str, places: &Places<'_>, index: usize, info: &str) -> Error {
     Error { place: Place::new(byte, end), message: format!("this is not YAML: {info}"), help: help.to_owned() }
 }
 
-/// From the parser's places, in characters, to places in bytes.
+/// Converts the parser's places, in characters, to bytes.
 struct Places<'a> {
     text: &'a str,
-    /// The byte at which each character begins; empty where every character is one byte.
+    /// The byte at which each character begins; empty if the text is ASCII.
     bytes: Vec<usize>,
 }
 
@@ -156,7 +156,7 @@ impl<'a> Places<'a> {
         self.bytes.get(index).copied().unwrap_or(self.text.len())
     }
 
-    /// From one to the other, without the white space at the end.
+    /// The place from `start` to `end`, without trailing whitespace.
     fn between(&self, start: usize, end: usize) -> Place {
         let (start, end) = (self.byte(start), self.byte(end));
         let text = self.text.get(start..end).unwrap_or_default();
@@ -167,7 +167,7 @@ impl<'a> Places<'a> {
         self.between(span.start.index(), span.end.index())
     }
 
-    /// As [`Places::between`], but no further than the first line.
+    /// Like [`Places::between`], but limited to the first line.
     fn first_line(&self, start: usize, end: usize) -> Place {
         let place = self.between(start, end);
         let text = self.text.get(place.start..place.end()).unwrap_or_default();
@@ -175,10 +175,10 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A list or mapping that has begun and not ended.
+/// A list or mapping that has not ended yet.
 struct Open {
     value: Value,
-    /// A key that waits for its value.
+    /// A key waiting for its value.
     key: Option<(String, Place)>,
     start: usize,
     anchor: usize,
@@ -188,7 +188,7 @@ struct Builder<'a> {
     places: Places<'a>,
     open: Vec<Open>,
     root: Option<Node>,
-    /// What an anchor stands for; 0 is no anchor.
+    /// The nodes that anchors stand for; 0 is not an anchor.
     anchors: HashMap<usize, Node>,
     nodes_left: usize,
     documents: usize,
@@ -215,7 +215,7 @@ impl Builder<'_> {
                     return Err(self.unknown_tag(&span));
                 }
                 let plain = style == ScalarStyle::Plain && !is_text;
-                // The place of nothing is what follows it, which is no place to point at.
+                // The parser places an empty scalar at what follows it, which is not worth pointing at.
                 let mut place = self.places.of(&span);
                 place.length = if plain && text.is_empty() { 0 } else { place.length };
                 let node = Node { value: Value::Scalar { text: text.into_owned(), plain }, place };
@@ -260,12 +260,12 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Whether what comes next is a mapping's key.
+    /// Whether a mapping's key comes next.
     fn is_key_next(&self) -> bool {
         matches!(self.open.last(), Some(Open { value: Value::Mapping(_), key: None, .. }))
     }
 
-    /// Adds a whole node to whatever is open.
+    /// Adds a complete node to whatever is open.
     fn add(&mut self, node: Node, anchor: usize, span: &Span) -> Result<(), Error> {
         self.take_nodes(1, span)?;
         if anchor != 0 {

@@ -1,7 +1,7 @@
 //! Durations and sizes as people write them: `200ms`, `1h30m`, `30d`; `64MiB`, `2GB`. Exact, never a double.
 
-/// Milliseconds of a duration: numbers with `ms`, `s`, `m`, `h`, `d` or `w`, one or several, e.g. `1h30m`.
-/// `None` where it is not one, or does not fit.
+/// Parses a duration into milliseconds: one or several numbers with `ms`, `s`, `m`, `h`, `d` or `w`, e.g. `1h30m`.
+/// `None` if it is not one, or does not fit.
 pub fn duration_ms(text: &str) -> Option<i64> {
     let mut total: i64 = 0;
     let mut rest = text.trim();
@@ -28,15 +28,15 @@ pub fn duration_ms(text: &str) -> Option<i64> {
     Some(total)
 }
 
-/// A duration as [`duration_ms`] reads it, in the largest unit that holds it exactly.
+/// A duration as [`duration_ms`] reads it, in the largest unit that expresses it exactly.
 pub fn show_duration_ms(ms: i64) -> String {
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
     let fitting = units.iter().find(|(_, unit_ms)| ms != 0 && ms % unit_ms == 0);
     fitting.map_or_else(|| format!("{ms}ms"), |(unit, unit_ms)| format!("{}{unit}", ms / unit_ms))
 }
 
-/// Bytes of a size: a whole number with `B`, `KB`, `MB`, `GB`, `TB` (1000s), `KiB`, `MiB`, `GiB`, `TiB` (1024s), or
-/// nothing, which means bytes; in upper or lower case. `None` where it is not one, or does not fit.
+/// Parses a size into bytes: a whole number with `B`, `KB`, `MB`, `GB`, `TB` (1000s), `KiB`, `MiB`, `GiB`, `TiB`
+/// (1024s), or without a unit, which means bytes; in upper or lower case. `None` if it is not one, or does not fit.
 pub fn size_bytes(text: &str) -> Option<u64> {
     let (number, unit) = leading_number(text.trim())?;
     let factor: u64 = match unit.trim_start().to_ascii_lowercase().as_str() {
@@ -54,7 +54,7 @@ pub fn size_bytes(text: &str) -> Option<u64> {
     number.checked_mul(factor)
 }
 
-/// A size as [`size_bytes`] reads it, in the largest unit of 1024s that holds it exactly.
+/// A size as [`size_bytes`] reads it, in the largest 1024s unit that expresses it exactly.
 pub fn show_size_bytes(bytes: u64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let fitting = units.iter().find(|(_, unit)| bytes != 0 && bytes.is_multiple_of(*unit));

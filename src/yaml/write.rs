@@ -1,8 +1,8 @@
-//! A tree as text again, which reads as the same tree: places, comments and style are lost, nothing else.
+//! Writes a tree as text that parses to the same tree: places, comments and style are lost, nothing else.
 
 use super::tree::{Entry, Node, Value};
 
-/// Lists and mappings that fit into so many columns stand on one line.
+/// Lists and mappings that fit into this many columns are written on one line.
 const WIDTH: usize = 110;
 
 /// The text of a mapping's entries, one after the other; ends with a newline unless it is empty.
@@ -28,7 +28,7 @@ fn mapping(entries: &[Entry], indent: usize, out: &mut String) {
     }
 }
 
-/// A list or mapping over several lines, each indented.
+/// A list or mapping on several lines, each indented.
 fn block(node: &Node, indent: usize, out: &mut String) {
     match &node.value {
         Value::List(items) => {
@@ -66,7 +66,7 @@ fn flow(node: &Node) -> String {
     }
 }
 
-/// A scalar, without quotes where it had none and needs none.
+/// A scalar, without quotes if it had none and needs none.
 fn scalar(text: &str, plain: bool) -> String {
     let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || "_/".contains(c))
         || text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -96,14 +96,14 @@ fn escaped(text: &str, odd: impl Fn(char) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: whatever tree is written, the same tree is read.
+    //! Goal: whatever tree is written, the same tree is read back.
 
     use proptest::prelude::*;
 
     use super::*;
     use crate::yaml::{Place, tree};
 
-    /// The tree without its places, and with null written in one way.
+    /// The tree without places, and with null in one form.
     fn bare(node: &Node) -> Node {
         let value = match &node.value {
             _ if node.is_null() => Value::Scalar { text: "null".to_owned(), plain: true },

@@ -104,7 +104,7 @@ fn error_has_the_byte_position() {
     assert_eq!(at(b"{\"a\":1}x").to_string(), "expected nothing more (byte 7)");
 }
 
-/// Whether serde_json accepts it, apart from numbers beyond a double's range.
+/// Whether serde_json accepts it, or rejects it only for numbers beyond a double's range.
 fn is_json(document: &[u8]) -> bool {
     match serde_json::from_slice::<Value>(document) {
         Ok(_) => true,

@@ -106,7 +106,8 @@ pub(super) fn compile(rules: &Rules) -> Compiled {
     let epoch = epoch.map(|part| EpochPlan { of: compiler.spots(&part.of), none: words(&part.none) }).collect();
     let kinds = rules.kinds.as_ref().map(|kinds| compiler.kinds(kinds));
     let binlog = version.iter().any(|part| part.kind == VersionKind::Binlog);
-    let (key, value) = (compiler.scanner(&compiler.key, rules.key_format), compiler.scanner(&compiler.value, rules.value_format));
+    let (key, value) =
+        (compiler.scanner(&compiler.key, rules.key_format), compiler.scanner(&compiler.value, rules.value_format));
     Compiled { plan: Plan { identity, version, epoch, kinds, binlog }, key, value }
 }
 

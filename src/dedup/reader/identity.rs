@@ -10,7 +10,7 @@ use crate::dedup::path::{Path, Source};
 use crate::dedup::rules::{Limits, Names, Part};
 
 use super::Refusal;
-use super::compile::{Spot, Compiler};
+use super::compile::{Compiler, Spot};
 use super::refusal;
 use super::view::{Value, View};
 

@@ -106,7 +106,9 @@ pub(super) fn not_version(path: &Path, kind: VersionKind, error: NotVersion, dig
         VersionKind::Text => "not text",
         VersionKind::Timestamp => "neither RFC 3339, like 2020-05-13T15:40:06Z, nor a number",
         VersionKind::Hex => "not text of groups of hex digits, like 00000027:00000758:0005",
-        VersionKind::Binlog => "neither a binlog's name, like mysql-bin.000003, nor a position, like mysql-bin.000003:154",
+        VersionKind::Binlog => {
+            "neither a binlog's name, like mysql-bin.000003, nor a position, like mysql-bin.000003:154"
+        }
         VersionKind::Sequence => "neither a JSON array of integers, decimal texts and nulls, nor a text that holds one",
     };
     not_a_part(path, expected, error, digits_max)

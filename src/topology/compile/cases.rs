@@ -1,4 +1,4 @@
-//! A topology's own tests: their records as bytes, and what they cannot expect.
+//! A topology's own tests: turns their records into bytes and checks what they expect.
 
 use crate::dedup::{Format, Identity, Rules, written};
 use crate::topology::Input;
@@ -61,9 +61,9 @@ impl Compiler<'_> {
         })
     }
 
-    /// Whether a version is expected to be remembered where there is none at all. Not asked of a topology whose preset is
-    /// not known, which may have one.
-    pub(super) fn versions_of_nothing(&mut self) {
+    /// Reports expected versions of a topology without any version. Not called if the preset is unknown, since it may
+    /// have one.
+    pub(super) fn versions_without_version(&mut self) {
         for version in expected_versions(self.spec).filter(|version| version.value != "null") {
             if self.spec.version_place.is_none() {
                 let message = "nothing with a version can be remembered: the topology has no `version`".to_owned();
@@ -73,7 +73,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Whether what is expected to be remembered can be read as a version of the topology's.
+    /// Reports expected versions that cannot be read as the topology's versions.
     fn unreadable_versions(&mut self) {
         let spec = self.spec;
         let Some(version) = spec.version.as_ref().filter(|version| version.whole) else { return };
@@ -93,7 +93,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Whether the topology would read the record at all.
+    /// Checks that the topology would read the record at all.
     fn record_place(&mut self, record: &RecordSpec, input: Option<&Input>) {
         match (&record.topic, input) {
             (Some(topic), Some(input)) if !input.contains(topic.value.reveal()) => {
@@ -125,7 +125,7 @@ impl Compiler<'_> {
     }
 }
 
-/// What its tests expect to be remembered as versions.
+/// The versions that the tests expect in entries.
 fn expected_versions(spec: &Spec) -> impl Iterator<Item = &Placed<String>> {
     spec.tests.iter().flat_map(|case| &case.entries).filter_map(|entry| entry.version.as_ref())
 }

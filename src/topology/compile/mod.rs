@@ -1,5 +1,5 @@
-//! The second step: a raw spec as a topology, with everything resolved; what its values mean together
-//! is checked here, on whatever of them could be read.
+//! The second step: turns a raw spec into a topology with everything resolved, and checks what its values mean
+//! together, as far as they could be read.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ mod rules;
 pub(super) mod samples;
 mod topics;
 
-/// The topology that `spec` describes, which holds what `preset` stands for; and where its output's name stands.
+/// The topology that `spec` describes, and the place of its output's name. `spec` includes the blocks of `preset`.
 pub fn compile(
     spec: &Spec,
     preset: Option<&'static Preset>,
@@ -32,13 +32,13 @@ pub fn compile(
     let topics = compiler.topics(name.as_deref(), input.as_ref());
     compiler.partitioning();
     let tests = compiler.tests(input.as_ref());
-    compiler.versions_of_nothing();
+    compiler.versions_without_version();
     if !compiler.report.is_fine() {
         return None;
     }
     let (output, dead_letter, audit) = topics?;
     let rules = build(spec, retention, future_max_ms);
-    // Whatever else the rules know of contradictions: what loads is never one of them.
+    // A safety net: rules that load never contradict themselves in any other way either.
     for problem in rules.problems() {
         compiler.mistake(spec.identity_place, problem.to_string(), "the rules contradict themselves", "");
     }
@@ -60,8 +60,8 @@ pub fn compile(
     Some((topology, spec.output.as_ref()?.place))
 }
 
-/// Tells what is wrong whatever else the spec may come to mean: of a topology whose preset is not known.
-pub fn check_alone(spec: &Spec, file: &Arc<File>, report: &mut Report) {
+/// Reports only mistakes that do not depend on a preset, for a topology whose preset is unknown.
+pub fn check_without_preset(spec: &Spec, file: &Arc<File>, report: &mut Report) {
     let mut compiler = Compiler { spec, preset: None, file, report };
     let name = compiler.name();
     let input = compiler.input();
@@ -72,7 +72,7 @@ pub fn check_alone(spec: &Spec, file: &Arc<File>, report: &mut Report) {
     compiler.tests(input.as_ref());
 }
 
-/// The rules of a spec in which there is no mistake.
+/// The rules of a spec without mistakes.
 fn build(spec: &Spec, retention: Retention, future_max_ms: i64) -> Rules {
     let parts = spec.identity.parts.iter().map(|part| part.value.clone()).collect();
     let mut rules = Rules::new(Identity { parts }, spec.version.as_ref().map(VersionSpec::version));
@@ -89,7 +89,7 @@ fn build(spec: &Spec, retention: Retention, future_max_ms: i64) -> Rules {
     rules
 }
 
-/// What was written, over the defaults.
+/// The written actions, with defaults for the others.
 fn actions(spec: &Spec) -> Actions {
     let defaults = Actions::default();
     let or = |written: &Option<Placed<Action>>, default| written.as_ref().map_or(default, |action| action.value);
@@ -107,7 +107,7 @@ fn actions(spec: &Spec) -> Actions {
 
 struct Compiler<'a> {
     spec: &'a Spec,
-    /// What the spec's blocks partly come from.
+    /// The source of some of the spec's blocks.
     preset: Option<&'static Preset>,
     file: &'a Arc<File>,
     report: &'a mut Report,
@@ -163,7 +163,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// `follow_delete` needs deletes, and identities that null values have too.
+    /// `follow_delete` needs deletes, and identities that null values also have.
     fn follow_delete(&mut self, place: Place) {
         const HELP: &str = "write `on_null_value: forward` or another action";
         let deletes = self.spec.kinds.as_ref().map_or(self.spec.kinds_given, |kinds| kinds.key("delete").is_some());
@@ -180,13 +180,13 @@ impl Compiler<'_> {
         }
     }
 
-    /// The retention, where what was written of it could be read.
+    /// The retention, unless one was written that could not be read.
     fn known_retention(&self, retention: Retention) -> Option<Retention> {
         (self.spec.retention.is_some() || !self.spec.retention_given).then_some(retention)
     }
 
     fn retention(&mut self) -> Retention {
-        // What the version is does not matter, only whether there is one.
+        // Only whether there is a version matters, not what it is.
         let default = || match self.spec.version_place {
             Some(_) => Retention::Forever,
             None => Retention::default_for(None),
@@ -209,7 +209,7 @@ impl Compiler<'_> {
         retention
     }
 
-    /// A bucket that lasts longer than what is remembered.
+    /// Warns about buckets that last longer than the retention.
     fn buckets(&mut self, retention_ms: i64) {
         let spec = self.spec;
         for part in &spec.identity.parts {
@@ -240,7 +240,7 @@ impl Compiler<'_> {
         future_max.value
     }
 
-    /// Duplicates are recognised within one partition only.
+    /// Warns if records with the same identity may be in different partitions.
     fn partitioning(&mut self) {
         let identity = &self.spec.identity;
         let has_key = identity.parts.iter().any(|part| part.value.holds_key());
@@ -256,7 +256,7 @@ impl Compiler<'_> {
     }
 }
 
-/// A text for a label: a secret as `***`.
+/// A text to show in a label; a secret as `***`.
 fn shown(text: &Text) -> String {
     clipped(&text.to_string())
 }

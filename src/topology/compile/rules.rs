@@ -1,4 +1,4 @@
-//! What identity, version, epoch and kinds cannot mean.
+//! Checks what identity, version, epoch and kinds mean together.
 
 use crate::dedup::{Format, Part, Source, VersionKind, VersionPart};
 use crate::yaml::Place;
@@ -26,13 +26,13 @@ impl Compiler<'_> {
         }
     }
 
-    /// Paths inside what is not JSON, or to JSON that is none.
+    /// Paths into something other than JSON, or to a document that is not JSON.
     fn formats(&mut self) {
         if !self.spec.input.formats_known {
             return;
         }
         let (key_format, value_format) = (&self.spec.input.key_format, &self.spec.input.value_format);
-        let mut preset_told = Vec::new();
+        let mut preset_reported = Vec::new();
         for spec in &self.spec.paths {
             let (path, place) = (&spec.path.value, spec.path.place);
             let (what, written, default) = match path.source {
@@ -50,8 +50,8 @@ impl Compiler<'_> {
                 continue;
             }
             if let Some(written) = written.as_ref().filter(|_| Some(place) == self.spec.preset_place) {
-                if !preset_told.contains(&what) {
-                    preset_told.push(what);
+                if !preset_reported.contains(&what) {
+                    preset_reported.push(what);
                     let message = format!("the preset reads inside the {what}, whose format is {format}");
                     let help = format!("remove `{what}_format`: the preset knows the one that it needs");
                     self.mistake(written.place, message, "needs JSON", help);
@@ -87,7 +87,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// An alternative after one that never fails, or that says nothing.
+    /// Alternatives that are never reached, or that say nothing.
     fn alternatives(&mut self, alternatives: &[Vec<Part>], place: Place) {
         let never_missing = |part: &Part| match part {
             Part::Scalar(path) => {

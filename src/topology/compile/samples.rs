@@ -1,22 +1,22 @@
-//! Names that a pattern matches, to try out what would become of such topics; and where a pattern is wrong.
+//! Sample names that a pattern matches, for trying out what such topics would lead to; and where a pattern is wrong.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 use crate::topology::{Pattern, names};
 
-/// So many samples are made of a pattern, and of each of its pieces.
+/// Maximum number of samples for a pattern, and for each of its pieces.
 const SAMPLES_MAX: usize = 64;
-/// What a sample has in place of any character, the first that fits.
+/// What a sample has in place of any character: the first that fits.
 const PREFERRED: &str = "xa0A-_.";
 
-/// Why a text is no pattern, and the byte at which the trouble begins.
+/// Why a text is not a pattern, and the byte at which the problem begins.
 #[derive(Debug)]
 pub struct Problem {
     pub at: usize,
     pub message: String,
 }
 
-/// Reads a pattern.
+/// Parses a pattern.
 pub fn parse(text: &str) -> Result<Pattern, Problem> {
     let (at, message) = match regex_syntax::parse(text) {
         Ok(_) => match Pattern::parse(text) {
@@ -30,11 +30,11 @@ pub fn parse(text: &str) -> Result<Pattern, Problem> {
     Err(Problem { at, message })
 }
 
-/// Names of topics that `pattern` matches: some, not all.
+/// Some of the topic names that `pattern` matches.
 pub fn of(pattern: &str) -> Vec<String> {
     let Ok(hir) = regex_syntax::parse(pattern) else { return Vec::new() };
     let found = expand(&hir);
-    // What is not anchored may have anything before and after it.
+    // An unanchored pattern allows anything before and after it.
     let around =
         found.iter().flat_map(|name| [name.clone(), format!("x{name}"), format!("{name}x"), format!("x{name}x")]);
     around.filter(|name| names::topic_problem(name).is_none()).collect()
@@ -47,7 +47,7 @@ fn expand(hir: &Hir) -> Vec<String> {
         HirKind::Class(class) => one_of(class).into_iter().map(String::from).collect(),
         HirKind::Repetition(repetition) => {
             let min = usize::try_from(repetition.min).unwrap_or(usize::MAX);
-            // A piece that is too often there would be no topic's name.
+            // A piece repeated too often would not fit into a topic's name.
             let once = expand(&repetition.sub).into_iter();
             let fits = |sample: &String| sample.len().saturating_mul(min) <= names::TOPIC_CHARS_MAX;
             let repeat = |sample: String| if sample.is_empty() { sample } else { sample.repeat(min.max(1)) };
@@ -69,7 +69,7 @@ fn expand(hir: &Hir) -> Vec<String> {
     samples
 }
 
-/// A character of a class that a topic's name may hold.
+/// A character in a class that is allowed in a topic's name.
 fn one_of(class: &Class) -> Option<char> {
     let holds = |c: char| match class {
         Class::Unicode(class) => class.iter().any(|range| (range.start()..=range.end()).contains(&c)),
@@ -81,7 +81,7 @@ fn one_of(class: &Class) -> Option<char> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: every sample of a pattern is a topic's name, and of the usual patterns there is one that it matches.
+    //! Goal: every sample of a pattern is a valid topic name, and for the usual patterns at least one matches.
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Which topics are read and written: that Kafka takes their names, and that nothing is read that is written.
+//! Checks the topics that are read and written: Kafka must accept their names, and none may be both.
 
 use crate::yaml::{Place, Placed, Text};
 
@@ -38,7 +38,7 @@ impl Compiler<'_> {
             self.mistake(text.place, message, "what it stands for is not", help);
             return None;
         }
-        // In single quotes or none, the place of the trouble is known to the byte.
+        // In single quotes or none, the place of the problem is known to the byte.
         let source = self.file.text().get(text.place.start..text.place.end()).unwrap_or_default();
         let inner = source.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(source);
         let before = usize::from(inner.len() != source.len());
@@ -67,7 +67,7 @@ impl Compiler<'_> {
         topics
     }
 
-    /// Whether Kafka takes this name, which is `topic` with its template filled in.
+    /// Checks that Kafka accepts this name, which is `topic` with its template filled in.
     fn topic_name(&mut self, topic: &Placed<Text>, name: &str, key: &str) -> bool {
         let Some(problem) = names::topic_problem(name) else { return true };
         // The problem may quote a character of a secret.
@@ -82,7 +82,7 @@ impl Compiler<'_> {
         false
     }
 
-    /// The topics that are written to, if nothing is wrong with any of them.
+    /// The topics written to, if nothing is wrong with any of them.
     pub(super) fn topics(&mut self, name: Option<&str>, input: Option<&Input>) -> Option<Written> {
         let output = self.output(input);
         let dead_letter = self.dead_letter(name, input);
@@ -100,7 +100,7 @@ impl Compiler<'_> {
         Some((output?, dead_letter?, audit))
     }
 
-    /// Rows of several tables that would have the same keys in one output.
+    /// Warns if rows of several tables would have the same keys in one output.
     fn shared_output(&mut self, input: Option<&Input>) {
         let Some(output) = &self.spec.output else { return };
         let several = match input {
@@ -126,7 +126,7 @@ impl Compiler<'_> {
         self.warning(output.place, message, "one topic for all of them", help);
     }
 
-    /// The output's name, if Kafka takes it for each of the input topics and it is none that is taken.
+    /// The output's name, if Kafka accepts it for each of the input topics and it is not already in use.
     fn output(&mut self, input: Option<&Input>) -> Option<String> {
         let output = self.spec.output.as_ref()?;
         let template = output.value.reveal();
@@ -146,7 +146,7 @@ impl Compiler<'_> {
                 self.feeds_itself(output, topic, &name);
                 break;
             }
-            // One report is enough, whatever the other topics' names come to.
+            // One report is enough, whatever the names for the other topics are.
             if !by_pattern && !self.free_name(output, &name, "output.topic", input) {
                 break;
             }
@@ -204,7 +204,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Whether Kafka takes `name`, which comes from `topic`, and this topology does not read it.
+    /// Checks that Kafka accepts `name`, which comes from `topic`, and that this topology does not read it.
     fn free_name(&mut self, topic: &Placed<Text>, name: &str, key: &str, input: Option<&Input>) -> bool {
         if !self.topic_name(topic, name, key) {
             return false;
@@ -229,12 +229,12 @@ impl Compiler<'_> {
         false
     }
 
-    /// Names that ratchet makes of the input topics'.
+    /// Checks the names that ratchet derives from the input topics.
     fn derived(&mut self, name: Option<&str>, input: Option<&Input>) {
         let (Some(name), Some(Input::Topics(_))) = (name, input) else { return };
         for topic in &self.spec.input.topics {
             let length = names::changelog(name, topic.value.reveal()).len();
-            // What is too long by itself is reported as such.
+            // A topic that is itself too long is reported as such.
             if length > names::TOPIC_CHARS_MAX && topic.value.reveal().len() <= names::TOPIC_CHARS_MAX {
                 let message = format!("the changelog's name would be too long: {}", names::too_long(length));
                 let over = length - names::TOPIC_CHARS_MAX;

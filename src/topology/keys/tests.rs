@@ -1,11 +1,11 @@
-//! Goal: the tables of the documentation are those of the keys, and what they say of defaults is true.
+//! Goal: the tables of the documentation match the keys, and the defaults that they name are true.
 
 use std::path::PathBuf;
 
 use super::*;
 use crate::topology::tests::load_text;
 
-/// The tables of the reference: their names there, their heads, and their rows.
+/// The tables of the reference: names, heads and rows.
 fn tables() -> Vec<(&'static str, &'static str, Vec<String>)> {
     const KEYS: &str = "key | what | default";
     let is_action = |key: &&Key| key.name.starts_with("on_");
@@ -28,7 +28,7 @@ fn rows(mapping: &Mapping) -> Vec<String> {
     mapping.keys.iter().map(|key| row("", key)).collect()
 }
 
-/// The rows of a key at the top: those of the keys below it, but of what has a section or a page of its own.
+/// The rows for a top-level key: those of the keys below it, except where it has its own section or page.
 fn flat(key: &Key) -> Vec<String> {
     match key.takes {
         Type::Mapping(_, of) if !key.about.starts_with('[') => {
@@ -58,7 +58,7 @@ fn row(prefix: &str, key: &Key) -> String {
     format!("| `{prefix}{}` | {} | {default} |\n", key.name, key.about)
 }
 
-/// `page` with this table between its marks.
+/// `page` with this table put between its marks.
 fn with_table(page: &str, name: &str, heads: &str, rows: &[String]) -> String {
     let (start, end) = (format!("<!-- keys of {name} -->\n"), "<!-- end of keys -->");
     let (before, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no {start:?} in the reference"));
@@ -115,7 +115,7 @@ fn every_key_is_described_in_one_clause_or_more() {
     }
 }
 
-/// The topology of this text, all of it.
+/// The complete topology from this text.
 #[track_caller]
 fn meaning(text: &str) -> String {
     let loaded = load_text(text).unwrap_or_else(|diagnostics| panic!("{text}\n{}", diagnostics.render(false)));

@@ -1,4 +1,4 @@
-//! Goal: every preset is whole, means for ever what it means now, and gives way to what a topology says itself.
+//! Goal: every preset is complete, never changes its meaning, and gives way to what a topology writes itself.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::record::{HeaderBuf, Record};
 use crate::topology::tests::{golden_file, load_text};
 use crate::topology::{Loaded, Topology};
 
-/// A topology that a preset leaves nothing but its names to.
+/// A topology whose preset leaves only the names to write.
 fn bare(preset: &str) -> String {
     format!("name: t\npreset: {preset}\ninput: {{topics: [in]}}\noutput: {{topic: out}}\n")
 }
@@ -71,10 +71,10 @@ fn presets_warn_only_about_what_the_user_must_decide() {
     }
 }
 
-/// What drops good changes in databases that are set up as usual.
+/// What drops good changes in databases with an ordinary setup.
 const DROPPING: [&str; 3] = ["canal@1", "debezium-mariadb@1", "debezium-postgres@1"];
 
-/// `check` prints notes; a page is read later, if at all.
+/// `check` prints the notes; the page is read later, if at all.
 #[test]
 fn cautions_of_a_page_are_preset_notes_too() {
     let risks = [
@@ -150,12 +150,12 @@ fn changed_epoch_const_keeps_the_digest() {
     assert_eq!(first.digest(), topology("ogg@1").rules.digest());
 }
 
-/// Else `run` would refuse what a page tells people to write into a running topology.
+/// Otherwise `run` would refuse what a page tells users to write into a running topology.
 #[test]
 fn const_raised_as_documented_continues_with_the_state() {
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sources");
     let mut raised = 0;
-    // A page shows the newest of its name.
+    // A page shows the newest preset with its name.
     for preset in ALL.iter().filter(|preset| Preset::newest(preset.name).map(Preset::pinned) == Some(preset.pinned())) {
         let page = std::fs::read_to_string(pages.join(format!("{}.md", preset.name))).unwrap();
         let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split_once("```")).map(|(block, _)| block);
@@ -169,7 +169,7 @@ fn const_raised_as_documented_continues_with_the_state() {
     assert!(raised > 5, "{raised}");
 }
 
-/// A topology by the first number goes on by the second one, with what it remembers.
+/// A topology with the first number continues with the second one and its state.
 #[test]
 fn debezium_mariadb_2_continues_with_the_state_of_1() {
     let [first, second] = [1, 2].map(|number| topology(&format!("debezium-mariadb@{number}")).rules);
@@ -192,10 +192,7 @@ fn malformed_position_gets_a_hint_what_to_set() {
         }
     };
     let mariadb = why("debezium-mariadb@2", r#"{"op":"u","source":{"file":"binlog.000003","pos":-58,"row":0}}"#);
-    assert!(
-        mariadb.starts_with("`value.source.pos`, the version, is less than 0, the least that it can be: "),
-        "{mariadb}"
-    );
+    assert!(mariadb.starts_with("`value.source.pos`, the version, is less than the minimum of 0: "), "{mariadb}");
     let maxwell = why("maxwell@1", r#"{"type":"update","position":"binlog.000003:-58"}"#);
     for why in [mariadb, maxwell] {
         assert!(why.contains("set `binlog_legacy_event_pos=ON`"), "{why}");

@@ -1,4 +1,4 @@
-//! Goal: the schema that is kept is the one that is printed, it describes every key, and it takes what ships.
+//! Goal: the committed schema is the one that is printed, it describes every key, and it accepts what ships.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Why the schema does not take a topology; empty where it does.
+/// Why the schema rejects a topology; empty if it accepts it.
 fn refusals(text: &str) -> Vec<String> {
     let validator = jsonschema::validator_for(&schema()).unwrap();
     let json = json_of(text);
@@ -61,7 +61,7 @@ fn shipped_topologies_and_presets_match_the_schema() {
     }
 }
 
-/// The YAML blocks of a page; what is only a part of a topology is made whole.
+/// The YAML blocks of a page; partial topologies are completed.
 fn examples(page: &str) -> Vec<String> {
     let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split_once("```").map(|(block, _)| block));
     let rest = "\ninput: {topics: [in]}\nidentity: [key]\nversion: {of: value.v, as: integer}\noutput: {topic: out}\n";

@@ -1,4 +1,4 @@
-//! `tests`: a topology's own tests, as they were written.
+//! `tests`: a topology's own tests, as written.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
 use super::choices;
 use super::paths::SpecReader;
 
-/// A test as it was written.
+/// A test as written.
 #[derive(Debug)]
 pub struct CaseSpec {
     pub name: Option<Placed<Text>>,
@@ -19,7 +19,7 @@ pub struct CaseSpec {
     /// `None` where it could not be read.
     pub given: Option<GivenSpec>,
     pub expect: Vec<Expectation>,
-    /// Whether [`CaseSpec::expect`] is all that was written.
+    /// Whether [`CaseSpec::expect`] is complete.
     pub expect_whole: bool,
     pub expect_place: Place,
     pub output: Option<Vec<Placed<usize>>>,
@@ -33,7 +33,7 @@ pub struct EntrySpec {
     pub version: Option<Placed<String>>,
 }
 
-/// A verdict, and the reason where one is named.
+/// A verdict, and the reason if one is given.
 #[derive(Clone, Copy, Debug)]
 pub struct Expectation {
     pub verdict: Verdict,
@@ -64,9 +64,9 @@ pub struct RecordSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     Null,
-    /// A text: those bytes, or the JSON of it, as the format is.
+    /// A text: its bytes, or its JSON, depending on the format.
     Text(String),
-    /// JSON, whatever the format is.
+    /// JSON, whatever the format.
     Json(String),
 }
 
@@ -133,14 +133,14 @@ impl SpecReader<'_, '_> {
         })
     }
 
-    /// A whole number from 0; `Some(None)` where it could not be read.
+    /// A whole number from 0; `Some(None)` if it could not be read.
     fn number(&mut self, fields: &Fields<'_>, key: &str) -> Option<Option<Placed<i64>>> {
         let field = fields.get(key)?;
         let most = if key == "partition" { i64::from(i32::MAX) } else { i64::MAX };
         Some(self.reader.parsed(field, |text| text.parse().ok().filter(|number| (0..=most).contains(number))))
     }
 
-    /// A record's timestamp; `null` is that of a record without one.
+    /// A record's timestamp; `null` means that the record has none.
     fn timestamp(&mut self, field: &Field<'_>) -> Option<Option<i64>> {
         if field.node.is_null() {
             return Some(None);
@@ -167,7 +167,7 @@ impl SpecReader<'_, '_> {
         }
     }
 
-    /// A value as JSON, its numbers with their exact text.
+    /// A value as JSON, with numbers exactly as written.
     fn json(&mut self, field: &Field<'_>, node: &Node) -> Option<String> {
         let mut out = String::new();
         self.write_json(field, node, &mut out)?;
@@ -246,7 +246,7 @@ impl SpecReader<'_, '_> {
         })
     }
 
-    /// Numbers of given records; an empty list says that none comes out.
+    /// Numbers of given records; an empty list means that the output is empty.
     fn output(&mut self, field: &Field<'_>) -> Option<Vec<Placed<usize>>> {
         if matches!(&field.node.value, Value::List(items) if items.is_empty()) {
             return Some(Vec::new());
@@ -276,7 +276,7 @@ impl SpecReader<'_, '_> {
     }
 }
 
-/// Writes what a text without quotes is in JSON, unless it is a text.
+/// Writes an unquoted text as JSON, unless it is a string; returns whether it was written.
 fn write_plain(text: &str, out: &mut String) -> bool {
     let is_json = matches!(text, "true" | "false") || Number::parse(text).is_some();
     if is_json {

@@ -6,16 +6,16 @@ use crate::yaml::{Field, Fields, Placed, Value};
 
 use super::paths::SpecReader;
 
-/// What was written of an identity.
+/// An identity as written.
 #[derive(Debug, Default)]
 pub struct IdentitySpec {
     pub parts: Vec<Placed<Part>>,
-    /// Whether [`IdentitySpec::parts`] is all that was written.
+    /// Whether [`IdentitySpec::parts`] is complete.
     pub whole: bool,
 }
 
 impl SpecReader<'_, '_> {
-    /// The parts that could be read, and whether those are all.
+    /// The parts that could be read, and whether they are complete.
     pub fn identity(&mut self, field: &Field<'_>) -> IdentitySpec {
         let items = match &field.node.value {
             Value::List(_) => self.reader.list(field).unwrap_or_default(),
@@ -53,7 +53,7 @@ impl SpecReader<'_, '_> {
         Some(Placed { value, place })
     }
 
-    /// A mapping that is no part, or two.
+    /// Reports a mapping that is not a part, or is two.
     fn not_one_head(&mut self, field: &Field<'_>, fields: &Fields<'_>, heads: &[(&str, &Field<'_>)]) {
         if let [(first, _), (_, second), ..] = heads {
             let message = format!("one part of `{}` cannot be two things", field.name);
@@ -65,7 +65,7 @@ impl SpecReader<'_, '_> {
         self.nothing_known(field);
     }
 
-    /// Notes keys that say nothing without another; those that have to be there beside it are required where it is read.
+    /// Reports keys that say nothing without another; keys that a part requires are checked where it is read.
     fn needs(&mut self, fields: &Fields<'_>) {
         for (key, other) in keys::PART.needs.iter().filter(|(key, _)| !keys::PART.one_of.contains(key)) {
             let is_there = fields.get(other).is_some() || fields.misspelt(other).is_some();

@@ -1,4 +1,4 @@
-//! `kinds`: which kind of change a record is.
+//! `kinds`: how to tell a record's kind of change.
 
 use crate::dedup::{Kinds, Places, Reads, Scalar};
 use crate::topology::keys;
@@ -11,23 +11,23 @@ use super::paths::SpecReader;
 /// The lists of words in `kinds`.
 const WORDS: [&str; 4] = ["delete", "read", "truncate", "message"];
 
-/// What was written of the kinds.
+/// The kinds as written.
 #[derive(Debug)]
 pub struct KindsSpec {
     /// The kinds, if all of them could be read.
     pub kinds: Option<Kinds>,
-    /// Where `kinds` stands.
+    /// Where `kinds` is.
     pub place: Place,
-    /// The words of each kind.
+    /// The words for each kind.
     pub words: Vec<(&'static str, Vec<Placed<Scalar>>)>,
-    /// Whether each key that stands there is one of those that there are.
+    /// Whether all keys written are known ones.
     pub whole: bool,
-    /// Where each of the keys stands that there is.
+    /// The place of each key written.
     pub keys: Vec<(&'static str, Place)>,
 }
 
 impl KindsSpec {
-    /// Where this key stands, if it does.
+    /// The place of this key, if it is there.
     pub fn key(&self, key: &str) -> Option<Place> {
         self.keys.iter().find(|(name, _)| *name == key).map(|(_, place)| *place)
     }
@@ -66,7 +66,7 @@ impl SpecReader<'_, '_> {
         Some(KindsSpec { kinds, place: field.key_place, words, whole, keys: places })
     }
 
-    /// What together names a table.
+    /// The parts that name a table.
     fn table(&mut self, field: &Field<'_>) -> Option<Vec<Places>> {
         let items = match &field.node.value {
             Value::List(_) => self.reader.list(field)?,

@@ -1,4 +1,4 @@
-//! `limits`: what a record may take.
+//! `limits`: limits on a record.
 
 use crate::dedup::Limits;
 use crate::topology::keys;
@@ -6,13 +6,13 @@ use crate::yaml::{Field, Fields, units};
 
 use super::paths::SpecReader;
 
-/// The deepest nesting that may be allowed: reading recurses through it.
+/// Maximum for the nesting limit: reading recurses through it.
 pub const JSON_DEPTH_MAX: usize = 512;
-/// The largest record that may be allowed. The producer takes this and a dead letter's headers, not more.
+/// Maximum for the record limit: the producer takes this much plus a dead letter's headers, no more.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
 impl SpecReader<'_, '_> {
-    /// The limits, the defaults for what is left out.
+    /// The limits, with defaults for those left out.
     pub fn limits(&mut self, field: &Field<'_>) -> Limits {
         let mut limits = Limits::default();
         let Some(fields) = self.reader.fields(field, &keys::LIMITS) else { return limits };

@@ -1,7 +1,7 @@
-//! The first step: a topology's text as a raw spec, each value with its place.
+//! The first step: reads a topology's text into a raw spec in which each value has its place.
 //!
-//! A preset's blocks are put beside the user's before anything is read ([`super::presets`]), so both are
-//! read by the same code.
+//! A preset's blocks are added to the user's before anything is read ([`super::presets`]), so both are read by the same
+//! code.
 
 use crate::dedup::{Action, EpochPart, Format, Limits, OnNull, Refresh, Retention};
 use crate::yaml::keys::Mapping;
@@ -23,24 +23,24 @@ pub mod limits;
 pub mod paths;
 pub mod version;
 
-/// The word of `on_null_value` that is no action.
+/// The word for `on_null_value` that is not an action.
 pub const FOLLOW_DELETE: &str = "follow_delete";
 
-/// A topology as it was written; what is `None` was left out, or is already reported.
+/// A topology as written; `None` means left out, or already reported.
 #[derive(Debug)]
 pub struct Spec {
     pub name: Option<Placed<Text>>,
-    /// Where `preset` stands, and with it all that comes from the preset.
+    /// The place of `preset`, and of everything that comes from the preset.
     pub preset_place: Option<Place>,
     pub input: InputSpec,
     pub identity: IdentitySpec,
-    /// Where `identity` stands.
+    /// Where `identity` is.
     pub identity_place: Place,
     pub version: Option<VersionSpec>,
-    /// Where `version` stands, right, wrong or misspelt.
+    /// Where `version` is, right, wrong or misspelt.
     pub version_place: Option<Place>,
     pub epoch: Option<Vec<Placed<EpochPart>>>,
-    /// Where `epoch` stands, right, wrong or misspelt.
+    /// Where `epoch` is, right, wrong or misspelt.
     pub epoch_place: Option<Place>,
     pub kinds: Option<KindsSpec>,
     /// Whether there is a `kinds`, right, wrong or misspelt.
@@ -62,26 +62,26 @@ pub struct Spec {
     pub tests: Vec<CaseSpec>,
 }
 
-/// What was written of the input.
+/// The input as written.
 #[derive(Debug, Default)]
 pub struct InputSpec {
     pub topics: Vec<Placed<Text>>,
     pub pattern: Option<Placed<Text>>,
-    /// Where `pattern` stands, right, wrong or misspelt.
+    /// Where `pattern` is, right, wrong or misspelt.
     pub pattern_place: Option<Place>,
     pub exclude: Vec<Placed<Text>>,
-    /// Where `exclude` stands, right or wrong.
+    /// Where `exclude` is, right or wrong.
     pub exclude_place: Option<Place>,
-    /// Whether topics, pattern and exclude are what the user wrote: not if one is wrong.
+    /// Whether topics, pattern and exclude are complete: false if one is wrong.
     pub topics_known: bool,
     pub key_format: Option<Placed<Format>>,
     pub value_format: Option<Placed<Format>>,
-    /// Whether the formats are what the user wrote: not if one was mistyped.
+    /// Whether the formats are as the user wrote them: false if one is wrong.
     pub formats_known: bool,
     pub start: Option<Placed<Start>>,
 }
 
-/// What was written of the actions.
+/// The actions as written.
 #[derive(Debug)]
 pub struct ActionSpecs {
     pub invalid: Option<Placed<Action>>,
@@ -94,12 +94,12 @@ pub struct ActionSpecs {
     pub unsendable: Option<Placed<Action>>,
 }
 
-/// Words with what they stand for.
+/// Words with their values.
 pub fn choices<T: Copy>(all: &[T], word: fn(T) -> &'static str) -> Vec<(&'static str, T)> {
     all.iter().map(|value| (word(*value), *value)).collect()
 }
 
-/// The words of `on_null_value`.
+/// The words for `on_null_value`.
 pub fn null_choices() -> Vec<(&'static str, OnNull)> {
     let actions = Action::ALL.iter().map(|action| (action.as_str(), OnNull::Act(*action)));
     actions.chain([(FOLLOW_DELETE, OnNull::FollowDelete)]).collect()
@@ -166,7 +166,7 @@ impl SpecReader<'_, '_> {
             let help = "remove one of them; a pattern can name topics too: `^(payments|refunds)$`";
             self.reader.mistake(second.key_place, message, "there are `topics` already", help);
         }
-        let doubled = topics.is_some() && fields.get("pattern").is_some();
+        let has_both = topics.is_some() && fields.get("pattern").is_some();
         let topics = topics.and_then(|field| self.reader.list(field)).unwrap_or_default();
         let has_exclude = fields.get("exclude").is_some();
         let excluded = fields.get("exclude").and_then(|field| self.reader.list(field)).unwrap_or_default();
@@ -178,7 +178,7 @@ impl SpecReader<'_, '_> {
             (read.is_some() || field.is_none(), read)
         };
         let ((key_known, key_format), (value_known, value_format)) = (format("key_format"), format("value_format"));
-        let topics_known = !(doubled || has_exclude && excluded.is_empty());
+        let topics_known = !(has_both || has_exclude && excluded.is_empty());
         InputSpec {
             topics_known,
             topics: topics.iter().filter_map(|field| self.reader.text(field)).collect(),
@@ -195,11 +195,11 @@ impl SpecReader<'_, '_> {
 
     fn actions(&mut self, top: &Fields<'_>) -> ActionSpecs {
         let actions = choices(Action::ALL, Action::as_str);
-        // What stands there misspelt is read for its own mistakes; that it says nothing beside the rest is not told of it.
-        let is_right = |key: &str| top.misspelt(key).is_none();
+        // A misspelt key's value is read for its own mistakes, but combined with nothing else.
+        let is_spelt_right = |key: &str| top.misspelt(key).is_none();
         let mut action = |key: &str| {
             let read = top.get(key).and_then(|field| self.reader.choice(field, &actions));
-            read.filter(|_| is_right(key))
+            read.filter(|_| is_spelt_right(key))
         };
         ActionSpecs {
             invalid: action("on_invalid"),
@@ -212,11 +212,11 @@ impl SpecReader<'_, '_> {
             null_value: top
                 .get("on_null_value")
                 .and_then(|field| self.reader.choice(field, &null_choices()))
-                .filter(|_| is_right("on_null_value")),
+                .filter(|_| is_spelt_right("on_null_value")),
         }
     }
 
-    /// The output's topic, and what of records that it holds.
+    /// The output's topic, and what to do if it holds records.
     fn written_to(&mut self, field: &Field<'_>) -> (Option<Placed<Text>>, Option<Placed<Existing>>) {
         let Some(fields) = self.reader.fields(field, &keys::OUTPUT) else { return (None, None) };
         let topic = fields.require("topic", self.reader);

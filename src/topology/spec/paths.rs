@@ -1,4 +1,4 @@
-//! Paths, the places that a value may stand at, and constants.
+//! Paths, lists of places, and constants.
 
 use crate::dedup::path::{Number, Problem};
 use crate::dedup::{Path, Places, Scalar, Source};
@@ -7,25 +7,25 @@ use crate::yaml::keys::Type;
 use crate::yaml::read::did_you_mean;
 use crate::yaml::{Field, Place, Placed, Reader, Shape, Value};
 
-/// Where a path begins.
+/// The words that a path can begin with.
 pub const SOURCES: &[&str] = &["key", "value", "header", "meta"];
 
-/// What reads a spec: the nodes' reader, and every path that it came by.
+/// Reads a spec: wraps the reader of nodes and collects every path.
 pub struct SpecReader<'r, 'a> {
     pub reader: &'r mut Reader<'a>,
     pub paths: Vec<PathSpec>,
 }
 
-/// A path as it was written, and what it is written for.
+/// A path as written, and what it is for.
 #[derive(Clone, Debug)]
 pub struct PathSpec {
     pub path: Placed<Path>,
-    /// Whether JSON is read there even where the path leads to a whole key or value.
+    /// Whether JSON is read there even if the path leads to a whole key or value.
     pub json: bool,
 }
 
 impl SpecReader<'_, '_> {
-    /// A path to something scalar.
+    /// A path to a scalar.
     pub fn path(&mut self, field: &Field<'_>) -> Option<Placed<Path>> {
         self.path_for(field, false)
     }
@@ -113,7 +113,7 @@ impl SpecReader<'_, '_> {
         Some(Placed { value: path, place: scalar.place })
     }
 
-    /// Whether a path was written as a mapping, e.g. `{header: id}`; then that is reported.
+    /// Whether a path was written as a mapping, e.g. `{header: id}`; if so, that is reported.
     pub fn is_split_path(&mut self, field: &Field<'_>) -> bool {
         let Value::Mapping(entries) = &field.node.value else { return false };
         let [only] = entries.as_slice() else { return false };
@@ -127,8 +127,7 @@ impl SpecReader<'_, '_> {
         true
     }
 
-    /// Notes that a mapping holds nothing that says what it is, unless another key stood there and is
-    /// reported already.
+    /// Reports a mapping that says nothing, unless it held another key, which has already been reported.
     pub fn nothing_known(&mut self, field: &Field<'_>) {
         if matches!(&field.node.value, Value::Mapping(entries) if entries.is_empty()) {
             self.reader.wrong(field);
@@ -147,7 +146,7 @@ fn read_path(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Placed<Path>>
         reader.wrong_text(&field.name, &text, Shape { what: "a path", ..field.shape });
         return None;
     }
-    // In a text without quotes the place of the trouble is known to the byte.
+    // In a text without quotes the place of the problem is known to the byte.
     let exact = reader.file.text().get(text.place.start..text.place.end()) == Some(written);
     let end = match &error.problem {
         Problem::UnknownSource(root) => root.len(),

@@ -7,13 +7,13 @@ use crate::yaml::{Field, Place, Placed, Value};
 use super::choices;
 use super::paths::SpecReader;
 
-/// A part of a version as it was written.
+/// A part of a version as written.
 #[derive(Debug)]
 pub struct VersionPartSpec {
     pub part: VersionPart,
-    /// Where the part stands.
+    /// Where the part is.
     pub place: Place,
-    /// Where `at_least` stands.
+    /// Where `at_least` is.
     pub at_least: Option<Place>,
     pub min: Option<Placed<i64>>,
     pub required: Option<Placed<bool>>,
@@ -21,23 +21,23 @@ pub struct VersionPartSpec {
     pub unit: Option<Placed<TimeUnit>>,
 }
 
-/// What was written of a version.
+/// A version as written.
 #[derive(Debug)]
 pub struct VersionSpec {
     pub parts: Vec<VersionPartSpec>,
-    /// Whether [`VersionSpec::parts`] is all that was written.
+    /// Whether [`VersionSpec::parts`] is complete.
     pub whole: bool,
 }
 
 impl VersionSpec {
-    /// What was written, as the rules have it.
+    /// The version for the rules.
     pub fn version(&self) -> Version {
         Version { parts: self.parts.iter().map(|part| part.part.clone()).collect() }
     }
 }
 
 impl SpecReader<'_, '_> {
-    /// The parts that could be read, and whether those are all.
+    /// The parts that could be read, and whether they are complete.
     pub fn version(&mut self, field: &Field<'_>) -> VersionSpec {
         let items = match &field.node.value {
             Value::List(_) => self.reader.list(field).unwrap_or_default(),
@@ -91,13 +91,13 @@ impl SpecReader<'_, '_> {
         })
     }
 
-    /// Values that count as missing; `None` where they cannot be read.
+    /// Values that count as missing; `None` if they cannot be read.
     fn none(&mut self, field: Option<&Field<'_>>) -> Option<Vec<crate::dedup::Scalar>> {
         let Some(field) = field else { return Some(Vec::new()) };
         Some(self.scalars(field)?.into_iter().map(|scalar| scalar.value).collect())
     }
 
-    /// The parts of an epoch; `None` where not all could be read.
+    /// The parts of an epoch; `None` if some could not be read.
     pub fn epoch(&mut self, field: &Field<'_>) -> Option<Vec<Placed<EpochPart>>> {
         let items = match &field.node.value {
             Value::List(_) => self.reader.list(field)?,

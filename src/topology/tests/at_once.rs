@@ -1,4 +1,5 @@
-//! Goal: every mistake is told at once, also where another one is in its way; and what is warned of that loads.
+//! Goal: all mistakes are reported at once, even if another one is in the way; and warnings do not keep a topology from
+//! loading.
 
 use super::{WHOLE, golden_texts, load_text, topology, with};
 use crate::topology::{Mistake, load_all};
@@ -6,8 +7,8 @@ use crate::yaml::tests::Fake;
 
 const BAD_NAME: &str = "a topology's name holds 1 to 60";
 
-/// What is said of a text that has mistakes.
-fn told(text: &str) -> Vec<String> {
+/// The messages for a text that has mistakes.
+fn messages(text: &str) -> Vec<String> {
     let diagnostics = load_text(text).expect_err(text);
     diagnostics.mistakes().iter().map(|mistake| mistake.message().to_owned()).collect()
 }
@@ -17,14 +18,14 @@ fn bad_name_is_reported_along_with_other_mistakes() {
     let mut tried = 0;
     for (file, text) in ["bad/shape", "bad/meaning"].into_iter().flat_map(golden_texts) {
         let Ok(tree) = crate::yaml::tree::parse(&text) else { continue };
-        // what is about the name itself, or is no mapping at all, has no other
+        // a text about the name itself, or that is not a mapping, has no other mistake
         if !matches!(tree.value, crate::yaml::Value::Mapping(_)) || !text.contains("name: t\n") {
             continue;
         }
-        let alone = told(&text);
-        let both = told(&text.replacen("name: t\n", "name: Bad_Name\n", 1));
+        let alone = messages(&text);
+        let both = messages(&text.replacen("name: t\n", "name: Bad_Name\n", 1));
         assert!(both.iter().any(|message| message.starts_with(BAD_NAME)), "{file}: {both:?}");
-        // Nothing is lost by it but what follows from the name.
+        // Only what depends on the name is lost.
         let lost: Vec<_> = alone.iter().filter(|message| !both.contains(message)).collect();
         assert!(lost.iter().all(|message| message.contains("dead letters")), "{file}: {lost:?}");
         tried += 1;
@@ -37,7 +38,7 @@ fn unknown_preset_hides_no_unrelated_mistake() {
     let text = "name: Bad_Name\npreset: debezium-postgers@1\ninput: {topics: [in, in]}\noutput: {topic: in}\n\
                 audit: {topic: in}\nretention: 1h\nfuture_max: 2h\n\
                 tests: [{name: a, given: [{value: {}}], expect: [forwarded, stale]}]\n";
-    let said = told(text);
+    let said = messages(text);
     for words in [
         "there is no preset",
         BAD_NAME,
@@ -54,8 +55,9 @@ fn unknown_preset_hides_no_unrelated_mistake() {
 
 #[test]
 fn value_of_a_misspelt_key_is_checked() {
-    let said =
-        told("nmae: Bad_Name\ninptu: {topics: [a b]}\nidentitty: [vaule.x]\nouput: {topic: a b}\nretentoin: soon\n");
+    let said = messages(
+        "nmae: Bad_Name\ninptu: {topics: [a b]}\nidentitty: [vaule.x]\nouput: {topic: a b}\nretentoin: soon\n",
+    );
     for words in [BAD_NAME, "`input.topics`: a topic's name", "vaule", "`output.topic`", "`retention` must be"] {
         assert!(said.iter().any(|message| message.contains(words)), "{words:?} is missing in {said:?}");
     }
@@ -85,11 +87,11 @@ fn tables_sharing_an_output_are_warned_about_if_keys_can_collide() {
     for input in [two, pattern] {
         assert!(warns(&cdc("debezium-postgres@1", &format!("{input}\noutput: {{topic: all}}"))), "{input}");
         assert!(!warns(&cdc("debezium-postgres@1", &format!("{input}\noutput: {{topic: 'x.{{topic}}'}}"))), "{input}");
-        // their keys say of which table a row is
+        // their keys say which table a row belongs to
         assert!(!warns(&cdc("maxwell@1", &format!("{input}\noutput: {{topic: all}}"))), "{input}");
     }
     assert!(!warns(&cdc("debezium-mongodb@1", "input: {topics: [s.a]}\noutput: {topic: all}")));
-    // who wrote the rules by hand, and has deletes, has rows
+    // rules written by hand with deletes mean rows
     let by_hand = "input: {topics: [a, b]}\nversion: {of: value.v, as: integer}";
     assert!(warns(&with(&format!("{by_hand}\nkinds: {{of: value.op, delete: [d]}}"))));
     assert!(!warns(&with(by_hand)));
@@ -106,9 +108,9 @@ fn impossible_version_is_reported_with_the_expected_form() {
     for version in ["00000027:00000758:0005", "'27:758:5'", "null"] {
         topology(&entry(version, hex));
     }
-    let [said] = &told(&entry("7", hex))[..] else { panic!("{:?}", told(&entry("7", hex))) };
+    let [said] = &messages(&entry("7", hex))[..] else { panic!("{:?}", messages(&entry("7", hex))) };
     assert!(said.contains("groups of hex digits, like 00000027:00000758:0005"), "{said}");
-    let said = told(&entry("7", "version: [{of: value.v, as: hex}, {of: value.w, as: integer}]"));
+    let said = messages(&entry("7", "version: [{of: value.v, as: hex}, {of: value.w, as: integer}]"));
     assert!(said[0].contains("no list of the 2 parts"), "{said:?}");
 }
 
@@ -124,12 +126,12 @@ fn version_expected_without_a_version_is_reported_in_place() {
     let line = entry("", ", version: ").lines().count();
     let column = entry("", ", version: ").lines().last().unwrap().find("version: ").unwrap() + "version: ".len() + 1;
     assert_eq!(mistake.position(), Some(("t.yaml", line, column)));
-    // None is what all of them have.
+    // No version is what all entries have.
     topology(&entry("", ""));
     topology(&entry("", ", version: null"));
-    // What is wrong with the version is told, and no more.
-    let [said] = &told(&entry("version: {of: value.v, as: integre}\n", ", version: 7"))[..] else { panic!() };
+    // The version's own mistake is reported, and nothing else.
+    let [said] = &messages(&entry("version: {of: value.v, as: integre}\n", ", version: 7"))[..] else { panic!() };
     assert!(said.contains("integre"), "{said}");
-    let [said] = &told(&entry("preset: maxwel@1\n", ", version: 7"))[..] else { panic!() };
+    let [said] = &messages(&entry("preset: maxwel@1\n", ", version: 7"))[..] else { panic!() };
     assert!(said.contains("maxwel"), "{said}");
 }

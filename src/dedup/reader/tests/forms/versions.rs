@@ -93,7 +93,7 @@ fn part_below_its_minimum_is_malformed() {
     for v in ["-1", r#""-1""#, r#""-0001""#, r#""\u002d58""#, "-9223372036854775808", "-99999999999999999999"] {
         let refusal = no_less_than(0, part(), v).unwrap_err();
         assert_eq!(refusal.reason, Reason::VersionMalformed, "{v}");
-        assert_eq!(refusal.message, "`value.v`, the version, is less than 0, the least that it can be");
+        assert_eq!(refusal.message, "`value.v`, the version, is less than the minimum of 0");
         let lenient = VersionPart { lenient: true, ..part() };
         assert_eq!(no_less_than(0, lenient, v).unwrap(), None, "{v}");
         // Raising it would not make it one.
