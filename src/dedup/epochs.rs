@@ -158,7 +158,7 @@ impl Epochs {
         }
         let Bounds { scopes_max, segments_max, .. } = *bounds;
         let mut epochs = Self { scopes, scopes_max, segments_max, newest: i64::MIN, latest: 0 };
-        epochs.find_newest();
+        epochs.update_newest();
         epochs
     }
 
@@ -202,7 +202,7 @@ impl Epochs {
         };
         let began = ours.segments[segment(ours, version)].began.min(offset);
         if began > since {
-            match came_back(theirs, their_version, began) {
+            match unnoticed_failback(theirs, their_version, began) {
                 None => Relation::Newer,
                 Some(at) if offset > at && version > self.reached_until_change(ours, at) => {
                     Relation::Failback { since: at }
@@ -231,10 +231,10 @@ impl Epochs {
             Step::Scope { .. } => match self.number(scope) {
                 // Added by an earlier row of the same record.
                 Some(number) => number,
-                None => self.open(scope, version, offset)?,
+                None => self.add_scope(scope, version, offset)?,
             },
             Step::Segment { scope, since } => {
-                self.come_back(usize::from(scope), since, version, offset)?;
+                self.start_segment(usize::from(scope), since, version, offset)?;
                 scope
             }
         };
@@ -246,10 +246,10 @@ impl Epochs {
     #[inline]
     pub(super) fn seen(&mut self, scope: u16, version: &[u8], offset: i64) {
         self.latest = usize::from(scope);
-        self.see(version, offset);
+        self.note_version(version, offset);
     }
 
-    fn open(&mut self, scope: &[u8], version: &[u8], offset: i64) -> Result<u16, Error> {
+    fn add_scope(&mut self, scope: &[u8], version: &[u8], offset: i64) -> Result<u16, Error> {
         if self.scopes.len() >= self.scopes_max {
             return Err(Error::TooManyScopes(self.scopes_max));
         }
@@ -265,7 +265,7 @@ impl Epochs {
 
     /// Starts the segment that `version` belongs to, its scope having come back after `since`. If another scope's
     /// segment began after this scope had reached the version unnoticed, the new segment goes before that one.
-    fn come_back(&mut self, number: usize, since: i64, version: &[u8], offset: i64) -> Result<(), Error> {
+    fn start_segment(&mut self, number: usize, since: i64, version: &[u8], offset: i64) -> Result<(), Error> {
         let ours = &self.scopes[number];
         let others = self.scopes.iter().enumerate().filter(|(other, _)| *other != number);
         let begins = others.flat_map(|(_, scope)| &scope.segments).map(|segment| segment.began);
@@ -307,12 +307,12 @@ impl Epochs {
 
     /// Records a version of the latest scope.
     #[inline]
-    fn see(&mut self, version: &[u8], offset: i64) {
+    fn note_version(&mut self, version: &[u8], offset: i64) {
         let scope = &mut self.scopes[self.latest];
         let at = segment(scope, version);
         if offset < scope.segments[at].began {
             scope.segments[at].began = offset;
-            self.find_newest();
+            self.update_newest();
         }
         let scope = &mut self.scopes[self.latest];
         match scope.reached.last_mut() {
@@ -323,12 +323,12 @@ impl Epochs {
                 last.version.clear();
                 last.version.extend_from_slice(version);
             }
-            _ => self.raise(version, offset),
+            _ => self.add_step(version, offset),
         }
     }
 
     /// Adds a step to the latest scope's staircase.
-    fn raise(&mut self, version: &[u8], offset: i64) {
+    fn add_step(&mut self, version: &[u8], offset: i64) {
         let mut begins: Vec<i64> = self.scopes.iter().flat_map(|scope| &scope.segments).map(|s| s.began).collect();
         begins.sort_unstable();
         let reached = &mut self.scopes[self.latest].reached;
@@ -349,7 +349,7 @@ impl Epochs {
         }
     }
 
-    fn find_newest(&mut self) {
+    fn update_newest(&mut self) {
         let begins = self.scopes.iter().flat_map(|scope| &scope.segments).map(|segment| segment.began);
         self.newest = begins.max().unwrap_or(i64::MIN);
     }
@@ -364,7 +364,7 @@ fn segment(scope: &Scope, version: &[u8]) -> usize {
 
 /// Where a scope reached a version after `began` that it had not reached there: it had come back unnoticed, since no
 /// record of it met anything written by the scope that began there.
-fn came_back(scope: &Scope, version: &[u8], began: i64) -> Option<i64> {
+fn unnoticed_failback(scope: &Scope, version: &[u8], began: i64) -> Option<i64> {
     reached(scope, began).filter(|reached| *reached < version)?;
     let step = scope.reached.iter().find(|step| step.offset > began && step.version.as_slice() >= version)?;
     Some(step.offset)

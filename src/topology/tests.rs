@@ -42,9 +42,9 @@ fn with(line: &str) -> String {
 
 #[track_caller]
 fn refuses(line: &str, words: &[&str]) {
-    let (_, said) = mistake(&with(line));
+    let (_, report) = mistake(&with(line));
     for word in words {
-        assert!(said.contains(word), "{line}: no {word:?} in {said}");
+        assert!(report.contains(word), "{line}: no {word:?} in {report}");
     }
 }
 
@@ -359,14 +359,17 @@ fn misspelt_key_is_not_reported_as_missing() {
         ("", "tests: [{name: a, given: [{value: 1}], expect: [{verdct: forwarded}]}]", "verdict"),
     ] {
         let text = if right.is_empty() { format!("{WHOLE}{wrong}\n") } else { WHOLE.replacen(right, wrong, 1) };
-        let (_, said) = mistake(&text);
-        assert!(said.contains("unknown key") && said.contains(&format!("did you mean `{meant}`?")), "{wrong}: {said}");
+        let (_, report) = mistake(&text);
+        assert!(
+            report.contains("unknown key") && report.contains(&format!("did you mean `{meant}`?")),
+            "{wrong}: {report}"
+        );
     }
     // Another missing key is still reported.
     let diagnostics =
         load_text(&WHOLE.replace("identity:", "identitty:").replace("output: {topic: out}\n", "")).unwrap_err();
-    let told: Vec<_> = diagnostics.mistakes().iter().map(Mistake::message).collect();
-    assert_eq!(told, ["`output` is missing", "unknown key `identitty`"]);
+    let reported: Vec<_> = diagnostics.mistakes().iter().map(Mistake::message).collect();
+    assert_eq!(reported, ["`output` is missing", "unknown key `identitty`"]);
 }
 
 #[test]
@@ -398,9 +401,9 @@ fn malformed_paths_are_rejected() {
     refuses("identity: key.id", &["key_format: json"]);
     refuses("version: {of: valeu.v, as: integer}", &["write `value.v`"]);
     refuses("input: {topics: [in], value_format: bytes}\nidentity: [key, value.x]", &["value_format: json"]);
-    let (line, said) =
+    let (line, report) =
         mistake("name: t\ninput: {topics: [in]}\nidentity:\n  - key\n  - value.a b\noutput: {topic: out}\n");
-    assert_eq!(line, 5, "{said}");
+    assert_eq!(line, 5, "{report}");
 }
 
 #[test]
@@ -513,7 +516,7 @@ fn duplicate_name_is_reported_along_with_other_mistakes() {
 fn shared_output_is_rejected_unless_both_topologies_allow_it() {
     let named = |name: &str, rest: &str| with(&format!("name: {name}\n{rest}"));
     // The files in which mistakes are reported; checks that they are the expected ones.
-    let told = |first: &str, second: &str| {
+    let reported = |first: &str, second: &str| {
         let env = Fake::default().with_file("a", named("a", first)).with_file("b", named("b", second));
         let Err(diagnostics) = load_run(&["a", "b"].map(PathBuf::from), &env) else { return Vec::new() };
         let wrong = diagnostics.mistakes().iter().filter(|mistake| !mistake.is_warning());
@@ -525,16 +528,16 @@ fn shared_output_is_rejected_unless_both_topologies_allow_it() {
             })
             .collect::<Vec<_>>()
     };
-    let (plain, said) = ("output: {topic: all}", "output: {topic: all, existing: append}");
-    for (first, second, file) in [(plain, plain, "b"), (said, plain, "b"), (plain, said, "a")] {
-        assert_eq!(told(first, second), [file]);
+    let (plain, append) = ("output: {topic: all}", "output: {topic: all, existing: append}");
+    for (first, second, file) in [(plain, plain, "b"), (append, plain, "b"), (plain, append, "a")] {
+        assert_eq!(reported(first, second), [file]);
     }
-    assert!(told(said, said).is_empty());
-    assert!(told("output: {topic: a.all}", "output: {topic: b.all}").is_empty());
+    assert!(reported(append, append).is_empty());
+    assert!(reported("output: {topic: a.all}", "output: {topic: b.all}").is_empty());
     // The outputs of a pattern are tried with sample names.
     let pattern = "input: {pattern: '^shop[.](a|b)$'}\noutput: {topic: 'clean.{topic}'}";
-    assert_eq!(told("output: {topic: clean.shop.b}", pattern), ["b"]);
-    assert!(told("output: {topic: clean.shop.c}", pattern).is_empty());
+    assert_eq!(reported("output: {topic: clean.shop.b}", pattern), ["b"]);
+    assert!(reported("output: {topic: clean.shop.c}", pattern).is_empty());
 }
 
 #[test]
@@ -569,7 +572,7 @@ proptest! {
 #[test]
 fn limits_are_accepted_up_to_their_maximum() {
     assert_eq!(topology(WHOLE).rules.limits, Limits::default());
-    let said =
+    let limits =
         "limits: {record_bytes: 16MiB, key_bytes: 1B, header_bytes: 2048, identity_bytes: 1KiB, json_depth: 512}";
     let expected = Limits {
         record_bytes_max: 16 << 20,
@@ -579,7 +582,7 @@ fn limits_are_accepted_up_to_their_maximum() {
         json_depth_max: 512,
         ..Limits::default()
     };
-    assert_eq!(topology(&with(said)).rules.limits, expected);
+    assert_eq!(topology(&with(limits)).rules.limits, expected);
     assert_eq!(topology(&with("limits: {}")).rules.limits, Limits::default());
     for key in ["record_bytes", "key_bytes", "header_bytes", "identity_bytes"] {
         for wrong in ["16777217", "17MiB", "0", "-1", "many", "1.5MiB"] {

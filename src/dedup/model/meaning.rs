@@ -99,7 +99,7 @@ impl Plain {
         }
         Some(match self.began(scope, version) {
             None => Order::Newer,
-            Some(began) if began > since => match self.came_back(other, entry.version()?, began) {
+            Some(began) if began > since => match self.unnoticed_failback(other, entry.version()?, began) {
                 None => Order::Newer,
                 Some(at) => {
                     let scopes: HashSet<u8> = self.segments.iter().map(|(scope, ..)| *scope).collect();
@@ -115,12 +115,12 @@ impl Plain {
     }
 
     /// Where a scope continued unnoticed after another one's segment had begun.
-    fn came_back(&self, scope: u8, version: u8, began: i64) -> Option<i64> {
+    fn unnoticed_failback(&self, scope: u8, version: u8, began: i64) -> Option<i64> {
         self.reached(scope, began).filter(|reached| *reached < version)?;
         self.history.iter().filter(|(at, s, v)| *s == scope && *at > began && *v >= version).map(|(at, ..)| *at).min()
     }
 
-    fn come_back(&mut self, scope: u8, version: u8, since: i64, offset: i64) {
+    fn start_segment(&mut self, scope: u8, version: u8, since: i64, offset: i64) {
         let others: Vec<i64> = self.segments.iter().filter(|(s, ..)| *s != scope).map(|(.., began)| *began).collect();
         let reached_it =
             self.history.iter().find(|(at, s, v)| *at > since && *s == scope && *v >= version).map(|(at, ..)| *at);
@@ -271,7 +271,7 @@ impl Plain {
         for (row, (_, _, remember, note)) in given.rows.iter().zip(judged) {
             if let (Some(order), Some(scope), Some(version)) = (note, row.scope, row.version) {
                 if let Order::Back(since) = order {
-                    self.come_back(scope, version, since, offset);
+                    self.start_segment(scope, version, since, offset);
                 } else if self.began(scope, u8::MAX).is_none() {
                     self.segments.push((scope, None, offset));
                 }

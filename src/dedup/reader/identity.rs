@@ -93,23 +93,23 @@ pub(super) struct Rows {
 }
 
 /// Why there is no identity.
-pub(super) enum Trouble<'p> {
+pub(super) enum Error<'p> {
     /// The value at this path is missing or null.
     Missing(&'p Path),
     Refused(Refusal),
 }
 
-impl From<Refusal> for Trouble<'_> {
+impl From<Refusal> for Error<'_> {
     fn from(refusal: Refusal) -> Self {
-        Trouble::Refused(refusal)
+        Error::Refused(refusal)
     }
 }
 
-impl From<Trouble<'_>> for Refusal {
-    fn from(trouble: Trouble<'_>) -> Self {
+impl From<Error<'_>> for Refusal {
+    fn from(trouble: Error<'_>) -> Self {
         match trouble {
-            Trouble::Missing(path) => refusal::identity_missing(path),
-            Trouble::Refused(refusal) => refusal,
+            Error::Missing(path) => refusal::identity_missing(path),
+            Error::Refused(refusal) => refusal,
         }
     }
 }
@@ -126,7 +126,7 @@ pub(super) struct Parts<'a, 's> {
 
 impl<'a> Parts<'a, '_> {
     /// Appends the parts, including the first row's; returns the number of rows, 1 if the identity has none.
-    pub fn read(&mut self, parts: &'a [PartPlan]) -> Result<usize, Trouble<'a>> {
+    pub fn read(&mut self, parts: &'a [PartPlan]) -> Result<usize, Error<'a>> {
         self.scratch.rows.at = None;
         self.parts(parts)?;
         let Rows { at: Some(at), bytes, ends } = &self.scratch.rows else { return Ok(1) };
@@ -151,11 +151,11 @@ impl<'a> Parts<'a, '_> {
         self.arena.extend_from_within(behind..first.end);
     }
 
-    fn parts(&mut self, parts: &'a [PartPlan]) -> Result<(), Trouble<'a>> {
+    fn parts(&mut self, parts: &'a [PartPlan]) -> Result<(), Error<'a>> {
         parts.iter().try_for_each(|part| self.part(part))
     }
 
-    fn part(&mut self, part: &'a PartPlan) -> Result<(), Trouble<'a>> {
+    fn part(&mut self, part: &'a PartPlan) -> Result<(), Error<'a>> {
         let path = match part {
             PartPlan::Scalar(spot) => self.scalar(spot)?,
             PartPlan::Content(spot) => self.content(spot)?,
@@ -171,7 +171,7 @@ impl<'a> Parts<'a, '_> {
                 }
             },
             PartPlan::Bucket { ms, timestamp } => {
-                let time = self.view.record.timestamp.ok_or(Trouble::Missing(timestamp))?;
+                let time = self.view.record.timestamp.ok_or(Error::Missing(timestamp))?;
                 identity::push_i64(time.div_euclid(*ms).saturating_mul(*ms), self.arena);
                 timestamp
             }
@@ -184,13 +184,13 @@ impl<'a> Parts<'a, '_> {
         Ok(())
     }
 
-    fn scalar(&mut self, spot: &'a Spot) -> Result<&'a Path, Trouble<'a>> {
+    fn scalar(&mut self, spot: &'a Spot) -> Result<&'a Path, Error<'a>> {
         let value = self.view.scalar(&spot.target);
         push_scalar(value, &spot.path, self.arena)?;
         Ok(&spot.path)
     }
 
-    fn content(&mut self, spot: &'a Spot) -> Result<&'a Path, Trouble<'a>> {
+    fn content(&mut self, spot: &'a Spot) -> Result<&'a Path, Error<'a>> {
         let value = self.view.look_up(&spot.target);
         let Value::Composite(document) = value else {
             push_scalar(value, &spot.path, self.arena)?;
@@ -204,7 +204,7 @@ impl<'a> Parts<'a, '_> {
         Ok(&spot.path)
     }
 
-    fn first_of(&mut self, alternatives: &'a [Vec<PartPlan>]) -> Result<(), Trouble<'a>> {
+    fn first_of(&mut self, alternatives: &'a [Vec<PartPlan>]) -> Result<(), Error<'a>> {
         let (from, rows_at) = (self.arena.len(), self.scratch.rows.at);
         let mut missing = None;
         for parts in alternatives {
@@ -213,23 +213,23 @@ impl<'a> Parts<'a, '_> {
                 identity::push_list(parts.len(), self.arena);
             }
             match self.parts(parts) {
-                Err(Trouble::Missing(path)) => missing = missing.or(Some(path)),
+                Err(Error::Missing(path)) => missing = missing.or(Some(path)),
                 done => return done,
             }
             self.arena.truncate(from);
             self.scratch.rows.at = rows_at;
         }
         match missing {
-            Some(path) => Err(Trouble::Missing(path)),
+            Some(path) => Err(Error::Missing(path)),
             None => Err(refusal::no_alternative().into()),
         }
     }
 
     /// Reads the rows of an object or array.
-    fn rows(&mut self, of: &'a [Spot], named: &'a NamesPlan) -> Result<&'a Path, Trouble<'a>> {
+    fn rows(&mut self, of: &'a [Spot], named: &'a NamesPlan) -> Result<&'a Path, Error<'a>> {
         let Some(first) = of.first() else { return Err(refusal::no_alternative().into()) };
         let found = of.iter().find(|spot| !self.view.look_up(&spot.target).is_missing());
-        let spot = found.ok_or(Trouble::Missing(&first.path))?;
+        let spot = found.ok_or(Error::Missing(&first.path))?;
         let names_read;
         let names = match named {
             NamesPlan::Given(names) => names,
@@ -258,7 +258,7 @@ impl<'a> Parts<'a, '_> {
         }
         row.begin(is_second, self.arena.len(), rows);
         if tape.token(0).count == 0 {
-            return Err(Trouble::Missing(&spot.path));
+            return Err(Error::Missing(&spot.path));
         }
         for element in tape.elements(0) {
             if tape.token(element).kind != TokenKind::Object {
@@ -274,9 +274,9 @@ impl<'a> Parts<'a, '_> {
     }
 
     /// The names in an array of strings, sorted, each once.
-    fn names(&mut self, at: &'a Spot) -> Result<Vec<Vec<u8>>, Trouble<'a>> {
+    fn names(&mut self, at: &'a Spot) -> Result<Vec<Vec<u8>>, Error<'a>> {
         let document = match self.view.look_up(&at.target) {
-            Value::Missing => return Err(Trouble::Missing(&at.path)),
+            Value::Missing => return Err(Error::Missing(&at.path)),
             Value::Composite(document) => document,
             _ => return Err(refusal::no_names(&at.path).into()),
         };
@@ -288,7 +288,7 @@ impl<'a> Parts<'a, '_> {
             return Err(refusal::no_names(&at.path).into());
         }
         if token.count == 0 {
-            return Err(Trouble::Missing(&at.path));
+            return Err(Error::Missing(&at.path));
         }
         let mut names: Vec<_> = tape.elements(0).map(|name| tape.bytes(name, document).to_vec()).collect();
         names.sort_unstable();
@@ -316,25 +316,25 @@ impl<'a> Row<'a, '_> {
     }
 
     /// Appends an object of the identifying fields of the object at `at`.
-    fn push(&self, at: usize, out: &mut Vec<u8>) -> Result<(), Trouble<'a>> {
+    fn push(&self, at: usize, out: &mut Vec<u8>) -> Result<(), Error<'a>> {
         if self.names.is_empty() {
-            return Err(Trouble::Missing(self.path));
+            return Err(Error::Missing(self.path));
         }
         identity::push_object(self.names.len(), out);
         for name in self.names {
             let fields = self.tape.fields(at);
             let last = fields.filter(|&(field, _)| self.tape.bytes(field, self.document) == name.as_slice()).last();
-            let (_, value) = last.ok_or(Trouble::Missing(self.path))?;
+            let (_, value) = last.ok_or(Error::Missing(self.path))?;
             identity::push_text(name, out);
             self.push_scalar(value, out)?;
         }
         Ok(())
     }
 
-    fn push_scalar(&self, at: usize, out: &mut Vec<u8>) -> Result<(), Trouble<'a>> {
+    fn push_scalar(&self, at: usize, out: &mut Vec<u8>) -> Result<(), Error<'a>> {
         let token = self.tape.token(at);
         match token.kind {
-            TokenKind::Null => Err(Trouble::Missing(self.path)),
+            TokenKind::Null => Err(Error::Missing(self.path)),
             TokenKind::Object if self.looking_through && token.count == 1 => {
                 let name = self.tape.bytes(at + 1, self.document);
                 if !json::is_scalar_type(name) {
@@ -352,9 +352,9 @@ impl<'a> Row<'a, '_> {
 
 /// Appends a scalar.
 #[inline]
-pub(super) fn push_scalar<'p>(value: Value<'_>, path: &'p Path, arena: &mut Vec<u8>) -> Result<(), Trouble<'p>> {
+pub(super) fn push_scalar<'p>(value: Value<'_>, path: &'p Path, arena: &mut Vec<u8>) -> Result<(), Error<'p>> {
     match value {
-        Value::Missing => return Err(Trouble::Missing(path)),
+        Value::Missing => return Err(Error::Missing(path)),
         Value::Composite(_) => return Err(refusal::identity_not_scalar(path).into()),
         Value::Bool(value) => identity::push_bool(value, arena),
         Value::Number(text) => identity::push_number(text, arena).map_err(|_| refusal::exponent_too_long(path))?,

@@ -34,7 +34,7 @@ mod view;
 pub use refusal::Refusal;
 
 use compile::{Compiled, KindsPlan, Plan};
-use identity::{Parts, Trouble};
+use identity::Parts;
 use version::Versions;
 use view::View;
 
@@ -218,8 +218,8 @@ fn ranged(
 /// The kind that the record's word stands for; a plain change if there is none or the rules do not know it.
 fn kind_of(kinds: &KindsPlan, view: View<'_>, scratch: &mut Vec<u8>) -> Kind {
     let Some((_, value)) = view.first(&kinds.of, |_| false) else { return Kind::Change };
-    let said = kinds.words.iter().find(|(word, _)| value.is(word, scratch));
-    said.map_or(Kind::Change, |(_, kind)| *kind)
+    let known = kinds.words.iter().find(|(word, _)| value.is(word, scratch));
+    known.map_or(Kind::Change, |(_, kind)| *kind)
 }
 
 /// Appends the store keys of all rows; `first` is the first row's, not yet shortened.
@@ -265,11 +265,11 @@ fn read_message<'a>(parts: &mut Parts<'a, '_>, plan: &'a Plan, kinds: &KindsPlan
     let from = parts.arena.len();
     match parts.read(&plan.identity) {
         Ok(_) => {}
-        Err(Trouble::Missing(_)) => {
+        Err(identity::Error::Missing(_)) => {
             parts.arena.truncate(from);
             push_table(parts, kinds)?;
         }
-        Err(Trouble::Refused(refusal)) => return Err(refusal),
+        Err(identity::Error::Refused(refusal)) => return Err(refusal),
     }
     Ok(parts.from - 1..parts.arena.len())
 }

@@ -21,13 +21,13 @@ impl Compiler<'_> {
                 self.mistake(name.place, message, "again", "give each a name of its own, to tell which one fails");
             }
         }
-        self.unreadable_versions();
+        self.check_expected_versions();
         spec.tests.iter().filter_map(|case| self.case(case, input)).collect()
     }
 
     fn case(&mut self, case: &CaseSpec, input: Option<&Input>) -> Option<TestCase> {
         if let Some(GivenSpec::Records(records)) = &case.given {
-            if case.expect_whole && case.expect.len() != records.len() {
+            if case.expect_complete && case.expect.len() != records.len() {
                 let message = format!(
                     "`expect` must have one verdict for each record: {} for {}",
                     case.expect.len(),
@@ -40,7 +40,7 @@ impl Compiler<'_> {
                 let message = format!("`output` names record {}, the last one is {}", number.value, records.len() - 1);
                 self.mistake(number.place, message, "there is none", "records are numbered from 0");
             }
-            records.iter().for_each(|record| self.record_place(record, input));
+            records.iter().for_each(|record| self.check_record_topic(record, input));
         }
         let given = match case.given.as_ref()? {
             GivenSpec::File { path, kcat } => Given::File { path: path.clone(), kcat: *kcat },
@@ -63,7 +63,7 @@ impl Compiler<'_> {
 
     /// Reports expected versions of a topology without any version. Not called if the preset is unknown, since it may
     /// have one.
-    pub(super) fn versions_without_version(&mut self) {
+    pub(super) fn check_no_versions_expected(&mut self) {
         for version in expected_versions(self.spec).filter(|version| version.value != "null") {
             if self.spec.version_place.is_none() {
                 let message = "nothing with a version can be remembered: the topology has no `version`".to_owned();
@@ -74,9 +74,9 @@ impl Compiler<'_> {
     }
 
     /// Reports expected versions that cannot be read as the topology's versions.
-    fn unreadable_versions(&mut self) {
+    fn check_expected_versions(&mut self) {
         let spec = self.spec;
-        let Some(version) = spec.version.as_ref().filter(|version| version.whole) else { return };
+        let Some(version) = spec.version.as_ref().filter(|version| version.complete) else { return };
         let mut rules = Rules::new(Identity { parts: Vec::new() }, Some(version.version()));
         rules.limits = spec.limits;
         let version_parts = version.parts.len();
@@ -94,7 +94,7 @@ impl Compiler<'_> {
     }
 
     /// Checks that the topology would read the record at all.
-    fn record_place(&mut self, record: &RecordSpec, input: Option<&Input>) {
+    fn check_record_topic(&mut self, record: &RecordSpec, input: Option<&Input>) {
         match (&record.topic, input) {
             (Some(topic), Some(input)) if !input.contains(topic.value.reveal()) => {
                 let message = format!("the topology does not read the topic `{}`", topic.value);

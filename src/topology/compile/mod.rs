@@ -25,14 +25,14 @@ pub fn compile(
     let mut compiler = Compiler { spec, preset, file, report };
     let name = compiler.name();
     let input = compiler.input();
-    compiler.rules();
-    compiler.actions();
+    compiler.check_rules();
+    compiler.check_actions();
     let retention = compiler.retention();
     let future_max_ms = compiler.future_max_ms(retention);
     let topics = compiler.topics(name.as_deref(), input.as_ref());
-    compiler.partitioning();
+    compiler.check_partitioning();
     let tests = compiler.tests(input.as_ref());
-    compiler.versions_without_version();
+    compiler.check_no_versions_expected();
     if !compiler.report.is_fine() {
         return None;
     }
@@ -136,7 +136,7 @@ impl Compiler<'_> {
         None
     }
 
-    fn actions(&mut self) {
+    fn check_actions(&mut self) {
         let actions = &self.spec.actions;
         let versioned = self.spec.version_place.is_some();
         for (key, action) in [("on_equal", &actions.equal), ("on_missing_version", &actions.missing_version)] {
@@ -159,12 +159,12 @@ impl Compiler<'_> {
             self.mistake(action.place, message, "the output has refused the record already", help);
         }
         if let Some(action) = actions.null_value.as_ref().filter(|action| action.value == OnNull::FollowDelete) {
-            self.follow_delete(action.place);
+            self.check_follow_delete(action.place);
         }
     }
 
     /// `follow_delete` needs deletes, and identities that null values also have.
-    fn follow_delete(&mut self, place: Place) {
+    fn check_follow_delete(&mut self, place: Place) {
         const HELP: &str = "write `on_null_value: forward` or another action";
         let deletes = self.spec.kinds.as_ref().map_or(self.spec.kinds_given, |kinds| kinds.key("delete").is_some());
         if !deletes {
@@ -173,7 +173,7 @@ impl Compiler<'_> {
             self.mistake(place, message, "no delete is known", help);
         }
         let identity = &self.spec.identity;
-        if identity.whole && !identity.parts.iter().all(|part| part.value.is_outside_value()) {
+        if identity.complete && !identity.parts.iter().all(|part| part.value.is_outside_value()) {
             let message = "`follow_delete` needs an identity that is not read from the value".to_owned();
             let help = format!("name what identifies the key, e.g. `identity: {{content: key}}`, or {HELP}");
             self.mistake(place, message, "a null value has nothing in it", help);
@@ -204,13 +204,13 @@ impl Compiler<'_> {
             }
         }
         if let Some(Retention::For { ms }) = self.known_retention(retention) {
-            self.buckets(ms);
+            self.check_buckets(ms);
         }
         retention
     }
 
     /// Warns about buckets that last longer than the retention.
-    fn buckets(&mut self, retention_ms: i64) {
+    fn check_buckets(&mut self, retention_ms: i64) {
         let spec = self.spec;
         for part in &spec.identity.parts {
             if let Some(ms) = part.value.bucket_ms().filter(|ms| *ms > retention_ms) {
@@ -241,10 +241,10 @@ impl Compiler<'_> {
     }
 
     /// Warns if records with the same identity may be in different partitions.
-    fn partitioning(&mut self) {
+    fn check_partitioning(&mut self) {
         let identity = &self.spec.identity;
         let has_key = identity.parts.iter().any(|part| part.value.holds_key());
-        if has_key || self.spec.partitioned_by_identity || !identity.whole {
+        if has_key || self.spec.partitioned_by_identity || !identity.complete {
             return;
         }
         let message =

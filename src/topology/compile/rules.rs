@@ -11,23 +11,23 @@ impl Compiler<'_> {
     pub(super) fn has_scope(&self) -> bool {
         let version = self.spec.version.as_ref();
         let binlog = |version: &crate::topology::spec::VersionSpec| {
-            !version.whole || version.parts.iter().any(|part| part.part.kind == VersionKind::Binlog)
+            !version.complete || version.parts.iter().any(|part| part.part.kind == VersionKind::Binlog)
         };
         self.spec.epoch_place.is_some() || version.is_some_and(binlog)
     }
 
-    pub(super) fn rules(&mut self) {
-        self.formats();
-        self.identity();
-        self.version();
-        self.epoch();
+    pub(super) fn check_rules(&mut self) {
+        self.check_formats();
+        self.check_identity();
+        self.check_version();
+        self.check_epoch();
         if let Some(kinds) = &self.spec.kinds {
-            self.kinds(kinds);
+            self.check_kinds(kinds);
         }
     }
 
     /// Paths into something other than JSON, or to a document that is not JSON.
-    fn formats(&mut self) {
+    fn check_formats(&mut self) {
         if !self.spec.input.formats_known {
             return;
         }
@@ -64,7 +64,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn identity(&mut self) {
+    fn check_identity(&mut self) {
         let parts = &self.spec.identity.parts;
         for (index, part) in parts.iter().enumerate() {
             if parts[..index].iter().any(|other| other.value == part.value) {
@@ -72,7 +72,7 @@ impl Compiler<'_> {
                 self.mistake(part.place, message, "again", "remove one of them");
             }
             if let Part::FirstOf(alternatives) = &part.value {
-                self.alternatives(alternatives, part.place);
+                self.check_alternatives(alternatives, part.place);
             }
         }
         if let Some(second) = parts.iter().filter(|part| matches!(part.value, Part::Rows { .. })).nth(1) {
@@ -80,7 +80,7 @@ impl Compiler<'_> {
             let help = "write one, e.g. `{rows: {first_of: [value.after, value.before]}, named: [id]}`";
             self.mistake(second.place, message, "another one", help);
         }
-        if self.spec.identity.whole && parts.iter().all(|part| part.value.is_same_within_a_partition()) {
+        if self.spec.identity.complete && parts.iter().all(|part| part.value.is_same_within_a_partition()) {
             let message = "`identity` is the same for all records of a partition".to_owned();
             let help = "name what says which thing a record is about, e.g. `identity: value.order_id`";
             self.mistake(self.spec.identity_place, message, "all but the first would be duplicates", help);
@@ -88,7 +88,7 @@ impl Compiler<'_> {
     }
 
     /// Alternatives that are never reached, or that say nothing.
-    fn alternatives(&mut self, alternatives: &[Vec<Part>], place: Place) {
+    fn check_alternatives(&mut self, alternatives: &[Vec<Part>], place: Place) {
         let never_missing = |part: &Part| match part {
             Part::Scalar(path) => {
                 matches!(path.source, Source::Const(_) | Source::Topic | Source::Partition | Source::Offset)
@@ -111,7 +111,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn version(&mut self) {
+    fn check_version(&mut self) {
         let Some(version) = &self.spec.version else { return };
         for (index, spec) in version.parts.iter().enumerate() {
             let part = &spec.part;
@@ -144,7 +144,7 @@ impl Compiler<'_> {
             if spec.required.as_ref().is_some_and(|required| required.value) {
                 let message = "`missing` says nothing of a part that is required".to_owned();
                 self.mistake(missing.place, message, "never looked at", "remove `missing` or `required`");
-            } else if version.whole && version.parts.len() == 1 {
+            } else if version.complete && version.parts.len() == 1 {
                 let message = "`missing` says nothing of the only part: without it there is no version".to_owned();
                 let help = "remove it, and see `on_missing_version`";
                 self.mistake(missing.place, message, "never looked at", help);
@@ -152,7 +152,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn epoch(&mut self) {
+    fn check_epoch(&mut self) {
         if let Some(place) = self.spec.epoch_place.filter(|_| self.spec.version_place.is_none()) {
             let message = "`epoch` says nothing without a `version`".to_owned();
             let help =
@@ -168,8 +168,8 @@ impl Compiler<'_> {
         }
     }
 
-    fn kinds(&mut self, kinds: &KindsSpec) {
-        if kinds.whole && kinds.keys.iter().all(|(key, _)| matches!(*key, "of" | "reads" | "table")) {
+    fn check_kinds(&mut self, kinds: &KindsSpec) {
+        if kinds.complete && kinds.keys.iter().all(|(key, _)| matches!(*key, "of" | "reads" | "table")) {
             let message = "`kinds` names no kind".to_owned();
             let help = "say what a delete looks like, e.g. `kinds: {of: value.op, delete: [d]}`";
             self.mistake(kinds.place, message, "every record is a plain change", help);

@@ -22,8 +22,8 @@ impl Compiler<'_> {
         let include = input.pattern.as_ref().and_then(|pattern| self.pattern(pattern, "input.pattern"));
         let exclude: Vec<Pattern> =
             input.exclude.iter().filter_map(|pattern| self.pattern(pattern, "input.exclude")).collect();
-        let whole = input.topics_known && exclude.len() == input.exclude.len();
-        include.filter(|_| whole).map(|include| Input::Pattern { include, exclude })
+        let complete = input.topics_known && exclude.len() == input.exclude.len();
+        include.filter(|_| complete).map(|include| Input::Pattern { include, exclude })
     }
 
     fn pattern(&mut self, text: &Placed<Text>, key: &str) -> Option<Pattern> {
@@ -58,7 +58,7 @@ impl Compiler<'_> {
         let mut topics: Vec<String> = Vec::new();
         for topic in &self.spec.input.topics {
             let name = topic.value.reveal();
-            if self.topic_name(topic, name, "input.topics") && topics.iter().any(|other| other == name) {
+            if self.check_topic_name(topic, name, "input.topics") && topics.iter().any(|other| other == name) {
                 let message = format!("the topic `{}` stands in `input.topics` twice", topic.value);
                 self.mistake(topic.place, message, "again", "remove one of them");
             }
@@ -68,7 +68,7 @@ impl Compiler<'_> {
     }
 
     /// Checks that Kafka accepts this name, which is `topic` with its template filled in.
-    fn topic_name(&mut self, topic: &Placed<Text>, name: &str, key: &str) -> bool {
+    fn check_topic_name(&mut self, topic: &Placed<Text>, name: &str, key: &str) -> bool {
         let Some(problem) = names::topic_problem(name) else { return true };
         // The problem may quote a character of a secret.
         let problem = if topic.value.is_secret() { "Kafka does not take this name".to_owned() } else { problem };
@@ -87,7 +87,7 @@ impl Compiler<'_> {
         let output = self.output(input);
         let dead_letter = self.dead_letter(name, input);
         let audit = self.spec.audit.as_ref().map(|audit| {
-            self.free_name(audit, audit.value.reveal(), "audit.topic", input);
+            self.check_free_name(audit, audit.value.reveal(), "audit.topic", input);
             if dead_letter.as_deref() == Some(audit.value.reveal()) {
                 let message = "`audit.topic` cannot be the dead letters' topic".to_owned();
                 let help = "name another topic: drops are no failures";
@@ -95,13 +95,13 @@ impl Compiler<'_> {
             }
             audit.value.reveal().to_owned()
         });
-        self.derived(name, input);
-        self.shared_output(input);
+        self.check_derived_names(name, input);
+        self.check_shared_output(input);
         Some((output?, dead_letter?, audit))
     }
 
     /// Warns if rows of several tables would have the same keys in one output.
-    fn shared_output(&mut self, input: Option<&Input>) {
+    fn check_shared_output(&mut self, input: Option<&Input>) {
         let Some(output) = &self.spec.output else { return };
         let several = match input {
             Some(Input::Topics(topics)) => topics.len() > 1,
@@ -132,7 +132,7 @@ impl Compiler<'_> {
         let template = output.value.reveal();
         let around = template.replace(names::TEMPLATE, "");
         if around.len() == template.len() || around.contains(['{', '}']) {
-            return self.free_name(output, template, "output.topic", input).then(|| template.to_owned());
+            return self.check_free_name(output, template, "output.topic", input).then(|| template.to_owned());
         }
         let topics = match input {
             Some(Input::Topics(topics)) => topics.clone(),
@@ -143,18 +143,18 @@ impl Compiler<'_> {
         for topic in topics.iter().filter(|topic| names::topic_problem(topic).is_none()) {
             let name = template.replace(names::TEMPLATE, topic);
             if by_pattern && input.is_some_and(|input| input.contains(&name)) {
-                self.feeds_itself(output, topic, &name);
+                self.report_feedback(output, topic, &name);
                 break;
             }
             // One report is enough, whatever the names for the other topics are.
-            if !by_pattern && !self.free_name(output, &name, "output.topic", input) {
+            if !by_pattern && !self.check_free_name(output, &name, "output.topic", input) {
                 break;
             }
         }
         Some(template.to_owned())
     }
 
-    fn feeds_itself(&mut self, output: &Placed<Text>, topic: &str, name: &str) {
+    fn report_feedback(&mut self, output: &Placed<Text>, topic: &str, name: &str) {
         let message = "the output would be read again: `input.pattern` matches it too".to_owned();
         let label = match output.value.is_secret() {
             true => "it leads back to the input".to_owned(),
@@ -167,8 +167,8 @@ impl Compiler<'_> {
     fn dead_letter(&mut self, name: Option<&str>, input: Option<&Input>) -> Option<String> {
         if let Some(topic) = &self.spec.dead_letter {
             let name = topic.value.reveal();
-            if self.free_name(topic, name, "dead_letter.topic", input) {
-                self.not_the_output(topic, name, "dead_letter.topic", input);
+            if self.check_free_name(topic, name, "dead_letter.topic", input) {
+                self.check_not_output(topic, name, "dead_letter.topic", input);
             }
             return Some(name.to_owned());
         }
@@ -196,7 +196,7 @@ impl Compiler<'_> {
         input.map_or(template == name, |input| input.gives(template, name))
     }
 
-    fn not_the_output(&mut self, topic: &Placed<Text>, name: &str, key: &str, input: Option<&Input>) {
+    fn check_not_output(&mut self, topic: &Placed<Text>, name: &str, key: &str, input: Option<&Input>) {
         if self.is_output(name, input) {
             let message = format!("`{key}` cannot be the output");
             let help = "name another topic: whoever reads the output does not expect anything else there";
@@ -205,8 +205,8 @@ impl Compiler<'_> {
     }
 
     /// Checks that Kafka accepts `name`, which comes from `topic`, and that this topology does not read it.
-    fn free_name(&mut self, topic: &Placed<Text>, name: &str, key: &str, input: Option<&Input>) -> bool {
-        if !self.topic_name(topic, name, key) {
+    fn check_free_name(&mut self, topic: &Placed<Text>, name: &str, key: &str, input: Option<&Input>) -> bool {
+        if !self.check_topic_name(topic, name, key) {
             return false;
         }
         let label = |text: &str| format!("`{}` is {text}", shown(&topic.value));
@@ -221,7 +221,7 @@ impl Compiler<'_> {
             (format!("`{key}` cannot be the topology's own input"), label("matched by `input.pattern`"), help)
         } else {
             if key == "audit.topic" {
-                self.not_the_output(topic, name, key, input);
+                self.check_not_output(topic, name, key, input);
             }
             return true;
         };
@@ -230,7 +230,7 @@ impl Compiler<'_> {
     }
 
     /// Checks the names that ratchet derives from the input topics.
-    fn derived(&mut self, name: Option<&str>, input: Option<&Input>) {
+    fn check_derived_names(&mut self, name: Option<&str>, input: Option<&Input>) {
         let (Some(name), Some(Input::Topics(_))) = (name, input) else { return };
         for topic in &self.spec.input.topics {
             let length = names::changelog(name, topic.value.reveal()).len();

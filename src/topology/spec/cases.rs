@@ -20,7 +20,7 @@ pub struct CaseSpec {
     pub given: Option<GivenSpec>,
     pub expect: Vec<Expectation>,
     /// Whether [`CaseSpec::expect`] is complete.
-    pub expect_whole: bool,
+    pub expect_complete: bool,
     pub expect_place: Place,
     pub output: Option<Vec<Placed<usize>>>,
     pub entries: Vec<EntrySpec>,
@@ -90,7 +90,7 @@ impl SpecReader<'_, '_> {
             name: named,
             line,
             given,
-            expect_whole: !items.is_empty() && expected.len() == items.len(),
+            expect_complete: !items.is_empty() && expected.len() == items.len(),
             expect: expected,
             expect_place: expect.map_or(field.place(), Field::place),
             output: fields.get("output").and_then(|field| self.output(field)),

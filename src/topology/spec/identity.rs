@@ -11,7 +11,7 @@ use super::paths::SpecReader;
 pub struct IdentitySpec {
     pub parts: Vec<Placed<Part>>,
     /// Whether [`IdentitySpec::parts`] is complete.
-    pub whole: bool,
+    pub complete: bool,
 }
 
 impl SpecReader<'_, '_> {
@@ -22,8 +22,8 @@ impl SpecReader<'_, '_> {
             _ => vec![field.clone()],
         };
         let parts: Vec<_> = items.iter().filter_map(|item| self.part(item)).collect();
-        let whole = !parts.is_empty() && parts.len() == items.len();
-        IdentitySpec { parts, whole }
+        let complete = !parts.is_empty() && parts.len() == items.len();
+        IdentitySpec { parts, complete }
     }
 
     fn part(&mut self, field: &Field<'_>) -> Option<Placed<Part>> {
@@ -36,26 +36,26 @@ impl SpecReader<'_, '_> {
             return None;
         }
         let fields = self.reader.fields(field, &keys::PART)?;
-        let heads: Vec<_> = keys::PART.one_of.iter().filter_map(|head| Some((*head, fields.get(head)?))).collect();
-        let [(kind, head)] = heads.as_slice() else {
-            self.not_one_head(field, &fields, &heads);
+        let forms: Vec<_> = keys::PART.one_of.iter().filter_map(|form| Some((*form, fields.get(form)?))).collect();
+        let [(form, of)] = forms.as_slice() else {
+            self.not_one_form(field, &fields, &forms);
             return None;
         };
         self.needs(&fields);
-        let value = match *kind {
-            "const" => Part::Scalar(self.constant(head)?.value),
-            "content" => Part::Content(self.json_path(head)?.value),
-            "fingerprint" => self.fingerprint(head, fields.get("except"))?,
-            "bucket" => Part::Bucket { ms: self.reader.duration_ms(head)?.value },
-            "first_of" => Part::FirstOf(self.alternatives(head)?),
-            _ => self.rows(&fields, head)?,
+        let value = match *form {
+            "const" => Part::Scalar(self.constant(of)?.value),
+            "content" => Part::Content(self.json_path(of)?.value),
+            "fingerprint" => self.fingerprint(of, fields.get("except"))?,
+            "bucket" => Part::Bucket { ms: self.reader.duration_ms(of)?.value },
+            "first_of" => Part::FirstOf(self.alternatives(of)?),
+            _ => self.rows(&fields, of)?,
         };
         Some(Placed { value, place })
     }
 
     /// Reports a mapping that is not a part, or is two.
-    fn not_one_head(&mut self, field: &Field<'_>, fields: &Fields<'_>, heads: &[(&str, &Field<'_>)]) {
-        if let [(first, _), (_, second), ..] = heads {
+    fn not_one_form(&mut self, field: &Field<'_>, fields: &Fields<'_>, forms: &[(&str, &Field<'_>)]) {
+        if let [(first, _), (_, second), ..] = forms {
             let message = format!("one part of `{}` cannot be two things", field.name);
             let help = "write two parts, each in braces of its own: `[{…}, {…}]`";
             self.reader.mistake(second.key_place, message, format!("it is a `{first}` already"), help);
@@ -81,7 +81,7 @@ impl SpecReader<'_, '_> {
         let Some(except) = except else { return Some(Part::Fingerprint { of: of?.value, except: Vec::new() }) };
         let items = self.reader.list(except)?;
         let paths: Vec<_> = items.iter().filter_map(|item| self.json_path(item)).collect();
-        let whole = paths.len() == items.len();
+        let complete = paths.len() == items.len();
         let of = of?.value;
         for (index, path) in paths.iter().enumerate() {
             let inside = path.value.source == of.source
@@ -96,14 +96,14 @@ impl SpecReader<'_, '_> {
                 self.reader.mistake(path.place, message, "again", "remove one of them");
             }
         }
-        whole.then(|| Part::Fingerprint { of, except: paths.into_iter().map(|path| path.value).collect() })
+        complete.then(|| Part::Fingerprint { of, except: paths.into_iter().map(|path| path.value).collect() })
     }
 
     fn alternatives(&mut self, field: &Field<'_>) -> Option<Vec<Vec<Part>>> {
         let items = self.reader.list(field)?;
         let read = |this: &mut Self, item: &Field<'_>| {
             let alternative = this.identity(item);
-            alternative.whole.then(|| alternative.parts.into_iter().map(|part| part.value).collect::<Vec<_>>())
+            alternative.complete.then(|| alternative.parts.into_iter().map(|part| part.value).collect::<Vec<_>>())
         };
         let alternatives: Vec<_> = items.iter().filter_map(|item| read(self, item)).collect();
         (alternatives.len() == items.len()).then_some(alternatives)

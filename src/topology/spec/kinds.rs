@@ -21,7 +21,7 @@ pub struct KindsSpec {
     /// The words for each kind.
     pub words: Vec<(&'static str, Vec<Placed<Scalar>>)>,
     /// Whether all keys written are known ones.
-    pub whole: bool,
+    pub complete: bool,
     /// The place of each key written.
     pub keys: Vec<(&'static str, Place)>,
 }
@@ -61,9 +61,9 @@ impl SpecReader<'_, '_> {
         let kinds = of.zip(table).and_then(|(of, table)| build(of, table));
         let place = |key: &'static Key| Some((key.name, fields.get(key.name)?.key_place));
         let places: Vec<_> = keys::KINDS.keys.iter().filter_map(place).collect();
-        let whole = matches!(&field.node.value, Value::Mapping(entries) if entries.len() == places.len());
+        let complete = matches!(&field.node.value, Value::Mapping(entries) if entries.len() == places.len());
         let words = words.into_iter().map(|(kind, words)| (kind, words.unwrap_or_default())).collect();
-        Some(KindsSpec { kinds, place: field.key_place, words, whole, keys: places })
+        Some(KindsSpec { kinds, place: field.key_place, words, complete, keys: places })
     }
 
     /// The parts that name a table.

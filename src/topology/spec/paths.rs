@@ -67,8 +67,8 @@ impl SpecReader<'_, '_> {
                 self.reader.mistake(place.place, message, "again", "remove one of them");
             }
         }
-        let whole = places.len() == items.len();
-        whole.then(|| places.into_iter().map(|place| place.value).collect())
+        let complete = places.len() == items.len();
+        complete.then(|| places.into_iter().map(|place| place.value).collect())
     }
 
     /// A text, a number, true or false.

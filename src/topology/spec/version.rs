@@ -26,7 +26,7 @@ pub struct VersionPartSpec {
 pub struct VersionSpec {
     pub parts: Vec<VersionPartSpec>,
     /// Whether [`VersionSpec::parts`] is complete.
-    pub whole: bool,
+    pub complete: bool,
 }
 
 impl VersionSpec {
@@ -44,8 +44,8 @@ impl SpecReader<'_, '_> {
             _ => vec![field.clone()],
         };
         let parts: Vec<_> = items.iter().filter_map(|item| self.version_part(item)).collect();
-        let whole = !parts.is_empty() && parts.len() == items.len();
-        VersionSpec { parts, whole }
+        let complete = !parts.is_empty() && parts.len() == items.len();
+        VersionSpec { parts, complete }
     }
 
     fn version_part(&mut self, field: &Field<'_>) -> Option<VersionPartSpec> {

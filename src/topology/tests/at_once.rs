@@ -38,7 +38,7 @@ fn unknown_preset_hides_no_unrelated_mistake() {
     let text = "name: Bad_Name\npreset: debezium-postgers@1\ninput: {topics: [in, in]}\noutput: {topic: in}\n\
                 audit: {topic: in}\nretention: 1h\nfuture_max: 2h\n\
                 tests: [{name: a, given: [{value: {}}], expect: [forwarded, stale]}]\n";
-    let said = messages(text);
+    let reported = messages(text);
     for words in [
         "there is no preset",
         BAD_NAME,
@@ -48,20 +48,20 @@ fn unknown_preset_hides_no_unrelated_mistake() {
         "`future_max` must be less than the retention",
         "`expect` must have one verdict for each record",
     ] {
-        assert!(said.iter().any(|message| message.contains(words)), "{words:?} is missing in {said:?}");
+        assert!(reported.iter().any(|message| message.contains(words)), "{words:?} is missing in {reported:?}");
     }
-    assert_eq!(said.len(), 7, "{said:?}");
+    assert_eq!(reported.len(), 7, "{reported:?}");
 }
 
 #[test]
 fn value_of_a_misspelt_key_is_checked() {
-    let said = messages(
+    let reported = messages(
         "nmae: Bad_Name\ninptu: {topics: [a b]}\nidentitty: [vaule.x]\nouput: {topic: a b}\nretentoin: soon\n",
     );
     for words in [BAD_NAME, "`input.topics`: a topic's name", "vaule", "`output.topic`", "`retention` must be"] {
-        assert!(said.iter().any(|message| message.contains(words)), "{words:?} is missing in {said:?}");
+        assert!(reported.iter().any(|message| message.contains(words)), "{words:?} is missing in {reported:?}");
     }
-    assert_eq!(said.iter().filter(|message| message.starts_with("unknown key")).count(), 5, "{said:?}");
+    assert_eq!(reported.iter().filter(|message| message.starts_with("unknown key")).count(), 5, "{reported:?}");
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn duplicate_name_is_reported_despite_other_mistakes() {
         .with_file("b.yaml", WHOLE.replace("identity: key", "identity: nowhere"))
         .with_file("c.yaml", WHOLE.replace("name: t", "name: other"));
     let diagnostics = load_all(&["a.yaml".into(), "b.yaml".into(), "c.yaml".into()], &environment).unwrap_err();
-    let said: Vec<_> = diagnostics.mistakes().iter().map(Mistake::message).collect();
-    assert!(said.iter().any(|message| message.contains("two topologies named `t`")), "{said:?}");
-    assert_eq!(said.len(), 2, "{said:?}");
+    let reported: Vec<_> = diagnostics.mistakes().iter().map(Mistake::message).collect();
+    assert!(reported.iter().any(|message| message.contains("two topologies named `t`")), "{reported:?}");
+    assert_eq!(reported.len(), 2, "{reported:?}");
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn impossible_version_is_reported_with_the_expected_form() {
     for version in ["00000027:00000758:0005", "'27:758:5'", "null"] {
         topology(&entry(version, hex));
     }
-    let [said] = &messages(&entry("7", hex))[..] else { panic!("{:?}", messages(&entry("7", hex))) };
-    assert!(said.contains("groups of hex digits, like 00000027:00000758:0005"), "{said}");
-    let said = messages(&entry("7", "version: [{of: value.v, as: hex}, {of: value.w, as: integer}]"));
-    assert!(said[0].contains("no list of the 2 parts"), "{said:?}");
+    let [reported] = &messages(&entry("7", hex))[..] else { panic!("{:?}", messages(&entry("7", hex))) };
+    assert!(reported.contains("groups of hex digits, like 00000027:00000758:0005"), "{reported}");
+    let reported = messages(&entry("7", "version: [{of: value.v, as: hex}, {of: value.w, as: integer}]"));
+    assert!(reported[0].contains("no list of the 2 parts"), "{reported:?}");
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn version_expected_without_a_version_is_reported_in_place() {
     topology(&entry("", ""));
     topology(&entry("", ", version: null"));
     // The version's own mistake is reported, and nothing else.
-    let [said] = &messages(&entry("version: {of: value.v, as: integre}\n", ", version: 7"))[..] else { panic!() };
-    assert!(said.contains("integre"), "{said}");
-    let [said] = &messages(&entry("preset: maxwel@1\n", ", version: 7"))[..] else { panic!() };
-    assert!(said.contains("maxwel"), "{said}");
+    let [reported] = &messages(&entry("version: {of: value.v, as: integre}\n", ", version: 7"))[..] else { panic!() };
+    assert!(reported.contains("integre"), "{reported}");
+    let [reported] = &messages(&entry("preset: maxwel@1\n", ", version: 7"))[..] else { panic!() };
+    assert!(reported.contains("maxwel"), "{reported}");
 }

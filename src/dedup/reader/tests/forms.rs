@@ -40,7 +40,7 @@ impl NullKey for Record<'_> {
 
 /// What was read from a record: identities, version, scope, kind, table.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct Contents {
     rows: Vec<String>,
     version: Option<String>,
     scope: Option<String>,
@@ -48,7 +48,7 @@ struct Told {
     table: Option<String>,
 }
 
-fn told(rules: &Rules, record: &Record<'_>) -> Result<Told, Refusal> {
+fn try_read(rules: &Rules, record: &Record<'_>) -> Result<Contents, Refusal> {
     let mut reader = Reader::new(Arc::new(rules.clone()));
     let mut arena = b"before".to_vec();
     let reading = reader.read(record, &mut arena);
@@ -57,7 +57,7 @@ fn told(rules: &Rules, record: &Record<'_>) -> Result<Told, Refusal> {
         return Err(refusal);
     }
     let first = reading.rows()[0].clone();
-    Ok(Told {
+    Ok(Contents {
         rows: reading.rows().iter().map(|row| describe_identity(&arena[row.key.clone()])).collect(),
         version: first.version.map(|range| reader.describe_version(&arena[range])),
         scope: first.scope.map(|range| describe_scope(&arena[range])),
@@ -67,11 +67,11 @@ fn told(rules: &Rules, record: &Record<'_>) -> Result<Told, Refusal> {
 }
 
 fn row(rules: &Rules, record: &Record<'_>) -> String {
-    told(rules, record).unwrap().rows.remove(0)
+    try_read(rules, record).unwrap().rows.remove(0)
 }
 
 fn because(rules: &Rules, record: &Record<'_>) -> Reason {
-    told(rules, record).unwrap_err().reason
+    try_read(rules, record).unwrap_err().reason
 }
 
 fn debezium() -> Rules {

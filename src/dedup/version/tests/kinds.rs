@@ -37,10 +37,10 @@ fn moment(text: &str, unit: TimeUnit) -> Result<Vec<u8>, NotVersion> {
     push_timestamp_number(text.as_bytes(), unit, 300, &mut vec![1], &mut vec![1], &mut out).map(|()| out)
 }
 
-fn told(bytes: &[u8], kind: VersionKind) -> String {
-    let told = super::super::describe(bytes, &rule(&[kind]));
-    assert!(serde_json::from_str::<serde::de::IgnoredAny>(&told).is_ok(), "{told}");
-    told
+fn described(bytes: &[u8], kind: VersionKind) -> String {
+    let described = super::super::describe(bytes, &rule(&[kind]));
+    assert!(serde_json::from_str::<serde::de::IgnoredAny>(&described).is_ok(), "{described}");
+    described
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn hex_groups_are_compared_as_numbers() {
     assert!(bytes[..7].is_sorted_by(|a, b| a < b));
     assert!(hex("16/B374D848").unwrap() < hex("0x17-0").unwrap());
     assert_eq!(hex("0X1F").unwrap(), hex("001f").unwrap());
-    assert_eq!(told(&bytes[1], VersionKind::Hex), r#""25:448:3""#);
+    assert_eq!(described(&bytes[1], VersionKind::Hex), r#""25:448:3""#);
     for text in ["", "0x", "1:", ":1", "g", "1 2", "1::2"] {
         assert_eq!(hex(text), Err(NotVersion::Malformed), "{text}");
     }
@@ -86,7 +86,7 @@ fn binlog_files_are_compared_by_their_numbers() {
     // Hudi's MySQL cases.
     assert!(of("b.1:50") < of("b.1:100") && of("b.0:23") < of("b.0:123") && of("b.1:200") < of("b.2:100"));
     assert_eq!(binlog("a:b.c.7").unwrap().1, "a:b.c");
-    assert_eq!(told(&of("master.000006:800911"), VersionKind::Binlog), "[6,800911]");
+    assert_eq!(described(&of("master.000006:800911"), VersionKind::Binlog), "[6,800911]");
     for text in ["", "b", ".1", "b.", "b.x", "b.1:", "b.1:x", "b.-1", "5"] {
         assert_eq!(binlog(text), Err(NotVersion::Malformed), "{text}");
     }
@@ -100,7 +100,7 @@ fn sequences_are_compared_element_by_element() {
     assert!(rising.is_sorted_by(|a, b| a < b));
     assert!(of("[null,1]") < rising[0]);
     assert!(of("[]") < of("[null]") && of("[1]") < of("[1,null]") && of("[-2]") < of("[-1]"));
-    assert_eq!(told(&of(r#"["36",null,-4]"#), VersionKind::Sequence), "[36,null,-4]");
+    assert_eq!(described(&of(r#"["36",null,-4]"#), VersionKind::Sequence), "[36,null,-4]");
     for text in ["", "1", "{}", "[", "[true]", "[1.5]", "[[1]]", r#"["x"]"#, "[1,]"] {
         assert_eq!(sequence(text), Err(NotVersion::Malformed), "{text}");
     }
@@ -109,7 +109,7 @@ fn sequences_are_compared_element_by_element() {
 
 #[test]
 fn numeric_timestamps_are_exact() {
-    let at = |text: &str, unit| told(&moment(text, unit).unwrap(), VersionKind::Timestamp);
+    let at = |text: &str, unit| described(&moment(text, unit).unwrap(), VersionKind::Timestamp);
     assert_eq!(at("1589384406", TimeUnit::Seconds), r#""2020-05-13T15:40:06Z""#);
     assert_eq!(at("1589384406.000000001", TimeUnit::Seconds), r#""2020-05-13T15:40:06.000000001Z""#);
     assert_eq!(at("1.589384406e12", TimeUnit::Milliseconds), r#""2020-05-13T15:40:06Z""#);
@@ -133,11 +133,11 @@ fn decimals_and_texts_beyond_their_bounds_are_rejected() {
     }
     assert_eq!(refused(&"9".repeat(301)), Err(NotVersion::TooLong(301)));
     assert!(matches!(refused("1e9999999999999999999"), Err(NotVersion::TooLong(_))));
-    assert_eq!(told(&decimal("007.50"), VersionKind::Decimal), "7.5");
-    assert_eq!(told(&decimal("-1e999999999999999999"), VersionKind::Decimal), "-1e999999999999999999");
+    assert_eq!(described(&decimal("007.50"), VersionKind::Decimal), "7.5");
+    assert_eq!(described(&decimal("-1e999999999999999999"), VersionKind::Decimal), "-1e999999999999999999");
     let long = [b'x'; TEXT_BYTES_MAX + 1];
     assert_eq!(push_text(&long, &mut Vec::new()), Err(NotVersion::TextTooLong(long.len())));
-    assert_eq!(told(&text("é\0\"".as_bytes()), VersionKind::Text), r#""é\u0000\"""#);
+    assert_eq!(described(&text("é\0\"".as_bytes()), VersionKind::Text), r#""é\u0000\"""#);
 }
 
 /// An integer and how many of its digits come after the point.
@@ -165,7 +165,7 @@ proptest! {
     #[test]
     fn decimal_is_described_as_it_was(digits in "[1-9]([0-9]{0,40}[1-9])?", fraction in "[0-9]{0,3}[1-9]", negative in any::<bool>()) {
         let text = format!("{}{digits}.{fraction}", if negative { "-" } else { "" });
-        prop_assert_eq!(told(&decimal(&text), VersionKind::Decimal), text);
+        prop_assert_eq!(described(&decimal(&text), VersionKind::Decimal), text);
     }
 
     #[test]
@@ -197,7 +197,7 @@ proptest! {
     fn sequences_sort_in_order(a in prop::collection::vec(prop::option::of(any::<i64>()), 0..4), b in prop::collection::vec(prop::option::of(-2_i64..3), 0..4)) {
         let of = |elements: &[Option<i64>]| sequence(&serde_json::to_string(elements).unwrap()).unwrap();
         prop_assert_eq!(of(&a).cmp(&of(&b)), a.cmp(&b));
-        prop_assert_eq!(told(&of(&a), VersionKind::Sequence), serde_json::to_string(&a).unwrap());
+        prop_assert_eq!(described(&of(&a), VersionKind::Sequence), serde_json::to_string(&a).unwrap());
     }
 
     #[test]

@@ -70,7 +70,7 @@ fn rows_are_read_from_an_object_or_an_array() {
         ])
     };
     let given = rows(Names::Given(vec!["b".into(), "a".into()]));
-    let read = |rules: &Rules, value: &str| told(rules, &record(0, value.as_bytes())).map(|told| told.rows);
+    let read = |rules: &Rules, value: &str| try_read(rules, &record(0, value.as_bytes())).map(|contents| contents.rows);
     assert_eq!(
         read(&given, r#"{"table":"t","data":{"a":1,"b":"x","c":2}}"#).unwrap(),
         [r#"["t",{"a":1,"b":"x"},"input"]"#]
@@ -115,7 +115,8 @@ fn rows_are_read_from_an_object_or_an_array() {
 fn long_rows_are_identified_by_their_digests() {
     let rules = json(vec![Part::Rows { of: paths(&["value"]), named: Names::Given(vec!["a".into()]) }]);
     let (x, y) = ("x".repeat(200), "y".repeat(200));
-    let rows = told(&rules, &record(0, format!(r#"[{{"a":"{x}"}},{{"a":1}},{{"a":"{y}"}}]"#).as_bytes())).unwrap().rows;
+    let rows =
+        try_read(&rules, &record(0, format!(r#"[{{"a":"{x}"}},{{"a":1}},{{"a":"{y}"}}]"#).as_bytes())).unwrap().rows;
     assert_eq!(rows[1], r#"[{"a":1}]"#);
     assert_eq!(rows[0], row(&rules, &record(0, format!(r#"{{"a":"{x}"}}"#).as_bytes())));
     assert!(rows[0].contains("sha256") && rows[0] != rows[2]);

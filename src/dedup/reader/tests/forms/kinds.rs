@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn connect_change_is_read_through_every_wrapping() {
     let rules = debezium();
-    let expected = Told {
+    let expected = Contents {
         rows: vec![r#"[{"id":1}]"#.to_owned()],
         version: Some("5".to_owned()),
         scope: Some(r#"["s"]"#.to_owned()),
@@ -17,18 +17,18 @@ fn connect_change_is_read_through_every_wrapping() {
         r#"{"op":{"string":"d"},"source":{"a.Source":{"lsn":{"long":5},"name":"s","db":{"string":"d"},"table":"t"}}}"#;
     for value in [plain.to_owned(), union.to_owned(), format!(r#"{{"schema":{{"op":1}},"payload":{plain}}}"#)] {
         for key in [r#"{"id":1}"#, r#"{"payload":{"id":1},"schema":null}"#] {
-            assert_eq!(told(&rules, &keyed(key, &value)).as_ref(), Ok(&expected), "{key} {value}");
+            assert_eq!(try_read(&rules, &keyed(key, &value)).as_ref(), Ok(&expected), "{key} {value}");
         }
     }
     let mut plain_rules = rules;
     plain_rules.value_format = Format::Json;
-    let unseen = told(&plain_rules, &keyed(r#"{"id":1}"#, union)).unwrap();
+    let unseen = try_read(&plain_rules, &keyed(r#"{"id":1}"#, union)).unwrap();
     assert_eq!((unseen.version, unseen.scope.as_deref(), unseen.kind), (None, Some("[null]"), Kind::Change));
 }
 
 #[test]
 fn kinds_are_distinguished_by_type_and_value() {
-    let of = |op: &str| told(&debezium(), &keyed("1", &format!(r#"{{"op":{op}}}"#))).unwrap().kind;
+    let of = |op: &str| try_read(&debezium(), &keyed("1", &format!(r#"{{"op":{op}}}"#))).unwrap().kind;
     assert_eq!(of(r#""d""#), Kind::Delete);
     assert_eq!(of(r#""\u0064""#), Kind::Delete);
     assert_eq!(of("true"), Kind::Delete);
@@ -43,16 +43,16 @@ fn kinds_are_distinguished_by_type_and_value() {
 fn truncate_is_identified_by_its_table_and_message_by_itself() {
     let rules = debezium();
     let source = r#""source":{"lsn":5,"db":"d","table":"t"}"#;
-    let truncate = told(&rules, &keyed("", &format!(r#"{{"op":"t",{source}}}"#)).with_null_key()).unwrap();
+    let truncate = try_read(&rules, &keyed("", &format!(r#"{{"op":"t",{source}}}"#)).with_null_key()).unwrap();
     assert_eq!((truncate.rows, truncate.table), (vec![r#"[{"table":["d","t"]}]"#.to_owned()], None));
-    let bare = told(&rules, &keyed("", r#"{"op":"t"}"#).with_null_key()).unwrap();
+    let bare = try_read(&rules, &keyed("", r#"{"op":"t"}"#).with_null_key()).unwrap();
     assert_eq!(bare.rows, [r#"[{"table":[null,null]}]"#]);
     let message = |key: Option<&str>, rest: &str| {
         let value = format!(r#"{{"op":"m",{rest}}}"#);
         let record = Record { key: key.map(str::as_bytes), ..record(0, value.as_bytes()) };
-        let told = told(&rules, &record).unwrap();
-        assert_eq!(told.table, None);
-        (told.rows[0].clone(), told.version)
+        let contents = try_read(&rules, &record).unwrap();
+        assert_eq!(contents.table, None);
+        (contents.rows[0].clone(), contents.version)
     };
     let version = r#"{"version":"8105"}"#;
     assert_eq!(message(Some("7"), source), (format!(r#"[{{"message":[7,{version}]}}]"#), Some("5".to_owned())));
@@ -66,7 +66,7 @@ fn truncate_is_identified_by_its_table_and_message_by_itself() {
 fn tombstone_is_identified_by_what_it_still_has() {
     let rules = debezium();
     let null = Record { value: None, ..keyed(r#"{"id":1}"#, "") };
-    let tombstone = told(&rules, &null).unwrap();
+    let tombstone = try_read(&rules, &null).unwrap();
     assert_eq!((tombstone.rows[0].as_str(), tombstone.kind), (r#"[{"id":1}]"#, Kind::Tombstone));
     assert_eq!((tombstone.version, tombstone.scope, tombstone.table), (None, None, None));
     assert_eq!(because(&rules, &null.with_null_key()), Reason::IdentityMissing);
@@ -80,8 +80,9 @@ fn tombstone_is_identified_by_what_it_still_has() {
 
 #[test]
 fn missing_part_of_a_scope_is_null() {
-    let scope =
-        |source: &str| told(&debezium(), &keyed("1", &format!(r#"{{"source":{source}}}"#))).map(|told| told.scope);
+    let scope = |source: &str| {
+        try_read(&debezium(), &keyed("1", &format!(r#"{{"source":{source}}}"#))).map(|contents| contents.scope)
+    };
     assert_eq!(scope("{}").unwrap().as_deref(), Some("[null]"));
     assert_eq!(scope(r#"{"name":"unknown"}"#).unwrap(), None);
     assert_eq!(scope(r#"{"name":[]}"#).unwrap_err().reason, Reason::VersionMalformed);
@@ -89,7 +90,8 @@ fn missing_part_of_a_scope_is_null() {
     let part = |text, kind| VersionPart::new(path(text), kind);
     rules.version =
         Some(Version { parts: vec![part("value.file", VersionKind::Binlog), part("value.pos", VersionKind::Integer)] });
-    let of = |value: &str| told(&rules, &keyed("1", value)).map(|told| (told.version, told.scope)).unwrap();
+    let of =
+        |value: &str| try_read(&rules, &keyed("1", value)).map(|contents| (contents.version, contents.scope)).unwrap();
     let (version, scope) = of(r#"{"file":"mysql\u002dbin.7","pos":4,"source":{"name":"s"}}"#);
     assert_eq!((version.as_deref(), scope.as_deref()), (Some("[[7],4]"), Some(r#"["s","mysql-bin"]"#)));
     assert_eq!(of(r#"{"pos":4,"source":{"name":"s"}}"#).1, None, "without a binlog there is no telling");

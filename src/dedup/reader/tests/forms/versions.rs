@@ -42,7 +42,7 @@ fn every_kind_of_version_is_read_from_a_record() {
     let version = |kind, unit, v: &str| {
         let part = VersionPart { unit, ..VersionPart::new(path("value.v"), kind) };
         let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: vec![part] }));
-        told(&rules, &record(0, format!(r#"{{"v":{v}}}"#).as_bytes())).map(|told| told.version.unwrap())
+        try_read(&rules, &record(0, format!(r#"{{"v":{v}}}"#).as_bytes())).map(|contents| contents.version.unwrap())
     };
     let read = |kind, v| version(kind, TimeUnit::Milliseconds, v);
     assert_eq!(read(VersionKind::Decimal, r#""12.50""#).unwrap(), "12.5");
@@ -84,7 +84,7 @@ fn unreadable_value_of_a_lenient_part_is_missing() {
 fn no_less_than(min: i64, part: VersionPart, v: &str) -> Result<Option<String>, Refusal> {
     let parts = vec![VersionPart { min: Some(min), ..part }];
     let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts }));
-    told(&rules, &record(0, format!(r#"{{"v":{v}}}"#).as_bytes())).map(|told| told.version)
+    try_read(&rules, &record(0, format!(r#"{{"v":{v}}}"#).as_bytes())).map(|contents| contents.version)
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn part_below_its_minimum_is_malformed() {
     let second = VersionPart { min: Some(5), ..second };
     assert!(tuple([first.clone(), second.clone()], "[4,5]").is_some());
     let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: vec![first, second] }));
-    assert!(told(&rules, &record(0, b"[9,4]")).unwrap_err().message.contains("`value.1`"));
+    assert!(try_read(&rules, &record(0, b"[9,4]")).unwrap_err().message.contains("`value.1`"));
 }
 
 proptest! {
@@ -136,7 +136,7 @@ fn at_least_5(s: &str) -> Result<String, Refusal> {
     let at_least = Some(paths(&["value.none", "value.s"]));
     let part = VersionPart { at_least, ..VersionPart::new(path("value.v"), VersionKind::Integer) };
     let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: vec![part] }));
-    told(&rules, &record(0, format!(r#"{{"v":"5","s":{s}}}"#).as_bytes())).map(|told| told.version.unwrap())
+    try_read(&rules, &record(0, format!(r#"{{"v":"5","s":{s}}}"#).as_bytes())).map(|contents| contents.version.unwrap())
 }
 
 #[test]
