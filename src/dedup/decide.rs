@@ -19,12 +19,12 @@
 //! | Is it older than the horizon? | `on_late` |
 //! | Is it a tombstone (`on_null_value: follow_delete`)? | forwarded if its entry owes one, else a duplicate |
 //! | Is it a change, delete or read below its table's last truncate? | stale |
-//! | Is it a message, and no truncate or row? | forwarded, or a duplicate if it was seen |
+//! | Is it a message? | forwarded, or a duplicate if it was seen |
 //! | Do the rules have no version? | forwarded, or a duplicate if it was seen |
-//! | Has it no version? | `on_missing_version`; its entry keeps its version |
+//! | Does it have no version? | `on_missing_version`; its entry keeps its version |
 //! | Does it start an epoch, or has its epoch come back ([`super::epochs`])? | `on_epoch_change` |
-//! | Has it no entry, or one without a version? | forwarded |
-//! | Is its scope another than its entry's? | the later segment is newer |
+//! | Does it have no entry, or one without a version? | forwarded |
+//! | Is its scope different from its entry's? | the later segment is newer |
 //! | Is it a streamed change? | by version against the last streamed change; it always wins over a read |
 //! | Is it a snapshot's read, and a streamed change is known? | stale, or with `reads: by_version` as below |
 //! | | by version against everything known |

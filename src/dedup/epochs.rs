@@ -16,7 +16,7 @@
 //! ([`Reached`]), with one step between any two starts. If the group was reset to before a segment's start, which
 //! lowers `began`, a step may be too wide to tell; then the lower version counts, or the lowest known one.
 //!
-//! **Failure.** The scopes are bounded in number and size; [`Error`] says what to do when a bound is met. Nothing has
+//! **Failure.** The scopes are bounded in number and size; [`Error`] says what to do at a bound, and nothing has
 //! changed then.
 
 use super::progress::Bounds;
@@ -119,7 +119,7 @@ pub struct Epochs {
     segments_max: usize,
     /// The greatest `began` of all segments, or more.
     newest: i64,
-    /// The scope that was seen last: most likely the next record's.
+    /// The scope seen last: most likely the next record's.
     latest: usize,
 }
 
@@ -174,7 +174,7 @@ impl Epochs {
 
     /// The number that the next new scope would get.
     pub(super) fn next(&self) -> u16 {
-        // `note` refuses more than SCOPES_MAX, which fit.
+        // `note` refuses more than SCOPES_MAX, so this fits into a u16.
         self.scopes.len() as u16
     }
 

@@ -5,7 +5,7 @@
 //! - [`Reader`] reads identity and version from a record's bytes in one pass, without building a tree.
 //! - [`decide()`] compares them with what is remembered; [`mod@decide`] documents the order of all steps.
 //! - [`evaluate`] takes a record through all of that, against a memory that the caller provides.
-//! - [`Progress`] is what decides besides the entries; [`epochs`] says which versions are comparable.
+//! - [`Progress`] is what decisions depend on besides the entries; [`epochs`] says which versions are comparable.
 //! - [`Model`] does all of it for one partition, in memory.
 //!
 //! **Invariants.** Identities are equal if and only if their bytes are ([`identity`]); versions sort as their bytes do

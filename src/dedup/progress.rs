@@ -84,7 +84,7 @@ impl Ranges {
         Ok(ranges)
     }
 
-    /// The ranges, ascending and apart.
+    /// The ranges, ascending and disjoint.
     pub fn as_pairs(&self) -> &[(i64, i64)] {
         &self.pairs
     }
@@ -108,7 +108,7 @@ impl Ranges {
         from >= to || after.checked_sub(1).is_some_and(|i| to <= self.pairs[i].1)
     }
 
-    /// Adds one offset: the range that ends there grows, or a new one begins.
+    /// Adds one offset: the range that ends there grows, or a new one starts.
     pub fn add(&mut self, offset: i64) -> Result<(), Error> {
         self.add_range(offset, offset.saturating_add(1))
     }

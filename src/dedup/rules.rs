@@ -154,7 +154,7 @@ pub struct VersionPart {
     pub kind: VersionKind,
     /// Its minimum: a record with less is invalid. Not in the digest, since what is remembered still reads the same.
     pub min: Option<i64>,
-    /// What a number counts, where the kind is [`VersionKind::Timestamp`].
+    /// The unit of a number, if the kind is [`VersionKind::Timestamp`].
     pub unit: TimeUnit,
     /// Values that count as missing.
     pub none: Vec<Scalar>,

@@ -25,7 +25,7 @@
 //! | text | its bytes, each `00` as `00 ff`; `00 00` |
 //! | timestamp | the integer of its nanoseconds since 1970 |
 //! | hex, sequence | `02` and an integer for each group or element, `01` for null; `00` |
-//! | binlog | the same of the file's number and, if there is one, the position. The base name is part of the scope |
+//! | binlog | the same for the file's number and, if there is one, the position. The base name is part of the scope |
 //!
 //! So a list that is a prefix of another sorts lower, and null sorts below every number.
 

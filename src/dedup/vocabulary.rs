@@ -144,9 +144,9 @@ vocabulary! {
     pub enum Verdict {
         /// It went to the output.
         Forwarded = "forwarded",
-        /// It was there before.
+        /// It had been seen before.
         Duplicate = "duplicate",
-        /// Something newer was there before.
+        /// Something newer had been seen before.
         Stale = "stale",
         /// It could not be judged.
         Invalid = "invalid",

@@ -197,7 +197,7 @@ impl Topology {
         topic.starts_with(&self.transactional_ids()) && names::is_changelog(topic)
     }
 
-    /// A topic that both write to, as far as can be known: for a pattern, sample names are tried.
+    /// A topic that both write to, as far as is known: for a pattern, sample names are tried.
     pub fn output_shared_with(&self, other: &Topology) -> Option<String> {
         let shared = |one: &Topology, other: &Topology| {
             one.input.outputs(&one.output).into_iter().find(|name| other.input.gives(&other.output, name))
@@ -337,7 +337,7 @@ fn report_shared_output(first: &Loaded, second: &Loaded, report: &mut Report) {
     report.mistake((&at.file, at.output_at), message, label, help);
 }
 
-/// The files that a path stands for.
+/// The files at a path: itself, or those in a folder.
 fn expand(path: &Path, report: &mut Report) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.to_owned()];

@@ -28,12 +28,12 @@ pub struct Text {
 }
 
 impl Text {
-    /// A text that anyone may see.
+    /// A text that is not secret.
     pub fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), secret: false }
     }
 
-    /// A text that nobody may see.
+    /// A secret text.
     pub fn secret(text: impl Into<String>) -> Self {
         Self { text: text.into(), secret: true }
     }

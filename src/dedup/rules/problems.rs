@@ -59,7 +59,7 @@ pub enum Error {
     Empty {
         /// The list's name.
         what: &'static str,
-        /// What would stand in it.
+        /// What it should contain.
         of: &'static str,
     },
     /// A bucket without length.
