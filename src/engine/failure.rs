@@ -4,6 +4,7 @@
 use crate::{cluster, state};
 
 use super::panics::{InProgress, Panic};
+use super::resume::Refusal;
 use super::share::TaskId;
 
 /// Why a transaction cannot be finished.
@@ -23,9 +24,9 @@ pub enum Cause {
     /// A store operation failed.
     State(state::Error),
     /// The task must not continue.
-    Refused(String),
+    Refused(Refusal),
     /// The task must not process the record at this offset; what comes before it is processed.
-    RefusedAt(i64, String),
+    RefusedAt(i64, Unprocessable),
     /// The task has panicked.
     Panicked {
         /// What it was working on.
@@ -33,6 +34,23 @@ pub enum Cause {
         /// The panic.
         panic: Panic,
     },
+}
+
+/// Why a record must not be processed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unprocessable {
+    /// The entry of its identity cannot be read.
+    #[error(transparent)]
+    Entry(Refusal),
+    /// An action says `fail`.
+    #[error("{0}")]
+    Failed(String),
+    /// The dead letter topic does not take it.
+    #[error("the dead letter topic refuses the record too: {0}")]
+    Letter(String),
+    /// The audit topic does not take the explanation of its drop.
+    #[error("the audit topic refuses its explanation: {0}")]
+    Explanation(String),
 }
 
 impl Failure {
@@ -52,13 +70,13 @@ impl Failure {
     }
 
     /// A task must not continue.
-    pub fn refused(task: TaskId, reason: impl Into<String>) -> Self {
-        Self { task: Some(task), cause: Cause::Refused(reason.into()) }
+    pub fn refused(task: TaskId, refusal: Refusal) -> Self {
+        Self { task: Some(task), cause: Cause::Refused(refusal) }
     }
 
     /// A task must not process the record at this offset.
-    pub fn refused_at(task: TaskId, offset: i64, reason: impl Into<String>) -> Self {
-        Self { task: Some(task), cause: Cause::RefusedAt(offset, reason.into()) }
+    pub fn refused_at(task: TaskId, offset: i64, reason: Unprocessable) -> Self {
+        Self { task: Some(task), cause: Cause::RefusedAt(offset, reason) }
     }
 }
 

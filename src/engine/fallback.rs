@@ -56,7 +56,7 @@ pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Ve
         if let Some(Err(error)) = task.held.as_mut().map(note) {
             tracing::error!(task = %task.input, reason = %error, "the loss of changelog records could not be noted in the store");
         }
-        Some(Failure::refused(id, Refusal::ChangelogShrunk { applied: task.changelog_offset, end }.to_string()))
+        Some(Failure::refused(id, Refusal::ChangelogShrunk { applied: task.changelog_offset, end }))
     };
     ends.into_iter().filter_map(fallen_back).collect()
 }

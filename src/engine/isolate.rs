@@ -21,6 +21,7 @@ use super::context::{Context, backoff};
 use super::failure::{Cause, Failure};
 use super::fallback;
 use super::process::{Portion, Scratch, process};
+use super::resume::Refusal;
 use super::share::{Stop, TaskId};
 use super::task::{Phase, Task, Tasks};
 use super::transact::{Committed, Transactor};
@@ -163,10 +164,7 @@ fn learn<C: Cluster>(
     let quarantine = task.quarantine.as_mut()?;
     match refused {
         Some(message) if quarantine.unsendable.as_ref().is_some_and(|(offset, _)| *offset == last) => {
-            return Some(Cause::Refused(format!(
-                "{}:{last}: the output refuses the record, and so does the dead letter or the audit topic: {message}",
-                task.input
-            )));
+            return Some(Cause::Refused(Refusal::Undeliverable { input: task.input.clone(), offset: last, message }));
         }
         Some(message) => {
             if tried == 1 {

@@ -8,7 +8,7 @@ use crate::record::{HeaderBuf, Headers, Record};
 
 use super::context::Context;
 use super::crash;
-use super::failure::{Cause, Failure};
+use super::failure::{Cause, Failure, Unprocessable};
 use super::judge::Judge;
 use super::panics::InProgress;
 use super::present::Doubt;
@@ -138,9 +138,9 @@ fn process_all<C: Cluster>(
         let record = batch.record(index);
         judge.in_progress = Some(record.offset);
         crash::record(record.topic, record.partition, record.offset);
-        let evaluation = judge
-            .judge((context, work), share, at, &record, wall_ms)
-            .map_err(|error| Failure::refused_at(id, record.offset, resume::Refusal::of_record(error).to_string()))?;
+        let evaluation = judge.judge((context, work), share, at, &record, wall_ms).map_err(|error| {
+            Failure::refused_at(id, record.offset, Unprocessable::Entry(resume::Refusal::of_record(error)))
+        })?;
         let Some(evaluation) = evaluation else {
             let last = all.last().map_or(record.offset, |&last| batch.record(last).offset);
             let timestamp = record.timestamp.unwrap_or_default();
@@ -236,7 +236,11 @@ impl<C: Cluster> Outlet<'_, C> {
         match decision.action {
             Action::DeadLetter => self.dead_letter(record, Reason::Unsendable, &refusal.message)?,
             Action::Fail => {
-                return Err(Failure::refused_at(self.share.task, record.offset, refusal.message));
+                return Err(Failure::refused_at(
+                    self.share.task,
+                    record.offset,
+                    Unprocessable::Failed(refusal.message),
+                ));
             }
             Action::Forward | Action::Drop => {}
         }
@@ -307,8 +311,7 @@ impl<C: Cluster> Outlet<'_, C> {
         let refusal = self.send(&letter)?;
         *self.headers = headers;
         if let Some(refusal) = refusal {
-            let reason = format!("the dead letter topic refuses the record too: {refusal}");
-            return Err(Failure::refused_at(self.share.task, record.offset, reason));
+            return Err(Failure::refused_at(self.share.task, record.offset, Unprocessable::Letter(refusal)));
         }
         self.added.dead_letters += 1;
         self.share.set_aside.add(record, reason, message);
@@ -330,8 +333,7 @@ impl<C: Cluster> Outlet<'_, C> {
         match self.send(&explanation)? {
             None => Ok(()),
             Some(refusal) => {
-                let reason = format!("the audit topic refuses its explanation: {refusal}");
-                Err(Failure::refused_at(self.share.task, record.offset, reason))
+                Err(Failure::refused_at(self.share.task, record.offset, Unprocessable::Explanation(refusal)))
             }
         }
     }

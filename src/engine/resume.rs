@@ -112,15 +112,6 @@ pub fn check_rebuild(from: i64, reason: &str) -> Result<(), Refusal> {
     if from == 0 { Ok(()) } else { Err(Refusal::ChangelogTruncated { start: from, reason: reason.to_owned() }) }
 }
 
-/// Why a transaction is refused whose position record, of this size, could not be read back.
-pub fn unreadable(bytes: usize) -> String {
-    format!(
-        "this partition's scopes and ranges take {bytes} bytes and could not be read back, so nothing was written; \
-         `epoch` must name something that rarely changes: correct it and give the topology a new name and \
-         a new output, or say what else to do with `on_epoch_change`"
-    )
-}
-
 /// How a task continues reading its input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resumption {

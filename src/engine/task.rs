@@ -17,6 +17,7 @@ use crate::state::Store;
 use super::catalog::InputTopic;
 use super::claims::Commitment;
 use super::context::Context;
+use super::failure::Unprocessable;
 use super::hold::Held;
 use super::isolate::{Isolated, Quarantine};
 use super::letters::Letters;
@@ -136,7 +137,7 @@ pub struct Task<C: Cluster> {
     /// How far the sweep has got.
     pub sweep: Sweep,
     /// The record before which the next transaction stops the task for good, and why.
-    pub refused_at: Option<(i64, String)>,
+    pub refused_at: Option<(i64, Unprocessable)>,
     /// The wall clock, milliseconds since the epoch, when everything was last found to be read.
     pub drained_at: Option<i64>,
     /// The timestamp of the last committed record that has one.
@@ -227,7 +228,8 @@ impl<C: Cluster> Task<C> {
     /// The record before which the task is to stop for good, and why; everything before it is processed.
     pub fn stops_before(&self) -> Option<(i64, String)> {
         let panicked = self.panics.stop_before().map(|at| (at, self.panics.to_string()));
-        self.refused_at.iter().cloned().chain(panicked).min_by_key(|(at, _)| *at)
+        let refused = self.refused_at.as_ref().map(|(at, reason)| (*at, reason.to_string()));
+        refused.into_iter().chain(panicked).min_by_key(|(at, _)| *at)
     }
 
     /// Reports that the task is at work.

@@ -18,7 +18,7 @@ use super::crash;
 use super::failure::{Cause, Failure};
 use super::fallback;
 use super::process::{Added, Room};
-use super::resume;
+use super::resume::Refusal;
 use super::share::{Position, Share, Stop, TaskId};
 use super::task::{Task, Tasks};
 
@@ -248,7 +248,7 @@ impl<C: Cluster> Transactor<C> {
             let id = share.task;
             let task = tasks.get(&id).expect("a task leaves only between transactions");
             let processed = share.position.progress.processed.add_range(task.committed.next, share.position.next);
-            processed.map_err(|error| Failure::refused(id, error.to_string()))?;
+            processed.map_err(|error| Failure::refused(id, error.into()))?;
             let token = Token {
                 lane: self.lane,
                 transaction: self.transactions,
@@ -258,7 +258,7 @@ impl<C: Cluster> Transactor<C> {
             share.token = Some(token);
             let position = task.position_record(&share.position, token, (&owner, context.rules_digest)).encode();
             if !PositionRecord::is_readable(&position) {
-                return Err(Failure::refused(id, resume::unreadable(position.len())));
+                return Err(Failure::refused(id, Refusal::PositionUnreadable { bytes: position.len() }));
             }
             // At or beyond everything the store has applied; otherwise records there were lost.
             producer.expect_from(id, task.changelog_offset);

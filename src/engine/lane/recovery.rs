@@ -79,7 +79,7 @@ impl<C: Cluster> Lane<C> {
         self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         match failure.cause {
-            Cause::Refused(reason) => task.fail(&reason),
+            Cause::Refused(refusal) => task.fail(&refusal.to_string()),
             // What comes before it was in the transaction that was aborted.
             Cause::RefusedAt(at, reason) => task.refused_at = Some((at, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),

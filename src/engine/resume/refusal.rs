@@ -3,6 +3,7 @@
 use crate::cluster::TopicId;
 use crate::dedup;
 use crate::format::{self, Token};
+use crate::record::TopicPartition;
 use crate::words::counted;
 
 /// What to do about an offset that another program has committed in the group.
@@ -176,6 +177,28 @@ pub enum Refusal {
     /// Too many separate ranges of processed records.
     #[error(transparent)]
     TooManyRanges(#[from] dedup::progress::Error),
+    /// A transaction's position record could not be read back.
+    #[error(
+        "this partition's scopes and ranges take {bytes} bytes and could not be read back, so nothing was written; \
+         `epoch` must name something that rarely changes: correct it and give the topology a new name and \
+         a new output, or say what else to do with `on_epoch_change`"
+    )]
+    PositionUnreadable {
+        /// Its size.
+        bytes: usize,
+    },
+    /// No topic takes a record.
+    #[error(
+        "{input}:{offset}: the output refuses the record, and so does the dead letter or the audit topic: {message}"
+    )]
+    Undeliverable {
+        /// The input partition.
+        input: TopicPartition,
+        /// The record's offset.
+        offset: i64,
+        /// What the topic says.
+        message: String,
+    },
 }
 
 impl Refusal {
@@ -204,7 +227,9 @@ impl Refusal {
             | Self::LaterFormat(_)
             | Self::ForeignOffset(_)
             | Self::ForeignRecord(_)
-            | Self::TooManyRanges(_) => false,
+            | Self::TooManyRanges(_)
+            | Self::PositionUnreadable { .. }
+            | Self::Undeliverable { .. } => false,
         }
     }
 

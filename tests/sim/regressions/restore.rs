@@ -357,7 +357,8 @@ fn unreadable_position_record_is_refused_before_anything_is_sent() {
         assert_eq!(lane.transactor.in_flight(), 0, "nothing is on its way");
         (failure, site.changelog_end() - end)
     });
-    let Cause::Refused(reason) = &failure.cause else { panic!("{:?}", failure.cause) };
+    let Cause::Refused(refusal) = &failure.cause else { panic!("{:?}", failure.cause) };
+    let reason = refusal.to_string();
     assert!(reason.contains("could not be read back") && reason.contains("`epoch`"), "{reason}");
     assert_eq!((failure.task, end), (Some(0), 0));
 }
