@@ -12,6 +12,7 @@ use crate::input::OUTPUT;
 use crate::kafka::{Code, Partition, SECOND, Settings};
 
 mod restore;
+mod site;
 
 /// Otherwise a late request of an earlier transaction would start, and commit, a new transaction of the id, and set
 /// the group's offsets back.
