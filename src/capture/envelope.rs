@@ -1,8 +1,8 @@
-//! What a captured line says: a record's value, or a record in the envelope of `kcat -J`.
+//! The content of a captured line: a record's value, or a record in the envelope of `kcat -J`.
 //!
 //! kcat's envelope is `{"topic":…,"partition":…,"offset":…,"tstype":…,"ts":…,"headers":…,"key":…,"payload":…}`,
-//! where key and payload are strings that hold the record's bytes, or null, and the headers are one list of
-//! names and values in turn, or (with its option for that) an object of lists.
+//! where key and payload are strings that hold the record's bytes, or null, and the headers are a list of
+//! alternating names and values, or (with kcat's option for that) an object of lists.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,16 +12,16 @@ use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::record::{HeaderBuf, Record};
 
-/// A record as it was captured. Reused from line to line.
+/// A captured record. Reused from line to line.
 #[derive(Debug, Default)]
 pub struct Captured {
-    /// The topic that it was read from.
+    /// Its topic.
     pub topic: String,
-    /// The partition that it was read from.
+    /// Its partition.
     pub partition: i32,
     /// Its offset there.
     pub offset: i64,
-    /// Milliseconds since the epoch; `None` where it is not known.
+    /// Milliseconds since the epoch; `None` if it is not known.
     pub timestamp: Option<i64>,
     /// The key's bytes, `None` for null.
     pub key: Option<Vec<u8>>,
@@ -32,8 +32,8 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Takes a record's value, whatever it is. Its place has to be set by the caller, for the line does not
-    /// say it.
+    /// Takes a line as a record's value, unchecked. The caller sets topic, partition and offset, which the line does
+    /// not contain.
     pub fn read_value(&mut self, line: &[u8]) {
         self.timestamp = None;
         self.key = None;
@@ -43,7 +43,7 @@ impl Captured {
         value.extend_from_slice(line);
     }
 
-    /// Takes a record in kcat's envelope.
+    /// Reads a record in kcat's envelope.
     pub fn read_kcat(&mut self, line: &[u8]) -> Result<(), serde_json::Error> {
         let read: Kcat<'_> = serde_json::from_slice(line)?;
         if let Some(error) = read.key_error.or(read.payload_error) {
@@ -53,7 +53,7 @@ impl Captured {
         self.topic.push_str(&read.topic);
         self.partition = read.partition;
         self.offset = read.offset;
-        // a record without timestamp has -1, or 0 from a kcat that is too old to know
+        // a record without a timestamp has -1, or 0 from an old kcat
         self.timestamp = read.ts.filter(|&ms| ms >= 0 && read.tstype.as_deref() != Some("unknown"));
         self.key = read.key.map(|bytes| bytes.0);
         self.value = read.payload.map(|bytes| bytes.0);
@@ -80,7 +80,7 @@ pub fn looks_like_kcat(line: &[u8]) -> bool {
     serde_json::from_slice::<Kcat<'_>>(line).is_ok()
 }
 
-/// The topic of a record in kcat's envelope, whatever else the line says; `None` where it says none.
+/// The topic of a record in kcat's envelope, even if the rest is malformed; `None` if there is none.
 pub fn topic_of_kcat(line: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Topic<'a> {
@@ -104,7 +104,7 @@ struct Kcat<'a> {
     headers: Option<KcatHeaders>,
     #[serde(default)]
     key: Option<Bytes>,
-    // a missing payload means that the line is no envelope; a null one that the value is null
+    // a missing payload means that the line is not an envelope; a null one that the value is null
     #[serde(deserialize_with = "Option::deserialize")]
     payload: Option<Bytes>,
     #[serde(default, borrow)]
@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for BytesVisitor {
     }
 }
 
-/// Headers as a list of names and values in turn, or as an object of lists of values.
+/// Headers as a list of alternating names and values, or as an object of lists of values.
 #[derive(Default)]
 struct KcatHeaders(HeaderBuf);
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn kcats_envelope_gives_the_record_back() {
+    fn record_is_read_from_kcats_envelope() {
         let line = br#"{"topic":"in","partition":3,"offset":17,"tstype":"create","ts":1500,"broker":1,"headers":["id","a","none",null,"id","b"],"key":"k","payload":"{\"a\":\"\u00e9\"}"}"#;
         let captured = kcat(line).unwrap();
         let record = captured.record();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_payload_is_a_null_value_and_a_missing_one_a_mistake() {
+    fn null_payload_is_a_null_value_and_a_missing_one_an_error() {
         assert_eq!(
             kcat(br#"{"topic":"t","partition":0,"offset":0,"key":"","payload":null}"#).unwrap().record().value,
             None
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timestamp_that_is_not_known_is_none() {
+    fn unknown_timestamp_is_none() {
         let of = |fields: &str| {
             let line = format!(r#"{{"topic":"t","partition":0,"offset":0,{fields}"key":null,"payload":"1"}}"#);
             kcat(line.as_bytes()).unwrap().record().timestamp
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decoded_payload_is_refused() {
+    fn decoded_payload_is_rejected() {
         let error = kcat(br#"{"topic":"t","partition":0,"offset":0,"key":null,"payload":{"a":1}}"#).unwrap_err();
         assert!(error.contains("kcat without `-s`"), "{error}");
         let error =
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_whatever_the_line_holds() {
+    fn any_line_is_taken_as_a_value() {
         let mut captured = Captured::default();
         for line in [&br#"{"a":1"#[..], b"\xff", b"null"] {
             captured.read_value(line);
@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_is_read_whatever_bytes_are_beside_it() {
+    fn topic_is_read_from_a_line_with_other_malformed_fields() {
         let line = b"{\"topic\":\"a\\u002eb\",\"partition\":0,\"key\":\"\xff\",\"payload\":{\"x\":1}}";
         assert_eq!(topic_of_kcat(line).as_deref(), Some("a.b"));
         assert_eq!([&b"{\"id\":1}"[..], b"{\"topic\":\"a\"", b"7"].map(topic_of_kcat), [None, None, None]);
     }
 
     #[test]
-    fn an_envelope_is_told_from_a_value() {
+    fn envelope_is_distinguished_from_a_value() {
         assert!(looks_like_kcat(br#"{"topic":"t","partition":0,"offset":0,"payload":null}"#));
         assert!(!looks_like_kcat(br#"{"topic":"t","partition":0,"offset":0}"#));
         assert!(!looks_like_kcat(br#"{"order_id":7}"#));

@@ -1,4 +1,4 @@
-//! The lines of files, and of standard input, one after the other; unpacked where they are compressed.
+//! The lines of files, and of standard input, one after the other; compressed ones are unpacked.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,16 +10,16 @@ use std::rc::Rc;
 use super::Error;
 use super::packed::{self, Unpacked};
 
-/// How long a line may be, so that a file without line feeds cannot take all memory. Far above what a
-/// broker takes for one record.
+/// Maximum length of a line, so that a file without line feeds cannot take all memory. Far more than a
+/// broker accepts as one record.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
-/// Where a line stands.
+/// The place of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The file's name, or `standard input`.
     pub file: &'a str,
-    /// Its number there, from 1.
+    /// The line's number, from 1.
     pub line: u64,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Place<'_> {
 
 /// Reads lines.
 pub struct Lines {
-    /// What is to be read yet, the next one last.
+    /// The sources not yet read, the next one last.
     waiting: Vec<Source>,
     current: Option<Current>,
     bytes_read: u64,
@@ -45,14 +45,14 @@ enum Source {
 struct Current {
     name: String,
     reader: BufReader<Box<dyn Read>>,
-    /// How many bytes were taken from the file itself, where it is compressed; and how many of them are counted already.
+    /// If the file is compressed: how many bytes were read from it, and how many of them are counted already.
     taken: Option<(Rc<Cell<u64>>, u64)>,
-    /// The number of the line that was read last, from 1.
+    /// The number of the last line read, from 1.
     line: u64,
 }
 
 impl Lines {
-    /// The lines of these files; `-`, or no file at all, is standard input. All files must be there now.
+    /// Opens these files; `-`, or no file at all, is standard input. All files must exist now.
     pub fn open(files: &[PathBuf]) -> Result<Self, Error> {
         let missing: Vec<String> =
             files.iter().filter(|file| *file != Path::new("-")).filter_map(|file| trouble(file)).collect();
@@ -69,23 +69,23 @@ impl Lines {
         Ok(Self { waiting, current: None, bytes_read: 0 })
     }
 
-    /// How many bytes there are in all; `None` where that cannot be known beforehand. To be asked before
-    /// the first line is read.
+    /// How many bytes there are in all; `None` if that cannot be known in advance. Only right before the
+    /// first line is read.
     pub fn bytes_total(&self) -> Option<u64> {
         self.waiting.iter().map(Source::bytes).sum()
     }
 
-    /// How many bytes of the files were read; of compressed ones, as they are there.
+    /// How many bytes of the files were read; for compressed files, compressed bytes.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Whether the next line may have to be waited for, since nothing more of the input is at hand.
+    /// Whether reading the next line may block, since nothing is buffered.
     pub fn may_wait(&self) -> bool {
         self.current.as_ref().is_none_or(|current| current.reader.buffer().is_empty())
     }
 
-    /// Puts the next line that is not blank into `line`, without its line feed; `None` when all were read.
+    /// Puts the next line that is not blank into `line`, without its line feed; `None` at the end.
     pub fn next<'a>(&'a mut self, line: &mut Vec<u8>) -> Result<Option<Place<'a>>, Error> {
         loop {
             let current = match &mut self.current {
@@ -133,8 +133,8 @@ impl Source {
                 Ok(Current { name, reader, taken: taken.map(|taken| (taken, 0)), line: 0 })
             }
             Err(packer) => Err(Error {
-                text: format!("{name} is compressed ({packer}), and cannot be read so"),
-                help: "unpack it first; gzip and zstd are read as they are",
+                text: format!("{name} is compressed with {packer}, which cannot be read"),
+                help: "unpack it first; gzip and zstd are unpacked automatically",
             }),
         }
     }
@@ -145,7 +145,7 @@ impl Current {
         Place { file: &self.name, line: self.line }
     }
 
-    /// How many bytes of the file a line of so many bytes has taken.
+    /// How many bytes of the file were read for a line of `read` bytes.
     fn progress(&mut self, read: u64) -> u64 {
         match &mut self.taken {
             None => read,
@@ -153,7 +153,7 @@ impl Current {
         }
     }
 
-    /// Puts the next line into `line`, without its line feed, and answers how many bytes it took; 0 at the end.
+    /// Puts the next line into `line`, without its line feed, and returns how many bytes it took; 0 at the end.
     fn read(&mut self, line: &mut Vec<u8>) -> Result<u64, Error> {
         line.clear();
         let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', line);
@@ -169,7 +169,7 @@ impl Current {
     }
 }
 
-/// Why this file cannot be read, as far as can be told without opening it.
+/// Why this file cannot be read, as far as is known without opening it.
 fn trouble(file: &Path) -> Option<String> {
     match file.metadata() {
         Ok(found) if found.is_dir() => Some(format!("{} is a folder", file.display())),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn all_missing_files_are_told_at_once() {
+    fn all_missing_files_are_reported_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let opened = Lines::open(&[folder.path().join("x"), folder.path().join("y"), folder.path().into()]);
         let text = opened.err().expect("files that are not there were opened").text;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_input_has_no_known_size() {
+    fn size_of_standard_input_is_unknown() {
         assert_eq!(Lines::open(&[]).unwrap().bytes_total(), None);
         assert_eq!(Lines::open(&["-".into()]).unwrap().bytes_total(), None);
     }

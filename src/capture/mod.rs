@@ -1,9 +1,9 @@
-//! Records that were captured into files of lines, for trying topologies on them without a cluster.
+//! Records captured into files, one a line, to try topologies on without a cluster.
 //!
 //! - [`Lines`]: the lines of files and of standard input, one after the other
-//! - [`Captured`]: what a line says: a record's value, or a whole record in the envelope of `kcat -J`
+//! - [`Captured`]: the content of a line: a record's value, or a whole record in the envelope of `kcat -J`
 //!
-//! **Failure**: [`Error`], in words for whoever named the file, and what to do instead.
+//! **Failure**: [`Error`], with a message for the user and what to do instead.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ impl Error {
     }
 }
 
-/// Every record of a file; those of lines that are values stand at `topic`, partition 0, one after the other.
+/// Every record of a file. Lines that are values become records of `topic`, partition 0, with offsets from 0.
 pub fn read_all(file: PathBuf, kcat: bool, topic: &str) -> Result<Vec<Captured>, Error> {
     let mut lines = Lines::open(&[file])?;
     let mut line = Vec::new();
@@ -53,7 +53,7 @@ pub fn read_all(file: PathBuf, kcat: bool, topic: &str) -> Result<Vec<Captured>,
     Ok(all)
 }
 
-/// What is wrong with a line, and at which byte; a line is line 1 of its own to the JSON parser.
+/// What is wrong with a line, and at which byte. The parser's own line number is left out: it is always 1.
 fn in_one_line(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())) {

@@ -1,4 +1,5 @@
-//! Compressed captures, told by how they begin and not by their names: gzip and zstd are unpacked, others are named.
+//! Compressed captures, recognised by their first bytes and not by their names. gzip and zstd are unpacked; other formats
+//! are rejected by name.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -7,10 +8,10 @@ use std::rc::Rc;
 use flate2::bufread::MultiGzDecoder;
 use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
-/// How compressed files begin, and what they are called.
+/// The first bytes of compressed files.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// Of these it is only known what they are.
+/// Formats that are recognised but not unpacked.
 const OTHERS: &[(&[u8], &str)] = &[
     (b"BZh", "bzip2"),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
@@ -35,15 +36,15 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// What a file or standard input holds, unpacked.
+/// The content of a file or of standard input, unpacked.
 pub struct Unpacked {
     /// Its bytes.
     pub reader: BufReader<Box<dyn Read>>,
-    /// How many bytes were taken from the file itself, where it is compressed.
+    /// If it is compressed: how many bytes were read from the file itself.
     pub taken: Option<Rc<Cell<u64>>>,
 }
 
-/// Unpacks what begins like something compressed; `Err` with its name where that cannot be read here.
+/// Unpacks a file that begins like a compressed one; `Err` with the format's name if it is not supported.
 pub fn unpack(mut file: Box<dyn Read>) -> io::Result<Result<Unpacked, &'static str>> {
     let head = head(&mut file)?;
     if let Some((_, name)) = OTHERS.iter().find(|(magic, _)| head.starts_with(magic)) {
@@ -61,7 +62,7 @@ pub fn unpack(mut file: Box<dyn Read>) -> io::Result<Result<Unpacked, &'static s
     Ok(Ok(Unpacked { reader: buffered(reader), taken: Some(bytes) }))
 }
 
-/// As much of the beginning as tells how it is compressed, which may come byte by byte.
+/// Reads enough of the beginning to recognise the format; it may arrive byte by byte.
 fn head(file: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let magics = || OTHERS.iter().map(|(magic, _)| *magic).chain([GZIP, ZSTD]);
@@ -77,11 +78,11 @@ fn head(file: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// What zstd has packed, in one frame or several.
+/// Unpacks zstd, in one frame or several.
 struct Zstd<R> {
     packed: R,
     context: DCtx<'static>,
-    /// Whether a frame was begun and has not ended.
+    /// Whether a frame has started and not ended.
     is_open: bool,
 }
 
@@ -118,13 +119,13 @@ impl<R: BufRead> Read for Zstd<R> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: whatever a compressed capture looks like inside, its bytes come out, or it is told what is wrong.
+    //! Goal: a compressed capture is unpacked whatever its structure, or an error says what is wrong.
 
     use std::io::Write;
 
     use super::*;
 
-    /// Gives a byte at a time, as a slow pipe may.
+    /// Returns a byte at a time, as a slow pipe may.
     struct Slow(io::Cursor<Vec<u8>>);
 
     impl Read for Slow {
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn several_members_and_frames_are_one_text() {
+    fn several_members_or_frames_are_unpacked_as_one_text() {
         let long: Vec<u8> = (0..1_000_000u32).flat_map(|number| number.to_string().into_bytes()).collect();
         for pack in [gzip as fn(&[u8]) -> Vec<u8>, zstd] {
             let packed = [pack(b"first\n"), pack(b""), pack(&long)].concat();
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_damaged_is_an_error() {
+    fn truncated_or_damaged_file_is_an_error() {
         for packed in [gzip(b"some text that is long enough"), zstd(b"some text that is long enough")] {
             let end = packed.len() - 3;
             assert_eq!(read(&packed[..end]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_unpacked_is_named() {
+    fn unsupported_format_is_named() {
         for (magic, name) in OTHERS {
             let file = [magic, &b"and more"[..]].concat();
             assert_eq!(unpack(Box::new(io::Cursor::new(file))).unwrap().err(), Some(*name));

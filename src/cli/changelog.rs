@@ -1,4 +1,4 @@
-//! `ratchet changelog rebuild`: a changelog that was deleted by mistake, written anew from the stores.
+//! `ratchet changelog rebuild`: rebuilds a deleted changelog from the stores.
 
 use std::io;
 
@@ -16,9 +16,9 @@ Examples:
   ratchet changelog rebuild payments topologies --from-store \\
     --config config/ratchet.yaml
 
-The stores are those below `state_dir`, in all its slots. Where instances ran
-on several machines, bring their slots into one folder first, each under a
-number of its own. Given again after a failure, it goes on where it was.
+It reads the stores below `state_dir`, in all its slots. If instances ran on
+several machines, bring their slots into one folder first, each under its own
+number. After a failure, run it again: it continues where it was.
 Exit codes: 0 written, or nothing to write, 1 it failed, 2 it was refused, and
 nothing was written.";
 
@@ -27,7 +27,7 @@ Examples:
   ratchet changelog rebuild payments topologies --from-store \\
     --config config/ratchet.yaml
 
-  # the group is gone too, and no other machine has gone further
+  # the group is gone too, and no other machine has got further
   ratchet changelog rebuild payments topologies --from-store \\
     --config config/ratchet.yaml --without-group";
 
@@ -41,7 +41,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Write a changelog that is gone anew
+    /// Rebuild a changelog that is gone
     Rebuild(Rebuild),
 }
 
@@ -56,25 +56,25 @@ struct Rebuild {
     #[command(flatten)]
     inputs: inputs::Inputs,
 
-    /// From the stores of the configuration's state folder, each partition from the one that stands at the
+    /// Rebuild it from the stores in the configured state folder, each partition from the store that is at the
     /// transaction that the group has committed
     #[arg(long, required = true)]
     from_store: bool,
 
-    /// Where the group has no offset, or one without a transaction, take the store that has come furthest at its
-    /// word; what another machine has forwarded beyond it is forwarded again
+    /// If the group has no offset, or one without a transaction, trust the store that has got furthest; what
+    /// another machine forwarded beyond it is forwarded again
     #[arg(long)]
     without_group: bool,
 }
 
-/// Does what is asked of changelogs.
+/// Runs the subcommand.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let Command::Rebuild(args) = &args.command;
     let (loaded, config) = inputs::load(&args.inputs)?;
     let drill = std::env::var("RATCHET_CRASH_AT").ok();
     engine::crash::arm(drill.as_deref(), None)
         .map_err(|words| Failure::input(words, "unset RATCHET_CRASH_AT unless this is a crash drill"))?;
-    // Text for people, whatever the configuration says of a job's log.
+    // Text for people, whatever format the configuration sets for a job's log.
     logs::init(logs::Format::Text, &config.log.level, io::stderr)
         .map_err(|error| Failure::input(error.to_string(), "set `log.level`"))?;
     let Some(Loaded { topology, .. }) = loaded.iter().find(|loaded| loaded.topology.name == args.name) else {
@@ -98,6 +98,6 @@ fn failure(error: Error) -> Failure {
         Error::Cluster(error) if error.kind == Kind::Refused => {
             Failure::input(error.message, "see Rights in docs/operations.md")
         }
-        error => Failure::run_with_help(error.to_string(), "give the command again: it goes on where it was"),
+        error => Failure::run_with_help(error.to_string(), "run the command again: it continues where it was"),
     }
 }

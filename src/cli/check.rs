@@ -1,4 +1,4 @@
-//! `ratchet check`: every mistake at once, or what the topologies amount to.
+//! `ratchet check`: reports every mistake at once, or what the topologies amount to.
 
 use std::fmt::Write;
 use std::io::{self, Write as _};
@@ -18,10 +18,10 @@ Examples:
   # all topologies of a folder, and the configuration they are to run with
   ratchet check topologies --config config/ratchet.yaml
 
-  # ask the cluster too: topics, partitions, policies, retention, rights
+  # check the cluster too: topics, partitions, policies, retention, rights
   ratchet check topologies --config config/ratchet.yaml --online
 
-  # what its preset stands for, as a topology without one
+  # what its preset stands for, written out as a topology without one
   ratchet check topologies/inventory-cdc.yaml --expand
 
 Exit codes: 0 no mistakes (there may be warnings), 1 the cluster cannot be
@@ -34,17 +34,17 @@ pub struct Args {
     #[command(flatten)]
     inputs: inputs::Inputs,
 
-    /// Ask the cluster of the configuration whether they can run there; writes and creates nothing
+    /// Check on the configured cluster whether they can run there; writes and creates nothing
     #[arg(long)]
     online: bool,
 
-    /// Print each topology with everything that its preset stands for, as YAML that loads to the same rules;
-    /// several as one document each, after its file's name
+    /// Print each topology with everything that its preset stands for written out, as YAML that loads to the same
+    /// rules; several are printed as one document each, headed by the file's name
     #[arg(long)]
     expand: bool,
 }
 
-/// Tells what is wrong, or what was understood.
+/// Reports what is wrong, or what was understood.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let inputs = &args.inputs;
     let (loaded, config) = if args.online || inputs.config.is_some() || !inputs.sets.is_empty() {
@@ -73,8 +73,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Writes the topologies with their presets' blocks to standard output; several as several documents, each with
-/// its file's name, since one file holds one.
+/// Writes the topologies with their presets expanded to standard output; several as one document each, headed by
+/// the file's name.
 fn expand(loaded: &[Loaded]) -> io::Result<()> {
     let texts: Vec<String> = match loaded {
         [one] => vec![one.expanded()],
@@ -87,7 +87,7 @@ fn expand(loaded: &[Loaded]) -> io::Result<()> {
 /// A note, and the topologies that it is for.
 type Note<'a> = (String, Vec<&'a str>);
 
-/// The notes of the topologies' presets, each once.
+/// The notes of the topologies' presets, without repetitions.
 fn notes(loaded: &[Loaded]) -> Vec<Note<'_>> {
     let mut notes: Vec<Note<'_>> = Vec::new();
     for Loaded { topology, .. } in loaded {
@@ -102,7 +102,7 @@ fn notes(loaded: &[Loaded]) -> Vec<Note<'_>> {
     notes
 }
 
-/// What a topology amounts to, a line each, with those of the notes that are for it alone.
+/// What a topology amounts to, line by line, with the notes that are only for it.
 fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     let rules = &topology.rules;
     let identity: Vec<_> = rules.identity.parts.iter().map(ToString::to_string).collect();
@@ -137,7 +137,7 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     text
 }
 
-/// The outputs and the changelogs; of a pattern, what they are made of.
+/// The outputs and the changelogs; for a pattern, with `{topic}` in place of the topic.
 fn derived(topology: &Topology) -> (String, String) {
     let topics: Vec<String> = match &topology.input {
         Input::Topics(topics) => topics.clone(),
@@ -177,7 +177,7 @@ fn show_kinds(kinds: &Kinds) -> String {
     format!("by {}: {named}{reads}", show_places(of))
 }
 
-/// A retention as it can be written in a topology, and when it begins anew if that is not the usual.
+/// A retention as it can be written in a topology, and what restarts it if that is not the default.
 fn retention(retention: Retention, refresh: Refresh) -> String {
     let anew = if refresh == Refresh::OnDuplicate { ", begun anew by duplicates too" } else { "" };
     match retention {

@@ -1,4 +1,4 @@
-//! `ratchet completions`: what a shell has to know to complete ratchet's commands and options.
+//! `ratchet completions`: writes a script that completes ratchet's commands and options in a shell.
 
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ pub struct Args {
 
 /// Writes the completions to standard output.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    // clap_complete panics where it cannot write, as it cannot to a closed pipe; memory never fails it
+    // into memory first: clap_complete panics if it cannot write, as to a closed pipe
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "ratchet", &mut script);
     let mut stdout = io::stdout().lock();

@@ -1,12 +1,12 @@
-//! `ratchet demo`: the whole story on the embedded cluster, in seconds.
+//! `ratchet demo`: a run, a crash and a recovery on the embedded cluster, in seconds.
 //!
-//! The same job runs over the same sample twice. Once undisturbed. Once it is killed by SIGKILL in
-//! mid-transaction, loses its state folder, and begins again with nothing but the topics. Then the two
+//! The same job processes the same sample twice: once undisturbed; and once it is killed by SIGKILL in
+//! mid-transaction, loses its state folder, and restarts with nothing but the topics. Then the two
 //! outputs are compared, partition by partition, byte for byte.
 //!
-//! The operator is `ratchet run` itself, as a child process (see [`operator`]); all numbers that are
-//! shown are what it has counted or what stands in the topics. What is shown goes to standard output,
-//! the progress bar to standard error.
+//! The operator is `ratchet run` itself, as a child process (see [`operator`]). All numbers shown are
+//! its own counts or read from the topics. The story goes to standard output, the progress bar to
+//! standard error.
 
 use std::fs;
 use std::io::{self, Write};
@@ -25,24 +25,24 @@ mod site;
 use check::{Comparison, compare};
 use operator::{Counts, Ended, Job, Operator, Program};
 use screen::{Screen, count, per_second, seconds, size};
-use site::{Site, Standing};
+use site::{Progress, Site};
 
 const EXAMPLES: &str = "\
 Examples:
   ratchet demo
 
-  # with more records, and the topics, stores and logs kept to look at
+  # with more records; keeps the topics, stores and logs
   ratchet demo --records 2000000 --dir /tmp/demo
 
 Exit codes: 0 the outputs are equal, 1 they are not or the run failed,
 2 the input is wrong.";
 
-/// How many records the sample has unless asked otherwise.
+/// How many records the sample has by default.
 const RECORDS_DEFAULT: u64 = 200_000;
-/// With fewer there would be hardly anything before the transaction that is killed.
+/// With fewer, hardly anything would precede the transaction that is killed.
 const RECORDS_MIN: u64 = 50_000;
 const RECORDS_MAX: u64 = 50_000_000;
-/// Into about how many transactions a run is to be cut; a batch that is read at once may make it fewer.
+/// About how many transactions a run should take; large batches may make it fewer.
 const TRANSACTIONS: u64 = 40;
 
 /// Options of `ratchet demo`.
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 
-    /// How many change events the sample topic gets
+    /// How many change events to write to the sample topic
     #[arg(
         long,
         value_name = "NUMBER",
@@ -63,7 +63,7 @@ pub struct Args {
     records: u64,
 }
 
-/// Why the demo ended early, or with another result than it should.
+/// Why the demo ended early, or with the wrong result.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("{0}")]
@@ -78,23 +78,23 @@ enum Error {
     Sample(#[from] serde_json::Error),
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
-    #[error("the run counted {counted} records, {expected} were to be processed")]
+    #[error("the run counted {counted} records instead of {expected}")]
     Miscounted { counted: u64, expected: u64 },
     #[error("the output differs from that of the undisturbed run; the folder {} is kept", .0.display())]
     Differs(PathBuf),
 }
 
-/// Shows the story. Fails unless the outputs are equal.
+/// Runs the demo. Fails unless the outputs are equal.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let program = Program::this().map_err(|error| Failure::run(&error))?;
     tell_in_folder(args, program).map_err(|error| match error {
         Error::Output(error) => Failure::output(&error),
-        Error::Occupied(_) => Failure::input(error.to_string(), "the demo begins from nothing"),
+        Error::Occupied(_) => Failure::input(error.to_string(), "the demo needs an empty folder"),
         error => Failure::run(&error),
     })
 }
 
-/// Tells the story in the folder that was asked for, or in one that is removed afterwards.
+/// Tells the story in the given folder, or in a temporary one.
 fn tell_in_folder(args: &Args, mut operator: impl Operator) -> Result<(), Error> {
     let folder_error = |what, path: &Path| {
         let path = path.to_owned();
@@ -102,7 +102,7 @@ fn tell_in_folder(args: &Args, mut operator: impl Operator) -> Result<(), Error>
     };
     let (dir, temporary) = match &args.dir {
         Some(dir) => {
-            fs::create_dir_all(dir).map_err(folder_error("cannot make the folder", dir))?;
+            fs::create_dir_all(dir).map_err(folder_error("cannot create the folder", dir))?;
             let mut entries = fs::read_dir(dir).map_err(folder_error("cannot read the folder", dir))?;
             if entries.next().is_some() {
                 return Err(Error::Occupied(dir.clone()));
@@ -110,23 +110,23 @@ fn tell_in_folder(args: &Args, mut operator: impl Operator) -> Result<(), Error>
             (dir.clone(), None)
         }
         None => {
-            let made = tempfile::Builder::new().prefix("ratchet-demo-").tempdir();
-            let made = made.map_err(folder_error("cannot make a folder in", &std::env::temp_dir()))?;
-            (made.path().to_owned(), Some(made))
+            let temporary = tempfile::Builder::new().prefix("ratchet-demo-").tempdir();
+            let temporary = temporary.map_err(folder_error("cannot create a folder in", &std::env::temp_dir()))?;
+            (temporary.path().to_owned(), Some(temporary))
         }
     };
     let mut screen = Screen::new(io::stdout());
-    let told = Story { dir: &dir, records: args.records, screen: &mut screen, operator: &mut operator }.tell();
-    if let (Err(Error::Differs(_)), Some(temporary)) = (&told, temporary) {
-        // Kept, as the message says: whoever sees this wants to look at it.
+    let result = Story { dir: &dir, records: args.records, screen: &mut screen, operator: &mut operator }.tell();
+    if let (Err(Error::Differs(_)), Some(temporary)) = (&result, temporary) {
+        // Kept for inspection, as the message says.
         let _ = temporary.keep();
-    } else if told.is_ok() && args.dir.is_some() {
+    } else if result.is_ok() && args.dir.is_some() {
         screen.line(format_args!("Topics, stores, configuration and logs are in {}.", dir.display()))?;
     }
-    told
+    result
 }
 
-/// The story, with everything that takes part.
+/// The story, and what it needs.
 struct Story<'a, O, W> {
     dir: &'a Path,
     records: u64,
@@ -136,21 +136,21 @@ struct Story<'a, O, W> {
 
 impl<O: Operator, W: Write> Story<'_, O, W> {
     fn tell(&mut self) -> Result<(), Error> {
-        let began = now();
+        let started = now();
         let undisturbed = Site::make(&self.dir.join("undisturbed"), self.commit_records())?;
         let killed = Site::make(&self.dir.join("killed"), self.commit_records())?;
         self.load(&[&undisturbed, &killed])?;
         let transactions = self.run_undisturbed(&undisturbed)?;
-        // About in the middle; the two runs need not be cut alike.
-        let standing = self.run_and_kill(&killed, (transactions / 2).max(1))?;
-        self.run_again(&killed, &standing)?;
+        // About in the middle; the two runs need not have the same transactions.
+        let progress = self.run_and_kill(&killed, (transactions / 2).max(1))?;
+        self.run_again(&killed, &progress)?;
         self.check(&undisturbed, &killed)?;
-        let took = seconds(began.elapsed());
+        let took = seconds(started.elapsed());
         self.screen.line(format_args!("\nNothing lost, nothing twice, nothing out of order. {took} in all."))?;
         Ok(())
     }
 
-    /// Transactions small enough that there is a middle to be killed in.
+    /// How many records a transaction has: few enough that the run can be killed in the middle.
     fn commit_records(&self) -> u64 {
         (self.records / TRANSACTIONS).max(1)
     }
@@ -171,7 +171,7 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
         Ok(())
     }
 
-    /// Runs the job with a bar that begins at `before`.
+    /// Runs the job with a bar that starts at `before`.
     fn operate(&mut self, site: &Site, before: u64, fatal_transaction: Option<u64>) -> Result<Ended, Error> {
         let bar = self.screen.bar("in", self.records);
         bar.set_position(before);
@@ -185,7 +185,7 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
         Ok(ended?)
     }
 
-    /// Answers how many transactions it took.
+    /// Returns how many transactions it took.
     fn run_undisturbed(&mut self, site: &Site) -> Result<u64, Error> {
         self.screen.line(format_args!("\n1  The job, undisturbed"))?;
         let ended = self.operate(site, 0, None)?;
@@ -194,24 +194,24 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
         Ok(ended.counts.transactions)
     }
 
-    fn run_and_kill(&mut self, site: &Site, fatal_transaction: u64) -> Result<Standing, Error> {
+    fn run_and_kill(&mut self, site: &Site, fatal_transaction: u64) -> Result<Progress, Error> {
         self.screen
             .line(format_args!("\n2  The same job over the same records, killed (SIGKILL) in mid-transaction"))?;
         self.operate(site, 0, Some(fatal_transaction))?;
-        let standing = site.standing()?;
+        let progress = site.progress()?;
         self.screen.line(format_args!(
             "   committed until then: {} records in, {} forwarded; what its open transaction held is void",
-            count(standing.processed),
-            count(standing.forwarded)
+            count(progress.processed),
+            count(progress.forwarded)
         ))?;
         let removed = site.remove_state()?;
         self.screen.line(format_args!("   its state folder is removed ({})", size(removed)))?;
-        Ok(standing)
+        Ok(progress)
     }
 
-    fn run_again(&mut self, site: &Site, standing: &Standing) -> Result<(), Error> {
+    fn run_again(&mut self, site: &Site, progress: &Progress) -> Result<(), Error> {
         self.screen.line(format_args!("\n3  Started again, with nothing but the topics"))?;
-        let ended = self.operate(site, standing.processed, None)?;
+        let ended = self.operate(site, progress.processed, None)?;
         let restored = &ended.restored;
         self.screen.line(format_args!(
             "   store rebuilt from the changelog: {} records in {}{}",
@@ -220,7 +220,7 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
             per_second(restored.records, restored.took)
         ))?;
         self.show_counts(&ended)?;
-        self.expect_count(&ended, self.records - standing.processed)
+        self.expect_count(&ended, self.records - progress.processed)
     }
 
     fn show_counts(&mut self, ended: &Ended) -> Result<(), Error> {
@@ -257,14 +257,14 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
     }
 }
 
-/// The moment, for durations that are shown and for deadlines of the child.
+/// The current time, for durations that are shown and for the child's deadlines.
 #[expect(clippy::disallowed_methods, reason = "the command line is the edge at which the real clock is read")]
 fn now() -> Instant {
     Instant::now()
 }
 
-/// Lets a moment pass between two looks at the child.
-#[expect(clippy::disallowed_methods, reason = "a process is waited for, no lane")]
+/// Waits before the child is polled again.
+#[expect(clippy::disallowed_methods, reason = "waits for a process, in no lane")]
 fn pause(length: Duration) {
     std::thread::sleep(length);
 }

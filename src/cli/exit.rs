@@ -1,18 +1,18 @@
-//! How the process ends: without the exit handlers that C libraries have registered.
+//! Ends the process without running the exit handlers that C libraries have registered.
 //!
-//! OpenSSL's would take away what threads of librdkafka still use: a client that is destroyed goes on for a moment on
-//! threads of its own, and the process would end by SIGSEGV. RocksDB's and librdkafka's wait for their threads.
+//! OpenSSL's would free what librdkafka's threads still use: a destroyed client's threads run on for a moment, and the
+//! process would end by SIGSEGV. RocksDB's and librdkafka's wait for their threads.
 
 use std::io::{self, Write};
 
-/// Ends the process with what it has written to standard output.
+/// Flushes standard output and ends the process.
 pub fn end(code: u8) -> ! {
-    // Fails only where nobody reads any more.
+    // Fails only if nobody is reading any more.
     let _ = io::stdout().flush();
     at_once(code)
 }
 
-/// Ends the process, whatever its threads are about.
+/// Ends the process, whatever its threads are doing.
 pub fn at_once(code: u8) -> ! {
     // SAFETY: `_exit` takes any number, touches no memory of this process and does not return.
     unsafe { libc::_exit(code.into()) }

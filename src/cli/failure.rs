@@ -1,5 +1,4 @@
-//! Why a command ended without having done what it was asked for, as a person reads it, and the exit code
-//! that says so to a script.
+//! Why a command failed: the message for people and the exit code for scripts.
 
 use std::error::Error;
 use std::fmt;
@@ -11,28 +10,28 @@ use super::stderr::{is_colored, say};
 use crate::capture;
 use crate::topology::Diagnostics;
 
-/// Exit code: what was asked for was done.
+/// Exit code: the command succeeded.
 pub const FINE: u8 = 0;
 /// Exit code: the run failed.
 pub const RUN_FAILED: u8 = 1;
 /// Exit code: the user's input is wrong.
 const INPUT_WRONG: u8 = 2;
 
-/// How wide a message may get before it is wrapped.
+/// The column at which messages wrap.
 const WIDTH: usize = 110;
 
 /// Why a command ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// What the user wrote in files: every mistake with its place.
+    /// Mistakes in the user's files, each with its place.
     Mistakes(Diagnostics),
-    /// What the user asked for cannot be meant.
+    /// Wrong input on the command line or in a capture.
     Input(Message),
     /// Something failed while the command ran.
     Run(Message),
-    /// Something failed that the log has told already: a run's standard error is its log, one event a line.
+    /// Something failed that was logged already: a run's standard error is its log, one event a line.
     Logged,
-    /// Whoever read standard output has had enough (`| head`). Nothing is wrong, so nothing is said.
+    /// The reader of standard output is gone (`| head`). Nothing is wrong, so nothing is reported.
     ReaderGone,
 }
 
@@ -59,7 +58,7 @@ impl Failure {
         Self::Run(Message { text: text.into(), help: Some(help.into()) })
     }
 
-    /// The run failed with `error`, and its log is where that is told.
+    /// The run failed with `error`, which is logged.
     pub fn logged(error: &dyn Error) -> Self {
         tracing::error!("{}", with_causes(error));
         Self::Logged
@@ -73,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// Tells the user, on standard error, and answers with the exit code.
+    /// Reports it on standard error, and returns the exit code.
     pub fn report(&self) -> u8 {
         let text = self.render(is_colored());
         if !text.is_empty() {
@@ -119,7 +118,7 @@ impl Message {
     }
 }
 
-/// A message as a person reads it.
+/// Renders a message for people.
 pub(super) fn render(diagnostic: &MietteDiagnostic, colored: bool) -> String {
     let styles = if colored { ThemeStyles::ansi() } else { ThemeStyles::none() };
     let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
@@ -131,7 +130,7 @@ pub(super) fn render(diagnostic: &MietteDiagnostic, colored: bool) -> String {
     }
 }
 
-/// An error and what caused it, leaving out a cause that the error has put into its own words.
+/// An error and its causes, without those whose text it already contains.
 fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -155,7 +154,7 @@ mod tests {
     struct Outer(#[source] io::Error);
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_reported_once() {
         let failure = Failure::run(&Outer(io::Error::other("no thread")));
         assert!(failure.render(false).contains("cannot start: no thread"), "{}", failure.render(false));
         #[derive(Debug, thiserror::Error)]
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_gone_is_no_failure() {
+    fn broken_pipe_is_not_reported() {
         let failure = Failure::output(&io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(matches!(failure, Failure::ReaderGone));
         assert_eq!(failure.render(true), "");
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn input_says_what_to_do() {
+    fn input_failure_shows_its_help() {
         let text = Failure::input("no such file", "give another").render(false);
         assert!(text.contains("no such file") && text.contains("help: give another"), "{text}");
     }

@@ -1,7 +1,7 @@
 //! `ratchet infer`: proposes a topology for captured records.
 //!
-//! The topology goes to standard output, with what it makes of the records in its last line; what is unsure goes to
-//! standard error.
+//! The topology goes to standard output, its last line being a comment with the verdicts on the records; what is unsure
+//! goes to standard error.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::infer::{self, Sample, Wanted, topic_of};
 
 const EXAMPLES: &str = "\
 Examples:
-  # records as they are, with keys, headers and partitions
+  # whole records, with keys, headers and partitions
   kcat -b localhost:9092 -t payments -C -e -J > captured.jsonl
   ratchet infer captured.jsonl > topologies/payments.yaml
 
@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The topology's name [default: by the topic]
+    /// The topology's name [default: derived from the topic]
     #[arg(long)]
     name: Option<String>,
 
@@ -42,11 +42,11 @@ pub struct Args {
     #[arg(long)]
     topic: Option<String>,
 
-    /// The output topic [default: the input topic with `.unique`]
+    /// The output topic [default: the input topic plus `.unique`]
     #[arg(long, value_name = "TOPIC")]
     output: Option<String>,
 
-    /// At most how many records to look at
+    /// Maximum number of records to examine
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     records: u32,
 }

@@ -1,4 +1,4 @@
-//! What several commands read before they begin: topologies and the worker's configuration.
+//! What several commands read first: topologies and the worker's configuration.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::cluster::kafka::{self, Kafka};
 use crate::config::{self, ClusterKind, Config};
 use crate::topology::{self, Loaded, Mistake, Process, Report};
 
-/// What is to run, and how.
+/// What to run, and how.
 #[derive(Debug, clap::Args)]
 pub struct Inputs {
     /// Topologies; a folder means the *.yaml in it, not deeper
@@ -19,12 +19,12 @@ pub struct Inputs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// One setting, by its path in the configuration; may be given several times
+    /// A setting, by its path in the configuration; may be repeated
     #[arg(long = "set", value_name = "a.b=c")]
     pub sets: Vec<String>,
 }
 
-/// The topologies, and the configuration. All mistakes of both are told at once.
+/// Loads the topologies and the configuration. All mistakes in both are reported at once.
 pub fn load(inputs: &Inputs) -> Result<(Vec<Loaded>, Config), Failure> {
     let takes = |property: &str, value: &str| kafka::takes(property, value).map_err(|error| error.message);
     let config = config::load_with(inputs.config.as_deref(), &inputs.sets, &Process, &takes);
@@ -43,7 +43,7 @@ pub fn load(inputs: &Inputs) -> Result<(Vec<Loaded>, Config), Failure> {
     }
 }
 
-/// Whether librdkafka takes the properties together that it takes each by itself.
+/// Whether librdkafka accepts the properties together; each alone was accepted before.
 fn check_properties(config: &Config) -> Result<(), Failure> {
     if config.cluster != ClusterKind::Kafka {
         return Ok(());
@@ -55,7 +55,7 @@ fn check_properties(config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// Shows warnings to a person.
+/// Prints warnings for people.
 pub fn show_warnings<'a>(warnings: impl IntoIterator<Item = &'a Mistake>) {
     for warning in warnings {
         say(format_args!("{}\n", warning.render(is_colored())));

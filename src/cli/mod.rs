@@ -1,10 +1,10 @@
-//! The command line: what a person types, and what comes back.
+//! The command line: its commands, their options, output and exit codes.
 //!
 //! - standard output carries data (survivors, explanations, completions), standard error everything else
 //! - exit codes: 0 fine, 1 the run failed, 2 the user's input is wrong
-//! - a reader that goes away (`| head`) ends a command quietly
+//! - a command ends quietly if the reader of its output goes away (`| head`)
 //!
-//! Each command has a module with its options (`Args`) and one function that does it.
+//! Each command has a module with its options (`Args`) and a function that runs it.
 
 use clap::{Parser, Subcommand};
 
@@ -39,7 +39,7 @@ Examples:
 Exit codes: 0 fine, 1 the run failed, 2 the input is wrong.
 Standard output carries data, standard error everything else.";
 
-/// An idempotent receiver for Kafka: drops what was already seen and what is older than what was seen,
+/// An idempotent receiver for Kafka: drops records that were seen before or are older than what was seen,
 /// forwards the rest exactly once
 #[derive(Debug, Parser)]
 #[command(name = "ratchet", version, after_help = EXAMPLES, max_term_width = 110, arg_required_else_help = true)]
@@ -50,19 +50,19 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run topologies until told to stop
+    /// Run topologies until stopped
     Run(run::Args),
     /// Find every mistake in topologies and configuration, without a cluster
     Check(check::Args),
-    /// Run the tests that topologies bring along, without a cluster
+    /// Run the tests that topologies contain, without a cluster
     Test(test::Args),
     /// Show what a topology does to captured records, without a cluster
     Replay(replay::Args),
     /// Propose a topology for captured records, with its reasons
     Infer(infer::Args),
-    /// Write a changelog that was deleted by mistake anew, from the stores
+    /// Rebuild a deleted changelog from the stores
     Changelog(changelog::Args),
-    /// Show the whole story on the embedded cluster
+    /// Show a run, a crash and a recovery on the embedded cluster
     Demo(demo::Args),
     /// Write the JSON Schema of topologies, for editors
     Schema(schema::Args),
@@ -70,18 +70,18 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// Does what the process was called for, and ends it.
+/// Runs the command, and ends the process.
 pub fn main() -> ! {
     exit::end(outcome())
 }
 
-/// Does what the process was called for, and answers with its exit code.
+/// Runs the command, and returns the exit code.
 fn outcome() -> u8 {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // help and version too come as an error, with code 0 and meant for standard output
+        // clap returns help and version as errors too, with code 0 and for standard output
         Err(error) => {
-            // fails only where nobody reads any more
+            // fails only if nobody is reading any more
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(failure::RUN_FAILED);
         }
@@ -115,7 +115,7 @@ mod tests {
     use super::Cli;
 
     #[test]
-    fn the_command_line_contradicts_nothing() {
+    fn clap_finds_no_mistake_in_the_command_line() {
         Cli::command().debug_assert();
     }
 
@@ -124,7 +124,7 @@ mod tests {
         for command in Cli::command().get_subcommands().chain([&Cli::command()]) {
             let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(examples.contains("ratchet "), "{} has no examples", command.get_name());
-            // a command that is wrapped cannot be copied
+            // a command that wraps cannot be copied
             assert!(examples.lines().all(|line| line.len() <= 79), "{} has long lines", command.get_name());
         }
     }

@@ -1,4 +1,4 @@
-//! `ratchet run`: the job, until it is told to stop.
+//! `ratchet run`: runs the job until it is stopped.
 
 use std::io;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ Examples:
     ratchet run topologies --set kafka.bootstrap.servers=kafka:9092 \\
     --set lanes=2 --set http=0.0.0.0:9464
 
-  # process what is there, then end
+  # process what is there, then exit
   ratchet run topologies/payments.yaml --config config/ratchet.yaml \\
     --until-drained
 
 Settings: defaults, then --config, then RATCHET_*, then --set; the later wins.
-SIGINT and SIGTERM finish the open transactions and leave the group, within
-25 s; another one, a second later or more, ends at once.
+SIGINT or SIGTERM: finish the open transactions and leave the group, within
+25 s. A second signal, at least 1 s later, exits at once.
 Exit codes: 0 stopped as asked, 1 the run failed, 2 the input is wrong.";
 
 /// Options of `ratchet run`.
@@ -40,7 +40,7 @@ pub struct Args {
     #[command(flatten)]
     inputs: inputs::Inputs,
 
-    /// End once everything that is in the inputs is processed; for jobs of a single instance, since
+    /// Exit once everything in the inputs is processed; only for jobs with a single instance, since
     /// it waits until this one has all partitions
     #[arg(long)]
     until_drained: bool,
@@ -50,7 +50,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = inputs::load(&args.inputs)?;
     let bars = (config.log.format == LogFormat::Text).then(Bars::on_terminal).flatten();
-    begin_logs(&config, bars.as_ref())?;
+    start_logs(&config, bars.as_ref())?;
     let variable = |name| std::env::var(name).ok();
     engine::crash::arm(variable("RATCHET_CRASH_AT").as_deref(), variable("RATCHET_CRASH_ON").as_deref())
         .map_err(|words| Failure::input(words, "unset it unless this is a drill"))?;
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), topologies = names.join(","), lanes = config.lanes, "starting");
 
-    // from here on a signal is a request, so that nothing that was begun is left half done
+    // from here on a signal is only a request, so nothing is left half done
     let stop = Arc::new(AtomicBool::new(false));
     signals::watch(Arc::clone(&stop)).map_err(|error| Failure::logged(&error))?;
     let (metrics, health) = (Metrics::new(), Health::new());
@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(server) = server {
         server.stop();
     }
-    // Whoever looks at the end of the log finds there that it was none in good order.
+    // The log's last line says whether the run ended well.
     match ended {
         Ok(()) => {
             tracing::info!("stopped");
@@ -88,20 +88,20 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Logs to standard error; above the bars, if there are any.
-fn begin_logs(config: &Config, bars: Option<&Bars>) -> Result<(), Failure> {
+/// Sets up logging to standard error, above the bars if there are any.
+fn start_logs(config: &Config, bars: Option<&Bars>) -> Result<(), Failure> {
     let format = match config.log.format {
         LogFormat::Text => logs::Format::Text,
         LogFormat::Json => logs::Format::Json,
     };
-    let begun = match bars {
+    let started = match bars {
         Some(bars) => logs::init(format, &config.log.level, bars.writer()),
         None => logs::init(format, &config.log.level, io::stderr),
     };
-    begun.map_err(|error| Failure::input(error.to_string(), "set `log.level`"))
+    started.map_err(|error| Failure::input(error.to_string(), "set `log.level`"))
 }
 
-/// Serves metrics and health where the configuration says so.
+/// Serves metrics and health if the configuration has an address for them.
 fn serve(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option<Server>, Failure> {
     let Some(address) = config.http else { return Ok(None) };
     let server = http::serve(address, metrics.clone(), health.clone()).map_err(|error| Failure::logged(&error))?;
@@ -109,7 +109,7 @@ fn serve(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option<S
     Ok(Some(server))
 }
 
-/// A topology's warning, as one line of the log.
+/// Logs a warning about a topology or the configuration, in one line.
 fn log_warning(warning: &Mistake) {
     let place = warning.position().map(|(file, line, column)| format!("{file}:{line}:{column}")).unwrap_or_default();
     tracing::warn!(place, help = warning.help_text().unwrap_or_default(), "{}", warning.message());

@@ -1,4 +1,4 @@
-//! `ratchet schema`: what an editor has to know to complete and check topologies.
+//! `ratchet schema`: writes the JSON Schema by which editors complete and check topologies.
 
 use std::io::{self, Write};
 

@@ -1,9 +1,9 @@
 //! SIGINT and SIGTERM: the first asks the run to end cleanly, the second ends it at once.
 //!
-//! A clean end finishes the transaction, leaves the group and flushes the stores. It is given
-//! [`CLEAN_END_MAX`]; whoever sends SIGTERM commonly sends SIGKILL after 30 s, and it is better to end
+//! A clean end finishes the transaction, leaves the group and flushes the stores. It may take up to
+//! [`CLEAN_END_MAX`]: SIGTERM is commonly followed by SIGKILL after 30 s, and it is better to end
 //! with a line in the log than without one. Ending early loses nothing: what is not committed is not in
-//! the store, and whoever takes the partitions over does the rest again.
+//! the store, and the partitions' next owner processes it again.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::exit;
 /// How long a clean end may take.
 const CLEAN_END_MAX: Duration = Duration::from_secs(25);
 
-/// Signals within so long a time are one request: `timeout` of coreutils signals the process and then its
+/// Signals within this time are one request: `timeout` of coreutils signals the process and then its
 /// whole group.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 
@@ -26,7 +26,7 @@ const ONE_REQUEST: Duration = Duration::from_secs(1);
 const FORCED: u8 = 1;
 
 /// Sets `stop` at the first SIGINT or SIGTERM, and ends the process at the second (not within
-/// [`ONE_REQUEST`] of the first) or after [`CLEAN_END_MAX`]. From here on neither signal does anything else.
+/// [`ONE_REQUEST`] of the first) or after [`CLEAN_END_MAX`]. This replaces the signals' default actions.
 pub fn watch(stop: Arc<AtomicBool>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (interrupt, terminate) = {
@@ -62,7 +62,7 @@ impl Signals {
                 "not stopped in time, ending at once; what is not committed will be done again"
             ),
         }
-        // Whatever waits is the very reason why the clean end does not come.
+        // without waiting for anything: some wait is what holds up the clean end
         exit::at_once(FORCED);
     }
 

@@ -1,10 +1,10 @@
-//! What is said to a person, on standard error.
+//! Messages for people, on standard error.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-/// Says this, as it is. Not by `eprint!`, which panics where nobody listens any more: that is no reason
-/// not to do what was asked for.
+/// Writes this text. Not with `eprint!`, which panics if standard error is closed: the command should still do its
+/// work then.
 pub fn say(text: impl Display) {
     let mut stderr = io::stderr().lock();
     let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());

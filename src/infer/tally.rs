@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::sample::Sample;
 use crate::dedup::{Reason, Verdict};
-use crate::rehearsal::{Partitions, Told};
+use crate::rehearsal::{Explanation, Partitions};
 use crate::topology::Topology;
 use crate::words::counted;
 
@@ -35,7 +35,7 @@ impl Tally {
             *tally.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
             *tally.topics.entry((decision.reason, record.topic.to_owned())).or_default() += 1;
             if decision.verdict == Verdict::Invalid && tally.refusal.is_none() {
-                let refusal = Told::of(model, topology).refusal;
+                let refusal = Explanation::of(model, topology).refusal;
                 let words = refusal.unwrap_or_else(|| topology.meaning(decision.reason).into_owned());
                 tally.refusal = Some(format!("{words} ({})", decision.reason));
             }

@@ -1,11 +1,10 @@
-//! One of a topology's own tests: its records are judged, and what became of them is compared with what is
-//! expected.
+//! One of a topology's own tests: judges its records, and compares the result with what is expected.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
-use super::{Partitions, Told};
+use super::{Explanation, Partitions};
 use crate::capture::{self, Captured};
 use crate::dedup::{Action, Decision, Reason, Verdict, explain, written};
 use crate::format::EntryRef;
@@ -14,26 +13,26 @@ use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMEST
 use crate::topology::{TestCase, Topology};
 use crate::words::{agreeing, counted};
 
-/// How a test came out.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What became of each record, in order; `None` where the task had stopped before it.
+    /// Each record's result, in order; `None` if the task had stopped before it.
     pub records: Vec<Option<Judged>>,
-    /// What differs from what is expected; nothing where the test has passed.
+    /// The differences from what is expected; empty if the test passed.
     pub differences: Vec<Difference>,
 }
 
 impl Outcome {
-    /// Whether all came out as expected.
+    /// Whether everything is as expected.
     pub fn passed(&self) -> bool {
         self.differences.is_empty()
     }
 }
 
-/// What became of a record.
+/// A record's result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
-    /// Where it stood: `topic:partition:offset`.
+    /// Its place: `topic:partition:offset`.
     pub place: String,
     /// The verdict.
     pub verdict: Verdict,
@@ -42,46 +41,46 @@ pub struct Judged {
     /// What was done with it.
     pub action: Action,
     /// What was read of it, and what it was compared with.
-    pub told: Told,
+    pub explanation: Explanation,
 }
 
-/// Something that is not as it was expected.
+/// Something that is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// There is not one expectation for each record.
+    /// The number of expectations is not the number of records.
     Count {
         /// How many records are given.
         given: usize,
         /// How many are expected.
         expected: usize,
     },
-    /// A record became something else.
+    /// A record has another verdict or reason.
     Record {
         /// The given record's number, from 0.
         number: usize,
-        /// What it should have become.
+        /// What it should have got.
         expected: Expected,
-        /// What it became; `None` where the task had stopped before it.
+        /// What it got; `None` if the task had stopped before it.
         got: Option<Judged>,
     },
-    /// Other records came out.
+    /// Other records were forwarded.
     Output {
-        /// The numbers of those that should have.
+        /// The numbers of those that should have been.
         expected: Vec<usize>,
-        /// The numbers of those that did.
+        /// The numbers of those that were.
         got: Vec<usize>,
     },
-    /// Something else is remembered of an identity.
+    /// An identity's entry is different, or missing.
     Entry {
-        /// What should have been.
+        /// What should be remembered.
         expected: ExpectedEntry,
-        /// The versions that are remembered of this identity, as JSON, one for each partition that knows it.
+        /// The versions that are remembered for this identity, as JSON, one for each partition that knows it.
         got: Vec<String>,
     },
 }
 
-/// Judges a test's records, each partition by itself, and compares. A file of records is looked for in
-/// `folder`, the topology's. The wall clock is the highest timestamp that is given, so that a test comes out
+/// Judges a test's records, each partition separately, and compares. A file of records is looked for in
+/// `folder`, the topology's. The wall clock is the highest timestamp in the test, so that its result is
 /// the same every day.
 pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<Outcome, capture::Error> {
     let records = records_of(topology, folder, case)?;
@@ -97,7 +96,7 @@ pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<O
         }
         let model = partitions.model(&captured.topic, captured.partition);
         let decision = model.judge(&captured.record(), wall_ms);
-        judged.push(Some(Judged::new(captured, &decision, Told::of(model, topology))));
+        judged.push(Some(Judged::new(captured, &decision, Explanation::of(model, topology))));
         if decision.action == Action::Fail {
             stopped.insert(task);
         }
@@ -178,7 +177,7 @@ fn compare(case: &TestCase, judged: &[Option<Judged>], partitions: &Partitions) 
     let entries = if case.entries.is_empty() { HashMap::new() } else { entries_of(partitions) };
     for expected in &case.entries {
         let got = entries.get(&plain_json(&expected.identity)).map(Vec::as_slice).unwrap_or_default();
-        // what is no version was told when the topology was loaded
+        // what is no version was explanation when the topology was loaded
         let version = expected.version.as_ref().map(|version| written::version(version, partitions.rules()).ok());
         if !got.iter().any(|got| version.as_ref().is_none_or(|version| version.as_ref() == Some(got))) {
             let shown = |version: &Option<Vec<u8>>| match version {
@@ -191,11 +190,11 @@ fn compare(case: &TestCase, judged: &[Option<Judged>], partitions: &Partitions) 
     differences
 }
 
-/// The versions that are remembered of each identity, which is written as plain JSON.
+/// The versions that are remembered for each identity, by the identity as plain JSON.
 fn entries_of(partitions: &Partitions) -> HashMap<String, Vec<Option<Vec<u8>>>> {
     let mut entries: HashMap<String, Vec<Option<Vec<u8>>>> = HashMap::new();
     for (key, entry) in partitions.models().flat_map(|model| model.entries()) {
-        // a model reads back what it has written itself
+        // never fails: the model has written it itself
         let Ok(entry) = EntryRef::decode(entry) else { continue };
         let version = entry.version.map(<[u8]>::to_vec);
         entries.entry(plain_json(&explain::identity(key))).or_default().push(version);
@@ -203,8 +202,8 @@ fn entries_of(partitions: &Partitions) -> HashMap<String, Vec<Option<Vec<u8>>>> 
     entries
 }
 
-/// JSON without the space between its tokens and with every text escaped alike, so that equal documents are
-/// equal texts. Not by a parser's numbers, which would round large ones.
+/// JSON without whitespace between tokens and with all strings escaped alike, so that equal documents are
+/// equal texts. Numbers are not parsed, which would round large ones.
 fn plain_json(json: &str) -> String {
     let mut plain = String::with_capacity(json.len());
     let mut rest = json;
@@ -221,7 +220,7 @@ fn plain_json(json: &str) -> String {
     plain
 }
 
-/// How many bytes the text in quotes takes that `json` begins with.
+/// The length in bytes of the quoted string at the start of `json`.
 fn string_length(json: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in json.bytes().enumerate().skip(1) {
@@ -236,13 +235,13 @@ fn string_length(json: &str) -> usize {
 }
 
 impl Judged {
-    fn new(captured: &Captured, decision: &Decision, told: Told) -> Self {
+    fn new(captured: &Captured, decision: &Decision, explanation: Explanation) -> Self {
         Self {
             place: format!("{}:{}:{}", captured.topic, captured.partition, captured.offset),
             verdict: decision.verdict,
             reason: decision.reason,
             action: decision.action,
-            told,
+            explanation,
         }
     }
 
@@ -252,7 +251,7 @@ impl Judged {
 }
 
 impl fmt::Display for Difference {
-    /// What was expected and what came, with all that tells why, in lines.
+    /// What was expected and what came, with everything that explains it, line by line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count { given, expected } => {
@@ -264,17 +263,17 @@ impl fmt::Display for Difference {
                 write!(f, "record {number}: expected {}, but the task had stopped before it", words(*expected))
             }
             Self::Record { number, expected, got: Some(got) } => {
-                let Judged { place, verdict, reason, told, .. } = got;
+                let Judged { place, verdict, reason, explanation, .. } = got;
                 writeln!(f, "record {number} ({place})")?;
                 writeln!(f, "  expected {}", words(*expected))?;
-                let why = told.refusal.as_deref().unwrap_or(reason.meaning());
+                let why = explanation.refusal.as_deref().unwrap_or(reason.meaning());
                 write!(f, "  got      {verdict} ({reason}): {why}")?;
                 let facts = [
-                    ("kind", told.kind),
-                    ("identity", told.identity.as_deref()),
-                    ("version", told.version.as_deref()),
-                    ("epoch", told.epoch.as_deref()),
-                    ("against", told.against.as_deref()),
+                    ("kind", explanation.kind),
+                    ("identity", explanation.identity.as_deref()),
+                    ("version", explanation.version.as_deref()),
+                    ("epoch", explanation.epoch.as_deref()),
+                    ("against", explanation.against.as_deref()),
                 ];
                 let known = facts.iter().filter_map(|(name, fact)| Some((name, fact.as_ref()?)));
                 known.into_iter().try_for_each(|(name, fact)| write!(f, "\n  {name:<8} {fact}"))

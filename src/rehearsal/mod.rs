@@ -1,10 +1,10 @@
-//! Rehearsals: records judged without a cluster, by the same code that judges them in a run.
+//! Rehearsals: records judged without a cluster, by the same code as in a run.
 //!
-//! - [`Partitions`]: a [`Model`] for each partition that occurs, as a run has a task for each
-//! - [`Told`]: what was read of a record and what it was compared with, as JSON for people
-//! - [`run_case`]: one of a topology's own tests, and how its [`Outcome`] differs from what is expected
+//! - [`Partitions`]: a [`Model`] for each partition, as a run has a task for each
+//! - [`Explanation`]: what was read of a record and what it was compared with, as JSON for people
+//! - [`run_case`]: one of a topology's own tests, and how its [`Outcome`] differs from the expected one
 //!
-//! No clock is read here: the wall clock is an argument, or follows from the records.
+//! No clock is read here: the wall clock is an argument, or derived from the records.
 //!
 //! **Failure**: only a capture that cannot be read is an error; everything else is an outcome.
 
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use crate::dedup::{Model, Rules};
 
 mod case;
-mod told;
+mod explanation;
 
 pub use case::{Difference, Judged, Outcome, run_case};
-pub use told::Told;
+pub use explanation::Explanation;
 
-/// A model for each partition that has occurred.
+/// A model for each partition seen so far.
 #[derive(Debug)]
 pub struct Partitions {
     rules: Arc<Rules>,
@@ -27,22 +27,22 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// No partition has occurred yet.
+    /// No partition seen yet.
     pub fn new(rules: &Arc<Rules>) -> Self {
         Self { rules: Arc::clone(rules), models: HashMap::new() }
     }
 
-    /// The partition's model, which has seen nothing yet if the partition occurs for the first time.
+    /// The partition's model; an empty one if the partition is new.
     pub fn model(&mut self, topic: &str, partition: i32) -> &mut Model {
-        // not by `entry`, which would take a copy of the topic's name for every record
+        // without `entry`, which would copy the topic's name for every record
         if !self.models.contains_key(topic) {
             self.models.insert(topic.to_owned(), HashMap::new());
         }
-        let partitions = self.models.get_mut(topic).expect("it was inserted if it was missing");
+        let partitions = self.models.get_mut(topic).expect("inserted above if missing");
         partitions.entry(partition).or_insert_with(|| Model::new(Arc::clone(&self.rules)))
     }
 
-    /// The rules that all are judged by.
+    /// The rules for all partitions.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }

@@ -1,4 +1,4 @@
-//! A topology's own tests: what passes, and how what does not is told.
+//! Goal: a topology's own tests pass or fail as they should, and differences are reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn differences(topology: &Topology, case: &TestCase) -> Vec<Difference> {
 }
 
 #[test]
-fn what_comes_out_as_expected_has_no_differences() {
+fn expected_results_have_no_differences() {
     let mut case = case(
         vec![given(FIRST), given(FIRST), given(SECOND), given(FIRST)],
         &[
@@ -75,20 +75,20 @@ fn what_comes_out_as_expected_has_no_differences() {
 }
 
 #[test]
-fn a_wrong_verdict_is_told_with_all_that_tells_why() {
+fn wrong_verdict_is_reported_with_its_explanation() {
     let case = case(vec![given(FIRST), given(SECOND)], &[(Verdict::Forwarded, None), (Verdict::Duplicate, None)]);
     let differences = differences(&payments(), &case);
     let [difference] = &differences[..] else { panic!("{differences:?}") };
-    let told = difference.to_string();
+    let text = difference.to_string();
     for part in
         ["record 1 (payments:0:1)", "expected duplicate", "got      forwarded (newer)", r#"[7,"charge"]"#, "version  2"]
     {
-        assert!(told.contains(part), "{part} is missing in\n{told}");
+        assert!(text.contains(part), "{part} is missing in\n{text}");
     }
 }
 
 #[test]
-fn a_wrong_reason_is_a_difference_where_one_is_expected() {
+fn wrong_reason_is_a_difference_if_one_is_expected() {
     let of = |reason| differences(&payments(), &case(vec![given(FIRST)], &[(Verdict::Forwarded, reason)])).len();
     assert_eq!((of(None), of(Some(Reason::First)), of(Some(Reason::Newer))), (0, 0, 1));
 }
@@ -121,7 +121,7 @@ fn outputs_and_entries_are_compared() {
 }
 
 #[test]
-fn an_entry_of_a_version_that_no_double_holds_is_compared_exactly() {
+fn version_beyond_double_precision_is_compared_exactly() {
     let of = |version: &str| {
         let mut case =
             case(vec![given(r#"{"id":1,"op":"x","v":36893488147419103233}"#)], &[(Verdict::Forwarded, None)]);
@@ -133,14 +133,14 @@ fn an_entry_of_a_version_that_no_double_holds_is_compared_exactly() {
 }
 
 #[test]
-fn where_only_the_end_is_expected_no_verdicts_need_be() {
+fn test_may_expect_only_output_or_entries() {
     let mut case = case(vec![given(FIRST), given(FIRST)], &[]);
     case.output = Some(vec![0]);
     assert_eq!(differences(&payments(), &case), []);
 }
 
 #[test]
-fn each_partition_of_each_topic_is_judged_by_itself() {
+fn each_partition_of_each_topic_is_judged_separately() {
     let mut records = vec![given(FIRST), given(FIRST), given(FIRST), given(FIRST)];
     records[1].partition = 1;
     records[2].topic = Some("elsewhere".to_owned());
@@ -150,7 +150,7 @@ fn each_partition_of_each_topic_is_judged_by_itself() {
 }
 
 #[test]
-fn offsets_go_up_in_each_partition_unless_they_are_given() {
+fn offsets_rise_in_each_partition_unless_they_are_given() {
     let mut records = vec![given(FIRST), given(SECOND), given(SECOND), given(FIRST)];
     records[1].offset = Some(5);
     records[3].offset = Some(5);
@@ -176,7 +176,7 @@ fn the_wall_clock_is_the_latest_timestamp_that_is_given() {
 }
 
 #[test]
-fn after_a_record_that_fails_its_partition_is_not_judged_any_more() {
+fn partition_is_not_judged_after_a_record_that_fails() {
     let mut topology = payments();
     Arc::make_mut(&mut topology.rules).actions.missing_identity = Action::Fail;
     let mut records = vec![given(FIRST), given("{}"), given(SECOND), given(FIRST)];
@@ -217,7 +217,7 @@ fn records_may_come_from_a_file_beside_the_topology() {
 }
 
 #[test]
-fn a_record_of_a_pattern_needs_a_topic() {
+fn record_for_a_pattern_needs_a_topic() {
     let mut topology = payments();
     topology.input = Input::Pattern { include: crate::topology::Pattern::parse("^pay").unwrap(), exclude: Vec::new() };
     let mut record = given(FIRST);

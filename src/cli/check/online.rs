@@ -1,4 +1,4 @@
-//! `ratchet check --online`: what the cluster says of the topologies' topics. It writes and creates nothing.
+//! `ratchet check --online`: checks the topologies' topics on the cluster. It writes and creates nothing.
 
 use miette::{MietteDiagnostic, Severity as Shown};
 
@@ -12,11 +12,11 @@ use crate::engine::preflight::online;
 use crate::engine::preflight::unreached::Unasked;
 use crate::topology::{Loaded, Topology};
 
-/// Asks the cluster, and tells all that was found.
+/// Queries the cluster, and reports all findings.
 pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
     let found = online::ask(config, &topologies).map_err(|Unasked { kind, finding }| match kind {
-        // Rights, a password, a property: run would be refused alike.
+        // Rights, a password, a property: `run` would be refused too.
         Kind::Refused => Failure::input(finding.message, finding.help),
         _ => Failure::run_with_help(finding.message, finding.help),
     })?;

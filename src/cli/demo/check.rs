@@ -6,12 +6,12 @@ use super::screen::{count, size};
 use crate::cluster::embedded::{Embedded, StoredRecord};
 use crate::cluster::{Cluster, Error};
 
-/// What became of one partition.
+/// The result for one partition.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// Keys, values, headers, timestamps and offsets are the same.
     Equal { records: u64, bytes: u64 },
-    /// From this record on, counted from 0, they are not; and how many there should be and are.
+    /// They differ from record `at` on, counted from 0; and how many there should be, and are.
     Different { at: usize, expected: usize, found: usize },
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// Compares a partition of `topic` on two clusters; a topic that is missing has no records.
+/// Compares a partition of `topic` on two clusters; a missing topic counts as empty.
 pub fn compare(expected: &Embedded, found: &Embedded, topic: &str, partition: i32) -> Result<Comparison, Error> {
     let read = |cluster: &Embedded| match cluster.describe_topic(topic)? {
         Some(_) => cluster.read_all(topic, partition),

@@ -1,9 +1,9 @@
-//! The operator: `ratchet run`, as a child process that is watched from outside, as any operator of it
-//! would: by `/metrics`, by its log, and by the signal that it ended with.
+//! The operator: `ratchet run` as a child process, watched from outside as any user would: by `/metrics`, by
+//! its log, and by the signal that it ended with.
 //!
-//! It is told to end (SIGTERM) when it has counted as many records as there are. `/metrics` counts what is
-//! committed, so nothing is lost by that, and the last count is exact, which the one before a child's own
-//! end would not be.
+//! It is stopped (SIGTERM) once it has counted as many records as there are. `/metrics` counts what is
+//! committed, so nothing is lost by that, and the last count is exact, which it would not be if the child
+//! exited on its own.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -20,26 +20,26 @@ use serde::Deserialize;
 use super::site::Site;
 use super::{now, pause};
 
-/// How often the child is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// How long an answer of `/metrics` may take.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
-/// A child that has counted nothing for so long hangs.
-const STILL_TIME_MAX: Duration = Duration::from_secs(60);
+/// How often the child is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a response of `/metrics` may take.
+const RESPONSE_TIME_MAX: Duration = Duration::from_secs(2);
+/// A child that has counted nothing for this long has stalled.
+const STALL_TIME_MAX: Duration = Duration::from_secs(60);
 /// How many of the child's last lines an error shows.
 const LINES_SHOWN: usize = 8;
 
 /// One run of the job.
 pub struct Job<'a> {
-    /// Where.
+    /// Where it runs.
     pub site: &'a Site,
     /// How many records there are to process.
     pub expected: u64,
-    /// In which transaction it is to be killed, between its sends and its commit.
+    /// The transaction in which to kill it, between sends and commit.
     pub fatal_transaction: Option<u64>,
 }
 
-/// Records by verdict, and the transactions that they were committed with.
+/// Records by verdict, and the number of transactions that committed them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub forwarded: u64,
@@ -87,21 +87,21 @@ fn label<'a>(line: &'a str, name: &str) -> Option<&'a str> {
 pub struct Restored {
     /// Changelog records.
     pub records: u64,
-    /// The longest that one store took; they are rebuilt side by side.
+    /// How long the slowest store took; they are rebuilt in parallel.
     pub took: Duration,
 }
 
-/// How a run has ended: as it was to.
+/// A run that has ended as it should.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ended {
-    /// What it had counted, as last heard.
+    /// Its counts when they were last scraped.
     pub counts: Counts,
     pub restored: Restored,
-    /// From its start to its end.
+    /// From start to end.
     pub took: Duration,
 }
 
-/// Why a run has ended otherwise.
+/// Why a run has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot find this program's own file: {0}")]
@@ -110,13 +110,13 @@ pub enum Error {
     Start { what: &'static str, path: PathBuf, source: io::Error },
     #[error("the operator ended with {status} instead of {expected}; its last lines:\n{lines}")]
     Ended { status: ExitStatus, expected: &'static str, lines: String },
-    #[error("the operator has processed nothing for {} s; its last lines:\n{lines}", STILL_TIME_MAX.as_secs())]
-    Still { lines: String },
+    #[error("the operator has processed nothing for {} s; its last lines:\n{lines}", STALL_TIME_MAX.as_secs())]
+    Stalled { lines: String },
 }
 
-/// Who does the job. Another one than the program stands in for it in tests.
+/// Runs the job. Tests replace the program by a stand-in.
 pub trait Operator {
-    /// Runs the job until all is processed, or until it is killed as it is to be.
+    /// Runs the job until everything is processed, or until it is killed as planned.
     fn run(&mut self, job: &Job<'_>, progress: &mut dyn FnMut(&Counts)) -> Result<Ended, Error>;
 }
 
@@ -133,7 +133,7 @@ impl Program {
     fn start(&self, job: &Job<'_>) -> Result<Running, Error> {
         let mut command = Command::new(&self.path);
         command.args(["run".as_ref(), "--config".as_ref(), job.site.config().as_os_str()]).arg(job.site.topology());
-        // Settings from the environment would win over the demo's own.
+        // Settings from the environment would override the demo's own.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RATCHET_")) {
             command.env_remove(name);
         }
@@ -148,102 +148,102 @@ impl Program {
         let mut child = child.map_err(|source| Error::Start { what: "start", path: self.path.clone(), source })?;
         let (sender, events) = mpsc::channel();
         let reading = child.stderr.take().map(|stderr| std::thread::spawn(move || follow(stderr, log, &sender)));
-        Ok(Running { child, events, reading, told: Told::default() })
+        Ok(Running { child, events, reading, log: LogSummary::default() })
     }
 }
 
 impl Operator for Program {
     fn run(&mut self, job: &Job<'_>, progress: &mut dyn FnMut(&Counts)) -> Result<Ended, Error> {
-        let (began, mut running) = (now(), self.start(job)?);
-        let (mut counts, mut counted_at, mut asked) = (Counts::default(), began, false);
+        let (started, mut running) = (now(), self.start(job)?);
+        let (mut counts, mut counted_at, mut asked) = (Counts::default(), started, false);
         let status = loop {
-            running.hear();
-            if let Some(heard) = running.told.address.and_then(scrape) {
-                if heard != counts {
+            running.read_log();
+            if let Some(scraped) = running.log.address.and_then(scrape) {
+                if scraped != counts {
                     counted_at = now();
                 }
-                counts = heard;
+                counts = scraped;
                 progress(&counts);
             }
             if counts.total() >= job.expected && !asked {
-                running.ask_to_end();
+                running.ask_to_stop();
                 asked = true;
             }
             match running.child.try_wait() {
                 Ok(Some(status)) => break status,
-                // Not to be waited for any more, which cannot be: it is this process's own child.
-                Err(_) => return Err(running.still()),
-                Ok(None) if counted_at.elapsed() > STILL_TIME_MAX => return Err(running.still()),
-                Ok(None) => pause(LOOK_INTERVAL),
+                // Cannot be waited for, which cannot happen: it is this process's own child.
+                Err(_) => return Err(running.stalled()),
+                Ok(None) if counted_at.elapsed() > STALL_TIME_MAX => return Err(running.stalled()),
+                Ok(None) => pause(POLL_INTERVAL),
             }
         };
-        let took = began.elapsed();
-        running.hear_all();
+        let took = started.elapsed();
+        running.read_rest_of_log();
         let (fits, expected) = match job.fatal_transaction {
             Some(_) => (status.signal() == Some(libc::SIGKILL), "by SIGKILL in mid-transaction"),
             None => (status.success() && asked, "by itself, with all records processed"),
         };
         if !fits {
-            return Err(Error::Ended { status, expected, lines: running.told.last_lines() });
+            return Err(Error::Ended { status, expected, lines: running.log.last_lines() });
         }
-        Ok(Ended { counts, restored: running.told.restored, took })
+        Ok(Ended { counts, restored: running.log.restored, took })
     }
 }
 
-/// The child and what it has said.
+/// The child and its log.
 struct Running {
     child: Child,
     events: Receiver<String>,
     reading: Option<JoinHandle<()>>,
-    told: Told,
+    log: LogSummary,
 }
 
 impl Running {
-    fn hear(&mut self) {
+    fn read_log(&mut self) {
         while let Ok(line) = self.events.try_recv() {
-            self.told.take(line);
+            self.log.take(line);
         }
     }
 
-    /// Hears the rest, the child having ended.
-    fn hear_all(&mut self) {
+    /// Reads the log to its end, after the child has ended.
+    fn read_rest_of_log(&mut self) {
         if let Some(reading) = self.reading.take() {
-            // A panic there has lost lines of the log, no more.
+            // A panic there only lost lines of the log.
             let _ = reading.join();
         }
-        self.hear();
+        self.read_log();
     }
 
-    fn ask_to_end(&self) {
+    fn ask_to_stop(&self) {
         if let Ok(pid) = libc::pid_t::try_from(self.child.id()) {
-            // SAFETY: `kill` takes plain numbers; the child is not waited for yet, so the id is its own.
+            // SAFETY: `kill` takes plain numbers; the child was not waited for yet, so the id is still its own.
             unsafe { libc::kill(pid, libc::SIGTERM) };
         }
     }
 
-    fn still(&mut self) -> Error {
-        self.hear();
-        Error::Still { lines: self.told.last_lines() }
+    fn stalled(&mut self) -> Error {
+        self.read_log();
+        Error::Stalled { lines: self.log.last_lines() }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Nothing of the demo outlives it. Both fail only where the child has ended already.
+        // The child must not outlive the demo. Both calls fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What the log has said so far.
+/// What is needed of the log so far.
 #[derive(Default)]
-struct Told {
+struct LogSummary {
     address: Option<SocketAddr>,
     restored: Restored,
     lines: Vec<String>,
 }
 
-/// A line of the log, as far as it is of use here.
+/// The fields of a log line that are used here.
 #[derive(Deserialize)]
 struct Line {
     message: String,
@@ -254,7 +254,7 @@ struct Line {
     took_ms: u64,
 }
 
-impl Told {
+impl LogSummary {
     fn take(&mut self, text: String) {
         if let Ok(line) = serde_json::from_str::<Line>(&text) {
             self.address = self.address.or(line.address);
@@ -274,10 +274,10 @@ impl Told {
     }
 }
 
-/// Copies the child's lines into its log, and hands them on.
+/// Copies the child's lines into its log, and passes them on.
 fn follow(stderr: impl Read, mut log: File, lines: &mpsc::Sender<String>) {
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-        // A log that cannot be written is no reason to stop the story.
+        // The demo continues if the log cannot be written.
         let _ = writeln!(log, "{line}");
         if lines.send(line).is_err() {
             break;
@@ -285,14 +285,14 @@ fn follow(stderr: impl Read, mut log: File, lines: &mpsc::Sender<String>) {
     }
 }
 
-/// Asks `/metrics`; `None` where nobody answers, which the child's end explains.
+/// Fetches `/metrics`; `None` if there is no response, as when the child has ended.
 fn scrape(address: SocketAddr) -> Option<Counts> {
-    let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIME_MAX).ok()?;
-    stream.set_read_timeout(Some(ANSWER_TIME_MAX)).ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, RESPONSE_TIME_MAX).ok()?;
+    stream.set_read_timeout(Some(RESPONSE_TIME_MAX)).ok()?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    let (head, body) = response.split_once("\r\n\r\n")?;
     head.lines().next()?.contains(" 200 ").then(|| Counts::parse(body))
 }
 
@@ -318,16 +318,16 @@ mod tests {
     }
 
     #[test]
-    fn the_log_tells_the_address_and_what_was_restored() {
-        let mut told = Told::default();
-        told.take(r#"{"level":"INFO","message":"serving","address":"127.0.0.1:1234"}"#.into());
-        told.take(r#"{"message":"store restored","task":"t:0","records":10,"took_ms":30}"#.into());
-        told.take(r#"{"message":"store restored","task":"t:1","records":5,"took_ms":40}"#.into());
-        told.take("not JSON".into());
-        assert_eq!(told.address, Some(([127, 0, 0, 1], 1234).into()));
-        assert_eq!(told.restored, Restored { records: 15, took: Duration::from_millis(40) });
-        assert!(told.last_lines().ends_with("not JSON"));
-        (0..20).for_each(|n| told.take(n.to_string()));
-        assert_eq!(told.last_lines().lines().count(), LINES_SHOWN);
+    fn address_and_restored_records_are_read_from_the_log() {
+        let mut log = LogSummary::default();
+        log.take(r#"{"level":"INFO","message":"serving","address":"127.0.0.1:1234"}"#.into());
+        log.take(r#"{"message":"store restored","task":"t:0","records":10,"took_ms":30}"#.into());
+        log.take(r#"{"message":"store restored","task":"t:1","records":5,"took_ms":40}"#.into());
+        log.take("not JSON".into());
+        assert_eq!(log.address, Some(([127, 0, 0, 1], 1234).into()));
+        assert_eq!(log.restored, Restored { records: 15, took: Duration::from_millis(40) });
+        assert!(log.last_lines().ends_with("not JSON"));
+        (0..20).for_each(|n| log.take(n.to_string()));
+        assert_eq!(log.last_lines().lines().count(), LINES_SHOWN);
     }
 }

@@ -1,11 +1,11 @@
-//! The sample topic: changes of orders, as a service delivers them that promises no more than at least once.
+//! The sample topic: changes of orders, from a service that delivers them at least once.
 //!
 //! The first events are those of `topologies/samples/orders.jsonl`, which ships with the project in the
-//! envelope of `kcat -J`; where more are wanted, the generator that has written them goes on. It is
-//! seeded, so that every run has the same events.
+//! envelope of `kcat -J`; if more are needed, the generator that wrote them continues. It is seeded, so
+//! every run has the same events.
 //!
-//! An order goes through versions. About one delivery in five is an old acquaintance: the newest version
-//! again (a duplicate), an older version again, or a version that was skipped and comes after its successor
+//! An order goes through versions. About one delivery in five brings nothing new: the newest version
+//! again (a duplicate), an older version again, or a version that was skipped and arrives after its successor
 //! (both stale).
 
 use serde::{Deserialize, Serialize};
@@ -27,9 +27,9 @@ const SEED: u64 = 0x5eed_0ade_0001;
 /// The first event's time: 2026-01-01T00:00:00Z.
 const FIRST_MS: i64 = 1_767_225_600_000;
 const BETWEEN_MS: i64 = 250;
-/// How many orders are open at a time; an older one gives way to a new one.
+/// How many orders are open at a time; a new one replaces the oldest.
 const OPEN_ORDERS: u64 = 5_000;
-/// An order that has come so far is closed, or one further.
+/// An order ends at this version, or at the one after it.
 const LAST_VERSION: u64 = 6;
 const STATUSES: [&str; 7] = ["created", "paid", "packed", "handed_over", "in_transit", "delivered", "closed"];
 
@@ -51,7 +51,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// The headers: kcat lists names and values in turn.
+    /// The headers: kcat lists names and values alternately.
     pub fn header_buf(&self) -> HeaderBuf {
         let mut headers = HeaderBuf::default();
         for pair in self.headers.chunks_exact(2) {
@@ -61,18 +61,18 @@ impl Event {
     }
 }
 
-/// All events, without end: the sample's, then the generator's.
+/// All events, endlessly: the sample's, then the generator's.
 pub fn events() -> Result<impl Iterator<Item = Event>, serde_json::Error> {
     let shipped = SAMPLE.lines().map(serde_json::from_str).collect::<Result<Vec<Event>, _>>()?;
     let more = Generator::new().skip(shipped.len());
     Ok(shipped.into_iter().chain(more))
 }
 
-/// Makes events.
+/// Generates events.
 pub struct Generator {
     random: Random,
     number: i64,
-    /// Newest version and, where one was skipped, that one, of each order that is open.
+    /// The open orders, the oldest first.
     orders: std::collections::VecDeque<Order>,
     next_order: u64,
     offsets: [i64; PARTITIONS as usize],
@@ -81,7 +81,9 @@ pub struct Generator {
 #[derive(Clone, Copy)]
 struct Order {
     id: u64,
+    /// Its newest version.
     newest: u64,
+    /// A version that was skipped, if any.
     skipped: Option<u64>,
 }
 
@@ -159,7 +161,7 @@ impl Iterator for Generator {
     }
 }
 
-/// A version of an order is the same bytes whenever it is delivered.
+/// The value of an order's version: the same bytes whenever it is delivered.
 fn payload(id: u64, version: u64) -> String {
     let mut of_order = Random(id);
     let customer = 1_000 + of_order.below(9_000);
@@ -172,7 +174,7 @@ fn payload(id: u64, version: u64) -> String {
     )
 }
 
-/// SplitMix64: the same numbers on every machine and in every release.
+/// SplitMix64, which gives the same numbers on every machine and in every release.
 struct Random(u64);
 
 impl Random {

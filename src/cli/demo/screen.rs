@@ -1,4 +1,4 @@
-//! What a person sees: lines on standard output, a bar on standard error where that is a terminal.
+//! The demo's output: lines on standard output, a bar on standard error if that is a terminal.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -16,14 +16,14 @@ impl<W: Write> Screen<W> {
         Self { out }
     }
 
-    /// Writes a line, at once.
+    /// Writes a line and flushes it.
     pub fn line(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
         writeln!(self.out, "{text}")?;
         self.out.flush()
     }
 
-    /// A bar up to `length`, with a message behind the position; so short that 80 columns hold both.
-    /// indicatif hides it where standard error is no terminal.
+    /// A bar up to `length`, with a message after the position; short enough for 80 columns.
+    /// indicatif hides it if standard error is not a terminal.
     pub fn bar(&self, message: &'static str, length: u64) -> ProgressBar {
         let bar = ProgressBar::new(length).with_message(message);
         let style = ProgressStyle::with_template("   {bar:14} {human_pos} {msg}");
@@ -32,18 +32,18 @@ impl<W: Write> Screen<W> {
     }
 }
 
-/// A number with its thousands apart.
+/// A number with thousands separators.
 pub fn count(number: u64) -> impl fmt::Display {
     indicatif::HumanCount(number)
 }
 
-/// A length of time in seconds.
+/// A duration in seconds.
 pub fn seconds(length: Duration) -> impl fmt::Display {
     let seconds = length.as_secs_f64();
     if seconds < 1.0 { format!("{seconds:.2} s") } else { format!("{seconds:.1} s") }
 }
 
-/// A rate, to two digits; nothing where too little was measured to say.
+/// A rate, to two digits; nothing if too little was measured.
 pub fn per_second(number: u64, length: Duration) -> impl fmt::Display {
     let rate = number as f64 / length.as_secs_f64();
     if !rate.is_finite() || rate < 1.0 {

@@ -1,5 +1,5 @@
-//! A place where the job runs: a folder with its own embedded cluster, state folder, topology,
-//! configuration and log.
+//! A folder in which the job runs, with its own embedded cluster, state folder, topology, configuration
+//! and log.
 
 use std::fs;
 use std::io;
@@ -11,9 +11,9 @@ use crate::cluster::embedded::Embedded;
 use crate::cluster::{Cluster, Message, NewTopic};
 use crate::record::{HeaderBuf, TopicPartition};
 
-/// The topology of the demo, as it ships.
+/// The demo's topology, as it ships.
 const TOPOLOGY: &str = include_str!("../../../topologies/samples/orders.yaml");
-/// The group of that topology.
+/// That topology's group.
 const GROUP: &str = "ratchet.orders";
 /// How many records are written to a partition at once.
 const CHUNK: usize = 2_000;
@@ -24,9 +24,9 @@ pub struct Site {
     dir: PathBuf,
 }
 
-/// How far a job has come, by what stands in the topics.
+/// A job's progress, read from the topics.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Progress {
     /// Records of the input that are committed.
     pub processed: u64,
     /// Records of the output.
@@ -34,7 +34,7 @@ pub struct Standing {
 }
 
 impl Site {
-    /// Makes the folder and writes the files; a transaction ends after `commit_records`.
+    /// Creates the folder and writes the files; a transaction ends after `commit_records`.
     pub fn make(dir: &Path, commit_records: u64) -> Result<Self, Error> {
         let site = Self { dir: dir.to_owned() };
         let write = |path: &Path, text: &str| {
@@ -62,7 +62,7 @@ impl Site {
         self.dir.join("topics")
     }
 
-    /// The folder of the stores.
+    /// The stores' folder.
     pub fn state(&self) -> PathBuf {
         self.dir.join("state")
     }
@@ -84,12 +84,12 @@ impl Site {
         )
     }
 
-    /// The cluster; nobody else can have it open meanwhile.
+    /// Opens the cluster, which only one process can have open.
     pub fn open(&self) -> Result<Embedded, Error> {
         Ok(Embedded::open(&self.topics(), sample::PARTITIONS)?)
     }
 
-    /// Writes the sample and more of its kind, `records` in all, to the input topic.
+    /// Writes `records` events to the input topic.
     pub fn load(&self, records: u64, mut loaded: impl FnMut(u64)) -> Result<(), Error> {
         let cluster = self.open()?;
         let (partition_count, settings) = (sample::PARTITIONS, &[]);
@@ -108,8 +108,8 @@ impl Site {
         Ok(())
     }
 
-    /// How far the job has come.
-    pub fn standing(&self) -> Result<Standing, Error> {
+    /// How far the job has got.
+    pub fn progress(&self) -> Result<Progress, Error> {
         let cluster = self.open()?;
         let partitions: Vec<_> = (0..sample::PARTITIONS).map(|n| TopicPartition::new(sample::INPUT, n)).collect();
         let committed = cluster.committed(GROUP, &partitions, Duration::ZERO)?;
@@ -120,10 +120,10 @@ impl Site {
                 forwarded += cluster.end(sample::OUTPUT, partition)?.unsigned_abs();
             }
         }
-        Ok(Standing { processed, forwarded })
+        Ok(Progress { processed, forwarded })
     }
 
-    /// Removes the state folder and answers how large it was.
+    /// Removes the state folder and returns its size in bytes.
     pub fn remove_state(&self) -> Result<u64, Error> {
         let path = self.state();
         let removed = byte_len(&path).and_then(|bytes| fs::remove_dir_all(&path).map(|()| bytes));
@@ -131,7 +131,7 @@ impl Site {
     }
 }
 
-/// Writes events of one partition, and forgets them.
+/// Writes events of one partition, and clears the list.
 fn append(cluster: &Embedded, events: &mut Vec<sample::Event>) -> Result<(), Error> {
     let Some(partition) = events.first().map(|event| event.partition) else { return Ok(()) };
     let headers: Vec<HeaderBuf> = events.iter().map(sample::Event::header_buf).collect();
@@ -160,7 +160,7 @@ fn byte_len(dir: &Path) -> io::Result<u64> {
     })
 }
 
-/// A path as YAML: a JSON string is one. `$${` is how the configuration writes `${`.
+/// A path as YAML: a JSON string is valid YAML. `$${` is how the configuration writes `${`.
 fn quoted(path: &Path) -> String {
     serde_json::Value::from(path.to_string_lossy().as_ref()).to_string().replace("${", "$${")
 }

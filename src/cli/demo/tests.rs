@@ -1,6 +1,5 @@
-//! Goal: the story is told with the run's own numbers, and a job that loses or repeats anything fails it.
-//! The operator here is a stand-in that keeps its store in a file: the real one is run by the tests of the
-//! built program.
+//! Goal: the demo shows the run's own numbers, and fails if a job loses or repeats anything. The operator
+//! here is a stand-in with a map for a store; the tests of the built program run the real one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +15,9 @@ use crate::record::{Headers, TopicPartition};
 const GROUP: &str = "ratchet.orders";
 const CHANGELOG: &str = "ratchet.orders.orders.changes.changelog";
 
-/// Does what the job does, in one thread, with a map for a store.
+/// Does the job's work in one thread, with a map for a store.
 struct StandIn {
-    /// Whether it forgets to rebuild its store.
+    /// Whether it fails to rebuild its store.
     forgets: bool,
 }
 
@@ -26,9 +25,9 @@ type Store = BTreeMap<u64, u64>;
 
 impl Operator for StandIn {
     fn run(&mut self, job: &Job<'_>, progress: &mut dyn FnMut(&Counts)) -> Result<Ended, operator::Error> {
-        let began = now();
+        let started = now();
         let cluster = job.site.open().unwrap();
-        // The state folder of the real one: something to remove.
+        // A state folder like the real one's, to be removed.
         fs::create_dir_all(job.site.state().join("some")).unwrap();
         fs::write(job.site.state().join("some/file"), b"four").unwrap();
         for name in [sample::OUTPUT, CHANGELOG] {
@@ -46,7 +45,7 @@ impl Operator for StandIn {
         }
         let counts = work(&cluster, job, store, progress);
         let restored = operator::Restored { records: restored, took: Duration::from_millis(1) };
-        Ok(Ended { counts, restored, took: began.elapsed() })
+        Ok(Ended { counts, restored, took: started.elapsed() })
     }
 }
 
@@ -128,14 +127,14 @@ fn tell(forgets: bool) -> (Result<(), Error>, String) {
     let mut out = Vec::new();
     let mut screen = Screen::new(&mut out);
     let operator = &mut StandIn { forgets };
-    let told = Story { dir: dir.path(), records: 8_000, screen: &mut screen, operator }.tell();
-    (told, String::from_utf8(out).unwrap())
+    let result = Story { dir: dir.path(), records: 8_000, screen: &mut screen, operator }.tell();
+    (result, String::from_utf8(out).unwrap())
 }
 
 #[test]
-fn the_story_ends_well_and_its_numbers_are_the_runs() {
-    let (told, text) = tell(false);
-    told.unwrap();
+fn demo_succeeds_and_shows_the_runs_own_numbers() {
+    let (result, text) = tell(false);
+    result.unwrap();
     let mut counts = Counts::default();
     let mut newest = Store::new();
     for event in sample::events().unwrap().take(8_000) {
@@ -166,23 +165,23 @@ fn the_story_ends_well_and_its_numbers_are_the_runs() {
 }
 
 #[test]
-fn an_operator_that_forgets_fails_the_check() {
-    let (told, text) = tell(true);
-    assert!(matches!(told, Err(Error::Differs(_))), "{text}");
+fn operator_that_forgets_its_store_fails_the_check() {
+    let (result, text) = tell(true);
+    assert!(matches!(result, Err(Error::Differs(_))), "{text}");
     assert!(text.contains("DIFFERENT from record"), "{text}");
 }
 
 #[test]
-fn a_folder_that_is_not_empty_is_left_alone() {
+fn folder_that_is_not_empty_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("mine"), b"").unwrap();
     let args = Args { dir: Some(dir.path().to_owned()), records: RECORDS_MIN };
-    let told = tell_in_folder(&args, StandIn { forgets: false });
-    assert!(matches!(told, Err(Error::Occupied(_))));
+    let result = tell_in_folder(&args, StandIn { forgets: false });
+    assert!(matches!(result, Err(Error::Occupied(_))));
 }
 
 #[test]
-fn comparisons_see_every_byte_and_every_end() {
+fn comparison_finds_different_bytes_and_different_lengths() {
     let dir = tempfile::tempdir().unwrap();
     let open = |name: &str| Embedded::open(&dir.path().join(name), 1).unwrap();
     let (one, other) = (open("one"), open("other"));
@@ -203,7 +202,7 @@ fn comparisons_see_every_byte_and_every_end() {
 }
 
 #[test]
-fn the_sample_is_what_the_generator_writes() {
+fn sample_file_is_what_the_generator_writes() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/samples/orders.jsonl");
     let written: Vec<String> =
         sample::Generator::new().take(SHIPPED).map(|event| serde_json::to_string(&event).unwrap()).collect();
@@ -222,7 +221,7 @@ fn the_sample_is_what_the_generator_writes() {
 const SHIPPED: usize = 200;
 
 #[test]
-fn numbers_read_well() {
+fn numbers_are_formatted_for_people() {
     assert_eq!(count(1_234_567).to_string(), "1,234,567");
     assert_eq!(seconds(Duration::from_millis(340)).to_string(), "0.34 s");
     assert_eq!(seconds(Duration::from_millis(12_340)).to_string(), "12.3 s");

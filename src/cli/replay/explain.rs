@@ -1,13 +1,13 @@
-//! What a replay says of each record.
+//! The explanation of one record, as `ratchet replay --explain` prints it.
 
 use crate::dedup::Decision;
 use crate::record::Record;
-use crate::rehearsal::Told;
+use crate::rehearsal::Explanation;
 
-/// One record's explanation as a JSON object in one line: topic, partition, offset, verdict, reason,
+/// A record's explanation as a JSON object in one line: topic, partition, offset, verdict, reason,
 /// identity (a list of its parts), version, epoch (a list of its parts), kind, and against: the version,
-/// epoch and last_seen of what it was compared with. The last five are null where there is nothing.
-pub fn explanation(record: &Record<'_>, decision: &Decision, told: &Told) -> String {
+/// epoch and last_seen of what it was compared with. The last five may be null.
+pub fn explained(record: &Record<'_>, decision: &Decision, explanation: &Explanation) -> String {
     let or_null = |json: &Option<String>| json.clone().unwrap_or_else(|| "null".to_owned());
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     format!(
@@ -17,10 +17,10 @@ pub fn explanation(record: &Record<'_>, decision: &Decision, told: &Told) -> Str
         record.offset,
         decision.verdict,
         decision.reason,
-        or_null(&told.identity),
-        or_null(&told.version),
-        or_null(&told.epoch),
-        told.kind.map_or_else(|| "null".to_owned(), quoted),
-        or_null(&told.against),
+        or_null(&explanation.identity),
+        or_null(&explanation.version),
+        or_null(&explanation.epoch),
+        explanation.kind.map_or_else(|| "null".to_owned(), quoted),
+        or_null(&explanation.against),
     )
 }

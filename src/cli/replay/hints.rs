@@ -1,4 +1,4 @@
-//! What a summary's counts say about the rules: each hint names what looks wrong and what to change.
+//! Hints from a summary's counts: what looks wrong in the rules, and what to change.
 
 use crate::dedup::Reason;
 use crate::words::{agreeing, counted};
@@ -6,9 +6,9 @@ use crate::words::{agreeing, counted};
 /// The word of [`crate::dedup::OnNull::FollowDelete`].
 pub const FOLLOW_DELETE: &str = "follow_delete";
 
-/// In fewer records it says nothing that there is no duplicate.
+/// Having no duplicate is only suspicious among at least this many records.
 const RECORDS_WITHOUT_DUPLICATE: u64 = 1_000_000;
-/// Shares of fewer records say nothing.
+/// Shares are only meaningful for at least this many records.
 const RECORDS_MIN: u64 = 20;
 
 /// What was counted.
@@ -22,15 +22,15 @@ pub struct Facts {
     pub stale: u64,
     /// Those that could not be judged.
     pub invalid: u64,
-    /// Duplicates because their offset was there before.
+    /// Duplicates because their offset had been seen.
     pub replayed: u64,
-    /// Those of the dropped ones that were equal to one before, other than the replayed.
+    /// Dropped records that were equal to an earlier one, without the replayed.
     pub again: Again,
-    /// Those with a version that were redelivered, other than the replayed.
+    /// Records with a version that were redelivered, without the replayed.
     pub redelivered: Redelivered,
     /// Those whose version was less than the one remembered.
     pub older: u64,
-    /// How many different verdicts and reasons there were.
+    /// How many different pairs of verdict and reason there were.
     pub reasons: usize,
     /// Those whose identity was read.
     pub identified: u64,
@@ -38,19 +38,19 @@ pub struct Facts {
     pub has_version: bool,
     /// Those that have one.
     pub versioned: u64,
-    /// What the preset says of records without a version.
+    /// What the preset says about records without a version.
     pub without_version: Option<&'static str>,
-    /// What it says of what cannot be one; it stands in the refusals.
+    /// What it says about malformed versions; `refusal` contains it.
     pub malformed_version: Option<&'static str>,
     /// Versions below the highest of their partition.
     pub falls: u64,
-    /// Those of them that were forwarded, and not for the second time.
+    /// Those of them that were forwarded, without redeliveries.
     pub falls_forwarded: u64,
     /// Identities on several partitions.
     pub on_several_partitions: u64,
     /// Null values.
     pub nulls: u64,
-    /// Null values that were not forwarded for being null.
+    /// Null values that were not forwarded because they are null.
     pub nulls_lost: u64,
     /// Deletes.
     pub deletes: u64,
@@ -58,14 +58,14 @@ pub struct Facts {
     pub on_null_value: &'static str,
     /// Those without an identity.
     pub unidentified: u64,
-    /// Why the first record that could not be judged could not be, and in which words.
+    /// Why the first such record could not be judged, and in words.
     pub refusal: Option<(Reason, String)>,
-    /// Lines that are kcat's envelope though nobody said so.
+    /// Lines in kcat's envelope, without the option that says so.
     pub like_kcat: u64,
 }
 
-/// Of the dropped records those whose partition had brought the same key, value and headers before: they were
-/// redelivered, which says nothing against the rules.
+/// Dropped records whose key, value and headers had already been seen in their partition. They were redelivered, which
+/// says nothing against the rules.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Again {
     /// Duplicates.
@@ -74,8 +74,8 @@ pub struct Again {
     pub stale: u64,
 }
 
-/// Of the records with a version those that are one of [`Again`], or whose identity had brought an equal version in
-/// that partition before: redelivered maybe with another time of sending, which says nothing against their order.
+/// Records with a version that are one of [`Again`], or whose identity had the same version in that partition before:
+/// redelivered, maybe with another time of sending, which says nothing against their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Redelivered {
     /// All of them.
@@ -97,7 +97,7 @@ impl Again {
 /// Every hint that these counts give.
 pub fn hints(facts: &Facts) -> Vec<String> {
     if facts.like_kcat > 0 {
-        // all else would follow from this
+        // every other hint would only be a consequence
         return vec!["the lines look like what `kcat -J` prints: add `--envelope kcat`".to_owned()];
     }
     let all = [
@@ -132,16 +132,16 @@ fn all_invalid(facts: &Facts) -> Option<String> {
         return None;
     }
     let change = match reason {
-        Reason::ValueMalformed => "if values are no JSON, write `value_format: bytes` under `input`",
-        Reason::KeyMalformed => "if keys are no JSON, write `key_format: bytes` under `input`",
-        Reason::IdentityNotScalar => "name a field inside it, or take all of it by `{content: PATH}`",
-        Reason::VersionMalformed if facts.malformed_version.is_some() => "`--explain` tells of each",
+        Reason::ValueMalformed => "if values are not JSON, write `value_format: bytes` under `input`",
+        Reason::KeyMalformed => "if keys are not JSON, write `key_format: bytes` under `input`",
+        Reason::IdentityNotScalar => "name a field inside it, or take all of it with `{content: PATH}`",
+        Reason::VersionMalformed if facts.malformed_version.is_some() => "`--explain` shows each record",
         Reason::VersionMalformed => "change `version`, or its `as`, to what these records have",
         Reason::VersionMissing => "change `version` to what these records have, or leave it out",
         Reason::NullValue => "write what to do with null values: `on_null_value`",
         Reason::TimestampInFuture => "raise `future_max`, or let the producers correct their clocks",
-        Reason::Late => "lengthen `retention`, or let late records through by `on_late: forward`",
-        _ => "`--explain` tells more",
+        Reason::Late => "lengthen `retention`, or let late records through with `on_late: forward`",
+        _ => "`--explain` shows more",
     };
     Some(format!("every record is invalid ({reason}): {words}; {change}"))
 }
@@ -162,8 +162,8 @@ fn redelivered(facts: &Facts) -> Option<String> {
     (facts.records >= RECORDS_MIN && again * 2 > facts.records).then(|| {
         format!(
             "{again} of {} records came again ({} with an offset that was there before, {} with the key, value and \
-             headers of a record before): the input was redelivered, and nothing has to be changed, unless records that \
-             are equal mean different things",
+             headers of an earlier record): the input was redelivered, and nothing has to be changed, unless equal \
+             records mean different things",
             facts.records,
             facts.replayed,
             facts.again.dropped()
@@ -196,8 +196,8 @@ fn too_coarse(facts: &Facts) -> Option<String> {
         )
     } else {
         format!(
-            "{what}, most of them as duplicates: `identity` may be too coarse; add what tells two things, or two \
-             changes of a thing, apart, or a `version`"
+            "{what}, most of them as duplicates: `identity` may be too coarse; add what distinguishes two things, or \
+             two changes of a thing, or a `version`"
         )
     })
 }
@@ -212,7 +212,7 @@ fn versions_missing(facts: &Facts) -> Option<String> {
 
 fn versions_fall(facts: &Facts) -> Option<String> {
     let again = facts.redelivered;
-    // What is redelivered falls whatever the rules are.
+    // Redelivered versions fall whatever the rules are.
     let (within, falls) = (facts.older - again.older, facts.falls - again.falls);
     let rarely_within = within * 4 <= falls;
     let redelivered = match again.falls {
@@ -258,9 +258,9 @@ fn nulls_lost(facts: &Facts) -> Option<String> {
     let (lost, word) = (counted(facts.nulls_lost, "null value"), facts.on_null_value);
     let were = agreeing(facts.nulls_lost, "was", "were");
     Some(format!(
-        "{lost} {were} not forwarded (`on_null_value: {word}`), and no delete stood before any: in this \
-         stream a null value may itself be the delete, as in flattened change events and in compacted topics; \
-         write `on_null_value: forward` to pass them on"
+        "{lost} {were} not forwarded (`on_null_value: {word}`), and no delete came before any: in this \
+                     stream a null value may itself be the delete, as in flattened change events and in compacted topics; \
+                     write `on_null_value: forward` to pass them on"
     ))
 }
 
@@ -296,9 +296,9 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_that_is_too_fine_or_too_coarse_is_told() {
+    fn identity_that_is_too_fine_or_too_coarse_gets_a_hint() {
         assert!(only(&judged(1_000_000)).contains("too fine"));
-        // an input that was read again says nothing of its identities
+        // an input that was read again says nothing about its identities
         let replayed = Facts { duplicate: 500, replayed: 500, ..judged(1_000_000) };
         assert!(only(&replayed).contains("too fine"));
         assert_eq!(hints(&judged(999_999)), [""; 0]);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_only_redelivered_says_nothing_against_the_rules() {
+    fn redelivered_records_are_not_blamed_on_the_rules() {
         let again = Again { duplicate: 40, stale: 120 };
         let redelivered = Redelivered { versioned: 160, stale: 120, older: 120, falls: 120 };
         let facts = Facts { duplicate: 40, stale: 120, older: 120, falls: 120, again, redelivered, ..judged(200) };
@@ -322,13 +322,13 @@ mod tests {
         let redelivered = Redelivered { versioned: 40, stale: 30, older: 30, falls: 30 };
         let few = Facts { duplicate: 10, stale: 30, older: 30, falls: 30, again, redelivered, ..judged(200) };
         assert_eq!(hints(&few), [""; 0]);
-        // what is wrong beside that is told as well
+        // anything else that is wrong is reported as well
         let coarse = Facts { duplicate: 70, ..facts };
         assert!(hints(&coarse)[1].contains("did not just come again are dropped, most of them as duplicates"));
     }
 
     #[test]
-    fn versions_that_are_missing_everywhere_are_told() {
+    fn records_that_all_lack_a_version_get_a_hint() {
         assert!(only(&Facts { versioned: 0, ..judged(3) }).contains("no record has a version"));
         assert_eq!(hints(&Facts { versioned: 0, has_version: false, ..judged(3) }), [""; 0]);
         let without_version = Some("write a position");
@@ -344,16 +344,17 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_fall_only_where_they_were_redelivered_are_not_blamed_on_the_rules() {
-        // redelivered with another time of sending: no record is quite equal to one before
+    fn versions_that_fall_only_when_redelivered_are_not_blamed_on_the_rules() {
+        // redelivered with another time of sending: no record quite equals an earlier one
         let redelivered = Redelivered { versioned: 60, stale: 60, older: 60, falls: 60 };
         let facts = Facts { falls: 60, older: 60, stale: 60, redelivered, ..judged(200) };
         assert_eq!(hints(&facts), [""; 0]);
         let forwarded = Facts { falls: 80, falls_forwarded: 20, ..facts.clone() };
         let hint = only(&forwarded);
-        let told = "versions fall within partitions 20 times, and within an identity 0 times (60 more were redelivered";
-        assert!(hint.contains(told) && hint.contains("nothing has to be changed"), "{hint}");
-        // over half of all is still nothing against the rules, though it is told
+        let expected =
+            "versions fall within partitions 20 times, and within an identity 0 times (60 more were redelivered";
+        assert!(hint.contains(expected) && hint.contains("nothing has to be changed"), "{hint}");
+        // over half of all records is reported, but not blamed on the rules
         let most = Facts { records: 100, identified: 100, versioned: 100, ..facts };
         let hint = only(&most);
         assert!(
@@ -363,27 +364,27 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_beside_what_was_redelivered_is_told_with_how_much_falls_elsewhere() {
+    fn hint_counts_falls_without_redeliveries() {
         let redelivered = Redelivered { versioned: 50, stale: 50, older: 50, falls: 50 };
         let facts = Facts { falls: 90, older: 80, stale: 80, falls_forwarded: 10, redelivered, ..judged(200) };
         let hint = only(&facts);
-        let told = "within an identity 30 times, and between identities 10 times (50 more were redelivered";
-        assert!(hint.contains(told) && hint.contains("may not be what rises"), "{hint}");
+        let expected = "within an identity 30 times, and between identities 10 times (50 more were redelivered";
+        assert!(hint.contains(expected) && hint.contains("may not be what rises"), "{hint}");
     }
 
     #[test]
-    fn identities_on_several_partitions_are_told() {
+    fn identities_on_several_partitions_get_a_hint() {
         assert!(only(&Facts { on_several_partitions: 2, ..judged(100) }).contains("2 identities"));
     }
 
     #[test]
-    fn lines_in_an_envelope_are_told_and_nothing_else() {
+    fn lines_in_an_envelope_get_no_other_hint() {
         let facts = Facts { like_kcat: 1, versioned: 0, on_several_partitions: 3, ..judged(100) };
         assert!(only(&facts).contains("--envelope kcat"));
     }
 
     #[test]
-    fn records_that_are_all_invalid_for_one_reason_are_told_with_what_to_change() {
+    fn records_all_invalid_for_one_reason_get_a_hint_what_to_change() {
         for (reason, change) in [(Reason::ValueMalformed, "value_format: bytes"), (Reason::Late, "retention")] {
             let refusal = Some((reason, "it is so".to_owned()));
             let facts = Facts { records: 4, invalid: 4, reasons: 1, refusal, ..Facts::default() };
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_preset_says_what_to_do_about_malformed_versions_nothing_else_is_advised() {
+    fn presets_advice_about_malformed_versions_replaces_the_general_one() {
         let refusal = Some((Reason::VersionMalformed, "it is too low: set it".to_owned()));
         let malformed_version = Some("set it");
         let facts = Facts { records: 4, invalid: 4, reasons: 1, refusal, malformed_version, ..Facts::default() };
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn records_without_an_identity_are_told_also_where_they_are_forwarded() {
+    fn forwarded_records_without_an_identity_get_a_hint() {
         let refusal = Some((Reason::IdentityMissing, "value.id is missing".to_owned()));
         let facts = Facts { records: 10, unidentified: 5, identified: 5, refusal, ..Facts::default() };
         assert!(only(&facts).contains("5 of 10 records have no identity"));
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn null_values_that_may_be_deletes_are_told() {
+    fn null_values_that_may_be_deletes_get_a_hint() {
         let facts = Facts { nulls: 3, nulls_lost: 3, ..judged(100) };
         let hint = only(&facts);
         assert!(hint.contains("on_null_value: forward") && hint.contains(FOLLOW_DELETE), "{hint}");

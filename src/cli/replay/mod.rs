@@ -1,7 +1,7 @@
-//! `ratchet replay`: the engine's decisions over captured records, without a cluster.
+//! `ratchet replay`: the engine's decisions on captured records, without a cluster.
 //!
-//! Every partition of the capture is judged by a model of its own, the evaluator that the engine's
-//! output is defined to equal. Survivors go to standard output in the form they came in, byte for byte.
+//! Each partition of the capture is judged by its own model: the evaluator that defines what the engine must
+//! output. Survivors go to standard output unchanged, byte for byte.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -12,7 +12,7 @@ use super::Failure;
 use super::stderr::say;
 use crate::capture::{self, Captured, Lines, Place, looks_like_kcat};
 use crate::dedup::{Action, Decision, Reason};
-use crate::rehearsal::{Partitions, Told};
+use crate::rehearsal::{Explanation, Partitions};
 use crate::topology::{self, Input, Process};
 
 mod explain;
@@ -20,7 +20,7 @@ mod hints;
 mod progress;
 mod summary;
 
-use explain::explanation;
+use explain::explained;
 use progress::Progress;
 use summary::{Seen, Summary};
 
@@ -29,16 +29,16 @@ use summary::{Seen, Summary};
 pub enum Envelope {
     /// Each line is a record's value
     None,
-    /// Each line is what `kcat -J` prints: a record with its key, headers, place and timestamp
+    /// Each line is what `kcat -J` prints: a record with its key, headers, offset and timestamp
     Kcat,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  # one value a line: which would come out?
+  # one value a line: which would be forwarded?
   ratchet replay topologies/payments.yaml captured.jsonl > survivors.jsonl
 
-  # why? one JSON object a record
+  # why? one JSON object per record
   ratchet replay topologies/payments.yaml captured.jsonl --explain |
     jq -c 'select(.verdict != \"forwarded\")'
 
@@ -64,20 +64,20 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Envelope::None)]
     envelope: Envelope,
 
-    /// The topic that lines without an envelope are of [default: the topology's first]
+    /// The topic of lines without an envelope [default: the topology's first]
     #[arg(long)]
     topic: Option<String>,
 
-    /// The partition that lines without an envelope are of [default: 0]
+    /// The partition of lines without an envelope [default: 0]
     #[arg(long, value_parser = clap::value_parser!(i32).range(0..))]
     partition: Option<i32>,
 
-    /// Print one JSON object a record instead of the survivors: where it stood, its verdict, the reason,
-    /// its identity, version, epoch and kind, and what it was compared with
+    /// Instead of the survivors, print one JSON object per record: its topic, partition and offset, its verdict
+    /// and reason, its identity, version, epoch and kind, and what it was compared with
     #[arg(long)]
     explain: bool,
 
-    /// Print counts to standard error when done, and hints where the rules look wrong. Takes memory for
+    /// Print counts to standard error at the end, and hints where the rules look wrong. Takes memory for
     /// each identity, as judging does
     #[arg(long)]
     summary: bool,
@@ -86,7 +86,7 @@ pub struct Args {
 /// Replays the records.
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.envelope == Envelope::Kcat && (args.topic.is_some() || args.partition.is_some()) {
-        let text = "--topic and --partition are for lines without an envelope: kcat's says where a record stood";
+        let text = "--topic and --partition are for lines without an envelope: kcat's names topic and partition";
         return Err(Failure::input(text, "leave them out"));
     }
     let loaded = topology::load(&args.topology, &Process)?;
@@ -108,37 +108,37 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     ended
 }
 
-/// Lines of which nobody says of which topic they are, though a pattern may mean several.
+/// The input is a pattern, and neither the lines nor an option names the topic: says what to add.
 fn without_topic(args: &Args, lines: &mut Lines) -> Result<Failure, Failure> {
     let mut first = Vec::new();
-    // nobody is asked to type a line only to be told that it is of no use
+    // do not make anybody type a line only to reject it
     if !args.files.is_empty() || !io::stdin().is_terminal() {
         lines.next(&mut first)?;
     }
     Ok(if looks_like_kcat(&first) {
         let text = "the topology reads topics by a pattern, and the first line looks like what `kcat -J` prints";
-        Failure::input(text, "add `--envelope kcat`: the lines say of which topic they are")
+        Failure::input(text, "add `--envelope kcat`: the lines name their topic")
     } else {
-        let text = "the topology reads topics by a pattern, and lines without an envelope do not say theirs";
-        Failure::input(text, "say it by `--topic`")
+        let text = "the topology reads topics by a pattern, and lines without an envelope do not name theirs";
+        Failure::input(text, "name it with `--topic`")
     })
 }
 
-/// Where a line stands that says nothing of it itself.
-struct Stands {
+/// The place of a line without an envelope.
+struct Position {
     topic: String,
     partition: i32,
     offset: i64,
 }
 
-/// A replay under way.
+/// A replay in progress.
 struct Replay {
     envelope: Envelope,
     explain: bool,
     topology: topology::Topology,
     partitions: Partitions,
-    /// Where the next line without an envelope stands.
-    next: Stands,
+    /// The place of the next line without an envelope.
+    next: Position,
     summary: Option<Summary>,
     /// Topics of the capture that the topology does not read.
     foreign: BTreeSet<String>,
@@ -151,7 +151,7 @@ impl Replay {
             envelope: args.envelope,
             explain: args.explain,
             partitions: Partitions::new(&topology.rules),
-            next: Stands { topic, partition: args.partition.unwrap_or(0), offset: 0 },
+            next: Position { topic, partition: args.partition.unwrap_or(0), offset: 0 },
             summary: args.summary.then(|| {
                 let said = [Reason::VersionMissing, Reason::VersionMalformed].map(|reason| topology.hint(reason));
                 Summary::new(&topology.rules, said)
@@ -166,15 +166,15 @@ impl Replay {
         let mut line = Vec::new();
         let mut captured = Captured::default();
         loop {
-            // whoever follows a capture as it grows shall see what it has come to
+            // somebody may be following a capture as it grows
             if lines.may_wait() {
                 output.flush().map_err(|error| Failure::output(&error))?;
-                progress.tell(lines.bytes_read());
+                progress.update(lines.bytes_read());
             }
             let Some(place) = lines.next(&mut line)? else { return Ok(()) };
             self.read(&line, place, &mut captured, progress)?;
             self.judge(&line, &captured, output)?;
-            progress.at(lines.bytes_read());
+            progress.count(lines.bytes_read());
         }
     }
 
@@ -188,10 +188,10 @@ impl Replay {
         match self.envelope {
             Envelope::Kcat => captured.read_kcat(line).map_err(|error| capture::Error::not_kcat(place, &error))?,
             Envelope::None => {
-                // whatever it is: malformed JSON is the topology's to judge, as in a run
+                // malformed JSON too: the topology says what to do with it, as in a run
                 captured.read_value(line);
                 if self.summary.is_none() && self.next.offset == 0 && looks_like_kcat(line) {
-                    // the summary has a hint of its own, from all lines
+                    // the summary has its own hint, based on more lines
                     progress.above(|| {
                         say("warning: the first line looks like what `kcat -J` prints, and was taken for a value: add \
                              `--envelope kcat`\n")
@@ -200,7 +200,7 @@ impl Replay {
                 if let Some(summary) = &mut self.summary {
                     summary.add_line(line);
                 }
-                let Stands { topic, partition, offset } = &mut self.next;
+                let Position { topic, partition, offset } = &mut self.next;
                 captured.topic.clone_from(topic);
                 (captured.partition, captured.offset) = (*partition, *offset);
                 *offset += 1;
@@ -216,24 +216,29 @@ impl Replay {
         if !self.topology.input.contains(record.topic) && !self.foreign.contains(record.topic) {
             self.foreign.insert(record.topic.to_owned());
         }
-        let is_told = self.explain || self.summary.is_some() || decision.action == Action::Fail;
-        let told = if is_told { Told::of(model, &self.topology) } else { Told::default() };
+        let needs_explanation = self.explain || self.summary.is_some() || decision.action == Action::Fail;
+        let explanation =
+            if needs_explanation { Explanation::of(model, &self.topology) } else { Explanation::default() };
         if let Some(summary) = &mut self.summary {
             let version = model.version_bytes();
-            summary.add(&Seen { record: &record, decision: &decision, told: &told, version });
+            summary.add(&Seen { record: &record, decision: &decision, explanation: &explanation, version });
         }
         let written = if self.explain {
-            writeln!(output, "{}", explanation(&record, &decision, &told))
+            writeln!(output, "{}", explained(&record, &decision, &explanation))
         } else if decision.action == Action::Forward {
             output.write_all(line).and_then(|()| output.write_all(b"\n"))
         } else {
             Ok(())
         };
         written.map_err(|error| Failure::output(&error))?;
-        if decision.action == Action::Fail { Err(stopped(&self.topology, captured, &decision, &told)) } else { Ok(()) }
+        if decision.action == Action::Fail {
+            Err(stopped(&self.topology, captured, &decision, &explanation))
+        } else {
+            Ok(())
+        }
     }
 
-    /// Tells the counts, if they were asked for, and what deserves a warning.
+    /// Prints warnings, and the summary if it was asked for.
     fn report_end(&self) {
         for topic in &self.foreign {
             say(format_args!(
@@ -247,16 +252,21 @@ impl Replay {
     }
 }
 
-/// A record for which the topology says `fail`.
-fn stopped(topology: &topology::Topology, captured: &Captured, decision: &Decision, told: &Told) -> Failure {
+/// The failure for a record for which the topology says `fail`.
+fn stopped(
+    topology: &topology::Topology,
+    captured: &Captured,
+    decision: &Decision,
+    explanation: &Explanation,
+) -> Failure {
     let Captured { topic, partition, offset, .. } = captured;
     let meaning = topology.meaning(decision.reason);
-    let message = told.refusal.as_deref().unwrap_or(&meaning);
+    let message = explanation.refusal.as_deref().unwrap_or(&meaning);
     let text = format!("the task stops at {topic}:{partition}:{offset} ({}): {message}", decision.reason);
     Failure::run_with_help(text, "the topology says `fail` for such a record; `drop` or `dead_letter` would go on")
 }
 
-/// The wall clock, in milliseconds since the epoch: by it a timestamp in the far future is told, nothing else.
+/// The wall clock, in milliseconds since the epoch; only used to recognise timestamps in the far future.
 #[expect(clippy::disallowed_methods, reason = "the command line is the edge at which the real clock is read")]
 fn wall_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -1,4 +1,4 @@
-//! How far a replay has come: a bar on a terminal, and a line every [`TELL_INTERVAL`] where standard error is none.
+//! A replay's progress: a bar on a terminal; elsewhere a line on standard error every [`TELL_INTERVAL`].
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -15,9 +15,9 @@ use crate::engine::long_work::TELL_INTERVAL;
 use crate::observe::Pace;
 use crate::words::agreeing;
 
-/// After how many records the bar is told.
+/// How many records are judged between two updates of the bar.
 const RECORDS_EVERY: u64 = 64;
-/// How often it is drawn where no record comes.
+/// How often it is redrawn while no record arrives.
 const TICK: Duration = Duration::from_millis(200);
 
 /// The bar or the lines.
@@ -26,19 +26,20 @@ pub struct Progress {
     lines: Option<RefCell<Lines>>,
     clock: SystemClock,
     records: Cell<u64>,
-    told: Arc<AtomicU64>,
+    /// How many records the bar shows.
+    shown: Arc<AtomicU64>,
 }
 
 impl Progress {
-    /// A bar up to this many bytes, or a spinner, if standard error is a terminal; lines, if it is none. Neither
-    /// where both standard error and standard output are one: survivors would run into them.
+    /// A bar up to this many bytes, or a spinner, if standard error is a terminal; lines otherwise. Neither if
+    /// standard output is a terminal too: survivors would run into them.
     pub fn begin(bytes: Option<u64>) -> Self {
-        let told = Arc::new(AtomicU64::new(0));
+        let shown = Arc::new(AtomicU64::new(0));
         let clock = SystemClock::default();
         let on_terminal = io::stderr().is_terminal();
         if io::stdout().is_terminal() || !on_terminal {
             let lines = (!on_terminal).then(|| RefCell::new(Lines::begin(clock.monotonic(), bytes)));
-            return Self { bar: ProgressBar::hidden(), lines, clock, records: Cell::new(0), told };
+            return Self { bar: ProgressBar::hidden(), lines, clock, records: Cell::new(0), shown };
         }
         let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr());
         let template = match bytes {
@@ -46,22 +47,23 @@ impl Progress {
             None => "{spinner} {records}, {bytes}",
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_style(style.with_key("records", shown(Arc::clone(&told))));
+        bar.set_style(style.with_key("records", records_key(Arc::clone(&shown))));
         bar.enable_steady_tick(TICK);
-        Self { bar, lines: None, clock, records: Cell::new(0), told }
+        Self { bar, lines: None, clock, records: Cell::new(0), shown }
     }
 
-    /// One more record was judged; so many bytes have been read.
-    pub fn at(&self, bytes: u64) {
+    /// Counts a judged record. `bytes` is how many have been read so far.
+    pub fn count(&self, bytes: u64) {
         let records = self.records.get() + 1;
         self.records.set(records);
         if records.is_multiple_of(RECORDS_EVERY) {
-            self.tell(bytes);
+            self.update(bytes);
         }
     }
 
-    /// The next record may have to be waited for; so many bytes have been read.
-    pub fn tell(&self, bytes: u64) {
+    /// Brings the bar or the lines up to date, as before waiting for the next record. `bytes` is how many have been
+    /// read so far.
+    pub fn update(&self, bytes: u64) {
         let records = self.records.get();
         if let Some(lines) = &self.lines {
             let line = lines.borrow_mut().at(self.clock.monotonic(), records, bytes);
@@ -69,48 +71,48 @@ impl Progress {
                 say(format_args!("{line}\n"));
             }
         } else if !self.bar.is_hidden() {
-            self.told.store(records, Ordering::Relaxed);
+            self.shown.store(records, Ordering::Relaxed);
             self.bar.set_position(bytes);
         }
     }
 
-    /// Has something said where the bar does not run into it.
+    /// Runs `say` with the bar hidden, so that they do not mix.
     pub fn above(&self, say: impl FnOnce()) {
         self.bar.suspend(say);
     }
 
-    /// Takes the bar away.
+    /// Clears the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// What stands in for the bar in a file or a pipe.
+/// Replaces the bar in a file or a pipe.
 struct Lines {
     /// When a line was last written.
-    told: Duration,
+    last_written: Duration,
     records: Pace,
-    /// Of the bytes it may be known how many there are.
     bytes: Pace,
+    /// `None` if it is not known.
     bytes_total: Option<u64>,
 }
 
 impl Lines {
     fn begin(now: Duration, bytes_total: Option<u64>) -> Self {
         let bytes = Pace::begin(now, bytes_total.unwrap_or(0));
-        Self { told: now, records: Pace::begin(now, 0), bytes, bytes_total }
+        Self { last_written: now, records: Pace::begin(now, 0), bytes, bytes_total }
     }
 
-    /// So many records were judged and so many bytes read: the line that is due, if one is.
+    /// The line that is due after this many records and bytes, if one is.
     fn at(&mut self, now: Duration, records: u64, bytes: u64) -> Option<String> {
         self.records.at(now, records, 0);
         // a file may have grown meanwhile
         let total = self.bytes_total.map(|total| total.max(bytes));
         self.bytes.at(now, bytes, total.unwrap_or(bytes) - bytes);
-        if now.saturating_sub(self.told) < TELL_INTERVAL {
+        if now.saturating_sub(self.last_written) < TELL_INTERVAL {
             return None;
         }
-        self.told = now;
+        self.last_written = now;
         let mut line = format!("{} {}", HumanCount(records), agreeing(records, "record", "records"));
         if let Some(rate) = self.records.per_second() {
             let _ = write!(line, ", {}/s", HumanCount(rate as u64));
@@ -126,15 +128,15 @@ impl Lines {
     }
 }
 
-/// Shows how many records were judged, and how many in a second; each drawing is a look at the clock.
-fn shown(told: Arc<AtomicU64>) -> impl Fn(&ProgressState, &mut dyn Write) + Clone + Send + Sync + 'static {
+/// The template's `records`: how many were judged, and how many per second. Reads the clock at each drawing.
+fn records_key(shown: Arc<AtomicU64>) -> impl Fn(&ProgressState, &mut dyn Write) + Clone + Send + Sync + 'static {
     let clock = SystemClock::default();
     let pace = Arc::new(Mutex::new(Pace::begin(clock.monotonic(), 0)));
     move |_, text| {
         // the pace is numbers: a panic elsewhere cannot leave them half written
         let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
-        pace.at(clock.monotonic(), told.load(Ordering::Relaxed), 0);
-        // what cannot be drawn is not
+        pace.at(clock.monotonic(), shown.load(Ordering::Relaxed), 0);
+        // what cannot be drawn is left out
         let _ = write!(text, "{} {}", HumanCount(pace.done()), agreeing(pace.done(), "record", "records"));
         if let Some(rate) = pace.per_second() {
             let _ = write!(text, ", {}/s", HumanCount(rate as u64));
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_records_rate_share_and_estimate() {
+    fn line_shows_records_rate_share_and_time_left() {
         let mut lines = Lines::begin(Duration::ZERO, Some(4_000_000));
         assert_eq!(lines.at(Duration::from_millis(400), 400, 40_000), None, "it is too early");
         let line = lines.at(TELL_INTERVAL, 10_000, 1_000_000);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_end_is_not_known_a_line_tells_records_and_rate() {
+    fn line_without_a_known_end_shows_records_and_rate() {
         let mut lines = Lines::begin(Duration::ZERO, None);
         let line = lines.at(TELL_INTERVAL, 10_000, 1_000_000);
         assert_eq!(line.as_deref(), Some("10,000 records, 1,000/s"));

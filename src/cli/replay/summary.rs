@@ -1,8 +1,8 @@
-//! Counts of what was judged, and of what else tells whether the rules fit.
+//! Counts of verdicts, and of other facts that show whether the rules fit.
 //!
-//! Memory: 32 bytes and a table's slack for each identity, up to [`IDENTITIES_MAX`]; what is beyond is said. And 8 bytes
-//! and a table's slack for each different record, and for each version of an identity, up to [`KNOWN_MAX`] of either;
-//! beyond, redelivery is not told from the rest.
+//! Memory: 32 bytes plus the table's slack for each identity, up to [`IDENTITIES_MAX`]; the summary says if there were
+//! more. And 8 bytes plus slack for each distinct record, and for each version of an identity, up to [`KNOWN_MAX`] of
+//! either; beyond that, redeliveries are not recognised.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -12,40 +12,40 @@ use super::hints::{self, Facts};
 use crate::capture::looks_like_kcat;
 use crate::dedup::{Action, Decision, OnNull, Reason, Rules, Verdict};
 use crate::record::Record;
-use crate::rehearsal::Told;
+use crate::rehearsal::Explanation;
 
-/// So many identities are watched for being on several partitions.
+/// Maximum number of identities that are watched for being on several partitions.
 const IDENTITIES_MAX: usize = 10_000_000;
-/// So many different records, and so many versions of identities, are known again.
+/// Maximum number of distinct records, and of versions of identities, that are remembered.
 const KNOWN_MAX: usize = 10_000_000;
-/// So many epochs are told apart.
+/// Maximum number of epochs that are counted.
 const EPOCHS_MAX: usize = 1000;
-/// So many lines are looked at for being an envelope that nobody spoke of.
-const LINES_LOOKED_AT: u64 = 100;
-/// So many partitions, or epochs, are named.
+/// How many lines are checked for an envelope that no option mentions.
+const LINES_CHECKED: u64 = 100;
+/// Maximum number of partitions, or epochs, that are named.
 const NAMED_MAX: usize = 8;
 
-/// A record that was judged.
+/// A judged record.
 pub struct Seen<'a> {
     /// The record.
     pub record: &'a Record<'a>,
-    /// What became of it.
+    /// Its verdict, reason and action.
     pub decision: &'a Decision,
     /// What was read of it.
-    pub told: &'a Told,
+    pub explanation: &'a Explanation,
     /// Its version's bytes, which sort as versions do within an epoch.
     pub version: Option<&'a [u8]>,
 }
 
-/// Counts.
+/// What was counted so far.
 #[derive(Debug)]
 pub struct Summary {
     rules: RulesFacts,
     counts: BTreeMap<(Verdict, Reason), u64>,
     places: Places,
-    /// Records, by their partition, key, value and headers.
+    /// Records seen, by partition, key, value and headers.
     records: Known,
-    /// Versions, with partition, identity and epoch.
+    /// Versions seen, by partition, identity and epoch.
     versions: Known,
     streams: BTreeMap<(String, i32), Stream>,
     epochs: BTreeSet<String>,
@@ -53,7 +53,7 @@ pub struct Summary {
     lines: u64,
 }
 
-/// What of the rules decides which hints make sense.
+/// Which hints make sense with these rules.
 #[derive(Debug)]
 struct RulesFacts {
     has_version: bool,
@@ -69,7 +69,7 @@ struct Stream {
 }
 
 impl Summary {
-    /// Nothing was judged yet. The preset says this of records without a version, and of what cannot be one.
+    /// Nothing judged yet. The two texts are the preset's, for records without a version and with a malformed one.
     pub fn new(rules: &Rules, [without_version, malformed_version]: [Option<&'static str>; 2]) -> Self {
         let null_value = match rules.actions.null_value {
             OnNull::Act(action) => action.as_str(),
@@ -88,9 +88,9 @@ impl Summary {
         }
     }
 
-    /// Looks at a line that is taken for a value.
+    /// Checks whether a line that is taken for a value looks like an envelope.
     pub fn add_line(&mut self, line: &[u8]) {
-        if self.lines < LINES_LOOKED_AT {
+        if self.lines < LINES_CHECKED {
             self.lines += 1;
             self.facts.like_kcat += u64::from(looks_like_kcat(line));
         }
@@ -98,30 +98,30 @@ impl Summary {
 
     /// Counts a record.
     pub fn add(&mut self, seen: &Seen<'_>) {
-        let Seen { record, decision, told, version } = seen;
+        let Seen { record, decision, explanation, version } = seen;
         *self.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
         if record.value.is_none() {
             self.facts.nulls += 1;
             let is_lost = matches!(decision.reason, Reason::NullValue | Reason::TombstoneNotOwed);
             self.facts.nulls_lost += u64::from(is_lost && decision.action != Action::Forward);
         }
-        self.facts.deletes += u64::from(told.kind == Some("delete"));
-        if self.facts.refusal.is_none() && (decision.verdict == Verdict::Invalid || told.refusal.is_some()) {
-            let words = told.refusal.as_deref().unwrap_or(decision.reason.meaning());
+        self.facts.deletes += u64::from(explanation.kind == Some("delete"));
+        if self.facts.refusal.is_none() && (decision.verdict == Verdict::Invalid || explanation.refusal.is_some()) {
+            let words = explanation.refusal.as_deref().unwrap_or(decision.reason.meaning());
             self.facts.refusal = Some((decision.reason, words.to_owned()));
         }
-        if let Some(identity) = &told.identity {
+        if let Some(identity) = &explanation.identity {
             self.facts.identified += 1;
             self.places.add(record.topic, record.partition, identity);
         }
-        if let Some(epoch) = &told.epoch
+        if let Some(epoch) = &explanation.epoch
             && self.epochs.len() < EPOCHS_MAX
             && !self.epochs.contains(epoch)
         {
             self.epochs.insert(epoch.clone());
         }
         let is_dropped = matches!(decision.verdict, Verdict::Duplicate | Verdict::Stale);
-        // What was recognised by its offset was not read.
+        // A record that was recognised by its offset was not read.
         let came_again = decision.reason != Reason::Replayed && self.records.add(&content(record)) && is_dropped;
         if came_again {
             let again = &mut self.facts.again;
@@ -135,8 +135,9 @@ impl Summary {
 
     fn add_version(&mut self, seen: &Seen<'_>, version: &[u8], came_again: bool) {
         self.facts.versioned += 1;
-        let Seen { record, decision, told, .. } = seen;
-        let known = self.versions.add(&(record.topic, record.partition, &told.identity, &told.epoch, version));
+        let Seen { record, decision, explanation, .. } = seen;
+        let known =
+            self.versions.add(&(record.topic, record.partition, &explanation.identity, &explanation.epoch, version));
         let was_redelivered = came_again || known;
         if was_redelivered {
             let redelivered = &mut self.facts.redelivered;
@@ -145,7 +146,7 @@ impl Summary {
             redelivered.older += u64::from(decision.reason == Reason::VersionOlder);
         }
         let stream = self.streams.entry((record.topic.to_owned(), record.partition)).or_default();
-        let highest = stream.highest.entry(told.epoch.clone()).or_default();
+        let highest = stream.highest.entry(explanation.epoch.clone()).or_default();
         if version < highest.as_slice() {
             stream.falls += 1;
             self.facts.falls += 1;
@@ -226,26 +227,26 @@ impl Summary {
     }
 }
 
-/// What is said where not all of them are named.
+/// How many were not named, if any.
 fn more(count: usize) -> String {
     if count > NAMED_MAX { format!(" and {} more", count - NAMED_MAX) } else { String::new() }
 }
 
-/// A share in percent.
+/// A share as a percentage.
 fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "none".to_owned();
     }
-    // the counts of a capture are far below what a double holds
+    // a capture's counts are far below what a double holds exactly
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// What makes a record the same as another one of its partition.
+/// What equal records of a partition have in common.
 fn content<'a>(record: &Record<'a>) -> impl Hash + use<'a> {
     (record.topic, record.partition, record.key, record.value, record.headers)
 }
 
-/// What was seen, by a hash.
+/// A set of hashes of what was seen.
 #[derive(Debug, Default)]
 struct Known {
     hasher: RandomState,
@@ -253,15 +254,15 @@ struct Known {
 }
 
 impl Known {
-    /// Adds something; says whether there was an equal one. Among millions two different ones are hardly ever taken for
-    /// one, and a hint is all that would be wrong then.
+    /// Adds something; returns whether an equal one was there. Collisions are very rare among millions, and would at
+    /// worst give a wrong hint.
     fn add(&mut self, what: &impl Hash) -> bool {
         let hash = self.hasher.hash_one(what);
         if self.hashes.len() < KNOWN_MAX { !self.hashes.insert(hash) } else { self.hashes.contains(&hash) }
     }
 }
 
-/// On which partition each identity was seen, by its hash.
+/// The partition on which each identity was seen, by the identity's hash.
 #[derive(Debug, Default)]
 struct Places {
     hashers: [RandomState; 2],
@@ -269,12 +270,12 @@ struct Places {
     several: u64,
 }
 
-/// In place of a partition: there were several.
+/// Instead of a partition: there were several.
 const SEVERAL: i32 = -1;
 
 impl Places {
     fn add(&mut self, topic: &str, partition: i32, identity: &str) {
-        // two hashes with secret keys: no two identities of a capture are ever taken for one
+        // two hashes with random keys, so that no two identities of a capture collide
         let [high, low] = [0, 1].map(|index| u128::from(self.hashers[index].hash_one((topic, identity))));
         let hash = high << 64 | low;
         if self.is_full() && !self.partitions.contains_key(&hash) {
@@ -304,9 +305,15 @@ mod tests {
         Summary::new(&rules, [None; 2])
     }
 
-    fn add(summary: &mut Summary, place: (&str, i32), told: &Told, version: Option<&[u8]>, decision: &Decision) {
+    fn add(
+        summary: &mut Summary,
+        place: (&str, i32),
+        explanation: &Explanation,
+        version: Option<&[u8]>,
+        decision: &Decision,
+    ) {
         let (topic, partition) = place;
-        // no record is equal to another one
+        // no two records are equal
         let value = format!("{{\"sent_at\":{}}}", summary.facts().records);
         let record = Record {
             topic,
@@ -317,23 +324,23 @@ mod tests {
             value: Some(value.as_bytes()),
             headers: Default::default(),
         };
-        summary.add(&Seen { record: &record, decision, told, version });
+        summary.add(&Seen { record: &record, decision, explanation, version });
     }
 
     fn decision(verdict: Verdict, reason: Reason) -> Decision {
         Decision { verdict, reason, ..Decision::REPLAYED }
     }
 
-    fn told(identity: &str, epoch: Option<&str>) -> Told {
-        Told { identity: Some(identity.to_owned()), epoch: epoch.map(str::to_owned), ..Told::default() }
+    fn explained(identity: &str, epoch: Option<&str>) -> Explanation {
+        Explanation { identity: Some(identity.to_owned()), epoch: epoch.map(str::to_owned), ..Explanation::default() }
     }
 
     #[test]
-    fn an_identity_counts_once_however_many_partitions_it_is_on() {
+    fn identity_on_three_partitions_counts_once() {
         let mut summary = summary();
         for place in [("a", 0), ("a", 1), ("a", 2), ("a", 0), ("b", 5), ("b", 5)] {
-            add(&mut summary, place, &told("[1]", None), None, &Decision::REPLAYED);
-            add(&mut summary, place, &Told::default(), None, &Decision::REPLAYED);
+            add(&mut summary, place, &explained("[1]", None), None, &Decision::REPLAYED);
+            add(&mut summary, place, &Explanation::default(), None, &Decision::REPLAYED);
         }
         assert_eq!(summary.places.several, 1);
         let text = summary.to_string();
@@ -341,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_came_again_if_its_headers_did_too() {
+    fn record_with_other_headers_is_not_a_redelivery() {
         let mut known = Known::default();
         let mut headers = HeaderBuf::default();
         let mut add = |version: &[u8]| {
@@ -362,10 +369,10 @@ mod tests {
     }
 
     #[test]
-    fn versions_fall_within_their_partition_and_epoch() {
+    fn falling_versions_are_counted_per_partition_and_epoch() {
         let mut summary = summary();
         let mut see = |partition, version: &[u8], epoch| {
-            add(&mut summary, ("a", partition), &told("[1]", epoch), Some(version), &Decision::REPLAYED);
+            add(&mut summary, ("a", partition), &explained("[1]", epoch), Some(version), &Decision::REPLAYED);
         };
         see(0, &[5], None);
         see(0, &[4], None);
@@ -380,19 +387,19 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_with_a_version_that_it_had_before_was_redelivered() {
+    fn record_with_a_known_version_of_its_identity_is_a_redelivery() {
         let mut summary = summary();
         let mut see = |partition, identity, version: &[u8], decision: &Decision| {
-            add(&mut summary, ("a", partition), &told(identity, None), Some(version), decision);
+            add(&mut summary, ("a", partition), &explained(identity, None), Some(version), decision);
         };
         let (new, old) = (decision(Verdict::Forwarded, Reason::Newer), decision(Verdict::Stale, Reason::VersionOlder));
         see(0, "[1]", &[5], &new);
         see(0, "[2]", &[4], &new);
         see(0, "[1]", &[6], &new);
-        // each of these came before, there
+        // both came before, in this partition
         see(0, "[1]", &[5], &old);
         see(0, "[2]", &[4], &decision(Verdict::Duplicate, Reason::VersionEqual));
-        // and none of these
+        // none of these did
         see(0, "[2]", &[3], &old);
         see(1, "[1]", &[6], &new);
         see(1, "[1]", &[5], &old);
@@ -402,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_judged_has_no_share() {
+    fn summary_of_no_records_has_no_share() {
         assert!(summary().to_string().contains("duplicates: none"));
     }
 }

@@ -1,8 +1,7 @@
-//! Restores and the sweepers' walks as bars on a terminal, one of each kind for each topology, below the log.
+//! Progress bars for restores and sweeps on a terminal, one of each kind for each topology, below the log.
 //!
-//! Bars and log lines share one terminal: whoever writes a line takes the bars away, writes, and has them drawn
-//! again, all under one lock, so that neither tears the other. A terminal that has gone away is no trouble:
-//! what cannot be drawn is not.
+//! Bars and log lines share one terminal: to write a line, the bars are cleared, the line is written and the bars
+//! are redrawn, all under one lock, so that they never mix. If the terminal goes away, the bars are silently dropped.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -19,11 +18,11 @@ use crate::observe::{LongWork, Metrics, Pace, Work};
 use crate::record::TopicPartition;
 use crate::words::{agreeing, counted};
 
-/// How often the bars are brought up to date.
+/// How often the bars are updated.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How often they are drawn in a second, at the most.
-const DRAWN_PER_SECOND: u8 = 10;
-/// Walks that are over sooner have no bar: most are short and come again and again, and it would flicker.
+/// How often they are drawn per second, at most.
+const DRAWS_PER_SECOND_MAX: u8 = 10;
+/// Shorter sweeps get no bar: most are short and frequent, and the bar would flicker.
 const SWEEP_SHOWN_AFTER: Duration = Duration::from_secs(1);
 
 /// A terminal that can show bars.
@@ -31,7 +30,7 @@ pub struct Bars {
     multi: MultiProgress,
 }
 
-/// Bars that are being shown.
+/// Bars on screen.
 pub struct Shown {
     multi: MultiProgress,
     stop: Arc<AtomicBool>,
@@ -41,17 +40,17 @@ pub struct Shown {
 impl Bars {
     /// Bars on standard error, if that is a terminal.
     pub fn on_terminal() -> Option<Self> {
-        let target = || ProgressDrawTarget::term_like_with_hz(Box::new(Lenient::stderr()), DRAWN_PER_SECOND);
+        let target = || ProgressDrawTarget::term_like_with_hz(Box::new(Lenient::stderr()), DRAWS_PER_SECOND_MAX);
         io::stderr().is_terminal().then(|| Self { multi: MultiProgress::with_draw_target(target()) })
     }
 
-    /// Writes to standard error, above the bars.
+    /// A writer to standard error, above the bars.
     pub fn writer(&self) -> impl Fn() -> Above + Send + Sync + 'static {
         let multi = self.multi.clone();
         move || Above(multi.clone())
     }
 
-    /// Shows a bar for each topology with restores, and one for each with walks, for as long as it has any.
+    /// Shows a bar for each topology that restores, and one for each that sweeps, while it does.
     pub fn show(self, metrics: Metrics) -> Shown {
         let stop = Arc::new(AtomicBool::new(false));
         let (multi, stopped) = (self.multi.clone(), Arc::clone(&stop));
@@ -69,17 +68,17 @@ impl Bars {
 }
 
 impl Shown {
-    /// Takes the bars away.
+    /// Clears the bars.
     pub fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
-        // were it to have panicked, there is nothing that it would leave undone
+        // a panic there leaves nothing undone
         let _ = self.thread.join();
         let _ = self.multi.clear();
     }
 }
 
-/// What is written here stands above the bars.
+/// Writes above the bars.
 pub struct Above(MultiProgress);
 
 impl Write for Above {
@@ -96,10 +95,10 @@ impl Write for Above {
     }
 }
 
-/// A topology's restores, or its walks.
+/// A topology's restores, or its sweeps.
 type Kind = (String, Work);
 
-/// A kind's bar.
+/// The bar of one kind.
 struct Row {
     bar: ProgressBar,
     episode: Episode,
@@ -112,19 +111,19 @@ impl Row {
     }
 }
 
-/// Brings the bars in line with the work.
+/// Updates the bars to the work in progress.
 fn follow(bars: &mut BTreeMap<Kind, Row>, multi: &MultiProgress, now: Duration, long_work: Vec<LongWork>) {
     let mut by_kind: BTreeMap<Kind, Vec<LongWork>> = BTreeMap::new();
     for work in long_work {
         by_kind.entry((work.topology.clone(), work.work)).or_default().push(work);
     }
     bars.retain(|kind, row| {
-        let goes_on = by_kind.contains_key(kind);
-        if !goes_on {
+        let continues = by_kind.contains_key(kind);
+        if !continues {
             row.bar.finish_and_clear();
             multi.remove(&row.bar);
         }
-        goes_on
+        continues
     });
     for (kind, long_work) in by_kind {
         let Row { bar, episode, is_drawn } = bars.entry(kind).or_insert_with_key(|kind| Row::begin(kind, now));
@@ -134,7 +133,7 @@ fn follow(bars: &mut BTreeMap<Kind, Row>, multi: &MultiProgress, now: Duration, 
         bar.set_length(done + remaining);
         bar.set_position(done);
         if !*is_drawn && episode.is_shown() {
-            // only now, so that it is never drawn empty
+            // only now, so it is never drawn empty
             *bar = multi.add(bar.clone());
             *is_drawn = true;
         }
@@ -143,16 +142,16 @@ fn follow(bars: &mut BTreeMap<Kind, Row>, multi: &MultiProgress, now: Duration, 
 
 fn bar(topology: &str) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix} {bar:24} {percent:>3} %  {wide_msg}");
-    // made hidden: it is drawn for the first time when the others know of it
+    // hidden until it is added to the other bars
     ProgressBar::hidden()
         .with_prefix(topology.to_owned())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// A topology's work of one kind, from when there was none to when there is none any more.
+/// A topology's work of one kind, from the first partition's start to the last one's end.
 struct Episode {
     work: Work,
-    /// What each partition has done, and what remains of it.
+    /// How much each partition has done, and how much remains.
     partitions: BTreeMap<TopicPartition, (u64, u64)>,
     at_work: usize,
     pace: Pace,
@@ -163,12 +162,12 @@ impl Episode {
         Self { work, partitions: BTreeMap::new(), at_work: 0, pace: Pace::begin(now, 0) }
     }
 
-    /// Whether it has a bar.
+    /// Whether it gets a bar.
     fn is_shown(&self) -> bool {
         self.work == Work::Restore || self.pace.took() >= SWEEP_SHOWN_AFTER
     }
 
-    /// What is worked on now. What is not any more has ended, and counts as done.
+    /// Updates it to the work in progress. A partition that is missing has ended, and counts as done.
     fn at(&mut self, now: Duration, long_work: &[LongWork]) {
         for (done, remaining) in self.partitions.values_mut() {
             (*done, *remaining) = (*done + *remaining, 0);
@@ -201,7 +200,7 @@ impl std::fmt::Display for Episode {
     }
 }
 
-/// A terminal on which drawing always succeeds; once it has failed, nothing more is drawn.
+/// A terminal that never reports an error: once drawing has failed, nothing more is drawn.
 #[derive(Debug)]
 struct Lenient {
     term: Term,
@@ -276,12 +275,12 @@ mod tests {
         at_work(Work::Restore, partition, done, remaining)
     }
 
-    fn walk(partition: i32, done: u64, remaining: u64) -> LongWork {
+    fn sweep(partition: i32, done: u64, remaining: u64) -> LongWork {
         at_work(Work::Sweep, partition, done, remaining)
     }
 
     #[test]
-    fn a_bar_tells_what_remains_the_rate_and_an_estimate() {
+    fn bar_shows_remaining_records_rate_and_time_left() {
         let mut episode = Episode::begin(Work::Restore, Duration::ZERO);
         episode.at(Duration::ZERO, &[restore(0, 0, 2_000_000), restore(1, 0, 1_000_000)]);
         assert_eq!(episode.to_string(), "restoring 2 partitions: 3,000,000 records to go");
@@ -291,26 +290,26 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_of_walks_counts_entries() {
+    fn bar_of_sweeps_counts_entries() {
         let mut episode = Episode::begin(Work::Sweep, Duration::ZERO);
-        episode.at(Duration::from_secs(1), &[walk(0, 40_000, 960_000)]);
+        episode.at(Duration::from_secs(1), &[sweep(0, 40_000, 960_000)]);
         let text = "looking for expired entries in 1 partition: 960,000 entries to go, 40,000/s, 24s left";
         assert_eq!(episode.to_string(), text);
     }
 
     #[test]
-    fn what_has_ended_counts_as_done() {
+    fn finished_partition_counts_as_done() {
         let mut episode = Episode::begin(Work::Restore, Duration::ZERO);
         episode.at(Duration::from_secs(1), &[restore(0, 500, 500), restore(1, 100, 900)]);
         episode.at(Duration::from_secs(2), &[restore(1, 200, 800)]);
         assert_eq!((episode.pace.done(), episode.pace.remaining()), (1_200, 800));
         episode.at(Duration::from_secs(3), &[restore(1, 300, 700), restore(2, 0, 5_000)]);
-        assert_eq!((episode.pace.done(), episode.pace.remaining()), (1_300, 5_700), "another one has begun");
+        assert_eq!((episode.pace.done(), episode.pace.remaining()), (1_300, 5_700), "another one has started");
         assert!(episode.to_string().starts_with("restoring 2 partitions: 5,700 records to go"), "{episode}");
     }
 
     #[test]
-    fn a_bar_lasts_as_long_as_its_topology_restores() {
+    fn bar_disappears_when_its_topology_has_restored() {
         let multi = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let mut bars = BTreeMap::new();
         follow(&mut bars, &multi, Duration::ZERO, vec![restore(0, 250, 750)]);
@@ -321,17 +320,17 @@ mod tests {
     }
 
     #[test]
-    fn only_a_walk_that_lasts_has_a_bar_and_it_stands_beside_that_of_the_restores() {
+    fn long_sweep_gets_a_bar_beside_that_of_the_restores() {
         let multi = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let mut bars = BTreeMap::new();
         let drawn = |bars: &BTreeMap<Kind, Row>| {
             bars.iter().filter(|(_, row)| row.is_drawn).map(|((_, work), _)| *work).collect::<Vec<_>>()
         };
-        follow(&mut bars, &multi, Duration::ZERO, vec![restore(0, 250, 750), walk(1, 0, 900)]);
+        follow(&mut bars, &multi, Duration::ZERO, vec![restore(0, 250, 750), sweep(1, 0, 900)]);
         assert_eq!(drawn(&bars), [Work::Restore]);
-        follow(&mut bars, &multi, SWEEP_SHOWN_AFTER, vec![restore(0, 500, 500), walk(1, 300, 600)]);
+        follow(&mut bars, &multi, SWEEP_SHOWN_AFTER, vec![restore(0, 500, 500), sweep(1, 300, 600)]);
         assert_eq!(drawn(&bars), [Work::Restore, Work::Sweep]);
         follow(&mut bars, &multi, SWEEP_SHOWN_AFTER * 2, vec![restore(0, 750, 250)]);
-        assert_eq!(drawn(&bars), [Work::Restore], "the walk has ended");
+        assert_eq!(drawn(&bars), [Work::Restore], "the sweep has ended");
     }
 }

@@ -1,10 +1,10 @@
-//! What came of tests as JUnit's XML, which build servers read.
+//! Test results as JUnit XML, which build servers read.
 
 use quick_junit::{NonSuccessKind, Report, SerializeError, TestCase, TestCaseStatus, TestSuite};
 
 use super::{Ran, Suite};
 
-/// The report: a suite for each topology, also for one without tests. What XML cannot hold is left out.
+/// The report: a suite for each topology, even without tests. Characters that XML cannot hold are left out.
 pub fn report(suites: &[Suite<'_>]) -> Result<String, SerializeError> {
     let mut report = Report::new("ratchet");
     for suite in suites {
@@ -47,7 +47,7 @@ mod tests {
     use crate::topology::cases::Given;
 
     #[test]
-    fn a_report_reads_back_whatever_a_test_is_called() {
+    fn report_with_odd_test_names_reads_back() {
         let case = |name: &str| topology::TestCase {
             name: name.to_owned(),
             line: 3,

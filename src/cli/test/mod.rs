@@ -1,7 +1,7 @@
-//! `ratchet test`: the tests that topologies bring along, run without a cluster.
+//! `ratchet test`: runs the tests that topologies contain, without a cluster.
 //!
-//! What came of each test goes to standard output, a line each, with the differences below it; counts and
-//! what is said besides to standard error.
+//! Each test's result goes to standard output, a line each, with the differences below it; counts and
+//! everything else go to standard error.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,7 +28,7 @@ Examples:
   ratchet test topologies --only 'retried charge'
 
 Exit codes: 0 all passed, 1 a test failed, 2 the input is wrong, or a test's
-cannot be read.";
+records cannot be read.";
 
 /// Options of `ratchet test`.
 #[derive(Debug, clap::Args)]
@@ -38,31 +38,31 @@ pub struct Args {
     #[arg(required = true, value_name = "TOPOLOGY")]
     topologies: Vec<PathBuf>,
 
-    /// Run only tests with this text in their name, or in their topology's
+    /// Run only tests with this text in their own or their topology's name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
-    /// Write what came of them as JUnit's XML, too
+    /// Also write the results as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 }
 
-/// The tests of one topology, with what came of them.
+/// The tests of one topology, with their results.
 struct Suite<'a> {
     topology: &'a str,
     path: &'a Path,
     ran: Vec<Ran<'a>>,
 }
 
-/// A test and what came of it.
+/// A test and its result.
 struct Ran<'a> {
     case: &'a TestCase,
-    /// An error where the records that it gives cannot be read.
+    /// An error if its records cannot be read.
     outcome: Result<Outcome, capture::Error>,
 }
 
 impl Ran<'_> {
-    /// Why it did not pass, from the first column; nothing where it did.
+    /// Why it did not pass, unindented; empty if it did.
     fn why_not(&self) -> String {
         match &self.outcome {
             Ok(outcome) => outcome.differences.iter().map(|difference| format!("{difference}\n")).collect(),
@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let mut suite = Suite { topology: &topology.name, path, ran: Vec::new() };
         for case in topology.tests.iter().filter(|case| is_wanted(args.only.as_deref(), &topology.name, &case.name)) {
             let ran = Ran { case, outcome: run_case(topology, folder, case) };
-            tell(&mut stdout, &line(&suite, &ran))?;
+            print(&mut stdout, &line(&suite, &ran))?;
             suite.ran.push(ran);
         }
         suites.push(suite);
@@ -100,13 +100,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     conclude(args, &suites)
 }
 
-/// Writes to standard output. A reader that has had enough is no reason not to run the tests that are left: how
-/// they come out is the exit code.
-fn tell(stdout: &mut impl Write, text: &str) -> Result<(), Failure> {
+/// Writes to standard output. If the reader goes away, the remaining tests still run: the exit code is their result.
+fn print(stdout: &mut impl Write, text: &str) -> Result<(), Failure> {
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     match written.map_err(|error| Failure::output(&error)) {
         Err(Failure::ReaderGone) => Ok(()),
-        told => told,
+        result => result,
     }
 }
 
@@ -114,7 +113,7 @@ fn is_wanted(only: Option<&str>, topology: &str, name: &str) -> bool {
     only.is_none_or(|text| name.contains(text) || topology.contains(text))
 }
 
-/// A test's line, and below it how it differs.
+/// A test's line, with its differences below.
 fn line(suite: &Suite<'_>, ran: &Ran<'_>) -> String {
     let Ran { case, outcome } = ran;
     let word = match outcome {
@@ -137,7 +136,7 @@ fn write_junit(file: &Path, suites: &[Suite<'_>]) -> Result<(), Failure> {
     })
 }
 
-/// Says how many passed.
+/// Reports how many passed.
 fn conclude(args: &Args, suites: &[Suite<'_>]) -> Result<(), Failure> {
     let all: Vec<_> = suites.iter().flat_map(|suite| &suite.ran).collect();
     let failed = all.iter().filter(|ran| ran.failed()).count();
@@ -153,7 +152,7 @@ fn conclude(args: &Args, suites: &[Suite<'_>]) -> Result<(), Failure> {
     }
     match &args.only {
         Some(only) if all.is_empty() => {
-            let text = format!("no test has `{only}` in its name, or in its topology's");
+            let text = format!("no test has `{only}` in its own or its topology's name");
             Err(Failure::input(text, "leave `--only` out to run all tests"))
         }
         _ => {

@@ -1,12 +1,12 @@
-//! What a model says of the record that it judged last, as JSON text.
+//! What a model says about the record that it judged last, as JSON text.
 
 use crate::dedup::{Kind, Model};
 use crate::topology::Topology;
 
-/// What was read of a record and what it was compared with; each as JSON text, `None` where there is nothing.
+/// What was read of a record and what it was compared with; each as JSON text, or `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// What kind of change it is, by its word.
+pub struct Explanation {
+    /// The kind of change, as its keyword.
     pub kind: Option<&'static str>,
     /// Its identity: an array of its parts.
     pub identity: Option<String>,
@@ -20,8 +20,8 @@ pub struct Told {
     pub refusal: Option<String>,
 }
 
-impl Told {
-    /// What `model` has to say of the last record, by this topology's rules.
+impl Explanation {
+    /// What `model` says about its last record, by this topology's rules.
     pub fn of(model: &Model, topology: &Topology) -> Self {
         Self {
             kind: model.kind().map(Kind::as_str),
