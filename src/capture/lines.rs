@@ -133,7 +133,7 @@ impl Source {
                 Ok(Current { name, reader, taken: taken.map(|taken| (taken, 0)), line: 0 })
             }
             Err(packer) => Err(Error {
-                text: format!("{name} is compressed with {packer}, which cannot be read"),
+                text: format!("{name} is compressed ({packer}), which cannot be read"),
                 help: "unpack it first; gzip and zstd are unpacked automatically",
             }),
         }

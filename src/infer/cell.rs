@@ -1,41 +1,41 @@
-//! A value that stands in a field: its type, and where it sorts if it is a version.
+//! A field's value: its type, and its order if it is a version.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
 use serde_json::Value;
 
-/// Longer texts identify nothing.
+/// Longer texts are not taken as identities.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// What stands in a field.
+/// The type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Integers.
     Integer,
-    /// Texts, none of them a moment or a number.
+    /// Texts other than timestamps and integers.
     Text,
     /// Texts that hold integers.
     IntegerText,
-    /// Texts that hold moments.
+    /// Texts that hold timestamps.
     Moment,
-    /// Something else, or not always the same.
+    /// Another type, or several.
     Other,
 }
 
-/// A value: its hash, its type, and where it sorts as a version.
+/// A value: its hash, its type, and its order as a version.
 #[derive(Clone, Copy)]
 pub struct Cell {
-    /// Equal for equal values only, but for chance.
+    /// Equal for equal values; collisions are very unlikely.
     pub hash: u64,
     /// Its type.
     pub kind: Kind,
-    /// Where it sorts; `None` where it does not.
+    /// How it sorts as a version; `None` if it cannot be one.
     pub order: Option<i128>,
 }
 
 impl Cell {
-    /// What is to be known of a value.
+    /// Classifies a value.
     pub fn of(value: &Value) -> Self {
         let (kind, order) = match value {
             Value::Number(number) if number.is_i64() || number.is_u64() => {
@@ -61,7 +61,7 @@ fn integer(text: &str) -> Option<i128> {
     is_integer.then(|| text.parse().ok()).flatten()
 }
 
-/// The nanoseconds of a moment as a version may be written: with a zone, or without one in UTC.
+/// A timestamp's nanoseconds, in the forms that a version may have: with a zone, or without one in UTC.
 fn moment(text: &str) -> Option<i128> {
     if !text.as_bytes().first()?.is_ascii_digit() || text.len() < "2020-01-01T00:00".len() {
         return None;

@@ -1,31 +1,31 @@
-//! Which fields to take as identity and version, where no preset stands for the records.
+//! Chooses the fields for identity and version of records without a preset.
 //!
-//! Every choice is tried on the sample: taken is the first kind, from the plainest to the last resort, that
-//! would drop nothing but what another record said before. Names only decide between what is equally good.
+//! Kinds of choices are tried on the sample, from the plainest to the last resort. The first that drops only what an
+//! earlier record already said is taken. Names only decide between equally good fields.
 
 use super::fields::{Field, Table, Trial};
 use super::names::{self, CHANGED, EVENT, MOMENT, STRONG};
 use crate::words::{agreeing, counted};
 
-/// So many fields are tried as the identity, or as its first part.
+/// Maximum number of fields that are tried as the identity, or as its first part.
 const IDENTITIES_MAX: usize = 6;
-/// So many fields are tried beside each of them.
+/// Maximum number of fields that are tried together with each of them.
 const COMPANIONS_MAX: usize = 12;
-/// So many changes must show that a mere moment rises.
+/// How often a mere time must rise with a change to be taken as a version.
 const RISES_MIN: usize = 5;
 
-/// What was chosen, by the numbers of its fields.
+/// The chosen fields, by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// The identity's fields.
     pub identity: Vec<usize>,
     /// The version's field.
     pub version: Option<usize>,
-    /// What came of it in the sample.
+    /// Its result on the sample.
     pub trial: Trial,
 }
 
-/// What identifies the records of a table, and what versions them; `None` where no field does.
+/// The fields that identify and version a table's records; `None` if no field identifies them.
 pub fn choose(table: &Table) -> Option<Chosen> {
     let identities = best(table, |field| names::identity_score(&field.name), Field::identifies, IDENTITIES_MAX);
     let companions = best(table, companion_score, Field::identifies, COMPANIONS_MAX);
@@ -49,7 +49,7 @@ pub fn choose(table: &Table) -> Option<Chosen> {
         .or_else(|| seen(table, &key))
 }
 
-/// An id that is a thing's and not an event's, beside a field that is a version by its name.
+/// The id of a thing, not of an event, with a field that is a version by its name.
 fn upserted(table: &Table, singles: &[Vec<usize>], versions: &[usize]) -> Option<Chosen> {
     let is_things = |identity: &&Vec<usize>| names::identity_score(&table.fields[identity[0]].name) < EVENT;
     let has_events_own =
@@ -58,7 +58,7 @@ fn upserted(table: &Table, singles: &[Vec<usize>], versions: &[usize]) -> Option
     if has_events_own { None } else { versioned(table, &things, versions, 0) }
 }
 
-/// The first identity without a version that loses nothing, and of such the one that catches most.
+/// Of the identities that lose nothing without a version, the first that catches most.
 fn seen(table: &Table, identities: &[Vec<usize>]) -> Option<Chosen> {
     let tried = identities.iter().map(|identity| Chosen {
         identity: identity.clone(),
@@ -69,7 +69,8 @@ fn seen(table: &Table, identities: &[Vec<usize>]) -> Option<Chosen> {
     first_max(good, |chosen| chosen.trial.caught)
 }
 
-/// The first identity with a version that loses nothing and mostly rises, at least so often.
+/// Of the identities that lose nothing with a version that mostly rises, at least `rises_min` times, the first whose
+/// version falls least.
 fn versioned(table: &Table, identities: &[Vec<usize>], versions: &[usize], rises_min: usize) -> Option<Chosen> {
     let tried = identities.iter().flat_map(|identity| {
         let others = versions.iter().filter(|version| !identity.contains(version));
@@ -84,20 +85,20 @@ fn versioned(table: &Table, identities: &[Vec<usize>], versions: &[usize], rises
     first_max(good, |chosen| std::cmp::Reverse(chosen.trial.falls))
 }
 
-/// The first of those with the highest mark.
-fn first_max<T, K: Ord>(items: impl Iterator<Item = T>, mark: impl Fn(&T) -> K) -> Option<T> {
-    items.reduce(|best, item| if mark(&item) > mark(&best) { item } else { best })
+/// The first item with the highest score.
+fn first_max<T, K: Ord>(items: impl Iterator<Item = T>, score: impl Fn(&T) -> K) -> Option<T> {
+    items.reduce(|best, item| if score(&item) > score(&best) { item } else { best })
 }
 
-/// The fields that may have a part, the best by name first; of equals the one that stands less deep.
+/// The fields that are eligible, the best by name first; of equals, the less deeply nested.
 fn best(
     table: &Table,
     score: impl Fn(&Field) -> u32,
-    may: impl Fn(&Field, usize) -> bool,
+    is_eligible: impl Fn(&Field, usize) -> bool,
     count_max: usize,
 ) -> Vec<usize> {
     let mut fields: Vec<usize> = (0..table.fields.len())
-        .filter(|&number| may(&table.fields[number], table.rows) && score(&table.fields[number]) > 0)
+        .filter(|&number| is_eligible(&table.fields[number], table.rows) && score(&table.fields[number]) > 0)
         .collect();
     fields.sort_by_key(|&number| {
         let field = &table.fields[number];
@@ -113,17 +114,17 @@ fn above(table: &Table, versions: &[usize], score: u32) -> Vec<usize> {
 }
 
 fn companion_score(field: &Field) -> u32 {
-    // what differs in every record is no companion, and neither is a version
+    // a version is not a companion
     if names::version_score(&field.name) > 0 { 0 } else { names::companion_score(&field.name) }
 }
 
-/// The key as a whole, where it is no JSON object.
+/// The whole key, if it is not a JSON object.
 fn whole_key(table: &Table) -> Option<usize> {
     table.fields.iter().position(|field| field.path.to_string() == "key" && field.identifies(table.rows))
 }
 
 impl Chosen {
-    /// Why these, in sentences.
+    /// Why this identity, in sentences.
     pub fn why_identity(&self, table: &Table) -> Vec<String> {
         let mut why: Vec<String> = self.identity.iter().map(|&field| table.fields[field].words(table.rows)).collect();
         why.push(match (self.version, self.trial.caught) {
@@ -142,7 +143,7 @@ impl Chosen {
         why
     }
 
-    /// Why this version, in sentences; nothing where there is none.
+    /// Why this version, in sentences; empty if there is none.
     pub fn why_version(&self, table: &Table) -> Vec<String> {
         let Some(version) = self.version else { return Vec::new() };
         let Trial { rises, falls, .. } = self.trial;
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_events_own_id_needs_no_version() {
+    fn events_own_id_needs_no_version() {
         let events = [
             r#"{"event_id":"a1","customer_id":7,"version":1,"x":1}"#,
             r#"{"event_id":"a1","customer_id":7,"version":1,"x":1}"#,
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_not_taken_for_one() {
+    fn constant_field_is_not_taken_as_a_version() {
         // a schema's version is the same for all changes
         let rows = [
             r#"{"id":1,"version":1,"type":"a"}"#,
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_a_version_if_it_is_seen_to_rise() {
+    fn time_is_a_version_only_if_it_rises_often_enough() {
         let row = |second: usize| format!(r#"{{"user_id":1,"level":{second},"ts":{second}}}"#);
         let few: Vec<String> = (0..3).map(row).collect();
         let many: Vec<String> = (0..9).map(row).collect();
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_chosen_where_nothing_identifies() {
+    fn nothing_is_chosen_if_no_field_identifies() {
         assert_eq!(chosen(&[r#"{"temperature":20.5}"#, r#"{"temperature":21.5}"#]), None);
         assert_eq!(chosen(&[]), None);
     }

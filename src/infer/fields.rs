@@ -1,4 +1,4 @@
-//! The fields of a sample: what stands in them, and what would come of it if they were identity and version.
+//! The fields of a sample: their values, and the results of taking them as identity and version.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
@@ -12,19 +12,20 @@ use super::sample::{Observed, Sample};
 use crate::dedup::{Path, Source};
 use crate::words::counted;
 
-/// Deeper fields are not looked at.
+/// Maximum depth of the fields that are examined.
 const STEPS_MAX: usize = 4;
-/// More fields are not looked at.
+/// Maximum number of fields that are examined.
 const FIELDS_MAX: usize = 300;
-/// The fields of the records whose values are JSON, each such record a row.
+
+/// The fields of the records whose values are JSON; each such record is a row.
 pub struct Table {
     /// The fields, in the order of their paths.
     pub fields: Vec<Field>,
     /// How many rows there are.
     pub rows: usize,
-    /// For each row what it says, without what is of the delivery.
+    /// The hash of each row's content, without fields of the delivery.
     contents: Vec<u64>,
-    /// For each row where it stood.
+    /// Each row's topic and partition.
     places: Vec<(String, i32)>,
 }
 
@@ -34,22 +35,22 @@ pub struct Field {
     pub path: Path,
     /// Its own name.
     pub name: String,
-    /// For each row what stands there.
+    /// Its value in each row.
     values: Vec<Option<Cell>>,
-    /// In how many rows it is there.
+    /// In how many rows it is present.
     pub present: usize,
-    /// What stands in it, if it is always the same type.
+    /// The type of its values.
     pub kind: Kind,
     /// How many different values there are.
     pub distinct: usize,
 }
 
-/// What came of taking some fields as identity and version.
+/// The result of taking some fields as identity and version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
-    /// Records that would be dropped though nothing said the same before.
+    /// Records that would be dropped although none had said the same before.
     pub lost: usize,
-    /// Records that would be dropped and say what another said before.
+    /// Records that would be dropped and repeat what an earlier one said.
     pub caught: usize,
     /// Changes whose version was greater than the one before.
     pub rises: usize,
@@ -74,8 +75,7 @@ impl Table {
         Self { fields, rows, contents, places: observed.iter().map(place).collect() }
     }
 
-    /// What would come of it if these fields were the identity, and this one the version. Rows without one of
-    /// them do not count.
+    /// Tries these fields as the identity, and this one as the version. Rows that lack one of them are skipped.
     pub fn trial(&self, identity: &[usize], version: Option<usize>) -> Trial {
         let mut trial = Trial::default();
         let mut entries: HashMap<u64, (i128, HashSet<u64>)> = HashMap::new();
@@ -107,8 +107,8 @@ impl Table {
         trial
     }
 
-    /// Whether an identity is ever on two partitions of a topic, and how many records of several partitions
-    /// tell so; `None` where there is but one partition.
+    /// How many identities are on several partitions of a topic, and how many records repeat an identity; `None` if
+    /// there is only one partition.
     pub fn partitions(&self, identity: &[usize]) -> Option<(usize, usize)> {
         let mut first: HashMap<&str, i32> = HashMap::new();
         let several =
@@ -126,7 +126,7 @@ impl Table {
         several.then_some((spread, repeated))
     }
 
-    /// The hash of a row's identity; within its partition, if that is asked for.
+    /// The hash of a row's identity, with its partition if `within_partition`.
     fn key(&self, identity: &[usize], row: usize, within_partition: bool) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         if within_partition {
@@ -139,7 +139,7 @@ impl Table {
     }
 }
 
-/// The columns of a table that is being read.
+/// The columns of a table while it is read.
 struct Columns {
     rows: usize,
     known: HashMap<String, usize>,
@@ -175,7 +175,7 @@ impl Columns {
                     self.add_tree(row, &path, inner);
                 }
             }
-            // a value that is no object has no name to be known by
+            // a value that is not an object has no name
             _ if path.steps.is_empty() => {}
             Value::Null => self.add(row, path, None),
             scalar => self.add(row, path, Some(Cell::of(scalar))),
@@ -210,19 +210,19 @@ impl Field {
         let is_text = |kind| matches!(kind, Kind::Text | Kind::IntegerText);
         let kind = kinds.fold(first, |known, kind| match (known, kind) {
             (known, kind) if known == kind => known,
-            // some texts of ids happen to be digits only
+            // some ids in texts happen to be all digits
             (known, kind) if is_text(known) && is_text(kind) => Kind::Text,
             _ => Kind::Other,
         });
         Self { path, name, values, present, kind, distinct }
     }
 
-    /// Whether nearly every row has it, always of one type, so that it can say which thing a record is about.
+    /// Whether it can be an identity: nearly every row has it, with one type.
     pub fn identifies(&self, rows: usize) -> bool {
         self.present > 0 && self.is_common(rows) && !matches!(self.kind, Kind::Other | Kind::Moment)
     }
 
-    /// Whether it can say which record is newer.
+    /// Whether it can be a version.
     pub fn versions(&self, rows: usize) -> bool {
         self.present > 0
             && self.is_common(rows)
@@ -234,12 +234,12 @@ impl Field {
         self.present * 10 >= rows * 8
     }
 
-    /// How it is read as a version.
+    /// The type that it has as a version.
     pub fn version_kind(&self) -> &'static str {
         if self.kind == Kind::Moment { "timestamp" } else { "integer" }
     }
 
-    /// What stands in it, in words.
+    /// Its values, in words.
     pub fn words(&self, rows: usize) -> String {
         let what = match self.kind {
             Kind::Integer => "an integer",
@@ -259,7 +259,7 @@ impl Field {
     }
 }
 
-/// What a value says, as a hash: all of it but what is of the delivery.
+/// The hash of a value's content, without fields of the delivery.
 fn content(value: Option<&Value>) -> u64 {
     fn hash(value: &Value, hasher: &mut DefaultHasher) {
         match value {
@@ -296,7 +296,7 @@ mod tests {
             captured.partition = number as i32 % 2;
             sample.add(captured);
         }
-        // as if of one partition, where a test does not say otherwise
+        // one partition, unless a test sets others
         let mut table = Table::of(&sample);
         table.places.iter_mut().for_each(|place| place.1 = 0);
         table
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_known_by_what_stands_in_it() {
+    fn type_of_a_field_is_found_from_its_values() {
         let table = table(&[
             r#"{"id":1,"a b":{"c":"x"},"at":"2024-05-20 20:50:30","n":"5","mixed":1}"#,
             r#"{"id":2,"a b":{"c":"7"},"at":"2024-05-20T20:50:30+02:00","n":"-6","mixed":"1"}"#,
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_tells_what_would_be_lost_and_caught() {
+    fn trial_counts_lost_and_caught_records() {
         let table = table(&[
             r#"{"id":1,"v":1,"x":"a"}"#,
             r#"{"id":1,"v":1,"x":"a","sent_at":5}"#,
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_tell_whether_an_identity_stays() {
+    fn identities_on_several_partitions_are_counted() {
         let mut table = table(&[r#"{"id":1}"#, r#"{"id":1}"#, r#"{"id":2}"#]);
         let id = field(&table, "value.id");
         assert_eq!(table.partitions(&[id]), None);

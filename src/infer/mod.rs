@@ -1,13 +1,13 @@
 //! Proposing a topology for captured records.
 //!
-//! - [`Sample`]: the records, a bounded number of them, as trees
-//! - [`shape`]: which system's records they are, and its preset
-//! - [`rows`]: what stands in for the identity where the preset finds none
-//! - [`names`], [`cell`], [`fields`], [`choose`]: else, which fields identify and version them
+//! - [`Sample`]: a bounded number of records, as trees
+//! - [`shape`]: which system the records are from, and its preset
+//! - [`rows`]: an identity from the row's columns, if the preset finds none
+//! - [`names`], [`cell`], [`fields`], [`choose`]: without a preset, which fields identify and version them
 //! - [`propose`]: the YAML, with its reasons as comments
-//! - [`Tally`]: what the proposed topology makes of the sample
+//! - [`Tally`]: the verdicts of the proposed topology on the sample
 //!
-//! **Failure**: a capture that cannot be read, and, by a defect here alone, a proposal that does not load.
+//! **Failure**: a capture that cannot be read, or a proposal that does not load, which would be a bug here.
 
 use std::io;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub use tally::Tally;
 
 use propose::propose;
 
-/// Proposes a topology and replays the sample with it. Where a preset finds no keys to identify rows by, another
+/// Proposes a topology and replays the sample with it. If a preset finds no keys to identify rows by, a second
 /// proposal takes the rows' own fields.
 pub fn infer(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tally), Diagnostics> {
     let mut proposal = propose(sample, wanted, false);
@@ -60,15 +60,15 @@ pub fn infer(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tally), Diag
     Ok((proposal, tally))
 }
 
-/// What mistakes call the proposal.
+/// The proposal's file name in mistakes.
 const FILE: &str = "proposed.yaml";
 
-/// The proposed topology, as `check` would load it.
+/// Loads the proposed topology as `check` would.
 fn load(text: &str) -> Result<Topology, Diagnostics> {
     Ok(topology::load(Path::new(FILE), &Proposed(text))?.topology)
 }
 
-/// This process's environment with the proposal as a file.
+/// This process's environment, plus the proposal as a file.
 struct Proposed<'a>(&'a str);
 
 impl Environment for Proposed<'_> {

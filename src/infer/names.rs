@@ -1,6 +1,6 @@
-//! What a field's name says about its part in a record. Only a hint: what the values say decides.
+//! What a field's name suggests about its role in a record. Only a hint: the values decide.
 
-/// How much a name speaks for an identity, from 0; above [`EVENT`] for one that each event has of its own.
+/// How much a name suggests an identity, from 0; from [`EVENT`] on, one that is unique to each event.
 pub fn identity_score(name: &str) -> u32 {
     let plain = plain(name);
     match plain.as_str() {
@@ -14,10 +14,10 @@ pub fn identity_score(name: &str) -> u32 {
     }
 }
 
-/// From this score on an id is an event's own, so that it needs no version.
+/// From this score on, an id is an event's own and needs no version.
 pub const EVENT: u32 = 85;
 
-/// How much a name speaks for a version, from 0.
+/// How much a name suggests a version, from 0.
 pub fn version_score(name: &str) -> u32 {
     match plain(name).as_str() {
         "version" | "ver" | "revision" | "rev" | "seq" | "sequence" | "sequencenumber" | "seqno" | "sequenceno"
@@ -30,14 +30,14 @@ pub fn version_score(name: &str) -> u32 {
     }
 }
 
-/// The score of a version by name.
+/// The score of a name that means a version.
 pub const STRONG: u32 = 100;
-/// The score of a time of change.
+/// The score of a name for the time of a change.
 pub const CHANGED: u32 = 80;
-/// The score of a moment that may be anything's.
+/// The score of a name for any other time.
 pub const MOMENT: u32 = 40;
 
-/// How much a name speaks for what, beside an id, tells two things apart.
+/// How much a name suggests a field that, together with an id, distinguishes two things.
 pub fn companion_score(name: &str) -> u32 {
     match plain(name).as_str() {
         "op" | "operation" | "type" | "eventtype" | "action" | "kind" | "event" | "step" | "status" | "state"
@@ -46,7 +46,7 @@ pub fn companion_score(name: &str) -> u32 {
     }
 }
 
-/// Whether a field is of the delivery and not of what is delivered, so that it differs when a record is sent
+/// Whether a field describes the delivery and not what is delivered, so that it differs when a record is sent
 /// again.
 pub fn is_of_delivery(name: &str) -> bool {
     matches!(
@@ -75,7 +75,7 @@ pub fn is_of_delivery(name: &str) -> bool {
     )
 }
 
-/// A name without what different habits of writing put into it.
+/// A name without case, separators and the prefix `X-`.
 fn plain(name: &str) -> String {
     let letters = name.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' ')).flat_map(char::to_lowercase);
     let plain: String = letters.collect();
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn habits_of_writing_do_not_matter() {
+    fn case_and_separators_do_not_matter() {
         for name in ["event_id", "eventId", "EventID", "event-id", "X-Event-Id"] {
             assert_eq!(identity_score(name), 90, "{name}");
         }
@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn what_only_ends_in_the_letters_is_no_id() {
+    fn word_that_happens_to_end_in_id_is_not_an_id() {
         assert_eq!(["paid", "valid", "grid"].map(identity_score), [0; 3]);
         assert_eq!(["order_id", "orderId", "skuCode"].map(|name| identity_score(name) > 0), [true, true, false]);
     }
 
     #[test]
-    fn an_id_of_the_delivery_is_no_id_of_the_thing() {
+    fn id_of_the_delivery_is_not_an_identity() {
         assert_eq!(["delivery_id", "trace_id", "x-span-id"].map(identity_score), [0; 3]);
         assert!(is_of_delivery("sent_at") && !is_of_delivery("created_at"));
     }

@@ -11,25 +11,25 @@ use super::shape::{Shape, shapes};
 use crate::dedup::Source;
 use crate::words::{agreeing, counted};
 
-/// How wide a comment gets.
+/// The column at which comments wrap.
 const WIDTH: usize = 100;
-/// Fewer records show little.
+/// Fewer records are too few to show much.
 const RECORDS_FEW: usize = 20;
-/// So many topics are named.
+/// Maximum number of topics that are named.
 const TOPICS_MAX: usize = 50;
 
-/// A topology, and what the sample does not show.
+/// A proposed topology, and what the sample does not show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proposal {
     /// The YAML.
     pub text: String,
-    /// What to be unsure of, in sentences.
+    /// What is unsure, in sentences.
     pub unsure: Vec<String>,
-    /// The preset, where one stands for the records.
+    /// The preset, if there is one for these records.
     pub preset: Option<&'static str>,
 }
 
-/// What the caller wants it to be called.
+/// The names that the caller wants.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// The topology's name.
@@ -40,14 +40,14 @@ pub struct Wanted {
     pub output: Option<String>,
 }
 
-/// The lines of a topology.
+/// A topology, or part of one, while it is written.
 #[derive(Default)]
 struct Draft {
     lines: String,
     unsure: Vec<String>,
 }
 
-/// A block of a topology that says what records mean.
+/// The part of a topology that says what records mean.
 struct Meaning {
     key_format: &'static str,
     value_format: &'static str,
@@ -55,8 +55,8 @@ struct Meaning {
     body: Draft,
 }
 
-/// Proposes a topology for a sample. `rows_identify` asks for an identity that is read from a change event's
-/// row instead of its key, for captures without keys.
+/// Proposes a topology for a sample. With `rows_identify`, the identity is read from a change event's row instead of
+/// its key, for captures without keys.
 pub fn propose(sample: &Sample, wanted: &Wanted, rows_identify: bool) -> Proposal {
     let meaning = meaning(sample, rows_identify);
     let mut draft = Draft::default();
@@ -89,11 +89,11 @@ impl Draft {
         self.lines.push('\n');
     }
 
-    /// A comment, in lines of a readable width.
+    /// Adds a comment, wrapped to a readable width.
     fn comment(&mut self, text: &str) {
         let mut width = 0;
         for word in text.split_whitespace() {
-            // names come from the capture: none of them may end the comment
+            // names come from the capture: none may end the comment
             let word: String = word.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
             if width > 0 && width + 1 + word.len() > WIDTH {
                 self.lines.push('\n');
@@ -112,7 +112,7 @@ impl Draft {
             self.unsure.push(format!("{} topics are in the capture, {TOPICS_MAX} are named", topics.len()));
         }
         let mut input = format!("topics: [{}]", named.join(", "));
-        // a preset knows the formats that it needs
+        // a preset sets the formats that it needs
         if meaning.preset.is_none() {
             for (name, format, default) in
                 [("key_format", meaning.key_format, "bytes"), ("value_format", meaning.value_format, "json")]
@@ -137,7 +137,7 @@ impl Draft {
         }
     }
 
-    /// How many values are of this form.
+    /// Adds a comment: how many values have this form.
     fn shape(&mut self, shape: &Shape, count: usize, sample: &Sample) {
         let values = counted(sample.json(), "value");
         self.comment(&format!("{count} of {values} {} {shape}.", agreeing(count, "is", "are")));
@@ -336,7 +336,7 @@ fn quoted(name: &str) -> String {
     if is_plain { name.to_owned() } else { serde_json::Value::from(name).to_string() }
 }
 
-/// A topology's name by its topic's; by what several topics' names begin with, or else end with, in whole words.
+/// A topology's name: the topic's, or the words that all topics' names begin with, or else end with.
 fn name_of(topics: &[&str]) -> String {
     let common = match topics {
         [first, others @ ..] => common_words(first, others),
@@ -348,7 +348,7 @@ fn name_of(topics: &[&str]) -> String {
     if name.is_empty() { "inferred".to_owned() } else { name.to_owned() }
 }
 
-/// The words that all of these topics' names begin with, or, where there are none, end with.
+/// The words that all these topics' names begin with, or else end with.
 fn common_words(first: &str, others: &[&str]) -> String {
     let words = |topic: &str| topic.split(['.', '_', '-']).map(str::to_owned).collect::<Vec<_>>();
     let backwards = |topic: &str| words(topic).into_iter().rev().collect::<Vec<_>>();

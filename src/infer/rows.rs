@@ -1,5 +1,5 @@
-//! What stands in for the identity of change events where a preset finds none in the capture: columns of the
-//! row that look like its primary key.
+//! A substitute for the identity of change events if a preset finds none in the capture: columns of the row
+//! that look like its primary key.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,14 +10,14 @@ use super::propose::in_yaml;
 use super::sample::Sample;
 use super::shape::Shape;
 
-/// Primary keys of more columns are not guessed.
+/// Maximum number of columns of a guessed primary key.
 const COLUMNS_MAX: usize = 4;
 
-/// An identity as YAML, and why it is written.
+/// An identity as YAML, and the reason for it.
 pub struct StandIn {
     /// The identity.
     pub identity: String,
-    /// Why.
+    /// The reason, as a comment.
     pub why: &'static str,
 }
 
@@ -26,7 +26,7 @@ const NO_KEYS: &str = "Keys were not captured, and the preset identifies rows by
 const NO_NAMES: &str = "These events do not name their primary key, by which the preset identifies rows. Columns that \
                         look like one are named instead.";
 
-/// What can stand in; `None` where no column looks like a key.
+/// The substitute; `None` if no column looks like a key.
 pub fn stand_in(shape: &Shape, sample: &Sample) -> Option<StandIn> {
     let names_columns = |value: &Value| value.get("primary_key_columns").is_some_and(Value::is_array);
     if *shape == Shape::Maxwell && sample.values().all(|(_, value)| names_columns(value)) {
@@ -59,7 +59,7 @@ pub fn stand_in(shape: &Shape, sample: &Sample) -> Option<StandIn> {
     Some(StandIn { identity, why: NO_KEYS })
 }
 
-/// The key, or else the columns in the first place that has them; with the table where there are several.
+/// The key, or else the columns in the first place that has them; with the table if there are several tables.
 fn by_paths(columns: &[String], places: &[&str], tables: &[&str], sample: &Sample) -> String {
     let pointer = |path: &str| format!("/{}", path.replace('.', "/"));
     let is_several = |path: &&&str| {
@@ -81,8 +81,7 @@ fn by_paths(columns: &[String], places: &[&str], tables: &[&str], sample: &Sampl
     format!("{{first_of: [{{content: key}}, {}]}}", alternatives.collect::<Vec<_>>().join(", "))
 }
 
-/// The columns that look like a primary key: those whose names do, the likeliest first, as many as it takes
-/// that no two rows that were inserted share them.
+/// The columns whose names look like a primary key, the likeliest first: as few as distinguish all inserted rows.
 fn columns(shape: &Shape, sample: &Sample) -> Option<Vec<String>> {
     let rows: Vec<(&Map<String, Value>, bool)> = sample.values().flat_map(|(_, value)| rows(shape, value)).collect();
     let mut present: BTreeMap<&String, usize> = BTreeMap::new();
@@ -110,7 +109,7 @@ fn columns(shape: &Shape, sample: &Sample) -> Option<Vec<String>> {
     (!likely.is_empty()).then(|| likely[..enough.unwrap_or(1)].to_vec())
 }
 
-/// The rows that a change event holds, and whether it says that they are new.
+/// The rows in a change event, and whether they are inserted.
 fn rows<'v>(shape: &Shape, value: &'v Value) -> Vec<(&'v Map<String, Value>, bool)> {
     let word = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let object = |name: &str| value.get(name).and_then(Value::as_object);
@@ -130,7 +129,7 @@ fn rows<'v>(shape: &Shape, value: &'v Value) -> Vec<(&'v Map<String, Value>, boo
     }
 }
 
-/// Whether two rows share what stands in these columns, though they differ.
+/// Whether two different rows have the same values in these columns.
 fn collide(rows: &[&Map<String, Value>], columns: &[String]) -> bool {
     let mut seen: HashMap<String, &Map<String, Value>> = HashMap::new();
     rows.iter().any(|row| {
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_in_after_or_in_before() {
+    fn row_is_read_from_after_or_before() {
         let create =
             r#"{"before":null,"after":{"id":1,"name":"a"},"source":{"connector":"mysql","table":"t"},"op":"c"}"#;
         let delete =
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_share_an_id_take_more_columns_or_their_table() {
+    fn rows_with_the_same_id_need_more_columns_or_the_table() {
         let row = |table: &str, order: u32, line: u32, what: &str| {
             format!(
                 r#"{{"after":{{"order_id":{order},"line_no":{line},"what":"{what}"}},"source":{{"connector":"mysql","table":"{table}"}},"op":"c"}}"#
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_name_their_columns_or_not() {
+    fn named_primary_key_columns_are_used() {
         let named = r#"{"database":"d","table":"t","type":"insert","ts":1,"data":{"k":1},"primary_key_columns":["k"]}"#;
         assert!(identity(&[named]).unwrap().contains("named: value.primary_key_columns"));
         let unnamed = r#"{"database":"d","table":"t","type":"INSERT","data":[{"id":"1","x":"y"}]}"#;

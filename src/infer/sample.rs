@@ -1,7 +1,6 @@
-//! The records that a proposal is made from: as they were captured, and as JSON trees where they are JSON.
+//! The records that a proposal is based on: as captured, and parsed into trees if they are JSON.
 //!
-//! Only here are records parsed into trees: to look at everything in them, a few thousand times, not to judge
-//! them.
+//! Only here are records parsed into trees: a few thousand are examined in full, not judged.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,44 +9,44 @@ use serde_json::Value;
 
 use crate::capture::{self, Captured, Lines, looks_like_kcat, topic_of_kcat};
 
-/// So many bytes of lines are looked at: their trees take about ten times as much memory.
+/// How many bytes of lines are examined at most: their trees take about ten times as much memory.
 const BYTES_MAX: u64 = 32 << 20;
 
-/// A record that is looked at.
+/// A record of the sample.
 #[derive(Debug)]
 pub struct Observed {
     /// As it was captured.
     pub captured: Captured,
-    /// The value as JSON, looked through; `None` where it is null or no JSON.
+    /// The value as JSON, unwrapped; `None` if it is null or not JSON.
     pub value: Option<Value>,
-    /// The same of the key.
+    /// The same for the key.
     pub key: Option<Value>,
 }
 
-/// The records that are looked at.
+/// The records that are examined.
 #[derive(Debug, Default)]
 pub struct Sample {
     /// The records.
     pub records: Vec<Observed>,
     /// Whether the lines are what `kcat -J` prints.
     pub kcat: bool,
-    /// Values that are no JSON.
+    /// Values that are not JSON.
     pub malformed: usize,
     /// Null values.
     pub nulls: usize,
-    /// Whether something wraps the JSON that only `connect_json` looks through: in keys, in values.
+    /// Whether the JSON has a wrapper that only `connect_json` unwraps: in keys, in values.
     pub wrapped: (bool, bool),
-    /// Whether the capture goes on.
+    /// Whether the capture has more records.
     pub is_cut: bool,
-    /// The topics that lie beyond the records, where that can be known without waiting.
+    /// The topics that only those have, if that can be known without waiting.
     pub beyond: Option<BTreeSet<String>>,
 }
 
 impl Sample {
-    /// Looks at up to `records_max` records of these files.
+    /// Reads up to `records_max` records of these files.
     pub fn read(files: &[PathBuf], topic: &str, records_max: usize) -> Result<Self, capture::Error> {
         let mut lines = Lines::open(files)?;
-        // who pipes a topic in may never end it
+        // a topic that is piped in may never end
         let has_an_end = lines.bytes_total().is_some();
         let mut line = Vec::new();
         let mut bytes_read = 0;
@@ -77,7 +76,7 @@ impl Sample {
         }
     }
 
-    /// The topics of this line and of those behind it that no record is of, as far as they can be read.
+    /// The topics of this line and of those after it that the sample does not have, as far as they can be read.
     fn topics_beyond(&self, mut line: Vec<u8>, mut lines: Lines) -> BTreeSet<String> {
         let known: BTreeSet<&str> = self.topics().into_iter().collect();
         let mut beyond = BTreeSet::new();
@@ -93,7 +92,7 @@ impl Sample {
         }
     }
 
-    /// Looks at one more record.
+    /// Adds a record.
     pub fn add(&mut self, captured: Captured) {
         let mut tree = |bytes: &Option<Vec<u8>>, is_key: bool| {
             let mut tree = serde_json::from_slice(bytes.as_deref()?).ok()?;
@@ -125,7 +124,7 @@ impl Sample {
     }
 }
 
-/// The topic that lines without an envelope are said to be of: by the file's name.
+/// The topic of lines without an envelope, derived from the file's name.
 pub fn topic_of(files: &[PathBuf]) -> String {
     let packed = |file: &Path| file.extension().is_some_and(|ending| ending == "gz" || ending == "zst");
     let first = files.first().map(|file| if packed(file) { file.with_extension("") } else { file.clone() });
@@ -135,10 +134,10 @@ pub fn topic_of(files: &[PathBuf]) -> String {
     if topic.trim_matches(['.', '-']).is_empty() { "captured".to_owned() } else { topic }
 }
 
-/// The types that Avro's JSON names around a value of a union.
+/// The types that Avro's JSON wraps around a union's value.
 const AVRO_TYPES: [&str; 8] = ["string", "long", "int", "double", "float", "boolean", "bytes", "array"];
 
-/// Takes away what Kafka Connect's and Avro's JSON wrap around a value: whether there was something.
+/// Removes what Kafka Connect's and Avro's JSON wrap around a value; returns whether there was a wrapper.
 fn unwrap(tree: &mut Value, is_document: bool) -> bool {
     let Value::Object(object) = tree else { return false };
     let wrapper = match object.len() {
@@ -167,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_connect_and_avro_wrap_around_values_is_taken_away() {
+    fn wrappers_of_connect_and_avro_are_removed() {
         let unwrapped = |text: &str| {
             let mut tree = serde_json::from_str(text).unwrap();
             let was = unwrap(&mut tree, true);
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_of_the_lines_is_told_by_the_first() {
+    fn form_of_the_lines_is_recognised_from_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let read = |text: &str| {
             let file = folder.path().join("my capture.jsonl");

@@ -1,11 +1,11 @@
-//! Which system's records these are, told by their form.
+//! Which system records are from, recognised by their form.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
-/// In place of a connector's name: the events do not say it.
+/// Instead of a connector's name: the events do not name it.
 const UNNAMED: &str = "";
 
 /// The form of a value.
@@ -15,7 +15,7 @@ pub enum Shape {
     Debezium(String),
     /// Debezium's envelope without a source.
     DebeziumWithoutSource,
-    /// Debezium's events flattened (`ExtractNewRecordState`), from the connector of this name if it is told.
+    /// Debezium's events flattened (`ExtractNewRecordState`), from the connector of this name if it is known.
     Flattened(Option<String>),
     /// Maxwell's daemon.
     Maxwell,
@@ -34,7 +34,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The form of a value that was looked through.
+    /// The form of an unwrapped value.
     pub fn of(value: &Value) -> Self {
         let Value::Object(fields) = value else { return Self::Plain };
         let has = |names: &[&str]| names.iter().all(|name| fields.contains_key(*name));
@@ -67,7 +67,7 @@ impl Shape {
             return Self::Ogg;
         }
         if has(&["database", "table", "type", "data"]) {
-            // one has its rows in a list, and null for DDL; the other one row in an object
+            // Canal has its rows in a list, and null for DDL; Maxwell has one row in an object
             match fields.get("data") {
                 Some(Value::Array(_) | Value::Null) => return Self::Canal,
                 Some(Value::Object(_)) if has(&["ts"]) => return Self::Maxwell,
@@ -77,7 +77,7 @@ impl Shape {
         Self::Plain
     }
 
-    /// The preset that stands for such records; `None` where there is none.
+    /// The preset for such records, if there is one.
     pub fn preset(&self) -> Option<&'static str> {
         match self {
             Self::Debezium(connector) | Self::Flattened(Some(connector)) => debezium(connector),
@@ -90,7 +90,7 @@ impl Shape {
     }
 }
 
-/// Whether this is an event of AWS DMS: of a row, which stands in `data`, or of a table, which has none.
+/// Whether this is an event of AWS DMS: of a row, which is in `data`, or of a table, which has no `data`.
 fn is_dms(fields: &serde_json::Map<String, Value>) -> bool {
     let Some(Value::Object(metadata)) = fields.get("metadata") else { return false };
     let has = |name: &str| metadata.contains_key(name);
@@ -100,7 +100,7 @@ fn is_dms(fields: &serde_json::Map<String, Value>) -> bool {
         && (fields.contains_key("data") || is_control)
 }
 
-/// The preset for a connector of Debezium.
+/// The preset for a Debezium connector.
 fn debezium(connector: &str) -> Option<&'static str> {
     Some(match connector {
         "postgresql" => "debezium-postgres@2",
@@ -117,7 +117,7 @@ fn debezium(connector: &str) -> Option<&'static str> {
     })
 }
 
-/// The connector that flattened events are from: named, or told by the positions that it alone adds.
+/// The connector that flattened events are from: named, or recognised by positions that only it adds.
 fn flattened_connector(fields: &serde_json::Map<String, Value>) -> Option<String> {
     for name in ["__connector", "__source_connector"] {
         if let Some(connector) = fields.get(name).and_then(Value::as_str) {
@@ -129,7 +129,7 @@ fn flattened_connector(fields: &serde_json::Map<String, Value>) -> Option<String
             .iter()
             .any(|name| fields.contains_key(&format!("__{name}")) || fields.contains_key(&format!("__source_{name}")))
     };
-    let told = if has(&["change_lsn", "event_serial_no"]) {
+    let connector = if has(&["change_lsn", "event_serial_no"]) {
         "sqlserver"
     } else if has(&["lsn"]) {
         "postgresql"
@@ -142,7 +142,7 @@ fn flattened_connector(fields: &serde_json::Map<String, Value>) -> Option<String
     } else {
         return None;
     };
-    Some(told.to_owned())
+    Some(connector.to_owned())
 }
 
 impl fmt::Display for Shape {
@@ -168,7 +168,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// How many values are of each shape, the most frequent first; of equals, the one that says more.
+/// How many values have each shape, the most frequent first; of equals, the more specific first.
 pub fn shapes<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<(Shape, usize)> {
     let mut counts: BTreeMap<Shape, usize> = BTreeMap::new();
     for value in values {
@@ -180,7 +180,7 @@ pub fn shapes<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<(Shape, usize)
     shapes
 }
 
-/// Where some events do not name their connector, and all others name the same one, they are from that.
+/// If some events do not name their connector and all others name the same one, counts them as that one's.
 fn join_unnamed(shapes: &mut Vec<(Shape, usize)>) {
     let unnamed = shapes.iter().position(|(shape, _)| *shape == Shape::Debezium(UNNAMED.to_owned()));
     let is_named = |(shape, _): &(Shape, usize)| matches!(shape, Shape::Debezium(connector) if connector != UNNAMED);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn each_system_is_told_by_its_form() {
+    fn each_system_is_recognised_by_its_form() {
         let debezium = |connector: &str| Shape::Debezium(connector.to_owned());
         let flattened = |connector: &str| Shape::Flattened(Some(connector.to_owned()));
         for (text, expected) in [
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_do_not_name_their_connector_are_of_the_one_that_others_name() {
+    fn events_without_a_connector_count_as_the_only_named_ones() {
         let named = serde_json::json!({"op": "c", "source": {"connector": "oracle"}});
         let unnamed = serde_json::json!({"op": "c", "source": {"scn": "5"}});
         let oracle = Shape::Debezium("oracle".to_owned());

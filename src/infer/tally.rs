@@ -1,4 +1,4 @@
-//! What a proposed topology makes of the sample that it was made from.
+//! The verdicts of a proposed topology on the sample that it is based on.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::rehearsal::{Explanation, Partitions};
 use crate::topology::Topology;
 use crate::words::counted;
 
-/// How many topics are named beside a count.
+/// Maximum number of topics that are named.
 const TOPICS_MAX: usize = 8;
 
 /// How many records of the sample got which verdict, and why.
@@ -17,14 +17,14 @@ pub struct Tally {
     counts: BTreeMap<(Verdict, Reason), usize>,
     /// The same for each topic.
     topics: BTreeMap<(Reason, String), usize>,
-    /// Why the first record that is invalid is so.
+    /// Why the first invalid record is invalid.
     refusal: Option<String>,
 }
 
 impl Tally {
     /// Replays the sample with this topology.
     pub fn of(sample: &Sample, topology: &Topology) -> Self {
-        // no clock decides what is proposed
+        // a proposal must not depend on the clock
         let wall_ms = sample.records.iter().filter_map(|observed| observed.captured.timestamp).max().unwrap_or(0);
         let mut partitions = Partitions::new(&topology.rules);
         let mut tally = Self::default();
@@ -43,7 +43,7 @@ impl Tally {
         tally
     }
 
-    /// Of which topics the records are that got this reason, where there are several to tell apart.
+    /// The topics of the records with this reason, in words; empty if the sample has only one topic.
     pub fn topics_of(&self, reason: Reason, sample: &Sample) -> String {
         if sample.topics().len() < 2 {
             return String::new();
@@ -57,7 +57,7 @@ impl Tally {
         format!(" ({}{more})", named.join(", "))
     }
 
-    /// Why nothing but invalid records came of it, if so: of the first one, with its reason.
+    /// If all records are invalid: why the first one is, with its reason.
     pub fn all_invalid(&self) -> Option<&str> {
         let is_all = self.counts.keys().all(|(verdict, _)| *verdict == Verdict::Invalid);
         self.refusal.as_deref().filter(|_| is_all)

@@ -1,4 +1,4 @@
-//! What is proposed for records of many kinds: it loads, and does something sensible to them.
+//! Goal: what is proposed for records of many kinds loads, and gives sensible verdicts.
 
 use super::{Sample, Tally, Wanted, infer, load};
 use crate::capture::Captured;
@@ -14,7 +14,7 @@ fn sample(values: &[&str]) -> Sample {
     sample
 }
 
-/// The proposal's text, and how many records came out of how many.
+/// The proposal's text, and its verdicts on the sample.
 #[track_caller]
 fn proposed(sample: &Sample) -> (String, Tally) {
     let Ok((proposal, tally)) = infer(sample, &Wanted::default()) else {
@@ -24,7 +24,7 @@ fn proposed(sample: &Sample) -> (String, Tally) {
 }
 
 #[test]
-fn business_events_get_a_composite_identity_and_their_duplicates_are_dropped() {
+fn business_events_get_a_composite_identity_that_finds_duplicates() {
     let (text, tally) = proposed(&sample(&[
         r#"{"order_id":7,"operation":"charge","amount":5}"#,
         r#"{"order_id":7,"operation":"charge","amount":5}"#,
@@ -46,14 +46,14 @@ fn odd_names_are_quoted_and_cannot_end_a_comment() {
 }
 
 #[test]
-fn values_that_are_no_json_are_identified_by_their_bytes() {
+fn values_that_are_not_json_are_identified_by_their_bytes() {
     let (text, tally) = proposed(&sample(&["a,b", "a,b", "c,d"]));
     assert!(text.contains("value_format: bytes") && text.contains("identity: value\n"), "{text}");
     assert_eq!(tally.to_string(), "2 forwarded, 1 duplicate, 0 stale, 0 invalid");
 }
 
 #[test]
-fn what_the_caller_wants_it_called_is_taken() {
+fn callers_names_are_used() {
     let wanted =
         Wanted { name: Some("mine".to_owned()), topic: Some("in-1".to_owned()), output: Some("out-1".to_owned()) };
     let Ok((proposal, _)) = infer(&sample(&[r#"{"id":1}"#]), &wanted) else { panic!("not loadable") };
@@ -64,7 +64,7 @@ fn what_the_caller_wants_it_called_is_taken() {
 }
 
 #[test]
-fn partitions_that_share_identities_are_told() {
+fn identities_on_several_partitions_are_reported() {
     let kcat = |partition: i32, id: u32| Captured {
         topic: "in".to_owned(),
         partition,

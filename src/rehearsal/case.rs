@@ -177,7 +177,7 @@ fn compare(case: &TestCase, judged: &[Option<Judged>], partitions: &Partitions) 
     let entries = if case.entries.is_empty() { HashMap::new() } else { entries_of(partitions) };
     for expected in &case.entries {
         let got = entries.get(&plain_json(&expected.identity)).map(Vec::as_slice).unwrap_or_default();
-        // what is no version was explanation when the topology was loaded
+        // anything but a version was rejected when the topology was loaded
         let version = expected.version.as_ref().map(|version| written::version(version, partitions.rules()).ok());
         if !got.iter().any(|got| version.as_ref().is_none_or(|version| version.as_ref() == Some(got))) {
             let shown = |version: &Option<Vec<u8>>| match version {
