@@ -1,4 +1,4 @@
-//! Properties for librdkafka: which are passed on, which are ratchet's own, and which are secret.
+//! Properties for librdkafka: which are passed on, which ratchet sets itself, and which are secret.
 
 use std::collections::BTreeMap;
 
@@ -9,64 +9,64 @@ use crate::yaml::Text;
 pub struct KafkaProperties {
     /// For consumers and producers.
     pub common: BTreeMap<String, Text>,
-    /// For consumers only, over [`KafkaProperties::common`].
+    /// For consumers only, overriding [`KafkaProperties::common`].
     pub consumer: BTreeMap<String, Text>,
-    /// For producers only, over [`KafkaProperties::common`].
+    /// For producers only, overriding [`KafkaProperties::common`].
     pub producer: BTreeMap<String, Text>,
 }
 
 impl KafkaProperties {
-    /// What a consumer gets. Secrets stand in it as they are: not for showing.
+    /// A consumer's properties, with secrets in clear text: never show them.
     pub fn for_consumer(&self) -> BTreeMap<String, String> {
         revealed(&self.common, &self.consumer)
     }
 
-    /// What a producer gets. Secrets stand in it as they are: not for showing.
+    /// A producer's properties, with secrets in clear text: never show them.
     pub fn for_producer(&self) -> BTreeMap<String, String> {
         revealed(&self.common, &self.producer)
     }
 
-    /// The brokers' addresses. They are no secret, wherever they came from.
+    /// The brokers' addresses. They are not secret, wherever they come from.
     pub fn addresses(&self) -> String {
         let mut given = self.for_consumer();
         ["metadata.broker.list", "bootstrap.servers"].iter().find_map(|name| given.remove(*name)).unwrap_or_default()
     }
 
-    /// How the brokers are spoken to: a word of librdkafka's, in capitals. No secret either.
+    /// The security protocol by librdkafka's name, in capitals. Not secret either.
     pub fn protocol(&self) -> String {
         self.for_consumer().remove("security.protocol").unwrap_or_else(|| "PLAINTEXT".to_owned()).to_uppercase()
     }
 
-    /// What a client gets that is neither. Secrets stand in it as they are: not for showing.
+    /// The properties of any other client, with secrets in clear text: never show them.
     pub fn for_admin(&self) -> BTreeMap<String, String> {
         revealed(&self.common, &BTreeMap::new())
     }
 }
 
-/// The texts themselves, the special ones over the common ones.
+/// The values in clear text, the special ones overriding the common ones.
 fn revealed(common: &BTreeMap<String, Text>, special: &BTreeMap<String, Text>) -> BTreeMap<String, String> {
     common.iter().chain(special).map(|(name, text)| (name.clone(), text.reveal().to_owned())).collect()
 }
 
-/// Why there is no choice of the group protocol. With KIP-848's, a transaction's offsets are checked against the
-/// member's epoch, which the client takes from each heartbeat's answer, not from a rebalance that the engine has
-/// answered; session and heartbeats are settings of the brokers (45 s and 5 s, and by default no less), so that neither
-/// how long a dead owner's partitions stand still nor how fast a rebalance goes could be kept as promised.
-const CLASSIC: &str = "the hand-over of partitions, and the fencing of their former owners, rest on the classic \
-                       protocol, which every broker speaks, those of Kafka 4 too; what `consumer` (KIP-848) would \
-                       make of them is not proven";
+/// Why the group protocol cannot be chosen. With KIP-848's, a transaction's offsets are checked against the member's
+/// epoch, which the client takes from each heartbeat's response, not from a rebalance that the engine has acknowledged.
+/// Session timeout and heartbeat interval are settings of the brokers (45 s and 5 s, and by default no less), so ratchet
+/// could not keep its promises on how long a dead owner's partitions stand still and how fast a rebalance is.
+const CLASSIC: &str = "the hand-over of partitions, and the fencing of their former owners, rely on the classic \
+                       protocol, which every broker speaks, those of Kafka 4 too; they are not proven with \
+                       `consumer` (KIP-848)";
 
-/// Properties that ratchet sets itself, and why nobody else may.
+/// Properties that ratchet sets itself, and why users cannot.
 const OWNED: &[(&str, &str)] = &[
     ("group.id", "the group is `ratchet.<name>`, by the topology's name"),
     (
         "group.instance.id",
-        "the lanes of one process are members of their own; members of one id would fence each other",
+        "each lane of a process is a member of its own; members with the same id would fence each other",
     ),
     ("group.protocol", CLASSIC),
     ("group.remote.assignor", CLASSIC),
     ("group.protocol.type", CLASSIC),
-    ("partition.assignment.strategy", "the hand-over of partitions rests on cooperative-sticky"),
+    ("partition.assignment.strategy", "the hand-over of partitions relies on cooperative-sticky"),
     ("transactional.id", "it is new at each start and for each lane, so that no two producers share one"),
     ("enable.auto.commit", "offsets are committed with the transaction that they belong to"),
     ("auto.commit.enable", "offsets are committed with the transaction that they belong to"),
@@ -76,24 +76,24 @@ const OWNED: &[(&str, &str)] = &[
     ),
     ("enable.auto.offset.store", "offsets are committed with the transaction that they belong to"),
     ("offset.store.method", "offsets are committed with the transaction that they belong to"),
-    ("auto.offset.reset", "`input.start` in the topology says where a new group begins, and nothing else may jump"),
-    ("isolation.level", "what is not committed must not be read"),
-    ("enable.idempotence", "exactly once rests on it"),
+    ("auto.offset.reset", "`input.start` in the topology says where a new group starts, and no other group may jump"),
+    ("isolation.level", "uncommitted records must not be read"),
+    ("enable.idempotence", "exactly once relies on it"),
     ("enable.gapless.guarantee", "a record that cannot be sent is left out by `on_unsendable`"),
-    ("acks", "exactly once rests on `all`"),
-    ("request.required.acks", "exactly once rests on `all`"),
-    ("enable.partition.eof", "the end of a partition is not told by it where transactions are"),
+    ("acks", "exactly once relies on `all`"),
+    ("request.required.acks", "exactly once relies on `all`"),
+    ("enable.partition.eof", "with transactions it does not show the end of a partition"),
     ("delivery.report.only.error", "successful deliveries are counted too"),
     ("allow.auto.create.topics", "`topics.create` says what is created"),
     ("partitioner", "a record goes to the partition that it came from"),
 ];
 
-/// Why a property cannot be set, if it cannot.
+/// Why a property cannot be set; `None` if it can.
 pub fn owned_reason(property: &str) -> Option<&'static str> {
     OWNED.iter().find(|(name, _)| *name == property).map(|(_, reason)| *reason)
 }
 
-/// Whether a property of this name holds a secret, whatever stands in it.
+/// Whether a property's name says that it holds a secret.
 pub fn is_secret(property: &str) -> bool {
     ["password", "passphrase", "secret", "key.pem"].iter().any(|word| property.contains(word))
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_side_wins_over_the_common_properties() {
+    fn consumer_and_producer_properties_override_the_common_ones() {
         let map = |name: &str, text: &str| BTreeMap::from([(name.to_owned(), Text::plain(text))]);
         let properties = KafkaProperties {
             common: map("client.id", "a"),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_known_by_their_names() {
+    fn secrets_are_recognised_by_their_names() {
         for name in [
             "sasl.password",
             "ssl.key.password",

@@ -1,5 +1,5 @@
 //! Every setting but librdkafka's properties: its name, its default, what it means, how it is read and how it is shown.
-//! The reader, `Display` and the table of docs/operations.md are made of these.
+//! The reader, `Display` and the table in docs/operations.md are based on these.
 
 use crate::yaml::keys::Omitted;
 use crate::yaml::units;
@@ -8,38 +8,38 @@ use super::settings::Draft;
 use super::typed::Typed;
 use super::{ClusterKind, Config, Create, LogFormat};
 
-/// The least `memory`.
+/// Minimum `memory`.
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
-/// A record that may be as large has to come through.
+/// Minimum `unpacked`: a record of the largest size has to fit.
 const UNPACKED_BYTES_MIN: u64 = 20 << 20;
 const LANES_MAX: usize = 64;
 const COMMIT_RECORDS_MAX: usize = 10_000_000;
 const COMMIT_BYTES_MAX: usize = 1 << 30;
 const PARTITIONS_MAX: i32 = 1_000;
-/// Kafka's own type for it.
+/// The limit of Kafka's own type.
 const REPLICAS_MAX: i32 = i16::MAX as i32;
 
 /// A setting.
 pub struct Key {
     /// Its name, e.g. `commit.interval`.
     pub name: &'static str,
-    /// What holds where nothing is said of it.
+    /// Its value if it is not set.
     pub default: Omitted,
     /// What it means, in Markdown.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the documentation's table is made of it, by a test"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test writes it into the documentation's table"))]
     pub about: &'static str,
-    /// Reads it. A mistake is reported, and leaves what was there before.
+    /// Reads it. A mistake is reported, and keeps the previous value.
     pub put: fn(&mut Draft, &mut Typed<'_, '_>),
-    /// Its value as text; `None` where it is of no use.
+    /// Its value as text; `None` if it is not in use.
     pub show: fn(&Config) -> Option<String>,
 }
 
-/// All settings, in the order in which they are shown. The properties of librdkafka come after those of [`CLUSTER`].
+/// All settings, in the order in which they are shown. librdkafka's properties are shown after those of [`CLUSTER`].
 pub fn all() -> impl Iterator<Item = &'static Key> {
     CLUSTER.iter().chain(WORKER)
 }
 
-/// All settings' names.
+/// The names of all settings.
 pub fn names() -> Vec<&'static str> {
     all().map(|key| key.name).collect()
 }
@@ -49,14 +49,14 @@ pub fn find(name: &str) -> Option<&'static Key> {
     all().find(|key| key.name == name)
 }
 
-/// Keeps the value before where there is none: its mistake is reported.
+/// Sets the value; without one, which was reported as a mistake, keeps the previous value.
 fn put<T>(to: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *to = value;
     }
 }
 
-/// Where topics are.
+/// Where topics live.
 pub static CLUSTER: &[Key] = &[
     Key {
         name: "cluster",
@@ -92,7 +92,7 @@ pub static CLUSTER: &[Key] = &[
     },
 ];
 
-/// What this process may take, and how it works.
+/// What resources this process may use, and how it works.
 pub static WORKER: &[Key] = &[
     Key {
         name: "state_dir",

@@ -1,6 +1,6 @@
-//! From the file, the environment and `--set` to one list of settings, later ones over earlier ones, each
-//! with the place that it came from. A variable and a `--set` are small files of their own, so that a
-//! mistake in them is shown in the same way.
+//! Collects the settings from the file, the environment and `--set` in one list, later ones overriding earlier
+//! ones, each with its place. A variable and a `--set` are treated as small files, so that a mistake in
+//! them is shown in the same way.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::kafka;
 use super::keys;
 use super::settings::{BROKERS, is_section};
 
-/// What every variable begins with.
+/// The prefix of every variable.
 const VARIABLE_PREFIX: &str = "RATCHET_";
-/// What begins so is none of ours: the suite's own, the name of the file, and what Kubernetes sets for a
-/// service called ratchet.
+/// Variables with these prefixes are not settings: those of the tests, the name of the file, and those that Kubernetes
+/// sets for a service called ratchet.
 const OTHERS: &[&str] = &["RATCHET_TEST_", "RATCHET_CRASH_", "RATCHET_CONFIG", "RATCHET_SERVICE_", "RATCHET_PORT"];
 
 /// One setting of one layer.
@@ -24,31 +24,31 @@ const OTHERS: &[&str] = &["RATCHET_TEST_", "RATCHET_CRASH_", "RATCHET_CONFIG", "
 pub struct Setting {
     /// Its name, e.g. `commit.interval`.
     pub name: String,
-    /// Where the name stands.
+    /// The place of the name.
     pub name_place: Place,
-    /// Its text, substitutions made.
+    /// Its text, after substitution.
     pub text: Placed<Text>,
-    /// What it stands in.
+    /// The file that it is in.
     pub file: Arc<File>,
 }
 
-/// What all layers say.
+/// The settings of all layers.
 #[derive(Debug, Default)]
-pub struct Said {
-    /// All settings, the later over the earlier.
+pub struct Collected {
+    /// All settings; later ones override earlier ones.
     pub settings: Vec<Setting>,
-    /// Names of settings, or of what they stand below, that were meant to be given and could not be read: mistakes that
-    /// were told. One without a letter stands for a whole file's.
+    /// Names of settings or sections that could not be read, which was reported as a mistake. An empty name stands for
+    /// a whole file.
     unread: Vec<String>,
 }
 
-impl Said {
-    /// The setting of this name that is in force.
+impl Collected {
+    /// The effective setting of this name.
     pub fn last(&self, name: &str) -> Option<&Setting> {
         self.settings.iter().rev().find(|setting| setting.name == name)
     }
 
-    /// Whether a mistake that was told may be why there is no such setting.
+    /// Whether a reported mistake may be the reason why this setting is missing.
     pub fn may_miss(&self, name: &str) -> bool {
         let hides = |unread: &String| {
             name.strip_prefix(unread.as_str())
@@ -62,23 +62,23 @@ impl Said {
 pub struct Layers<'a> {
     environment: &'a dyn Environment,
     report: &'a mut Report,
-    said: Said,
+    collected: Collected,
 }
 
 impl<'a> Layers<'a> {
     /// No settings yet.
     pub fn new(environment: &'a dyn Environment, report: &'a mut Report) -> Self {
-        Self { environment, report, said: Said::default() }
+        Self { environment, report, collected: Collected::default() }
     }
 
-    /// What they say.
-    pub fn finish(self) -> Said {
-        self.said
+    /// The collected settings.
+    pub fn finish(self) -> Collected {
+        self.collected
     }
 
-    /// Notes that what was to be said of `name` could not be read.
+    /// Notes that `name` could not be read.
     fn unread(&mut self, name: &str) {
-        self.said.unread.push(name.to_owned());
+        self.collected.unread.push(name.to_owned());
     }
 
     fn reader(&mut self, file: &Arc<File>) -> Reader<'_> {
@@ -106,12 +106,17 @@ impl<'a> Layers<'a> {
             }
         };
         match &tree.value {
-            // A file of comments only.
+            // A file with nothing but comments.
             _ if tree.is_null() => {}
             Value::Mapping(entries) => self.walk(entries, "", &file),
             _ => {
                 let help = "begin with e.g. `cluster: kafka`";
-                self.report.mistake((&file, tree.place), "the file must be a mapping".to_owned(), "this is none", help);
+                self.report.mistake(
+                    (&file, tree.place),
+                    "the file must be a mapping".to_owned(),
+                    "not a mapping",
+                    help,
+                );
                 self.unread("");
             }
         }
@@ -128,7 +133,7 @@ impl<'a> Layers<'a> {
             } else if let (Value::Mapping(entries), true) = (&entry.node.value, is_section(&name) || is_open(&name)) {
                 self.walk(entries, &format!("{name}."), file);
             } else if is_section(&name) {
-                // A section of which everything is commented out is none.
+                // A section with everything commented out counts as absent.
                 if !entry.node.is_null() {
                     let first = children(&format!("{name}.")).first().copied().unwrap_or("client.id");
                     let example = format!("{name}: {{{first}: …}}");
@@ -154,7 +159,7 @@ impl<'a> Layers<'a> {
             return;
         };
         let given = |other: &Setting| other.name == field.name && Arc::ptr_eq(&other.file, file);
-        if self.said.settings.iter().any(given) {
+        if self.collected.settings.iter().any(given) {
             self.twice(&field.name, field.key_place, file);
             return;
         }
@@ -178,7 +183,7 @@ impl<'a> Layers<'a> {
         self.report.mistake((file, entry.key_place), format!("unknown key `{name}`"), label, help);
     }
 
-    /// Adds a setting. A secret that is written out where others can read it is a mistake.
+    /// Adds a setting. A secret in clear text where others can read it is a mistake.
     fn push(&mut self, setting: Setting, readable: bool) {
         let is_secret = setting.name.starts_with("kafka.") && kafka::is_secret(&setting.name);
         if is_secret && readable && !setting.text.value.is_secret() {
@@ -189,21 +194,21 @@ impl<'a> Layers<'a> {
         }
         let text = setting.text;
         let value = if is_secret { text.value.into_secret() } else { text.value };
-        self.said.settings.push(Setting { text: Placed { value, place: text.place }, ..setting });
+        self.collected.settings.push(Setting { text: Placed { value, place: text.place }, ..setting });
     }
 
-    /// Adds what the environment says.
+    /// Adds the environment's settings.
     pub fn read_variables(&mut self) {
         let mut variables = self.environment.variables();
         variables.sort();
         for (variable, value) in variables {
             let Some(rest) = variable.strip_prefix(VARIABLE_PREFIX) else { continue };
-            // An empty variable is how compose files and the like say that it is not set.
+            // Compose files and the like leave an unset variable empty.
             if value.is_empty() || OTHERS.iter().any(|other| variable.starts_with(other)) {
                 continue;
             }
             let name = name_of(rest);
-            // Of a name that is mistyped nobody knows what it stands for.
+            // A misspelt name may stand for a secret.
             let hidden = kafka::is_secret(&name) || !is_known(&name);
             let shown = if hidden { text::MASK } else { &value };
             let file = Arc::new(File::new("the environment", format!("{variable}={shown}")));
@@ -221,7 +226,7 @@ impl<'a> Layers<'a> {
     fn unknown_variable(&mut self, variable: &str, file: &Arc<File>) {
         let names: Vec<(String, &str)> = suggested().map(|name| (variable_of(name), name)).collect();
         let known: Vec<&str> = names.iter().map(|(variable, _)| variable.as_str()).collect();
-        let message = format!("`{variable}` is no setting");
+        let message = format!("`{variable}` is not a setting");
         let at = (file, Place { start: 0, length: variable.len() });
         match did_you_mean(variable, &known) {
             Some(meant) if near(variable, meant) => {
@@ -241,7 +246,7 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// Adds what `--set` says.
+    /// Adds the settings given with `--set`.
     pub fn read_sets(&mut self, sets: &[String]) {
         for set in sets {
             let (name, value) = set.split_once('=').unwrap_or((set, ""));
@@ -275,10 +280,10 @@ impl<'a> Layers<'a> {
                         format!("the settings are {} and `kafka.…`", listed(&keys::names())),
                     ),
                 };
-                self.report.mistake((&file, name_place), format!("`{}` is no setting", clipped(name)), label, help);
+                self.report.mistake((&file, name_place), format!("`{}` is not a setting", clipped(name)), label, help);
                 continue;
             }
-            // Read as if it stood in a file, so that `${env:NAME}` works here too.
+            // Read as if it were in a file, so that `${env:NAME}` works here too.
             let node = Node { value: Value::Scalar { text: value.to_owned(), plain: false }, place: value_place };
             let example = format!("--set {name}=…");
             let shape = Shape { what: "a single value", example: &example };
@@ -291,7 +296,7 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// Whether anything may stand below: `kafka` and what is in it.
+/// Whether any key is allowed below this name: for `kafka` and everything in it.
 fn is_open(name: &str) -> bool {
     name == "kafka" || name.starts_with("kafka.")
 }
@@ -302,7 +307,7 @@ fn is_known(name: &str) -> bool {
     keys::find(name).is_some() || property.is_some_and(|property| !matches!(property, "consumer" | "producer"))
 }
 
-/// The names that one may have meant: of the properties, the one that has to be given.
+/// The names to suggest for a misspelt one; of the properties, only the required one.
 fn suggested() -> impl Iterator<Item = &'static str> {
     keys::all().map(|key| key.name).chain([BROKERS])
 }
@@ -343,23 +348,23 @@ pub fn variable_of(name: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", levels.to_uppercase())
 }
 
-/// Whether a variable is another one mistyped, and not one of another program: the common beginning does not count.
+/// Whether a variable is a known one misspelt, and not another program's: compared without the common prefix.
 fn near(variable: &str, known: &str) -> bool {
     let rest = |name: &str| name.strip_prefix(VARIABLE_PREFIX).unwrap_or_default().to_owned();
     did_you_mean(&rest(variable), &[&rest(known)]).is_some()
 }
 
-/// Where secrets are written out in a file, so that they can be masked before any mistake is shown.
+/// The places of secrets in clear text in a file, to mask them before any mistake is shown.
 #[derive(Default)]
 struct Secrets {
     /// Values of properties with secret names.
     values: Vec<Place>,
-    /// Where the names of such properties begin.
+    /// The start of such properties' names.
     names: Vec<usize>,
 }
 
 impl Secrets {
-    /// Notes what is secret in the tree. A value that only names where the secret is may be seen.
+    /// Collects the secrets in the tree. A value that only refers to the secret may be shown.
     fn collect(&mut self, node: &Node, inside: bool) {
         match &node.value {
             Value::Scalar { text, .. } if inside => {
@@ -383,9 +388,9 @@ impl Secrets {
         }
     }
 
-    /// What is to be masked: the values, and, where a secret's name stands in something else (a comment, a
-    /// quote that was not closed, a text that is not YAML), whatever follows it on its line and on the lines
-    /// below that are indented further.
+    /// The places to mask: the values, and, if a secret's name is in something else (a comment, an unclosed
+    /// quote, a text that is not YAML), the rest of its line and the lines below that are indented
+    /// further.
     fn places(&self, text: &str) -> Vec<Place> {
         let mut places = self.values.clone();
         let mut secret_indent = None;

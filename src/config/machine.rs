@@ -1,23 +1,23 @@
-//! How much memory this process may take: the smallest limit of its cgroups, version 2 or 1, or what the machine has.
+//! How much memory this process may use: the smallest limit of its cgroups (version 2 or 1), or the machine's memory.
 
 use std::path::{Path, PathBuf};
 
 use super::Environment;
 
-/// What is assumed where nothing is known, as on systems other than Linux.
+/// Assumed if nothing is known, as on systems other than Linux.
 const UNKNOWN_BYTES: u64 = 2 << 30;
-/// Version 1 says so much, or nearly, where it means no limit.
+/// From this on, a limit of cgroup version 1 means none.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The memory that this process may take, in bytes.
+/// The memory that this process may use, in bytes.
 pub fn memory_bytes(environment: &dyn Environment) -> u64 {
     let total = total_bytes(environment);
     let limit = cgroup_limits(environment).into_iter().filter(|limit| (1..NO_LIMIT_BYTES).contains(limit)).min();
     total.into_iter().chain(limit).min().unwrap_or(UNKNOWN_BYTES)
 }
 
-/// What the machine has.
+/// The machine's memory.
 fn total_bytes(environment: &dyn Environment) -> Option<u64> {
     let text = read(environment, Path::new("/proc/meminfo"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -25,7 +25,7 @@ fn total_bytes(environment: &dyn Environment) -> Option<u64> {
 }
 
 /// The limits of the process's cgroups and of those above them. A container may see its own cgroup at
-/// the top, under a path that it cannot know, so the top is always asked too.
+/// the top, under a path that it cannot know, so the top is always read too.
 fn cgroup_limits(environment: &dyn Environment) -> Vec<u64> {
     let own = read(environment, Path::new("/proc/self/cgroup")).unwrap_or_default();
     let mut files = Vec::new();
@@ -44,8 +44,7 @@ fn cgroup_limits(environment: &dyn Environment) -> Vec<u64> {
     files.iter().filter_map(|file| read(environment, file)?.trim().parse().ok()).collect()
 }
 
-/// A cgroup's path and those above it, without the slash in front. One that leads out of the tree is
-/// passed over.
+/// A cgroup's path and those above it, without the leading slash; none if it leads out of the tree.
 fn upwards(path: &str) -> impl Iterator<Item = PathBuf> {
     let path = PathBuf::from(path.trim_start_matches('/'));
     let inside = !path.components().any(|part| part == std::path::Component::ParentDir);

@@ -1,7 +1,7 @@
-//! The worker's settings: where topics live, what this process may take, where it listens.
+//! The worker's settings: where topics live, what resources this process may use, where it listens.
 //!
-//! Four layers, each over the one before: defaults, the file (YAML), the environment, `--set a.b=c`.
-//! A setting has one name in all of them:
+//! Four layers, each overriding the one before: defaults, the file (YAML), the environment, `--set a.b=c`.
+//! A setting has the same name in all of them:
 //!
 //! | file | environment | `--set` |
 //! |---|---|---|
@@ -11,12 +11,12 @@
 //! | `kafka: {consumer: {fetch.min.bytes: 1}}` | `RATCHET_KAFKA__CONSUMER__FETCH_MIN_BYTES=1` | `kafka.consumer.fetch.min.bytes=1` |
 //!
 //! In a variable's name `__` separates levels, and inside the name of a Kafka property a single `_` is
-//! a dot. An empty variable counts as not set. A variable `RATCHET_…` that is no setting is a mistake if it is nearly one, and a warning
-//! otherwise; those that Kubernetes sets for a service of this name are passed over.
+//! a dot. An empty variable counts as not set. A variable `RATCHET_…` that is not a setting is a mistake if it looks
+//! like a misspelt one, and a warning otherwise; those that Kubernetes sets for a service of this name are ignored.
 //!
-//! **Secrets**: a value that holds `${env:NAME}` or `${file:PATH}` ([`crate::yaml::text`]; in the file and in
+//! **Secrets**: a value that contains `${env:NAME}` or `${file:PATH}` ([`crate::yaml::text`]; in the file and in
 //! `--set`) is shown as `***` by `Display` and `Debug` and in every mistake; so are properties with names like
-//! `sasl.password`, which cannot be written out in a file or on the command line at all.
+//! `sasl.password`, which must not be written out in a file or on the command line.
 //!
 //! **Failure**: [`Diagnostics`], all mistakes of all layers at once, each with its place.
 
@@ -48,21 +48,21 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// How many lanes there are.
     pub lanes: usize,
-    /// What all stores and queues together may take.
+    /// Memory for all stores and queues together.
     pub memory_bytes: u64,
-    /// What compressed batches may unpack to, all that are in memory at once.
+    /// Memory for unpacked batches, all that exist at once.
     pub unpacked_bytes: u64,
     /// When a transaction ends at the latest.
     pub commit: Commit,
-    /// Where metrics and health are served; `None` for nowhere.
+    /// The address that serves metrics and health; `None` to serve neither.
     pub http: Option<SocketAddr>,
-    /// What is done about topics that do not exist.
+    /// What to do about topics that do not exist.
     pub topics: Topics,
-    /// What is logged, and how.
+    /// What to log, and how.
     pub log: Log,
-    /// What the settings should be warned of.
+    /// Warnings about the settings.
     pub warnings: Vec<Mistake>,
-    /// Settings whose value came by substitution and is not to be shown.
+    /// Settings whose value was substituted and must not be shown.
     secrets: BTreeSet<String>,
 }
 
@@ -71,30 +71,30 @@ pub struct Config {
 pub enum ClusterKind {
     /// On Apache Kafka.
     Kafka,
-    /// In a folder, which only the demo fills, or a program that uses ratchet as a library.
+    /// In a folder, which only the demo or a program that uses ratchet as a library fills.
     Embedded {
         /// The folder.
         dir: PathBuf,
-        /// How many partitions a topic gets that is made by being used.
+        /// How many partitions a topic gets that is created by being used.
         partitions: i32,
     },
 }
 
-/// When a transaction ends at the latest; it ends earlier where the input is drained.
+/// When a transaction ends at the latest; it ends earlier if the input is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// After so long.
+    /// Maximum duration.
     pub interval_ms: u64,
-    /// After so many records.
+    /// Maximum number of records.
     pub records_max: usize,
-    /// After so many bytes of records.
+    /// Maximum number of bytes of records.
     pub bytes_max: usize,
 }
 
-/// What is done about topics that do not exist.
+/// What to do about topics that do not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topics {
-    /// Which of them are created.
+    /// Which of them to create.
     pub create: Create,
     /// Replicas of each partition of a created topic.
     pub replication_factor: i32,
@@ -102,7 +102,7 @@ pub struct Topics {
     pub min_insync_replicas: i32,
 }
 
-/// Which topics are created where they do not exist.
+/// Which topics to create if they do not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Create {
     /// Changelogs and dead letters.
@@ -113,39 +113,39 @@ pub enum Create {
     None,
 }
 
-/// What is logged, and how.
+/// What to log, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// As what a line is written.
+    /// The format of a line.
     pub format: LogFormat,
     /// `error`, `warn`, `info`, `debug` or `trace`, or a filter such as `info,ratchet::engine=debug`.
     pub level: String,
 }
 
-/// As what a line of the log is written.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Why whoever is given a Kafka property, by its name and value, does not take it: in words that do not hold the value.
-pub type Takes<'a> = &'a dyn Fn(&str, &str) -> Result<(), String>;
+/// Checks a Kafka property by name and value. The error says why librdkafka rejects it, without containing the value.
+pub type CheckProperty<'a> = &'a dyn Fn(&str, &str) -> Result<(), String>;
 
 /// Reads the settings: the file at `path` if there is one, the environment, and `sets`, each `a.b=c`. Properties for
-/// librdkafka are taken as they are.
+/// librdkafka are not checked.
 pub fn load(path: Option<&Path>, sets: &[String], environment: &dyn Environment) -> Result<Config, Diagnostics> {
     load_with(path, sets, environment, &|_, _| Ok(()))
 }
 
-/// The same; each Kafka property has to be one that is taken.
+/// The same, with a check for each Kafka property.
 pub fn load_with(
     path: Option<&Path>,
     sets: &[String],
     environment: &dyn Environment,
-    takes: Takes<'_>,
+    check_property: CheckProperty<'_>,
 ) -> Result<Config, Diagnostics> {
     let mut report = Report::default();
     let mut layers = layers::Layers::new(environment, &mut report);
@@ -154,8 +154,8 @@ pub fn load_with(
     }
     layers.read_variables();
     layers.read_sets(sets);
-    let said = layers.finish();
-    let config = settings::resolve(&said, environment, takes, &mut report);
+    let collected = layers.finish();
+    let config = settings::resolve(&collected, environment, check_property, &mut report);
     report.finish(config).map(|(config, warnings)| Config { warnings, ..config })
 }
 

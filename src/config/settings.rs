@@ -1,4 +1,4 @@
-//! From the layers' settings to the [`Config`]: each by its name to its type, then what they mean together.
+//! Turns the layers' settings into the [`Config`]: converts each to its type, then checks them together.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,46 +9,52 @@ use crate::yaml::read::did_you_mean;
 use crate::yaml::{Environment, File, Place, Placed, Reader, Report, Text, units};
 
 use super::kafka::{self, KafkaProperties};
-use super::layers::{Said, Setting};
+use super::layers::{Collected, Setting};
 use super::typed::Typed;
-use super::{ClusterKind, Commit, Config, Create, Log, LogFormat, Takes, Topics, keys, machine};
+use super::{CheckProperty, ClusterKind, Commit, Config, Create, Log, LogFormat, Topics, keys, machine};
 
-/// Where Kafka is.
+/// The brokers' addresses.
 pub const BROKERS: &str = "kafka.bootstrap.servers";
-/// The same by librdkafka's other name for it.
+/// librdkafka's other name for them.
 const BROKERS_TOO: &str = "kafka.metadata.broker.list";
-/// Lanes that are taken by themselves.
+/// Maximum default of `lanes`.
 const LANES_DEFAULT_MAX: usize = 4;
-/// An ordinary batch has room, with what its records take beside their bytes: a mebibyte, Kafka's limit, by fifty.
+/// Minimum default of `unpacked`: room for an ordinary batch with its records' overhead: a mebibyte, Kafka's limit,
+/// compressed by a factor of fifty.
 const UNPACKED_BYTES_DEFAULT_MIN: u64 = 128 << 20;
-/// Such a part of the memory, if that is more.
+/// The default of `unpacked` is `memory` divided by this, if that is more.
 const UNPACKED_PARTS: u64 = 4;
 
-/// Whether settings stand below this name.
+/// Whether there are settings below this name.
 pub fn is_section(name: &str) -> bool {
     let sides = ["kafka", "kafka.consumer", "kafka.producer"];
     sides.contains(&name)
         || keys::all().any(|key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The settings being put together.
+/// The settings while they are being read.
 pub struct Draft {
-    /// The settings, but for what of them follows from others.
+    /// The settings, without those that are derived from others.
     pub config: Config,
-    /// Whether the cluster is the embedded one; `None` where what was said of it is a mistake.
+    /// Whether the cluster is the embedded one; `None` after a mistake in `cluster`.
     pub embedded: Option<bool>,
     /// `embedded.dir`.
     pub embedded_dir: PathBuf,
     /// `embedded.partitions`.
     pub embedded_partitions: i32,
-    /// `None` where it follows the memory.
+    /// `unpacked`; `None` to derive it from the memory.
     pub unpacked_bytes: Option<u64>,
 }
 
-/// The config that these settings make; `None` if that could not be said, which is reported.
-pub fn resolve(said: &Said, environment: &dyn Environment, takes: Takes<'_>, report: &mut Report) -> Option<Config> {
+/// The config for these settings; `None` after mistakes, which are reported.
+pub fn resolve(
+    collected: &Collected,
+    environment: &dyn Environment,
+    check_property: CheckProperty<'_>,
+    report: &mut Report,
+) -> Option<Config> {
     let mut draft = defaults(environment, report);
-    for setting in &said.settings {
+    for setting in &collected.settings {
         let mut reader = Reader { file: Arc::clone(&setting.file), environment, report };
         match setting.name.strip_prefix("kafka.") {
             Some(property) => apply_property(&mut draft.config.kafka, property, setting, &mut reader),
@@ -62,7 +68,7 @@ pub fn resolve(said: &Said, environment: &dyn Environment, takes: Takes<'_>, rep
             }
         }
     }
-    check_together(&draft, said, takes, report);
+    check_together(&draft, collected, check_property, report);
     let Draft { mut config, embedded, embedded_dir: dir, embedded_partitions: partitions, unpacked_bytes } = draft;
     config.unpacked_bytes = unpacked_bytes.unwrap_or_else(|| unpacked_default_bytes(config.memory_bytes));
     if embedded == Some(true) {
@@ -71,12 +77,12 @@ pub fn resolve(said: &Said, environment: &dyn Environment, takes: Takes<'_>, rep
     report.is_fine().then_some(config)
 }
 
-/// What compressed batches may unpack to, where it is not said.
+/// The default of `unpacked`.
 fn unpacked_default_bytes(memory_bytes: u64) -> u64 {
     (memory_bytes / UNPACKED_PARTS).max(UNPACKED_BYTES_DEFAULT_MIN)
 }
 
-/// What holds where nothing is said: the table's defaults, and those that depend on the machine.
+/// The defaults: those in the table, and those that depend on the machine.
 fn defaults(environment: &dyn Environment, report: &mut Report) -> Draft {
     let config = Config {
         cluster: ClusterKind::Kafka,
@@ -105,14 +111,14 @@ fn defaults(environment: &dyn Environment, report: &mut Report) -> Draft {
     draft
 }
 
-/// Puts one setting where it belongs. The layers let only known names through.
+/// Applies a setting. The layers only let known names through.
 fn apply(draft: &mut Draft, setting: &Setting, mut reader: Reader<'_>) {
     if let Some(key) = keys::find(&setting.name) {
         (key.put)(draft, &mut Typed { setting, reader: &mut reader });
     }
 }
 
-/// Puts a property on its side, unless it is ratchet's own.
+/// Adds a property to the common, consumer or producer properties, unless ratchet sets it itself.
 fn apply_property(properties: &mut KafkaProperties, name: &str, setting: &Setting, reader: &mut Reader<'_>) {
     let (side, property) = match name.split_once('.') {
         Some(("consumer", property)) => (&mut properties.consumer, property),
@@ -127,9 +133,9 @@ fn apply_property(properties: &mut KafkaProperties, name: &str, setting: &Settin
     side.insert(property.to_owned(), setting.text.value.clone());
 }
 
-/// What the settings mean together.
-fn check_together(draft: &Draft, said: &Said, takes: Takes<'_>, report: &mut Report) {
-    let last = |name: &str| said.last(name);
+/// Checks the settings together.
+fn check_together(draft: &Draft, collected: &Collected, check_property: CheckProperty<'_>, report: &mut Report) {
+    let last = |name: &str| collected.last(name);
     let topics = &draft.config.topics;
     if topics.min_insync_replicas > topics.replication_factor {
         let given = last("topics.replication_factor").or_else(|| last("topics.min_insync_replicas"));
@@ -143,27 +149,26 @@ fn check_together(draft: &Draft, said: &Said, takes: Takes<'_>, report: &mut Rep
         }
     }
     if draft.embedded == Some(false) {
-        let told = check_brokers(draft, said, report);
-        let masked = Masked::new(said);
-        check_properties(said, &masked, told, takes, report);
-        check_transactions(&draft.config, said, &masked, report);
+        let reported = check_brokers(draft, collected, report);
+        let masked = Masked::new(collected);
+        check_properties(collected, &masked, reported, check_property, report);
+        check_transactions(&draft.config, collected, &masked, report);
     }
 }
 
-/// What the settings stand in, without the values of any property: one whose name is mistyped may be a secret, and is
-/// known to be none of the others only now.
+/// The settings' files with the values of all properties masked: one with a misspelt name may be a secret.
 struct Masked {
     files: Vec<(Arc<File>, Arc<File>)>,
 }
 
 impl Masked {
-    fn new(said: &Said) -> Self {
+    fn new(collected: &Collected) -> Self {
         let mut files: Vec<(Arc<File>, Arc<File>)> = Vec::new();
-        for Setting { file, .. } in &said.settings {
+        for Setting { file, .. } in &collected.settings {
             if files.iter().any(|(known, _)| Arc::ptr_eq(known, file)) {
                 continue;
             }
-            let within = said.settings.iter().filter(|setting| Arc::ptr_eq(&setting.file, file));
+            let within = collected.settings.iter().filter(|setting| Arc::ptr_eq(&setting.file, file));
             let properties = within.filter(|setting| setting.name.starts_with("kafka."));
             let places: Vec<_> = properties.map(|setting| setting.text.place).collect();
             files.push((Arc::clone(file), Arc::new(file.masked(&places))));
@@ -171,36 +176,43 @@ impl Masked {
         Self { files }
     }
 
-    /// What this setting stands in.
+    /// This setting's file.
     fn of<'a>(&'a self, setting: &'a Setting) -> &'a Arc<File> {
         let known = self.files.iter().find(|(known, _)| Arc::ptr_eq(known, &setting.file));
         known.map_or(&setting.file, |(_, masked)| masked)
     }
 }
 
-/// Whether each property is one that is taken, unless it was told already that it is not.
-fn check_properties(said: &Said, masked: &Masked, told: Option<&Setting>, takes: Takes<'_>, report: &mut Report) {
-    for setting in &said.settings {
+/// Checks each property, unless it was reported already.
+fn check_properties(
+    collected: &Collected,
+    masked: &Masked,
+    reported: Option<&Setting>,
+    check_property: CheckProperty<'_>,
+    report: &mut Report,
+) {
+    for setting in &collected.settings {
         let Some(property) = setting.name.strip_prefix("kafka.") else { continue };
         let property =
             ["consumer.", "producer."].iter().find_map(|side| property.strip_prefix(side)).unwrap_or(property);
-        let is_last = said.last(&setting.name).is_some_and(|last| std::ptr::eq(last, setting));
-        let is_told = told.is_some_and(|told| told.name == setting.name) || kafka::owned_reason(property).is_some();
-        if !is_last || is_told {
+        let is_last = collected.last(&setting.name).is_some_and(|last| std::ptr::eq(last, setting));
+        let is_reported =
+            reported.is_some_and(|reported| reported.name == setting.name) || kafka::owned_reason(property).is_some();
+        if !is_last || is_reported {
             continue;
         }
-        if let Err(words) = takes(property, setting.text.value.reveal()) {
+        if let Err(words) = check_property(property, setting.text.value.reveal()) {
             let at = (masked.of(setting), setting.name_place);
             report.mistake(at, words, "not taken by librdkafka", "correct it, or remove it");
         }
     }
 }
 
-/// Whether a transaction ends by itself before the broker ends it.
-fn check_transactions(config: &Config, said: &Said, masked: &Masked, report: &mut Report) {
+/// Checks that transactions end before the broker ends them.
+fn check_transactions(config: &Config, collected: &Collected, masked: &Masked, report: &mut Report) {
     let named = ["kafka.producer.transaction.timeout.ms", "kafka.transaction.timeout.ms"];
-    let Some(timeout) = named.iter().find_map(|name| said.last(name)) else { return };
-    // what is no number is told by whoever takes it
+    let Some(timeout) = named.iter().find_map(|name| collected.last(name)) else { return };
+    // if it is not a number, `check_properties` reports it
     let Ok(timeout_ms) = timeout.text.value.reveal().trim().parse::<u64>() else { return };
     let interval_ms = config.commit.interval_ms;
     if timeout_ms / 2 >= interval_ms {
@@ -208,7 +220,7 @@ fn check_transactions(config: &Config, said: &Said, masked: &Masked, report: &mu
     }
     let show = |ms: u64| units::show_duration_ms(i64::try_from(ms).unwrap_or(i64::MAX));
     let after = if timeout.text.value.is_secret() { String::new() } else { format!(", after {}", show(timeout_ms)) };
-    let given = said.last("commit.interval").unwrap_or(timeout);
+    let given = collected.last("commit.interval").unwrap_or(timeout);
     let at = (masked.of(given), given.text.place);
     let interval = show(interval_ms);
     let help = format!("raise `transaction.timeout.ms` to {} or more, or lower `commit.interval`", interval_ms * 2);
@@ -227,17 +239,17 @@ fn check_transactions(config: &Config, said: &Said, masked: &Masked, report: &mu
     }
 }
 
-/// Whether it is said where Kafka is; the property that was probably meant to, where that was told. Where a mistake that
-/// was told hides it, it is not said to be missing, too.
-fn check_brokers<'s>(draft: &Draft, said: &'s Said, report: &mut Report) -> Option<&'s Setting> {
+/// Checks that the brokers are given, unless a reported mistake may be why they are missing. Returns the setting that
+/// was reported as misspelt, if any.
+fn check_brokers<'s>(draft: &Draft, collected: &'s Collected, report: &mut Report) -> Option<&'s Setting> {
     let names = [BROKERS, BROKERS_TOO].map(|name| name.strip_prefix("kafka.").unwrap_or(name));
     let properties = &draft.config.kafka.common;
     let is_given = names.iter().any(|name| properties.contains_key(*name));
-    if is_given || [BROKERS, BROKERS_TOO, "cluster"].iter().any(|name| said.may_miss(name)) {
+    if is_given || [BROKERS, BROKERS_TOO, "cluster"].iter().any(|name| collected.may_miss(name)) {
         return None;
     }
-    // Any property may be given, so that one which is misspelt shows only here.
-    for setting in &said.settings {
+    // Any property is allowed, so a misspelt one is only noticed here.
+    for setting in &collected.settings {
         let meant = setting.name.strip_prefix("kafka.").and_then(|property| did_you_mean(property, &names));
         if let Some(meant) = meant {
             let message = format!("`{}` does not say where Kafka is", setting.name);

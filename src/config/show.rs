@@ -1,4 +1,4 @@
-//! The settings as YAML, as they are in force. What is secret is `***`.
+//! The effective settings as YAML. Secrets are shown as `***`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ impl fmt::Display for Config {
     }
 }
 
-/// As `Display`, so that no dump shows a secret.
+/// Like `Display`, so that no dump shows a secret.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -32,7 +32,7 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// These settings; those of one section stand next to each other.
+    /// Writes these settings; those of one section must be adjacent.
     fn settings(&self, f: &mut fmt::Formatter<'_>, keys: &[Key]) -> fmt::Result {
         let mut section = "";
         for key in keys {
@@ -58,7 +58,7 @@ fn properties(f: &mut fmt::Formatter<'_>, indent: &str, properties: &BTreeMap<St
 }
 
 impl Create {
-    /// The word for it.
+    /// Its name in the settings.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Internal => "internal",
@@ -69,7 +69,7 @@ impl Create {
 }
 
 impl LogFormat {
-    /// The word for it.
+    /// Its name in the settings.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",

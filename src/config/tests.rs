@@ -1,4 +1,4 @@
-//! Goal: each layer wins over the one before, every mistake of every layer is told, and no secret is ever shown.
+//! Goal: each layer overrides the one before, every mistake of every layer is reported, and no secret is ever shown.
 
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ fn refuses(text: &str, environment: Fake, sets: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn defaults_are_those_of_the_design() {
+fn defaults_are_as_documented() {
     let config = load(None, &[BROKERS.to_owned()], &env()).unwrap();
     assert_eq!(config.cluster, ClusterKind::Kafka);
     assert_eq!(config.lanes, 4);
@@ -46,7 +46,7 @@ fn defaults_are_those_of_the_design() {
 }
 
 #[test]
-fn each_layer_wins_over_the_one_before() {
+fn each_layer_overrides_the_one_before() {
     let text =
         "lanes: 1\nhttp: off\nstate_dir: file\ncommit: {interval: 1s, records: 7}\nkafka: {bootstrap.servers: file}\n";
     let env = env()
@@ -81,7 +81,7 @@ fn keys_may_be_dotted_or_nested() {
 }
 
 #[test]
-fn the_embedded_cluster_needs_no_brokers() {
+fn embedded_cluster_needs_no_brokers() {
     let config = config("cluster: embedded\nembedded: {dir: /d, partitions: 2}\n", env(), &[]);
     assert_eq!(config.cluster, ClusterKind::Embedded { dir: PathBuf::from("/d"), partitions: 2 });
     let diagnostics = load(None, &[], &env()).unwrap_err();
@@ -89,7 +89,7 @@ fn the_embedded_cluster_needs_no_brokers() {
 }
 
 #[test]
-fn limits_hold_at_their_edges() {
+fn limits_are_inclusive() {
     let kafka = ["cluster=kafka"];
     let embedded = ["cluster=embedded", "embedded.dir=/d"];
     let taken = |cluster: &[&str], setting: &str| {
@@ -124,7 +124,7 @@ fn every_setting_is_applied_and_has_a_variable() {
 }
 
 #[test]
-fn the_commented_file_holds_every_setting_with_its_default() {
+fn commented_example_has_every_setting_with_its_default() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/ratchet.yaml");
     let text = std::fs::read_to_string(folder).unwrap();
     let with_file = config(&text, env(), &[]);
@@ -137,7 +137,7 @@ fn the_commented_file_holds_every_setting_with_its_default() {
 }
 
 #[test]
-fn what_batches_unpack_to_follows_the_memory_unless_it_is_said() {
+fn default_of_unpacked_is_derived_from_memory() {
     let unpacked =
         |sets: &[&str]| load_text_with("", env(), &[&[BROKERS], sets].concat()).unwrap().unpacked_bytes >> 20;
     assert_eq!(unpacked(&["memory=64MiB"]), 128);
@@ -146,7 +146,7 @@ fn what_batches_unpack_to_follows_the_memory_unless_it_is_said() {
 }
 
 #[test]
-fn wrong_values_are_refused_with_what_to_write() {
+fn wrong_values_are_rejected_with_what_to_write() {
     let file = |text: &str, words: &[&str]| refuses(text, env(), &[], words);
     file("cluster: kafak", &["did you mean `kafka`?"]);
     file("lanes: 0", &["from 1 to 64", "lanes: 2"]);
@@ -170,7 +170,7 @@ fn wrong_values_are_refused_with_what_to_write() {
 }
 
 #[test]
-fn unknown_keys_are_refused_where_they_stand() {
+fn unknown_keys_are_rejected_with_a_suggestion() {
     refuses("comit: {interval: 1s}", env(), &[], &["unknown key `comit`", "did you mean `commit`?"]);
     refuses("commit: {intervall: 1s}", env(), &[], &["did you mean `interval`?"]);
     refuses("colour: red", env(), &[], &["`state_dir`", "`kafka`"]);
@@ -178,14 +178,14 @@ fn unknown_keys_are_refused_where_they_stand() {
     refuses("kafka: {a.b: 1, a: {b: 2}}", env(), &[], &["`kafka.a.b` stands here twice"]);
     refuses("", env(), &["lane=1"], &["did you mean `lanes`?", "--set lanes="]);
     refuses("", env(), &["lanes"], &["has no `=`"]);
-    refuses("", env(), &["kafka.consumer=1"], &["no setting"]);
+    refuses("", env(), &["kafka.consumer=1"], &["not a setting"]);
     refuses("", env(), &["lanes="], &["empty"]);
     refuses("", env().with_variable("RATCHET_LANE", "1"), &[], &["did you mean `RATCHET_LANES`?"]);
     refuses("", env().with_variable("RATCHET_COMMIT__COLOUR_OF_IT", "1"), &[], &["`__` separates levels"]);
 }
 
 #[test]
-fn a_mistake_that_hides_where_kafka_is_is_the_only_one() {
+fn mistake_that_hides_the_brokers_is_the_only_one() {
     let alone = |text: &str, environment: Fake, sets: &[&str], words: &str| {
         let diagnostics = load_text_with(text, environment, sets).unwrap_err();
         let [only] = diagnostics.mistakes() else { panic!("{text} {sets:?}: {}", diagnostics.render(false)) };
@@ -215,9 +215,9 @@ fn a_mistake_that_hides_where_kafka_is_is_the_only_one() {
     let misspelt = env().with_variable("RATCHET_KAFAK__BOOTSTRAP_SERVERS", "b");
     alone("", misspelt, &[], "did you mean `RATCHET_KAFKA__BOOTSTRAP_SERVERS`?");
     let nowhere = load(Some(Path::new("nowhere.yaml")), &[], &env()).unwrap_err();
-    let told: Vec<_> = nowhere.mistakes().iter().map(Mistake::message).collect();
-    assert!(matches!(told[..], [only] if only.contains("nowhere.yaml cannot be read")), "{told:?}");
-    // What has nothing to do with it is told beside it.
+    let messages: Vec<_> = nowhere.mistakes().iter().map(Mistake::message).collect();
+    assert!(matches!(messages[..], [only] if only.contains("nowhere.yaml cannot be read")), "{messages:?}");
+    // Unrelated mistakes are reported as well.
     assert_eq!(
         load_text_with("lanes: 0\nkafka: {client.id: a}", env(), &["embeded.dir=b"]).unwrap_err().mistakes().len(),
         3
@@ -225,7 +225,7 @@ fn a_mistake_that_hides_where_kafka_is_is_the_only_one() {
 }
 
 #[test]
-fn variables_of_others_are_at_most_warned_of() {
+fn other_programs_variables_give_at_most_a_warning() {
     let env = env()
         .with_variable("RATCHET_TEST_BROKERS", "x")
         .with_variable("RATCHET_CRASH_AT", "x")
@@ -235,11 +235,11 @@ fn variables_of_others_are_at_most_warned_of() {
         .with_variable("PATH", "x");
     let config = config("", env, &[BROKERS]);
     let warned: Vec<_> = config.warnings.iter().map(Mistake::message).collect();
-    assert_eq!(warned, ["`RATCHET_DASHBOARD_COLOURS` is no setting"]);
+    assert_eq!(warned, ["`RATCHET_DASHBOARD_COLOURS` is not a setting"]);
 }
 
 #[test]
-fn properties_that_ratchet_owns_are_refused_with_the_reason() {
+fn properties_that_ratchet_sets_are_rejected_with_the_reason() {
     refuses("kafka: {group.id: x}", env(), &[], &["`group.id`", "by the topology's name"]);
     refuses("kafka: {producer: {acks: 1}}", env(), &[], &["`acks`", "exactly once"]);
     refuses(
@@ -260,8 +260,9 @@ fn properties_that_ratchet_owns_are_refused_with_the_reason() {
     }
 }
 
-/// What is said of these settings where a property is known that begins with `fetch.` or `transaction.`, and nothing else.
-fn told_with(text: &str, sets: &[&str]) -> Vec<(String, bool)> {
+/// The mistakes in these settings if only properties with the prefixes `fetch.` and `transaction.` are known; each with
+/// whether it is a warning.
+fn mistakes_with(text: &str, sets: &[&str]) -> Vec<(String, bool)> {
     let takes = |property: &str, value: &str| match property {
         "bootstrap.servers" => Ok(()),
         _ if !property.starts_with("fetch.") && !property.starts_with("transaction.") => {
@@ -281,8 +282,8 @@ fn told_with(text: &str, sets: &[&str]) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn every_property_that_is_not_taken_is_told_beside_all_else() {
-    let said = told_with(
+fn every_rejected_property_is_reported_with_all_other_mistakes() {
+    let said = mistakes_with(
         "lanes: many\nkafka: {nonsense: 1, consumer: {fetch.wait: x}, producer: {more.nonsense: 1}, fetch.min: x}\n",
         &["kafka.fetch.min=1"],
     );
@@ -293,13 +294,13 @@ fn every_property_that_is_not_taken_is_told_beside_all_else() {
         "fetch.wait does not fit",
         "more.nonsense is none",
     ];
-    assert_eq!(said, expected, "a later layer has mended fetch.min");
+    assert_eq!(said, expected, "a later layer corrects fetch.min");
 }
 
 #[test]
-fn a_transaction_must_end_before_the_broker_ends_it() {
+fn transaction_must_end_before_the_broker_ends_it() {
     let said = |interval: &str, timeout: &str, name: &str| {
-        let said = told_with(&format!("{interval}\nkafka: {{{name}: {timeout}}}\n"), &[]);
+        let said = mistakes_with(&format!("{interval}\nkafka: {{{name}: {timeout}}}\n"), &[]);
         said.into_iter()
             .map(|(message, is_warning)| (message.contains("the broker ends"), is_warning))
             .collect::<Vec<_>>()
@@ -310,10 +311,10 @@ fn a_transaction_must_end_before_the_broker_ends_it() {
         assert_eq!(said("commit.interval: 2s", "2000", name), [(true, false)]);
         assert_eq!(said("", "150", name), [(true, false)], "the interval is 200ms");
     }
-    // the producer's own wins
+    // the producer's own overrides the common one
     let both = "commit.interval: 2s\nkafka: {transaction.timeout.ms: 1000, producer: {transaction.timeout.ms: 9000}}\n";
-    assert_eq!(told_with(both, &[]), []);
-    assert_eq!(told_with(both, &["kafka.producer.transaction.timeout.ms=1000"]).len(), 1);
+    assert_eq!(mistakes_with(both, &[]), []);
+    assert_eq!(mistakes_with(both, &["kafka.producer.transaction.timeout.ms=1000"]).len(), 1);
     let (line, column) = (2, 18);
     let text = "lanes: 1\ncommit.interval: 5s\nkafka: {bootstrap.servers: b, transaction.timeout.ms: 3000}\n";
     let diagnostics = load_text_with(text, env(), &[]).unwrap_err();
@@ -322,7 +323,7 @@ fn a_transaction_must_end_before_the_broker_ends_it() {
 }
 
 #[test]
-fn the_new_group_protocol_is_refused_by_name() {
+fn new_group_protocol_is_rejected_with_the_reason() {
     let words = ["ratchet sets `group.protocol` itself", "classic protocol", "KIP-848", "remove it"];
     refuses("kafka: {group.protocol: consumer}", env(), &[], &words);
     refuses("kafka: {consumer: {group.protocol: consumer}}", env(), &[], &words);
@@ -331,7 +332,7 @@ fn the_new_group_protocol_is_refused_by_name() {
 }
 
 #[test]
-fn secrets_pass_and_are_never_shown() {
+fn secrets_are_passed_on_and_never_shown() {
     let text = "state_dir: ${env:DIR}\nlanes: ${env:LANES:-3}\nkafka:\n  bootstrap.servers: b\n  sasl.username: ${file:user}\n  \
                 sasl.password: ${env:PASSWORD}\n";
     let env = env()
@@ -352,13 +353,13 @@ fn secrets_pass_and_are_never_shown() {
 }
 
 #[test]
-fn a_layer_above_decides_whether_a_setting_is_secret() {
+fn overriding_layer_decides_whether_a_setting_is_secret() {
     let config = config("lanes: ${env:LANES:-3}\n", env(), &[BROKERS, "lanes=2"]);
     assert!(config.to_string().contains("lanes: 2\n"), "{config}");
 }
 
 #[test]
-fn secrets_written_out_are_refused_and_not_shown() {
+fn secrets_in_clear_text_are_rejected_and_not_shown() {
     let block = "kafka:\n  group.id: x\n  ssl.key.pem: |\n    -----hunter2\n    hunter2\n  other: y\n";
     for (text, sets) in [
         ("kafka: {sasl.password: hunter2, group.id: x}\n", &[][..]),
@@ -410,7 +411,7 @@ fn memory_is_half_of_the_smallest_limit() {
 }
 
 #[test]
-fn the_own_names_of_variables_lead_back() {
+fn variable_of_a_setting_leads_back_to_its_name() {
     for (name, variable) in [
         ("state_dir", "RATCHET_STATE_DIR"),
         ("topics.min_insync_replicas", "RATCHET_TOPICS__MIN_INSYNC_REPLICAS"),
@@ -423,7 +424,7 @@ fn the_own_names_of_variables_lead_back() {
 
 proptest! {
     #[test]
-    fn no_text_breaks_the_loader(text in yamlish(), set in yamlish(), variable in yamlish()) {
+    fn loader_never_panics(text in yamlish(), set in yamlish(), variable in yamlish()) {
         let environment = env().with_variable("RATCHET_LANES", &variable).with_variable(&format!("RATCHET_{set}"), &text);
         if let Err(diagnostics) = load_text_with(&text, environment, &[&set]) {
             diagnostics.render(true);
@@ -431,7 +432,7 @@ proptest! {
     }
 
     #[test]
-    fn no_mistake_shows_a_secret(before in yamlish(), after in yamlish()) {
+    fn mistakes_never_show_a_secret(before in yamlish(), after in yamlish()) {
         let text = format!("{before}\nkafka:\n  sasl.password: hunter2\n{after}");
         let rendered = match load_text_with(&text, env(), &[]) {
             Ok(config) => config.to_string(),

@@ -1,4 +1,4 @@
-//! A setting's text as the types that there are.
+//! Converts a setting's text to its type.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use crate::yaml::{Placed, Reader, Shape, Text, units};
 
 use super::layers::Setting;
 
-/// A takeover waits for the transaction timeout at worst; a transaction must end well before it.
+/// A takeover waits for the transaction timeout at worst; a transaction must end well before that.
 const COMMIT_INTERVAL_MS_MAX: i64 = 5_000;
 
-/// A setting's text as the types that there are.
+/// A setting to convert.
 pub struct Typed<'a, 'r> {
     /// The setting.
     pub setting: &'a Setting,
-    /// Where its mistakes go.
+    /// Reports its mistakes.
     pub reader: &'a mut Reader<'r>,
 }
 
@@ -62,7 +62,7 @@ impl Typed<'_, '_> {
 
     /// A folder's path.
     pub fn path(&mut self, example: &str) -> Option<PathBuf> {
-        // Nobody expands a tilde here, and a folder of that name is not what is meant.
+        // A tilde is not expanded here, and a folder of that name is not what the user wants.
         let parse = |text: &str| (!text.is_empty() && !text.starts_with('~')).then(|| PathBuf::from(text));
         self.convert("a folder's path, without `~`", example, parse)
     }

@@ -1,8 +1,8 @@
-//! Whether this instance can be counted on: what `/readyz` answers from.
+//! Whether this instance is ready: the basis of `/readyz`.
 //!
 //! Ready means: at least one lane was started, every lane has joined its group, no task is being restored
-//! for the first time since it was assigned, no topic that should be read was refused, every disk answers, and nothing
-//! that panicked is still to begin anew. A restore after an aborted transaction does not
+//! for the first time since it was assigned, no topic that should be read was refused, every disk responds, and
+//! everything that panicked has restarted. A restore after an aborted transaction does not
 //! make an instance unready: it is short, and nobody else could do the work meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +18,14 @@ pub struct Health {
 
 #[derive(Default)]
 struct Known {
-    /// How the lane of this topology and number stands.
+    /// The state of each lane, by topology and number.
     lanes: BTreeMap<(String, usize), Lane>,
-    /// For each task whether it was restored, and how many hold it: two for a moment when it moves from
-    /// one lane of this process to another.
     tasks: BTreeMap<(String, TopicPartition), Task>,
     /// Input topics that should be read and were refused.
     refused: BTreeSet<(String, String)>,
-    /// Topologies whose watch has panicked and not gone round since.
+    /// Topologies whose watch has panicked, and has not completed a round since.
     panicked: BTreeSet<String>,
-    /// Whether a disk does not answer.
+    /// Whether a disk does not respond.
     disk_stalls: bool,
 }
 
@@ -44,44 +42,45 @@ struct Task {
     stopped: bool,
     /// It waits until clocks agree.
     clock_doubted: bool,
+    /// How many lanes hold it: two for a moment when it moves from one lane of this process to another.
     holders: usize,
 }
 
-/// One thing that must be so for the instance to be ready.
+/// One condition for the instance to be ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What is looked at, such as `lane payments/0`.
+    /// What is checked, such as `lane payments/0`.
     pub name: String,
-    /// Whether it is as it must be.
+    /// Whether the condition holds.
     pub ok: bool,
     /// What was found.
     pub detail: &'static str,
 }
 
 impl Health {
-    /// Nothing was started yet: not ready.
+    /// Nothing started yet: not ready.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A lane has joined its group, or has not yet, or no longer is a member. Every lane says `false` when
-    /// it starts, so that readiness waits for all of them.
+    /// Whether a lane is a member of its group. Every lane reports `false` when it starts, so that readiness
+    /// waits for all of them.
     pub fn lane_joined(&self, topology: &str, lane: usize, joined: bool) {
-        let lane_is = if joined { Lane::Joined } else { Lane::Outside };
-        self.known().lanes.insert((topology.to_owned(), lane), lane_is);
+        let state = if joined { Lane::Joined } else { Lane::Outside };
+        self.known().lanes.insert((topology.to_owned(), lane), state);
     }
 
-    /// A lane has panicked, and has not joined again.
+    /// A lane has panicked, and has not rejoined.
     pub fn lane_panicked(&self, topology: &str, lane: usize) {
         self.known().lanes.insert((topology.to_owned(), lane), Lane::Panicked);
     }
 
-    /// A disk does not answer, or does again.
+    /// Whether a disk does not respond.
     pub fn disk_stalls(&self, stalls: bool) {
         self.known().disk_stalls = stalls;
     }
 
-    /// A topology's watch has panicked, or has gone round.
+    /// A topology's watch has panicked, or has completed a round.
     pub fn watch_panicked(&self, topology: &str, panicked: bool) {
         let mut known = self.known();
         if panicked {
@@ -91,7 +90,7 @@ impl Health {
         }
     }
 
-    /// A lane has got a task, which is not restored yet.
+    /// A lane was assigned a task, which is not restored yet.
     pub fn task_assigned(&self, topology: &str, partition: &TopicPartition) {
         let mut known = self.known();
         let task = known.tasks.entry((topology.to_owned(), partition.clone())).or_default();
@@ -101,7 +100,7 @@ impl Health {
         task.clock_doubted = false;
     }
 
-    /// A task waits until this host's clock and Kafka's agree, or does no longer.
+    /// Whether a task waits until this host's clock and Kafka's agree.
     pub fn clock_doubted(&self, topology: &str, partition: &TopicPartition, doubted: bool) {
         if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
             task.clock_doubted = doubted;
@@ -115,14 +114,14 @@ impl Health {
         }
     }
 
-    /// A task was stopped for good: a person has to look.
+    /// A task has stopped for good: somebody has to look at it.
     pub fn task_stopped(&self, topology: &str, partition: &TopicPartition) {
         if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
             task.stopped = true;
         }
     }
 
-    /// An input topic was refused and is left alone, or is no longer.
+    /// Whether an input topic is refused and left alone.
     pub fn topic_refused(&self, topology: &str, topic: &str, refused: bool) {
         let name = (topology.to_owned(), topic.to_owned());
         let mut known = self.known();
@@ -133,7 +132,7 @@ impl Health {
         }
     }
 
-    /// A lane has let a task go, or has given it up.
+    /// A lane has released a task, or lost it.
     pub fn task_released(&self, topology: &str, partition: &TopicPartition) {
         let mut known = self.known();
         let name = (topology.to_owned(), partition.clone());
@@ -145,16 +144,16 @@ impl Health {
         }
     }
 
-    /// All checks; the instance is ready if every one is fine.
+    /// All checks; the instance is ready if every one is ok.
     pub fn ready(&self) -> Vec<Check> {
         let known = self.known();
         if known.lanes.is_empty() {
             return vec![Check { name: "lanes".to_owned(), ok: false, detail: "none was started yet" }];
         }
-        let lanes = known.lanes.iter().map(|((topology, lane), &is)| Check {
+        let lanes = known.lanes.iter().map(|((topology, lane), &state)| Check {
             name: format!("lane {topology}/{lane}"),
-            ok: is == Lane::Joined,
-            detail: match is {
+            ok: state == Lane::Joined,
+            detail: match state {
                 Lane::Joined => "joined",
                 Lane::Outside => "has not joined",
                 Lane::Panicked => "has panicked; the log says where",
@@ -188,7 +187,7 @@ impl Health {
         lanes.chain(tasks).chain(refused).chain(panicked).chain(disk).collect()
     }
 
-    /// A thread that panicked with the lock held left at worst an outdated check, so its poison is ignored.
+    /// A thread that panicked while it held the lock left at worst an outdated check, so poisoning is ignored.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_started_is_not_ready() {
+    fn instance_without_lanes_is_not_ready() {
         assert!(!is_ready(&Health::new()));
     }
 
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_panicked_is_not_ready_until_it_is_at_work_again() {
+    fn panicked_lane_or_watch_is_not_ready_until_it_works_again() {
         let health = Health::new();
         health.lane_joined("payments", 0, true);
         health.lane_panicked("payments", 0);
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_stalls_is_not_ready_until_it_answers() {
+    fn stalled_disk_is_not_ready_until_it_responds() {
         let health = Health::new();
         health.lane_joined("payments", 0, true);
         health.disk_stalls(true);
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_task_is_told_from_one_that_is_being_restored() {
+    fn stopped_task_is_distinguished_from_one_being_restored() {
         let health = Health::new();
         let partition = TopicPartition::new("in", 0);
         health.lane_joined("payments", 0, true);
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_waits_for_a_clock_is_not_ready() {
+    fn task_that_waits_for_a_clock_is_not_ready() {
         let health = Health::new();
         let partition = TopicPartition::new("in", 0);
         health.lane_joined("payments", 0, true);
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_moves_between_lanes_is_not_forgotten() {
+    fn task_that_moves_between_lanes_is_not_forgotten() {
         let health = Health::new();
         let partition = TopicPartition::new("in", 0);
         health.lane_joined("payments", 0, true);

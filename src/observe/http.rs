@@ -1,14 +1,14 @@
-//! Metrics and health over HTTP. Everything here only reads; there is nothing that changes anything.
+//! Metrics and health over HTTP, read-only.
 //!
-//! | path | answer |
+//! | path | response |
 //! |---|---|
 //! | `/metrics` | the metrics in Prometheus' text format |
-//! | `/livez` | 200 as long as the process answers; never depends on Kafka |
+//! | `/livez` | 200 as long as the process responds; never depends on Kafka |
 //! | `/readyz` | 200 or 503, by [`Health::ready`]; `?verbose` lists the checks |
 //!
-//! The server has a thread of its own with a single-threaded runtime, so a slow client holds up other
-//! clients at worst and never a lane. It ends when its [`Server`] is stopped or dropped. What its clients may take of
-//! the process is bounded: see `connections`.
+//! The server has its own thread with a single-threaded runtime, so a slow client holds up other
+//! clients at worst, and never a lane. It ends when its [`Server`] is stopped or dropped. The resources that clients may
+//! take are bounded: see `connections`.
 
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -29,9 +29,9 @@ mod connections;
 
 use connections::{Bounds, Connections};
 
-/// How long an answer that is under way may take when the server stops.
+/// How long pending responses may still take when the server stops.
 const STOP_MAX: Duration = Duration::from_millis(500);
-/// For how long nobody is let in after nobody could be, as where no file descriptor is left.
+/// How long the server waits after it could not accept a connection, as when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Why the server could not be started.
@@ -40,9 +40,9 @@ pub enum Error {
     /// The address is taken or not this machine's.
     #[error("cannot listen on {address}: {source}; set `http` to another address, or to port 0 for any free one")]
     Listen {
-        /// The address that was asked for.
+        /// The configured address.
         address: SocketAddr,
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The system gave no thread or no event queue.
@@ -58,19 +58,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// The address that it listens on; with the port that was found where port 0 was asked for.
+    /// The address that it listens on; for port 0, with the port that was found.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes no more requests, finishes those under way within half a second, and ends the thread.
+    /// Accepts no more requests, gives pending ones half a second, and ends the thread.
     pub fn stop(mut self) {
         self.end();
     }
 
     fn end(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // fails only if the server has ended by itself, which is what is wanted
+            // fails only if the server has ended already
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take()
@@ -87,8 +87,8 @@ impl Drop for Server {
     }
 }
 
-/// Serves `metrics` and `health` on `address` until the answer is stopped or dropped. It listens already
-/// when this returns.
+/// Serves `metrics` and `health` on `address` until the returned server is stopped or dropped. It listens
+/// already when this returns.
 pub fn serve(address: SocketAddr, metrics: Metrics, health: Health) -> Result<Server, Error> {
     serve_within(Bounds::default(), address, metrics, health)
 }
@@ -117,7 +117,7 @@ async fn run(listener: TcpListener, mut connections: Connections, mut stopped: o
     };
     loop {
         let accepted = tokio::select! {
-            // an error means that the server's handle is gone, which stops it as well
+            // an error means that the `Server` is gone, which stops it as well
             _ = &mut stopped => break,
             accepted = listener.accept() => accepted,
         };
@@ -128,11 +128,11 @@ async fn run(listener: TcpListener, mut connections: Connections, mut stopped: o
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
-        // Those that are there come first: a flood of new ones would end each before it is answered.
+        // Open connections come first: a flood of new ones would end each before its response.
         tokio::task::yield_now().await;
     }
     drop(listener);
-    // what is not answered until then is cut off
+    // requests still pending after that are cut off
     let _ = tokio::time::timeout(STOP_MAX, connections.finish()).await;
 }
 
@@ -155,7 +155,7 @@ async fn serve_readiness(State(health): State<Health>, RawQuery(query): RawQuery
     (code, readiness_text(&checks, ready, verbose))
 }
 
-/// One line a check, those that fail marked by `[-]`, then the answer.
+/// One line per check, failing ones marked with `[-]`, then the result.
 fn readiness_text(checks: &[Check], ready: bool, verbose: bool) -> String {
     let mut text = String::new();
     for Check { name, ok, detail } in checks.iter().filter(|_| verbose) {

@@ -1,6 +1,6 @@
 //! Logs: one line per event to standard error, as text or as JSON.
 //!
-//! What is written is what the other rooms say; no room ever puts a secret into an event.
+//! The other rooms write the events, and never put a secret into one.
 
 use std::io::{self, IsTerminal};
 
@@ -12,10 +12,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// How an event is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For people: time, level, where it happened, what, and its fields; coloured on a terminal.
+    /// For people: time, level, target, message and fields; coloured on a terminal.
     #[default]
     Text,
-    /// For machines: one JSON object a line, the fields beside `timestamp`, `level`, `target`, `message`.
+    /// For machines: one JSON object per line, with the fields next to `timestamp`, `level`, `target` and `message`.
     Json,
 }
 
@@ -33,19 +33,19 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// This process logs already.
+    /// This process has set up logging already.
     #[error("logging was set up already")]
     Again,
 }
 
-/// Writes events that pass `filter` (`info`, or `info,ratchet::engine=debug`) to standard error, by `writer`: one
-/// write an event. Once a process.
+/// Writes events that pass `filter` (`info`, or `info,ratchet::engine=debug`) to `writer`, for standard error, with one
+/// write per event. Once per process.
 pub fn init<W>(format: Format, filter: &str, writer: W) -> Result<(), Error>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    // `try_init` also takes in what librdkafka's binding and other crates say with the `log` crate
+    // `try_init` also captures what librdkafka's binding and other crates log with the `log` crate
     subscriber(format, filter, color, writer)?.try_init().map_err(|_| Error::Again)
 }
 
@@ -61,8 +61,8 @@ where
     let parsed = EnvFilter::builder().parse(filter);
     let parsed = parsed.map_err(|error| Error::Filter { filter: filter.to_owned(), reason: error.to_string() })?;
     let events = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(color).with_writer(writer);
-    // an event that cannot be written would be reported by `eprintln!`, which panics where standard error is
-    // closed: that nobody reads the log any more must not end a lane
+    // an event that cannot be written would be reported with `eprintln!`, which panics if standard error is
+    // closed: a closed log must not end a lane
     let events = events.log_internal_errors(false);
     Ok(match format {
         Format::Text => Box::new(events.finish()),
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what is written.
+    /// Keeps everything written to it.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -92,7 +92,7 @@ mod tests {
     }
 
     fn logged(format: Format, filter: &str) -> String {
-        /// Where an event is logged, tracing remembers for the whole process whether anybody wants it.
+        /// tracing caches for the whole process, for each place that logs, whether any subscriber wants its events.
         static ALONE: Mutex<()> = Mutex::new(());
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = Kept::default();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_one_line_an_event_with_its_fields() {
+    fn text_has_one_line_per_event_with_its_fields() {
         let text = logged(Format::Text, "info");
         assert_eq!(text.lines().count(), 1);
         assert!(text.contains("INFO"), "{text}");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_one_flat_object_an_event() {
+    fn json_has_one_flat_object_per_event() {
         let text = logged(Format::Json, "debug");
         let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 2);
@@ -125,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_may_name_a_room() {
+    fn filter_may_name_a_room() {
         assert_eq!(logged(Format::Text, "error,ratchet::observe=debug").lines().count(), 2);
         assert_eq!(logged(Format::Text, "info,ratchet::observe=off"), "");
     }
 
     #[test]
-    fn a_bad_filter_is_told_with_what_to_write() {
+    fn bad_filter_is_rejected_with_what_to_write() {
         let error = subscriber(Format::Text, "info,ratchet=loud", false, io::stderr).err().unwrap().to_string();
         assert!(error.contains("\"info,ratchet=loud\"") && error.contains("debug"), "{error}");
     }

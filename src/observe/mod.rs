@@ -1,12 +1,12 @@
-//! What a person or a machine sees of a running job: metrics, health and logs.
+//! What people and machines see of a running job: metrics, health and logs.
 //!
 //! - [`Metrics`]: counters, gauges and histograms, rendered in Prometheus' text format
 //! - [`Health`]: which lanes have joined and which tasks are being restored for the first time
-//! - [`http`]: both of them over HTTP, in a thread of their own
+//! - [`http`]: serves both over HTTP, in its own thread
 //! - [`logs`]: one line per event to standard error, as text or JSON
-//! - [`pace`]: how fast long work goes, and when it will be done
+//! - [`pace`]: the rate of long work, and the time that it still takes
 //!
-//! Invariants: nothing in here can hold up a lane (no call waits for the network or a client), no
+//! Invariants: nothing here can hold up a lane (no call waits for the network or a client), no
 //! label takes its values from records, and no secret is ever shown: this room is never given one.
 
 pub mod health;

@@ -1,44 +1,43 @@
-//! How fast long work goes, and when it will be done: a rate over the last seconds and what it makes of the
-//! rest.
+//! The rate of long work over the last seconds, and the time that the rest takes at this rate.
 //!
-//! Pure: it is told the time and the counts. The rate is what was done over the time that it took, both
-//! forgetting exponentially, so that work which comes in gusts (read, then write) has a steady rate, and one
-//! number of the past is never believed for long.
+//! Pure: the caller passes the time and the counts. The rate is the amount done divided by the time taken, both
+//! decaying exponentially, so that bursty work (read, then write) has a steady rate and old
+//! samples soon stop counting.
 
 use std::time::Duration;
 
-/// Counts are gathered for so long before they make a sample.
+/// How long counts are gathered for one sample.
 const SAMPLE: Duration = Duration::from_millis(500);
-/// What lies so far back counts a third of what is new.
+/// A sample of this age counts about a third of a new one.
 const MEMORY: Duration = Duration::from_secs(10);
-/// When nothing was done for so long there is no rate to go by.
+/// Work that did nothing for this long stands still.
 const STALL: Duration = Duration::from_secs(30);
 
-/// How fast work goes. What it counts is the caller's: records, offsets, keys.
+/// The rate of some work. The caller chooses the unit: records, offsets, keys.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    began: Duration,
+    started: Duration,
     now: Duration,
     done: u64,
     remaining: u64,
-    /// When the last sample was taken, and what was done by then.
+    /// When the last sample was taken, and how much was done by then.
     sampled: (Duration, u64),
     /// When something was last done.
-    moved: Duration,
-    /// What was done, and in how many seconds: both fade.
-    faded: (f64, f64),
+    last_progress: Duration,
+    /// How much was done, and in how many seconds, both decaying.
+    decayed: (f64, f64),
 }
 
 impl Pace {
-    /// Work that begins now.
+    /// Work that starts now.
     pub fn begin(now: Duration, remaining: u64) -> Self {
-        Self { began: now, now, done: 0, remaining, sampled: (now, 0), moved: now, faded: (0.0, 0.0) }
+        Self { started: now, now, done: 0, remaining, sampled: (now, 0), last_progress: now, decayed: (0.0, 0.0) }
     }
 
-    /// So much was done since the beginning, and so much remains, which may be more than before.
+    /// Sets how much was done since the start, and how much remains, which may be more than before.
     pub fn at(&mut self, now: Duration, done: u64, remaining: u64) {
         if done > self.done {
-            self.moved = now;
+            self.last_progress = now;
         }
         (self.now, self.done, self.remaining) = (now, done, remaining);
         let (sampled_at, sampled_done) = self.sampled;
@@ -46,13 +45,13 @@ impl Pace {
         if passed < SAMPLE {
             return;
         }
-        let fade = (-passed.as_secs_f64() / MEMORY.as_secs_f64()).exp();
-        self.faded.0 = self.faded.0 * fade + done.saturating_sub(sampled_done) as f64;
-        self.faded.1 = self.faded.1 * fade + passed.as_secs_f64();
+        let decay = (-passed.as_secs_f64() / MEMORY.as_secs_f64()).exp();
+        self.decayed.0 = self.decayed.0 * decay + done.saturating_sub(sampled_done) as f64;
+        self.decayed.1 = self.decayed.1 * decay + passed.as_secs_f64();
         self.sampled = (now, done);
     }
 
-    /// How much was done since the beginning.
+    /// How much was done since the start.
     pub fn done(&self) -> u64 {
         self.done
     }
@@ -64,27 +63,27 @@ impl Pace {
 
     /// How long it has taken so far.
     pub fn took(&self) -> Duration {
-        self.now.saturating_sub(self.began)
+        self.now.saturating_sub(self.started)
     }
 
-    /// How much is done in a second; `None` while that is not known yet. 0 where the work stands still.
+    /// How much is done per second; `None` if that is not known yet. 0 if the work stands still.
     pub fn per_second(&self) -> Option<f64> {
-        let (done, seconds) = self.faded;
+        let (done, seconds) = self.decayed;
         if seconds == 0.0 {
             return None;
         }
-        let stands = self.now.saturating_sub(self.moved) >= STALL;
-        Some(if stands { 0.0 } else { done / seconds })
+        let stands_still = self.now.saturating_sub(self.last_progress) >= STALL;
+        Some(if stands_still { 0.0 } else { done / seconds })
     }
 
-    /// How long the rest will take at this rate; `None` while that cannot be told: at the beginning, and
-    /// where the work stands still.
+    /// How long the rest takes at this rate; `None` if that is unknown: at the start, and when the work stands
+    /// still.
     pub fn left(&self) -> Option<Duration> {
         if self.remaining == 0 {
             return Some(Duration::ZERO);
         }
         let seconds = self.remaining as f64 / self.per_second()?;
-        // nothing done at all is a division by 0, and a number that no duration holds
+        // if nothing was done this is a division by 0, whose result no duration holds
         Duration::try_from_secs_f64(seconds).ok()
     }
 }
@@ -93,7 +92,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Does `each` every 100 ms for so many seconds, of what remains.
+    /// Does `each` of the remaining work every 100 ms, for this many seconds.
     fn work(pace: &mut Pace, seconds: u64, each: u64) {
         for _ in 0..seconds * 10 {
             let now = pace.now + Duration::from_millis(100);
@@ -106,18 +105,18 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_known_at_the_beginning() {
+    fn no_rate_is_known_at_the_start() {
         let mut pace = Pace::begin(Duration::from_secs(7), 1_000);
         assert_eq!((pace.per_second(), pace.left()), (None, None));
         pace.at(Duration::from_millis(7_100), 500, 500);
-        assert_eq!((pace.per_second(), pace.left()), (None, None), "what comes at once says nothing");
+        assert_eq!((pace.per_second(), pace.left()), (None, None), "it is too early");
         pace.at(Duration::from_millis(7_500), 500, 500);
         assert_eq!((pace.per_second(), pace.left()), (Some(1_000.0), Some(Duration::from_millis(500))));
         assert_eq!((pace.done(), pace.remaining(), pace.took()), (500, 500, Duration::from_millis(500)));
     }
 
     #[test]
-    fn a_steady_rate_is_told_exactly() {
+    fn steady_rate_is_measured_exactly() {
         let mut pace = Pace::begin(Duration::ZERO, 100_000);
         work(&mut pace, 40, 100);
         assert!(near(pace.per_second().unwrap(), 1_000.0), "{pace:?}");
@@ -125,24 +124,24 @@ mod tests {
     }
 
     #[test]
-    fn gusts_do_not_shake_it() {
+    fn bursts_hardly_change_the_rate() {
         let mut pace = Pace::begin(Duration::ZERO, 1_000_000);
-        let mut told = Vec::new();
+        let mut rates = Vec::new();
         for _ in 0..30 {
             // two seconds of reading, one of writing
             work(&mut pace, 2, 150);
             work(&mut pace, 1, 0);
-            told.push(pace.per_second().unwrap());
+            rates.push(pace.per_second().unwrap());
         }
-        let late = &told[10..];
-        assert!(late.iter().all(|rate| (rate - 1_000.0).abs() < 150.0), "{told:?}");
+        let late = &rates[10..];
+        assert!(late.iter().all(|rate| (rate - 1_000.0).abs() < 150.0), "{rates:?}");
     }
 
     #[test]
-    fn it_follows_a_rate_that_changes() {
+    fn pace_follows_a_changing_rate() {
         let mut pace = Pace::begin(Duration::ZERO, 10_000_000);
         work(&mut pace, 60, 1_000);
-        // twelve times its memory on, nothing is left of what was before
+        // after twelve times its memory, nothing is left of the old rate
         work(&mut pace, 120, 100);
         assert!(near(pace.per_second().unwrap(), 1_000.0), "{pace:?}");
     }
@@ -157,18 +156,18 @@ mod tests {
         work(&mut pace, 20, 0);
         assert_eq!((pace.per_second(), pace.left()), (Some(0.0), None));
         work(&mut pace, 1, 100);
-        assert!(pace.left().is_some(), "it goes on");
+        assert!(pace.left().is_some(), "it continues");
     }
 
     #[test]
-    fn what_never_began_to_move_has_no_estimate() {
+    fn work_that_never_progressed_has_no_estimate() {
         let mut pace = Pace::begin(Duration::ZERO, 10_000);
         work(&mut pace, 5, 0);
         assert_eq!((pace.per_second(), pace.left()), (Some(0.0), None));
     }
 
     #[test]
-    fn what_remains_may_grow() {
+    fn remaining_work_may_grow() {
         let mut pace = Pace::begin(Duration::ZERO, 20_000);
         work(&mut pace, 10, 100);
         let before = pace.left().unwrap();
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_has_nothing_left() {
+    fn finished_work_has_no_time_left() {
         let mut pace = Pace::begin(Duration::ZERO, 1_000);
         pace.at(Duration::from_millis(1), 1_000, 0);
         assert_eq!(pace.left(), Some(Duration::ZERO), "however short it was");

@@ -1,9 +1,9 @@
 //! The server's connections: a bounded number of them, each for a bounded time.
 //!
-//! **Invariant.** No more than [`Bounds::connections`] are open, but for one that is being let go. Where one more comes,
-//! the one that has been open for longest gives way: whoever opens many, and says nothing, keeps nobody else out.
+//! **Invariant.** No more than [`Bounds::connections`] are open, besides one that is being closed. A new connection
+//! replaces the oldest one, so a client that opens many silent connections locks nobody out.
 //!
-//! **Failure**: what goes wrong with a connection ends it; that is its client's affair, and nobody else notices.
+//! **Failure**: an error on a connection ends that connection and affects no other.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// How much of a request's head is taken, and of an answer held until it is written.
+/// How much of a request's head is buffered, and of a response until it is written.
 const BUFFER_BYTES_MAX: usize = 16 << 10;
 
-/// How many connections there may be, and what each may take.
+/// How many connections there may be, and how long each may last.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// So many are open at once. Each is a file descriptor, which stores and clients of Kafka need too.
+    /// Maximum number of open connections. Each takes a file descriptor, which stores and Kafka clients need too.
     pub connections: usize,
-    /// For so long a request's head is waited for, the next one's on the same connection too.
+    /// How long to wait for a request's head, also the next one on the same connection.
     pub head: Duration,
-    /// After so long a connection ends, whatever it does.
+    /// Maximum lifetime of a connection, even a busy one.
     pub connection: Duration,
 }
 
@@ -36,14 +36,14 @@ impl Default for Bounds {
     }
 }
 
-/// The connections that are open.
+/// The open connections.
 pub struct Connections {
     bounds: Bounds,
     router: Router,
     tasks: JoinSet<()>,
     /// The oldest first.
     open: VecDeque<AbortHandle>,
-    /// Dropped when all are to end.
+    /// Dropped to end all connections.
     stop: watch::Sender<()>,
 }
 
@@ -53,7 +53,7 @@ impl Connections {
         Self { bounds, router, tasks: JoinSet::new(), open: VecDeque::new(), stop: watch::Sender::new(()) }
     }
 
-    /// Serves one more.
+    /// Serves a new connection.
     pub fn add(&mut self, stream: TcpStream) {
         while self.tasks.try_join_next().is_some() {}
         self.open.retain(|task| !task.is_finished());
@@ -66,7 +66,7 @@ impl Connections {
         self.open.push_back(self.tasks.spawn(serve(stream, router, stopping, bounds)));
     }
 
-    /// Lets each finish the answer that is under way.
+    /// Waits until each has finished its pending response.
     pub async fn finish(self) {
         let Self { mut tasks, stop, .. } = self;
         drop(stop);
@@ -74,7 +74,7 @@ impl Connections {
     }
 }
 
-/// Answers what is asked on one connection.
+/// Serves the requests on one connection.
 async fn serve(stream: TcpStream, router: Router, mut stopping: watch::Receiver<()>, bounds: Bounds) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -85,7 +85,7 @@ async fn serve(stream: TcpStream, router: Router, mut stopping: watch::Receiver<
     let served = async {
         tokio::select! {
             ended = connection.as_mut() => return ended,
-            // an error says that the sender is gone, which is how the end is told
+            // an error means that the sender was dropped, which is the signal to end
             _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
         }
         connection.await

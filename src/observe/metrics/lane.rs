@@ -1,4 +1,4 @@
-//! What a lane counts, whatever partitions it has.
+//! A lane's metrics, independent of its partitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Families, Phase};
 pub enum TransactionResult {
     /// All of it is visible.
     Committed,
-    /// None of it ever will be.
+    /// None of it will ever be visible.
     Aborted,
     /// The cluster did not say; the restore that follows finds out.
     Unknown,
@@ -31,7 +31,7 @@ impl TransactionResult {
     }
 }
 
-/// What a lane counts. Cheap to clone.
+/// A lane's metrics. Cheap to clone.
 #[derive(Clone)]
 pub struct LaneMetrics {
     families: Arc<Families>,
@@ -46,7 +46,7 @@ pub struct LaneMetrics {
 
 impl LaneMetrics {
     pub(super) fn new(families: &Arc<Families>, topology: &str) -> Self {
-        // a state that no task is in shows as 0, not as nothing
+        // a state without tasks is shown as 0, not left out
         for phase in Phase::ALL {
             families.tasks.with_label_values(&[topology, phase.as_str()]);
         }
@@ -63,7 +63,7 @@ impl LaneMetrics {
         }
     }
 
-    /// A batch took this long from being read to having handed over all that is written because of it.
+    /// A batch took this long, from being read until everything that follows from it was handed over.
     pub fn processing(&self, duration: Duration) {
         self.processing_duration.observe(duration.as_secs_f64());
     }
@@ -83,12 +83,12 @@ impl LaneMetrics {
         self.rebalances.inc();
     }
 
-    /// So many records were written to the dead letter topic.
+    /// Adds records that were written to the dead letter topic.
     pub fn dead_letters(&self, count: u64) {
         self.dead_letters.inc_by(count);
     }
 
-    /// So many times the scope changed in which versions are comparable.
+    /// Adds changes of the scope in which versions are comparable.
     pub fn epoch_changes(&self, count: u64) {
         self.epoch_changes.inc_by(count);
     }

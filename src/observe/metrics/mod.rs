@@ -1,12 +1,12 @@
-//! The metrics, by their names in the documentation.
+//! The metrics, under the names in the documentation.
 //!
-//! A handle ([`LaneMetrics`], [`TaskMetrics`]) is made once and keeps what it has looked up, so that
+//! A handle ([`LaneMetrics`], [`TaskMetrics`]) is created once and keeps what it has looked up, so that
 //! counting costs an atomic addition and no search by labels. Labels are bounded: topologies, topics
 //! and partitions that this process works on, verdicts, reasons and a few fixed words.
 //!
-//! A partition's own series live as long as a [`TaskMetrics`] of it does; that of a partition which
-//! has moved to another instance would otherwise stand still for ever and look like a lag. What is counted by
-//! topic ends with the topic: topics that come and go would otherwise leave more and more series.
+//! A partition's own series live as long as its [`TaskMetrics`]; otherwise those of a partition that
+//! has moved to another instance would stand still for ever and look like a lag. What is counted by
+//! topic ends with the topic; otherwise topics that come and go would leave more and more series.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,12 +35,12 @@ pub struct Metrics {
     families: Arc<Families>,
 }
 
-/// Who still counts.
+/// Which handles exist.
 #[derive(Default)]
 struct Handles {
     /// How many handles each partition has.
     partitions: HashMap<task::Labels, usize>,
-    /// Topologies with topics that were deleted and that some task has still to let go of.
+    /// Topologies with deleted topics that some task has not released yet.
     gone: HashSet<[String; 2]>,
 }
 
@@ -73,12 +73,12 @@ struct Families {
     refused_topics: IntGaugeVec,
     panics: IntCounter,
     handles: Mutex<Handles>,
-    /// The tasks that are at long work: each at one at the most, since a store is swept only once it was restored.
+    /// The tasks with long work: each has at most one, since a store is swept only after it was restored.
     long_work: Mutex<BTreeMap<task::Labels, LongWork>>,
 }
 
 impl Metrics {
-    /// Metrics of which nothing has been counted yet.
+    /// Metrics without any count.
     pub fn new() -> Self {
         Self { families: Arc::new(Families::new()) }
     }
@@ -88,17 +88,17 @@ impl Metrics {
         LaneMetrics::new(&self.families, topology)
     }
 
-    /// The metrics of one task, whose partition's series go away when the last handle of it is dropped.
+    /// The metrics of one task. Its partition's series are removed when the last handle is dropped.
     pub fn task(&self, topology: &str, partition: &crate::record::TopicPartition) -> TaskMetrics {
         TaskMetrics::new(&self.families, topology, partition)
     }
 
-    /// A topic was deleted and is read no more: what was counted of it goes with its last task.
+    /// A topic was deleted and is no longer read: its counts are removed with its last task.
     pub fn topic_gone(&self, topology: &str, topic: &str) {
         task::topic_gone(&self.families, topology, topic);
     }
 
-    /// So many topics that the input's pattern means were refused.
+    /// How many topics that match the input's pattern were refused.
     pub fn refused_topics(&self, topology: &str, count: usize) {
         self.families.refused_topics.with_label_values(&[topology]).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
@@ -108,7 +108,7 @@ impl Metrics {
         self.families.panics.inc();
     }
 
-    /// The restores and the sweepers' walks that go on at present, in the order of topology, topic and partition.
+    /// The restores and sweeps in progress, in the order of topology, topic and partition.
     pub fn long_work(&self) -> Vec<LongWork> {
         self.families.long_work().values().cloned().collect()
     }
@@ -275,13 +275,13 @@ impl Families {
         }
     }
 
-    /// How many handles each partition has. A thread that panicked with the lock held cannot have left
-    /// a number half changed, so its poison is ignored.
+    /// How many handles each partition has. A thread that panicked while it held the lock cannot have left
+    /// a number half changed, so poisoning is ignored.
     fn handles(&self) -> MutexGuard<'_, Handles> {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tasks that are at long work. Every change is one call on the map: see [`Families::handles`].
+    /// The tasks with long work. Every change is one call on the map: see [`Families::handles`].
     fn long_work(&self) -> MutexGuard<'_, BTreeMap<task::Labels, LongWork>> {
         self.long_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -298,8 +298,8 @@ fn panics(registry: &Registry) -> IntCounter {
     counter
 }
 
-/// Names and labels are constants of this file, so that only a programmer's mistake can make one of
-/// these fail, and every test would show it.
+/// Names and labels are constants in this file, so only a bug can make one of these fail, and every
+/// test would show it.
 const VALID: &str = "names and labels are valid and registered once";
 
 fn counter(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {

@@ -1,4 +1,4 @@
-//! What a task counts: one input partition of one topology.
+//! A task's metrics: those of one input partition of one topology.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ use crate::dedup::{Reason, Verdict};
 use crate::observe::Pace;
 use crate::record::TopicPartition;
 
-/// Topology, topic and partition, as the labels [`super::PARTITION`] name them.
+/// The values of the labels [`super::PARTITION`]: topology, topic and partition.
 pub(super) type Labels = [String; 3];
 
 /// What a task is doing.
@@ -18,11 +18,11 @@ pub(super) type Labels = [String; 3];
 pub enum Phase {
     /// It waits for the former owner's transaction to end.
     Settling,
-    /// Its store is being brought to the changelog's end.
+    /// Its store is being restored to the changelog's end.
     Restoring,
     /// It reads and writes.
     Running,
-    /// It reads and writes in transactions of its own, because its output refuses.
+    /// It reads and writes in its own transactions, because its output refuses records.
     Isolated,
     /// It has stopped; the log says why.
     Failed,
@@ -43,38 +43,38 @@ impl Phase {
     }
 }
 
-/// What takes long.
+/// A kind of long work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
     /// A restore, counted in changelog offsets.
     Restore,
-    /// A sweeper's walk, counted in entries.
+    /// A sweep, counted in entries.
     Sweep,
 }
 
-/// How far a task's long work has come.
+/// The progress of a task's long work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongWork {
-    /// What it is.
+    /// The kind of work.
     pub work: Work,
     /// The task's topology.
     pub topology: String,
     /// Its input partition.
     pub partition: TopicPartition,
-    /// What was done since it began.
+    /// How much was done since it started.
     pub done: u64,
-    /// What is still to be done.
+    /// How much remains.
     pub remaining: u64,
 }
 
-/// What a task counts. Its partition's series begin when they are first set, so that what is not known
-/// yet does not show as 0, and end when the partition's last handle is dropped. A partition has two for
-/// a moment when it moves from one lane of this process to another.
+/// A task's metrics. Its partition's series start when they are first set, so that what is not known
+/// yet is not shown as 0, and end when the partition's last handle is dropped. A partition has two handles
+/// for a moment when it moves from one lane of this process to another.
 pub struct TaskMetrics {
     families: Arc<Families>,
     labels: Labels,
     partition: TopicPartition,
-    /// One counter for each verdict and reason that has occurred, at [`slot`].
+    /// A counter for each verdict and reason that has occurred, at index [`slot`].
     records: Vec<OnceLock<IntCounter>>,
     lag_records: OnceLock<IntGauge>,
     lag_seconds: OnceLock<Gauge>,
@@ -99,7 +99,7 @@ impl TaskMetrics {
         let labels = [topology.to_owned(), partition.topic.to_string(), partition.partition.to_string()];
         let mut handles = families.handles();
         *handles.partitions.entry(labels.clone()).or_insert(0) += 1;
-        // It has come back before its last task had gone.
+        // A deleted topic has come back before its last task was gone.
         handles.gone.remove(&labels[..2]);
         drop(handles);
         families.tasks.with_label_values(&[topology, Phase::Settling.as_str()]).inc();
@@ -126,7 +126,7 @@ impl TaskMetrics {
         }
     }
 
-    /// So many records got this verdict for this reason, in a transaction that was committed.
+    /// Adds records with this verdict and reason, from a committed transaction.
     pub fn records(&self, verdict: Verdict, reason: Reason, count: u64) {
         let counter = self.records[slot(verdict, reason)].get_or_init(|| {
             let [topology, topic, _] = &self.labels;
@@ -141,7 +141,7 @@ impl TaskMetrics {
         self.lag_seconds.get_or_init(|| self.families.lag_seconds.with_label_values(&self.labels)).set(seconds);
     }
 
-    /// How many changelog offsets a restore has still to pass; with 0 it has ended.
+    /// How many changelog offsets a restore has yet to read; 0 means that it has ended.
     pub fn restore_remaining(&self, records: i64) {
         let gauge =
             self.restore_remaining.get_or_init(|| self.families.restore_remaining.with_label_values(&self.labels));
@@ -151,14 +151,14 @@ impl TaskMetrics {
         }
     }
 
-    /// How far a restore has come, how fast it goes and when it will be done, in changelog offsets.
+    /// The progress of a restore, in changelog offsets.
     pub fn restoring(&self, pace: &Pace) {
         self.restore_remaining(number(pace.remaining()));
         set_seconds(&self.restore_seconds, &self.families.restore_seconds, &self.labels, seconds_left(pace));
         self.list(Work::Restore, pace);
     }
 
-    /// Lists long work that goes on.
+    /// Lists long work in progress.
     fn list(&self, work: Work, pace: &Pace) {
         let (topology, partition) = (self.labels[0].clone(), self.partition.clone());
         let (done, remaining) = (pace.done(), pace.remaining());
@@ -166,25 +166,25 @@ impl TaskMetrics {
         self.families.long_work().insert(self.labels.clone(), listed);
     }
 
-    /// So many changelog records were read by a restore.
+    /// Adds changelog records that a restore has read.
     pub fn restored(&self, count: u64) {
         let counter =
             self.restored_records.get_or_init(|| self.families.restored_records.with_label_values(&self.labels));
         counter.inc_by(count);
     }
 
-    /// How many entries the store has, and how many bytes it takes.
+    /// The store's size, in entries and in bytes.
     pub fn state(&self, entries: u64, bytes: u64) {
         let labels = &self.labels;
         self.state_entries.get_or_init(|| self.families.state_entries.with_label_values(labels)).set(number(entries));
         self.state_bytes.get_or_init(|| self.families.state_bytes.with_label_values(labels)).set(number(bytes));
     }
 
-    /// The sweeper has looked at so many further entries, and its walk stands so; with nothing left it has ended.
+    /// Adds entries that the sweeper has examined, and sets its progress; with nothing left it has ended.
     pub fn walked(&self, entries: u64, pace: &Pace) {
         let (families, labels) = (&self.families, &self.labels);
         self.sweep_walked.get_or_init(|| families.sweep_walked.with_label_values(labels)).inc_by(entries);
-        // one that stays 0 is there too, so that its rate is known
+        // shown even if it stays 0, so that its rate is known
         self.sweep_removed.get_or_init(|| families.sweep_removed.with_label_values(labels));
         let remaining = self.sweep_remaining.get_or_init(|| families.sweep_remaining.with_label_values(labels));
         remaining.set(number(pace.remaining()));
@@ -196,7 +196,7 @@ impl TaskMetrics {
         }
     }
 
-    /// A transaction was committed in which the sweeper has removed so many entries.
+    /// Adds entries that the sweeper has removed in a committed transaction.
     pub fn removed(&self, entries: u64) {
         if entries == 0 {
             return;
@@ -205,7 +205,7 @@ impl TaskMetrics {
         counter.inc_by(entries);
     }
 
-    /// The stream time in milliseconds since the epoch; one that is not known yet (negative) is not shown.
+    /// The stream time in milliseconds since the epoch; not shown while it is unknown (negative).
     pub fn stream_time(&self, ms: i64) {
         if ms >= 0 {
             let gauge = self.stream_time.get_or_init(|| self.families.stream_time.with_label_values(&self.labels));
@@ -219,13 +219,13 @@ impl TaskMetrics {
         gauge.set(seconds(ms));
     }
 
-    /// So many milliseconds is this host's clock behind Kafka's, and the task waits for it; with 0 it goes on.
+    /// How many milliseconds this host's clock is behind Kafka's, while the task waits for that; 0 when it continues.
     pub fn clock_behind(&self, ms: i64) {
         let gauge = self.clock_behind.get_or_init(|| self.families.clock_behind.with_label_values(&self.labels));
         gauge.set(seconds(ms));
     }
 
-    /// The task goes on to do something else.
+    /// The task changes to this phase.
     pub fn phase(&self, phase: Phase) {
         let mut current = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *current, phase);
@@ -233,7 +233,7 @@ impl TaskMetrics {
             self.in_phase(before).dec();
             self.in_phase(phase).inc();
         }
-        // A walk that was under way is not gone on with: it begins anew.
+        // A sweep in progress is not resumed but restarts.
         if before != phase || phase != Phase::Restoring {
             self.families.long_work().remove(&self.labels);
         }
@@ -243,7 +243,7 @@ impl TaskMetrics {
         self.families.tasks.with_label_values(&[self.labels[0].as_str(), phase.as_str()])
     }
 
-    /// Removes the partition's series. One that never began is not there to be removed, which is fine.
+    /// Removes the partition's series. Removing one that was never set fails, which is fine.
     fn remove_series(&self) {
         let (families, labels) = (&self.families, &self.labels);
         let _ = families.lag_records.remove_label_values(labels);
@@ -273,7 +273,7 @@ impl Drop for TaskMetrics {
             if *count.get() == 0 {
                 count.remove();
                 self.families.long_work().remove(&self.labels);
-                // with the lock held: a new handle's series must not be the ones that are removed
+                // while the lock is held, so that a new handle's series are not removed
                 self.remove_series();
             }
         }
@@ -285,7 +285,7 @@ impl Drop for TaskMetrics {
     }
 }
 
-/// A topic was deleted: its counts are removed, now or when its last task lets go of it.
+/// A topic was deleted: its counts are removed, now or when its last task is gone.
 pub(super) fn topic_gone(families: &Families, topology: &str, topic: &str) {
     let mut handles = families.handles();
     if handles.is_read(topology, topic) {
@@ -296,14 +296,14 @@ pub(super) fn topic_gone(families: &Families, topology: &str, topic: &str) {
 }
 
 impl Handles {
-    /// Whether a task counts what it reads of this topic.
+    /// Whether any task reads this topic.
     fn is_read(&self, topology: &str, topic: &str) -> bool {
         self.partitions.keys().any(|labels| labels[0] == topology && labels[1] == topic)
     }
 }
 
 impl Families {
-    /// Removes what was counted of a topic's records. A verdict that none of them got is not there, which is fine.
+    /// Removes the counts of a topic's records. Removing one that was never set fails, which is fine.
     fn remove_records(&self, topology: &str, topic: &str) {
         for verdict in Verdict::ALL {
             for reason in Reason::ALL {
@@ -317,7 +317,7 @@ impl Families {
 /// How many verdicts there are.
 const VERDICTS: usize = 4;
 
-/// Where the counter of a verdict and a reason stands.
+/// The index of the counter for a verdict and a reason.
 fn slot(verdict: Verdict, reason: Reason) -> usize {
     verdict as usize * Reason::ALL.len() + reason as usize
 }
@@ -331,7 +331,7 @@ fn seconds_left(pace: &Pace) -> Option<f64> {
     pace.left().map(|left| left.as_secs_f64())
 }
 
-/// Shows an estimate; one that is not known yet is not shown, and one that is not known any more is infinite.
+/// Shows an estimate. One that is not known yet is not shown; one that is no longer known is infinite.
 fn set_seconds(shown: &OnceLock<Gauge>, family: &GaugeVec, labels: &Labels, seconds: Option<f64>) {
     match (seconds, shown.get()) {
         (Some(seconds), _) => shown.get_or_init(|| family.with_label_values(labels)).set(seconds),
@@ -340,7 +340,7 @@ fn set_seconds(shown: &OnceLock<Gauge>, family: &GaugeVec, labels: &Labels, seco
     }
 }
 
-/// Milliseconds as seconds: exact to the millisecond for any time that a double has to hold here.
+/// Milliseconds as seconds, exact to the millisecond for all times that occur here.
 fn seconds(ms: i64) -> f64 {
     ms as f64 / 1000.0
 }

@@ -1,4 +1,4 @@
-//! Every documented name is there, a count is a count, and a partition's series end with its task.
+//! Goal: every documented metric is rendered, values are right, and a partition's series end with its task.
 
 use super::*;
 use crate::dedup::{Reason, Verdict};
@@ -6,7 +6,7 @@ use crate::observe::Pace;
 use crate::record::TopicPartition;
 use std::time::Duration;
 
-/// The documentation's list of names.
+/// The documented names.
 const NAMES: [&str; 26] = [
     "ratchet_records_total",
     "ratchet_lag_records",
@@ -57,21 +57,21 @@ fn set_all(lane: &LaneMetrics, task: &TaskMetrics) {
     task.clock_behind(120_500);
 }
 
-/// So much was done in a second, and so much remains.
+/// A pace after one second, with this much done and remaining.
 fn pace(done: u64, remaining: u64) -> Pace {
     let mut pace = Pace::begin(Duration::ZERO, done + remaining);
     pace.at(Duration::from_secs(1), done, remaining);
     pace
 }
 
-/// The value of the series that is written exactly so, if there is one.
+/// The value of the series with exactly this name and these labels, if there is one.
 fn value(metrics: &Metrics, series: &str) -> Option<f64> {
     let text = metrics.render();
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
 #[test]
-fn every_documented_name_is_rendered_and_no_other() {
+fn exactly_the_documented_names_are_rendered() {
     let metrics = Metrics::new();
     let (lane, task) = (metrics.lane("payments"), metrics.task("payments", &TopicPartition::new("in", 0)));
     set_all(&lane, &task);
@@ -122,7 +122,7 @@ fn values_are_in_base_units_under_their_labels() {
 }
 
 #[test]
-fn what_is_not_known_yet_is_not_shown_as_zero() {
+fn unknown_values_are_not_shown_as_zero() {
     let metrics = Metrics::new();
     let task = metrics.task("payments", &TopicPartition::new("in", 0));
     task.stream_time(-1);
@@ -131,13 +131,13 @@ fn what_is_not_known_yet_is_not_shown_as_zero() {
 }
 
 #[test]
-fn a_partitions_series_end_with_its_last_handle() {
+fn partitions_series_end_with_its_last_handle() {
     let metrics = Metrics::new();
     let partition = TopicPartition::new("in", 7);
     let first = metrics.task("payments", &partition);
     first.lag(1, 1.0);
     first.restored(9);
-    // the partition moves to another lane of this process, whose handle is made before the old one goes
+    // the partition moves to another lane of this process, whose handle is created before the old one is dropped
     let second = metrics.task("payments", &partition);
     second.lag(2, 2.0);
     drop(first);
@@ -146,11 +146,11 @@ fn a_partitions_series_end_with_its_last_handle() {
     drop(second);
     let text = metrics.render();
     assert!(!text.contains(r#"partition="7""#), "{text}");
-    assert!(text.contains("ratchet_records_total{"), "what has no partition stays\n{text}");
+    assert!(text.contains("ratchet_records_total{"), "series without a partition stay\n{text}");
 }
 
 #[test]
-fn tasks_are_counted_in_the_phase_they_are_in() {
+fn tasks_are_counted_by_phase() {
     let metrics = Metrics::new();
     let _lane = metrics.lane("payments");
     let tasks: Vec<_> = (0..3).map(|number| metrics.task("payments", &TopicPartition::new("in", number))).collect();
@@ -167,7 +167,7 @@ fn tasks_are_counted_in_the_phase_they_are_in() {
 }
 
 #[test]
-fn an_estimate_is_shown_once_it_is_known() {
+fn estimate_is_shown_once_it_is_known() {
     let metrics = Metrics::new();
     let task = metrics.task("payments", &TopicPartition::new("in", 0));
     let series = r#"ratchet_restore_remaining_seconds{partition="0",topic="in",topology="payments"}"#;
@@ -185,7 +185,7 @@ fn an_estimate_is_shown_once_it_is_known() {
 }
 
 #[test]
-fn a_restore_is_listed_for_as_long_as_it_goes_on() {
+fn restore_is_listed_while_it_runs() {
     let metrics = Metrics::new();
     let partition = |number| TopicPartition::new("in", number);
     let tasks: Vec<_> = (0..3).map(|number| metrics.task("payments", &partition(number))).collect();
@@ -203,7 +203,7 @@ fn a_restore_is_listed_for_as_long_as_it_goes_on() {
 }
 
 #[test]
-fn a_sweepers_walk_is_listed_for_as_long_as_it_goes_on() {
+fn sweep_is_listed_while_it_runs() {
     let metrics = Metrics::new();
     let partition = |number| TopicPartition::new("in", number);
     let tasks: Vec<_> = (0..3).map(|number| metrics.task("payments", &partition(number))).collect();
@@ -225,7 +225,7 @@ fn listed(work: Work, partition: TopicPartition, done: u64, remaining: u64) -> L
 }
 
 #[test]
-fn what_was_counted_of_a_topic_goes_with_it() {
+fn deleted_topics_counts_are_removed_with_its_last_task() {
     let metrics = Metrics::new();
     let counted = |topic: &str| metrics.render().contains(&format!("topic=\"{topic}\""));
     let task = metrics.task("payments", &TopicPartition::new("in", 0));
@@ -235,22 +235,22 @@ fn what_was_counted_of_a_topic_goes_with_it() {
     }
     metrics.topic_gone("payments", "in");
     task.records(Verdict::Duplicate, Reason::Seen, 1);
-    assert!(counted("in"), "its task is not over yet");
+    assert!(counted("in"), "its task still exists");
     drop(task);
     assert!(!counted("in") && counted("other"), "{}", metrics.render());
-    // One that comes back is counted anew, and stays.
+    // A topic that comes back is counted from 0, and its counts stay.
     let task = metrics.task("payments", &TopicPartition::new("in", 0));
     task.records(Verdict::Forwarded, Reason::First, 1);
     metrics.topic_gone("payments", "in");
     let again = metrics.task("payments", &TopicPartition::new("in", 0));
     drop((task, again));
-    assert!(counted("in"), "it had come back before its first task was over");
+    assert!(counted("in"), "it came back before its first task was gone");
     metrics.topic_gone("payments", "in");
-    assert!(!counted("in"), "nobody reads it");
+    assert!(!counted("in"), "no task reads it");
 }
 
 #[test]
-fn the_series_are_as_many_as_partitions_and_reasons_allow() {
+fn number_of_series_is_bounded_by_partitions_and_reasons() {
     const PARTITIONS: i32 = 50;
     let metrics = Metrics::new();
     let lanes = [(); 8].map(|()| metrics.lane("payments"));
