@@ -1,9 +1,9 @@
-//! Has the linker send librdkafka's calls of what unpacks a batch to `src/cluster/kafka/native/unpack`, which bounds it.
+//! Makes the linker redirect librdkafka's calls to unpack a batch to `src/cluster/kafka/native/unpack`, which bounds them.
 //!
-//! These arguments of the linker hold for the program. Where ratchet is a library, as in most of its tests and benches or
-//! in another program, the linker knows nothing of them: librdkafka then unpacks as it ever does.
+//! These linker arguments only apply to the program. Where ratchet is used as a library, as in most of its tests and
+//! benches or in another program, librdkafka unpacks batches itself.
 
-/// What librdkafka calls from one of its object files in another.
+/// The unpacking functions that librdkafka calls across its object files, which is where the linker can wrap them.
 const WRAPPED: [&str; 7] = [
     "rd_gz_decompress",
     "rd_kafka_buf_new_shadow",

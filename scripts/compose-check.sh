@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Validates docker-compose.yml with whichever compose is installed, and that images are pinned; needs no container engine.
+# Validates docker-compose.yml with whichever compose is installed, and checks that images are pinned. Needs no container
+# engine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
-# The files that the compose file mounts or builds from: compose itself does not look for them.
+# The files that the compose file mounts or builds from, which compose itself does not check.
 for file in Dockerfile config/ratchet.yaml topologies/payments.yaml; do
-    [[ -f $file ]] || fail "docker-compose.yml needs $file, which is not there"
+    [[ -f $file ]] || fail "docker-compose.yml needs $file, which does not exist"
 done
 
-# Tags move; what is built and run is named by its digest. The one that is built here has none.
+# Tags move, so images are named by digest, except the one that is built here.
 digest='[^ ]+@sha256:[0-9a-f]{64}'
 if loose=$(grep -nE '^FROM ' Dockerfile | grep -vE "FROM $digest( AS [a-z]+)?$") ||
     loose=$(grep -nE '^ *image: ' docker-compose.yml | grep -vE "image: ($digest|ratchet:local)$"); then

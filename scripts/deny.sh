@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Checks the dependencies by deny.toml: licences, sources and versions always; security advisories
-# where their database can be had. Which of them were checked is said at the end.
+# Checks the dependencies against deny.toml: licences, sources and versions always; security advisories
+# if their database can be reached. The last line says what was checked.
 # Installs cargo-deny if it is missing; --install-only does nothing else.
-# ADVISORIES=required makes an unreachable database an error, for a place that must not miss one.
+# ADVISORIES=required makes an unreachable database an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
-# Builds with the toolchain of rust-toolchain.toml.
+# Must build with the toolchain in rust-toolchain.toml.
 version=0.20.2
 fetch_timeout_s=120
 
 if ! cargo deny --version >/dev/null 2>&1; then
     say "installing cargo-deny $version"
-    # In a folder of its own: it is no part of this project's build.
+    # In its own target folder: it is not part of this project's build.
     env -u CARGO_TARGET_DIR -u CARGO_BUILD_TARGET_DIR cargo install --locked --version "$version" cargo-deny
 fi
 [[ ${1:-} != --install-only ]] || exit 0
@@ -34,7 +34,7 @@ if GIT_TERMINAL_PROMPT=0 timeout "$fetch_timeout_s" cargo deny fetch db </dev/nu
     say "deny: checked bans, licenses, sources, advisories"
 elif [[ -n $(find "$databases" -mindepth 2 -maxdepth 2 -name crates -print -quit 2>/dev/null) ]]; then
     check --offline check advisories
-    no_database "advisories by the copy in $databases, which could not be brought up to date"
+    no_database "advisories against the copy in $databases, which could not be updated"
 else
     no_database "NOT advisories: their database cannot be reached from here"
 fi

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Fuzzes what reads bytes that others have written: each target of fuzz/ for $FUZZ_SECONDS (default 30),
-# from the captures in tests/ and the topologies as seeds. What it finds stays in fuzz/artifacts and is to
-# become a test. FUZZ_TARGETS names some of them only. With RUSTUP_TOOLCHAIN=nightly, FUZZ_SANITIZER=address looks
-# at every access to memory as well.
-# The target `lanes` takes hostile records through whole lanes on the embedded cluster. It needs RocksDB, and so is
-# a test of the crate itself: from a seed that it prints, without the guidance of coverage.
+# Fuzzes the parsers of foreign bytes: each target in fuzz/ for $FUZZ_SECONDS (default 30), with the captures in
+# tests/ and the topologies as seeds. Findings stay in fuzz/artifacts; make each a test. FUZZ_TARGETS runs only the
+# named targets. With RUSTUP_TOOLCHAIN=nightly, FUZZ_SANITIZER=address checks every memory access as well.
+# The target `lanes` takes hostile records through whole lanes on the embedded cluster. It needs RocksDB, so it is
+# a test of the crate itself: from a seed that it prints, not guided by coverage.
 # Installs cargo-fuzz if it is missing; --install-only does nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,8 +15,8 @@ line_bytes_max=8192
 
 if ! cargo fuzz --version >/dev/null 2>&1; then
     say "installing cargo-fuzz $version"
-    # In a folder of its own: it is no part of this project's build. With the pinned compiler: nightly ones do not take
-    # what its lock file asks for.
+    # In its own target folder: it is not part of this project's build. With the pinned compiler: nightly ones do not
+    # compile the versions in its lock file.
     env -u CARGO_TARGET_DIR -u CARGO_BUILD_TARGET_DIR -u RUSTUP_TOOLCHAIN cargo install --locked --version "$version" cargo-fuzz
 fi
 [[ ${1:-} != --install-only ]] || exit 0
@@ -26,7 +25,7 @@ seeds=$(mktemp -d)
 trap 'rm -rf "$seeds"' EXIT
 mkdir -p "$seeds"/{paths,versions,envelopes,yaml,persisted,batches,raised}
 
-# A seed a line, so that each is one record.
+# Each line is a seed of its own, so that a seed is one record.
 find tests/corpus/files tests/data topologies/samples -type f 2>/dev/null | sort | while read -r file; do
     awk -v to="$seeds/envelopes/$(tr / - <<<"$file")" -v most="$line_bytes_max" \
         '/^\{/ && length($0) <= most { out = to "-" NR; print > out; close(out) }' "$file"
@@ -36,7 +35,7 @@ find topologies src/topology -name '*.yaml' -type f | sort | while read -r file;
 done
 grep -rhoE '\b(key|value|header|meta)\.[A-Za-z0-9_."]+' topologies src/topology --include='*.yaml' | sort -u | head -200 |
     awk -v to="$seeds/paths/" '{ out = to NR; printf "%s", $0 > out; close(out) }'
-# Each is led by a byte that says what it is: an entry, a position record, a store's meta, an offset's text.
+# Each starts with a byte for its kind: an entry, a position record, a store's meta, an offset's text.
 kind=0
 for name in entries positions store-metas offsets; do
     cat tests/fixtures/*/"$name".jsonl | grep -oE '^\{"bytes":"[0-9a-f]+"' | grep -oE '[0-9a-f]{4,}' | while read -r hex; do
@@ -46,7 +45,7 @@ for name in entries positions store-metas offsets; do
     kind=$((kind + 1))
 done
 
-# Led by a byte that says what it is, as well: headers, two records, two messages of before Kafka 0.11, frames and blocks.
+# These start with a byte for their kind too: headers, two records, two messages from before Kafka 0.11, frames, blocks.
 batch=0
 for bytes in '\x00\x04\x04id\x02v\x02n\x01' '\x01\x0c\0\0\0\x01\x01\0\x0c\0\0\0\x01\x01\0' \
     '\x01\0\0\0\0\0\0\0\x01\0\0\0\x0e\0\0\0\0\0\0\0\0\0\0\0\0\0\0' '\x02\x1f\x8b\x08\0\0\0\0\0\0\0\0\x01\0\0' \
@@ -55,7 +54,7 @@ for bytes in '\x00\x04\x04id\x02v\x02n\x01' '\x01\x0c\0\0\0\x01\x01\0\x0c\0\0\0\
     printf '%b' "$bytes" >"$seeds/batches/$batch"
 done
 
-# Integers that another is raised to, as the connectors write them.
+# Integers for `at_least`, as the connectors write them.
 grep -rhoE '\[\\?"[0-9]+\\?"(, ?\\?"[0-9]+\\?")*\]' tests/corpus/files 2>/dev/null | tr -d '\\' | sort -u | head -100 |
     awk -v to="$seeds/raised/" '{ out = to NR; printf "\0\0\0\0\0\0\0\0%s", $0 > out; close(out) }'
 
@@ -63,17 +62,18 @@ for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted batches ra
     if [[ $target == lanes ]]; then
         say "fuzz: lanes for ${FUZZ_SECONDS:-30} s"
         RATCHET_TEST_FUZZ_SECONDS=${FUZZ_SECONDS:-30} cargo test --release --locked --test bounds -- --nocapture lanes:: ||
-            fail "lanes has found something: RATCHET_TEST_SEED, printed above, repeats it"
+            fail "lanes found something: set RATCHET_TEST_SEED, printed above, to repeat it"
         continue
     fi
     say "fuzz: $target for ${FUZZ_SECONDS:-30} s, from $(find "$seeds/$target" -type f | wc -l) seeds"
     mkdir -p "fuzz/corpus/$target"
-    # The rooms' one unsafe block (SSE2) involves no pointer: without a sanitizer the pinned, stable compiler will do.
+    # The only unsafe block in these rooms (SSE2) involves no pointer, so the pinned stable compiler will do, without a
+    # sanitizer.
     if ! cargo fuzz run --sanitizer "${FUZZ_SANITIZER:-none}" "$target" "fuzz/corpus/$target" "$seeds/$target" -- \
         -max_total_time="${FUZZ_SECONDS:-30}" -max_len="$line_bytes_max" -timeout=10 -rss_limit_mb=4096 \
         >"$seeds/log" 2>&1; then
         tail -n 60 "$seeds/log" >&2
-        fail "$target has found something: see fuzz/artifacts/$target"
+        fail "$target found something: see fuzz/artifacts/$target"
     fi
     say "fuzz: $(grep '^Done ' "$seeds/log")"
 done

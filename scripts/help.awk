@@ -1,4 +1,4 @@
-# Prints a Makefile's recipes: `target: ... ## what it does`, under headings `##@ Heading`.
+# Prints a Makefile's recipes, `target: ... ## what it does`, under the headings `##@ Heading`.
 BEGIN {
     width = 16
     printf "Usage: make RECIPE [ARGS=...]\n"

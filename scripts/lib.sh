@@ -1,7 +1,7 @@
-# Shared by the scripts beside it; sourced, not run.
+# Shared by the other scripts here; sourced, not run.
 # shellcheck shell=bash
 
-# Where people look for what went wrong: everything goes to standard error.
+# All messages go to standard error.
 say() { printf '%s\n' "$*" >&2; }
 fail() {
     say "error: $*"
@@ -10,7 +10,7 @@ fail() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Runs a command as root: as it is, or by a sudo that asks for no password. Answers 1 where neither is had.
+# Runs a command as root: directly, or with sudo if it asks for no password. Returns 1 if neither is possible.
 as_root() {
     if [[ $(id -u) -eq 0 ]]; then
         "$@"
@@ -22,7 +22,7 @@ as_root() {
 }
 may_be_root() { as_root true; }
 
-# The version in `what VERSION (...)`, as numbers that `version_at_least` compares.
+# Whether a version is the wanted one or later.
 version_at_least() { # HAVE WANTED
     [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs the built program with its completions, configuration, topologies and docs into
-# dist/ratchet-VERSION-TARGET.tar.gz, with a SHA-256 beside it. The same sources give the same archive
-# but for the program in it: names are sorted, owners are root, times are the last commit's.
+# dist/ratchet-VERSION-TARGET.tar.gz, with a SHA-256 next to it. The same sources give the same archive,
+# except for the program in it: names are sorted, owners are root, times are the last commit's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -14,7 +14,7 @@ version=$(cargo pkgid --offline | sed 's/.*[#@]//')
 target=$(rustc -vV | sed -n 's/^host: //p')
 name=ratchet-$version-$target
 program=$target_dir/release/ratchet
-[[ -x $program ]] || fail "$program is not there
+[[ -x $program ]] || fail "$program does not exist
 help: make build"
 
 staging=$(mktemp -d)

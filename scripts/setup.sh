@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Checks for what building (build), testing (test), testing change data capture (cdc), comparing with others
-# (bench) and linting (lint) need, and installs what is missing with apt-get where it may: as root, or by a sudo that asks for no password. Otherwise it says
-# exactly what to install and exits 1. SETUP_INSTALL=no never installs. Silent when nothing is missing,
-# except when called for linting too.
+# Checks for what building (build), testing (test), testing change data capture (cdc), benchmarking (bench)
+# and linting (lint) need, and installs what is missing with apt-get if it may: as root, or with sudo if that
+# asks for no password. Otherwise it says exactly what to install and exits 1. SETUP_INSTALL=no never installs.
+# Silent if nothing is missing, unless called for linting too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
-# Debian's packages that are missing, and in words what each is for.
+# The missing Debian packages, and what each is for.
 packages=()
 reasons=()
 need() { # PACKAGE REASON
@@ -21,7 +21,7 @@ have_libclang() {
     local folder found
     for folder in "${LIBCLANG_PATH:-}" /usr/lib/llvm-*/lib /usr/lib/*-linux-gnu /usr/lib64 /usr/local/lib; do
         for found in "$folder"/libclang.so* "$folder"/libclang-*.so*; do
-            # Clang's C++ interface is another library, which Debian has in the same folders.
+            # Clang's C++ interface is another library, in the same folders on Debian.
             [[ -e $found && $found != */libclang-cpp* ]] && return 0
         done
     done
@@ -41,13 +41,13 @@ check_build() {
     have_openssl_headers || need libssl-dev "OpenSSL, for TLS and SASL"
 }
 
-# The major version of the Java on the path, 0 where there is none: "17.0.15" is 17, "1.8.0" is 1.
+# The major version of the Java on the path, 0 if there is none: "17.0.15" gives 17, "1.8.0" gives 1.
 java_major() {
     have java || { echo 0 && return; }
     java -version 2>&1 | awk -F '"' '/version/ { split($2, v, /[.+-]/); print v[1]; found = 1; exit } END { if (!found) print 0 }'
 }
 
-# The headless Java of 17 or later that this release of Debian or Ubuntu has.
+# The package of a headless Java, 17 or later, in this release of Debian or Ubuntu.
 java_package() {
     local name
     for name in openjdk-17-jre-headless openjdk-21-jre-headless openjdk-25-jre-headless; do
@@ -58,16 +58,16 @@ java_package() {
     echo openjdk-17-jre-headless
 }
 
-# Tests of a full disk mount a small one, which no other process sees.
+# Tests of a full disk mount a small one, invisible to other processes.
 check_small_disk() {
-    unshare --user --map-root-user --mount true 2>/dev/null || fail "this system lets no process mount a disk of its own, which tests of a full disk do
+    unshare --user --map-root-user --mount true 2>/dev/null || fail "this system does not let a process mount its own disk, which tests of a full disk do
 help: allow user namespaces ('sysctl kernel.apparmor_restrict_unprivileged_userns=0' on Ubuntu, '--security-opt seccomp=unconfined' in Docker), or test as root on a machine that allows them"
 }
 
 check_test() {
     check_small_disk
     if [[ -n ${RATCHET_TEST_BROKERS:-} ]]; then
-        # Most tests run against the Kafka that was brought along and need neither.
+        # Most tests run against the given Kafka and need neither.
         if [[ $(java_major) -lt 17 ]] || ! have mvn; then
             say "note: without Java 17 and Maven the tests that restart a broker cannot run"
         fi
@@ -77,7 +77,7 @@ check_test() {
     have mvn || need maven "fetches the tests' Apache Kafka"
 }
 
-# Servers are often not on the path: Debian keeps PostgreSQL's programs in a folder of each version.
+# Servers are often not on the path: Debian keeps PostgreSQL's programs in a folder for each version.
 have_server() { # PROGRAM FOLDER...
     local program=$1 folder
     shift
@@ -88,8 +88,8 @@ have_server() { # PROGRAM FOLDER...
     return 1
 }
 
-# The databases are only installed here: the test starts servers of its own, on free ports, in folders
-# of its own. Their client programs come with them.
+# The databases are only installed here: the tests start their own servers, on free ports, in their own
+# folders. The client programs come with the servers.
 check_cdc() {
     [[ $(java_major) -ge 17 ]] || need "$(java_package)" "Java 17 or later, which runs Apache Kafka and Kafka Connect"
     have mvn || need maven "fetches Apache Kafka, Kafka Connect and Debezium"
@@ -97,15 +97,15 @@ check_cdc() {
         need postgresql "a database whose changes are captured"
     fi
     if ! have mariadb || ! have_server mariadbd /usr/sbin /usr/libexec || ! have_server mariadb-install-db /usr/sbin; then
-        need mariadb-server "another one"
+        need mariadb-server "another database whose changes are captured"
     fi
 }
 
-# The name of the Java package that also compiles, next to the one that only runs.
+# The package of a Java that also compiles.
 jdk_package() { java_package | sed 's/-jre-/-jdk-/'; }
 
 check_bench() {
-    # An existing Java is kept, unless it only runs.
+    # An existing Java will do if it can compile.
     have javac || need "$(jdk_package)" "compiles the Kafka Streams program that ratchet is compared with"
     have mvn || need maven "fetches Kafka Streams"
     if ! have python3 || ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
@@ -117,12 +117,12 @@ check_rust() {
     local wanted found
     wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
     have cargo || fail "cargo is not on the path
-help: install Rust with rustup (https://rustup.rs); it takes version $wanted by itself, from rust-toolchain.toml"
-    # With rustup, asking also installs the toolchain of rust-toolchain.toml.
-    found=$(cargo --version | awk '{ print $2 }') || fail "cargo does not answer
+help: install Rust with rustup (https://rustup.rs), which takes version $wanted from rust-toolchain.toml"
+    # With rustup, this also installs the toolchain in rust-toolchain.toml.
+    found=$(cargo --version | awk '{ print $2 }') || fail "cargo does not run
 help: 'rustup toolchain install $wanted' says why"
     version_at_least "$found" "$wanted" || fail "cargo is version $found, ratchet needs $wanted or later
-help: install Rust with rustup (https://rustup.rs); it takes version $wanted by itself, from rust-toolchain.toml"
+help: install Rust with rustup (https://rustup.rs), which takes version $wanted from rust-toolchain.toml"
 }
 
 install_missing() {
@@ -161,7 +161,7 @@ done
 wanted=("${packages[@]}")
 install_missing
 if [[ ${#wanted[@]} -gt 0 ]]; then
-    # What was installed must now be found, or the build fails later with words that help nobody.
+    # What was installed must be found now, or the build would fail later with unhelpful messages.
     SETUP_INSTALL=no exec "$0" "$@"
 fi
 if [[ $lint == yes ]]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the shell scripts: that bash can read them, and by shellcheck where it is installed.
+# Checks the shell scripts: with bash, and with shellcheck if it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -17,5 +17,5 @@ if have shellcheck; then
     shellcheck --external-sources "${scripts[@]}"
     say "shell: checked ${#scripts[@]} scripts"
 else
-    say "shell: ${#scripts[@]} scripts can be read; NOT checked further: shellcheck is not installed"
+    say "shell: ${#scripts[@]} scripts parse; NOT checked further: shellcheck is not installed"
 fi

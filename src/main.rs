@@ -1,13 +1,13 @@
-//! The `ratchet` program; everything it does stands in the library.
+//! The `ratchet` program; all its code is in the library.
 
-/// Takes librdkafka's and RocksDB's allocations over too: records are allocated on one thread and freed on
-/// another, which is what glibc's allocator is slow at.
+/// Serves librdkafka's and RocksDB's allocations too: records are allocated on one thread and freed on
+/// another, for which glibc's allocator is slow.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() {
     if cfg!(feature = "sabotage") {
-        eprintln!("this ratchet was built to be sabotaged, for `make sim-mistakes`: build it with `make build`");
+        eprintln!("this ratchet was built for sabotage, by `make sim-mistakes`: build it with `make build`");
         std::process::exit(1);
     }
     ratchet::cli::main()
