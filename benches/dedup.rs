@@ -1,6 +1,5 @@
-//! How long it takes to read a record and to decide: a 160-byte JSON event by two of its fields, and a change
-//! event of Debezium for PostgreSQL by the rules of its preset. Before anything is timed, it is asserted that
-//! none of it allocates.
+//! Times reading a record and deciding on it: a 160-byte JSON event by two of its fields, and a change event of
+//! Debezium for PostgreSQL by the rules of its preset. Asserts first that none of this allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -15,7 +14,7 @@ use ratchet::dedup::{
 use ratchet::format::EntryRef;
 use ratchet::record::{Headers, Record};
 
-/// The system's allocator, counting.
+/// The system's allocator, counting allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -43,7 +42,7 @@ static ALLOCATOR: Counting = Counting;
 const NUMBERS: &str = r#"{"order_id":48151623,"version":1723456789012,"operation":"charge","amount":"129.95","currency":"EUR","customer":{"id":7741,"country":"DE"},"note":"second try."}"#;
 const TEXTS: &str = r#"{"operation":"charge","order_id":"ord-48151623","customer":{"id":7741,"name":"M\u00fcller"},"currency":"EUR","amount":129.95,"version":"1723456789012","x":"yz"}"#;
 
-/// A change event of 1.5 KB, and the same behind its schema.
+/// A change event of 1.5 KB, and the same with its schema.
 const ENVELOPE: &str = include_str!("debezium/envelope.json");
 const ENVELOPE_WITH_SCHEMA: &str = include_str!("debezium/envelope_with_schema.json");
 const KEY: &str = r#"{"order_id":48151623}"#;
@@ -110,7 +109,7 @@ fn debezium() -> Arc<Rules> {
     Arc::new(rules)
 }
 
-/// All that the engine asks of this room for one record, but the entry's look-up.
+/// Everything that the engine uses of `dedup` for one record, except looking up its entry.
 struct Judge {
     rules: Arc<Rules>,
     reader: Reader,
@@ -120,7 +119,7 @@ struct Judge {
     entry: Vec<u8>,
 }
 
-/// The one entry that there is.
+/// A memory with a single entry, or none.
 struct Known<'a>(Option<&'a [u8]>);
 
 impl<'a> Memory<'a> for Known<'a> {
@@ -140,7 +139,7 @@ impl Judge {
         Self { rules, reader, evaluator, progress, arena, entry }
     }
 
-    /// Whether there is something to remember, which is then in `entry`.
+    /// Returns whether there is something to remember, and puts it into `entry`.
     fn judge(&mut self, record: &Record<'_>, known: Option<&[u8]>) -> bool {
         let Self { rules, reader, evaluator, progress, arena, entry } = self;
         arena.clear();
@@ -216,7 +215,7 @@ fn envelopes(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a tree costs, to compare with.
+/// Parsing into a tree, for comparison.
 fn tree(criterion: &mut Criterion) {
     for (name, value) in [("serde_json_value_160_bytes", NUMBERS), ("serde_json_value_envelope", ENVELOPE)] {
         criterion.bench_function(name, |bencher| {

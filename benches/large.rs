@@ -1,5 +1,5 @@
-//! What a large state costs: millions of entries in four stores are loaded as a restore does, then looked up, half of
-//! the lookups hits; beside a small state's lookups, in the same process. Also how long opening and leaving take, and
+//! Measures a large state: millions of entries in four stores are loaded as in a restore, then looked up, with half of
+//! the lookups hits; and a small state for comparison, in the same process. Also times opening and closing, and shows
 //! the process's memory at each step.
 //!
 //! `cargo bench --profile release --bench large`. `RATCHET_BENCH_ENTRIES` (default 50,000,000),
@@ -27,7 +27,7 @@ use random::mix;
 const STORES: u64 = 4;
 const SMALL_ENTRIES: u64 = 1_000_000;
 const LOOKUPS: u64 = 512;
-/// Entries that a transaction writes, in the rounds that write, too.
+/// How many entries a transaction writes, in the rounds that also write.
 const COMMIT_ENTRIES: u64 = 10_000;
 
 fn value(n: u64, value: &mut Vec<u8>) {
@@ -52,7 +52,7 @@ fn setting(name: &str, default: u64) -> u64 {
 /// A line of `/proc/self/status`, in MiB.
 fn status_mib(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel says it");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel writes it");
     line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().expect("a number of kB") / 1024
 }
 
@@ -64,9 +64,9 @@ fn cpu() -> Duration {
 }
 
 fn measured<T>(what: &str, per: u64, run: impl FnOnce() -> T) -> T {
-    let (began, used) = (Instant::now(), cpu());
+    let (started, used) = (Instant::now(), cpu());
     let done = run();
-    let (wall, used) = (began.elapsed(), cpu().saturating_sub(used));
+    let (wall, used) = (started.elapsed(), cpu().saturating_sub(used));
     let ns = |time: Duration| time.as_nanos() as f64 / per as f64;
     println!(
         "{what:44} {:8.3} s {:8.3} M/s {:7.0} ns wall {:7.0} ns CPU; RSS {} MiB, at most {} MiB",
@@ -80,7 +80,7 @@ fn measured<T>(what: &str, per: u64, run: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Fills the stores as restores do that read one after the other, a slice each.
+/// Fills the stores as restores do that take turns, a slice each.
 fn load(stores: &mut [Store], memory: &Memory, entries: u64) {
     let mut buffers: Vec<Option<LoadBuffer>> = stores.iter().map(|_| None).collect();
     let mut bytes = Vec::new();
@@ -113,8 +113,8 @@ fn load(stores: &mut [Store], memory: &Memory, entries: u64) {
     }
 }
 
-/// Looks up keys of which half are there, in sorted batches, a store after the other; commits new ones where
-/// `written` says from where on.
+/// Looks up keys, half of which exist, in sorted batches, one store after the other; with `written`, also commits new
+/// ones from that number on.
 fn look(stores: &mut [Store], entries: u64, seed: u64, lookups: u64, mut written: Option<u64>) {
     let mut found = 0;
     let mut bytes = Vec::new();
@@ -178,7 +178,7 @@ fn run(dir: &Path, entries: u64, memory_bytes: u64, lookups: u64) {
     measured("closed", STORES, || stores.clear());
 }
 
-/// Until nothing more is merged, as far as can be seen from outside: the bytes stay as they are.
+/// Waits until compactions seem to have ended: the stores' size does not change, and hardly any CPU time is used.
 fn wait_for_compactions(stores: &[Store]) {
     let mut before = (0, cpu());
     loop {

@@ -1,7 +1,7 @@
-//! A batch's way through a lane without Kafka, stage by stage and whole: its records' fields are read, their entries
-//! looked up in the store, each is decided and remembered in the overlay.
+//! A batch's way through a lane without Kafka, stage by stage: the records' fields are read, their entries looked up
+//! in the store, then each is decided on and remembered in the overlay.
 //!
-//! `cargo bench --profile release --bench stages`. The store holds a million entries; of ten records two are
+//! `cargo bench --profile release --bench stages`. The store holds a million entries; of ten records, two are
 //! known to the store, two repeat one of their own batch, and six are new.
 
 use std::hint::black_box;
@@ -22,7 +22,7 @@ mod position;
 use position::{current, meta};
 
 const KNOWN: u64 = 1_000_000;
-/// What a lane takes in one poll.
+/// How many records a lane takes in one poll.
 const BATCH: u64 = 4096;
 const BATCHES: u64 = 16;
 const MEMORY_BYTES: u64 = 512 << 20;
@@ -33,7 +33,7 @@ fn rules() -> Arc<Rules> {
     Arc::new(Rules::new(Identity::of_paths([path("value.event_id")]), Some(Version::integer(path("value.version")))))
 }
 
-/// 160 bytes, of the identity `id`.
+/// A value of 160 bytes with the identity `id`.
 fn value(id: u64) -> String {
     let mut value = format!(r#"{{"event_id":{id},"account":"{:08}","version":7,"kind":"charge","note":""#, id % 1000);
     value.extend(std::iter::repeat_n('x', 158 - value.len()));
@@ -55,7 +55,7 @@ fn record(value: &str, offset: i64) -> Record<'_> {
     Record { topic: "payments", partition: 0, offset, timestamp, key: Some(b"key"), value, headers: Headers::default() }
 }
 
-/// A batch's stages, as `engine::judge` has them.
+/// A batch's stages, as in `engine::judge`.
 struct Stages {
     rules: Arc<Rules>,
     reader: Reader,
@@ -68,7 +68,7 @@ struct Stages {
     evaluator: Evaluator,
 }
 
-/// What the overlay has of a record's identity, or else the store.
+/// The entry of a record's identity from the overlay, or else from the store.
 struct Remembered<'a> {
     overlay: &'a Overlay,
     stored: Option<&'a [u8]>,
@@ -110,7 +110,7 @@ impl Stages {
 
     fn look_up(&mut self, store: &Store) -> usize {
         let Self { arena, readings, order, stored, .. } = self;
-        // Each has one row.
+        // Each reading has one row.
         let key = |at: usize| &arena[readings[at].rows()[0].key.clone()];
         order.clear();
         order.extend((0..readings.len()).map(|at| (key_head(key(at)), at)));
@@ -127,7 +127,7 @@ impl Stages {
         found
     }
 
-    /// Gives how many are forwarded.
+    /// Returns how many are forwarded.
     fn decide(&mut self, values: &[String]) -> usize {
         let Self { rules, progress, overlay, arena, readings, stored, evaluator, .. } = self;
         let mut forwarded = 0;
@@ -170,7 +170,7 @@ fn stages(criterion: &mut Criterion) {
     let mut stages = Stages::new();
     let mut group = criterion.benchmark_group("a batch of 4096 records");
     group.throughput(Throughput::Elements(BATCH));
-    // What is timed is the intended mix, and all of it in the block cache.
+    // Checks the mix, and brings all of it into the block cache.
     for batch in &batches {
         stages.overlay.clear();
         stages.read(batch);
@@ -180,7 +180,7 @@ fn stages(criterion: &mut Criterion) {
             "{found} found, {forwarded} forwarded"
         );
     }
-    // Each stage needs what the one before it leaves: so each figure holds those before it.
+    // Each stage needs the results of the one before, so each figure includes the earlier stages.
     let mut turns = batches.iter().cycle();
     let mut next = || black_box(turns.next().expect("it cycles"));
     group.bench_function("read", |bencher| bencher.iter(|| stages.read(next())));

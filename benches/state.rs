@@ -1,4 +1,4 @@
-//! What a task's store costs: lookups of a batch's identities, applying a transaction, loading.
+//! Measures a task's store: looking up a batch's identities, applying a transaction, loading.
 //!
 //! `cargo bench --profile release --bench state`; one million entries, seconds to run.
 
@@ -77,7 +77,7 @@ fn lookups(c: &mut Criterion) {
             store.get_sorted(&keys, |_, value| found += usize::from(value.is_some())).expect("it can be read");
             assert_eq!(found, expected);
         };
-        // All of it into the block cache first: the disk is not what is measured.
+        // Everything into the block cache first: this does not measure the disk.
         batches.iter().for_each(|batch| look(batch));
         let mut batches = batches.iter().cycle();
         group.bench_function(name, |b| b.iter(|| look(batches.next().expect("it cycles"))));

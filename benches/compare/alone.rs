@@ -1,4 +1,4 @@
-//! One contender alone, once: to profile it, or to see what it says.
+//! Runs one contender alone, once, to profile it or to read its log.
 
 use crate::command::AloneArgs;
 use crate::failure::{Context as _, Outcome};
@@ -8,7 +8,7 @@ use crate::runner::open_small;
 use crate::spec::Work;
 use crate::throughput::turn;
 
-/// Runs it and prints its figures. Its log is named while it runs.
+/// Runs it and prints its figures, and where its log is.
 pub fn run(args: &AloneArgs) -> Outcome<()> {
     let work = <Work as clap::ValueEnum>::from_str(&args.part, false).context("--part")?;
     args.contender.prepare()?;

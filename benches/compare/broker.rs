@@ -1,8 +1,8 @@
-//! The broker that all contenders of a run share, and what the harness asks it: topics, committed offsets,
-//! the ends of logs, and how much of them is on the disk.
+//! The broker that all contenders of a run share, and what the harness queries: topics, committed offsets,
+//! log ends, and sizes on disk.
 //!
-//! It is the tests' Kafka with the settings of an ordinary one: the cleaner, retention and the scan for
-//! transactions to abort run as rarely as Kafka's defaults say.
+//! It is the tests' Kafka with ordinary settings: the cleaner, retention and the scan for transactions to
+//! abort run as rarely as by Kafka's defaults.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,9 +20,9 @@ use crate::failure::{Context as _, Outcome, fail};
 use crate::kafka;
 use crate::segments;
 
-/// One question to the broker.
+/// How long a request to the broker may take.
 const ASK: Duration = Duration::from_secs(20);
-/// A deleted topic's files are gone soon after [`PROPERTIES`]' delay.
+/// How long to wait for a deleted topic's files to go, well above the delay in [`PROPERTIES`].
 const GONE_WAIT: Duration = Duration::from_secs(30);
 /// Java's options for the broker: those of Kafka's own start script.
 pub const JAVA: &[&str] = &[
@@ -35,15 +35,15 @@ pub const JAVA: &[&str] = &[
     "-XX:+ExplicitGCInvokesConcurrent",
     "-XX:MaxInlineLevel=15",
 ];
-/// What differs from the tests' broker: Kafka's defaults, but for retention, the deletion of topics, and a group's first
-/// rebalance, which waits for nobody.
+/// Differences from the tests' broker: Kafka's defaults, except for retention, the deletion of topics, and a group's first
+/// rebalance, which does not wait for more members.
 pub const PROPERTIES: &[(&str, &str)] = &[
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "10000"),
     ("log.retention.check.interval.ms", "300000"),
     ("log.retention.ms", "-1"),
     ("log.cleaner.backoff.ms", "15000"),
     ("log.cleaner.dedupe.buffer.size", "134217728"),
-    // Before this nothing is deleted.
+    // Nothing is deleted before this.
     ("log.initial.task.delay.ms", "2000"),
     ("log.segment.delete.delay.ms", "200"),
     ("num.network.threads", "3"),
@@ -51,7 +51,7 @@ pub const PROPERTIES: &[(&str, &str)] = &[
     ("group.initial.rebalance.delay.ms", "0"),
 ];
 
-/// A running broker. Dropped, it is killed, and its data goes.
+/// A running broker. Dropping this kills it and removes its data.
 pub struct Broker {
     process: kafka::Broker,
     bootstrap: String,
@@ -71,7 +71,7 @@ impl Broker {
         Ok(Broker { process, bootstrap, admin, reader, tokio })
     }
 
-    /// Where clients connect.
+    /// The address that clients connect to.
     pub fn bootstrap(&self) -> &str {
         &self.bootstrap
     }
@@ -116,7 +116,7 @@ impl Broker {
             }
         }
         let deadline = Instant::now() + GONE_WAIT;
-        // First they stand under their own names, then under one that ends so.
+        // First their folders have their own names, then they are renamed to `….-delete`.
         let there = |topic: &str| !self.folders(topic).is_empty();
         while topics.iter().any(|topic| there(topic)) || !self.deleted_folders().is_empty() {
             if Instant::now() > deadline {
@@ -149,7 +149,7 @@ impl Broker {
         (0..partitions).map(|partition| Ok(self.reader.fetch_watermarks(topic, partition, ASK)?.1)).collect()
     }
 
-    /// How many records were committed into a topic, counted in its logs on the disk.
+    /// How many records were committed into a topic, counted in its logs on disk.
     pub fn committed_records(&self, topic: &str) -> Outcome<u64> {
         let mut sum = 0;
         for folder in self.folders(topic) {
@@ -158,11 +158,11 @@ impl Broker {
         Ok(sum)
     }
 
-    /// A watch on what `group` has committed of `topic`.
+    /// Watches the offsets that `group` has committed for `topic`.
     pub fn watch(&self, group: &str, topic: &str, partitions: i32) -> Outcome<Watch> {
         let client = client(&self.bootstrap)
             .set("group.id", group)
-            // Or the answer waits for the transactions that are open.
+            // Otherwise the response waits for open transactions.
             .set("isolation.level", "read_uncommitted")
             .create()?;
         let mut list = TopicPartitionList::new();
@@ -172,12 +172,12 @@ impl Broker {
         Ok(Watch { client, list })
     }
 
-    /// The bytes of a topic's logs on the disk.
+    /// The size of a topic's logs on disk.
     pub fn log_bytes(&self, topic: &str) -> u64 {
         self.folders(topic).iter().map(|folder| log_bytes(folder)).sum()
     }
 
-    /// The bytes of every topic's logs, Kafka's own topics included.
+    /// The size of every topic's logs, including Kafka's own topics.
     pub fn all_log_bytes(&self) -> BTreeMap<String, u64> {
         let mut sizes = BTreeMap::new();
         for folder in read_folder(&self.data()) {
@@ -206,31 +206,31 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         self.process.kill();
-        // Gigabytes; the broker's log stays, to be looked at.
+        // Gigabytes. The broker's log stays for inspection.
         let _ = fs::remove_dir_all(self.process.data());
     }
 }
 
-/// What a group has committed, seen from outside.
+/// A group's committed offsets, seen from outside.
 pub struct Watch {
     client: BaseConsumer,
     list: TopicPartitionList,
 }
 
 impl Watch {
-    /// The committed offset of each partition, 0 where there is none.
+    /// The committed offset of each partition, 0 if there is none.
     pub fn offsets(&self) -> Outcome<Vec<i64>> {
         let answer = self.client.committed_offsets(self.list.clone(), ASK).context("asking for committed offsets")?;
         let offset = |offset: Offset| if let Offset::Offset(offset) = offset { offset } else { 0 };
         Ok(answer.elements().iter().map(|element| offset(element.offset())).collect())
     }
 
-    /// The sum of the committed offsets: records, where the log began at 0 and holds no transactions.
+    /// The sum of the committed offsets: the number of records, if the log starts at 0 and holds no transactions.
     pub fn sum(&self) -> Outcome<u64> {
         Ok(self.offsets()?.iter().sum::<i64>() as u64)
     }
 
-    /// Commits offsets for the group, which must have no members: so a contender starts there.
+    /// Commits offsets for the group, which must have no members, so that a contender starts there.
     pub fn set(&self, offsets: &[i64]) -> Outcome<()> {
         let mut list = TopicPartitionList::new();
         for (element, &offset) in self.list.elements().iter().zip(offsets) {
@@ -240,7 +240,7 @@ impl Watch {
     }
 }
 
-/// What every client of the harness has in common.
+/// The common settings of the harness's clients.
 pub fn client(bootstrap: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", bootstrap).set("log_level", "3");

@@ -14,22 +14,22 @@ use crate::{alone, floor, guard, part, plain, report, runner};
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
-    /// Cargo says so to every benchmark.
+    /// Cargo passes this to every benchmark.
     #[arg(long, hide = true, global = true)]
     bench: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run parts, keep their results, and write docs/benchmarks.md from all that is there
+    /// Run parts, keep their results, and write docs/benchmarks.md from all results
     Run(RunArgs),
-    /// Run one contender alone, once, and show what it took
+    /// Run one contender alone, once, and show its figures
     Contender(AloneArgs),
-    /// Write docs/benchmarks.md from the results that are there
+    /// Write docs/benchmarks.md from the existing results
     Report,
-    /// Fail if ratchet has clearly lost ground against floor-changelog (CI runs this)
+    /// Fail if ratchet has clearly become slower than usual against floor-changelog (CI runs this)
     Guard,
-    /// Be a contender: what the harness starts
+    /// Be a contender; used by the harness
     #[command(hide = true)]
     Work {
         #[arg(value_enum)]
@@ -40,30 +40,30 @@ enum Command {
 /// What to run.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// Parts, separated by commas; without this, all
+    /// Parts, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_parser = part_name)]
     pub parts: Vec<String>,
-    /// Who takes part, separated by commas; without this, all
+    /// Contenders, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub contenders: Vec<Contender>,
-    /// How often everything is measured
+    /// How often to measure everything
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
-    /// Small sizes, and neither results nor page are kept
+    /// Use small sizes, and keep neither results nor page
     #[arg(long)]
     pub quick: bool,
-    /// Multiply all sizes, to try the harness out; neither results nor page are kept
+    /// Multiply all sizes, to try out the harness; keeps neither results nor page
     #[arg(long, default_value_t = 1.0)]
     pub scale: f64,
 }
 
-/// Whom to run.
+/// Which contender to run.
 #[derive(Args, Clone, Debug)]
 pub struct AloneArgs {
-    /// Who
+    /// The contender
     #[arg(value_enum)]
     pub contender: Contender,
-    /// On what
+    /// Its work
     #[arg(long, default_value = "ids", value_parser = ["ids", "versions", "envelopes"])]
     pub part: String,
     /// How many records
@@ -78,7 +78,7 @@ fn part_name(name: &str) -> Result<String, String> {
     Err(format!("the parts are {}", part::ALL.iter().map(|part| part.name).collect::<Vec<_>>().join(", ")))
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub fn run() -> Outcome<()> {
     match CommandLine::parse().command {
         Command::Run(args) => runner::run(&args),

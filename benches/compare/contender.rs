@@ -1,5 +1,5 @@
-//! Who competes, and how each is started, watched and ended. Every contender is a process of its own, so
-//! that what it takes can be told from what the harness takes.
+//! The contenders, and how each is started, watched and stopped. Every contender is a separate process, so
+//! that its resource usage is not mixed with the harness's.
 
 use std::env;
 use std::fmt;
@@ -18,32 +18,32 @@ use crate::kafka;
 use crate::spec::{Spec, Work};
 use crate::usage::Usage;
 
-/// A contender that ends in good order does so within this.
+/// How long a contender may take to end in good order.
 const STOP_WAIT: Duration = Duration::from_secs(60);
-/// How much of a log is shown when something failed.
+/// How many lines of a log are shown after a failure.
 const TAIL_LINES: usize = 25;
-/// What ratchet may take for all its stores; its default would be half of the machine's memory.
+/// ratchet's memory for all its stores; the default would be half of the machine's.
 pub const MEMORY: &str = "1GiB";
 /// The same in bytes.
 pub const MEMORY_BYTES: u64 = 1 << 30;
-/// What ratchet may take beside its `memory:`.
+/// What ratchet may take in addition to `memory:`.
 pub const CONSTANT_BYTES: u64 = 64 << 20;
-/// How many lanes ratchet takes by itself at most; on fewer cores, one a core.
+/// ratchet's default number of lanes at most; on fewer cores, one per core.
 const LANES_MAX: usize = 4;
-/// Threads or processes of the peers, which have no number of their own that fits a machine.
+/// Threads or processes of the peers, which have no default that depends on the machine.
 const PEER_THREADS: usize = 2;
-/// Lanes of the floors: with more of them they take more CPU time and are no faster.
+/// Lanes of the floors: with more, they take more CPU time and are no faster.
 const FLOOR_LANES: usize = 1;
 /// The longest transaction of each contender, unless a part says otherwise.
 pub const COMMIT_MS: u64 = 100;
 
-/// Someone who reads the input, decides, and writes the output.
+/// A program that reads the input, decides, and writes the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contender {
     /// A pass-through as most people write it.
     Plain,
-    /// A pass-through as well as one can write it.
+    /// The fastest pass-through that can be written.
     Floor,
     /// The same, with a changelog record for each record.
     FloorChangelog,
@@ -66,7 +66,7 @@ impl Contender {
         Contender::Quix,
     ];
 
-    /// As it is called on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Contender::Plain => "plain",
@@ -83,7 +83,7 @@ impl Contender {
         matches!(self, Contender::Ratchet | Contender::KafkaStreams | Contender::Quix)
     }
 
-    /// Threads, lanes or processes that do an instance's work. ratchet's are as many as it takes by itself.
+    /// Threads, lanes or processes that do an instance's work. For ratchet, its default.
     pub fn threads(self) -> usize {
         match self {
             Contender::Plain => 1,
@@ -101,8 +101,8 @@ impl Contender {
         }
     }
 
-    /// What a run is told that has this name, which no other run on this broker has had. It reads
-    /// `input`, writes `NAME-out` and keeps its state in a folder of its own inside `folder`.
+    /// The spec of a run with this name, which must be new on this broker. It reads `input`, writes
+    /// `NAME-out` and keeps its state in its own folder inside `folder`.
     pub fn spec(self, broker: &Broker, folder: &Path, name: &str, work: Work, input: &str) -> Spec {
         Spec {
             brokers: broker.bootstrap().to_owned(),
@@ -119,7 +119,7 @@ impl Contender {
         }
     }
 
-    /// Does what has to be done once before a first run: peers are built. Silent and quick if it was.
+    /// Prepares the first run: builds the peers. Silent and quick if that is done.
     pub fn prepare(self) -> Outcome<()> {
         if !matches!(self, Contender::KafkaStreams | Contender::Quix) {
             return Ok(());
@@ -132,7 +132,7 @@ impl Contender {
         Ok(())
     }
 
-    /// Starts it. Its log is `LOG` in the state folder's parent, named like the state folder.
+    /// Starts it. Its log is in the state folder's parent, named like the state folder.
     pub fn start(self, spec: &Spec) -> Outcome<Running> {
         fs::create_dir_all(&spec.state_dir).context(spec.state_dir.display())?;
         let mut command = match self {
@@ -163,7 +163,7 @@ impl fmt::Display for Contender {
     }
 }
 
-/// A script of the peers', of which `run.sh` becomes the peer.
+/// A script of the peers; `run.sh` becomes the peer.
 fn peer(contender: Contender, script: &str) -> Command {
     let mut command = Command::new(kafka::checkout().join("benches/peers").join(script));
     command.arg(contender.name()).env("CARGO_TARGET_DIR", kafka::target_folder());
@@ -196,7 +196,7 @@ fn ratchet(spec: &Spec) -> Outcome<Command> {
     Ok(command)
 }
 
-/// The program, which `make bench` has built beside this one.
+/// The program, which `make bench` has built next to this one.
 fn program() -> Outcome<PathBuf> {
     let program = env::current_exe()?.with_file_name("ratchet");
     if !program.exists() {
@@ -205,7 +205,7 @@ fn program() -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// What ratchet is to decide.
+/// ratchet's topology.
 pub fn topology_text(name: &str, spec: &Spec) -> String {
     let (input, output) = (&spec.input, &spec.output);
     match spec.work {
@@ -225,7 +225,7 @@ pub fn topology_text(name: &str, spec: &Spec) -> String {
     }
 }
 
-/// A contender that was started. Dropped, it is killed.
+/// A started contender. Dropping this kills it.
 #[derive(Debug)]
 pub struct Running {
     contender: Contender,
@@ -241,17 +241,17 @@ impl Running {
         self.child.id()
     }
 
-    /// Since its start.
+    /// The time since its start.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// What it has taken so far.
+    /// The resources that it has used so far.
     pub fn usage(&self) -> Usage {
         Usage::of(self.pid())
     }
 
-    /// Where it logs.
+    /// Its log file.
     pub fn log(&self) -> &Path {
         &self.log
     }
@@ -267,14 +267,14 @@ impl Running {
         }
     }
 
-    /// A failure in these words, with the log's tail. The first line is for the page, which knows no folders.
+    /// A failure with this message and the log's tail. The first line is for the page, so it names no folders.
     pub fn failure(&self, what: &str) -> Failure {
         let text = fs::read(&self.log).unwrap_or_default();
         let tail = tail(&String::from_utf8_lossy(&text));
         Failure(format!("{} {what}\nits log, {}:\n{tail}", self.contender, self.log.display()))
     }
 
-    /// Asks it to end and waits; says how long that took.
+    /// Asks it to end and waits; returns how long that took.
     pub fn stop(&mut self) -> Outcome<Duration> {
         self.check()?;
         let asked = Instant::now();

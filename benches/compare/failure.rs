@@ -1,4 +1,4 @@
-//! What went wrong, in words: a run, a contender or a part that failed is reported, and the rest goes on.
+//! Failures, as text: a run, a contender or a part that fails is reported, and the rest continues.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct Failure(pub String);
 /// A result, or why there is none.
 pub type Outcome<T> = Result<T, Failure>;
 
-/// Fails with words, as `format!` makes them.
+/// Returns a failure with a message in the form of `format!`.
 macro_rules! fail {
     ($($words:tt)*) => { return Err($crate::failure::Failure(format!($($words)*))) };
 }
@@ -39,9 +39,9 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Says what was being done when something failed.
+/// Adds to an error what was being done.
 pub trait Context<T> {
-    /// Puts `what` before the error's own words.
+    /// Puts `what` before the error's message.
     fn context(self, what: impl fmt::Display) -> Outcome<T>;
 }
 

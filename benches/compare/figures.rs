@@ -1,14 +1,14 @@
-//! How figures are written on the page.
+//! Formats figures for the page.
 
 use crate::stats::Spread;
 
-/// The median, with the least and the most where there are several.
+/// The median, with minimum and maximum if there are several figures.
 pub fn with_range(spread: Spread, write: impl Fn(f64) -> String) -> String {
     let (middle, low, high) = (write(spread.median), write(spread.low), write(spread.high));
     if low == high { middle } else { format!("{middle} ({low} to {high})") }
 }
 
-/// With commas.
+/// A number with thousands separators.
 pub fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
@@ -21,7 +21,7 @@ pub fn thousands(number: f64) -> String {
     text
 }
 
-/// Of microseconds.
+/// Microseconds as milliseconds.
 pub fn milliseconds(us: f64) -> String {
     let ms = us / 1000.0;
     if ms < 10.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }

@@ -1,13 +1,13 @@
-//! `floor` and `floor-changelog`: a pass-through as well as one can write it with librdkafka, straight on its
-//! C interface. Nothing that keeps a log exactly once can be expected to be faster on this broker.
+//! `floor` and `floor-changelog`: the fastest pass-through that can be written with librdkafka, directly on its
+//! C interface. Nothing that writes exactly once can be expected to be faster on this broker.
 //!
-//! A lane waits on one queue for all of its partitions and takes what is there in one call. It hands runs of
-//! records of one partition over in one call, and lets them go at once, while they are in the processor's caches.
-//! Delivery reports are for errors only, so nobody has to take them; the commit waits for the deliveries on
-//! librdkafka's own counter. Headers and timestamps are not passed on: that call has no room for them, and a
-//! floor may be lower than what stands on it.
+//! A lane waits on one queue for all its partitions and takes what is there in one call. It produces runs of
+//! records of one partition in one call, and frees them at once, while they are in the processor's caches.
+//! Delivery reports are for errors only, so they need not be read; the commit waits for the deliveries on
+//! librdkafka's own counter. Headers and timestamps are not passed on: that call does not take them, and a
+//! floor may do less than ratchet.
 //!
-//! Tried and given up: values handed over where they lie, without a copy, and kept until the commit (the same CPU
+//! Tried and given up: producing values without a copy and keeping them until the commit (the same CPU
 //! time with one lane, a fifth more with two, and more memory); two lanes (a tenth more CPU time).
 //!
 //! `floor-changelog` writes a changelog record of 40 bytes (key 16, value 24) for each record as well, into the
@@ -25,11 +25,11 @@ use crate::native::consumer::{Consumer, Messages};
 use crate::native::producer::{Producer, Target, Topic, record};
 use crate::spec::Spec;
 
-/// The most that is taken in one call.
+/// Maximum number of records taken in one call.
 const BATCH: usize = 10_000;
-/// How long a lane waits for a record before it looks whether to commit or to stop.
+/// How long a lane waits for a record before it checks whether to commit or to stop.
 const WAIT_MS: i32 = 5;
-/// A changelog record: as ratchet's, whose own are between 30 and 45 bytes for this work.
+/// The sizes of a changelog record, like ratchet's, which have between 30 and 45 bytes for this work.
 const CHANGELOG_KEY: usize = 16;
 const CHANGELOG_VALUE: usize = 24;
 
@@ -40,7 +40,7 @@ pub fn run(spec: &Spec, changelog: bool, stop: &AtomicBool) -> Outcome<()> {
         let lane = |number: usize| {
             scope.spawn(move || {
                 let done = Lane::open(spec, changelog, number, lanes).and_then(|mut lane| lane.run(stop));
-                // One lane alone would never be done.
+                // The other lanes would never finish.
                 stop.store(true, Ordering::Relaxed);
                 done
             })
@@ -56,13 +56,13 @@ struct Lane {
     output: Topic,
     changelog: Option<Topic>,
     commit_every: Duration,
-    /// What was read in one call.
+    /// The messages read in one call.
     read: Messages,
     /// By partition: the offset to commit.
     next: Vec<Option<i64>>,
-    /// What is handed over in one call.
+    /// The records produced in one call.
     batch: Vec<rd::rd_kafka_message_t>,
-    /// The changelog records of one call: key and value of each, one behind the other.
+    /// The changelog records of one call: keys and values, one after the other.
     bytes: Vec<u8>,
 }
 
@@ -110,7 +110,7 @@ impl Lane {
         }
     }
 
-    /// Hands over what was read, run by run.
+    /// Produces what was read, run by run.
     fn pass(&mut self) -> Outcome<()> {
         let mut start = 0;
         while let Some(first) = self.read.from(start).next() {
@@ -119,7 +119,7 @@ impl Lane {
             self.batch.clear();
             self.batch.extend(run().map(|message| record(partition, native::key(message), native::payload(message))));
             let length = self.batch.len();
-            // SAFETY: what was read is alive until it is cleared.
+            // SAFETY: the messages are alive until they are cleared.
             unsafe { self.producer.send(self.output, Target::One(partition), &mut self.batch)? };
             if let Some(changelog) = self.changelog {
                 self.bytes.clear();
@@ -129,7 +129,7 @@ impl Lane {
                     let (key, value) = bytes.split_at(CHANGELOG_KEY);
                     record(partition, key, value)
                 }));
-                // SAFETY: the batch is of `bytes`.
+                // SAFETY: the batch points into `bytes`, which outlives the call.
                 unsafe { self.producer.send(changelog, Target::One(partition), &mut self.batch)? };
             }
             let last = self.read.from(start + length - 1).next();
@@ -152,7 +152,7 @@ fn consumer(spec: &Spec, own: &[i32]) -> Outcome<Consumer> {
         ("queued.max.messages.kbytes", "65536"),
         ("check.crcs", "false"),
     ];
-    // Where the group left off, or at the start.
+    // From the group's offset, or from the start.
     Consumer::open(&properties, &spec.input, own, rd::RD_KAFKA_OFFSET_STORED)
 }
 

@@ -1,8 +1,8 @@
-//! The input's records: the same ones in each run, and how many of them have to come out.
+//! The input's records, the same in each run, and how many of them have to be forwarded.
 //!
-//! Keys go to partitions by number, so that every record of one identity is in one partition, and the
-//! partitions are equally long. What has to come out is found by doing the job in memory, beside the
-//! writing: with a set or a map, which is what the contenders have to be right about.
+//! Keys go to partitions by number, so that all records of an identity are in one partition, and the
+//! partitions are equally long. What has to be forwarded is found by doing the job in memory while
+//! writing, with a set or a map.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -10,26 +10,26 @@ use std::io::Write as _;
 use crate::random::mix;
 use crate::spec::Work;
 
-/// Of every input, output and changelog.
+/// Partitions of every input, output and changelog.
 pub const PARTITIONS: i32 = 4;
-/// How far back a repeated record is.
+/// How far back a repeated record may be.
 const BACK: u64 = 1000;
-/// The keys of versions, if there are as many records.
+/// Keys of `Work::Versions`, if there are as many records.
 const VERSION_KEYS: u64 = 10_000_000;
-/// The rows whose changes envelopes are.
+/// Rows whose changes are the envelopes.
 const ROWS: u64 = 200_000;
-/// So many changes are delivered, then the last ones of them again, as a connector does that starts again.
+/// After this many changes the last ones are delivered again, as by a connector that restarts.
 const DELIVERED: u64 = 1000;
 const DELIVERED_AGAIN: u64 = 250;
 /// An event's size.
 const EVENT_BYTES: usize = 160;
-/// A change event, but for its numbers.
+/// The template of a change event.
 const ENVELOPE: &str = include_str!("../debezium/envelope.json");
 
 /// A record to be written.
 #[derive(Default)]
 pub struct Generated {
-    /// Where to.
+    /// Its partition.
     pub partition: i32,
     /// Its key.
     pub key: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct Generated {
     pub fresh: bool,
 }
 
-/// Makes the records of one input, in order.
+/// Generates the records of one input, in order.
 pub struct Generator {
     work: Work,
     next: u64,
@@ -51,13 +51,13 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// From the first record.
+    /// Starts with the first record.
     pub fn new(work: Work) -> Generator {
         let pieces = ENVELOPE.trim_end().split("48151623,\"customer_id").collect();
         Generator { work, next: 0, fresh: 0, highest: HashMap::new(), recent: Vec::new(), random: 1, pieces }
     }
 
-    /// The next record, into `record`.
+    /// Puts the next record into `record`.
     pub fn next(&mut self, record: &mut Generated) {
         record.key.clear();
         record.value.clear();
@@ -70,7 +70,7 @@ impl Generator {
         self.next += 1;
     }
 
-    /// Four records in five are new; the fifth repeats one of the last thousand. Accounts come round after a
+    /// Four records in five are new; the fifth repeats one of the last thousand. Accounts repeat after a
     /// million.
     fn id(&mut self, record: &mut Generated) {
         record.fresh = self.next % 5 != 4;
@@ -83,15 +83,15 @@ impl Generator {
         event(record, id);
     }
 
-    /// Four records in five are a new version of a random account; the fifth is one of the last thousand
-    /// again, which is late where its account has had another since, else repeated.
+    /// Four records in five are a new version of a random account; the fifth repeats one of the last thousand,
+    /// which is late if its account has had another since, else a duplicate.
     fn version(&mut self, record: &mut Generated) {
         let (account, version) = if self.next % 5 == 4 {
             let back = self.random() % self.recent.len() as u64;
             self.recent[back as usize]
         } else {
             let account = self.random() % VERSION_KEYS;
-            // Gaps, as in a log that is shared with others.
+            // With gaps, as in a log that is shared with others.
             let newer = (account, self.next * 3 + 1);
             let at = self.fresh % BACK;
             self.fresh += 1;
@@ -113,12 +113,12 @@ impl Generator {
         fill(&mut record.value);
     }
 
-    /// Changes of random rows by rising position in the log; after each thousand the last 250 come again.
+    /// Changes of random rows at rising positions in the log; after each thousand the last 250 are repeated.
     fn envelope(&mut self, record: &mut Generated) {
         let (block, within) = (self.next / (DELIVERED + DELIVERED_AGAIN), self.next % (DELIVERED + DELIVERED_AGAIN));
         let change = if within < DELIVERED { within } else { within - DELIVERED_AGAIN };
         let change = block * DELIVERED + change;
-        // By the change's own number, so that a change is the same whenever it is delivered.
+        // Derived from the change's number, so that a change is the same whenever it is delivered.
         let row = mix(change) % ROWS;
         let position = 36_523_873_720 + change * 312;
         record.fresh = self.raise(row, position);
@@ -155,7 +155,7 @@ impl Generator {
     }
 }
 
-/// A short event with this id, all of which are different: what a large state is built from.
+/// A short event with this id, to build a large state from.
 fn large(record: &mut Generated, id: u64) {
     record.fresh = true;
     record.partition = (id % PARTITIONS as u64) as i32;
@@ -181,8 +181,8 @@ fn fill(value: &mut Vec<u8>) {
     value.extend_from_slice(b"\"}");
 }
 
-/// Behind `known` ids of a large state: events every other of which has one of those ids, spread over all
-/// of them, and the rest new ids from `new` on.
+/// Events after `known` ids of a large state: every other event has one of those ids, spread over all
+/// of them; the rest have new ids from `new` on.
 pub fn behind(known: u64, new: u64, number: u64, record: &mut Generated) {
     record.key.clear();
     record.value.clear();

@@ -1,4 +1,4 @@
-//! Growth: what a record costs ratchet with more lanes, with more partitions and with more entries.
+//! Growth: ratchet's cost per record with more lanes, more partitions and more entries.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,16 +18,16 @@ pub const PART: Part = Part { name: "growth", about: "cost by lanes, partitions 
 const LANES: &[u64] = &[1, 2, 4];
 const PARTITIONS: &[u64] = &[4, 64, 256];
 const ENTRIES: &[u64] = &[1_000_000, 5_000_000, 10_000_000];
-/// Where lanes are counted, so many partitions. Where they are not, ratchet has its own number of them.
+/// How many partitions there are when lanes grow. When something else grows, ratchet has its default number of lanes.
 const USUAL_PARTITIONS: i32 = 4;
 const RECORDS: u64 = 2_000_000;
 const VALUE_BYTES: usize = 160;
-/// Where entries are counted the records are small: they are not what memory is for.
+/// When entries grow, records are small, so that they take no memory from the stores.
 const SMALL_VALUE_BYTES: usize = 32;
-/// `memory:` where entries are counted.
+/// `memory:` when entries grow.
 const MEMORY: &str = "256MiB";
 const MEMORY_BYTES: u64 = 256 << 20;
-/// So much dearer may a record be at the far end of an axis and still count as flat.
+/// How much the cost per record may rise along an axis and still count as flat.
 const FLAT: f64 = 1.25;
 
 /// What grows.
@@ -86,7 +86,7 @@ fn run(bench: &Bench) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// Notes what a number costs.
+/// Records the cost for one number.
 fn note(bench: &Bench, costs: &mut Vec<Cost>, axis: Axis, number: u64, drained: Drained) {
     bench.progress.say(format!(
         "{number} {}: {:.0} records/s, CPU {:.2} us and {:.2} us of the broker, {} MiB",
@@ -118,14 +118,14 @@ fn lanes(bench: &Bench, costs: &mut Vec<Cost>) -> Outcome<()> {
 
 fn partitions(bench: &Bench, round: usize, costs: &mut Vec<Cost>) -> Outcome<()> {
     let records = bench.scaled(RECORDS);
-    // The machine may drift within a round: every other one goes the other way.
+    // The machine may drift within a round, so every other one runs in reverse order.
     let mut order = PARTITIONS.to_vec();
     if round % 2 == 1 {
         order.reverse();
     }
     for partitions in order {
         let stage = Stage::set(bench, Contender::Ratchet, Work::Ids, partitions as i32, &[])?;
-        // Not drained: task after task would start and be through with its small share at once, one at a time.
+        // Not drained: each task would start and finish its small share at once, one after the other.
         let drained = keep_up(bench, &stage, records, VALUE_BYTES)?;
         stage.check_output(records)?;
         note(bench, costs, Axis::Partitions, partitions, drained);
@@ -133,7 +133,7 @@ fn partitions(bench: &Bench, round: usize, costs: &mut Vec<Cost>) -> Outcome<()>
     Ok(())
 }
 
-/// One state that grows: each step is taken by a new process, over the store of the step before.
+/// A growing state: each step is a new process, over the store of the step before.
 fn entries(bench: &Bench, costs: &mut Vec<Cost>) -> Outcome<()> {
     let mut stage = Stage::set(bench, Contender::Ratchet, Work::Ids, USUAL_PARTITIONS, &[])?;
     stage.spec.settings.push(("memory".to_owned(), MEMORY.to_owned()));
@@ -147,7 +147,7 @@ fn entries(bench: &Bench, costs: &mut Vec<Cost>) -> Outcome<()> {
     stage.check_output(there)
 }
 
-/// The numbers of an axis that there are figures of, with the medians over the rounds.
+/// The numbers of an axis that have figures, with the medians over the rounds.
 fn medians(costs: &[Cost], axis: Axis) -> Vec<Cost> {
     let mut numbers: Vec<u64> = costs.iter().filter(|cost| cost.axis == axis).map(|cost| cost.number).collect();
     numbers.sort_unstable();

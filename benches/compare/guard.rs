@@ -1,7 +1,7 @@
-//! A loss of speed is seen where it is made: ratchet beside `floor-changelog`, in turns, on a million records.
+//! Notices a loss of speed: ratchet and `floor-changelog`, in turns, on a million records.
 //!
-//! Only the ratio of two runs that followed each other is looked at, and of several such ratios the median, so
-//! that neither the machine nor a disturbance for a second matters.
+//! Only the ratio of two successive runs counts, and of several such ratios the median, so that neither the
+//! machine nor a short disturbance matters.
 
 use crate::contender::Contender::{FloorChangelog, Ratchet};
 use crate::failure::{Outcome, fail};
@@ -14,14 +14,14 @@ use crate::throughput::{ratios_of, turn};
 
 const RECORDS: u64 = 1_000_000;
 const ROUNDS: usize = 3;
-/// The medians when this was last set: of ratchet's rate and CPU time by the floor's. Set them anew whenever
-/// ratchet has become faster, or the guard sleeps.
+/// The medians when this was last set: of ratchet's rate and CPU time divided by the floor's. Update them when
+/// ratchet becomes faster, or the guard will miss a loss.
 const RATE_USUAL: f64 = 0.55;
 const CPU_USUAL: f64 = 2.2;
-/// How much worse than usual the medians may be. With twelve compilers running beside it on two cores, single
-/// ratios of CPU time were within 14 % of their median, so 30 % for a median of three is no noise. Ratios of
-/// rates were between half and twice their median there: what falls below half is no noise either, and smaller
-/// losses of rate that are ratchet's own show as CPU time.
+/// How much worse than usual the medians may be. With twelve compilers running on the same two cores, single
+/// ratios of CPU time were within 14 % of their median, so 30 % for a median of three is not noise. Ratios of
+/// rates were between half and twice their median there, so less than half is not noise either; smaller
+/// losses of rate that ratchet itself causes show as CPU time.
 const RATE_MARGIN: f64 = 0.5;
 const CPU_MARGIN: f64 = 1.3;
 

@@ -1,8 +1,8 @@
-//! ratchet side by side with pass-throughs and with what else there is for the job, on one real Kafka.
+//! Compares ratchet with pass-throughs and with the alternatives, on one real Kafka.
 //!
-//! `make bench` runs everything and writes docs/benchmarks.md; `make bench ARGS='--parts ids --rounds 1'` a
-//! part. Contenders are processes of their own, take turns on the same broker and the same preloaded topics,
-//! and a run counts only if its output has as many records as the generator's own model says.
+//! `make bench` runs everything and writes docs/benchmarks.md; `make bench ARGS='--parts ids --rounds 1'` runs a
+//! part. Contenders are separate processes, and take turns on the same broker and the same preloaded topics. A run
+//! only counts if its output has as many records as the generator's own model says.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures with the machine's clocks")]
 
 mod alone;

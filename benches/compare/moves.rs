@@ -1,6 +1,6 @@
-//! The pause of a partition that moves: two instances under a constant load, of which one leaves in good order,
+//! The pause of a partition that moves: two instances under a constant load, one of which leaves in good order,
 //! comes back, and is killed. A partition's pause is the longest gap between two of its records at a
-//! `read_committed` reader, less the gap that is usual without an event.
+//! `read_committed` reader, minus the usual gap without an event.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,17 +24,17 @@ pub const PART: Part = Part { name: "moves", about: "the pause of a partition th
 
 const PARTITIONS: usize = 4;
 const RATE: u64 = 1_000;
-/// The lowest that a broker lets one have by default.
+/// The lowest that brokers allow by default.
 const SESSION_TIMEOUT_MS: u64 = 6_000;
 const ROUNDS: usize = 5;
-/// Kafka Streams is there for comparison: four partitions, and no goal speaks of it.
+/// Kafka Streams is only there for comparison, without a goal.
 const STREAMS_ROUNDS: usize = 1;
 const WHO: [Contender; 2] = [Contender::Ratchet, Contender::KafkaStreams];
-/// Nothing happens for so long before an event: what is usual is measured then.
+/// How long nothing happens before an event, to measure the usual gap.
 const STEADY: Duration = Duration::from_secs(3);
-/// What is usual is the median of the longest gaps in slices of this length.
+/// The usual gap is the median of the longest gaps in slices of this length.
 const SLICE_US: u64 = 500_000;
-/// How long is watched after all partitions flow again.
+/// How long to keep watching after all partitions flow again.
 const AFTER: Duration = Duration::from_secs(1);
 const START_WAIT: Duration = Duration::from_secs(90);
 /// How long a group may take to settle; Kafka Streams may first want to warm up a task elsewhere.
@@ -61,7 +61,7 @@ impl Event {
     }
 }
 
-/// What one event did to one partition.
+/// The effect of one event on one partition.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Pause {
     contender: Contender,
@@ -158,7 +158,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Lets it happen and notes every partition's pause.
+    /// Causes the event and records every partition's pause.
     fn event(&mut self, event: Event, pauses: &mut Vec<Pause>) -> Outcome<()> {
         std::thread::sleep(STEADY);
         self.first.running.check()?;
@@ -202,7 +202,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Waits until so many instances share the partitions as evenly as can be.
+    /// Waits until this many instances share the partitions as evenly as possible.
     fn await_shared(&mut self, instances: usize, wait: Duration) -> Outcome<()> {
         let members = instances * self.stage.contender.threads();
         let what = format!("{members} members of {} to share its partitions", self.stage.spec.group);
@@ -218,7 +218,7 @@ impl Round<'_> {
         })
     }
 
-    /// Waits until of each partition something has come out that was due after now.
+    /// Waits until each partition has output a record that was due after now.
     fn await_flow(&mut self, wait: Duration) -> Outcome<()> {
         let now_us = self.clock.now_us();
         within(wait, LOOK, "all partitions to flow", || {
@@ -230,7 +230,7 @@ impl Round<'_> {
     }
 }
 
-/// For the contender's settings.
+/// The session timeout as a setting of the contender.
 fn session_timeout(contender: Contender) -> Option<(String, String)> {
     let name = match contender {
         Contender::Ratchet => "kafka.consumer.session.timeout.ms",
@@ -247,7 +247,7 @@ fn poisoned<T>(_: T) -> Failure {
 /// The longest time without a record between two moments.
 fn longest_gap(arrivals: &[Arrival], from_us: u64, to_us: u64) -> u64 {
     let first = arrivals.partition_point(|arrival| arrival.at_us < from_us);
-    // The gap that the first moment lies in began before it.
+    // The gap around the first moment started before it.
     let mut last = if first == 0 { from_us } else { arrivals[first - 1].at_us };
     let mut longest = 0;
     for at_us in arrivals[first..].iter().map(|arrival| arrival.at_us.min(to_us)).chain([to_us]) {
@@ -257,7 +257,7 @@ fn longest_gap(arrivals: &[Arrival], from_us: u64, to_us: u64) -> u64 {
     longest
 }
 
-/// The gap that was usual before a moment: the median of the slices' longest ones.
+/// The usual gap before a moment: the median of the slices' longest gaps.
 fn usual_gap(arrivals: &[Arrival], at_us: u64) -> f64 {
     let slices = STEADY.as_micros() as u64 / SLICE_US;
     let slice = |number: u64| {
@@ -272,7 +272,7 @@ fn spread(pauses: &[Pause], contender: Contender, event: Event, moved: bool) -> 
     Spread::of(pauses.iter().filter(is).map(Pause::ms))
 }
 
-/// A time less the session timeout, where that is part of it.
+/// A time without the session timeout, if that is part of it.
 fn less_session(event: Event, ms: f64) -> f64 {
     if event == Event::IsKilled { ms - SESSION_TIMEOUT_MS as f64 } else { ms }
 }
@@ -287,7 +287,7 @@ fn sections(results: &Results) -> Outcome<Vec<Section>> {
             }
             let told = |moved: bool| {
                 let Some(found) = spread(&pauses, contender, event, moved) else { return "none".to_owned() };
-                // Of those that stayed nobody has to notice a death.
+                // Partitions that stayed do not wait for a dead member's session.
                 let less = |ms| if moved { less_session(event, ms) } else { ms };
                 format!("{:.0} ms ({:.0} to {:.0})", less(found.median), less(found.low), less(found.high))
             };

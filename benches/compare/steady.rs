@@ -1,8 +1,8 @@
 //! A long run at a constant load over a state of constant size: does memory, cost, latency or disk drift?
 //!
-//! So many keys come round with rising versions. The state stops growing when all have come once; what grows
-//! after that has leaked. Input and output are retained by size, the changelog is compacted in small segments, so
-//! that the broker's disk can come to rest within the run too.
+//! A fixed set of keys is written again and again with rising versions. The state stops growing once each was written;
+//! any growth after that is a leak. Input and output are retained by size, the changelog is compacted in small
+//! segments, so that the broker's disk usage settles within the run too.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -28,24 +28,24 @@ pub const PART: Part =
 const PARTITIONS: i32 = 4;
 const RATE: u64 = 20_000;
 const KEYS: u64 = 1_000_000;
-/// Minutes, unless this variable says another number.
+/// How long it runs, unless this variable has another number.
 const MINUTES: f64 = 30.0;
 const MINUTES_VARIABLE: &str = "BENCH_STEADY_MINUTES";
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// So much of the run is not fitted: the state is being built and caches fill.
+/// This share of the run is not fitted: the state is being built and caches fill.
 const WARM_UP: f64 = 0.2;
 const START_WAIT: Duration = Duration::from_secs(90);
-/// Kept of the input and of the output, for each partition.
+/// The retention of input and output.
 const RETAINED: &[(&str, &str)] = &[("retention.bytes", "134217728"), ("segment.bytes", "67108864")];
-/// Cleaned often, in small segments: so the changelog comes to rest within minutes.
+/// The changelog is cleaned often, in small segments, so that its size settles within minutes.
 const COMPACTED: &[(&str, &str)] =
     &[("cleanup.policy", "compact"), ("segment.bytes", "8388608"), ("min.cleanable.dirty.ratio", "0.1")];
-/// A drift of less than this share of the mean in an hour counts as none.
+/// A drift of less than this share of the mean per hour counts as none.
 const FLAT_SHARE: f64 = 0.05;
-/// Nor does one that noise gives: a slope within so many standard errors of zero.
+/// A slope within this many standard errors of zero counts as noise.
 const FLAT_ERRORS: f64 = 3.0;
 
-/// One look.
+/// One sample.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Sample {
     seconds: f64,
@@ -58,7 +58,7 @@ struct Sample {
     changelog_bytes: u64,
 }
 
-/// The run; without samples where ratchet took no part.
+/// The run; without samples if ratchet took no part.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Steady {
     rate: u64,
@@ -67,7 +67,7 @@ struct Steady {
     samples: Vec<Sample>,
 }
 
-/// What is watched: its name, its unit, and how it is read.
+/// A watched figure: its name, its unit, and how it is read.
 type Series = (&'static str, &'static str, fn(&Sample) -> f64);
 
 const SERIES: [Series; 6] = [
@@ -88,7 +88,7 @@ fn run(bench: &Bench) -> Outcome<Findings> {
     Ok(Findings::new(&steady)?.setting("records/s", RATE).setting("keys", KEYS).setting("partitions", PARTITIONS))
 }
 
-/// Runs for as long as it is to last.
+/// Runs the load for the whole time.
 fn watch(bench: &Bench) -> Outcome<Steady> {
     let minutes = match std::env::var(MINUTES_VARIABLE) {
         Ok(text) => text.parse().context(MINUTES_VARIABLE)?,
@@ -132,7 +132,7 @@ fn watch(bench: &Bench) -> Outcome<Steady> {
     Ok(Steady { rate: RATE, keys: KEYS, minutes, samples })
 }
 
-/// What looks at everything every few seconds.
+/// Takes the samples.
 struct Eye<'a> {
     bench: &'a Bench,
     stage: &'a Stage<'a>,
@@ -173,13 +173,13 @@ impl Eye<'_> {
     }
 }
 
-/// The latencies since the last look.
+/// The latencies since the last sample.
 fn take(latency: &Mutex<Histogram<u64>>) -> Outcome<Histogram<u64>> {
     let mut latency = latency.lock().map_err(|_| Failure("the reader died".to_owned()))?;
     Ok(std::mem::replace(&mut *latency, histogram()))
 }
 
-/// The bytes of all files in a folder; those that go while it is read are gone.
+/// The size of all files in a folder, without those that disappear meanwhile.
 fn folder_bytes(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
@@ -193,7 +193,7 @@ fn folder_bytes(folder: &Path) -> u64 {
 /// A straight line through samples.
 struct Fit {
     mean: f64,
-    /// By hour, with its standard error.
+    /// Per hour, with its standard error.
     drift: f64,
     error: f64,
 }
@@ -213,7 +213,7 @@ impl Fit {
         Some(Fit { mean, drift, error: (rest / (count - 2.0) / xx).sqrt() })
     }
 
-    /// Downwards is no growth.
+    /// A falling line counts as flat.
     fn is_flat(&self) -> bool {
         self.drift <= self.error * FLAT_ERRORS || self.drift <= self.mean * FLAT_SHARE
     }

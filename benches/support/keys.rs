@@ -1,4 +1,4 @@
-//! Keys of entries that come in no order: for the benches of stores.
+//! Keys of entries in random order, for the benches of stores.
 
 use ratchet::format::KIND_IDENTITY;
 

@@ -1,4 +1,4 @@
-//! Where a store stands: for the benches of stores.
+//! Positions of stores, for the benches of stores.
 
 use ratchet::format::{StoreMeta, Token};
 
